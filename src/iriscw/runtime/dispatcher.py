@@ -1,0 +1,438 @@
+"""The dispatcher: the only place where decisions are called.
+
+Theory of operation. Cells with something to do stand in one run queue. A *step* takes cells from it, one *turn* each:
+up to ``throughput`` messages, one decision each, its commands carried out at once. A step ends when its budget of messages
+or of time is spent, so that the host's event loop gets its turn. What the runtime itself consumes (starting, stopping,
+restarting) is done in small pieces on a queue of its own that goes first, a quota of pieces per step.
+
+The dispatcher never sleeps and never awaits. Who drives it gives it the time: a task on an event loop
+(:mod:`iriscw.runtime.edge`), or a simulation that jumps from timer to timer (:mod:`iriscw.testing`). With a random
+stream it draws the next cell from all that are ready instead of taking the oldest: every order of messages that the
+delivery rules allow can then be met, and the same seed meets the same one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from random import Random
+from typing import Any, Protocol
+
+from iriscw.errors import AskInsideDecision, AskTimeout, JournalUnavailable
+from iriscw.runtime.cell import ACTIVE, DRAINING, Cell
+from iriscw.runtime.context import DispatcherContext
+from iriscw.runtime.envelope import FIRST_ANSWER, Envelope, Kind, Slot
+from iriscw.runtime.interpreter import Unavailable, carry_out
+from iriscw.runtime.lifecycle import Lifecycle
+from iriscw.runtime.timers import Entry, TimerQueue
+from iriscw.runtime.tree import Tree
+from iriscw.runtime.vocabulary import MILLISECOND, SECOND
+
+THROUGHPUT = 64
+"""Messages of one turn: Akka's dispatchers take 5, ractor has no bound; 64 hides the cost of changing cells."""
+
+STEP_MESSAGES = 512
+"""Messages of one step; a step of cheap decisions takes about 1 ms."""
+
+STEP_TIME = 4 * MILLISECOND
+"""Real time of one step, checked between turns."""
+
+CONTROL_QUOTA = 256
+"""Pieces of control work per step: starting or stopping a thousand actors takes several steps."""
+
+SLOW_TURN = 50 * MILLISECOND
+"""A turn that takes longer is counted and named: it made everybody wait."""
+
+ATTENTION = SECOND
+"""What a stall of this process counts as at most on the attentive clock."""
+
+
+class Clock(Protocol):
+    """Where the dispatcher reads the time."""
+
+    def now(self) -> int:
+        """The monotonic clock, ns."""
+
+    def wall(self) -> int:
+        """The wall clock, ns since 1970."""
+
+
+def _nobody_to_wake() -> None:
+    """Do nothing: whoever drives the dispatcher looks for work by itself."""
+
+
+class Dispatcher:
+    """Runs the cells of one or more trees."""
+
+    def __init__(
+        self, clock: Clock, *, rng: Random | None = None, throughput: int = THROUGHPUT, virtual: bool = False
+    ) -> None:
+        self.clock = clock
+        self.rng = rng
+        self.throughput = throughput
+        self.virtual = virtual
+        self.ready: deque[Cell] = deque()
+        self.control: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+        self.timers = TimerQueue()
+        self.attentive_timers = TimerQueue()
+        self.trees: list[Tree] = []
+        self.now = clock.now()
+        self.attentive = 0
+        self._looked = self.now
+        self._wall_ahead = clock.wall() - self.now
+        self.context = DispatcherContext(self)
+        self.lifecycle = Lifecycle(self)
+        self.deciding = False
+        self.idle = True
+        """Whether nobody is about to call :meth:`step`, so that new work has to wake the driver."""
+        self.wake: Callable[[], None] = _nobody_to_wake
+        self.inline_budget = STEP_MESSAGES
+        self.steps = 0
+
+    # What there is to do
+
+    @property
+    def busy(self) -> bool:
+        """Whether a step would do something now."""
+        return bool(self.ready or self.control) or any(tree.journal_changed for tree in self.trees)
+
+    @property
+    def next_due(self) -> int | None:
+        """When the next timer is due on the dispatcher's clock, ns; None without one."""
+        due = self.timers.next_due
+        attentive = self.attentive_timers.next_due
+        if attentive is None:
+            return due
+        wait = max(0, attentive - self.attentive)
+        if not self.virtual:
+            # The attentive clock advances by ATTENTION a turn at most, so there have to be turns.
+            wait = min(wait, ATTENTION)
+        return self.now + wait if due is None else min(due, self.now + wait)
+
+    @property
+    def wall(self) -> int:
+        """The wall clock of the current turn, ns since 1970."""
+        return self.now + self._wall_ahead
+
+    def schedule(self, cell: Cell) -> None:
+        """Let a cell with something to do have its turn."""
+        if cell.status == ACTIVE or cell.status == DRAINING:
+            cell.scheduled = True
+            self.ready.append(cell)
+            if self.idle:
+                self.idle = False
+                self.wake()
+
+    def look_at_clock(self) -> None:
+        """Read the clock, once per turn of the host's loop, and make due timers ready."""
+        now = self.clock.now()
+        passed = now - self._looked
+        self.attentive += passed if self.virtual else min(passed, ATTENTION)
+        self.now = self._looked = now
+        self._wall_ahead = self.clock.wall() - now
+        self.inline_budget = STEP_MESSAGES
+        self._fire(self.timers, now)
+        self._fire(self.attentive_timers, self.attentive)
+
+    def stall(self, lasted: int) -> None:
+        """Take note that the process stood still for ``lasted`` ns, on virtual time."""
+        self._looked += max(0, lasted - ATTENTION)
+
+    def _fire(self, queue: TimerQueue, now: int) -> None:
+        while (entry := queue.pop(now)) is not None:
+            _, _, target, key, generation = entry
+            if type(target) is not Cell:
+                self.control.append((target, key))
+                continue
+            name, message = key
+            if target.timers is None or target.timers.get(name) != generation or target.tree.crashed:
+                queue.stale = max(0, queue.stale - 1)
+                continue
+            target.tree.answer(target, Envelope(Kind.TIMER, message, name, generation, target.incarnation))
+
+    def timer_cancelled(self) -> None:
+        """Count a cancelled timer, so that cancelled ones do not pile up."""
+        self.timers.cancelled(self._current_timer)
+        self.attentive_timers.cancelled(self._current_timer)
+
+    @staticmethod
+    def _current_timer(entry: Entry) -> bool:
+        target = entry[2]
+        if type(target) is not Cell:
+            return True
+        return target.timers is not None and target.timers.get(entry[3][0]) == entry[4]
+
+    def request_expired(self, tree: Tree, slot: Slot) -> None:
+        """Fail a request whose deadline passed."""
+        if not slot.done and not slot.abandoned and not tree.crashed:
+            tree.fill(slot, None, AskTimeout("no answer before the request's deadline"), 0)
+
+    # Running
+
+    def step(self, messages: int = STEP_MESSAGES, until: Slot | None = None) -> int:
+        """Run until the budget is spent, nothing is ready, or ``until`` is filled; give the number of messages."""
+        if self.deciding:
+            raise AskInsideDecision("a decision cannot drive the dispatcher")
+        self.deciding = True
+        self.steps += 1
+        try:
+            for tree in self.trees:
+                if tree.journal_changed:
+                    tree.release()
+            quota = self._control(CONTROL_QUOTA)
+            return self._turns(messages, until, quota)
+        finally:
+            self.deciding = False
+
+    def _control(self, quota: int) -> int:
+        control = self.control
+        while quota > 0 and control:
+            act, args = control.popleft()
+            act(*args)
+            quota -= 1
+        return quota
+
+    def _turns(self, messages: int, until: Slot | None, quota: int) -> int:
+        ready = self.ready
+        rng = self.rng
+        timed = not self.virtual
+        spent = 0
+        began = before = self.clock.now() if timed else 0
+        if timed:
+            self.now = began
+        while ready and spent < messages:
+            if rng is not None and len(ready) > 1:
+                ready.rotate(-rng.randrange(len(ready)))
+            cell = ready.popleft()
+            spent += self.turn(cell, messages - spent)
+            if until is not None and (until.done or until.held):
+                break
+            if quota > 0 and self.control:
+                quota = self._control(quota)
+            if timed:
+                # One reading serves as the end of this turn, the start of the next, and the step's budget.
+                after = self.clock.now()
+                if after - before >= SLOW_TURN:
+                    self._slow(cell, after - before)
+                if after - began >= STEP_TIME:
+                    break
+                self.now = before = after
+        return spent
+
+    def control_step(self) -> bool:
+        """Do one piece of control work, if there is one."""
+        if not self.control:
+            return False
+        self.deciding = True
+        try:
+            act, args = self.control.popleft()
+            act(*args)
+        finally:
+            self.deciding = False
+        return True
+
+    def turn(self, cell: Cell, messages: int) -> int:
+        """Give a cell its turn; returns how many messages it took."""
+        status = cell.status
+        tree = cell.tree
+        if (status != ACTIVE and status != DRAINING) or tree.crashed:
+            return 0  # it was stopped or restarted meanwhile; what waits in its mailbox is seen to there
+        mailbox = cell.mailbox
+        if cell.parked is not None or tree.trace is not None:
+            taken = self._careful_turn(cell, min(messages, self.throughput))
+        else:
+            taken = 0
+            limit = min(messages, self.throughput)
+            rules = cell.rules
+            context = self.context
+            context.cell = cell
+            while mailbox and taken < limit:
+                message = mailbox.popleft()
+                taken += 1
+                rule = rules[type(message)]
+                if rule is None:
+                    self.unwrap(cell, message)
+                    if cell.status != status or cell.parked is not None:
+                        break
+                    continue
+                try:
+                    outcome = rule(cell.state, message, context)
+                    if outcome is not None:
+                        carry_out(tree, cell, outcome, message)
+                        if cell.status != status:
+                            break
+                except Unavailable:
+                    self.park(cell, message)
+                    break
+                except Exception as error:
+                    self.lifecycle.failed(cell, message, error)
+                    break
+            tree.delivered += taken
+            cell.processed += taken
+        if cell.status == ACTIVE or cell.status == DRAINING:
+            if cell.mailbox:
+                self.ready.append(cell)
+            else:
+                cell.scheduled = False
+                if cell.status == DRAINING:
+                    self.lifecycle.drained(cell)
+        return taken
+
+    def _slow(self, cell: Cell, took: int) -> None:
+        tree = cell.tree
+        tree.slow_turns += 1
+        if took > tree.slowest_turn:
+            tree.slowest_turn = took
+            tree.slowest_actor = cell.path
+
+    def _careful_turn(self, cell: Cell, limit: int) -> int:
+        """Take messages one by one, looking at everything: the cell is parked, or somebody traces."""
+        tree = cell.tree
+        status = cell.status
+        self.context.cell = cell
+        taken = 0
+        while cell.mailbox and taken < limit and cell.status == status:
+            message = cell.mailbox.popleft()
+            taken += 1
+            tree.delivered += 1
+            cell.processed += 1
+            if tree.trace is not None:
+                tree.trace(cell, message)
+            rule = cell.rules[type(message)]
+            if rule is None:
+                self.unwrap(cell, message)
+            elif cell.parked is not None:
+                self.park(cell, message)
+            else:
+                try:
+                    outcome = rule(cell.state, message, self.context)
+                    if outcome is not None:
+                        carry_out(tree, cell, outcome, message)
+                except Unavailable:
+                    self.park(cell, message)
+                except Exception as error:
+                    self.lifecycle.failed(cell, message, error)
+        return taken
+
+    def park(self, cell: Cell, item: Any) -> None:
+        """Keep an entry until the journal takes records again: nothing is lost, and nothing overtakes."""
+        tree = cell.tree
+        if type(item) is Envelope and item.kind >= FIRST_ANSWER:
+            tree.answers_delivered -= 1
+            cell.reserved += 1
+        else:
+            tree.delivered -= 1
+        if cell.parked is None:
+            cell.parked = deque()
+            tree.parked[cell.path] = cell
+        cell.parked.append(item)
+        cell.set_room()
+
+    def unwrap(self, cell: Cell, envelope: Envelope) -> None:
+        """Deliver what an envelope holds, if it still is for this incarnation; counted as delivered already."""
+        kind = envelope.kind
+        tree = cell.tree
+        if kind >= FIRST_ANSWER:
+            tree.delivered -= 1
+            cell.reserved -= 1
+            tree.answers_delivered += 1
+            if cell.parked is not None and not self.stale(cell, envelope, take=False):
+                self.park(cell, envelope)
+                return
+            if self.stale(cell, envelope, take=True):
+                tree.answers_delivered -= 1
+                tree.answers_stale += 1
+                return
+        elif kind == Kind.QUESTION:
+            self.question(cell, envelope)
+            return
+        else:
+            if cell.parked is not None:
+                self.park(cell, envelope)
+                return
+            if envelope.key is not None and cell.conflated is not None:
+                cell.conflated.pop(envelope.key, None)
+        cell.rests_on = max(cell.rests_on, envelope.rests_on)
+        message = envelope.message
+        rule = cell.rules[type(message)]
+        assert rule is not None
+        try:
+            outcome = rule(cell.state, message, self.context)
+            if outcome is not None:
+                carry_out(tree, cell, outcome, envelope)
+        except Unavailable:
+            if kind >= FIRST_ANSWER:
+                # It was taken already; what is left of it is a note for the same incarnation.
+                envelope = Envelope(Kind.NOTE, message, incarnation=cell.incarnation, rests_on=envelope.rests_on)
+            self.park(cell, envelope)
+        except Exception as error:
+            self.lifecycle.failed(cell, message, error)
+
+    def stale(self, cell: Cell, envelope: Envelope, *, take: bool) -> bool:
+        """Whether an answer is not for this incarnation any more; with ``take`` what it answers is settled."""
+        kind = envelope.kind
+        key = envelope.key
+        token = envelope.token
+        if envelope.incarnation != cell.incarnation:
+            return True
+        if kind == Kind.NOTE:
+            return False
+        table: Any
+        if kind == Kind.TIMER:
+            table = cell.timers
+        elif kind == Kind.WATCH:
+            table = cell.watching
+        elif kind == Kind.ANSWER:
+            table = cell.requests
+        else:
+            table = cell.operations
+        if table is None or table.get(key) != token:
+            return True
+        if take:
+            if kind == Kind.ITEM:
+                token.unseen -= 1
+                cell.tree.edge.room(token)
+            else:
+                del table[key]
+        return False
+
+    def question(self, cell: Cell, envelope: Envelope) -> None:
+        """Deliver a question: its answer goes to the slot, and so does the error if the decision raises."""
+        tree = cell.tree
+        slot: Slot = envelope.token
+        if slot.abandoned:
+            tree.delivered -= 1
+            tree.dead += 1
+            return
+        if cell.parked is not None and slot.asker is not None:
+            self.park(cell, envelope)
+            return
+        context = self.context
+        context.slot = slot
+        context.stashed = False
+        cell.rests_on = max(cell.rests_on, envelope.rests_on)
+        message = envelope.message
+        rule = cell.rules[type(message)]
+        assert rule is not None
+        try:
+            outcome = rule(cell.state, message, context)
+            if outcome is not None:
+                carry_out(tree, cell, outcome, envelope)
+        except Unavailable:
+            if slot.asker is not None:
+                self.park(cell, envelope)
+            else:
+                tree.fill(slot, None, JournalUnavailable("the journal takes no records for now"), 0)
+        except Exception as error:
+            tree.fill(slot, None, error, cell.rests_on)
+            self.lifecycle.failed(cell, message, error)
+        else:
+            if not slot.done and not slot.held and not context.stashed and cell.status <= DRAINING:
+                if cell.slots is None:
+                    cell.slots = {}
+                cell.slots[slot.id] = slot
+        finally:
+            context.slot = None
+
+
+__all__ = ["ATTENTION", "STEP_MESSAGES", "THROUGHPUT", "Clock", "Dispatcher"]

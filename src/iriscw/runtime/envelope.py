@@ -1,0 +1,94 @@
+"""What stands in a mailbox beside plain messages.
+
+Most messages stand in a mailbox as they are: wrapping each would cost more than delivering it. An :class:`Envelope`
+stands there when delivery needs more than the message: a question with its reply slot, an answer that must be checked
+against the incarnation that asked for it, a message that can be conflated, or one that rests on records which are not
+on disk yet.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+
+class Kind(enum.IntEnum):
+    """What an envelope holds, and so how it is checked when it is delivered."""
+
+    PLAIN = 0
+    """A message that carries a mark of the records it rests on, or that can be conflated."""
+    QUESTION = 1
+    """A message whose sender waits for an answer; ``token`` is the reply slot."""
+    NOTE = 2
+    """An answer for one incarnation: undelivered messages, reports on children, ``Continue``."""
+    TIMER = 3
+    """A timer that is due; ``token`` is its generation."""
+    EFFECT = 4
+    """The end of an effect or session; ``token`` is the operation."""
+    ITEM = 5
+    """An item from a session; ``token`` is the operation."""
+    WATCH = 6
+    """The end of a watched actor; ``token`` is the watch's generation."""
+    ANSWER = 7
+    """The answer to a request; ``token`` is the reply slot."""
+
+
+FIRST_ANSWER = Kind.NOTE
+"""Kinds from here on are answers: they stand on reserved slots and do not count against a mailbox's capacity."""
+
+
+class Envelope:
+    """One entry of a mailbox that is not a plain message."""
+
+    __slots__ = ("incarnation", "key", "kind", "message", "rests_on", "token")
+
+    def __init__(
+        self,
+        kind: int,
+        message: Any,
+        key: Any = None,
+        token: Any = None,
+        incarnation: int = 0,
+        rests_on: int = 0,
+    ) -> None:
+        self.kind = kind
+        self.message = message
+        self.key = key
+        self.token = token
+        self.incarnation = incarnation
+        self.rests_on = rests_on
+
+
+class Slot:
+    """Where one answer goes: to a task of the host, or to the mailbox of the actor that requested it.
+
+    A slot is filled once. It belongs to the cell and incarnation that were asked: when those end it is failed at once,
+    so nobody waits for an answer that cannot come.
+    """
+
+    __slots__ = ("abandoned", "asker", "cell", "done", "error", "held", "id", "key", "value", "waiter")
+
+    def __init__(self, slot_id: int, cell: Any, asker: Any = None, key: Any = None) -> None:
+        self.id = slot_id
+        self.cell = cell
+        """The cell that was asked."""
+        self.asker = asker
+        """The cell that requested, or None for the host."""
+        self.key = key
+        self.done = False
+        self.held = False
+        """The answer exists but waits for the disk."""
+        self.abandoned = False
+        self.value: Any = None
+        self.error: Exception | None = None
+        self.waiter: Any = None
+        """What the host's task sleeps on, once it does; has ``set()``."""
+
+    def fill(self, value: Any, error: Exception | None) -> None:
+        """Give the answer to a waiting host; later calls change nothing."""
+        if not self.done:
+            self.done = True
+            self.value = value
+            self.error = error
+            if self.waiter is not None:
+                self.waiter.set()

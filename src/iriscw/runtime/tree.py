@@ -1,0 +1,339 @@
+"""The tree: one crash domain. Its cells, its journal, its outputs, its counters.
+
+One dispatcher can host many trees (in a simulation: a controller, workers, agents); each has its own disk, clock offset
+and seed, and can crash alone. Trees share nothing: they talk through effects and sessions only.
+
+Output gating. A cell knows the last record that its state may depend on (``rests_on``); messages carry that mark from
+cell to cell for as long as the record is not durable. What leaves the process (the start of an effect, a reply to the
+host, a fed item, an event) is held until the journal's watermark has passed the mark of the cell it comes from.
+Messages inside never wait, and an output that rests on nothing uncommitted leaves at once.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+import attrs
+
+from iriscw.errors import DispatcherBug, JournalLost
+from iriscw.runtime.cell import STOPPED, Cell
+from iriscw.runtime.envelope import Envelope, Kind, Slot
+from iriscw.runtime.operations import Edge, Operation, Phase
+from iriscw.runtime.vocabulary import ActorPath, Closed, Completed, Failed, Key, Replied, RequestFailed
+
+if TYPE_CHECKING:
+    from iriscw.runtime.dispatcher import Dispatcher
+
+
+class JournalPort(Protocol):
+    """What the runtime needs of a journal; :mod:`iriscw.journal.port` has the whole contract."""
+
+    @property
+    def appended(self) -> int: ...
+    @property
+    def durable(self) -> int: ...
+    @property
+    def status(self) -> Any: ...
+    def append(self, path: str, records: Any) -> int: ...
+    def forget(self, path: str) -> int: ...
+    def snapshot(self, path: str, records: Any) -> int: ...
+    def read(self, path: str) -> list[Any]: ...
+
+
+@attrs.frozen
+class FailureReport:
+    """A decision raised: given to the system's listeners, whatever supervision makes of it."""
+
+    system: str
+    path: ActorPath
+    incarnation: int
+    cause: Any
+    """The message; None if the actor failed while it started."""
+    error: Exception
+    verdict: str
+
+
+@attrs.frozen
+class TreeStatistics:
+    """Counters of one system since it started. ``sent`` equals the sum of what became of it (INV-R1)."""
+
+    live: int
+    starts: int
+    stops: int
+    restarts: int
+    quarantined: int
+    failures: int
+    sent: int
+    delivered: int
+    queued: int
+    stashed: int
+    dead: int
+    undelivered: int
+    conflated: int
+    answers: int
+    answers_delivered: int
+    answers_queued: int
+    answers_stale: int
+    operations: int
+    held: int
+    events: int
+    timers: int
+    slow_turns: int
+    slowest_turn_ns: int
+    slowest_actor: str
+
+
+class Tree:
+    """The actors of one system and all that belongs to them."""
+
+    def __init__(
+        self, dispatcher: Dispatcher, edge: Edge, *, name: str, seed: str, journal: JournalPort | None
+    ) -> None:
+        self.dispatcher = dispatcher
+        self.edge = edge
+        self.name = name
+        self.seed = seed
+        self.journal = journal
+        self.cells: dict[ActorPath, Cell] = {}
+        self.root: Cell | None = None
+        self.wall_offset = 0
+        self.closing = False
+        """The host's door is shut: only what is inside still runs."""
+        self.crashed = False
+        self.stopped = False
+        self.fatal: Exception | None = None
+        """What ended the system: an escalation past the root, or the journal's loss."""
+        self.durable = journal.durable if journal is not None else 0
+        self.journal_changed = False
+        self.running: dict[tuple[ActorPath, Key], Operation] = {}
+        self.queued: dict[tuple[ActorPath, Key], Operation] = {}
+        self.parked: dict[ActorPath, Cell] = {}
+        self.trace: Callable[[Cell, Any], None] | None = None
+        self._held: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._serial = 0
+        self.starts = self.stops = self.restarts = self.failures = self.quarantined = 0
+        self.sent = self.delivered = self.dead = self.undelivered = self.conflated = 0
+        self.answers = self.answers_delivered = self.answers_stale = 0
+        self.events = self.timers_set = self.slow_turns = self.slowest_turn = 0
+        self.slowest_actor = ""
+
+    def serial(self) -> int:
+        """Give the next number of this tree: for operations, slots and generations."""
+        self._serial += 1
+        return self._serial
+
+    # Delivery
+
+    def answer(self, cell: Cell, envelope: Envelope) -> None:
+        """Put an answer on its reserved slot: it always finds room, and keeps the order of arrival."""
+        self.answers += 1
+        if cell.status >= STOPPED:
+            self.answers_stale += 1
+            return
+        cell.reserved += 1
+        mailbox = cell.box()
+        mailbox.append(envelope)
+        if not cell.scheduled:
+            self.dispatcher.schedule(cell)
+
+    def note(self, cell: Cell, message: Any, rests_on: int = 0) -> None:
+        """Answer with something that only this incarnation is to see."""
+        self.answer(cell, Envelope(Kind.NOTE, message, incarnation=cell.incarnation, rests_on=rests_on))
+
+    def fill(self, slot: Slot, value: Any, error: Exception | None, rests_on: int) -> None:
+        """Answer a question. Answers to the host wait for the disk; those to actors carry the mark."""
+        if slot.done or slot.held:
+            return
+        if slot.cell.slots is not None:
+            slot.cell.slots.pop(slot.id, None)
+        if slot.asker is None:
+            slot.held = True
+            self.let_out(rests_on, slot.fill, value, error)
+            return
+        slot.done = True
+        asker: Cell = slot.asker
+        message = Replied(slot.key, value) if error is None else RequestFailed(slot.key, error)
+        self.answer(asker, Envelope(Kind.ANSWER, message, slot.key, slot, asker.incarnation, rests_on))
+
+    # Output gating
+
+    def let_out(self, rests_on: int, act: Callable[..., None], *args: Any) -> None:
+        """Carry out ``act(*args)`` once every record up to ``rests_on`` is durable."""
+        if rests_on <= self.durable:
+            act(*args)
+        else:
+            heapq.heappush(self._held, (rests_on, self.serial(), act, args))
+
+    @property
+    def held(self) -> int:
+        """Outputs that wait for the disk."""
+        return len(self._held)
+
+    def release(self) -> None:
+        """Take note of what the journal says: let out what rests on durable records, unpark if it takes more."""
+        self.journal_changed = False
+        if self.journal is None or self.crashed:
+            return
+        status = self.journal.status.name
+        if status == "LOST":
+            self.lose(JournalLost("the journal's disk failed; what was not acknowledged may be lost"))
+            return
+        self.durable = self.journal.durable
+        while self._held and self._held[0][0] <= self.durable:
+            _, _, act, args = heapq.heappop(self._held)
+            act(*args)
+        if status == "READY" and self.parked:
+            parked = list(self.parked.values())
+            self.parked.clear()
+            for cell in parked:
+                self.unpark(cell)
+
+    def unpark(self, cell: Cell) -> None:
+        """Put what waited for the journal back in front of the cell's mailbox."""
+        parked = cell.parked
+        if parked is None:
+            return
+        cell.parked = None
+        cell.box().extendleft(reversed(parked))
+        cell.set_room()
+        if not cell.scheduled:
+            self.dispatcher.schedule(cell)
+
+    def lose(self, error: Exception) -> None:
+        """End the system: nothing it knows can be trusted to be on disk, or nobody is left to supervise it."""
+        if self.fatal is None:
+            self.fatal = error
+            self.edge.wake()
+
+    def publish(self, event: Any) -> None:
+        """Hand an event to the listeners."""
+        self.events += 1
+        self.edge.publish(event)
+
+    # Operations
+
+    def begin(self, operation: Operation) -> None:
+        """Start an operation whose records are durable, or queue it behind an older one."""
+        if operation.phase is not Phase.HELD or self.crashed:
+            return
+        if not operation.wanted:
+            operation.phase = Phase.ENDED
+            return
+        slot = operation.slot
+        if slot in self.running:
+            operation.phase = Phase.QUEUED
+            older = self.queued.get(slot)
+            if older is not None:
+                older.phase = Phase.ENDED
+            self.queued[slot] = operation
+            return
+        self._start(operation)
+
+    def _start(self, operation: Operation) -> None:
+        operation.phase = Phase.RUNNING
+        operation.cell.running += 1
+        self.running[operation.slot] = operation
+        self.edge.start(operation)
+
+    def withdraw(self, operation: Operation) -> None:
+        """Nobody waits for this operation any more: annihilate it, or ask it to stop."""
+        operation.wanted = False
+        if operation.phase is Phase.RUNNING:
+            operation.phase = Phase.CANCELLING
+            self.edge.cancel(operation)
+        elif operation.phase is Phase.QUEUED:
+            operation.phase = Phase.ENDED
+            if self.queued.get(operation.slot) is operation:
+                del self.queued[operation.slot]
+
+    def ended(self, operation: Operation, value: Any, error: Exception | None) -> None:
+        """Take the end of an operation from the edge. A second end of the same one is ignored."""
+        if self.crashed or operation.phase not in (Phase.RUNNING, Phase.CANCELLING):
+            return
+        operation.phase = Phase.ENDED
+        cell = operation.cell
+        cell.running -= 1
+        slot = operation.slot
+        if self.running.get(slot) is not operation:
+            raise DispatcherBug(f"{operation!r} ended without holding its slot")
+        del self.running[slot]
+        if operation.wanted:
+            message: Any
+            if operation.session:
+                message = Closed(operation.key, error)
+            elif error is None:
+                message = Completed(operation.key, operation.effect, value)
+            else:
+                message = Failed(operation.key, operation.effect, error)
+            self.answer(cell, Envelope(Kind.EFFECT, message, operation.key, operation, operation.incarnation))
+        successor = self.queued.pop(slot, None)
+        if successor is not None:
+            self._start(successor)
+        if cell.running == 0 and cell.pending_stop is not None:
+            self.dispatcher.control.append((self.dispatcher.lifecycle.continue_stop, (cell,)))
+        self.edge.wake()
+
+    def arrived(self, operation: Operation, message: Any) -> bool:
+        """Take an item from a session; False if there is no room or nobody to see it."""
+        if self.crashed or not operation.wanted or operation.phase is not Phase.RUNNING:
+            return False
+        if operation.unseen >= operation.inbound:
+            return False
+        operation.unseen += 1
+        self.answer(
+            operation.cell,
+            Envelope(Kind.ITEM, message, operation.key, operation, operation.incarnation),
+        )
+        self.edge.wake()
+        return True
+
+    def feed(self, operation: Operation, item: Any) -> None:
+        """Move a fed item, now free to leave, to the session's outbox."""
+        if operation.outbox is not None and operation.wanted:
+            operation.outbox.append(item)
+            if operation.phase is Phase.RUNNING:
+                self.edge.fed(operation)
+
+    # Accounting
+
+    def statistics(self) -> TreeStatistics:
+        """Give the counters; walks all cells."""
+        queued = stashed = answers_queued = 0
+        live = 0
+        for cell in self.cells.values():
+            live += cell.status < STOPPED
+            aside = sum(type(item) is Envelope and item.kind >= Kind.NOTE for item in cell.stash or ())
+            answers_queued += cell.reserved + aside
+            queued += len(cell.mailbox or ()) + len(cell.parked or ()) - cell.reserved
+            stashed += len(cell.stash or ()) - aside
+        return TreeStatistics(
+            live=live,
+            starts=self.starts,
+            stops=self.stops,
+            restarts=self.restarts,
+            quarantined=self.quarantined,
+            failures=self.failures,
+            sent=self.sent,
+            delivered=self.delivered,
+            queued=queued,
+            stashed=stashed,
+            dead=self.dead,
+            undelivered=self.undelivered,
+            conflated=self.conflated,
+            answers=self.answers,
+            answers_delivered=self.answers_delivered,
+            answers_queued=answers_queued,
+            answers_stale=self.answers_stale,
+            operations=len(self.running),
+            held=self.held,
+            events=self.events,
+            timers=self.timers_set,
+            slow_turns=self.slow_turns,
+            slowest_turn_ns=self.slowest_turn,
+            slowest_actor=self.slowest_actor,
+        )
+
+
+__all__ = ["FailureReport", "JournalPort", "Tree", "TreeStatistics"]
