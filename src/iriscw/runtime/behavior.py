@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 import attrs
 
 from iriscw.errors import UnhandledMessage
-from iriscw.runtime.envelope import Envelope
-from iriscw.runtime.vocabulary import SECOND, Command, Context, DecisionFunction, Outcome
+from iriscw.runtime.envelope import Envelope, Slot
+from iriscw.runtime.vocabulary import SECOND, Command, Context, DecisionFunction, Outcome, message
 
 DEFAULT_CAPACITY = 1024
 """Messages that wait in a mailbox at most. Akka's bounded default is 1000, kameo's 64."""
@@ -27,8 +27,8 @@ Resume: TypeAlias = Callable[[Any, Context], Iterable[Command]]
 Evolve: TypeAlias = Callable[[Any, Any], None]
 
 
-def _unhandled(state: Any, message: Any, ctx: Context) -> Outcome:
-    raise UnhandledMessage(f"{ctx.path} has no rule for {type(message).__name__}")
+def _unhandled(state: Any, received: Any, ctx: Context) -> Outcome:
+    raise UnhandledMessage(f"{ctx.path} has no rule for {type(received).__name__}")
 
 
 class RuleTable(dict[type, DecisionFunction | None]):
@@ -43,6 +43,7 @@ class RuleTable(dict[type, DecisionFunction | None]):
     def __init__(self, on: Mapping[type, DecisionFunction], fallback: DecisionFunction | None) -> None:
         super().__init__(on)
         self[Envelope] = None
+        self[Slot] = None
         self.explicit = tuple(on)
         self.fallback = fallback
 
@@ -161,7 +162,7 @@ class Behavior:
         return self.evolve is not None
 
 
-@attrs.frozen(eq=False)
+@message
 class ChildSpec:
     """How a supervisor starts, restarts and stops one child.
 

@@ -15,6 +15,7 @@ from iriscw.runtime.vocabulary import ActorPath, Key
 
 if TYPE_CHECKING:
     from iriscw.runtime.envelope import Slot
+    from iriscw.runtime.lifecycle import Recovery, StopChain
     from iriscw.runtime.operations import Operation
     from iriscw.runtime.supervision import History
     from iriscw.runtime.tree import Tree
@@ -33,44 +34,58 @@ QUARANTINED = 5
 STATUS_NAMES = ("active", "waiting", "draining", "stopping", "stopped", "quarantined")
 
 
-class Cell:
+class _Rare:
+    """What most actors never need, as defaults of the class: an instance has a dictionary only once it differs."""
+
+    births: int = 0
+    """Children spawned so far."""
+    incarnation: int = 0
+    processed: int = 0
+    """Entries of the mailbox taken so far."""
+    records_since_snapshot: int = 0
+    running: int = 0
+    """Operations at the edge, cancelled ones included."""
+    stash: deque[Any] | None = None
+    parked: deque[Any] | None = None
+    """While the journal takes nothing: what waits for it, in order."""
+    children: dict[str, Cell] | None = None
+    timers: dict[Key, int] | None = None
+    operations: dict[Key, Operation] | None = None
+    requests: dict[Key, Slot] | None = None
+    slots: dict[int, Slot] | None = None
+    """Questions that were delivered and not answered yet."""
+    watchers: dict[ActorPath, int] | None = None
+    watching: dict[ActorPath, int] | None = None
+    conflated: dict[Any, Any] | None = None
+    failures: History | None = None
+    """The restarts that count against its own budget."""
+    group_failures: History | None = None
+    """Those of its children that count against one budget for all of them."""
+    recovery: Recovery | None = None
+    """The restart of a group of its children that is under way."""
+    pending_stop: StopChain | None = None
+    """The children that still have to stop, and what comes after."""
+    rng: Random | None = None
+
+
+class Cell(_Rare):
     """One actor."""
 
     __slots__ = (
         "birth",
-        "births",
         "capacity",
-        "children",
-        "conflated",
-        "failures",
-        "group_failures",
-        "incarnation",
         "mailbox",
-        "operations",
         "parent",
-        "parked",
         "path",
-        "pending_stop",
-        "processed",
-        "records_since_snapshot",
-        "recovery",
-        "requests",
         "reserved",
         "rests_on",
-        "rng",
         "rules",
-        "running",
         "scheduled",
-        "slots",
         "spec",
         "started_at",
-        "stash",
         "state",
         "status",
-        "timers",
         "tree",
-        "watchers",
-        "watching",
     )
 
     def __init__(self, tree: Tree, path: ActorPath, parent: Cell | None, spec: ChildSpec, birth: int) -> None:
@@ -80,44 +95,19 @@ class Cell:
         self.spec = spec
         self.rules = spec.behavior.rules
         self.capacity = spec.capacity
+        """Messages that may wait, less what is stashed and parked."""
         self.birth = birth
         """Which of its parent's children it is, counted from the parent's first: with the path a unique identity."""
-        self.births = 0
         self.state: Any = None
         self.status = WAITING
         self.scheduled = False
-        self.incarnation = 0
-        self.processed = 0
+        """Whether it stands in the run queue, or must not."""
         self.reserved = 0
         """Answers among what waits in the mailbox: they do not count against the capacity."""
         self.rests_on = 0
         """The last record that its state may depend on."""
-        self.records_since_snapshot = 0
         self.started_at = 0
         self.mailbox: deque[Any] | None = None
-        self.stash: deque[Any] | None = None
-        self.parked: deque[Any] | None = None
-        """While the journal takes nothing: what waits for it, in order."""
-        self.children: dict[str, Cell] | None = None
-        self.timers: dict[Key, int] | None = None
-        self.operations: dict[Key, Operation] | None = None
-        self.requests: dict[Key, Slot] | None = None
-        self.slots: dict[int, Slot] | None = None
-        """Questions that were delivered and not answered yet."""
-        self.watchers: dict[ActorPath, int] | None = None
-        self.watching: dict[ActorPath, int] | None = None
-        self.conflated: dict[Any, Any] | None = None
-        self.failures: History | None = None
-        """The restarts that count against its own budget."""
-        self.group_failures: History | None = None
-        """Those of its children that count against one budget for all of them."""
-        self.recovery: Any = None
-        """The restart of a group of its children that is under way."""
-        self.pending_stop: Any = None
-        """The children that still have to stop, and what comes after."""
-        self.running = 0
-        """Operations at the edge, cancelled ones included."""
-        self.rng: Random | None = None
 
     @property
     def behavior(self) -> Behavior:

@@ -73,7 +73,12 @@ class DispatcherContext:
     @property
     def reply_to(self) -> ReplyTo | None:
         """Where the answer to the current message goes."""
-        return None if self.slot is None else ReplyTo(self.slot.id)
+        slot = self.slot
+        if slot is None:
+            return None
+        if slot.id == 0:
+            slot.id = self.cell.tree.serial()
+        return ReplyTo(slot.id)
 
     def new_id(self, prefix: str = "") -> str:
         """Give an id that no other call gives."""

@@ -1,8 +1,8 @@
 """The dispatcher: the only place where decisions are called.
 
 Theory of operation. Cells with something to do stand in one run queue. A *step* takes cells from it, one *turn* each:
-up to ``throughput`` messages, one decision each, its commands carried out at once. A step ends when its budget of messages
-or of time is spent, so that the host's event loop gets its turn. What the runtime itself consumes (starting, stopping,
+up to ``throughput`` messages, one decision each, its commands carried out at once. A step ends when its budget of
+messages or of time is spent, so that the host's event loop gets its turn. What the runtime itself consumes (starting, stopping,
 restarting) is done in small pieces on a queue of its own that goes first, a quota of pieces per step.
 
 The dispatcher never sleeps and never awaits. Who drives it gives it the time: a task on an event loop
@@ -19,20 +19,20 @@ from random import Random
 from typing import Any, Protocol
 
 from iriscw.errors import AskInsideDecision, AskTimeout, JournalUnavailable
-from iriscw.runtime.cell import ACTIVE, DRAINING, Cell
+from iriscw.runtime.cell import ACTIVE, DRAINING, WAITING, Cell
 from iriscw.runtime.context import DispatcherContext
 from iriscw.runtime.envelope import FIRST_ANSWER, Envelope, Kind, Slot
-from iriscw.runtime.interpreter import Unavailable, carry_out
+from iriscw.runtime.interpreter import Unavailable, carry_out, send
 from iriscw.runtime.lifecycle import Lifecycle
 from iriscw.runtime.timers import Entry, TimerQueue
 from iriscw.runtime.tree import Tree
-from iriscw.runtime.vocabulary import MILLISECOND, SECOND
+from iriscw.runtime.vocabulary import KEEP, MILLISECOND, SECOND, Decision, Reply, Tell
 
 THROUGHPUT = 64
 """Messages of one turn: Akka's dispatchers take 5, ractor has no bound; 64 hides the cost of changing cells."""
 
 STEP_MESSAGES = 512
-"""Messages of one step; a step of cheap decisions takes about 1 ms."""
+"""Messages of one step, overrun by one turn at most; a step of cheap decisions takes about 1 ms."""
 
 STEP_TIME = 4 * MILLISECOND
 """Real time of one step, checked between turns."""
@@ -204,7 +204,7 @@ class Dispatcher:
             if rng is not None and len(ready) > 1:
                 ready.rotate(-rng.randrange(len(ready)))
             cell = ready.popleft()
-            spent += self.turn(cell, messages - spent)
+            spent += self.turn(cell)
             if until is not None and (until.done or until.held):
                 break
             if quota > 0 and self.control:
@@ -231,45 +231,61 @@ class Dispatcher:
             self.deciding = False
         return True
 
-    def turn(self, cell: Cell, messages: int) -> int:
-        """Give a cell its turn; returns how many messages it took."""
+    def turn(self, cell: Cell) -> int:
+        """Give a cell its turn; returns how many messages it took.
+
+        This is the hottest code of the runtime: the outcomes that make up most of all decisions (nothing, a new state,
+        one ``Tell``) are dealt with here, all others in :func:`~iriscw.runtime.interpreter.carry_out`.
+        """
         status = cell.status
         tree = cell.tree
         if (status != ACTIVE and status != DRAINING) or tree.crashed:
             return 0  # it was stopped or restarted meanwhile; what waits in its mailbox is seen to there
         mailbox = cell.mailbox
+        taken = 0
         if cell.parked is not None or tree.trace is not None:
-            taken = self._careful_turn(cell, min(messages, self.throughput))
-        else:
-            taken = 0
-            limit = min(messages, self.throughput)
+            taken = self._careful_turn(cell)
+        elif mailbox:
             rules = cell.rules
+            plain = cell.spec.behavior.evolve is None
             context = self.context
             context.cell = cell
-            while mailbox and taken < limit:
-                message = mailbox.popleft()
-                taken += 1
-                rule = rules[type(message)]
+            limit = len(mailbox)
+            if limit > self.throughput:
+                limit = self.throughput
+            for taken in range(1, limit + 1):  # noqa: B007 - it counts
+                received = mailbox.popleft()
+                rule = rules[type(received)]
                 if rule is None:
-                    self.unwrap(cell, message)
-                    if cell.status != status or cell.parked is not None:
+                    self.unwrap(cell, received)
+                    if not self._goes_on(cell, status):
                         break
                     continue
                 try:
-                    outcome = rule(cell.state, message, context)
-                    if outcome is not None:
-                        carry_out(tree, cell, outcome, message)
-                        if cell.status != status:
-                            break
+                    outcome = rule(cell.state, received, context)
+                    if outcome is None:
+                        continue
+                    if type(outcome) is tuple:
+                        if len(outcome) == 1 and type(outcome[0]) is Tell:
+                            send(tree, cell, outcome[0])
+                            if not mailbox:
+                                break
+                            continue
+                    elif plain and type(outcome) is Decision and not outcome.commands and not outcome.records:
+                        if outcome.state is not KEEP:
+                            cell.state = outcome.state
+                        continue
+                    carry_out(tree, cell, outcome, received)
+                    if cell.status != status or not mailbox:
+                        break
                 except Unavailable:
-                    self.park(cell, message)
+                    self.park(cell, received)
                     break
                 except Exception as error:
-                    self.lifecycle.failed(cell, message, error)
+                    self.lifecycle.failed(cell, received, error)
                     break
             tree.delivered += taken
-            cell.processed += taken
-        if cell.status == ACTIVE or cell.status == DRAINING:
+        if cell.status <= DRAINING and cell.status != WAITING:
             if cell.mailbox:
                 self.ready.append(cell)
             else:
@@ -278,6 +294,11 @@ class Dispatcher:
                     self.lifecycle.drained(cell)
         return taken
 
+    @staticmethod
+    def _goes_on(cell: Cell, status: int) -> bool:
+        """Whether the cell may take the next message of its turn: nothing stopped, parked or emptied it."""
+        return cell.status == status and cell.parked is None and bool(cell.mailbox)
+
     def _slow(self, cell: Cell, took: int) -> None:
         tree = cell.tree
         tree.slow_turns += 1
@@ -285,17 +306,16 @@ class Dispatcher:
             tree.slowest_turn = took
             tree.slowest_actor = cell.path
 
-    def _careful_turn(self, cell: Cell, limit: int) -> int:
+    def _careful_turn(self, cell: Cell) -> int:
         """Take messages one by one, looking at everything: the cell is parked, or somebody traces."""
         tree = cell.tree
         status = cell.status
         self.context.cell = cell
         taken = 0
-        while cell.mailbox and taken < limit and cell.status == status:
+        while cell.mailbox and taken < self.throughput and cell.status == status:
             message = cell.mailbox.popleft()
             taken += 1
             tree.delivered += 1
-            cell.processed += 1
             if tree.trace is not None:
                 tree.trace(cell, message)
             rule = cell.rules[type(message)]
@@ -328,8 +348,12 @@ class Dispatcher:
         cell.parked.append(item)
         cell.set_room()
 
-    def unwrap(self, cell: Cell, envelope: Envelope) -> None:
-        """Deliver what an envelope holds, if it still is for this incarnation; counted as delivered already."""
+    def unwrap(self, cell: Cell, envelope: Envelope | Slot) -> None:
+        """Deliver what is not a plain message, if it still is for this incarnation; counted as delivered already."""
+        if type(envelope) is Slot:
+            self.question(cell, envelope)
+            return
+        assert isinstance(envelope, Envelope)
         kind = envelope.kind
         tree = cell.tree
         if kind >= FIRST_ANSWER:
@@ -343,9 +367,6 @@ class Dispatcher:
                 tree.answers_delivered -= 1
                 tree.answers_stale += 1
                 return
-        elif kind == Kind.QUESTION:
-            self.question(cell, envelope)
-            return
         else:
             if cell.parked is not None:
                 self.park(cell, envelope)
@@ -362,11 +383,25 @@ class Dispatcher:
                 carry_out(tree, cell, outcome, envelope)
         except Unavailable:
             if kind >= FIRST_ANSWER:
-                # It was taken already; what is left of it is a note for the same incarnation.
-                envelope = Envelope(Kind.NOTE, message, incarnation=cell.incarnation, rests_on=envelope.rests_on)
+                self._give_back(cell, envelope)
             self.park(cell, envelope)
         except Exception as error:
             self.lifecycle.failed(cell, message, error)
+
+    @staticmethod
+    def _table(cell: Cell, kind: int) -> Any:
+        """Give where the cell keeps what an answer of this kind is checked against."""
+        match kind:
+            case Kind.NOTE:
+                return None
+            case Kind.TIMER:
+                return cell.timers
+            case Kind.WATCH:
+                return cell.watching
+            case Kind.ANSWER:
+                return cell.requests
+            case _:
+                return cell.operations
 
     def stale(self, cell: Cell, envelope: Envelope, *, take: bool) -> bool:
         """Whether an answer is not for this incarnation any more; with ``take`` what it answers is settled."""
@@ -377,15 +412,7 @@ class Dispatcher:
             return True
         if kind == Kind.NOTE:
             return False
-        table: Any
-        if kind == Kind.TIMER:
-            table = cell.timers
-        elif kind == Kind.WATCH:
-            table = cell.watching
-        elif kind == Kind.ANSWER:
-            table = cell.requests
-        else:
-            table = cell.operations
+        table: Any = self._table(cell, kind)
         if table is None or table.get(key) != token:
             return True
         if take:
@@ -396,31 +423,42 @@ class Dispatcher:
                 del table[key]
         return False
 
-    def question(self, cell: Cell, envelope: Envelope) -> None:
+    def _give_back(self, cell: Cell, envelope: Envelope) -> None:
+        """Undo that an answer was taken: while it is parked it can still be cancelled."""
+        table: Any = self._table(cell, envelope.kind)
+        if envelope.kind == Kind.ITEM:
+            envelope.token.unseen += 1
+        elif table is not None:
+            table[envelope.key] = envelope.token
+
+    def question(self, cell: Cell, slot: Slot) -> None:
         """Deliver a question: its answer goes to the slot, and so does the error if the decision raises."""
         tree = cell.tree
-        slot: Slot = envelope.token
         if slot.abandoned:
             tree.delivered -= 1
             tree.dead += 1
             return
         if cell.parked is not None and slot.asker is not None:
-            self.park(cell, envelope)
+            self.park(cell, slot)
             return
         context = self.context
         context.slot = slot
         context.stashed = False
-        cell.rests_on = max(cell.rests_on, envelope.rests_on)
-        message = envelope.message
+        if slot.rests_on > cell.rests_on:
+            cell.rests_on = slot.rests_on
+        message = slot.message
         rule = cell.rules[type(message)]
         assert rule is not None
         try:
             outcome = rule(cell.state, message, context)
             if outcome is not None:
-                carry_out(tree, cell, outcome, envelope)
+                if type(outcome) is tuple and len(outcome) == 1 and type(outcome[0]) is Reply and outcome[0].to is None:
+                    tree.fill(slot, outcome[0].value, None, cell.rests_on)
+                else:
+                    carry_out(tree, cell, outcome, slot)
         except Unavailable:
             if slot.asker is not None:
-                self.park(cell, envelope)
+                self.park(cell, slot)
             else:
                 tree.fill(slot, None, JournalUnavailable("the journal takes no records for now"), 0)
         except Exception as error:
@@ -428,11 +466,52 @@ class Dispatcher:
             self.lifecycle.failed(cell, message, error)
         else:
             if not slot.done and not slot.held and not context.stashed and cell.status <= DRAINING:
+                if slot.id == 0:
+                    slot.id = tree.serial()
                 if cell.slots is None:
                     cell.slots = {}
                 cell.slots[slot.id] = slot
         finally:
             context.slot = None
+
+    def ask_now(self, slot: Slot) -> bool:
+        """Deliver a host's question at once if its actor is idle and so is everybody else; tells whether it was.
+
+        This is what the run queue would do next, without the queue.
+        """
+        cell: Cell = slot.cell
+        tree = cell.tree
+        if (
+            self.ready
+            or self.control
+            or cell.status != ACTIVE
+            or cell.mailbox
+            or cell.scheduled
+            or cell.parked is not None
+            or tree.journal_changed
+            or tree.trace is not None
+            or self.inline_budget <= 0
+        ):
+            return False
+        self.inline_budget -= 1
+        self.now = self.clock.now()
+        self.deciding = True
+        cell.scheduled = True
+        self.context.cell = cell
+        tree.sent += 1
+        tree.delivered += 1
+        try:
+            self.question(cell, slot)
+        finally:
+            self.deciding = False
+        if cell.status == ACTIVE:
+            if cell.mailbox:
+                self.ready.append(cell)
+            else:
+                cell.scheduled = False
+        elif cell.status == DRAINING and not cell.mailbox:
+            self.control.append((self.lifecycle.drained, (cell,)))
+        return True
 
 
 __all__ = ["ATTENTION", "STEP_MESSAGES", "THROUGHPUT", "Clock", "Dispatcher"]

@@ -38,8 +38,8 @@ from iriscw.errors import (
     SystemClosed,
     TellInsideDecision,
 )
-from iriscw.runtime.behavior import DEFAULT_CAPACITY, Behavior, ChildSpec, Restart, Shutdown
-from iriscw.runtime.cell import ACTIVE, STOPPED, WAITING, Cell
+from iriscw.runtime.behavior import DEFAULT_CAPACITY, DEFAULT_SHUTDOWN, Behavior, ChildSpec, Restart, Shutdown
+from iriscw.runtime.cell import STOPPED, WAITING, Cell
 from iriscw.runtime.dispatcher import Dispatcher
 from iriscw.runtime.envelope import Envelope, Kind, Slot
 from iriscw.runtime.interpreter import supersede
@@ -58,15 +58,11 @@ CHECKPOINT_EVERY = 64
 
 
 class SystemClock:
-    """The clocks of this machine."""
+    """The clocks of this machine: ``now`` is monotonic, ``wall`` counts from 1970, both in ns."""
 
-    def now(self) -> int:
-        """The monotonic clock, ns."""
-        return time.monotonic_ns()
-
-    def wall(self) -> int:
-        """The wall clock, ns since 1970."""
-        return time.time_ns()
+    # The built-in functions themselves, without a Python call around them: they are read every turn.
+    now = staticmethod(time.monotonic_ns)
+    wall = staticmethod(time.time_ns)
 
 
 class ActorRef:
@@ -175,21 +171,20 @@ class ActorRef:
             raise SystemClosed("the actor system is stopping")
         if cell.status > WAITING:
             raise ActorStopped(f"{cell.path} has stopped")
-        mailbox = cell.mailbox
-        if mailbox is None:
-            mailbox = cell.mailbox = deque()
-        elif len(mailbox) >= cell.capacity and cell.full:
-            raise MailboxFull(f"{cell.path} has {cell.spec.capacity} messages waiting")
-        slot = Slot(tree.serial(), cell)
-        mailbox.append(Envelope(Kind.QUESTION, message, None, slot))
-        tree.sent += 1
-        if cell.status == ACTIVE and not cell.scheduled:
-            cell.scheduled = True
-            dispatcher.ready.append(cell)
-        self._system.pump(slot)
+        slot = Slot(cell, message)
+        system = self._system
+        if dispatcher.ask_now(slot):
+            if dispatcher.ready or dispatcher.control or system.outbox:
+                system.wake()
+        else:
+            if cell.full:
+                raise MailboxFull(f"{cell.path} has {cell.spec.capacity} messages waiting")
+            tree.sent += 1
+            cell.box().append(slot)
+            system.pump(slot)
         if not slot.done:
             await self._wait(slot, timeout_s)
-        elif slot.id % CHECKPOINT_EVERY == 0:
+        elif not dispatcher.inline_budget % CHECKPOINT_EVERY:
             await anyio.lowlevel.checkpoint()
         if slot.error is not None:
             raise slot.error
@@ -294,7 +289,8 @@ class ActorSystem:
         self._journal = journal
         self._root_spec = ChildSpec("", root or Behavior(name="root"), shutdown_budget=seconds(grace_s))
         self._event: anyio.Event | None = None
-        self._outbox: deque[tuple[Callable[..., None], Any]] = deque()
+        self.outbox: deque[tuple[Callable[..., None], Any]] = deque()
+        """What the driving task still has to do: tasks to start, events to hand out."""
         self._finished: anyio.Event | None = None
         self._exit: AsyncExitStack | None = None
         self._effects: anyio.abc.TaskGroup | None = None
@@ -320,7 +316,7 @@ class ActorSystem:
         *,
         restart: Restart = Restart.PERMANENT,
         shutdown: Shutdown = Shutdown.STOP,
-        shutdown_budget_s: float = 5.0,
+        shutdown_budget_s: float | None = None,
         entity: bool = False,
         capacity: int = DEFAULT_CAPACITY,
     ) -> ActorRef:
@@ -342,7 +338,8 @@ class ActorSystem:
             raise InvalidArgument(f"there is an actor called {name!r}")
         if behavior.evolve is not None and tree.journal is None:
             raise InvalidArgument(f"{name!r} is durable, but the system has no journal")
-        spec = ChildSpec(name, behavior, restart, shutdown, seconds(shutdown_budget_s), entity, capacity)
+        budget = DEFAULT_SHUTDOWN if shutdown_budget_s is None else seconds(shutdown_budget_s)
+        spec = ChildSpec(name, behavior, restart, shutdown, budget, entity, capacity)
         cell = self._dispatcher.lifecycle.spawn(root, spec)
         if self._dispatcher.control and self._dispatcher.idle:
             self.wake()
@@ -377,11 +374,14 @@ class ActorSystem:
     def pump(self, slot: Slot) -> None:
         """Drive the dispatcher in the asker's task: most questions are answered before anybody has to sleep."""
         dispatcher = self._dispatcher
+        cell: Cell = slot.cell
         was_idle = dispatcher.idle
+        dispatcher.idle = False
+        if not cell.scheduled:
+            dispatcher.schedule(cell)
         if dispatcher.inline_budget > 0:
-            dispatcher.idle = False
             dispatcher.inline_budget -= dispatcher.step(dispatcher.inline_budget, slot) or 1
-        if dispatcher.ready or dispatcher.control or self._outbox or self._tree.fatal is not None:
+        if dispatcher.busy or self.outbox or self._tree.fatal is not None:
             self.wake()
         elif was_idle:
             dispatcher.idle = True
@@ -390,7 +390,7 @@ class ActorSystem:
 
     def start(self, operation: Operation) -> None:
         """Begin an operation in a task of its own."""
-        self._outbox.append((self._start_task, operation))
+        self.outbox.append((self._start_task, operation))
         self.wake()
 
     def cancel(self, operation: Operation) -> None:
@@ -414,7 +414,7 @@ class ActorSystem:
     def publish(self, event: Any) -> None:
         """Hand an event to the listener, outside the step."""
         if self._on_event is not None:
-            self._outbox.append((self._on_event, event))
+            self.outbox.append((self._on_event, event))
             self.wake()
 
     def wake(self) -> None:
@@ -463,7 +463,7 @@ class ActorSystem:
             dispatcher.look_at_clock()
             dispatcher.step()
             self._flush()
-            if dispatcher.busy or self._outbox:
+            if dispatcher.busy or self.outbox:
                 await anyio.lowlevel.checkpoint()
                 continue
             if self._over():
@@ -480,7 +480,7 @@ class ActorSystem:
         return self._tree.stopped or self._tree.fatal is not None
 
     def _flush(self) -> None:
-        outbox = self._outbox
+        outbox = self.outbox
         while outbox:
             act, argument = outbox.popleft()
             act(argument)

@@ -1,9 +1,9 @@
 """What stands in a mailbox beside plain messages.
 
 Most messages stand in a mailbox as they are: wrapping each would cost more than delivering it. An :class:`Envelope`
-stands there when delivery needs more than the message: a question with its reply slot, an answer that must be checked
+stands there when delivery needs more than the message: an answer that must be checked
 against the incarnation that asked for it, a message that can be conflated, or one that rests on records which are not
-on disk yet.
+on disk yet. A question is its own entry, a :class:`Slot`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ class Kind(enum.IntEnum):
 
     PLAIN = 0
     """A message that carries a mark of the records it rests on, or that can be conflated."""
-    QUESTION = 1
-    """A message whose sender waits for an answer; ``token`` is the reply slot."""
     NOTE = 2
     """An answer for one incarnation: undelivered messages, reports on children, ``Continue``."""
     TIMER = 3
@@ -60,29 +58,48 @@ class Envelope:
 
 
 class Slot:
-    """Where one answer goes: to a task of the host, or to the mailbox of the actor that requested it.
+    """A question in a mailbox, and where its answer goes: to a task of the host, or to the actor that requested it.
 
     A slot is filled once. It belongs to the cell and incarnation that were asked: when those end it is failed at once,
     so nobody waits for an answer that cannot come.
     """
 
-    __slots__ = ("abandoned", "asker", "cell", "done", "error", "held", "id", "key", "value", "waiter")
+    __slots__ = (
+        "abandoned",
+        "asker",
+        "cell",
+        "done",
+        "error",
+        "held",
+        "id",
+        "key",
+        "message",
+        "rests_on",
+        "value",
+        "waiter",
+    )
 
-    def __init__(self, slot_id: int, cell: Any, asker: Any = None, key: Any = None) -> None:
-        self.id = slot_id
+    key: Any
+    value: Any
+
+    def __init__(self, cell: Any, message: Any) -> None:
         self.cell = cell
         """The cell that was asked."""
-        self.asker = asker
+        self.message = message
+        self.id = 0
+        """Given when the answer is put off: see :attr:`Context.reply_to`."""
+        self.asker: Any = None
         """The cell that requested, or None for the host."""
-        self.key = key
+        self.rests_on = 0
         self.done = False
         self.held = False
         """The answer exists but waits for the disk."""
         self.abandoned = False
-        self.value: Any = None
+        """Nobody waits any more."""
         self.error: Exception | None = None
         self.waiter: Any = None
         """What the host's task sleeps on, once it does; has ``set()``."""
+        # `value` is set with `done`, `key` with `asker`: a question answered at once needs neither before.
 
     def fill(self, value: Any, error: Exception | None) -> None:
         """Give the answer to a waiting host; later calls change nothing."""

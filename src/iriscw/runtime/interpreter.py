@@ -55,6 +55,9 @@ MAX_COMMANDS = 100_000
 MAX_SESSION_ITEMS = 1_000_000
 """The largest bound a session may ask for."""
 
+STASHED = "/stash"
+"""Marks in ``seen`` that the message is stashed already; no child has such a name."""
+
 Check: TypeAlias = Callable[[Tree, Cell, Any, dict[str, Any]], None]
 Apply: TypeAlias = Callable[[Tree, Cell, Any, Any], None]
 
@@ -116,6 +119,12 @@ def _check_reply(tree: Tree, cell: Cell, command: Reply | Refuse, seen: dict[str
         raise InvalidDecision("Refuse needs an exception")
 
 
+def _check_stash(tree: Tree, cell: Cell, command: Stash, seen: dict[str, Any]) -> None:
+    if STASHED in seen:
+        raise InvalidDecision("a message is stashed once")
+    seen[STASHED] = True
+
+
 def _no_check(tree: Tree, cell: Cell, command: Any, seen: dict[str, Any]) -> None:
     return None
 
@@ -123,40 +132,34 @@ def _no_check(tree: Tree, cell: Cell, command: Any, seen: dict[str, Any]) -> Non
 # Carrying out.
 
 
-def send(tree: Tree, cell: Cell, to: str, message: Any, *, slot: Slot | None = None, conflate: Any = None) -> None:
+def send(tree: Tree, cell: Cell, command: Tell) -> None:
     """Send a message of ``cell``, with the mark of what the cell rests on."""
     tree.sent += 1
-    target = tree.cells.get(to)  # type: ignore[call-overload]  # an ActorPath is looked up as the text it is
+    target = tree.cells.get(command.to)
     if target is None or target.status > WAITING:
         tree.dead += 1
-        if slot is not None:
-            tree.fill(slot, None, ActorStopped(f"there is no actor at {to}"), cell.rests_on)
         return
-    rests_on = cell.rests_on if cell.rests_on > tree.durable else 0
-    item = message
-    if slot is not None:
-        slot.cell = target
-        item = Envelope(Kind.QUESTION, message, None, slot, 0, rests_on)
-    elif conflate is not None:
-        item = Envelope(Kind.PLAIN, message, (cell.path, conflate), None, 0, rests_on)
-        supersede(tree, target, item)
-    elif rests_on:
-        item = Envelope(Kind.PLAIN, message, None, None, 0, rests_on)
+    item = command.message
+    key = command.conflate
+    if key is not None or cell.rests_on > tree.durable:
+        rests_on = cell.rests_on if cell.rests_on > tree.durable else 0
+        item = Envelope(Kind.PLAIN, item, None if key is None else (cell.path, key), None, 0, rests_on)
+        if key is not None:
+            supersede(tree, target, item)
     mailbox = target.mailbox
     if mailbox is None:
         mailbox = target.mailbox = deque()
     elif len(mailbox) >= target.capacity and target.full:
         tree.undelivered += 1
-        if slot is not None:
-            tree.fill(slot, None, MailboxFull(f"{to} has {target.spec.capacity} messages waiting"), cell.rests_on)
-            return
-        if conflate is not None and target.conflated is not None:
-            target.conflated.pop((cell.path, conflate), None)
-        tree.note(cell, Undelivered(target.path, message))
+        if key is not None and target.conflated is not None:
+            target.conflated.pop((cell.path, key), None)
+        tree.note(cell, Undelivered(target.path, command.message))
         return
     mailbox.append(item)
     if not target.scheduled:
-        tree.dispatcher.schedule(target)
+        # A cell that must not run counts as scheduled, and a step is under way, so nobody has to be woken.
+        target.scheduled = True
+        tree.dispatcher.ready.append(target)
 
 
 def supersede(tree: Tree, target: Cell, item: Envelope) -> None:
@@ -174,23 +177,37 @@ def supersede(tree: Tree, target: Cell, item: Envelope) -> None:
 
 
 def _tell(tree: Tree, cell: Cell, command: Tell, item: Any) -> None:
-    if command.conflate is None:
-        send(tree, cell, command.to, command.message)
-    else:
-        send(tree, cell, command.to, command.message, conflate=command.conflate)
+    send(tree, cell, command)
 
 
 def _request(tree: Tree, cell: Cell, command: Request, item: Any) -> None:
-    slot = Slot(tree.serial(), cell, asker=cell, key=command.key)
+    slot = Slot(cell, command.message)
+    slot.asker = cell
+    slot.key = command.key
+    slot.rests_on = cell.rests_on if cell.rests_on > tree.durable else 0
     if cell.requests is None:
         cell.requests = {}
     older = cell.requests.get(command.key)
     if older is not None:
-        older.abandoned = True
+        tree.give_up(older)
     cell.requests[command.key] = slot
     dispatcher = tree.dispatcher
     dispatcher.timers.add(dispatcher.now + command.timeout, dispatcher.request_expired, (tree, slot), 0)
-    send(tree, cell, command.to, command.message, slot=slot)
+    tree.sent += 1
+    target = tree.cells.get(command.to)
+    if target is None or target.status > WAITING:
+        tree.dead += 1
+        tree.fill(slot, None, ActorStopped(f"there is no actor at {command.to}"), tree.news)
+        return
+    if target.full:
+        tree.undelivered += 1
+        error = MailboxFull(f"{command.to} has {target.spec.capacity} messages waiting")
+        tree.fill(slot, None, error, cell.rests_on)
+        return
+    slot.cell = target
+    target.box().append(slot)
+    if not target.scheduled:
+        dispatcher.schedule(target)
 
 
 def _slot_for(tree: Tree, cell: Cell, command: Reply | Refuse) -> Slot | None:
@@ -255,14 +272,14 @@ def _stop_child(tree: Tree, cell: Cell, command: StopChild, item: Any) -> None:
         tree.dispatcher.lifecycle.stop(child, StopReason.NORMAL)
 
 
+def _last(tree: Tree, cell: Cell, command: Any, item: Any) -> None:
+    """Do nothing yet: see :func:`carry_out`."""
+
+
 def _revive_child(tree: Tree, cell: Cell, command: ReviveChild, item: Any) -> None:
     child = None if cell.children is None else cell.children.get(command.name)
     if child is not None and child.status == QUARANTINED:
         tree.dispatcher.lifecycle.revive(child)
-
-
-def _stop_self(tree: Tree, cell: Cell, command: StopSelf, item: Any) -> None:
-    tree.dispatcher.lifecycle.ended(cell)
 
 
 def _forget(tree: Tree, cell: Cell, command: Forget, item: Any) -> None:
@@ -279,10 +296,8 @@ def _watch(tree: Tree, cell: Cell, command: Watch, item: Any) -> None:
     target = tree.cells.get(command.path)
     if target is None or target.status >= QUARANTINED:
         reason = StopReason.ABSENT if target is None else StopReason.QUARANTINED
-        tree.answer(
-            cell,
-            Envelope(Kind.WATCH, Terminated(command.path, reason), command.path, generation, cell.incarnation),
-        )
+        absence = Terminated(command.path, reason)
+        tree.answer(cell, Envelope(Kind.WATCH, absence, command.path, generation, cell.incarnation, tree.news))
         return
     if target.watchers is None:
         target.watchers = {}
@@ -367,12 +382,12 @@ COMMANDS: dict[type, tuple[Check, Apply]] = {
     Reply: (_check_reply, _reply),
     Refuse: (_check_reply, _refuse),
     Continue: (_no_check, _continue),
-    Stash: (_no_check, _stash),
+    Stash: (_check_stash, _stash),
     Unstash: (_no_check, _unstash),
     Spawn: (_check_spawn, _spawn),
     StopChild: (_no_check, _stop_child),
     ReviveChild: (_no_check, _revive_child),
-    StopSelf: (_no_check, _stop_self),
+    StopSelf: (_no_check, _last),
     Forget: (_check_forget, _forget),
     Watch: (_no_check, _watch),
     Unwatch: (_no_check, _unwatch),
@@ -418,31 +433,43 @@ def record(tree: Tree, cell: Cell, records: tuple[Any, ...]) -> None:
 def carry_out(tree: Tree, cell: Cell, outcome: Outcome, item: Any) -> None:
     """Do what a decision of ``cell`` on ``item`` returned."""
     kind = type(outcome)
+    records: tuple[Any, ...] = ()
+    state: Any = KEEP
+    commands: Any
     if kind is tuple:
-        commands: Any = outcome
-        decision = None
+        commands = outcome
     elif kind is Decision:
-        decision = outcome
-        commands = decision.commands  # type: ignore[union-attr]
+        decision: Any = outcome
+        commands = decision.commands
+        records = decision.records
+        state = decision.state
         if type(commands) is not tuple:
             raise InvalidDecision("a decision's commands are a tuple")
     else:
         raise InvalidDecision(f"a decision returns None, a tuple of commands or a Decision, not {kind.__name__}")
-    if len(commands) == 1 and type(commands[0]) is Tell:
-        pass
-    elif commands:
+    # A lone Tell, the most common outcome by far, has nothing that could be wrong.
+    lone = len(commands) == 1 and type(commands[0]) is Tell
+    if commands and not lone:
         check_all(tree, cell, commands)
-    if decision is not None:
-        if decision.records:  # type: ignore[union-attr]
-            if decision.state is not KEEP:  # type: ignore[union-attr]
-                raise InvalidDecision("a decision returns a state or records, never both")
-            record(tree, cell, tuple(decision.records))  # type: ignore[union-attr]
-        elif decision.state is not KEEP:  # type: ignore[union-attr]
-            if cell.behavior.evolve is not None:
-                raise InvalidDecision(f"{cell.path} is durable: only records change its state")
-            cell.state = decision.state  # type: ignore[union-attr]
+    if records:
+        if state is not KEEP:
+            raise InvalidDecision("a decision returns a state or records, never both")
+        record(tree, cell, tuple(records))
+    elif state is not KEEP:
+        if cell.spec.behavior.evolve is not None:
+            raise InvalidDecision(f"{cell.path} is durable: only records change its state")
+        cell.state = state
+    if lone:
+        send(tree, cell, commands[0])
+        return
+    ends = False
     for command in commands:
-        COMMANDS[type(command)][1](tree, cell, command, item)
+        if type(command) is StopSelf:
+            ends = True  # after all the others: what they ask for ends with this incarnation
+        else:
+            COMMANDS[type(command)][1](tree, cell, command, item)
+    if ends:
+        tree.dispatcher.lifecycle.ended(cell)
 
 
 def check_all(tree: Tree, cell: Cell, commands: tuple[Any, ...]) -> None:

@@ -26,6 +26,7 @@ import attrs
 from iriscw.errors import (
     ActorRestarted,
     ActorStopped,
+    InvalidDecision,
     IriscwError,
     JournalCorrupt,
     JournalUnavailable,
@@ -33,11 +34,11 @@ from iriscw.errors import (
 )
 from iriscw.runtime.behavior import ChildSpec, Restart, Shutdown, Strategy
 from iriscw.runtime.cell import ACTIVE, DRAINING, QUARANTINED, STOPPED, STOPPING, WAITING, Cell
-from iriscw.runtime.envelope import FIRST_ANSWER, Envelope, Kind
+from iriscw.runtime.envelope import FIRST_ANSWER, Envelope, Kind, Slot
 from iriscw.runtime.interpreter import Unavailable, carry_out
 from iriscw.runtime.supervision import History, Verdict, affected, judge
 from iriscw.runtime.tree import FailureReport
-from iriscw.runtime.vocabulary import ROOT, ChildFailed, StopReason, Terminated
+from iriscw.runtime.vocabulary import ROOT, ActorPath, ChildFailed, Stash, StopReason, Terminated
 
 if TYPE_CHECKING:
     from iriscw.runtime.dispatcher import Dispatcher
@@ -89,14 +90,15 @@ class Lifecycle:
     def spawn(self, parent: Cell, spec: ChildSpec) -> Cell:
         """Make a child; it starts before any ordinary message is delivered."""
         tree = parent.tree
-        path = parent.path / spec.name
+        name = spec.name
+        path = ActorPath(f"/{name}" if parent.parent is None else f"{parent.path}/{name}")
         parent.births += 1
         cell = Cell(tree, path, parent, spec, parent.births)
         cell.rests_on = parent.rests_on
         tree.cells[path] = cell
         if parent.children is None:
             parent.children = {}
-        parent.children[spec.name] = cell
+        parent.children[name] = cell
         tree.starts += 1
         behavior = spec.behavior
         if behavior.resume is None and behavior.evolve is None and not behavior.children:
@@ -168,7 +170,10 @@ class Lifecycle:
             context = self.dispatcher.context
             context.cell = cell
             try:
-                carry_out(cell.tree, cell, tuple(resume(cell.state, context)), None)
+                owed = tuple(resume(cell.state, context))
+                if any(type(command) is Stash for command in owed):
+                    raise InvalidDecision("there is no message to stash while an actor starts")
+                carry_out(cell.tree, cell, owed, None)
             except Exception as error:
                 self.failed(cell, None, error)
                 return
@@ -182,7 +187,7 @@ class Lifecycle:
         tree = cell.tree
         tree.starts += 1
         tree.quarantined -= 1
-        cell.failures = None
+        cell.failures = cell.group_failures = None
         cell.incarnation += 1
         cell.rng = None
         cell.status = WAITING
@@ -197,8 +202,6 @@ class Lifecycle:
         tree = cell.tree
         if cell.status >= STOPPED or tree.crashed:
             return
-        if type(cause) is Envelope:
-            cause = cause.message
         if isinstance(error, Unavailable):
             error = JournalUnavailable("the journal takes no records for now")
         tree.failures += 1
@@ -314,6 +317,9 @@ class Lifecycle:
         self._abandon(cell, ActorRestarted(f"{cell.path} was restarted before it answered"))
         cell.incarnation += 1
         cell.rng = None
+        if cell.recovery is not None:
+            cell.recovery.superseded = True
+        cell.recovery = cell.group_failures = None
         if cell.stash:
             cell.reserved += sum(type(item) is Envelope and item.kind >= FIRST_ANSWER for item in cell.stash)
             cell.box().extendleft(reversed(cell.stash))
@@ -350,8 +356,8 @@ class Lifecycle:
         dispatcher = self.dispatcher
         budget = cell.spec.shutdown_budget
         dispatcher.timers.add(dispatcher.now + budget, self.force_stop, (cell, cell.incarnation), 0)
-        waits = cell.status == ACTIVE and cell.spec.shutdown is Shutdown.STOP_AFTER_MAILBOX and cell.mailbox
-        if waits and reason is StopReason.NORMAL:
+        drains = cell.status == ACTIVE and cell.spec.shutdown is Shutdown.STOP_AFTER_MAILBOX
+        if drains and (cell.mailbox or cell.parked) and reason is StopReason.NORMAL:
             cell.status = DRAINING
             return
         self._enter_stopping(cell, reason)
@@ -369,7 +375,11 @@ class Lifecycle:
             cell.pending_stop = StopChain(list((cell.children or {}).values()), reason)
         else:
             cell.pending_stop.reason = reason
+            recovery: Recovery | None = cell.pending_stop.recovery
             cell.pending_stop.recovery = None
+            if recovery is not None:
+                # It was being restarted with others, and they still are.
+                self.dispatcher.control.append((self.suspend_next, (recovery,)))
         self.dispatcher.control.append((self.continue_stop, (cell,)))
 
     def continue_stop(self, cell: Cell) -> None:
@@ -430,7 +440,7 @@ class Lifecycle:
         cell.timers = None
         self._cancel_operations(cell)
         for slot in (cell.requests or {}).values():
-            slot.abandoned = True
+            tree.give_up(slot)
         cell.requests = None
         for path in cell.watching or ():
             target = tree.cells.get(path)
@@ -452,8 +462,8 @@ class Lifecycle:
                     tree.answers_stale += 1
                     continue
                 tree.dead += 1
-                if type(item) is Envelope and item.kind == Kind.QUESTION:
-                    tree.fill(item.token, None, error, 0)
+                if type(item) is Slot:
+                    tree.fill(item, None, error, 0)
         cell.mailbox = cell.stash = cell.parked = cell.conflated = None
         cell.reserved = 0
         tree.parked.pop(cell.path, None)

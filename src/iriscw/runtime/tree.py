@@ -146,16 +146,30 @@ class Tree:
         """Answer a question. Answers to the host wait for the disk; those to actors carry the mark."""
         if slot.done or slot.held:
             return
-        if slot.cell.slots is not None:
+        if slot.id and slot.cell.slots is not None:
             slot.cell.slots.pop(slot.id, None)
         if slot.asker is None:
-            slot.held = True
-            self.let_out(rests_on, slot.fill, value, error)
+            if rests_on <= self.durable:
+                slot.fill(value, error)
+            else:
+                slot.held = True
+                self.let_out(rests_on, slot.fill, value, error)
             return
         slot.done = True
         asker: Cell = slot.asker
         message = Replied(slot.key, value) if error is None else RequestFailed(slot.key, error)
         self.answer(asker, Envelope(Kind.ANSWER, message, slot.key, slot, asker.incarnation, rests_on))
+
+    def give_up(self, slot: Slot) -> None:
+        """Nobody waits for this answer any more: who owes it need not remember."""
+        slot.abandoned = True
+        if slot.id and slot.cell.slots is not None:
+            slot.cell.slots.pop(slot.id, None)
+
+    @property
+    def news(self) -> int:
+        """What the news that an actor is absent rests on: any record so far may have ended it."""
+        return 0 if self.journal is None else self.journal.appended
 
     # Output gating
 

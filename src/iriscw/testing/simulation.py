@@ -18,7 +18,15 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from iriscw.errors import ActorStopped, AskTimeout, InternalError, InvalidArgument, NoSuchActor, OutcomeUnknown
+from iriscw.errors import (
+    ActorStopped,
+    AskTimeout,
+    InternalError,
+    InvalidArgument,
+    MailboxFull,
+    NoSuchActor,
+    OutcomeUnknown,
+)
 from iriscw.journal.memory import MemoryDisk, MemoryJournal
 from iriscw.journal.port import DEFAULT_BOUND_BYTES
 from iriscw.runtime.behavior import Behavior, ChildSpec
@@ -34,6 +42,9 @@ EPOCH = 1_767_225_600 * SECOND
 
 TRACE_LINES = 200
 """Trace lines that are kept for a failure report."""
+
+COMMIT_RETRY = 10 * MILLISECOND
+"""How long a disk that hangs or is full is left alone: trying again at once would be a loop without an end."""
 
 STEPS_WITHOUT_TIME = 5_000_000
 """Steps at one instant after which a simulation is taken for a loop without an end."""
@@ -260,8 +271,14 @@ class SimSystem:
         self._syncing = False
         # What was appended after the commit began is not part of it.
         count = min(self.journal.pending_commits(), upto - self.journal.durable)
-        if count > 0:
-            self.journal.commit(count)
+        before = self.journal.durable
+        if count > 0 and self.journal.commit(count) == before:
+            self._syncing = True
+            self.simulation.call_after(COMMIT_RETRY, self._look_again, tree)
+
+    def _look_again(self, tree: Tree) -> None:
+        if tree is self.tree:
+            self._syncing = False
 
     # The host's side
 
@@ -294,12 +311,15 @@ class SimSystem:
         cell = tree.cells.get(ActorPath(path))
         if cell is None:
             raise NoSuchActor(f"there is no actor at {path}")
-        slot = Slot(tree.serial(), cell)
+        slot = Slot(cell, message)
         if cell.status > WAITING or tree.closing:
             slot.fill(None, ActorStopped(f"{path} has stopped"))
             return slot
+        if cell.full:
+            slot.fill(None, MailboxFull(f"{path} has {cell.spec.capacity} messages waiting"))
+            return slot
         tree.sent += 1
-        cell.box().append(Envelope(Kind.QUESTION, message, None, slot))
+        cell.box().append(slot)
         if not cell.scheduled:
             self.simulation.dispatcher.schedule(cell)
         return slot
@@ -315,7 +335,7 @@ class SimSystem:
         slot = self.question(path, message)
         self.simulation.run_until(lambda: slot.done, timeout_s)
         if not slot.done:
-            slot.abandoned = True
+            self.tree.give_up(slot)
             if slot.held:
                 raise OutcomeUnknown(f"{path} answered, but its records are not on disk yet")
             raise AskTimeout(f"{path} did not answer within {timeout_s:g} s")
@@ -448,6 +468,9 @@ class Simulation:
         kind = ""
         if type(item) is Envelope:
             kind = Kind(item.kind).name
+            item = item.message
+        elif type(item) is Slot:
+            kind = "QUESTION"
             item = item.message
         self.note("take", cell.tree.name, cell.path, cell.incarnation, kind, type(item).__name__)
 
