@@ -1,0 +1,21 @@
+"""Both journals pass the public suite."""
+
+import pytest
+
+from iriscw.journal.conformance import JournalConformance
+
+
+class TestMemory(JournalConformance):
+    """The simulated disk."""
+
+    @pytest.fixture(autouse=True)
+    def _rigs(self, memory_rig):
+        self.rig = memory_rig
+
+
+class TestSqlite(JournalConformance):
+    """The real one."""
+
+    @pytest.fixture(autouse=True)
+    def _rigs(self, sqlite_rig):
+        self.rig = sqlite_rig

@@ -1,0 +1,153 @@
+"""Record types: names, versions, upcasters, and journals from earlier releases."""
+
+import attrs
+import pytest
+
+from iriscw.errors import InvalidArgument
+from iriscw.journal import records
+from iriscw.journal.entries import Entry, Kind
+from iriscw.journal.errors import InvalidRecord, UnreadableRecord
+from iriscw.journal.port import MAX_RECORD_BYTES
+from iriscw.journal.records import Registry
+
+
+@attrs.frozen
+class Placed:
+    """A record in its third version."""
+
+    attempt: str
+    worker: str
+    placed_at_ns: int
+
+
+def registry(version=3):
+    """Give a registry that knows Placed."""
+    made = Registry()
+    made.record("jobs.placed", version=version)(Placed)
+    return made
+
+
+def entry(payload, kind=Kind.RECORD):
+    """Give an entry to decode."""
+    return Entry(7, "/jobs/a", kind, payload)
+
+
+def test_text():
+    """A record's text is its name, version and fields in canonical JSON."""
+    text = registry().encode(Placed("a", "w", 5))
+    assert text == '["jobs.placed",3,{"attempt":"a","placed_at_ns":5,"worker":"w"}]'
+    assert registry().decode(entry(text)) == [Placed("a", "w", 5)]
+
+
+def test_snapshot():
+    """A snapshot is the list of its records; a forget has none."""
+    made = registry()
+    facts = [Placed("a", "w", 5), Placed("b", "w", 6)]
+    assert made.decode(entry(made.encode_snapshot(facts), Kind.SNAPSHOT)) == facts
+    assert made.decode(entry(made.encode_snapshot([]), Kind.SNAPSHOT)) == []
+    assert made.decode(entry("", Kind.FORGET)) == []
+
+
+def test_upcasters():
+    """Old versions are lifted one version at a time, in order."""
+    made = registry()
+
+    @made.upcaster("jobs.placed", from_version=2)
+    def _(fields):
+        return {**fields, "placed_at_ns": 0}
+
+    @made.upcaster("jobs.placed", from_version=1)
+    def _(fields):
+        return {"attempt": fields["attempt"], "worker": fields["node"]}
+
+    old, newer = '["jobs.placed",1,{"attempt":"a","node":"n"}]', '["jobs.placed",2,{"attempt":"a","worker":"w"}]'
+    assert made.decode(entry(old)) == [Placed("a", "n", 0)]
+    assert made.decode(entry(newer)) == [Placed("a", "w", 0)]
+    assert made.gaps() == []
+
+
+def test_gaps():
+    """Missing and spare upcasters are listed, so that a test can ask for none."""
+    made = registry()
+    made.upcaster("jobs.placed", from_version=3)(dict)
+    made.upcaster("jobs.placed", from_version=1)(dict)
+    assert made.gaps() == [
+        "jobs.placed has no upcaster from version 2",
+        "jobs.placed has a spare upcaster from version 3",
+    ]
+    assert records.REGISTRY.gaps() == []
+
+
+@pytest.mark.parametrize(
+    ("payload", "reason"),
+    [
+        ('["jobs.gone",1,{}]', "'jobs.gone' is no record type"),
+        ('["jobs.placed",4,{}]', "version 4, newer than 3"),
+        ('["jobs.placed",2,{}]', "no upcaster from version 2"),
+        ('["jobs.placed",3,{"attempt":"a"}]', "worker is missing"),
+        ('["jobs.placed",3]', "not a record"),
+        ("{", "not JSON"),
+    ],
+)
+def test_unreadable(payload, reason):
+    """What cannot be decoded is named with its sequence and path, never skipped."""
+    with pytest.raises(UnreadableRecord, match=f"sequence 7 of /jobs/a: .*{reason}"):
+        registry().decode(entry(payload))
+
+
+def test_unreadable_snapshot():
+    """A snapshot must be a list."""
+    with pytest.raises(UnreadableRecord, match="not a snapshot"):
+        registry().decode(entry("{}", Kind.SNAPSHOT))
+
+
+def test_duplicates():
+    """A name, a type and an upcaster are declared once each."""
+    made = registry()
+
+    @attrs.frozen
+    class Other:
+        pass
+
+    with pytest.raises(InvalidArgument, match="twice"):
+        made.record("jobs.placed")(Other)
+    with pytest.raises(InvalidArgument, match="twice"):
+        made.record("jobs.other")(Placed)
+    made.upcaster("jobs.placed", from_version=1)(dict)
+    with pytest.raises(InvalidArgument, match="two upcasters"):
+        made.upcaster("jobs.placed", from_version=1)(dict)
+
+
+@pytest.mark.parametrize(("name", "version"), [("", 1), ("a", 0)])
+def test_bad_declarations(name, version):
+    """A record type has a name, and a version from 1."""
+    with pytest.raises(InvalidArgument, match="expected a name"):
+        Registry().record(name, version=version)(Placed)
+
+
+def test_attrs_only():
+    """Only attrs classes are record types."""
+
+    class Plain:
+        pass
+
+    with pytest.raises(InvalidArgument, match="no attrs class"):
+        Registry().record("plain")(Plain)
+
+
+def test_size_limit():
+    """A record past the limit is refused, one at it is not."""
+    made = registry()
+    overhead = len(made.encode(Placed("", "w", 0)))
+    made.encode(Placed("x" * (MAX_RECORD_BYTES - overhead), "w", 0))
+    with pytest.raises(InvalidRecord, match="bytes"):
+        made.encode(Placed("x" * (MAX_RECORD_BYTES - overhead + 1), "w", 0))
+
+
+def test_snapshot_limit(monkeypatch):
+    """A snapshot past its limit is refused."""
+    monkeypatch.setattr(records, "MAX_SNAPSHOT_BYTES", 100)
+    made = registry()
+    made.encode_snapshot([Placed("a", "w", 0)])
+    with pytest.raises(InvalidRecord, match="a snapshot takes"):
+        made.encode_snapshot([Placed("a", "w", 0)] * 2)
