@@ -1,0 +1,331 @@
+"""The house rules as a test: what no source of ours does, however well it works.
+
+As in ``test_layers.py``, which has the rules about imports and purity, every rule is a function from a module's
+name and tree to violations, and planted offences prove that it bites.
+"""
+
+import ast
+import re
+
+import pytest
+
+FILE_LIMIT = 700
+"""Lines of a source file. The normal case is 150 to 300; the largest file of trio's core has 2,900."""
+
+FUNCTION_LIMIT = 80
+"""Lines of a function, docstring included: what fits on a tall screen. TigerBeetle's limit is 70."""
+
+VAGUE_NAME = re.compile(r"(^|_)(manager|handler|helper|util|common|misc)s?(_|$)")
+ONE_MACHINE = re.compile(r"(?<![\w.])/(root|work)/")
+FRAGMENT = re.compile(r"\d{3,}\.(added|changed|deprecated|removed|fixed|security)\.md")
+
+
+def _is_below(module, package):
+    return f"{module}.".startswith(f"{package}.")
+
+
+def _calls(tree):
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            yield node, ast.unparse(node.func)
+
+
+def _functions(tree):
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def _is_message_class(node):
+    return isinstance(node, ast.ClassDef) and any(
+        ast.unparse(decorator).partition("(")[0].rpartition(".")[2] == "message" for decorator in node.decorator_list
+    )
+
+
+def message_classes(trees):
+    """Give the names of all classes declared with ``@message``."""
+    return {node.name for tree in trees for node in ast.walk(tree) if _is_message_class(node)}
+
+
+def check_message_assignment(module, tree, messages=()):
+    """Find assignments to a message: its sender, a trace and a journal may still hold it."""
+    messages = {*messages, *message_classes([tree])}
+    for function in _functions(tree):
+        arguments = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+        watched = {
+            argument.arg
+            for argument in arguments
+            if argument.arg in ("message", "command", "event")
+            or (argument.annotation and messages & {*re.findall(r"\w+", ast.unparse(argument.annotation))})
+        }
+        for node in ast.walk(function):
+            targets = node.targets if isinstance(node, ast.Assign | ast.Delete) else [getattr(node, "target", None)]
+            for target in targets:
+                if isinstance(target, ast.Attribute) and ast.unparse(target.value) in watched:
+                    yield f"{module}:{node.lineno}: assignment to the message {ast.unparse(target)}"
+        for node, called in _calls(function):
+            if called in ("setattr", "object.__setattr__") and ast.unparse(node.args[0]) in watched:
+                yield f"{module}:{node.lineno}: assignment to a message through {called}"
+
+
+def check_assert_true(module, tree):
+    """Find assertions that cannot fail."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assert) and isinstance(node.test, ast.Constant) and node.test.value:
+            yield f"{module}:{node.lineno}: an assertion that cannot fail"
+
+
+def _is_nothing(statement):
+    if isinstance(statement, ast.Pass | ast.Continue):
+        return True
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+
+
+def check_swallowed(module, tree):
+    """Find errors that vanish: a bare except, or a broad one whose body does nothing."""
+    broad = ("Exception", "BaseException")
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ExceptHandler):
+            caught = re.findall(r"\w+", ast.unparse(node.type)) if node.type else []
+            if node.type is None:
+                yield f"{module}:{node.lineno}: a bare except"
+            elif {*broad} & {*caught} and all(map(_is_nothing, node.body)):
+                yield f"{module}:{node.lineno}: a swallowed exception"
+    for node, called in _calls(tree):
+        if called.endswith("suppress") and {*broad} & {ast.unparse(argument) for argument in node.args}:
+            yield f"{module}:{node.lineno}: a swallowed exception"
+
+
+def check_shell(module, tree):
+    """Find commands given as a shell string."""
+    for node, called in _calls(tree):
+        shell = any(word.arg == "shell" and getattr(word.value, "value", 1) for word in node.keywords)
+        if shell or called in ("os.system", "os.popen") or called.endswith("create_subprocess_shell"):
+            yield f"{module}:{node.lineno}: a shell string; pass a list of arguments"
+
+
+def check_sleep(module, tree):
+    """Find ``time.sleep``: there is an event to wait for."""
+    for node, called in _calls(tree):
+        if called == "time.sleep":
+            yield f"{module}:{node.lineno}: time.sleep"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module == "time" and "sleep" in [n.name for n in node.names]:
+            yield f"{module}:{node.lineno}: time.sleep"
+
+
+def check_pickle(module, tree):
+    """Find unpickling outside ``task``: it runs the sender's code, and only the user's process may."""
+    if _is_below(module, "iriscw.task"):
+        return
+    for node, called in _calls(tree):
+        if re.fullmatch(r"(c?loud)?pickle\.(loads?|Unpickler)", called):
+            yield f"{module}:{node.lineno}: {called} outside of iriscw.task"
+    for node in ast.walk(tree):
+        names = [name.name for name in node.names] if isinstance(node, ast.ImportFrom) else []
+        if names and node.module in ("pickle", "cloudpickle") and {"load", "loads", "Unpickler"} & {*names}:
+            yield f"{module}:{node.lineno}: unpickling outside of iriscw.task"
+
+
+def check_environment(module, tree):
+    """Find writes to ``os.environ``: the host's environment is the host's."""
+    changing = r"(os\.)?environ(b)?\.(update|setdefault|pop|popitem|clear|__setitem__)|os\.(putenv|unsetenv)"
+    for node in ast.walk(tree):
+        targets = node.targets if isinstance(node, ast.Assign | ast.Delete) else [getattr(node, "target", None)]
+        for target in targets:
+            if isinstance(target, ast.AST) and re.match(r"(os\.)?environb?\[|os\.environb?$", ast.unparse(target)):
+                yield f"{module}:{node.lineno}: a write to os.environ"
+    for node, called in _calls(tree):
+        if re.fullmatch(changing, called):
+            yield f"{module}:{node.lineno}: a write to os.environ"
+
+
+def check_print(module, tree):
+    """Find ``print`` outside of the command line: a library's host owns the terminal."""
+    if _is_below(module, "iriscw.cli"):
+        return
+    for node, called in _calls(tree):
+        if called == "print":
+            yield f"{module}:{node.lineno}: print() outside of iriscw.cli"
+
+
+def check_module_docstring(module, tree):
+    """Find modules that do not say what they are for; private and empty ones need not."""
+    if tree.body and not module.rpartition(".")[2].startswith("_") and not ast.get_docstring(tree):
+        yield f"{module}: no docstring"
+
+
+def check_one_machine(module, tree):
+    """Find paths that exist on one machine only."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and ONE_MACHINE.search(node.value):
+            yield f"{module}:{node.lineno}: a path of one machine"
+
+
+def check_function_length(module, tree):
+    """Find functions that do not fit on a screen."""
+    for function in _functions(tree):
+        length = function.end_lineno - function.lineno + 1
+        if length > FUNCTION_LIMIT:
+            yield f"{module}:{function.lineno}: {function.name} has {length} lines, limit {FUNCTION_LIMIT}"
+
+
+def check_file_name(module, tree):
+    """Find names that say nothing."""
+    if any(VAGUE_NAME.search(part) for part in module.split(".")):
+        yield f"{module}: a vague name; say what it does"
+
+
+def check_test_docstring(module, tree):
+    """Find tests that do not state the behaviour they check."""
+    for function in _functions(tree):
+        if function.name.startswith("test_") and not ast.get_docstring(function):
+            yield f"{module}:{function.lineno}: {function.name} has no docstring"
+
+
+CHECKS = (
+    check_assert_true,
+    check_swallowed,
+    check_shell,
+    check_sleep,
+    check_pickle,
+    check_environment,
+    check_print,
+    check_module_docstring,
+    check_one_machine,
+    check_function_length,
+    check_file_name,
+)
+
+
+def _fail_with(violations):
+    assert not violations, "\n" + "\n".join(violations)
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_sources(check, sources):
+    """No module of ours breaks the rule."""
+    _fail_with([found for source in sources for found in check(source.module, source.tree)])
+
+
+def test_messages_are_left_alone(sources):
+    """No function assigns to a message it was given, whichever module declared its class."""
+    messages = message_classes(source.tree for source in sources)
+    assert {"Tell", "Completed"} <= messages, "the search for messages is broken"
+    _fail_with([f for s in sources for f in check_message_assignment(s.module, s.tree, messages)])
+
+
+def test_file_lengths(sources):
+    """No source file is longer than the limit."""
+    _fail_with([f"{s.path}: {s.lines} lines, limit {FILE_LIMIT}" for s in sources if s.lines > FILE_LIMIT])
+
+
+@pytest.fixture(scope="module")
+def test_files(repository):
+    """Every file below tests/, parsed."""
+    paths = sorted((repository / "tests").rglob("*.py"))
+    return [(str(path.relative_to(repository)), ast.parse(path.read_text(encoding="utf-8"))) for path in paths]
+
+
+@pytest.mark.parametrize("check", [check_test_docstring, check_assert_true, check_swallowed])
+def test_tests(check, test_files):
+    """The tests keep the rules that are about tests."""
+    _fail_with([found for name, tree in test_files for found in check(name, tree)])
+
+
+def test_no_path_of_one_machine(repository):
+    """No text of the repository names a path that exists on one machine only."""
+    kinds = ("*.py", "*.md", "*.toml", "*.yaml", "*.yml", "*.proto", "Makefile", "run", "Dockerfile*")
+    folders = [repository / name for name in ("src", "sims", "protos", "docs", "tests", ".ci")]
+    files = {path for folder in folders for kind in kinds for path in folder.rglob(kind)}
+    files |= {path for kind in kinds for path in repository.glob(kind)}
+    files -= {repository / "tests" / "test_tidy.py"}
+    found = [
+        f"{path.relative_to(repository)}:{number}: {line.strip()[:80]}"
+        for path in sorted(files)
+        if "_build" not in path.parts and path.is_file()
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if ONE_MACHINE.search(line)
+    ]
+    _fail_with(found)
+
+
+def test_changelog_fragments(repository):
+    """Each fragment under docs/changes is named number.kind.md, as docs/changes/README.md says."""
+    names = [path.name for path in (repository / "docs" / "changes").iterdir() if path.name != "README.md"]
+    _fail_with([name for name in names if not FRAGMENT.fullmatch(name)])
+
+
+LONG = "def f():\n" + "    x = 1\n" * FUNCTION_LIMIT
+PLANTED = [
+    (check_message_assignment, "m", "def f(state, message, ctx): message.x = 1"),
+    (check_message_assignment, "m", "def f(event): event.x += 1"),
+    (check_message_assignment, "m", "def f(command): del command.x"),
+    (check_message_assignment, "m", "@message\nclass Drain: pass\ndef f(it: Drain | None): it.x = 1"),
+    (check_message_assignment, "m", "@v.message\nclass Drain: pass\ndef f(it: 'Drain'): it.x: int = 1"),
+    (check_message_assignment, "m", "def f(message): object.__setattr__(message, 'x', 1)"),
+    (check_assert_true, "m", "assert True"),
+    (check_assert_true, "m", "assert 1, 'x'"),
+    (check_swallowed, "m", "try: f()\nexcept: raise"),
+    (check_swallowed, "m", "try: f()\nexcept Exception: pass"),
+    (check_swallowed, "m", "try: f()\nexcept (ValueError, BaseException): ..."),
+    (check_swallowed, "m", "for x in y:\n    try: f()\n    except Exception as e: continue"),
+    (check_swallowed, "m", "with contextlib.suppress(Exception): f()"),
+    (check_shell, "m", "subprocess.run('ls', shell=True)"),
+    (check_shell, "m", "subprocess.run('ls', shell=flag)"),
+    (check_shell, "m", "os.system('ls')"),
+    (check_shell, "m", "asyncio.create_subprocess_shell('ls')"),
+    (check_sleep, "m", "time.sleep(1)"),
+    (check_sleep, "m", "from time import monotonic, sleep"),
+    (check_pickle, "iriscw.jobs.wire", "pickle.loads(x)"),
+    (check_pickle, "iriscw.client.job", "cloudpickle.load(x)"),
+    (check_pickle, "iriscw.journal.codec", "from pickle import loads"),
+    (check_environment, "m", "os.environ['X'] = '1'"),
+    (check_environment, "m", "del os.environ['X']"),
+    (check_environment, "m", "os.environ |= {}"),
+    (check_environment, "m", "os.environ.update(x)"),
+    (check_environment, "m", "environ.setdefault('X', '1')"),
+    (check_environment, "m", "os.putenv('X', '1')"),
+    (check_print, "iriscw.client.job", "print(1)"),
+    (check_module_docstring, "m", "import x"),
+    (check_one_machine, "m", "x = '/root/.venv'"),
+    (check_one_machine, "m", "def f():\n    'see /work/main'"),
+    (check_function_length, "m", LONG),
+    (check_file_name, "iriscw.fleet.slice_manager", ""),
+    (check_file_name, "iriscw.utils.text", ""),
+    (check_test_docstring, "m", "async def test_x(): assert y"),
+]
+
+
+@pytest.mark.parametrize(("check", "module", "text"), PLANTED)
+def test_planted_offence_is_found(check, module, text):
+    """Each rule finds the offence it is there for, once."""
+    assert len(list(check(module, ast.parse(text)))) == 1
+
+
+ALLOWED = [
+    (check_message_assignment, "m", "def f(state, message): state.x = message.x"),
+    (check_swallowed, "m", "try: f()\nexcept Exception as e: report(e)"),
+    (check_swallowed, "m", "try: f()\nexcept FileNotFoundError: pass"),
+    (check_shell, "m", "subprocess.run(['ls'], shell=False)"),
+    (check_sleep, "m", "anyio.sleep(1)"),
+    (check_pickle, "iriscw.task.bootstrap", "cloudpickle.loads(x)"),
+    (check_environment, "m", "x = os.environ['X']\nenviron = {**os.environ}"),
+    (check_print, "iriscw.cli.demo", "print(1)"),
+    (check_module_docstring, "m", ""),
+    (check_one_machine, "m", "x = 'https://host/root/page'\ny = '/workspace/x'"),
+    (check_function_length, "m", "def f():\n" + "    x = 1\n" * (FUNCTION_LIMIT - 1)),
+    (check_file_name, "iriscw.jobs.commands", ""),
+]
+
+
+@pytest.mark.parametrize(("check", "module", "text"), ALLOWED)
+def test_what_is_allowed_passes(check, module, text):
+    """The rule leaves the neighbouring good case alone."""
+    assert list(check(module, ast.parse(text))) == []
+
+
+@pytest.mark.parametrize(("name", "good"), [("012.added.md", 1), ("12.added.md", 0), ("012.news.md", 0)])
+def test_fragment_names(name, good):
+    """The pattern for fragments takes number.kind.md with a known kind."""
+    assert bool(FRAGMENT.fullmatch(name)) == bool(good)
