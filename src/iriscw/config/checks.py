@@ -1,0 +1,164 @@
+"""Pairs of keys that cannot both be meant.
+
+Each check reads the complete tree and names the key that should change. A value that was refused before takes
+part in no check. What only the cloud can know (quota, the types of node it has) is not checked here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from iriscw.config.errors import ProblemKind
+from iriscw.config.kinds import shown
+from iriscw.config.model import AcceleratorType, Durability
+from iriscw.config.quantities import format_cpu, format_size
+from iriscw.config.read import GROUP_NAME_LIMIT, INVALID, Findings, Path, Tree
+
+NVL72_RACK_NODES: Final = 18
+"""Nodes of one NVL72 rack: CoreWeave sells GB200 and GB300 in whole racks (`targetRacks`)."""
+
+NVL72_PREFIXES: Final = ("gb200", "gb300")
+"""How instance types begin that come in racks."""
+
+NAMES_LIMIT: Final = 44
+"""Characters in the cluster's and a group's name together: with two dashes, 12 random characters and `-9999` for
+the node, a worker pod's host name has 63."""
+
+
+def check(full: Tree, found: Findings) -> None:
+    """Note every contradiction in a complete tree."""
+    _check_controller(full, found)
+    groups = {name: group for name, group in full["scale_groups"].items() if group is not INVALID}
+    _check_names(full, groups, found)
+    for name, group in groups.items():
+        path = ("scale_groups", name)
+        for one in _GROUP_CHECKS:
+            one(full, group, path, found)
+
+
+def known(*values: Any) -> bool:
+    """Whether none of the values was refused."""
+    return all(value is not INVALID for value in values)
+
+
+def _at(tree: Any, *names: str) -> Any:
+    """Give what is at the end of a path, INVALID where something on the way was refused or is not there."""
+    for name in names:
+        if not isinstance(tree, dict):
+            return INVALID
+        tree = tree.get(name, INVALID)
+    return tree
+
+
+def _check_controller(full: Tree, found: Findings) -> None:
+    controller, platform = full["controller"], full["platform"]
+    if controller is INVALID:
+        return
+    if "local" in platform and "coreweave" in controller:
+        text = "the local platform has no Service to put a controller behind: use `controller: {local: {}}`"
+        found.add(ProblemKind.CONTRADICTION, ("controller", "coreweave"), text)
+    address = _at(full, "defaults", "bootstrap", "controller_address")
+    if "coreweave" in platform and "local" in controller and address == "":
+        text = "workers on CoreWeave cannot find a local controller: set defaults.bootstrap.controller_address"
+        found.add(ProblemKind.CONTRADICTION, ("controller", "local"), text)
+    port = _at(full, "defaults", "bootstrap", "worker_port")
+    if "coreweave" in platform and port == 0:
+        text = "a pod's probes need to know the port: 0 is for the local platform"
+        found.add(ProblemKind.CONTRADICTION, ("defaults", "bootstrap", "worker_port"), text)
+    if controller["durability"] is Durability.REPLICATED and controller["replica_prefix"] == "":
+        text = "replicated needs a place for the second copy: set controller.replica_prefix"
+        found.add(ProblemKind.CONTRADICTION, ("controller", "durability"), text)
+
+
+def _check_names(full: Tree, groups: Tree, found: Findings) -> None:
+    seen: dict[str, str] = {}
+    for name in groups:
+        path = ("scale_groups", name)
+        other = seen.setdefault(name.replace("_", "-"), name)
+        if other != name:
+            text = f"means the same machines as {other}: there '_' becomes '-'"
+            found.add(ProblemKind.INVALID_NAME, path, text)
+        if len(name) <= GROUP_NAME_LIMIT and known(full["name"]) and len(full["name"]) + len(name) > NAMES_LIMIT:
+            text = f"too long: with the cluster's name, {full['name']}, at most {NAMES_LIMIT} characters"
+            found.add(ProblemKind.INVALID_NAME, path, text)
+
+
+def _check_slices(full: Tree, group: Tree, path: Path, found: Findings) -> None:
+    least, most, buffer = group["min_slices"], group["max_slices"], group["buffer_slices"]
+    if known(least, most) and least > most:
+        text = f"{least} is more than max_slices, {most}"
+        found.add(ProblemKind.CONTRADICTION, (*path, "min_slices"), text)
+    if known(buffer, most) and buffer > most:
+        text = f"{buffer} is more than max_slices, {most}"
+        found.add(ProblemKind.CONTRADICTION, (*path, "buffer_slices"), text)
+
+
+def _check_device(full: Tree, group: Tree, path: Path, found: Findings) -> None:
+    gpu_count, device = _at(group, "resources", "gpu_count"), group["accelerator_type"]
+    if not known(gpu_count, device):
+        return
+    if gpu_count > 0 and device is not AcceleratorType.GPU:
+        text = f"{gpu_count} GPUs in a group of type {device.value}: say `accelerator_type: gpu`"
+        found.add(ProblemKind.CONTRADICTION, (*path, "resources", "gpu_count"), text)
+    if gpu_count == 0 and device is AcceleratorType.GPU:
+        text = "gpu, but resources.gpu_count is 0: say how many GPUs a node has"
+        found.add(ProblemKind.CONTRADICTION, (*path, "accelerator_type"), text)
+
+
+def _check_template(full: Tree, group: Tree, path: Path, found: Findings) -> None:
+    template = group["slice_template"]
+    if template is INVALID:
+        return
+    path = (*path, "slice_template")
+    for shared in ("accelerator_type", "accelerator_variant", "num_vms"):
+        ours, theirs = template[shared], group[shared]
+        if known(ours, theirs) and ours != theirs:
+            text = f"{_word(ours)} contradicts the group's {_word(theirs)}: leave it out here"
+            found.add(ProblemKind.CONTRADICTION, (*path, shared), text)
+    for ours, theirs in (("local", "coreweave"), ("coreweave", "local")):
+        if ours in template and theirs in full["platform"]:
+            text = f"a {ours} slice on the {theirs} platform: use `{theirs}`, or leave it out"
+            found.add(ProblemKind.CONTRADICTION, (*path, ours), text)
+
+
+def _check_pool(full: Tree, group: Tree, path: Path, found: Findings) -> None:
+    pool = _at(group, "slice_template", "coreweave")
+    if pool is INVALID or "coreweave" not in full["platform"]:
+        return
+    path = (*path, "slice_template", "coreweave")
+    gpus, gpu_count = pool["gpus_per_node"], _at(group, "resources", "gpu_count")
+    if known(gpus, gpu_count) and gpus != gpu_count:
+        text = f"{gpus} contradicts the group's resources.gpu_count, {gpu_count}"
+        found.add(ProblemKind.CONTRADICTION, (*path, "gpus_per_node"), text)
+    gpu_class, variant, device = pool["gpu_class"], group["accelerator_variant"], group["accelerator_type"]
+    if known(gpu_class, variant, device) and gpu_class != (variant if device is AcceleratorType.GPU else ""):
+        text = f"{shown(gpu_class)} contradicts the group's accelerator_variant, {shown(variant)}"
+        found.add(ProblemKind.CONTRADICTION, (*path, "gpu_class"), text)
+    instance, nodes = pool["instance_type"], group["num_vms"]
+    if known(instance, nodes) and instance.startswith(NVL72_PREFIXES) and nodes % NVL72_RACK_NODES:
+        text = f"{instance} comes in whole racks of {NVL72_RACK_NODES} nodes: num_vms {nodes} is part of one"
+        found.add(ProblemKind.CONTRADICTION, (*path, "instance_type"), text)
+
+
+def _check_local_node(full: Tree, group: Tree, path: Path, found: Findings) -> None:
+    node = full["platform"].get("local")
+    if not isinstance(node, dict) or group["resources"] is INVALID:
+        return
+    pairs: tuple[tuple[str, str, str, Callable[[int], str]], ...] = (
+        ("cpu", "cpu_milli", "node_cpu_milli", format_cpu),
+        ("ram", "ram_bytes", "node_memory_bytes", format_size),
+    )
+    for written, ours, theirs, text_of in pairs:
+        promised, budget = group["resources"][ours], node[theirs]
+        if known(promised, budget) and promised > budget:
+            limit = theirs.rpartition("_")[0]
+            text = f"{text_of(promised)} is more than platform.local.{limit}, {text_of(budget)}"
+            found.add(ProblemKind.CONTRADICTION, (*path, "resources", written), text)
+
+
+def _word(value: Any) -> str:
+    return str(getattr(value, "value", value))
+
+
+_GROUP_CHECKS: Final = (_check_slices, _check_device, _check_template, _check_pool, _check_local_node)

@@ -1,0 +1,264 @@
+"""What a cluster's configuration holds, as the rest of iriscw reads it.
+
+Everything is resolved here: no attribute is absent because a default was meant, each group has its own timeouts and its
+complete slice template. Sizes are bytes, CPU shares thousandths of a core, lengths of time ns. Build one with
+:func:`iriscw.config.load.load_config` or :func:`iriscw.config.load.build_config`; both refuse what cannot work.
+"""
+
+# ruff: noqa: RUF009 - key() and oneof() give attrs fields, not values that instances would share
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+
+import attrs
+
+from iriscw.config.kinds import (
+    ENV_VALUE_LIMIT,
+    Choice,
+    Cpu,
+    Flag,
+    Section,
+    Sections,
+    Size,
+    Span,
+    Text,
+    TextMap,
+    Whole,
+)
+from iriscw.config.quantities import NS_PER_MS
+from iriscw.config.schema import key, oneof
+
+_LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+_NAME = Text(pattern=_LABEL, meaning="a DNS label: lower-case letters, digits and '-', at most 63", empty=False)
+_PORT = Whole(minimum=1, maximum=65535)
+_FREE_PORT = Whole(minimum=0, maximum=65535)
+_POSITIVE = Span(minimum=NS_PER_MS)
+_REQUIRED_TEXT = Text(empty=False)
+_URI = Text(pattern=r"(file|s3)://\S+", meaning="a file:// or s3:// address")
+_WORD = Text(pattern=r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", meaning="a label value such as H100")
+_VARIANT = attrs.evolve(_WORD, empty=False)
+_ENVIRONMENT = TextMap(
+    pattern=r"(?!IRIS_)[A-Za-z_][A-Za-z0-9_]*",
+    meaning="the name of an environment variable that is yours to set (IRIS_ ones are not)",
+    limit=ENV_VALUE_LIMIT,
+)
+_ATTRIBUTES = TextMap(pattern=r"[a-z]([a-z0-9._-]{0,61}[a-z0-9])?", meaning="an attribute's name", limit=63)
+
+
+class PlatformKind(enum.Enum):
+    """Where a cluster's machines come from."""
+
+    LOCAL = "local"
+    COREWEAVE = "coreweave"
+
+
+class AcceleratorType(enum.Enum):
+    """What kind of device a group's nodes offer."""
+
+    CPU = "cpu"
+    GPU = "gpu"
+
+
+class Durability(enum.Enum):
+    """What a crash may take before an acknowledged job is lost."""
+
+    LOCAL = "local"
+    """Survives the controller's process."""
+    REPLICATED = "replicated"
+    """Survives the controller's node."""
+
+
+def _names_only(environment: Mapping[str, str]) -> str:
+    """Show an environment without its values: tokens live there."""
+    return f"<{', '.join(environment)}>"
+
+
+@attrs.frozen(kw_only=True)
+class TimeoutConfig:
+    """How long the steps of a slice's and a worker's life may take."""
+
+    requesting_timeout: int = key(_POSITIVE, "From the request for a slice until the cloud has accepted it.")
+    boot_timeout: int = key(_POSITIVE, "From the acceptance until all nodes of the slice are ready.")
+    init_timeout: int = key(_POSITIVE, "From ready nodes until all workers of the slice are registered.")
+    worker_health_timeout: int = key(_POSITIVE, "From a worker's start until its `/health` answers.")
+    worker_timeout: int = key(_POSITIVE, "From the last contact with a worker until it counts as lost.")
+    api_timeout: int = key(_POSITIVE, "For each call of the cloud's API.")
+
+
+@attrs.frozen(kw_only=True)
+class AutoscalerConfig:
+    """When slices are created and deleted."""
+
+    evaluation_interval: int = key(
+        _POSITIVE, "The longest time between two looks at demand; a change is acted on at once."
+    )
+    scale_up_delay: int = key(Span(), "How long demand must last before a slice is created for it.")
+    scale_down_delay: int = key(Span(), "How long a slice must be idle before it is deleted.")
+    startup_grace_period: int = key(Span(), "How long a new slice is kept although nothing runs on it yet.")
+
+
+@attrs.frozen(kw_only=True)
+class LocalPlatformConfig:
+    """Workers are processes of this machine: for demos, tests and development."""
+
+    workdir: str = key(_REQUIRED_TEXT, "Where pools, workers and logs live; relative to the working directory.")
+    boot_delay: int = key(Span(), "How long a node takes to boot.")
+    node_cpu_milli: int = key(Cpu(), "CPU that one node has.", written="node_cpu")
+    node_memory_bytes: int = key(Size(), "Memory that one node has.", written="node_memory")
+
+
+@attrs.frozen(kw_only=True)
+class CoreweavePlatformConfig:
+    """CoreWeave Kubernetes Service: each slice is a NodePool of bare-metal nodes."""
+
+    region: str = key(Text(), "The region of slices whose template names none, such as `LGA1`.")
+    namespace: str = key(_NAME, "The Kubernetes namespace of controller and workers.")
+    kubeconfig_path: str = key(Text(), "The kubeconfig to use; empty for the pod's own service account.")
+    container_registry: str = key(Text(), "Put before image names that name no registry.")
+
+
+@attrs.frozen(kw_only=True)
+class PlatformConfig:
+    """Where the machines come from: exactly one of the platforms, and what differs for it from `defaults`."""
+
+    local: LocalPlatformConfig | None = oneof(LocalPlatformConfig, "platform", "Processes of this machine.")
+    coreweave: CoreweavePlatformConfig | None = oneof(CoreweavePlatformConfig, "platform", "CoreWeave.")
+    timeouts: TimeoutConfig = key(Section(TimeoutConfig), "For all groups.", otherwise="`defaults.timeouts`")
+    autoscaler: AutoscalerConfig = key(Section(AutoscalerConfig), "For all groups.", otherwise="`defaults.autoscaler`")
+
+    @property
+    def kind(self) -> PlatformKind:
+        """Which platform it is."""
+        return PlatformKind.LOCAL if self.local is not None else PlatformKind.COREWEAVE
+
+
+@attrs.frozen(kw_only=True)
+class LocalControllerConfig:
+    """The controller is a process of this machine."""
+
+    port: int = key(_FREE_PORT, "Where it answers gRPC and HTTP; 0 for any free port.")
+    host: str = key(_REQUIRED_TEXT, "The address it listens on.")
+
+
+@attrs.frozen(kw_only=True)
+class CoreweaveControllerConfig:
+    """The controller is a Deployment behind a Service."""
+
+    port: int = key(_PORT, "Where it answers gRPC and HTTP.")
+    service_name: str = key(_NAME, "The Service by which workers find it.")
+
+
+@attrs.frozen(kw_only=True)
+class ControllerVmConfig:
+    """The controller process: exactly one kind, by default that of the platform."""
+
+    local: LocalControllerConfig | None = oneof(LocalControllerConfig, "controller", "A process here.")
+    coreweave: CoreweaveControllerConfig | None = oneof(CoreweaveControllerConfig, "controller", "A Deployment.")
+    image: str = key(Text(), "The controller's container image.")
+    bundle_prefix: str = key(_URI, "Where bundles are kept; empty for a folder beside the journal.")
+    journal_dir: str = key(_REQUIRED_TEXT, "Where the journal is; on `local` relative to the workdir.")
+    durability: Durability = key(
+        Choice(Durability),
+        "Whether an acknowledged job survives the controller's process (`local`) or its node (`replicated`).",
+    )
+    replica_prefix: str = key(_URI, "Where `replicated` keeps its second copy of the journal.")
+
+    @property
+    def port(self) -> int:
+        """Where it answers; 0 for any free port."""
+        chosen = self.local or self.coreweave
+        return chosen.port if chosen is not None else 0
+
+
+@attrs.frozen(kw_only=True)
+class BootstrapConfig:
+    """How a worker is started."""
+
+    docker_image: str = key(_REQUIRED_TEXT, "The worker's container image; `local` needs none.")
+    worker_port: int = key(_FREE_PORT, "Where a worker answers `/health` and `/metrics`; 0 for any free port.")
+    cache_dir: str = key(_REQUIRED_TEXT, "Where a worker keeps bundles; on `local` relative to the workdir.")
+    controller_address: str = key(
+        Text(), "Where workers find the controller, as `host:port`.", otherwise="the Service's name"
+    )
+    env_vars: Mapping[str, str] = key(_ENVIRONMENT, "The worker process's environment.", repr=_names_only)
+
+
+@attrs.frozen(kw_only=True)
+class DefaultsConfig:
+    """What holds for every group that does not say otherwise."""
+
+    bootstrap: BootstrapConfig = key(Section(BootstrapConfig), "How workers are started.")
+    timeouts: TimeoutConfig = key(Section(TimeoutConfig), "How long steps may take.")
+    autoscaler: AutoscalerConfig = key(Section(AutoscalerConfig), "When slices come and go.")
+    task_env: Mapping[str, str] = key(
+        _ENVIRONMENT, "Environment of every task; a job's own values win.", repr=_names_only
+    )
+
+
+@attrs.frozen(kw_only=True)
+class ScaleGroupResources:
+    """What one node of a group promises to tasks; a worker that has less is refused."""
+
+    cpu_milli: int = key(Cpu(), "CPU.", written="cpu")
+    ram_bytes: int = key(Size(), "Memory.", written="ram")
+    disk_bytes: int = key(Size(), "Disk space.", written="disk")
+    gpu_count: int = key(Whole(), "Whole GPUs.")
+
+
+@attrs.frozen(kw_only=True)
+class LocalSliceConfig:
+    """A slice of local processes needs nothing beyond its group."""
+
+
+@attrs.frozen(kw_only=True)
+class CoreweaveSliceConfig:
+    """The NodePool of one slice."""
+
+    region: str = key(_REQUIRED_TEXT, "The region.", otherwise="`platform.coreweave.region`")
+    instance_type: str = key(_REQUIRED_TEXT, "The type of node, such as `gd-8xh100ib-i128`.")
+    gpus_per_node: int = key(Whole(), "GPUs of one node.", otherwise="`resources.gpu_count`")
+    gpu_class: str = key(_WORD, "The nodes' `gpu.nvidia.com/class`.", otherwise="`accelerator_variant`")
+    infiniband: bool = key(Flag(), "Whether worker pods ask for `rdma/ib`.")
+
+
+@attrs.frozen(kw_only=True)
+class SliceConfig:
+    """How a slice is created. What it does not say it inherits from its group."""
+
+    local: LocalSliceConfig | None = oneof(LocalSliceConfig, "platform", "On the `local` platform.")
+    coreweave: CoreweaveSliceConfig | None = oneof(CoreweaveSliceConfig, "platform", "On CoreWeave.")
+    accelerator_type: AcceleratorType = key(Choice(AcceleratorType), "As the group.", otherwise="the group's")
+    accelerator_variant: str = key(_VARIANT, "As the group.", otherwise="the group's")
+    num_vms: int = key(Whole(minimum=1), "As the group.", otherwise="the group's")
+    preemptible: bool = key(Flag(), "Whether the cloud may take the nodes back at any time.")
+
+
+@attrs.frozen(kw_only=True)
+class ScaleGroupConfig:
+    """A set of equal slices, scaled between `min_slices` and `max_slices`."""
+
+    name: str
+    accelerator_type: AcceleratorType = key(Choice(AcceleratorType), "What kind of device the nodes offer.")
+    accelerator_variant: str = key(_VARIANT, "Which one, such as `H100`.", otherwise="`cpu`; needed for `gpu`")
+    num_vms: int = key(Whole(minimum=1), "Nodes, and so workers, of one slice.")
+    resources: ScaleGroupResources = key(Section(ScaleGroupResources), "What one node promises.")
+    min_slices: int = key(Whole(), "Slices that are kept, demand or not.")
+    max_slices: int = key(Whole(), "Slices that exist at most, those being created included.")
+    buffer_slices: int = key(Whole(), "Idle slices that are kept ready beyond demand.")
+    priority: int = key(Whole(), "Which group takes demand first: the lower number.")
+    attributes: Mapping[str, str] = key(_ATTRIBUTES, "Attributes of the group's workers, for constraints.")
+    slice_template: SliceConfig = key(Section(SliceConfig), "How a slice is created.")
+    timeouts: TimeoutConfig = key(Section(TimeoutConfig), "For this group.", otherwise="`platform.timeouts`")
+    autoscaler: AutoscalerConfig = key(Section(AutoscalerConfig), "For this group.", otherwise="`platform.autoscaler`")
+
+
+@attrs.frozen(kw_only=True)
+class ClusterConfig:
+    """One cluster: where it runs, its controller, and the groups of machines it may scale."""
+
+    name: str = key(_NAME, "Tells this cluster's machines from those of others; the label `iris-cluster`.")
+    platform: PlatformConfig = key(Section(PlatformConfig), "Where the machines come from.")
+    controller: ControllerVmConfig = key(Section(ControllerVmConfig), "The controller process.")
+    defaults: DefaultsConfig = key(Section(DefaultsConfig), "What holds for every group.")
+    scale_groups: Mapping[str, ScaleGroupConfig] = key(Sections(ScaleGroupConfig), "The groups of machines, by name.")

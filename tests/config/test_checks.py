@@ -1,0 +1,154 @@
+"""Pairs of keys that cannot both be meant."""
+
+import copy
+
+import pytest
+
+from iriscw.config.checks import NVL72_RACK_NODES
+from iriscw.config.errors import ConfigError, ProblemKind
+from iriscw.config.load import build_config
+
+GPU = {
+    "platform": {"coreweave": {"region": "LGA1"}},
+    "scale_groups": {
+        "g": {
+            "accelerator_type": "gpu",
+            "accelerator_variant": "H100",
+            "num_vms": 2,
+            "max_slices": 3,
+            "resources": {"cpu": 128, "ram": "2048GB", "gpu_count": 8},
+            "slice_template": {"coreweave": {"instance_type": "gd-8xh100ib-i128"}},
+        }
+    },
+}
+LOCAL = {"platform": {"local": {}}, "scale_groups": {"g": {}}}
+
+
+def changed(base, changes):
+    """Give a configuration with the values at some dotted paths changed; None removes one."""
+    values = copy.deepcopy(base)
+    for path, value in changes.items():
+        *above, last = path.replace("g.", "scale_groups.g.", 1).split(".") if path.startswith("g.") else path.split(".")
+        section = values
+        for name in above:
+            section = section.setdefault(name, {})
+        if value is None:
+            del section[last]
+        else:
+            section[last] = value
+    return values
+
+
+def problems(values):
+    """Give what is wrong, as (path, kind)."""
+    with pytest.raises(ConfigError) as caught:
+        build_config(values)
+    return [(problem.path, problem.kind) for problem in caught.value.problems]
+
+
+def test_the_bases_can_work():
+    """The configurations that these tests spoil are good."""
+    assert build_config(GPU).scale_groups["g"].num_vms == 2
+    assert build_config(LOCAL).scale_groups["g"].num_vms == 1
+
+
+@pytest.mark.parametrize(
+    ("base", "changes", "path"),
+    [
+        (GPU, {"g.min_slices": 4}, "min_slices"),
+        (GPU, {"g.buffer_slices": 4}, "buffer_slices"),
+        (GPU, {"g.resources.gpu_count": 0}, "accelerator_type"),
+        (GPU, {"g.accelerator_type": "cpu", "g.accelerator_variant": None}, "resources.gpu_count"),
+        (GPU, {"g.slice_template.num_vms": 1}, "slice_template.num_vms"),
+        (GPU, {"g.slice_template.accelerator_type": "cpu"}, "slice_template.accelerator_type"),
+        (GPU, {"g.slice_template.accelerator_variant": "A100"}, "slice_template.accelerator_variant"),
+        (GPU, {"g.slice_template.coreweave.gpus_per_node": 4}, "slice_template.coreweave.gpus_per_node"),
+        (GPU, {"g.slice_template.coreweave.gpu_class": "A100"}, "slice_template.coreweave.gpu_class"),
+        (GPU, {"g.slice_template.coreweave.instance_type": "gb200-4x"}, "slice_template.coreweave.instance_type"),
+        (
+            GPU,
+            {"g.slice_template.coreweave.instance_type": "gb300-4x", "g.num_vms": NVL72_RACK_NODES + 9},
+            "slice_template.coreweave.instance_type",
+        ),
+        (GPU, {"g.slice_template": {"local": {}}}, "slice_template.local"),
+        (
+            LOCAL,
+            {"g.slice_template": {"coreweave": {"region": "LGA1", "instance_type": "x"}}},
+            "slice_template.coreweave",
+        ),
+        (LOCAL, {"g.resources": {"cpu": 5}}, "resources.cpu"),
+        (LOCAL, {"g.resources": {"ram": "9GiB"}}, "resources.ram"),
+    ],
+)
+def test_contradictions_in_a_group(base, changes, path):
+    """Each impossible pair is named once, at the key that should change."""
+    assert problems(changed(base, changes)) == [(f"scale_groups.g.{path}", ProblemKind.CONTRADICTION)]
+
+
+@pytest.mark.parametrize(
+    ("base", "changes", "path"),
+    [
+        (LOCAL, {"controller": {"coreweave": {}}}, "controller.coreweave"),
+        (GPU, {"controller": {"local": {}}}, "controller.local"),
+        (GPU, {"platform.local": {}}, "platform.local"),
+        (
+            GPU,
+            {"controller": {"local": {}, "coreweave": {}}, "defaults": {"bootstrap": {"controller_address": "a:1"}}},
+            "controller.coreweave",
+        ),
+        (GPU, {"controller": {"durability": "replicated"}}, "controller.durability"),
+        (GPU, {"defaults": {"bootstrap": {"worker_port": 0}}}, "defaults.bootstrap.worker_port"),
+    ],
+)
+def test_contradictions_elsewhere(base, changes, path):
+    """The controller fits the platform, and what it promises can be kept."""
+    assert problems(changed(base, changes)) == [(path, ProblemKind.CONTRADICTION)]
+
+
+@pytest.mark.parametrize(
+    ("base", "changes"),
+    [
+        (GPU, {"g.min_slices": 3, "g.buffer_slices": 3}),
+        (GPU, {"g.slice_template.num_vms": 2, "g.slice_template.coreweave.gpu_class": "H100"}),
+        (GPU, {"g.slice_template.coreweave.instance_type": "gb200-4x", "g.num_vms": 2 * NVL72_RACK_NODES}),
+        (GPU, {"controller": {"durability": "replicated", "replica_prefix": "s3://bucket/journal"}}),
+        (GPU, {"controller": {"local": {}}, "defaults": {"bootstrap": {"controller_address": "10.0.0.1:10000"}}}),
+        (LOCAL, {"g.resources": {"cpu": 8, "ram": "9GiB"}, "platform.local": {"node_cpu": 8, "node_memory": "9GiB"}}),
+    ],
+)
+def test_pairs_at_the_edge(base, changes):
+    """What just fits is taken."""
+    assert build_config(changed(base, changes)).scale_groups
+
+
+@pytest.mark.parametrize(
+    ("changes", "path"),
+    [
+        ({"g.num_vms": 0}, "num_vms"),
+        ({"g.resources.gpu_count": -1}, "resources.gpu_count"),
+        ({"g.resources.ram": "x", "g.resources.cpu": 0}, "resources.ram resources.cpu"),
+        ({"g.max_slices": "3", "g.min_slices": 9}, "max_slices"),
+        ({"g.accelerator_variant": None}, "accelerator_variant"),
+        ({"g.slice_template.coreweave.instance_type": None}, "slice_template.coreweave.instance_type"),
+        ({"platform.coreweave": {}}, "slice_template.coreweave.region"),
+        ({"g.resources": None}, "resources.cpu resources.ram accelerator_type"),
+    ],
+)
+def test_nothing_follows_from_what_was_refused(changes, path):
+    """A value that is refused or missing is named itself; no contradiction is built upon it."""
+    assert sorted(where for where, _ in problems(changed(GPU, changes))) == sorted(
+        f"scale_groups.g.{part}" for part in path.split()
+    )
+
+
+def test_groups_that_mean_the_same_machines():
+    """Two names that become one in names of machines exclude each other."""
+    values = {"platform": {"local": {}}, "scale_groups": {"a_b": {}, "a-b": {}}}
+    assert problems(values) == [("scale_groups.a-b", ProblemKind.INVALID_NAME)]
+
+
+def test_names_fit_a_host_name():
+    """The cluster's and the group's name together leave room for the rest of a worker's name."""
+    assert build_config({"name": "c" * 20, "platform": {"local": {}}, "scale_groups": {"g" * 24: {}}}).name
+    values = {"name": "c" * 20, "platform": {"local": {}}, "scale_groups": {"g" * 25: {}}}
+    assert problems(values) == [(f"scale_groups.{'g' * 25}", ProblemKind.INVALID_NAME)]
