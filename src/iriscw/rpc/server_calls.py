@@ -1,0 +1,251 @@
+"""The life of a served call, between grpclib's request task and the service's method.
+
+grpclib runs a method in a task that it cancels natively, and twice when a deadline passes (its own timer,
+then the client's reset), which interrupts clean-up even under a shield. Here the method runs in a task of its
+own inside an anyio scope; grpclib's task only waits for the outcome, and whatever happens to it becomes one
+cancellation of that scope::
+
+    request task  --admit-->  refuse (token, version, draining)
+                  --start-->  method task: scope(deadline) { set context; run method }
+                  <-outcome-  None | error          -> trailers: status, text, class name
+    cancelled (deadline, reset, connection lost, drain) -> scope.cancel(), once
+
+So a method's ``finally`` runs to its end, under a shield if it waits, after the caller has long been
+answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from typing import Any, cast
+
+import anyio
+from betterproto2.grpclib import ServiceBase
+from grpclib._typing import IServable
+from grpclib.const import Cardinality, Handler
+from grpclib.exceptions import GRPCError, StreamTerminatedError
+from grpclib.server import Stream
+from h2.exceptions import ProtocolError
+
+from iriscw.errors import OperationError, UsageError
+from iriscw.rpc.context import PROTOCOL_KEY, PROTOCOL_VERSION, CallContext, enter_call
+from iriscw.rpc.errors import RpcCancelled, RpcDeadline, RpcUnavailable, Unauthenticated, VersionMismatch
+from iriscw.rpc.limits import RpcLimits
+from iriscw.rpc.status import WireError, to_wire
+from iriscw.rpc.tokens import Principal, Role
+from iriscw.rpc.transport import BoundedConnection
+
+log = logging.getLogger(__name__)
+
+Authenticate = Callable[[str], Principal | None]
+"""Says who holds a token; None if nobody does. Called in the event loop for every call: it must not block."""
+
+AnyStream = Stream[Any, Any]
+Method = Callable[[AnyStream], Awaitable[None]]
+
+
+class _Call:
+    """One call under way."""
+
+    def __init__(self, context: CallContext, method: Method, stream: AnyStream) -> None:
+        self._context = context
+        self._method = method
+        self._stream = stream
+        self._scope = anyio.CancelScope(deadline=context.deadline_s)
+        self.outcome: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
+        """What the caller is told. Set once, by the method or by whoever gave up on it."""
+
+    async def run(self) -> None:
+        """Run the method and set the outcome; an error that comes after it is logged, since nobody else hears
+        it.
+        """
+        enter_call(self._context)
+        error: BaseException | None = None
+        try:
+            with self._scope:
+                await self._method(self._stream)
+        except (ProtocolError, StreamTerminatedError) as gone:
+            error = RpcCancelled(f"the caller left: {gone}")
+        except Exception as failure:  # noqa: BLE001 - every failure becomes the call's outcome
+            error = _sole(failure)
+        if self._scope.cancelled_caught and error is None:
+            error = RpcDeadline(f"{self._context.method} took longer than its deadline")
+        if error is not None and not isinstance(error, UsageError | OperationError | GRPCError):
+            log.error("%s failed", self._context.method, exc_info=error)
+        if not self.outcome.done():
+            self.outcome.set_result(error)
+
+    def give_up(self, error: BaseException) -> None:
+        """Tell the caller ``error`` now, and cancel the method."""
+        if not self.outcome.done():
+            self.outcome.set_result(error)
+        self._scope.cancel()
+
+    def cancel(self) -> None:
+        """Cancel the method; nobody waits for its outcome any more."""
+        self._scope.cancel()
+
+
+class Calls:
+    """Every call of one server that is under way, and the rules by which one is let in.
+
+    Args:
+        authenticate: see :data:`Authenticate`.
+        limits: see :class:`~iriscw.rpc.limits.RpcLimits`.
+    """
+
+    def __init__(self, authenticate: Authenticate, limits: RpcLimits) -> None:
+        self._authenticate = authenticate
+        self._limits = limits
+        self._live: dict[_Call, None] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._none_live = asyncio.Event()
+        self._none_live.set()
+        self.draining = False
+        self.started = 0
+        self.failed = 0
+        self.refused = 0
+
+    @property
+    def in_flight(self) -> int:
+        """Calls that have not been answered yet."""
+        return len(self._live)
+
+    def table(self, service: IServable) -> dict[str, Handler]:
+        """Give grpclib's table of a service's methods, each behind this gate."""
+        if isinstance(service, ServiceBase):
+            # The generated loop leaves a method's generator to the garbage collector, which closes it in a
+            # foreign task, where its scopes and task groups cannot be left.
+            service._call_rpc_handler_server_stream = _send_all  # type: ignore[method-assign, assignment]
+        mapping: Mapping[str, Handler] = service.__mapping__()
+        return {route: self._behind_gate(route, method) for route, method in mapping.items()}
+
+    async def wait_until_none(self) -> None:
+        """Wait until every call was answered."""
+        await self._none_live.wait()
+
+    def give_up_all(self, error: BaseException) -> int:
+        """Answer every call with ``error`` and cancel its method. Gives their number."""
+        calls = list(self._live)
+        for call in calls:
+            call.give_up(error)
+        return len(calls)
+
+    async def wait_for_methods(self, timeout_s: float) -> int:
+        """Wait for methods that still clean up. Gives the number of those that did not end in time."""
+        if not self._tasks:
+            return 0
+        _, pending = await asyncio.wait(self._tasks, timeout=timeout_s)
+        return len(pending)
+
+    def _behind_gate(self, route: str, method: Handler) -> Handler:
+        async def serve(stream: AnyStream) -> None:
+            await self._serve(route, method, stream)
+
+        return method._replace(func=serve)
+
+    async def _serve(self, route: str, method: Handler, stream: AnyStream) -> None:
+        connection = cast("BoundedConnection", stream._stream.connection)
+        try:
+            context = self._admit(route, method.cardinality, stream, connection)
+        except (UsageError, OperationError) as refusal:
+            self.refused += 1
+            await _end(stream, refusal)
+            if connection.refusals >= self._limits.max_stranger_refusals and not connection.authenticated:
+                connection.goodbye("too many calls with a wrong token")
+            return
+        error = await self._run(_Call(context, method.func, stream))
+        if error is not None:
+            self.failed += 1
+            await _end(stream, error)
+
+    async def _run(self, call: _Call) -> BaseException | None:
+        self.started += 1
+        self._live[call] = None
+        self._none_live.clear()
+        task = asyncio.get_running_loop().create_task(call.run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        try:
+            return await call.outcome
+        finally:
+            call.cancel()
+            del self._live[call]
+            if not self._live:
+                self._none_live.set()
+
+    def _admit(self, route: str, shape: Cardinality, stream: AnyStream, connection: BoundedConnection) -> CallContext:
+        """Judge a call by its head.
+
+        Raises:
+            Unauthenticated: no token, or a wrong one.
+            VersionMismatch: the caller speaks another version of the protocol.
+            RpcUnavailable: the server is stopping.
+        """
+        assert stream.metadata is not None
+        metadata = dict(stream.metadata)
+        tokens = stream.metadata.getall("authorization", [])
+        metadata.pop("authorization", None)
+        if connection.is_local:
+            principal: Principal | None = Principal(Role.LOCAL)
+        else:
+            principal = self._principal(str(tokens[0])) if len(tokens) == 1 else None
+        if principal is None:
+            connection.refusals += 1
+            raise Unauthenticated("the token is not one of this cluster" if tokens else "the call carries no token")
+        connection.authenticated = True
+        version = metadata.get(PROTOCOL_KEY, PROTOCOL_VERSION)
+        if version != PROTOCOL_VERSION:
+            raise VersionMismatch(f"this side speaks protocol {PROTOCOL_VERSION}, the caller {str(version)[:32]!r}")
+        if self.draining:
+            raise RpcUnavailable("the server is stopping")
+        return CallContext(
+            method=route,
+            peer=connection.peer_name,
+            principal=principal,
+            deadline_s=anyio.current_time() + self._timeout_s(shape, stream),
+            metadata=metadata,
+        )
+
+    def _principal(self, authorization: str) -> Principal | None:
+        scheme, _, token = authorization.partition(" ")
+        return self._authenticate(token.strip()) if scheme.lower() == "bearer" else None
+
+    def _timeout_s(self, shape: Cardinality, stream: AnyStream) -> float:
+        if stream.deadline is not None:
+            return stream.deadline.time_remaining()
+        unary = shape is Cardinality.UNARY_UNARY
+        return self._limits.unary_timeout_s if unary else self._limits.stream_timeout_s
+
+
+def _sole(error: BaseException) -> BaseException:
+    """Give the one error inside a task group's wrapping; a group of several stays one."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+async def _end(stream: AnyStream, error: BaseException) -> None:
+    """End the call with an error's status, text and name."""
+    if isinstance(error, GRPCError):
+        wire = WireError(error.status, error.message or error.status.name)
+    else:
+        wire = to_wire(error)
+    try:
+        await stream.send_trailing_metadata(status=wire.status, status_message=wire.text, metadata=wire.metadata)
+    except (ProtocolError, StreamTerminatedError):
+        log.debug("the caller left before it was told %s", wire.status.name)
+
+
+async def _send_all(method: Callable[[Any], Any], stream: AnyStream, request: object) -> None:
+    """Send what a streaming method yields, and close it in the task that ran it."""
+    replies = method(request)
+    if not isinstance(replies, AsyncIterable):
+        await replies  # a method that returns without a single yield is a plain coroutine
+        return
+    async with aclosing(cast("AsyncIterator[Any]", replies)) as replies:  # type: ignore[type-var]
+        async for reply in replies:
+            await stream.send_message(reply)

@@ -1,0 +1,204 @@
+"""Who is at the door: tokens, what they prove, and the files they live in.
+
+Three kinds of caller hold a token. *Admins* and *workers* hold random ones, minted once and written to a
+file. A *job* holds a token derived from the cluster's secret and its attempt (HMAC-SHA256), so that the
+controller verifies it without keeping a table and every replica of it agrees. Such a token says which attempt
+speaks and stays valid as long as the secret does: whether that attempt is still alive (or fenced) is for the
+service to judge, by the ``attempt_uid`` of the principal.
+
+Tokens are compared in constant time and travel inside the process as :class:`Secret`, which prints as
+``<secret>``.
+"""
+
+from __future__ import annotations
+
+import base64
+import enum
+import hashlib
+import hmac
+import secrets
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final, NoReturn
+
+import attrs
+
+from iriscw.errors import InvalidArgument
+from iriscw.files import make_private_folder, write_atomic
+from iriscw.rpc.errors import InvalidTokenFile
+
+TOKEN_BYTES = 32
+"""Of randomness in a minted token, as in :mod:`secrets`' own default."""
+
+MAX_TOKEN_CHARS = 2048
+"""A longer one is refused before anything is computed. A job token of the longest names has about 800."""
+
+MAX_NAME_BYTES = 256
+"""Of a job id or attempt uid inside a job token (Kubernetes names have at most 253)."""
+
+_JOB_PREFIX = "iwj1"
+_JOB_DOMAIN = b"iriscw job token 1\0"
+
+
+class Secret:
+    """A text that never shows in a repr, a log line or a formatted string. Only :meth:`reveal` gives it.
+
+    Compared in constant time, unhashable, and not picklable: a secret moves between processes in a file or a
+    call's metadata, where someone decided that it should.
+    """
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        if not text or not text.isascii() or not text.isprintable() or " " in text:
+            raise InvalidArgument("a secret is printable ASCII without spaces, and not empty")
+        self._text: Final = text
+
+    def reveal(self) -> str:
+        """Give the text. Whoever calls this answers for where it goes."""
+        return self._text
+
+    def matches(self, text: str) -> bool:
+        """Whether ``text`` is this secret, in a time that depends on neither's content."""
+        ours, theirs = hashlib.sha256(self._text.encode()), hashlib.sha256(text.encode())
+        return hmac.compare_digest(ours.digest(), theirs.digest())
+
+    def __eq__(self, other: object) -> bool:
+        return self.matches(other._text) if isinstance(other, Secret) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]  # a table of secrets would be searched in variable time
+
+    def __repr__(self) -> str:
+        return "<secret>"
+
+    __str__ = __repr__
+
+    def __format__(self, spec: str) -> str:
+        return repr(self)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Secret is not pickled")
+
+
+class Role(enum.Enum):
+    """What kind of caller a principal is."""
+
+    ADMIN = "admin"
+    """A person or tool that holds the cluster's token."""
+
+    WORKER = "worker"
+    """A worker process."""
+
+    JOB = "job"
+    """User code inside one attempt of one task."""
+
+    LOCAL = "local"
+    """Whoever can open the 0600 socket: the user who runs this process, or root."""
+
+
+@attrs.frozen
+class Principal:
+    """An authenticated caller."""
+
+    role: Role
+    job_id: str = ""
+    """Of a job-scoped token; otherwise empty."""
+    attempt_uid: str = ""
+    """Of a job-scoped token; otherwise empty."""
+
+    def __str__(self) -> str:
+        """A short text for logs."""
+        return f"{self.role.value} {self.job_id}#{self.attempt_uid}" if self.job_id else self.role.value
+
+
+def mint_token() -> Secret:
+    """Make a new random token. For edges only: it reads the operating system's randomness."""
+    return Secret(secrets.token_urlsafe(TOKEN_BYTES))
+
+
+class ClusterTokens:
+    """The tokens of one cluster; its :meth:`authenticate` is the callback of a server.
+
+    Args:
+        cluster_secret: derives the tokens of jobs; the same on every controller of the cluster.
+        admins: tokens that may do everything.
+        workers: tokens of worker processes.
+    """
+
+    def __init__(
+        self, cluster_secret: Secret, *, admins: Iterable[Secret] = (), workers: Iterable[Secret] = ()
+    ) -> None:
+        self._key = cluster_secret.reveal().encode()
+        self._fixed = [(token, Principal(Role.ADMIN)) for token in admins]
+        self._fixed += [(token, Principal(Role.WORKER)) for token in workers]
+
+    def job_token(self, job_id: str, attempt_uid: str) -> Secret:
+        """Derive the token of one attempt. The same names give the same token.
+
+        Raises:
+            InvalidArgument: a name is empty or longer than 256 bytes.
+        """
+        for name in (job_id, attempt_uid):
+            if not 0 < len(name.encode()) <= MAX_NAME_BYTES:
+                raise InvalidArgument(f"a token's names have 1 to {MAX_NAME_BYTES} bytes, not {len(name.encode())}")
+        claim = f"{_JOB_PREFIX}.{_encode(job_id.encode())}.{_encode(attempt_uid.encode())}"
+        return Secret(f"{claim}.{self._signature(claim)}")
+
+    def authenticate(self, token: str) -> Principal | None:
+        """Say who holds ``token``, or None. Takes the same time for every wrong token of one kind."""
+        if not token or len(token) > MAX_TOKEN_CHARS or not token.isascii():
+            return None
+        found: Principal | None = None
+        for secret, principal in self._fixed:  # no early exit: the time must not say which one was close
+            if secret.matches(token):
+                found = principal
+        return found or self._job_principal(token)
+
+    def _job_principal(self, token: str) -> Principal | None:
+        claim, _, signature = token.rpartition(".")
+        if not hmac.compare_digest(self._signature(claim), signature):
+            return None
+        # Signed by this cluster, so nothing below can fail for a token that job_token made.
+        prefix, job_id, attempt_uid = claim.split(".")
+        assert prefix == _JOB_PREFIX
+        return Principal(Role.JOB, _decode(job_id), _decode(attempt_uid))
+
+    def _signature(self, claim: str) -> str:
+        return _encode(hmac.digest(self._key, _JOB_DOMAIN + claim.encode(), "sha256"))
+
+
+def _encode(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def _decode(text: str) -> str:
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()
+
+
+def write_token_file(path: Path, token: Secret) -> None:
+    """Write ``token`` to ``path``: whole or not at all, mode 0600, missing folders 0700. Blocks on the disk.
+
+    Raises:
+        OSError: as the file system says it.
+    """
+    make_private_folder(path.parent)
+    write_atomic(path, token.reveal().encode() + b"\n")
+
+
+def read_token_file(path: Path) -> Secret:
+    """Read the token that ``path`` holds. Blocks on the disk.
+
+    Any file mode will do: Kubernetes mounts secrets as 0644 inside a pod.
+
+    Raises:
+        InvalidTokenFile: the file holds no token.
+        OSError: as the file system says it.
+    """
+    with path.open("rb") as file:
+        data = file.read(MAX_TOKEN_CHARS + 2)
+    if len(data) > MAX_TOKEN_CHARS + 1:
+        raise InvalidTokenFile(f"{path} is larger than a token of {MAX_TOKEN_CHARS} characters")
+    try:
+        return Secret(data.decode("ascii").strip())
+    except (UnicodeDecodeError, InvalidArgument):
+        raise InvalidTokenFile(f"{path} holds no token: one line of printable ASCII is expected") from None

@@ -1,0 +1,269 @@
+"""grpclib's HTTP/2 with the bounds it lacks. Both sides of a connection are built from these classes.
+
+Each class below replaces one of grpclib's and names the hazard it closes:
+
+* :class:`BoundedCodec`: no limit on what is sent; garbage on the wire raised whatever the decoder happened to
+  raise.
+* :class:`BoundedStream`: no limit on what is received (256 MiB was accepted); a receive that was cancelled
+  half-way lost the frame's head, and the next one read garbage.
+* :class:`BoundedConnection`: a peer that stops reading kept a closed connection open until the kernel gave
+  up, and a connection that keepalive gave up left its calls waiting.
+* :class:`StrictFrames`: frames of 16 MiB that a stranger announces and trickles in.
+* :class:`BoundedProtocol`: 100 concurrent calls, unanswered floods of control frames, and peers' broken bytes
+  that surfaced as errors of the event loop.
+
+grpclib has no public seam for most of this; what is private is touched here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any, cast
+
+from grpclib.config import Configuration
+from grpclib.const import Status
+from grpclib.encoding.proto import ProtoCodec
+from grpclib.exceptions import GRPCError
+from grpclib.protocol import AbstractHandler, Connection, EventsProcessor, H2Protocol, Stream
+from grpclib.utils import Wrapper
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.frame_buffer import FrameBuffer
+from h2.settings import SettingCodes, Settings
+
+from iriscw.rpc.errors import MessageTooLarge
+from iriscw.rpc.limits import RpcLimits
+
+log = logging.getLogger(__name__)
+
+LINGER_S = 1.0
+"""What a closed connection waits for its last bytes to leave before it is cut."""
+
+WINDOW_BYTES = 4 << 20
+"""HTTP/2 flow control, per stream and per connection: what a peer may send that nobody has read yet.
+grpclib's own."""
+
+
+class BoundedCodec(ProtoCodec):
+    """Encodes and decodes messages up to a size."""
+
+    def __init__(self, max_message_bytes: int) -> None:
+        self._max = max_message_bytes
+
+    def encode(self, message: Any, message_type: Any) -> bytes:
+        """Encode ``message``.
+
+        Raises:
+            MessageTooLarge: it is larger than the limit.
+        """
+        data = super().encode(message, message_type)
+        if len(data) > self._max:
+            raise MessageTooLarge(
+                f"a {message_type.__name__} of {len(data)} bytes was to be sent, the limit is {self._max}"
+            )
+        return data
+
+    def decode(self, data: bytes, message_type: Any) -> Any:
+        """Decode ``data``, turning whatever the decoder raises for garbage into one status."""
+        try:
+            return super().decode(data, message_type)
+        except Exception as error:
+            raise GRPCError(Status.INVALID_ARGUMENT, f"malformed {message_type.__name__}") from error
+
+
+class BoundedStream(Stream):
+    """One call's bytes. Reads alternate between a frame's head and its body, as grpclib's ``recv_message``
+    does.
+    """
+
+    max_message_bytes: int
+
+    _head: bytes | None = None
+    """The head whose body is still to come."""
+
+    _again: bool = False
+    """The read of the body was cancelled: the next read asks for the head once more."""
+
+    async def recv_data(self, size: int) -> bytes:
+        """Read ``size`` bytes: the next head, or the body that the last head announced."""
+        if self._head is None:
+            head = await self._read(size)
+            if head:
+                self._check(head)
+                self._head = head
+            return head
+        if self._again:
+            self._again = False
+            return self._head
+        try:
+            body = await self._read(size)
+        except BaseException:
+            self._again = True
+            raise
+        self._head = None
+        return body
+
+    async def _read(self, size: int) -> bytes:
+        try:
+            data = await super().recv_data(size)
+        except AssertionError:  # how grpclib's buffer says that the stream ended inside a frame
+            raise GRPCError(Status.INTERNAL, "the stream ended in the middle of a message") from None
+        if len(data) < size and self._head is not None:
+            raise GRPCError(Status.INTERNAL, "the stream ended in the middle of a message")
+        return data
+
+    def _check(self, head: bytes) -> None:
+        if head[0]:
+            raise GRPCError(Status.UNIMPLEMENTED, "compressed messages are not accepted")
+        size = int.from_bytes(head[1:], "big")
+        if size > self.max_message_bytes:
+            error = MessageTooLarge(f"a message of {size} bytes was received, the limit is {self.max_message_bytes}")
+            raise GRPCError(Status.RESOURCE_EXHAUSTED, str(error)) from error
+
+
+class BoundedConnection(Connection):
+    """One connection, and what the door remembers of its peer."""
+
+    limits: RpcLimits
+    processor: EventsProcessor
+
+    is_local: bool = False
+    """Whether the peer came through the unix socket."""
+
+    authenticated: bool = False
+    refusals: int = 0
+    """Calls with a wrong token."""
+
+    def create_stream(self, *, stream_id: int | None = None, wrapper: Wrapper | None = None) -> Stream:
+        """Make the stream of one call."""
+        stream = BoundedStream(self, self._connection, self._transport, stream_id=stream_id, wrapper=wrapper)
+        stream.max_message_bytes = self.limits.max_message_bytes
+        return stream
+
+    @property
+    def peer_name(self) -> str:
+        """The peer's address for logs."""
+        if self.is_local or self.is_closing():
+            return "unix" if self.is_local else "gone"
+        name = self._transport.get_extra_info("peername")
+        return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else "unix"
+
+    def close(self) -> None:
+        """Close; bytes that the peer does not take within a second are dropped with the connection."""
+        transport = getattr(self, "_transport", None)
+        super().close()
+        if transport is not None:
+            asyncio.get_running_loop().call_later(LINGER_S, transport.abort)
+
+    def goodbye(self, reason: str) -> None:
+        """Say GOAWAY, close, and end every call that is still open."""
+        if not self.is_closing():
+            self._connection.close_connection()
+            self.flush()
+        self.processor.close(reason)
+
+    def overflows(self) -> bool:
+        """Whether the peer lets more bytes wait than it may."""
+        limits = self.limits
+        limit = limits.max_write_buffer_bytes if self.authenticated else limits.max_stranger_write_buffer_bytes
+        return not self.is_closing() and self._transport.get_write_buffer_size() > limit
+
+    def abort(self) -> None:
+        """Cut the connection without waiting for anything."""
+        if not self.is_closing():
+            self._transport.abort()
+
+    def _ping(self) -> None:
+        armed = self._close_by_ping_handler
+        super()._ping()
+        timer = self._close_by_ping_handler
+        if timer is not None and timer is not armed:
+            # grpclib would close the transport only; the calls would wait for bytes that the peer never
+            # takes.
+            timer.cancel()
+            self._close_by_ping_handler = asyncio.get_running_loop().call_later(
+                self.limits.keepalive_timeout_s, self._dead_peer
+            )
+
+    def _dead_peer(self) -> None:
+        log.info("closing the connection to %s: no answer to keepalive", self.peer_name)
+        self.processor.close("no answer to keepalive")
+
+
+class StrictFrames(FrameBuffer):
+    """Refuses an overlong frame by its first bytes. h2 collects all of it first, which is up to 16 MiB."""
+
+    def __next__(self) -> Any:
+        if len(self._data) >= 3:  # the length comes first
+            self._validate_frame_length(int.from_bytes(self._data[:3], "big"))
+        return super().__next__()
+
+
+class BoundedProtocol(H2Protocol):
+    """HTTP/2 over one transport."""
+
+    connection: BoundedConnection
+
+    def __init__(self, calls: AbstractHandler, limits: RpcLimits, *, client_side: bool) -> None:
+        super().__init__(calls, _configuration(limits), _h2_configuration(client_side=client_side))
+        self.limits = limits
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Start HTTP/2. The limits are in the first SETTINGS frame: a change after it would race with the
+        peer.
+        """
+        h2 = H2Connection(config=self.h2_config)
+        h2.local_settings = Settings(
+            client=bool(self.h2_config.client_side),
+            initial_values={
+                SettingCodes.MAX_CONCURRENT_STREAMS: self.limits.max_streams,
+                SettingCodes.MAX_HEADER_LIST_SIZE: self.limits.max_head_bytes,
+                SettingCodes.INITIAL_WINDOW_SIZE: WINDOW_BYTES,
+            },
+        )
+        h2.incoming_buffer = StrictFrames(server=not self.h2_config.client_side)
+        h2.decoder.max_header_list_size = self.limits.max_head_bytes
+        h2.initiate_connection()
+        h2.increment_flow_control_window(WINDOW_BYTES - (2**16 - 1))
+        self.connection = BoundedConnection(h2, cast("asyncio.Transport", transport), config=self.config)
+        self.connection.limits = self.limits
+        self.processor = self.connection.processor = EventsProcessor(self.handler, self.connection)
+        self.connection.flush()
+        self.connection.initialize()
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes from the peer; whatever is wrong with them ends this connection and nothing else."""
+        try:
+            super().data_received(data)
+        except Exception as error:  # noqa: BLE001 - h2 and hpack raise many kinds for a peer's garbage
+            log.info("closing the connection to %s: %s", self.connection.peer_name, type(error).__name__)
+            self.processor.close("Protocol error")
+        if self.connection.overflows():
+            log.info("cutting the connection to %s: it does not read what it asks for", self.connection.peer_name)
+            self.connection.abort()
+
+
+def _configuration(limits: RpcLimits) -> Configuration:
+    """Keepalive in both directions, also without calls: a peer that hangs is noticed by both sides."""
+    return Configuration(
+        _keepalive_time=limits.keepalive_interval_s,
+        _keepalive_timeout=limits.keepalive_timeout_s,
+        _keepalive_permit_without_calls=True,
+        _http2_max_pings_without_data=0,  # no limit
+        _http2_min_sent_ping_interval_without_data=limits.keepalive_interval_s / 2,
+        http2_connection_window_size=WINDOW_BYTES,
+        http2_stream_window_size=WINDOW_BYTES,
+    )
+
+
+def _h2_configuration(*, client_side: bool) -> H2Configuration:
+    return H2Configuration(
+        client_side=client_side,
+        header_encoding="ascii",
+        # Strangers' headers are checked; a server's answer is trusted as far as grpclib reads it.
+        validate_inbound_headers=not client_side,
+        validate_outbound_headers=False,
+        normalize_inbound_headers=False,
+        normalize_outbound_headers=False,
+    )

@@ -1,0 +1,60 @@
+"""TLS from files: what is wrong with them is said by name, and clients may have to show a certificate."""
+
+from pathlib import Path
+
+import pytest
+import trustme
+from rpc_echo import EchoReply, EchoRequest
+from rpc_world import ADMIN, UNARY, EchoService, authenticate
+
+from iriscw.rpc.client import RpcChannel
+from iriscw.rpc.errors import InvalidTls, PeerNotTrusted, RpcUnavailable
+from iriscw.rpc.server import RpcServer
+from iriscw.rpc.tls import client_tls, server_tls
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an authority, a server's and a client's certificate."""
+    folder = tmp_path_factory.mktemp("tls")
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(folder / "ca.pem")
+    for name in ("127.0.0.1", "other.example"):
+        pem = authority.issue_cert(name).private_key_and_cert_chain_pem
+        pem.write_to_path(folder / f"{name}.pem")
+    return folder
+
+
+async def test_client_certificates(files: Path, echo: EchoService) -> None:
+    """With a client authority only clients with a certificate get as far as the token."""
+    pem, authority = files / "127.0.0.1.pem", files / "ca.pem"
+    tls = server_tls(pem, pem, client_authority=authority)
+    async with RpcServer([echo], authenticate=authenticate, tls=tls) as server:
+        address = await server.listen_tcp("127.0.0.1", 0)
+        async with RpcChannel(address, ADMIN, tls=client_tls(authority=authority, certificate=pem)) as channel:
+            assert (await channel.unary(UNARY, EchoRequest(text="hi"), EchoReply)).text == "hi"
+        async with RpcChannel(address, ADMIN, tls=client_tls(authority=authority)) as channel:
+            with pytest.raises((RpcUnavailable, PeerNotTrusted)):
+                await channel.unary(UNARY, EchoRequest(), EchoReply)
+    assert echo.calls == 1
+
+
+async def test_wrong_name(files: Path, echo: EchoService) -> None:
+    """A certificate of another host is not trusted, though its authority is."""
+    pem = files / "other.example.pem"
+    async with RpcServer([echo], authenticate=authenticate, tls=server_tls(pem, pem)) as server:
+        address = await server.listen_tcp("127.0.0.1", 0)
+        async with RpcChannel(address, ADMIN, tls=client_tls(authority=files / "ca.pem")) as channel:
+            with pytest.raises(PeerNotTrusted, match=r"127\.0\.0\.1"):
+                await channel.unary(UNARY, EchoRequest(), EchoReply)
+
+
+def test_bad_files(files: Path, tmp_path: Path) -> None:
+    """A missing file, one without a key, and one that is no certificate are named."""
+    (tmp_path / "junk.pem").write_text("junk")
+    with pytest.raises(InvalidTls, match=r"missing\.pem"):
+        server_tls(tmp_path / "missing.pem", tmp_path / "missing.pem")
+    with pytest.raises(InvalidTls, match=r"ca\.pem"):
+        server_tls(files / "ca.pem", files / "ca.pem")
+    with pytest.raises(InvalidTls, match=r"junk\.pem"):
+        client_tls(authority=tmp_path / "junk.pem")
