@@ -53,7 +53,7 @@ VISIBLE = {
     "worker": (*EDGE, "runtime", "journal", "config", "rpc", "proto", "task", *ANY_FEATURE),
     "cluster": (*EDGE, "runtime", "journal", "config", "client", "controller", "worker", *ANY_FEATURE),
     "blocking": ("client", "cluster", "resources", "config"),
-    "testing": (*EDGE, "runtime", "journal", "config", "rpc", "proto", "worker", *ANY_FEATURE),
+    "testing": (*EDGE, "runtime", "journal", "config", "rpc", "proto", "worker", "task", *ANY_FEATURE),
     "bench": (*EDGE, "runtime", "journal", "config", "testing", *ANY_FEATURE),
     "deploy": (*EDGE, "config", *ANY_FEATURE),
     "cli": ("**",),
@@ -78,7 +78,9 @@ VALUES = ("model", "messages", "effects")
 DECIDING = ("lifecycle", "policy", "decision")
 PURE_ROOMS = (*VALUES, "records", *DECIDING)
 
-_DECISION = Room((*VALUES, "records", *DECIDING), VALUES, ("runtime.vocabulary", "runtime.behavior"))
+# A lower feature's lifecycle classifies what its world reports (quota, capacity, health); it is pure, and deciding
+# above on raw conditions instead would classify twice.
+_DECISION = Room((*VALUES, "records", *DECIDING), (*VALUES, "lifecycle"), ("runtime.vocabulary", "runtime.behavior"))
 ROOMS = {
     "model": Room((), ("model",), ("runtime.vocabulary", "config.quantities")),
     "messages": Room(("model",), ("model",)),

@@ -7,7 +7,7 @@ back, and crashes it.
 
 from __future__ import annotations
 
-import time
+import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Protocol
@@ -73,12 +73,10 @@ def _expect(journal: Journal, status: JournalStatus) -> None:
     assert journal.status is status, f"expected {status}, got {journal.status}"
 
 
-def _eventually(condition: Callable[[], bool]) -> None:
+def _eventually(condition: Callable[[], bool], told: threading.Condition) -> None:
     # Watchers may be called by another thread, a moment after what they tell can be seen.
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, "a watcher was not called"
-        time.sleep(0.001)
+    with told:
+        assert told.wait_for(condition, PATIENCE_S), "a watcher was not called"
 
 
 def facts(*numbers: int) -> list[Fact]:
@@ -303,18 +301,25 @@ class JournalConformance:
         rig = self.rig()
         journal = rig.open()
         seen: list[tuple[int, JournalStatus]] = []
-        journal.watch(lambda: seen.append((journal.durable, journal.status)))
+        told = threading.Condition()
+
+        def watcher() -> None:
+            with told:
+                seen.append((journal.durable, journal.status))
+                told.notify_all()
+
+        journal.watch(watcher)
         journal.append("/a", facts(1))
         rig.settle()
-        _eventually(lambda: (1, JournalStatus.READY) in seen)
+        _eventually(lambda: (1, JournalStatus.READY) in seen, told)
         rig.hold()
         journal.append("/a", [Fact("x" * BOUND_BYTES)])
-        _eventually(lambda: seen[-1] == (1, JournalStatus.STALLED))
+        _eventually(lambda: seen[-1] == (1, JournalStatus.STALLED), told)
         rig.fill()
-        _eventually(lambda: seen[-1] == (1, JournalStatus.FULL))
+        _eventually(lambda: seen[-1] == (1, JournalStatus.FULL), told)
         rig.free()
         rig.settle()
-        _eventually(lambda: seen[-1] == (2, JournalStatus.READY))
+        _eventually(lambda: seen[-1] == (2, JournalStatus.READY), told)
         journal.close()
 
     def test_statistics(self) -> None:

@@ -1,0 +1,450 @@
+"""``/fleet``: watches the cloud, routes demand to groups, and answers what users ask.
+
+Theory of operation. There is one watch of all pools and one of all pods, whatever the number of slices;
+what they bring is passed on by the labels it carries. Things of a group that is not configured (any more)
+belong to no slice and are reclaimed here. Whatever is not labelled as ours, or carries the controller, is
+never even passed on (INV-F2).
+
+A group that starts anew asks for lists by saying so; the watches are then opened again, once for all that
+ask in the same batch. A watch that ends is opened again with growing pauses; meanwhile nothing is concluded
+from its silence.
+
+Rows of all slices are kept here, so that a question of a user touches neither groups nor drivers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from iriscw.cloud.effects import WatchNodePools, WatchPods
+from iriscw.cloud.lifecycle import judge_error
+from iriscw.cloud.model import (
+    LABEL_CLUSTER,
+    LABEL_GROUP,
+    LABEL_MANAGED,
+    LABEL_ROLE,
+    ROLE_CONTROLLER,
+    NodePool,
+    Pod,
+    Relisted,
+    Removed,
+    Upserted,
+)
+from iriscw.fleet.groups import empty_row
+from iriscw.fleet.messages import (
+    MAX_DEMAND_ENTRIES,
+    ActivityChanged,
+    Cordoned,
+    DemandChanged,
+    DemandEntry,
+    DemandRouted,
+    DescribeFleet,
+    ReopenGroup,
+    SchedulerStarted,
+)
+from iriscw.fleet.model import (
+    Availability,
+    FleetConfig,
+    FleetDescription,
+    NoSuchGroup,
+    SliceRow,
+    Timing,
+    slice_of,
+)
+from iriscw.fleet.orphans import Orphans, Thing
+from iriscw.fleet.pacing import REMOVALS_BURST, REMOVALS_PER_MINUTE, TokenBucket, backoff
+from iriscw.fleet.routing import Offer, Routing, route
+from iriscw.fleet.signals import (
+    Evaluate,
+    GroupReported,
+    GroupStarted,
+    PodsListed,
+    PoolsListed,
+    Relist,
+    SliceRowChanged,
+    SlicesWanted,
+    Takeover,
+    TryAgain,
+)
+from iriscw.runtime.vocabulary import (
+    SECOND,
+    Arrived,
+    Close,
+    Closed,
+    Command,
+    Completed,
+    Context,
+    Continue,
+    DecisionFunction,
+    Failed,
+    Open,
+    Outcome,
+    Refuse,
+    Reply,
+    SetTimer,
+    Tell,
+    Terminated,
+    Undelivered,
+)
+
+POOLS = "pools"
+PODS = "pods"
+
+WATCH_INBOUND = 256
+"""Items of a watch that wait here: a burst of changes is passed on in one turn each; the watch waits for the rest."""
+
+RELIST_DELAY = 1 * SECOND
+"""Before everything is listed again because a group had no room for what a watch brought."""
+
+
+@attrs.define
+class Watching:
+    """One watch."""
+
+    opened: bool = False
+    listed: bool = False
+    retries: int = 0
+    error: str = ""
+
+
+@attrs.define
+class Fleet:
+    """What ``/fleet`` knows: plain state, told anew by its groups after a restart."""
+
+    config: FleetConfig
+    reports: dict[str, GroupReported] = attrs.field(factory=dict)
+    rows: dict[str, SliceRow] = attrs.field(factory=dict)
+    watches: dict[str, Watching] = attrs.field(factory=lambda: {POOLS: Watching(), PODS: Watching()})
+    demand: tuple[DemandEntry, ...] = ()
+    wanted: dict[str, int] = attrs.field(factory=dict)
+    """What each group was told last."""
+    routed: tuple[tuple[str, str], ...] | None = None
+    """What the scheduler was told last."""
+    relisting: bool = False
+    routing: bool = False
+    takeover_over: bool = False
+    orphans: Orphans = attrs.field(factory=Orphans)
+    removals: TokenBucket = attrs.field(factory=lambda: TokenBucket.per_minute(REMOVALS_BURST, REMOVALS_PER_MINUTE))
+
+    @property
+    def timing(self) -> Timing:
+        """The delays that concern no single group."""
+        return self.config.groups[0].timing if self.config.groups else Timing()
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels of everything that is ours."""
+        return {LABEL_MANAGED: "true", LABEL_CLUSTER: self.config.cluster}
+
+    def has(self, group: str) -> bool:
+        """Whether a group is configured."""
+        return any(each.name == group for each in self.config.groups)
+
+    def ours(self, thing: Thing) -> bool:
+        """Whether a pool or pod may be touched at all (INV-F2)."""
+        labels = thing.labels
+        return (
+            labels.get(LABEL_MANAGED) == "true"
+            and labels.get(LABEL_CLUSTER) == self.config.cluster
+            and labels.get(LABEL_ROLE) != ROLE_CONTROLLER
+        )
+
+
+def resume(fleet: Fleet, ctx: Context) -> tuple[Command, ...]:
+    """Open the watches, and wait until no earlier controller's request can land any more."""
+    fleet.relisting = True
+    return (SetTimer("takeover", fleet.config.takeover_delay, Takeover()), Continue(Relist()))
+
+
+# Watching
+
+
+def group_started(fleet: Fleet, message: GroupStarted, ctx: Context) -> Outcome:
+    """Have everything listed for a group that knows nothing, and tell it anew what is wanted of it."""
+    fleet.wanted.pop(message.group, None)
+    fleet.reports.pop(message.group, None)
+    for slice_id in [name for name, row in fleet.rows.items() if row.group == message.group]:
+        del fleet.rows[slice_id]
+    commands = _reroute(fleet)
+    if not fleet.relisting:
+        fleet.relisting = True
+        commands.append(Continue(Relist()))
+    return tuple(commands)
+
+
+def relist(fleet: Fleet, message: Relist, ctx: Context) -> Outcome:
+    """Open both watches anew."""
+    fleet.relisting = False
+    return tuple(command for key in fleet.watches for command in _open(fleet, key))
+
+
+def _open(fleet: Fleet, key: str) -> list[Command]:
+    watching = fleet.watches[key]
+    commands: list[Command] = [Close(key)] if watching.opened else []
+    watching.opened = True
+    session = WatchNodePools(fleet.labels) if key == POOLS else WatchPods(fleet.labels)
+    return [*commands, Open(key, session, inbound=WATCH_INBOUND)]
+
+
+def closed(fleet: Fleet, message: Closed, ctx: Context) -> Outcome:
+    """Open a watch that ended again after a while."""
+    watching = fleet.watches[str(message.key)]
+    watching.opened = False
+    watching.retries += 1
+    watching.error = judge_error(message.error).text if message.error is not None else "the watch ended"
+    timing = fleet.timing
+    delay = backoff(watching.retries, timing.retry_backoff, timing.retry_backoff_max, ctx.rng)
+    return (SetTimer(("watch", message.key), delay, TryAgain(str(message.key))),)
+
+
+def arrived(fleet: Fleet, message: Arrived, ctx: Context) -> Outcome:
+    """Pass on what a watch brought, by group."""
+    watching = fleet.watches[str(message.key)]
+    watching.retries, watching.error = 0, ""
+    match message.item:
+        case Relisted(objects=objects):
+            watching.listed = True
+            return tuple(_listed(fleet, str(message.key), objects, ctx))
+        case Upserted(object=thing) if fleet.ours(thing):
+            group = thing.labels.get(LABEL_GROUP, "")
+            if fleet.has(group):
+                return (Tell(ctx.path / group, message.item),)
+            fleet.orphans.found(thing)
+            return tuple(_reclaim(fleet, ctx))
+        case Removed(object=thing) if fleet.ours(thing):
+            group = thing.labels.get(LABEL_GROUP, "")
+            if fleet.has(group):
+                return (Tell(ctx.path / group, message.item),)
+            fleet.orphans.gone(thing)
+    return None
+
+
+def _listed(fleet: Fleet, key: str, objects: tuple[Thing, ...], ctx: Context) -> list[Command]:
+    ours = [thing for thing in objects if fleet.ours(thing)]
+    by_group: dict[str, list[Any]] = {group.name: [] for group in fleet.config.groups}
+    strangers: list[Thing] = []
+    for thing in ours:
+        by_group.get(thing.labels.get(LABEL_GROUP, ""), strangers).append(thing)
+    fleet.orphans.listed(NodePool if key == POOLS else Pod, tuple(strangers))
+    for thing in strangers:
+        fleet.orphans.found(thing)
+    commands: list[Command] = []
+    for name, things in by_group.items():
+        listed = PoolsListed(tuple(things)) if key == POOLS else PodsListed(tuple(things))
+        commands.append(Tell(ctx.path / name, listed))
+    return commands + _reclaim(fleet, ctx)
+
+
+# Things of groups that are not configured
+
+
+def takeover(fleet: Fleet, message: Takeover, ctx: Context) -> Outcome:
+    """Nobody else can act any more."""
+    fleet.takeover_over = True
+    return tuple(_reclaim(fleet, ctx))
+
+
+def _reclaim(fleet: Fleet, ctx: Context) -> list[Command]:
+    if not fleet.takeover_over or not fleet.orphans.waiting:
+        return []
+    commands = fleet.orphans.ask(fleet.removals.take(len(fleet.orphans.waiting), ctx.now))
+    if fleet.orphans.waiting:
+        commands.append(SetTimer("reclaim", fleet.removals.wait(ctx.now), TryAgain("reclaim")))
+    return commands
+
+
+def completed(fleet: Fleet, message: Completed, ctx: Context) -> Outcome:
+    """The deletion of an orphan was acknowledged; until it is seen to be gone it is asked for again."""
+    return tuple(fleet.orphans.answered(_orphan_name(message), None, fleet.timing, ctx.rng))
+
+
+def failed(fleet: Fleet, message: Failed, ctx: Context) -> Outcome:
+    """The deletion of an orphan failed."""
+    return tuple(fleet.orphans.answered(_orphan_name(message), message.error, fleet.timing, ctx.rng))
+
+
+def _orphan_name(message: Completed | Failed) -> str:
+    assert isinstance(message.key, tuple)
+    assert message.key[0] == "orphan"
+    return str(message.key[1])
+
+
+def try_again(fleet: Fleet, message: TryAgain, ctx: Context) -> Outcome:
+    """Do again what failed."""
+    if message.what in fleet.watches:
+        return () if fleet.watches[message.what].opened else tuple(_open(fleet, message.what))
+    if message.what.startswith("orphan "):
+        fleet.orphans.try_again(message.what)
+    if message.what == "route":
+        fleet.wanted.clear()
+        fleet.routed = None
+        return tuple(_reroute(fleet))
+    return tuple(_reclaim(fleet, ctx))
+
+
+# Demand
+
+
+def demand_changed(fleet: Fleet, message: DemandChanged, ctx: Context) -> Outcome:
+    """Take note of all that cannot be placed."""
+    fleet.demand = message.entries
+    return tuple(_reroute(fleet))
+
+
+def group_reported(fleet: Fleet, message: GroupReported, ctx: Context) -> Outcome:
+    """Take note of how a group stands."""
+    fleet.reports[message.row.group] = message
+    return tuple(_reroute(fleet))
+
+
+def _reroute(fleet: Fleet) -> list[Command]:
+    """Have demand routed, once for all messages that wait now."""
+    if fleet.routing:
+        return []
+    fleet.routing = True
+    return [Continue(Evaluate())]
+
+
+def route_demand(fleet: Fleet, message: Evaluate, ctx: Context) -> Outcome:
+    """Route all demand, and tell only what has changed."""
+    fleet.routing = False
+    routing = route(fleet.demand[:MAX_DEMAND_ENTRIES], offers(fleet))
+    commands: list[Command] = []
+    for group, count in routing.wanted.items():
+        if fleet.wanted.get(group) != count:
+            fleet.wanted[group] = count
+            commands.append(Tell(ctx.path / group, SlicesWanted(count), conflate="wanted"))
+    reasons = _reasons(fleet, routing)
+    if reasons != fleet.routed:
+        fleet.routed = reasons
+        commands.append(Tell(fleet.config.scheduler, DemandRouted(reasons), conflate="routed"))
+    return tuple(commands)
+
+
+def _reasons(fleet: Fleet, routing: Routing) -> tuple[tuple[str, str], ...]:
+    beyond = f"more than {MAX_DEMAND_ENTRIES} kinds of tasks wait; this one is routed when others are placed"
+    return (*routing.reasons, *((entry.demand_id, beyond) for entry in fleet.demand[MAX_DEMAND_ENTRIES:]))
+
+
+def offers(fleet: Fleet) -> list[Offer]:
+    """Give what each group can take; one quota that is used up closes all groups that share it."""
+    used_up = {
+        group.quota_pool: group.name
+        for group in fleet.config.groups
+        if group.quota_pool and _availability(fleet, group.name) is Availability.QUOTA_EXCEEDED
+    }
+    result = []
+    for group in fleet.config.groups:
+        report = fleet.reports.get(group.name)
+        if report is None:
+            # Demand may name a group that is only starting: it says what it can take once it has looked.
+            result.append(Offer(group, Availability.COOLDOWN, empty_row(group).reason))
+            continue
+        state, reason, room = report.availability, report.row.reason, report.room
+        if group.quota_pool in used_up and state.accepts:
+            state, room = Availability.QUOTA_EXCEEDED, 0
+            reason = f"it shares the quota {group.quota_pool!r} with {used_up[group.quota_pool]!r}"
+        result.append(Offer(group, state, reason, report.absorbing, room, report.waiting))
+    return result
+
+
+def _availability(fleet: Fleet, group: str) -> Availability | None:
+    report = fleet.reports.get(group)
+    return None if report is None else report.availability
+
+
+# What the scheduler tells, passed on to whom it concerns
+
+
+def activity(fleet: Fleet, message: ActivityChanged, ctx: Context) -> Outcome:
+    """Pass on how many attempts live on a worker."""
+    slice_id = slice_of(message.worker_id)
+    row = fleet.rows.get(slice_id)
+    if row is None:
+        return None
+    return (Tell(ctx.path / row.group / slice_id, message, conflate=("activity", message.worker_id)),)
+
+
+def cordoned(fleet: Fleet, message: Cordoned, ctx: Context) -> Outcome:
+    """Pass on the answer to a cordon."""
+    row = fleet.rows.get(message.slice_id)
+    return (Tell(ctx.path / row.group, message),) if row is not None else None
+
+
+def scheduler_started(fleet: Fleet, message: SchedulerStarted, ctx: Context) -> Outcome:
+    """Have a new scheduler told of all workers, and of what is done about its demand."""
+    fleet.routed = None
+    told: list[Command] = [Tell(ctx.path / group.name, SchedulerStarted()) for group in fleet.config.groups]
+    return (*told, *_reroute(fleet))
+
+
+# What people ask
+
+
+def row_changed(fleet: Fleet, message: SliceRowChanged, ctx: Context) -> Outcome:
+    """Keep what users see of a slice."""
+    if message.row is None:
+        fleet.rows.pop(message.slice_id, None)
+    else:
+        fleet.rows[message.slice_id] = message.row
+    return None
+
+
+def describe(fleet: Fleet, message: DescribeFleet, ctx: Context) -> Outcome:
+    """Answer from memory."""
+    reports = fleet.reports
+    groups = [reports[group.name].row if group.name in reports else empty_row(group) for group in fleet.config.groups]
+    description = FleetDescription(
+        groups=tuple(sorted(groups, key=lambda row: row.group)),
+        slices=tuple(row for _, row in sorted(fleet.rows.items())),
+        synced=all(watching.listed for watching in fleet.watches.values()),
+        watch_error="; ".join(f"{key}: {each.error}" for key, each in fleet.watches.items() if each.error),
+    )
+    return (Reply(description),)
+
+
+def reopen(fleet: Fleet, message: ReopenGroup, ctx: Context) -> Outcome:
+    """Pass on that an operator has changed what closed a group."""
+    if not fleet.has(message.group):
+        return (Refuse(NoSuchGroup(f"there is no scale group {message.group!r}")),)
+    return (Tell(ctx.path / message.group, message), Reply(None))
+
+
+def terminated(fleet: Fleet, message: Terminated, ctx: Context) -> Outcome:
+    """A group's actor is gone: it offers nothing more."""
+    fleet.reports.pop(message.path.name, None)
+    return tuple(_reroute(fleet))
+
+
+def undelivered(fleet: Fleet, message: Undelivered, ctx: Context) -> Outcome:
+    """Bring up to date whoever had no room: lists for groups, the present routing for the scheduler."""
+    if message.to.parent == ctx.path and not isinstance(message.message, SlicesWanted):
+        return (SetTimer("relist", RELIST_DELAY, Relist()),)
+    return (SetTimer("route", RELIST_DELAY, TryAgain("route")),)
+
+
+RULES: Mapping[type[Any], DecisionFunction] = {
+    GroupStarted: group_started,
+    Relist: relist,
+    Takeover: takeover,
+    Arrived: arrived,
+    Closed: closed,
+    TryAgain: try_again,
+    Completed: completed,
+    Failed: failed,
+    DemandChanged: demand_changed,
+    GroupReported: group_reported,
+    Evaluate: route_demand,
+    ActivityChanged: activity,
+    Cordoned: cordoned,
+    SchedulerStarted: scheduler_started,
+    SliceRowChanged: row_changed,
+    DescribeFleet: describe,
+    ReopenGroup: reopen,
+    Terminated: terminated,
+    Undelivered: undelivered,
+}
+"""The decision for each message ``/fleet`` accepts."""

@@ -1,0 +1,131 @@
+"""How many slices a group should have: pure arithmetic over a census.
+
+Theory of operation. Demand that was routed here wants a number of slices, those that will soon take it
+included (*absorbing*: on their way, or ready so recently that the scheduler may not have filled them yet).
+What is missing is requested; so is what ``buffer_slices`` and ``min_slices`` lack. ``max_slices`` bounds
+everything that exists, with slices on their way in and on their way out; only one whose deletion is stuck
+does not count, so that it blocks nobody (INV-F7).
+
+Too many slices shrink from two ends, never below ``min_slices`` and the buffer, and never while demand
+still misses
+slices: those not ready yet are given up once nobody has wanted them for ``scale_down_delay`` (the least
+    advanced first), and of those idle for that long exactly the longest idle is chosen (INV-F3). It is only
+    *chosen* here: the scheduler must agree that nothing runs there before it goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import attrs
+
+from iriscw.fleet.lifecycle import COMING
+from iriscw.fleet.model import GroupConfig, SliceState, Trouble
+from iriscw.fleet.signals import SliceReported
+
+
+@attrs.define
+class Census:
+    """The slices of a group at one moment, counted once."""
+
+    counted: int = 0
+    """Bounded by ``max_slices``."""
+    alive: int = 0
+    """Ready or on their way: bounded from below by ``min_slices``."""
+    ready: int = 0
+    moving: int = 0
+    """On their way, and not waiting for machines."""
+    waiting: int = 0
+    """In the cloud's queue for machines."""
+    fresh: int = 0
+    """Idle since they became ready, and that only just."""
+    idle: list[tuple[int, str]] = attrs.field(factory=list)
+    """Ready, idle and not fresh: (idle since, slice id), the longest idle first."""
+    coming: list[tuple[int, int, str]] = attrs.field(factory=list)
+    """On their way and without any worker: (progress, minus requested at, slice id), the least advanced and
+    youngest first. One with workers may run attempts that a restart made us forget, and is left alone."""
+
+    @property
+    def absorbing(self) -> int:
+        """Slices that will soon take demand."""
+        return self.moving + self.waiting + self.fresh
+
+
+def take_census(config: GroupConfig, reports: Iterable[tuple[str, SliceReported | None, bool]], now: int) -> Census:
+    """Count the slices of a group: one pass.
+
+    Args:
+        config: of the group.
+        reports: for each slice its last report, None if it has not reported yet (then it is on its way), and
+            whether it is doomed: then it only counts as long as it is there.
+        now: monotonic ns.
+    """
+    census = Census()
+    for slice_id, report, doomed in reports:
+        census.counted += report is None or not report.stuck
+        if doomed:
+            continue
+        if report is None:
+            census.alive += 1
+            census.moving += 1
+            continue
+        state = report.row.state
+        if state in COMING:
+            census.alive += 1
+            if report.row.trouble is Trouble.CAPACITY:
+                census.waiting += 1
+            else:
+                census.moving += 1
+            if report.bare:
+                census.coming.append((COMING.index(state), -report.row.requested_at, slice_id))
+        elif state is SliceState.READY:
+            _count_ready(census, config, slice_id, report, now)
+    census.idle.sort()
+    census.coming.sort()
+    return census
+
+
+def _count_ready(census: Census, config: GroupConfig, slice_id: str, report: SliceReported, now: int) -> None:
+    assert report.ready_since is not None
+    census.alive += 1
+    census.ready += 1
+    if report.idle_since is None:
+        return
+    unused = not report.used and now - report.ready_since < config.timing.scale_up_delay
+    if unused:
+        census.fresh += 1
+    else:
+        census.idle.append((report.idle_since, slice_id))
+
+
+@attrs.frozen
+class Plan:
+    """What should be done: at most one of ``request`` and the removals is not empty."""
+
+    request: int = 0
+    give_up: int = 0
+    """How many of ``Census.coming`` nobody wants, from its front; they are given up once that has lasted."""
+    surplus: int = 0
+    """How many of ``Census.idle`` are too many, from its front."""
+
+
+def plan(config: GroupConfig, census: Census, wanted: int) -> Plan:
+    """Say how far the group is from what it should be.
+
+    Args:
+        config: of the group.
+        census: of its slices.
+        wanted: slices that have demand routed to them, absorbing ones included.
+    """
+    absorbing, idle = census.absorbing, len(census.idle)
+    leftover = max(0, absorbing - wanted)
+    missing = max(0, wanted - absorbing)
+    buffer_missing = max(0, config.buffer_slices - leftover - idle)
+    request = max(missing + buffer_missing, config.min_slices - census.alive, 0)
+    if request:
+        return Plan(request=min(request, max(0, config.max_slices - census.counted)))
+    spare = min(leftover + idle - config.buffer_slices, census.alive - config.min_slices)
+    give_up = max(0, min(spare, leftover, len(census.coming)))
+    surplus = max(0, min(spare - give_up, idle))
+    assert census.alive - give_up - surplus >= config.min_slices or not (give_up or surplus)
+    return Plan(give_up=give_up, surplus=surplus)

@@ -1,0 +1,136 @@
+"""The actors of jobs, bound together: behaviors, child specs, effects and sessions.
+
+::
+
+    /jobs                      registry, durable; supervises
+    ├─ scheduler               plain state; asks for everything when it starts
+    ├─ links                   plain state
+    │  └─ <worker_id>          entity: one incarnation of one worker, with the session to it
+    └─ <job_id>                entity, durable: one job with its tasks and attempts
+
+One job or worker that fails again and again is quarantined; the rest goes on. Mailboxes are sized so that
+none fills without a fault; a full one is told again after a second.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from iriscw.jobs import ledger, registry
+from iriscw.jobs.job import DEFAULT_SETTINGS, JobDecisions, JobSettings
+from iriscw.jobs.ledger import Ledger
+from iriscw.jobs.link import STOP_GRACE, Link, LinkDecisions, Links, LinksDecisions
+from iriscw.jobs.model import AwaitLogs, WorkerStream
+from iriscw.jobs.ports import Logs, Streams
+from iriscw.jobs.registry import Entry, Registry, RegistryDecisions, RegistryLimits
+from iriscw.jobs.scheduler import Scheduler, SchedulerDecisions
+from iriscw.runtime.behavior import Behavior, ChildSpec, Restart
+from iriscw.runtime.vocabulary import ROOT, ActorPath
+
+MAX_WORKERS = 16_384
+"""Workers that one controller is sized for: each may have one message waiting at a job or at the scheduler."""
+
+JOB_CAPACITY = MAX_WORKERS
+"""A job's mailbox: an observation from each worker at once."""
+
+SCHEDULER_CAPACITY = 65_536
+"""The scheduler's mailbox: of each worker readiness, link and loss, and of each job a change, at once."""
+
+REGISTRY_CAPACITY = 16_384
+"""``/jobs``: an end of each job at once, and submissions."""
+
+
+@attrs.frozen
+class JobsConfig:
+    """What jobs may be tuned by.
+
+    Args:
+        limits: how much is taken.
+        settings: of jobs: lease grace and the bound on waiting for logs.
+        stop_grace_ns: between asking an attempt to end and killing it.
+        fleet: where the fleet stands in the tree.
+    """
+
+    limits: RegistryLimits = attrs.field(factory=RegistryLimits)
+    settings: JobSettings = DEFAULT_SETTINGS
+    stop_grace_ns: int = STOP_GRACE
+    fleet: ActorPath = ROOT / "fleet"
+
+
+def job_behavior(entry: Entry, logs: Logs, settings: JobSettings = DEFAULT_SETTINGS) -> Behavior:
+    """Give the behavior of ``/jobs/<job_id>``, from what the registry recorded of it."""
+    decisions = JobDecisions(settings)
+    job_id, order, spec, submitted = entry.job_id, entry.order, entry.spec, entry.submitted_wall_ns
+    return Behavior(
+        initial=lambda: Ledger(job_id, order, spec, submitted),
+        on=decisions.rules(),
+        resume=decisions.resume,
+        evolve=ledger.evolve,
+        compact=ledger.compact,
+        effects={AwaitLogs: logs.await_logs},
+        name="job",
+    )
+
+
+def link_behavior(worker_id: str, incarnation: str, streams: Streams, stop_grace_ns: int) -> Behavior:
+    """Give the behavior of ``/jobs/links/<worker_id>``."""
+    decisions = LinkDecisions(stop_grace_ns)
+    return Behavior(
+        initial=lambda: Link(worker_id, incarnation),
+        on=decisions.rules(),
+        resume=decisions.resume,
+        sessions={WorkerStream: streams.serve},
+        name="link",
+    )
+
+
+def links_behavior(streams: Streams, stop_grace_ns: int) -> Behavior:
+    """Give the behavior of ``/jobs/links``."""
+
+    def child(worker_id: str, incarnation: str) -> ChildSpec:
+        behavior = link_behavior(worker_id, incarnation, streams, stop_grace_ns)
+        return ChildSpec(worker_id, behavior, Restart.TRANSIENT, entity=True)
+
+    decisions = LinksDecisions(child)
+    return Behavior(initial=Links, on=decisions.rules(), resume=decisions.resume, name="links")
+
+
+def scheduler_behavior(fleet: ActorPath) -> Behavior:
+    """Give the behavior of ``/jobs/scheduler``."""
+    decisions = SchedulerDecisions(fleet)
+    return Behavior(initial=Scheduler, on=decisions.rules(), resume=decisions.resume, name="scheduler")
+
+
+def jobs_behavior(streams: Streams, logs: Logs, config: JobsConfig | None = None) -> Behavior:
+    """Give the behavior of ``/jobs``, with all below it.
+
+    Args:
+        streams: the doors' side of worker streams.
+        logs: the log store.
+        config: limits and times.
+    """
+    config = JobsConfig() if config is None else config
+    settings = config.settings
+
+    def child(entry: Entry) -> ChildSpec:
+        behavior = job_behavior(entry, logs, settings)
+        return ChildSpec(entry.job_id, behavior, Restart.TRANSIENT, entity=True, capacity=JOB_CAPACITY)
+
+    decisions = RegistryDecisions(child, config.limits)
+    return Behavior(
+        initial=Registry,
+        on=decisions.rules(),
+        resume=decisions.resume,
+        evolve=registry.evolve,
+        compact=registry.compact,
+        children=(
+            ChildSpec("scheduler", scheduler_behavior(config.fleet), capacity=SCHEDULER_CAPACITY),
+            ChildSpec("links", links_behavior(streams, config.stop_grace_ns), capacity=MAX_WORKERS),
+        ),
+        name="jobs",
+    )
+
+
+def jobs_child(streams: Streams, logs: Logs, config: JobsConfig | None = None) -> ChildSpec:
+    """Give the child spec of ``/jobs``."""
+    return ChildSpec("jobs", jobs_behavior(streams, logs, config), capacity=REGISTRY_CAPACITY)

@@ -1,0 +1,29 @@
+"""The named errors of jobs: what a caller of the doors can be told."""
+
+from __future__ import annotations
+
+from iriscw.errors import OperationError, UsageError
+
+
+class NoSuchJob(UsageError, LookupError):
+    """No job has this id: it never existed, or it ended so long ago that it was forgotten."""
+
+
+class JobExists(UsageError):
+    """A job of this name has not ended yet, and the submission said ``existing="error"``."""
+
+
+class KeyReused(UsageError):
+    """The idempotency key was used before, for another specification."""
+
+
+class TooManyJobs(OperationError):
+    """As many jobs as one controller takes have not ended yet."""
+
+    retryable = True
+
+
+class TooManyTasks(OperationError):
+    """The tasks of the jobs that have not ended are as many as one controller takes."""
+
+    retryable = True

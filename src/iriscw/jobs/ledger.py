@@ -1,0 +1,349 @@
+"""What one job remembers: its tasks and attempts, as its records made them.
+
+:class:`Ledger` is the state of the actor ``/jobs/<job_id>``. Only :func:`evolve` changes it, record by
+record, in place and in constant time whatever the number of tasks; decisions read it. A task that was never
+placed has no object: 100,000 replicas cost nothing until something happens to them.
+
+Kept beside the tasks, so that no decision has to search: counts of tasks by state, live attempts by uid and
+by worker, tasks that wait again (oldest first), attempts under a timeout (oldest first), tasks whose last log
+line is still due.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import attrs
+
+from iriscw.jobs.lifecycle import LOST, shown_state
+from iriscw.jobs.model import TASK_LIVE, TASK_TERMINAL, Attempt, JobSpec, JobState, TaskState
+from iriscw.jobs.records import (
+    AttemptAdvanced,
+    AttemptEnded,
+    AttemptOverran,
+    AttemptPlaced,
+    JobEnded,
+    LogsSettled,
+    TaskKept,
+    VerdictReached,
+    WorkerReturned,
+    WorkerSuspected,
+)
+
+Place = tuple[str, str]
+"""A worker id and an incarnation."""
+
+
+@attrs.define
+class Task:
+    """What is known of one task that was placed at least once."""
+
+    state: TaskState = TaskState.PENDING
+    since_wall_ns: int = 0
+    """When it was last placed or began to wait."""
+    failures: int = 0
+    preemptions: int = 0
+    unstarted: int = 0
+    attempt: Attempt | None = None
+    """The latest."""
+    logs_due: bool = False
+    logs_lost: bool = False
+
+
+@attrs.define
+class Ledger:
+    """All that one job remembers."""
+
+    job_id: str
+    order: int
+    spec: JobSpec
+    submitted_wall_ns: int
+    tasks: dict[int, Task] = attrs.field(factory=dict)
+    counts: dict[TaskState, int] = attrs.field(factory=dict)
+    live: dict[str, int] = attrs.field(factory=dict)
+    """The index of the task, by the uid of its live attempt."""
+    places: dict[Place, dict[str, int]] = attrs.field(factory=dict)
+    """The same by worker."""
+    waiting: dict[int, None] = attrs.field(factory=dict)
+    """Tasks that wait again, the one that waits longest first."""
+    timed: dict[str, int] = attrs.field(factory=dict)
+    """When attempts under a timeout started, the first first."""
+    due: dict[int, str] = attrs.field(factory=dict)
+    """The uid of the ended attempt whose last log line is due, by task."""
+    suspects: dict[Place, str] = attrs.field(factory=dict)
+    """Workers out of reach that have attempts of this job, and why."""
+    failures: int = 0
+    preemptions: int = 0
+    verdict: VerdictReached | None = None
+    ended: JobEnded | None = None
+
+    def __attrs_post_init__(self) -> None:
+        self.counts.setdefault(TaskState.PENDING, self.spec.replicas)
+
+    @property
+    def gang(self) -> bool:
+        """Whether its tasks run together or not at all."""
+        return self.spec.group_by is not None
+
+    @property
+    def fresh(self) -> bool:
+        """Whether nothing has happened to it."""
+        return not self.tasks and self.verdict is None and self.ended is None
+
+    @property
+    def open(self) -> bool:
+        """Whether its tasks may still be placed."""
+        return self.verdict is None and self.ended is None
+
+    @property
+    def untouched(self) -> int:
+        """How many tasks were never placed."""
+        return self.spec.replicas - len(self.tasks)
+
+    @property
+    def broken(self) -> bool:
+        """Whether it is a gang that lost a member while others live."""
+        counts = self.counts
+        whole = len(self.live) + counts.get(TaskState.SUCCEEDED, 0)
+        return self.gang and bool(self.live) and whole < self.spec.replicas
+
+    def state_of(self, index: int) -> TaskState:
+        """Give the state of a task."""
+        task = self.tasks.get(index)
+        state = TaskState.PENDING if task is None else task.state
+        if state is TaskState.PENDING and self.verdict is not None:
+            return self.verdict.waiting
+        return state
+
+    def shown(self) -> JobState:
+        """Give the job's state as users see it."""
+        return self.ended.state if self.ended is not None else shown_state(self.spec, self.counts)
+
+    def pending_ranges(self) -> tuple[tuple[int, int], ...]:
+        """Give the tasks that wait, as ranges ``(first, end)``: first those that never ran, by index."""
+        if not self.open:
+            return ()
+        ranges = []
+        first = 0
+        for index in sorted(self.tasks):
+            if index > first:
+                ranges.append((first, index))
+            first = index + 1
+        if first < self.spec.replicas:
+            ranges.append((first, self.spec.replicas))
+        return (*ranges, *((index, index + 1) for index in self.waiting))
+
+    def visible_counts(self) -> tuple[tuple[TaskState, int], ...]:
+        """Give the counts as users see them: a task whose logs are due still shows what its attempt was."""
+        counts = dict(self.counts)
+        for index in self.due:
+            task = self.tasks[index]
+            assert task.attempt is not None
+            counts[task.state] -= 1
+            counts[task.attempt.state] = counts.get(task.attempt.state, 0) + 1
+        return tuple((state, counts[state]) for state in TaskState if counts.get(state))
+
+    def move(self, before: TaskState, after: TaskState, number: int = 1) -> None:
+        """Count ``number`` tasks under another state."""
+        self.counts[before] -= number
+        self.counts[after] = self.counts.get(after, 0) + number
+
+
+def evolve(ledger: Ledger, record: Any) -> None:
+    """Apply a record, in place."""
+    _EVOLVE[type(record)](ledger, record)
+
+
+def _placed(ledger: Ledger, record: AttemptPlaced) -> None:
+    task = ledger.tasks.setdefault(record.index, Task())
+    ledger.move(task.state, TaskState.ASSIGNED)
+    task.state = TaskState.ASSIGNED
+    task.since_wall_ns = record.wall_ns
+    task.attempt = Attempt(
+        record.uid, record.number, record.worker_id, record.incarnation, TaskState.ASSIGNED, record.wall_ns
+    )
+    ledger.waiting.pop(record.index, None)
+    _lives(ledger, record.index, task.attempt)
+
+
+def _lives(ledger: Ledger, index: int, attempt: Attempt) -> None:
+    ledger.live[attempt.uid] = index
+    ledger.places.setdefault((attempt.worker_id, attempt.incarnation), {})[attempt.uid] = index
+
+
+def _advanced(ledger: Ledger, record: AttemptAdvanced) -> None:
+    task = ledger.tasks[record.index]
+    attempt = task.attempt
+    assert attempt is not None
+    assert attempt.uid == record.uid
+    ledger.move(task.state, record.state)
+    task.state = attempt.state = record.state
+    if record.state is TaskState.RUNNING:
+        attempt.started_wall_ns = record.wall_ns
+        if ledger.spec.timeout_ns:
+            ledger.timed[record.uid] = record.wall_ns
+
+
+def _overran(ledger: Ledger, record: AttemptOverran) -> None:
+    attempt = ledger.tasks[record.index].attempt
+    assert attempt is not None
+    attempt.overran = True
+    ledger.timed.pop(record.uid, None)
+
+
+def _ended(ledger: Ledger, record: AttemptEnded) -> None:
+    task = ledger.tasks[record.index]
+    attempt = task.attempt
+    assert attempt is not None
+    assert attempt.uid == record.uid
+    ledger.move(task.state, record.then)
+    task.state = record.then
+    task.since_wall_ns = record.wall_ns
+    task.failures += record.failure
+    task.preemptions += record.preemption
+    task.unstarted += record.unstarted
+    task.logs_due = record.logs_due
+    task.logs_lost = record.ending in LOST
+    ledger.failures += record.failure
+    ledger.preemptions += record.preemption
+    attempt.ending = record.ending
+    attempt.ended_wall_ns = record.wall_ns
+    attempt.exit_code = record.exit_code
+    attempt.reason = record.reason
+    attempt.log_offset = record.log_offset
+    _is_over(ledger, record.index, attempt)
+    if record.then is TaskState.PENDING:
+        ledger.waiting[record.index] = None
+    if record.logs_due:
+        ledger.due[record.index] = record.uid
+
+
+def _is_over(ledger: Ledger, index: int, attempt: Attempt) -> None:
+    del ledger.live[attempt.uid]
+    place = (attempt.worker_id, attempt.incarnation)
+    ledger.places[place].pop(attempt.uid)
+    if not ledger.places[place]:
+        del ledger.places[place]
+    ledger.timed.pop(attempt.uid, None)
+
+
+def _settled(ledger: Ledger, record: LogsSettled) -> None:
+    task = ledger.tasks[record.index]
+    task.logs_due = False
+    task.logs_lost = not record.complete
+    ledger.due.pop(record.index, None)
+
+
+def _suspected(ledger: Ledger, record: WorkerSuspected) -> None:
+    ledger.suspects[record.worker_id, record.incarnation] = record.reason
+
+
+def _returned(ledger: Ledger, record: WorkerReturned) -> None:
+    ledger.suspects.pop((record.worker_id, record.incarnation), None)
+
+
+def _verdict(ledger: Ledger, record: VerdictReached) -> None:
+    ledger.verdict = record
+    ledger.move(TaskState.PENDING, record.waiting, ledger.counts[TaskState.PENDING])
+    ledger.waiting.clear()
+
+
+def _job_ended(ledger: Ledger, record: JobEnded) -> None:
+    ledger.ended = record
+
+
+def _kept(ledger: Ledger, record: TaskKept) -> None:
+    task = Task(
+        record.state,
+        record.since_wall_ns,
+        record.failures,
+        record.preemptions,
+        record.unstarted,
+        None,
+        record.logs_due,
+        record.logs_lost,
+    )
+    ledger.tasks[record.index] = task
+    ledger.move(TaskState.PENDING, record.state)
+    ledger.failures += record.failures
+    ledger.preemptions += record.preemptions
+    attempt = task.attempt = Attempt(
+        **{name: getattr(record, name) for name in _ATTEMPT_FIELDS}, state=record.attempt_state
+    )
+    if attempt.live:
+        _lives(ledger, record.index, attempt)
+        if attempt.started_wall_ns and ledger.spec.timeout_ns and not attempt.overran:
+            ledger.timed[attempt.uid] = attempt.started_wall_ns
+    elif record.state is TaskState.PENDING:
+        ledger.waiting[record.index] = None
+    if record.logs_due:
+        ledger.due[record.index] = attempt.uid
+
+
+_ATTEMPT_FIELDS = tuple(field.name for field in attrs.fields(Attempt) if field.name != "state")
+
+_EVOLVE: dict[type, Any] = {
+    AttemptPlaced: _placed,
+    AttemptAdvanced: _advanced,
+    AttemptOverran: _overran,
+    AttemptEnded: _ended,
+    LogsSettled: _settled,
+    WorkerSuspected: _suspected,
+    WorkerReturned: _returned,
+    VerdictReached: _verdict,
+    JobEnded: _job_ended,
+    TaskKept: _kept,
+}
+
+
+def compact(ledger: Ledger) -> Iterable[Any]:
+    """Give records from which :func:`evolve` builds an equal ledger.
+
+    Tasks come in the order in which their state began, so that what is kept oldest first comes out so again.
+    """
+    yield from map(_keep, sorted(ledger.tasks.items(), key=_age))
+    for (worker_id, incarnation), reason in ledger.suspects.items():
+        yield WorkerSuspected(worker_id, incarnation, reason, 0)
+    if ledger.verdict is not None:
+        yield ledger.verdict
+    if ledger.ended is not None:
+        yield ledger.ended
+
+
+def _age(item: tuple[int, Task]) -> tuple[int, int]:
+    index, task = item
+    attempt = task.attempt
+    running = task.state in TASK_LIVE and attempt is not None and attempt.started_wall_ns
+    return (attempt.started_wall_ns if running and attempt is not None else task.since_wall_ns, index)
+
+
+def _keep(item: tuple[int, Task]) -> TaskKept:
+    index, task = item
+    attempt = task.attempt
+    assert attempt is not None
+    return TaskKept(
+        index=index,
+        state=task.state,
+        since_wall_ns=task.since_wall_ns,
+        failures=task.failures,
+        preemptions=task.preemptions,
+        unstarted=task.unstarted,
+        logs_due=task.logs_due,
+        logs_lost=task.logs_lost,
+        attempt_state=attempt.state,
+        **{name: getattr(attempt, name) for name in _ATTEMPT_FIELDS},
+    )
+
+
+def terminal_tasks(ledger: Ledger) -> int:
+    """Count the tasks that are over for good."""
+    return sum(ledger.counts.get(state, 0) for state in TASK_TERMINAL)
+
+
+def live_attempts(ledger: Ledger) -> Iterator[tuple[int, Attempt]]:
+    """Give each live attempt with the index of its task."""
+    for index in ledger.live.values():
+        attempt = ledger.tasks[index].attempt
+        assert attempt is not None
+        yield index, attempt

@@ -1,0 +1,455 @@
+"""Decisions of ``/jobs/links`` and of ``/jobs/links/<worker_id>``: what one worker should run, and what it does.
+
+A link holds the attempts that jobs want on its worker. While the worker's stream is up it passes orders and
+observations on as they come. When a stream begins, the worker says all that it knows, and the link answers
+with all that is wanted:
+
+============  ==========================  ====================================================
+wanted        the worker                  so
+============  ==========================  ====================================================
+run           knows it                    its state is told to the job
+run           does not, never started     it is ordered (again)
+run           does not, had started       the job is told: MISSING
+stop          knows it alive              it is stopped
+stop          does not know it            the job is told that it is over
+no            knows it alive              it is stopped
+no            knows it as ended           the worker may forget it
+============  ==========================  ====================================================
+
+Plain state: a new link waits until each job that has attempts on its worker has said which (the scheduler
+names these jobs), for at most ``SYNC_LIMIT``; until then it neither orders nor stops anything.
+
+A link's actor lives as long as the fleet keeps this incarnation of the worker; streams come and go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import attrs
+
+from iriscw.fleet.messages import DialAgain
+from iriscw.jobs.messages import (
+    AnnounceLink,
+    AttemptsObserved,
+    DesiredOn,
+    Due,
+    LinkExpects,
+    LinkGone,
+    LinksAwake,
+    LinkStarted,
+    LinkSynced,
+    LinkUnwanted,
+    LinkWanted,
+    ReleaseAttempts,
+    RunAttempts,
+    StopAttempts,
+)
+from iriscw.jobs.model import (
+    Ending,
+    Observation,
+    Observed,
+    Orders,
+    Redial,
+    RunOrder,
+    StopOrder,
+    StreamUp,
+    TaskState,
+    WorkerStream,
+)
+from iriscw.runtime.behavior import ChildSpec
+from iriscw.runtime.vocabulary import (
+    SECOND,
+    ActorPath,
+    Arrived,
+    CancelTimer,
+    Close,
+    Closed,
+    Command,
+    Context,
+    DecisionFunction,
+    Feed,
+    FeedRefused,
+    Open,
+    Outcome,
+    ReviveChild,
+    SetTimer,
+    Spawn,
+    StopChild,
+    StopReason,
+    Tell,
+    Terminated,
+    Undelivered,
+    Watch,
+)
+
+STREAM = "stream"
+
+SYNC_LIMIT = 30 * SECOND
+"""After this a new link goes on without the jobs that did not say what they want."""
+
+AGAIN = 1 * SECOND
+"""Before a stream that failed is opened again, or a full mailbox told again."""
+
+STOP_GRACE = 10 * SECOND
+"""Between asking an attempt to end and killing it. Docker's default is 10 s, Kubernetes' 30 s."""
+
+
+# /jobs/links
+
+
+@attrs.define(eq=False)
+class Links:
+    """Which incarnation each worker's link is for: wanted, and running."""
+
+    wanted: dict[str, str] = attrs.field(factory=dict)
+    running: dict[str, str] = attrs.field(factory=dict)
+
+
+class LinksDecisions:
+    """The decisions of ``/jobs/links``, for one way to make a link's actor.
+
+    Args:
+        child: gives the child spec of the link to a worker's incarnation.
+    """
+
+    def __init__(self, child: Callable[[str, str], ChildSpec]) -> None:
+        self.child = child
+
+    def rules(self) -> dict[type, DecisionFunction]:
+        """Give the decision for each message."""
+        return {
+            LinkWanted: self.wanted,
+            LinkUnwanted: self.unwanted,
+            Terminated: self.terminated,
+            Undelivered: self.undelivered,
+            Due: self.due,
+        }
+
+    def resume(self, links: Links, ctx: Context) -> tuple[Command, ...]:
+        """Tell the scheduler that there is no link: it says which are wanted."""
+        return (Tell(_scheduler_of_links(ctx), LinksAwake()),)
+
+    def wanted(self, links: Links, message: LinkWanted, ctx: Context) -> Outcome:
+        """Have a link to this incarnation, and none to another."""
+        worker_id = message.worker_id
+        running = links.running.get(worker_id)
+        links.wanted[worker_id] = message.incarnation
+        if running is None:
+            return (self._start(links, worker_id),)
+        if running == message.incarnation:
+            return (ReviveChild(worker_id), Tell(ctx.path / worker_id, AnnounceLink()))
+        return (StopChild(worker_id), Watch(ctx.path / worker_id))
+
+    def _start(self, links: Links, worker_id: str) -> Command:
+        links.running[worker_id] = links.wanted[worker_id]
+        return Spawn(self.child(worker_id, links.wanted[worker_id]))
+
+    def unwanted(self, links: Links, message: LinkUnwanted, ctx: Context) -> Outcome:
+        """Have no link to this incarnation."""
+        if links.wanted.get(message.worker_id) != message.incarnation:
+            return None
+        del links.wanted[message.worker_id]
+        return (StopChild(message.worker_id), Watch(ctx.path / message.worker_id))
+
+    def terminated(self, links: Links, message: Terminated, ctx: Context) -> Outcome:
+        """A link is gone: start the one that is wanted now, or say that there is none."""
+        worker_id = message.path.name
+        incarnation = links.running.get(worker_id)
+        if incarnation is None:
+            return None
+        if message.reason is StopReason.QUARANTINED:
+            return (Tell(_scheduler_of_links(ctx), LinkGone(worker_id, incarnation)),)
+        del links.running[worker_id]
+        return (self._start(links, worker_id),) if worker_id in links.wanted else None
+
+    def undelivered(self, links: Links, message: Undelivered, ctx: Context) -> Outcome:
+        """A mailbox was full: tell again in a while."""
+        return (SetTimer("again", AGAIN, Due("again")),)
+
+    def due(self, links: Links, message: Due, ctx: Context) -> Outcome:
+        """Tell the scheduler again to say which links are wanted: each of them announces itself then."""
+        return (Tell(_scheduler_of_links(ctx), LinksAwake()),)
+
+
+def _scheduler_of_links(ctx: Context) -> ActorPath:
+    return ctx.path.parent / "scheduler"
+
+
+# /jobs/links/<worker_id>
+
+
+@attrs.define(eq=False)
+class Held:
+    """An attempt that a job wants something of."""
+
+    order: RunOrder
+    started: bool = False
+    stop: Ending | None = None
+    seen: Observation | None = None
+
+
+@attrs.define(eq=False)
+class Link:
+    """What is wanted of one worker, and what it says."""
+
+    worker_id: str
+    incarnation: str
+    held: dict[str, Held] = attrs.field(factory=dict)
+    expected: dict[str, None] = attrs.field(factory=dict)
+    """Jobs that have not said yet what they want."""
+    briefed: bool = False
+    """Whether the scheduler has said which jobs these are."""
+    synced: bool = False
+    arrived: dict[str, Observation] | None = None
+    """What the worker says it knows, while the link cannot answer yet."""
+    up: bool = False
+    """Whether the stream is there and was answered."""
+
+
+class LinkDecisions:
+    """The decisions of one link."""
+
+    def __init__(self, stop_grace_ns: int = STOP_GRACE) -> None:
+        self.stop_grace_ns = stop_grace_ns
+
+    def rules(self) -> dict[type, DecisionFunction]:
+        """Give the decision for each message."""
+        return {
+            AnnounceLink: self.announce,
+            LinkExpects: self.expects,
+            DesiredOn: self.desired_on,
+            RunAttempts: self.run,
+            StopAttempts: self.stop,
+            ReleaseAttempts: self.release,
+            Arrived: self.arrived,
+            Closed: self.closed,
+            FeedRefused: self.feed_refused,
+            Due: self.due,
+            DialAgain: self.dial_again,
+            Undelivered: self.undelivered,
+        }
+
+    def resume(self, link: Link, ctx: Context) -> tuple[Command, ...]:
+        """Ask what is wanted, and wait for the worker."""
+        return (self._announcement(link, ctx), self._open(link))
+
+    def _open(self, link: Link) -> Open:
+        return Open(STREAM, WorkerStream(link.worker_id, link.incarnation))
+
+    def _announcement(self, link: Link, ctx: Context) -> Command:
+        return Tell(_scheduler_of_link(ctx), LinkStarted(link.worker_id, link.incarnation))
+
+    # What is wanted
+
+    def announce(self, link: Link, message: AnnounceLink, ctx: Context) -> Outcome:
+        """The scheduler is new, or does not know that this link is there."""
+        return (self._announcement(link, ctx),)
+
+    def expects(self, link: Link, message: LinkExpects, ctx: Context) -> Outcome:
+        """Wait for these jobs."""
+        if message.incarnation != link.incarnation:
+            return None
+        link.briefed = True
+        link.expected = dict.fromkeys(message.job_ids)
+        if link.expected:
+            return (SetTimer("sync", SYNC_LIMIT, Due("sync")),)
+        return tuple(self._synced(link, ctx))
+
+    def desired_on(self, link: Link, message: DesiredOn, ctx: Context) -> Outcome:
+        """Replace what a job wants; tell it all that is known of that."""
+        if message.incarnation != link.incarnation:
+            return None
+        before = {uid: held for uid, held in link.held.items() if held.order.job_id == message.job_id}
+        for uid in before:
+            del link.held[uid]
+        run, stop = [], []
+        for each in message.attempts:
+            uid = each.order.uid
+            known = before.pop(uid, None)
+            held = link.held[uid] = Held(each.order, each.started, each.stop)
+            if known is not None:
+                held.seen, held.started = known.seen, held.started or known.started
+            elif each.stop is None:
+                run.append(each.order)
+            if each.stop is not None and (known is None or known.stop is None):
+                stop.append(self._stop_order(uid, each.stop))
+        orders = Orders(run=tuple(run), stop=tuple(stop), release=tuple(before))
+        commands = [*self._tell_job(link, message.job_id, ctx), *self._feed(link, orders)]
+        if message.job_id in link.expected:
+            del link.expected[message.job_id]
+            if link.briefed and not link.expected:
+                commands += self._synced(link, ctx)
+        return tuple(commands)
+
+    def run(self, link: Link, message: RunAttempts, ctx: Context) -> Outcome:
+        """Have attempts run."""
+        if message.incarnation != link.incarnation:
+            return None
+        for order in message.orders:
+            link.held.setdefault(order.uid, Held(order))
+        return tuple(self._feed(link, Orders(run=message.orders)))
+
+    def stop(self, link: Link, message: StopAttempts, ctx: Context) -> Outcome:
+        """Have attempts stopped. What is not wanted by anybody is stopped all the same."""
+        for uid in message.uids:
+            held = link.held.get(uid)
+            if held is not None and held.stop is None:
+                held.stop = message.ending
+        stops = tuple(self._stop_order(uid, message.ending) for uid in message.uids)
+        return tuple(self._feed(link, Orders(stop=stops)))
+
+    def release(self, link: Link, message: ReleaseAttempts, ctx: Context) -> Outcome:
+        """Forget attempts that are over."""
+        for uid in message.uids:
+            link.held.pop(uid, None)
+        return tuple(self._feed(link, Orders(release=message.uids)))
+
+    def _stop_order(self, uid: str, ending: Ending) -> StopOrder:
+        return StopOrder(uid, ending, self.stop_grace_ns)
+
+    def _feed(self, link: Link, orders: Orders) -> Iterator[Command]:
+        if link.up and (orders.run or orders.stop or orders.release or orders.complete):
+            yield Feed(STREAM, orders)
+
+    # Agreement
+
+    def _synced(self, link: Link, ctx: Context) -> Iterator[Command]:
+        link.synced = True
+        yield CancelTimer("sync")
+        yield Tell(_scheduler_of_link(ctx), LinkSynced(link.worker_id, link.incarnation))
+        if link.arrived is not None:
+            yield from self._agree(link, ctx)
+
+    def _agree(self, link: Link, ctx: Context) -> Iterator[Command]:
+        """Answer a stream that began: the table above."""
+        known = link.arrived
+        assert known is not None
+        link.arrived = None
+        link.up = True
+        run, stop = [], []
+        told: dict[str, list[Observation]] = {}
+        for uid, held in link.held.items():
+            seen = known.pop(uid, None) or _absent(held)
+            if seen is not None:
+                _note(held, seen)
+                told.setdefault(held.order.job_id, []).append(seen)
+            if seen is not None and seen.ending is not None:
+                continue
+            if held.stop is None:
+                run.append(held.order)
+            else:
+                stop.append(self._stop_order(uid, held.stop))
+        release = tuple(uid for uid, seen in known.items() if seen.ending is not None)
+        stop += [self._stop_order(uid, Ending.KILLED) for uid, seen in known.items() if seen.ending is None]
+        yield Feed(STREAM, Orders(complete=True, run=tuple(run), stop=tuple(stop), release=release))
+        yield from self._tell_all(link, told, ctx)
+
+    def _tell_all(self, link: Link, told: dict[str, list[Observation]], ctx: Context) -> Iterator[Command]:
+        for job_id, observations in told.items():
+            observed = AttemptsObserved(link.worker_id, link.incarnation, tuple(observations))
+            yield Tell(_job_of_link(ctx, job_id), observed)
+
+    def _tell_job(self, link: Link, job_id: str, ctx: Context) -> Iterator[Command]:
+        """Tell a job all that is known of what it wants."""
+        seen = [held.seen for held in link.held.values() if held.order.job_id == job_id and held.seen is not None]
+        if seen:
+            yield from self._tell_all(link, {job_id: seen}, ctx)
+
+    # The stream
+
+    def arrived(self, link: Link, message: Arrived, ctx: Context) -> Outcome:
+        """The worker says something."""
+        item = message.item
+        if isinstance(item, StreamUp):
+            link.up = False
+            link.arrived = {seen.uid: seen for seen in item.observed}
+            return tuple(self._agree(link, ctx)) if link.synced else None
+        assert isinstance(item, Observed)
+        if not link.up:
+            if link.arrived is not None:
+                link.arrived.update((seen.uid, seen) for seen in item.observations)
+            return None
+        return tuple(self._observed(link, item.observations, ctx))
+
+    def _observed(self, link: Link, observations: Iterable[Observation], ctx: Context) -> Iterator[Command]:
+        told: dict[str, dict[str, Observation]] = {}
+        release, stop = [], []
+        for seen in observations:
+            held = link.held.get(seen.uid)
+            if held is not None:
+                _note(held, seen)
+                told.setdefault(held.order.job_id, {})[seen.uid] = seen
+            elif seen.ending is not None:
+                release.append(seen.uid)
+            else:
+                stop.append(self._stop_order(seen.uid, Ending.KILLED))
+        yield from self._feed(link, Orders(stop=tuple(stop), release=tuple(release)))
+        yield from self._tell_all(link, {job: list(seen.values()) for job, seen in told.items()}, ctx)
+
+    def closed(self, link: Link, message: Closed, ctx: Context) -> Outcome:
+        """The stream ended: wait for the next one."""
+        link.up = False
+        link.arrived = None
+        if message.error is not None:
+            return (SetTimer("open", AGAIN, Due("open")),)
+        return (self._open(link),)
+
+    def feed_refused(self, link: Link, message: FeedRefused, ctx: Context) -> Outcome:
+        """The worker does not keep up: end the stream; the next one begins with all that is wanted."""
+        if not link.up:
+            return None
+        link.up = False
+        return (Close(STREAM), self._open(link))
+
+    def dial_again(self, link: Link, message: DialAgain, ctx: Context) -> Outcome:
+        """The fleet has forgotten the worker."""
+        if not link.up or message.incarnation != link.incarnation:
+            return None
+        return (Feed(STREAM, Redial()),)
+
+    # Clocks and full mailboxes
+
+    def due(self, link: Link, message: Due, ctx: Context) -> Outcome:
+        """A timer's time has come. ``worker_id`` holds the job to be told again, if it is that."""
+        if message.what == "open":
+            return (self._open(link),)
+        if message.what == "sync":
+            link.expected.clear()
+            return tuple(self._synced(link, ctx))
+        if message.what == "announce":
+            return (self._announcement(link, ctx),)
+        return tuple(self._tell_job(link, message.what, ctx))
+
+    def undelivered(self, link: Link, message: Undelivered, ctx: Context) -> Outcome:
+        """A mailbox was full: tell again in a while."""
+        if message.to == _scheduler_of_link(ctx):
+            return (SetTimer("announce", AGAIN, Due("announce")),)
+        job_id = message.to.name
+        return (SetTimer(("again", job_id), AGAIN, Due(job_id)),)
+
+
+def _note(held: Held, seen: Observation) -> None:
+    held.seen = seen
+    held.started = held.started or seen.started or seen.state is TaskState.RUNNING
+
+
+def _absent(held: Held) -> Observation | None:
+    """Say what it means that the worker does not know an attempt; None: it has yet to be told of it."""
+    if held.seen is not None and held.seen.ending is not None:
+        return held.seen
+    state = TaskState.RUNNING if held.started else TaskState.ASSIGNED
+    if held.stop is not None:
+        return Observation(held.order.uid, state, held.stop, held.started)
+    if held.started:
+        reason = "its worker knows nothing of it any more"
+        return Observation(held.order.uid, state, Ending.MISSING, True, reason=reason)
+    return None
+
+
+def _scheduler_of_link(ctx: Context) -> ActorPath:
+    return ctx.path.parent.parent / "scheduler"
+
+
+def _job_of_link(ctx: Context, job_id: str) -> ActorPath:
+    return ctx.path.parent.parent / job_id

@@ -1,0 +1,511 @@
+"""What the actors of jobs accept, and what they tell each other.
+
+Paths: ``/jobs`` (registry), ``/jobs/scheduler``, ``/jobs/links`` with ``/jobs/links/<worker_id>``,
+``/jobs/<job_id>``.
+
+The life of a task, in messages::
+
+    door --SubmitJob--> /jobs --JobIntroduced--> scheduler --Placed--> job --RunAttempts--> link ==Orders==>
+    worker worker ==Observed==> link --AttemptsObserved--> job --AttemptsOver--> scheduler,
+    --ReleaseAttempts--> link job --JobDone--> /jobs
+
+Nothing here is lost for good: every plain-state actor (scheduler, links) asks for all it needs when it starts.
+
+* A new scheduler tells ``/jobs`` :class:`SchedulerAwake` and is told :class:`JobsKnown`; it asks each of
+  these jobs with :class:`ReportJob` and opens for placement when all have answered with :class:`JobReport`.
+  The question is a barrier: whatever the scheduler had told the job before has been decided on when the
+  report is made.
+* A new link tells the scheduler :class:`LinkStarted`; the scheduler tells it :class:`LinkExpects` whose jobs
+  have attempts on its worker and asks these with :class:`LinkNeedsDesired`; each answers the link with
+  :class:`DesiredOn`.
+* A new job that has records tells the scheduler :class:`JobAwake` and is asked for a report.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from iriscw.cloud.model import Capacity
+from iriscw.jobs.model import Ending, Existing, JobSpec, JobState, Observation, RunOrder, TaskState
+from iriscw.runtime.vocabulary import ActorPath, message
+
+MAX_PAGE = 1000
+"""Rows of one page of a listing. Kubernetes clients page by 500."""
+
+# Doors -> /jobs, asked
+
+
+@message
+class SubmitJob:
+    """Have a job run. Answered with :class:`Submitted` once the job is promised.
+
+    ``key`` makes the call repeatable: the same key and specification give the same job. Refused with ``JobExists``,
+    ``KeyReused``, ``TooManyJobs``, ``TooManyTasks`` or ``InvalidArgument``.
+    """
+
+    spec: JobSpec
+    key: str
+    existing: Existing = Existing.ERROR
+
+
+@message
+class Submitted:
+    """The job that a submission gave. ``fresh`` is False if it was there before (same key, or ``existing="keep"``)."""
+
+    job_id: str
+    uid: str
+    fresh: bool
+
+
+@message
+class TerminateJob:
+    """Stop a job. Asked of ``/jobs``, which answers None (also for a job that has ended) or refuses with ``NoSuchJob``.
+
+    ``/jobs`` tells the job itself the same.
+    """
+
+    job_id: str
+    reason: str = "terminated by its user"
+
+
+@message
+class ListJobs:
+    """Give a page of jobs, latest first, those after ``after`` (a job id; empty: from the start)."""
+
+    after: str = ""
+    limit: int = 100
+    states: tuple[JobState, ...] = ()
+    name: str = ""
+
+
+@message
+class JobRow:
+    """A job in a listing."""
+
+    job_id: str
+    uid: str
+    name: str
+    state: JobState
+    reason: str
+    replicas: int
+    submitted_wall_ns: int
+    ended_wall_ns: int
+
+
+@message
+class JobPage:
+    """The answer to :class:`ListJobs`. ``next`` goes into the next question; empty: this was the last page."""
+
+    rows: tuple[JobRow, ...]
+    next: str
+
+
+# Doors -> /jobs/<job_id>, asked
+
+
+@message
+class DescribeJob:
+    """Give a :class:`JobView`."""
+
+
+@message
+class JobView:
+    """All that is known of a job as a whole. ``counts`` has each state that occurs, in the order of the states."""
+
+    job_id: str
+    uid: str
+    spec: JobSpec
+    state: JobState
+    reason: str
+    counts: tuple[tuple[TaskState, int], ...]
+    failures: int
+    preemptions: int
+    pending_reason: str
+    submitted_wall_ns: int
+    ended_wall_ns: int
+
+
+@message
+class ListTasks:
+    """Give a page of tasks by index, from ``start``."""
+
+    start: int = 0
+    limit: int = 100
+
+
+@message
+class TaskRow:
+    """A task. ``uid`` and what follows belong to its latest attempt and are empty if it never had one."""
+
+    index: int
+    state: TaskState
+    failures: int
+    preemptions: int
+    number: int
+    uid: str
+    worker_id: str
+    attempt_state: TaskState | None
+    ending: Ending | None
+    exit_code: int | None
+    reason: str
+    log_offset: int
+    logs_complete: bool
+    started_wall_ns: int
+    ended_wall_ns: int
+
+
+@message
+class TaskPage:
+    """The answer to :class:`ListTasks`. ``next`` is the next ``start``, or -1 after the last page."""
+
+    rows: tuple[TaskRow, ...]
+    next: int
+    pending_reason: str
+
+
+# Published (Emit): what WatchJob streams
+
+
+@message
+class JobChanged:
+    """A job is in another state."""
+
+    job_id: str
+    state: JobState
+    reason: str
+    wall_ns: int
+
+
+@message
+class TaskChanged:
+    """A task is in another state. A terminal state is published when its last log line is stored, not before."""
+
+    job_id: str
+    index: int
+    state: TaskState
+    uid: str
+    worker_id: str
+    exit_code: int | None
+    reason: str
+    log_offset: int
+    logs_complete: bool
+    wall_ns: int
+
+
+# /jobs <-> jobs
+
+
+@message
+class JobAdvanced:
+    """A job's state changed; for listings."""
+
+    job_id: str
+    state: JobState
+
+
+@message
+class JobDone:
+    """A job is in its terminal state. Told again by each new incarnation of a finished job."""
+
+    job_id: str
+    state: JobState
+    reason: str
+    wall_ns: int
+
+
+# /jobs <-> /jobs/scheduler
+
+
+@message
+class SchedulerAwake:
+    """The scheduler is new and knows no job."""
+
+
+@message
+class JobsKnown:
+    """The jobs that have not ended, in the order of submission. The answer to :class:`SchedulerAwake`."""
+
+    job_ids: tuple[str, ...]
+
+
+@message
+class JobIntroduced:
+    """A job was accepted; all its tasks are pending."""
+
+    job_id: str
+    order: int
+    spec: JobSpec
+
+
+@message
+class JobAbsent:
+    """A job does not answer until further notice (it is quarantined): place nothing for it."""
+
+    job_id: str
+
+
+# /jobs/scheduler <-> jobs
+
+
+@message
+class JobAwake:
+    """A job's actor was started again."""
+
+    job_id: str
+
+
+@message
+class ReportJob:
+    """Answer with a :class:`JobReport` of the same ``token``."""
+
+    token: int
+
+
+@message
+class LiveAttempt:
+    """An attempt that takes room on a worker."""
+
+    uid: str
+    index: int
+    worker_id: str
+    incarnation: str
+
+
+@message
+class JobReport:
+    """All that the scheduler needs of a job; replaces what it knew. ``pending`` holds ranges ``(first, end)``."""
+
+    job_id: str
+    token: int
+    order: int
+    spec: JobSpec
+    open: bool
+    pending: tuple[tuple[int, int], ...]
+    live: tuple[LiveAttempt, ...]
+
+
+@message
+class Placement:
+    """A worker for a task. The uid becomes the attempt's; the room is already taken under it."""
+
+    index: int
+    uid: str
+    worker_id: str
+    incarnation: str
+
+
+@message
+class Placed:
+    """Workers for some of a job's tasks. What the job cannot use comes back as :class:`AttemptsOver`."""
+
+    placements: tuple[Placement, ...]
+
+
+@message
+class AttemptsOver:
+    """These attempts hold no room any more. The tasks ``pending`` wait for a worker again."""
+
+    job_id: str
+    uids: tuple[str, ...]
+    pending: tuple[tuple[int, int], ...] = ()
+
+
+@message
+class JobWithdrawn:
+    """Place nothing more for this job."""
+
+    job_id: str
+
+
+@message
+class AttemptsLost:
+    """A worker incarnation is lost: with ``fenced`` its processes are known to be gone."""
+
+    worker_id: str
+    incarnation: str
+    fenced: bool
+    reason: str
+
+
+@message
+class ExplainPending:
+    """Asked of the scheduler: why does this job's pending task wait? Answered with one sentence."""
+
+    job_id: str
+
+
+@message
+class SchedulerFigures:
+    """Asked of the scheduler: answered with a frozen ``SchedulerStatistics``."""
+
+
+# Links
+
+
+@message
+class LinkWanted:
+    """Told to ``/jobs/links``: have a link to this incarnation."""
+
+    worker_id: str
+    incarnation: str
+
+
+@message
+class LinkUnwanted:
+    """Told to ``/jobs/links``: this incarnation is gone for good."""
+
+    worker_id: str
+    incarnation: str
+
+
+@message
+class AnnounceLink:
+    """Tell the scheduler that you are there."""
+
+
+@message
+class LinkStarted:
+    """A link waits to be told what its worker should run."""
+
+    worker_id: str
+    incarnation: str
+
+
+@message
+class LinkSynced:
+    """A link knows all that its worker should run: attempts may be placed there."""
+
+    worker_id: str
+    incarnation: str
+
+
+@message
+class LinkGone:
+    """A link was given up until an operator revives it: place nothing on its worker."""
+
+    worker_id: str
+    incarnation: str
+
+
+@message
+class LinksAwake:
+    """Told to the scheduler: ``/jobs/links`` is new and has no link."""
+
+
+@message
+class LinkExpects:
+    """These jobs will each tell you what they have on your worker."""
+
+    incarnation: str
+    job_ids: tuple[str, ...]
+
+
+@message
+class LinkNeedsDesired:
+    """Told to a job: tell this worker's link all that you have there, with :class:`DesiredOn`."""
+
+    worker_id: str
+    incarnation: str
+
+
+@message
+class Desired:
+    """What a job wants of one attempt. ``stop`` is None while it should run."""
+
+    order: RunOrder
+    started: bool
+    stop: Ending | None
+
+
+@message
+class DesiredOn:
+    """All attempts of one job on one worker; replaces what the link knew of that job."""
+
+    job_id: str
+    incarnation: str
+    attempts: tuple[Desired, ...]
+
+
+@message
+class RunAttempts:
+    """Have these attempts run on the worker."""
+
+    incarnation: str
+    orders: tuple[RunOrder, ...]
+
+
+@message
+class StopAttempts:
+    """Have these attempts stopped."""
+
+    job_id: str
+    uids: tuple[str, ...]
+    ending: Ending
+
+
+@message
+class ReleaseAttempts:
+    """The ends of these attempts are recorded: they may be forgotten."""
+
+    uids: tuple[str, ...]
+
+
+@message
+class AttemptsObserved:
+    """What a worker sees of attempts of one job: of each the latest, at most once per message."""
+
+    worker_id: str
+    incarnation: str
+    observations: tuple[Observation, ...]
+
+
+# To oneself
+
+
+@message
+class Settle:
+    """Look at what the last records made of the job; ``before`` is the state it was shown in until then."""
+
+    before: JobState
+
+
+@message
+class Pass:
+    """Go on placing."""
+
+
+@message
+class Sweep:
+    """Forget the oldest finished jobs beyond the limit."""
+
+
+@message
+class Due:
+    """A timer's time has come. ``what`` is its key."""
+
+    what: str
+    worker_id: str = ""
+    incarnation: str = ""
+
+
+@message
+class Resend:
+    """Tell this again: the mailbox was full."""
+
+    to: ActorPath
+    message: Any
+
+
+@message
+class SchedulerStatistics:
+    """Figures of the scheduler; ``committed`` holds worker id and what live attempts take there, ordered by id."""
+
+    syncing: bool
+    workers: int
+    placeable_workers: int
+    jobs: int
+    pending_tasks: int
+    live_attempts: int
+    placements: int
+    passes: int
+    committed: tuple[tuple[str, Capacity], ...]

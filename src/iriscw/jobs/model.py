@@ -1,0 +1,420 @@
+"""What jobs are made of: specifications, states, attempts and their ids.
+
+A *job* is one submission. It has ``replicas`` *tasks*, numbered from 0. A task is carried out by *attempts*,
+one after the other; an attempt is one run of the user's code in one worker. Only attempts touch the world, so
+only they have an identity that the world sees: the attempt uid, minted when the scheduler chooses its worker
+and never used again.
+
+States keep Iris's names. ``TASK_TERMINAL`` and ``JOB_TERMINAL`` say which of them are final.
+
+Times are integer nanoseconds; sizes are bytes; ``*_wall_ns`` is a reading of the wall clock.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+from typing import Any, TypeAlias
+
+import attrs
+
+from iriscw.cloud.model import Capacity, Constraint
+from iriscw.errors import InvalidArgument
+from iriscw.runtime.vocabulary import message
+
+MAX_REPLICAS = 100_000
+"""Tasks of one job. The largest array job Slurm takes by default has 1,001, Kubernetes' indexed Job 100,000."""
+
+MAX_ENVIRONMENT_BYTES = 64 * 1024
+"""Names and values of a job's environment together: Linux takes 128 KiB for one string, Kubernetes 1 MiB per object."""
+
+MAX_NAME_LENGTH = 128
+"""Characters of a job's name."""
+
+MAX_PORTS = 64
+"""Named ports of one task."""
+
+MAX_CONSTRAINTS = 64
+"""Constraints of one job."""
+
+MAX_RETRIES = 10_000
+"""The largest retry budget. Iris's defaults are 0 for failures and 100 for preemptions."""
+
+MAX_DURATION_NS = 10 * 365 * 86_400 * 1_000_000_000
+"""The longest timeout: ten years. More is a slip of units."""
+
+
+class TaskState(enum.Enum):
+    """Where a task is. An attempt's state uses the same words."""
+
+    PENDING = "PENDING"
+    """It waits for a worker."""
+    ASSIGNED = "ASSIGNED"
+    """A worker was chosen and is being told."""
+    BUILDING = "BUILDING"
+    """The worker prepares it; the user's code has not started."""
+    RUNNING = "RUNNING"
+    """The user's code runs."""
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    """The user's code failed and the failure budget is spent."""
+    KILLED = "KILLED"
+    """Stopped because its job was stopped."""
+    WORKER_FAILED = "WORKER_FAILED"
+    """Its worker was lost and the preemption budget is spent."""
+    UNSCHEDULABLE = "UNSCHEDULABLE"
+    """No worker took it in the time its job allows for that."""
+    PREEMPTED = "PREEMPTED"
+    """Preempted, and the preemption budget is spent."""
+    COSCHED_FAILED = "COSCHED_FAILED"
+    """Stopped because another member of its gang is over for good."""
+    MISSING = "MISSING"
+    """Of an attempt only: its worker is there and knows nothing of it."""
+
+
+class JobState(enum.Enum):
+    """Where a job is, derived from its tasks (see :mod:`iriscw.jobs.lifecycle`)."""
+
+    PENDING = "PENDING"
+    BUILDING = "BUILDING"
+    RUNNING = "RUNNING"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    KILLED = "KILLED"
+    WORKER_FAILED = "WORKER_FAILED"
+    UNSCHEDULABLE = "UNSCHEDULABLE"
+
+
+TASK_LIVE = (TaskState.ASSIGNED, TaskState.BUILDING, TaskState.RUNNING)
+"""States of a task that has a live attempt."""
+
+TASK_TERMINAL = (
+    TaskState.SUCCEEDED,
+    TaskState.FAILED,
+    TaskState.KILLED,
+    TaskState.WORKER_FAILED,
+    TaskState.UNSCHEDULABLE,
+    TaskState.PREEMPTED,
+    TaskState.COSCHED_FAILED,
+)
+
+JOB_TERMINAL = (
+    JobState.SUCCEEDED,
+    JobState.FAILED,
+    JobState.KILLED,
+    JobState.WORKER_FAILED,
+    JobState.UNSCHEDULABLE,
+)
+
+
+class Ending(enum.Enum):
+    """How an attempt ended. What follows from each is a table in :mod:`iriscw.jobs.lifecycle`."""
+
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    """The user's code ended with an error."""
+    TIMED_OUT = "TIMED_OUT"
+    """It ran longer than its job allows."""
+    WORKER_LOST = "WORKER_LOST"
+    """Its worker is gone: fenced, or silent for longer than the lease."""
+    MISSING = "MISSING"
+    """Its worker is there and knows nothing of it."""
+    PREEMPTED = "PREEMPTED"
+    """It gave way to work of a higher band."""
+    REFUSED = "REFUSED"
+    """The worker could not start it (no room, an unreadable bundle, another Python)."""
+    KILLED = "KILLED"
+    """It was stopped because its job was."""
+    GANG_STOPPED = "GANG_STOPPED"
+    """It was stopped because another member of its gang ended."""
+
+
+class Band(enum.IntEnum):
+    """The priority of a job: lower numbers are placed first."""
+
+    PRODUCTION = 1
+    INTERACTIVE = 2
+    BATCH = 3
+
+
+class Existing(enum.Enum):
+    """What a submission does when a job of its name has not ended yet."""
+
+    ERROR = "error"
+    KEEP = "keep"
+    RECREATE = "recreate"
+
+
+class EntrypointKind(enum.Enum):
+    """What the payload holds."""
+
+    CALLABLE = "callable"
+    COMMAND = "command"
+
+
+@attrs.frozen
+class Entrypoint:
+    """What a task runs. Opaque here: only workers open the payload.
+
+    Args:
+        kind: what the payload holds.
+        payload_sha256: names the payload in the bundle store.
+        python: the Python version that pickled a callable, as ``3.11``; empty if any will do. Bytecode of another
+            version crashes the interpreter, so the scheduler never lets the two meet.
+    """
+
+    kind: EntrypointKind
+    payload_sha256: str
+    python: str = ""
+
+
+@attrs.frozen
+class JobSpec:
+    """All that a submission says about a job; never changed afterwards.
+
+    Args:
+        name: for people; unique among the jobs that have not ended.
+        entrypoint: what each task runs.
+        demand: what each task takes of its worker.
+        replicas: the number of tasks.
+        environment: names and values, in order. Not shown in reprs: values may be secret.
+        ports: names of the ports each task wants.
+        constraints: which workers will do.
+        group_by: run the tasks as a gang on workers that share this attribute; None: each by itself.
+        band: priority.
+        timeout_ns: how long an attempt may run; 0: for ever.
+        scheduling_timeout_ns: how long a task may wait for a worker; 0: for ever.
+        max_retries_failure: failed attempts that a task may have before it is FAILED.
+        max_retries_preemption: attempts that a task may lose to the infrastructure before it is given up.
+        max_task_failures: tasks that may be FAILED before the job is.
+        parent_job_id: the job from whose task this one was submitted; empty if none.
+    """
+
+    name: str
+    entrypoint: Entrypoint
+    demand: Capacity
+    replicas: int = 1
+    environment: tuple[tuple[str, str], ...] = attrs.field(default=(), repr=False)
+    ports: tuple[str, ...] = ()
+    constraints: tuple[Constraint, ...] = ()
+    group_by: str | None = None
+    band: Band = Band.INTERACTIVE
+    timeout_ns: int = 0
+    scheduling_timeout_ns: int = 0
+    max_retries_failure: int = 0
+    max_retries_preemption: int = 100
+    max_task_failures: int = 0
+    parent_job_id: str = ""
+
+
+def check_spec(spec: JobSpec) -> None:
+    """Check what a caller sent, before anything is promised.
+
+    Raises:
+        InvalidArgument: a value is out of its range, or two contradict each other.
+    """
+    within = (
+        ("replicas", spec.replicas, 1, MAX_REPLICAS),
+        ("timeout", spec.timeout_ns, 0, MAX_DURATION_NS),
+        ("scheduling_timeout", spec.scheduling_timeout_ns, 0, MAX_DURATION_NS),
+        ("max_retries_failure", spec.max_retries_failure, 0, MAX_RETRIES),
+        ("max_retries_preemption", spec.max_retries_preemption, 0, MAX_RETRIES),
+        ("max_task_failures", spec.max_task_failures, 0, MAX_REPLICAS),
+        ("ports", len(spec.ports), 0, MAX_PORTS),
+        ("constraints", len(spec.constraints), 0, MAX_CONSTRAINTS),
+        ("name length", len(spec.name), 1, MAX_NAME_LENGTH),
+    )
+    for name, value, least, most in within:
+        if not least <= value <= most:
+            raise InvalidArgument(f"{name}: {value} is not between {least} and {most}")
+    if "/" in spec.name or not spec.name.isprintable():
+        raise InvalidArgument(f"name: {spec.name!r} holds '/' or a character that cannot be shown")
+    size_bytes = sum(len(name.encode()) + len(value.encode()) for name, value in spec.environment)
+    if size_bytes > MAX_ENVIRONMENT_BYTES:
+        raise InvalidArgument(f"environment: {size_bytes} bytes are more than {MAX_ENVIRONMENT_BYTES}")
+    for name, _ in spec.environment:
+        if not name or "=" in name or "\0" in name:
+            raise InvalidArgument(f"environment: {name!r} cannot name a variable")
+    if len(dict.fromkeys(spec.ports)) != len(spec.ports):
+        raise InvalidArgument(f"ports: a name occurs twice in {spec.ports}")
+    if spec.group_by == "":
+        raise InvalidArgument("coscheduling: the attribute that a gang shares has a name")
+    demand = spec.demand
+    for name, value in (
+        ("cpu", demand.cpu_milli),
+        ("memory", demand.memory_bytes),
+        ("disk", demand.disk_bytes),
+        ("gpu", demand.gpu_count),
+    ):
+        if value < 0:
+            raise InvalidArgument(f"{name}: {value} is negative")
+    if demand == Capacity():
+        raise InvalidArgument("resources: a task that takes nothing would fit any number of times")
+
+
+def canonical_spec(spec: JobSpec) -> JobSpec:
+    """Give the same specification with constraint values as texts: as they are compared, and as they are journaled."""
+    texts: list[Any] = [[str(value) for value in each.values] for each in spec.constraints]
+    constraints = tuple(
+        Constraint(each.key, each.op, values, each.mode) for each, values in zip(spec.constraints, texts, strict=True)
+    )
+    return attrs.evolve(spec, constraints=constraints)
+
+
+def spec_fingerprint(spec: JobSpec) -> str:
+    """Give a text that is equal for equal specifications and holds none of their secrets."""
+    parts = [repr(spec), *(f"{name}={value}" for name, value in spec.environment)]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+
+
+def job_uid(job_id: str) -> str:
+    """Give the 16 hexadecimal characters that follow from a job's id."""
+    return hashlib.sha256(job_id.encode()).hexdigest()[:16]
+
+
+def attempt_uid(fresh: str) -> str:
+    """Turn a fresh id of the runtime (12 characters of ``[a-z2-7]``, 60 bits) into 16 hexadecimal characters.
+
+    The mapping is one to one, so an attempt uid is as unique as the runtime's ids are.
+    """
+    number = 0
+    for character in fresh:
+        number = number * 32 + _BASE32.index(character)
+    return f"{number:016x}"
+
+
+_BASE32 = "abcdefghijklmnopqrstuvwxyz234567"
+
+
+def task_id(job_id: str, index: int) -> str:
+    """Name a task."""
+    return f"{job_id}/{index}"
+
+
+@attrs.define
+class Attempt:
+    """One run of a task. Owned and changed by the job's ledger only."""
+
+    uid: str
+    number: int
+    worker_id: str
+    incarnation: str
+    state: TaskState
+    placed_wall_ns: int
+    started_wall_ns: int = 0
+    """When the user's code was first seen running; 0 if never."""
+    ended_wall_ns: int = 0
+    ending: Ending | None = None
+    exit_code: int | None = None
+    reason: str = ""
+    log_offset: int = 0
+    """The number of log bytes it wrote; known when it has ended."""
+    overran: bool = False
+    """Whether it is being stopped because it ran too long."""
+
+    @property
+    def live(self) -> bool:
+        """Whether it may still have a process."""
+        return self.ending is None
+
+
+# What passes between controller and worker, and what is asked of the log store: see ports.py for the protocol
+
+
+@message
+class WorkerStream:
+    """The session of one connection of one worker."""
+
+    worker_id: str
+    incarnation: str
+
+
+@message
+class Observation:
+    """What a worker sees of one attempt.
+
+    Args:
+        uid: which attempt.
+        state: ASSIGNED (accepted), BUILDING or RUNNING; of an ended attempt the state it was last in.
+        ending: how it ended; None while it lives.
+        started: whether the user's code ever ran.
+        exit_code: of the process, if it ended by itself; negative for a signal.
+        reason: one sentence for people; empty if there is nothing to say.
+        log_offset: the number of log bytes it wrote; final when it has ended.
+        logs_stored: how many of them the log store held when this was passed on. Filled in by the door.
+    """
+
+    uid: str
+    state: TaskState
+    ending: Ending | None = None
+    started: bool = False
+    exit_code: int | None = None
+    reason: str = ""
+    log_offset: int = 0
+    logs_stored: int = 0
+
+
+@message
+class StreamUp:
+    """First from the worker: everything it knows."""
+
+    observed: tuple[Observation, ...]
+
+
+@message
+class Observed:
+    """From the worker: what changed."""
+
+    observations: tuple[Observation, ...]
+
+
+@message
+class RunOrder:
+    """Have this attempt run. Telling twice is harmless."""
+
+    uid: str
+    job_id: str
+    job_uid: str
+    index: int
+    number: int
+    spec: JobSpec
+
+
+@message
+class StopOrder:
+    """Stop this attempt: ask first, kill after ``grace_ns``. It is reported as ended with ``ending``."""
+
+    uid: str
+    ending: Ending
+    grace_ns: int
+
+
+@message
+class Orders:
+    """To the worker. ``release`` names ended attempts that it may forget."""
+
+    complete: bool = False
+    run: tuple[RunOrder, ...] = ()
+    stop: tuple[StopOrder, ...] = ()
+    release: tuple[str, ...] = ()
+
+
+@message
+class Redial:
+    """To the door: the fleet has forgotten this worker; register it again without ending the stream."""
+
+
+UpItem: TypeAlias = StreamUp | Observed
+DownItem: TypeAlias = Orders | Redial
+
+
+@message
+class AwaitLogs:
+    """Wait until the log store has ``offset`` bytes of the attempt's log, at most ``bound_ns``.
+
+    Gives the number of bytes stored: fewer than ``offset`` after the bound, or once it is known that no more can come.
+    """
+
+    uid: str
+    offset: int
+    bound_ns: int

@@ -1,0 +1,261 @@
+"""Which worker takes a task: first fit over an index, a reason when none does.
+
+Workers of the same capacity and attributes (but for the two that are unique to each) form a *pool*; a fleet
+of thousands has a handful. Whether a task's constraints hold is decided once per pool, so what remains per
+task is to find the first worker of the pool with room. For each pool and demand there is a heap of places in
+the pool where the demand may fit, lowest first. A worker leaves the heap when it turns out to be full, and
+comes back when something is given back on it: the pool keeps a log of such workers, and each heap reads it
+from where it was. So 5,000 tasks on 5,000 workers cost some ten thousand steps, and a full pool costs one
+look at an empty heap, however often one asks.
+
+Required constraints filter. Preferred ones score pools: those that satisfy more come first; within a pool,
+and among equals, the worker that has been known longest. A preference for one slice or worker is not scored.
+
+Sums are exact: what is taken is kept under the attempt's uid and given back by it, at most once (INV-J3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from heapq import heapify, heappop, heappush
+
+import attrs
+
+from iriscw.cloud.model import Attributes, Capacity, Constraint
+from iriscw.fleet.model import WorkerInfo
+
+MAX_ATTEMPTS_PER_WORKER = 256
+"""Attempts that live on one worker at a time. Kubernetes' default is 110 pods per node."""
+
+HEAPS_KEPT = 64
+"""Demands per pool for which a heap is kept. A demand beyond them pays for a new heap when it comes back."""
+
+LOG_LIMIT = 4096
+"""Entries of a pool's log after which it starts anew, and the heaps with it."""
+
+UNIQUE = ("worker-id", "slice-id")
+"""Attributes that do not divide workers into pools."""
+
+PYTHON = "python"
+
+
+@attrs.frozen
+class Wish:
+    """What a task wants of a worker: tasks with equal wishes are placed alike."""
+
+    demand: Capacity
+    constraints: tuple[Constraint, ...] = ()
+    python: str = ""
+
+    def required(self) -> tuple[Constraint, ...]:
+        """Give the constraints that must hold."""
+        return tuple(each for each in self.constraints if each.required)
+
+
+@attrs.define
+class Commitment:
+    """Room that an attempt takes on a worker."""
+
+    job_id: str
+    index: int
+    demand: Capacity
+
+
+@attrs.define(eq=False)
+class Host:
+    """A worker as the scheduler sees it."""
+
+    info: WorkerInfo
+    pool: Pool
+    rank: int
+    """Where it stands in its pool: how many came before it."""
+    free: Capacity
+    commitments: dict[str, Commitment] = attrs.field(factory=dict)
+    linked: bool = False
+    """Its link knows what should run there, and passes on what is told."""
+    lost: bool = False
+    cordon: int | None = None
+    """The round in which its slice was cordoned."""
+
+    @property
+    def placeable(self) -> bool:
+        """Whether work may be placed there at all."""
+        return self.linked and not self.lost and self.cordon is None
+
+    def takes(self, demand: Capacity) -> bool:
+        """Tell whether it takes one more attempt of this demand now."""
+        return self.placeable and len(self.commitments) < MAX_ATTEMPTS_PER_WORKER and self.free.fits(demand)
+
+
+@attrs.define(eq=False)
+class Heap:
+    """Where in a pool a demand may fit."""
+
+    ranks: list[int]
+    read: int
+    epoch: int
+
+
+class Pool:
+    """Workers that no ordinary constraint tells apart."""
+
+    def __init__(self, capacity: Capacity, attributes: Attributes) -> None:
+        self.capacity = capacity
+        self.attributes = attributes
+        self.hosts: dict[int, Host] = {}
+        self._ranks = 0
+        self._log: list[int] = []
+        self._epoch = 0
+        self._heaps: dict[tuple[Capacity, tuple[Constraint, ...]], Heap] = {}
+
+    def add(self, info: WorkerInfo) -> Host:
+        """Take a worker in, last in rank, without room for anything until its link is there."""
+        host = Host(info, self, self._ranks, info.capacity)
+        self.hosts[host.rank] = host
+        self._ranks += 1
+        return host
+
+    def freed(self, host: Host) -> None:
+        """Note that a worker may take something it did not take before."""
+        self._log.append(host.rank)
+        if len(self._log) > LOG_LIMIT + len(self.hosts):
+            self._log.clear()
+            self._epoch += 1
+
+    def find(self, demand: Capacity, special: tuple[Constraint, ...]) -> Host | None:
+        """Give the first worker that takes the demand and satisfies the constraints on unique attributes."""
+        heap = self._heap(demand, special)
+        ranks = heap.ranks
+        while ranks:
+            host = self.hosts.get(ranks[0])
+            if host is not None and host.takes(demand) and _all_hold(special, host.info.attributes):
+                return host
+            heappop(ranks)
+        return None
+
+    def _heap(self, demand: Capacity, special: tuple[Constraint, ...]) -> Heap:
+        key = (demand, special)
+        heap = self._heaps.get(key)
+        if heap is None or heap.epoch != self._epoch:
+            if len(self._heaps) >= HEAPS_KEPT:
+                del self._heaps[next(iter(self._heaps))]
+            ranks = list(self.hosts)
+            heapify(ranks)
+            heap = self._heaps[key] = Heap(ranks, len(self._log), self._epoch)
+        for rank in self._log[heap.read :]:
+            heappush(heap.ranks, rank)
+        heap.read = len(self._log)
+        return heap
+
+
+def _all_hold(constraints: Iterable[Constraint], attributes: Attributes) -> bool:
+    return all(each.satisfied(attributes) for each in constraints)
+
+
+def _without_unique(attributes: Attributes) -> Attributes:
+    return Attributes([pair for pair in attributes.pairs if pair[0] not in UNIQUE])
+
+
+class Inventory:
+    """All workers, with what is taken on each."""
+
+    def __init__(self) -> None:
+        self.pools: dict[tuple[Capacity, Attributes], Pool] = {}
+        self.hosts: dict[str, Host] = {}
+        """By worker id; the latest incarnation only."""
+        self.where: dict[str, Host] = {}
+        """By attempt uid, older incarnations included."""
+        self.generation = 0
+        """Counts additions of workers: which pools there are may have changed."""
+
+    # Workers
+
+    def add(self, info: WorkerInfo) -> Host:
+        """Take a worker in. One of the same id must have been dropped before."""
+        key = (info.capacity, _without_unique(info.attributes))
+        pool = self.pools.get(key)
+        if pool is None:
+            pool = self.pools[key] = Pool(*key)
+        host = self.hosts[info.worker_id] = pool.add(info)
+        self.generation += 1
+        return host
+
+    def drop(self, host: Host) -> None:
+        """Take a worker out. What is committed on it stays, until it is given back."""
+        host.lost = True
+        host.pool.hosts.pop(host.rank, None)
+        if self.hosts.get(host.info.worker_id) is host:
+            del self.hosts[host.info.worker_id]
+        if not host.pool.hosts:
+            self.pools.pop((host.pool.capacity, host.pool.attributes), None)
+            self.generation += 1
+
+    # Room
+
+    def commit(self, host: Host, uid: str, commitment: Commitment) -> None:
+        """Take room for an attempt."""
+        assert uid not in self.where, f"attempt {uid} has room already"
+        host.commitments[uid] = commitment
+        host.free = host.free.minus(commitment.demand)
+        self.where[uid] = host
+
+    def release(self, uid: str) -> Host | None:
+        """Give the room of an attempt back, and its worker; None if it has none (any more)."""
+        host = self.where.pop(uid, None)
+        if host is None:
+            return None
+        host.free = host.free.plus(host.commitments.pop(uid).demand)
+        host.pool.freed(host)
+        return host
+
+    # Search
+
+    def pools_for(self, wish: Wish) -> list[Pool]:
+        """Give the pools whose workers may do, best first."""
+        required = [each for each in wish.required() if each.key not in UNIQUE]
+        preferred = [each for each in wish.constraints if not each.required and each.key not in UNIQUE]
+        fitting = [
+            pool
+            for pool in self.pools.values()
+            if pool.capacity.fits(wish.demand)
+            and _python_fits(wish, pool.attributes)
+            and _all_hold(required, pool.attributes)
+        ]
+        if preferred:
+            fitting.sort(key=lambda pool: -sum(each.satisfied(pool.attributes) for each in preferred))
+        return fitting
+
+    def find(self, wish: Wish, pools: Iterable[Pool]) -> Host | None:
+        """Give the first worker with room for the wish."""
+        special = tuple(each for each in wish.required() if each.key in UNIQUE)
+        for pool in pools:
+            host = pool.find(wish.demand, special)
+            if host is not None:
+                return host
+        return None
+
+    def find_gang(self, wish: Wish, pools: Iterable[Pool], group_by: str, size: int) -> list[Host] | None:
+        """Give a worker for each of ``size`` tasks, all with the same value of ``group_by``, or None.
+
+        The first such value wins, in the order of pools and ranks. Takes time in proportion to the workers looked at.
+        """
+        special = [each for each in wish.required() if each.key in UNIQUE]
+        groups: dict[str, list[Host]] = {}
+        room: dict[str, int] = {}
+        for pool in pools:
+            for host in pool.hosts.values():
+                value = host.info.attributes.get(group_by)
+                if value is None or not host.takes(wish.demand) or not _all_hold(special, host.info.attributes):
+                    continue
+                spare = MAX_ATTEMPTS_PER_WORKER - len(host.commitments)
+                times = min(host.free.times(wish.demand), spare, size)
+                group = groups.setdefault(str(value), [])
+                group += [host] * times
+                room[str(value)] = room.get(str(value), 0) + times
+                if room[str(value)] >= size:
+                    return group[:size]
+        return None
+
+
+def _python_fits(wish: Wish, attributes: Attributes) -> bool:
+    return not wish.python or attributes.get(PYTHON) == wish.python

@@ -1,0 +1,61 @@
+"""What jobs need from outside: one session to each worker, one effect on the log store.
+
+The session ``WorkerStream(worker_id, incarnation)`` stands for *one* connection of that worker. Its function
+waits until the worker has dialled in (however long that takes), and ends with the connection; the link opens
+it again at once. What it carries is neutral to the wire: a door translates it and may send a specification
+once per stream, naming it by its job uid afterwards.
+
+Up, from the worker:
+
+1. ``StreamUp(observed)``: first, exactly once per session: *every* attempt that the worker knows, live or
+   ended, that it was not yet told to forget.
+2. ``Observed(observations)``: what changed since, in order, each the latest of its attempt.
+
+Down, to the worker:
+
+1. ``Orders(complete=True, ...)``: the answer to ``StreamUp``. What the worker has and neither ``run`` nor
+   ``stop`` names, it stops and reports.
+2. ``Orders(complete=False, ...)``: changes.
+
+What a worker promises, and what the safety of jobs rests on:
+
+* It writes an attempt uid down before it starts the process, and never starts a uid twice, however often it
+  is told.
+* Told to run a uid that it knows to have had and to have lost, it reports it as ended: MISSING.
+* It keeps an ended attempt, with its observation, until an order releases its uid.
+* It serves one stream at a time: nothing that was sent down an older one is acted on after ``StreamUp``.
+* Without contact for its lease it kills its attempts by itself, on its own monotonic clock; the controller
+  waits longer than that before it gives up an attempt whose worker is not known to be gone.
+
+The log store: bytes of an attempt's log are counted from its start. A door that stores log bytes before it
+passes on what came behind them says so in ``Observation.logs_stored``; if that reaches ``log_offset``, no
+``AwaitLogs`` is needed.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from iriscw.jobs.model import AwaitLogs, WorkerStream
+
+
+class Logs(Protocol):
+    """The log store, as far as jobs need it."""
+
+    async def await_logs(self, effect: AwaitLogs) -> int:
+        """Carry out :class:`AwaitLogs`.
+
+        Raises:
+            OperationError: the store cannot tell; the task's end is then published as without its last lines.
+        """
+
+
+class Streams(Protocol):
+    """The doors' side of worker streams."""
+
+    async def serve(self, session: WorkerStream, port: object) -> None:
+        """Wait for the worker to dial in, carry items both ways, return when the connection has ended.
+
+        ``port`` is the runtime's end of the session. A worker that dials in while an older connection of the same
+        incarnation is open ends the older one.
+        """

@@ -1,0 +1,85 @@
+"""Why a task waits, in one sentence with counts (INV-J7).
+
+Made when somebody asks, from the workers as they are at that moment: so it is always current, and costs
+nothing while nobody asks. Each worker is counted once under what keeps it from taking the task, the most
+lasting cause first: attributes, Python, size, state; a worker that is only full counts once for each resource
+that is short.
+"""
+
+from __future__ import annotations
+
+from iriscw.jobs.placement import MAX_ATTEMPTS_PER_WORKER, PYTHON, UNIQUE, Host, Inventory, Pool, Wish
+
+NAMES = {"cpu": "CPU", "gpu": "GPUs", "gpu_class": "the GPU class"}
+
+
+def explain(inventory: Inventory, wish: Wish, *, gang: tuple[str, int] | None = None) -> str:
+    """Say why no worker takes the wish; for a gang, ``(group_by, size)``, why no group of workers does."""
+    if not inventory.hosts:
+        return "no worker is connected"
+    counts: dict[str, int] = {}
+    ready = 0
+    for pool in inventory.pools.values():
+        cause = _pool_cause(pool, wish)
+        if cause:
+            counts[cause] = counts.get(cause, 0) + len(pool.hosts)
+            continue
+        for host in pool.hosts.values():
+            causes = _host_causes(host, wish)
+            ready += not causes
+            for each in causes:
+                counts[each] = counts.get(each, 0) + 1
+    number = len(inventory.hosts)
+    said = ", ".join(f"{count} {_verb(cause, count)}" for cause, count in counts.items())
+    if gang is not None and ready:
+        group_by, size = gang
+        said = f"{said}, " if said else ""
+        return f"of {_workers(number)}: {said}{ready} with room, but no {size} tasks fit where {group_by} is the same"
+    return f"of {_workers(number)}: {said}" if said else "about to be placed"
+
+
+def lacks_only_python(inventory: Inventory, wish: Wish) -> bool:
+    """Tell whether there are workers that would do but for their Python: then more of them would not help."""
+    return any(_pool_cause(pool, wish).startswith(_PYTHON_CAUSE) for pool in inventory.pools.values())
+
+
+_PYTHON_CAUSE = "run|runs Python "
+
+
+def _pool_cause(pool: Pool, wish: Wish) -> str:
+    for each in wish.required():
+        if each.key not in UNIQUE and not each.satisfied(pool.attributes):
+            return f"fail|fails the constraint {each}"
+    short = pool.capacity.lacking(wish.demand)
+    if short:
+        return f"are|is too small ({', '.join(NAMES.get(name, name) for name in short)})"
+    python = pool.attributes.get(PYTHON)
+    if wish.python and python != wish.python:
+        return f"{_PYTHON_CAUSE}{python if python is not None else 'of an unknown version'}, not {wish.python}"
+    return ""
+
+
+def _host_causes(host: Host, wish: Wish) -> list[str]:
+    for each in wish.required():
+        if each.key in UNIQUE and not each.satisfied(host.info.attributes):
+            return [f"fail|fails the constraint {each}"]
+    if host.lost:
+        return ["are|is out of reach"]
+    if host.cordon is not None:
+        return ["are|is being drained"]
+    if not host.linked:
+        return ["are|is connecting"]
+    if len(host.commitments) >= MAX_ATTEMPTS_PER_WORKER:
+        return [f"run|runs {MAX_ATTEMPTS_PER_WORKER} attempts, the most there may be"]
+    return [f"lack|lacks {NAMES.get(name, name)}" for name in host.free.lacking(wish.demand)]
+
+
+def _verb(cause: str, count: int) -> str:
+    """Choose between the plural and the singular at the head of a cause."""
+    verbs, _, rest = cause.partition(" ")
+    plural, singular = verbs.split("|")
+    return f"{singular if count == 1 else plural} {rest}"
+
+
+def _workers(number: int) -> str:
+    return "1 worker" if number == 1 else f"{number} workers"

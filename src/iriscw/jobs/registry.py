@@ -1,0 +1,487 @@
+"""Decisions of ``/jobs``: which jobs there are.
+
+A job exists from the moment its ``jobs.accepted`` is recorded; the answer to its submitter leaves when that
+is on disk, so an acknowledged job is never lost (INV-J1). The whole specification is in that record, and the
+job's own actor is started from it: there is no moment at which one of the two knows a job and the other does
+not.
+
+A name belongs to the latest job that was submitted under it, as long as that has not ended.
+``existing="recreate"`` has the holder stopped; the successor is accepted at once and told to the scheduler
+when the holder has ended, so that the two never run side by side. An idempotency key belongs to its job for
+as long as the job is listed.
+
+Finished jobs stay listed, with their actors, up to ``finished`` of them; then the oldest is stopped and its
+records are dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import attrs
+
+from iriscw.errors import InvalidArgument
+from iriscw.jobs.errors import JobExists, KeyReused, NoSuchJob, TooManyJobs, TooManyTasks
+from iriscw.jobs.messages import (
+    MAX_PAGE,
+    JobAbsent,
+    JobAdvanced,
+    JobChanged,
+    JobDone,
+    JobIntroduced,
+    JobPage,
+    JobRow,
+    JobsKnown,
+    ListJobs,
+    SchedulerAwake,
+    SubmitJob,
+    Submitted,
+    Sweep,
+    TerminateJob,
+)
+from iriscw.jobs.model import (
+    JOB_TERMINAL,
+    Existing,
+    JobSpec,
+    JobState,
+    canonical_spec,
+    check_spec,
+    job_uid,
+    spec_fingerprint,
+)
+from iriscw.jobs.records import (
+    JobAccepted,
+    JobFinished,
+    JobForgotten,
+    JobsCounted,
+    JobShown,
+    JobSuperseded,
+    load_spec,
+    store_spec,
+)
+from iriscw.runtime.behavior import ChildSpec
+from iriscw.runtime.vocabulary import (
+    SECOND,
+    ActorPath,
+    Command,
+    Context,
+    Continue,
+    Decision,
+    DecisionFunction,
+    Emit,
+    Forget,
+    Outcome,
+    Refuse,
+    Replied,
+    Reply,
+    ReplyTo,
+    Request,
+    RequestFailed,
+    SetTimer,
+    Spawn,
+    StopChild,
+    StopReason,
+    Tell,
+    Terminated,
+    Undelivered,
+    Watch,
+)
+
+MAX_KEY_LENGTH = 128
+"""Characters of an idempotency key: Stripe takes 255, a UUID has 36."""
+
+TERMINATE_TIMEOUT = 30 * SECOND
+"""How long ``/jobs`` waits for a job to take note of its termination."""
+
+AGAIN = 1 * SECOND
+"""How long ``/jobs`` waits before it tells a full mailbox again."""
+
+SWEEP_BATCH = 32
+"""Finished jobs that are forgotten in one go."""
+
+SPEC_OVERHEAD_BYTES = 1024
+"""What a specification takes on disk beside its environment, roughly."""
+
+
+@attrs.frozen
+class RegistryLimits:
+    """How much one controller takes.
+
+    Args:
+        jobs: that have not ended. Each is an actor; Slurm's default is 10,000.
+        tasks: of the jobs that have not ended.
+        finished: jobs that stay listed.
+        specs_bytes: all specifications together; within one snapshot of the journal (64 MiB).
+    """
+
+    jobs: int = 10_000
+    tasks: int = 1_000_000
+    finished: int = 1_000
+    specs_bytes: int = 48 * 1024 * 1024
+
+
+@attrs.define
+class Entry:
+    """A job as the registry knows it."""
+
+    job_id: str
+    order: int
+    key: str
+    spec: JobSpec
+    submitted_wall_ns: int
+    state: JobState = JobState.PENDING
+    reason: str = ""
+    ended_wall_ns: int = 0
+    replaces: str = ""
+    """The job of the same name that it took the place of; empty if none."""
+    superseded: bool = False
+    after: str = ""
+    """The job that must have ended before this one is placed; empty if none."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is in its terminal state."""
+        return self.state in JOB_TERMINAL
+
+    @property
+    def size_bytes(self) -> int:
+        """Roughly what its specification takes on disk."""
+        pairs = self.spec.environment
+        return SPEC_OVERHEAD_BYTES + sum(len(name) + len(value) for name, value in pairs)
+
+
+@attrs.define
+class Registry:
+    """All jobs that are listed, in the order of submission."""
+
+    entries: dict[str, Entry] = attrs.field(factory=dict)
+    names: dict[str, str] = attrs.field(factory=dict)
+    """The job that holds each name: the latest that has not ended."""
+    keys: dict[str, str] = attrs.field(factory=dict)
+    finished: dict[str, None] = attrs.field(factory=dict)
+    """Finished jobs, in the order in which they ended."""
+    orders: int = 0
+    live_tasks: int = 0
+    specs_bytes: int = 0
+
+    @property
+    def live_jobs(self) -> int:
+        """How many jobs have not ended."""
+        return len(self.entries) - len(self.finished)
+
+
+def evolve(registry: Registry, record: Any) -> None:
+    """Apply a record, in place."""
+    _EVOLVE[type(record)](registry, record)
+
+
+def _accepted(registry: Registry, record: JobAccepted) -> None:
+    spec = load_spec(record.spec)
+    entry = Entry(record.job_id, record.order, record.key, spec, record.wall_ns, replaces=record.replaces)
+    if record.replaces in registry.entries:
+        older = registry.entries[record.replaces]
+        older.superseded = True
+        entry.after = "" if older.ended else record.replaces
+    registry.entries[record.job_id] = entry
+    registry.names[spec.name] = record.job_id
+    registry.keys[record.key] = record.job_id
+    registry.orders = max(registry.orders, record.order + 1)
+    registry.live_tasks += spec.replicas
+    registry.specs_bytes += entry.size_bytes
+
+
+def _shown(registry: Registry, record: JobShown) -> None:
+    registry.entries[record.job_id].state = record.state
+
+
+def _finished(registry: Registry, record: JobFinished) -> None:
+    entry = registry.entries[record.job_id]
+    entry.state = record.state
+    entry.reason = record.reason
+    entry.ended_wall_ns = record.wall_ns
+    registry.finished[record.job_id] = None
+    registry.live_tasks -= entry.spec.replicas
+    successor = _successor(registry, entry)
+    if successor is not None:
+        successor.after = entry.after
+    if registry.names.get(entry.spec.name) == entry.job_id:
+        del registry.names[entry.spec.name]
+        if entry.after:
+            # It ended before the one it replaces, which holds the name again until it has stopped.
+            registry.names[entry.spec.name] = entry.after
+    entry.after = ""
+
+
+def _forgotten(registry: Registry, record: JobForgotten) -> None:
+    entry = registry.entries.pop(record.job_id)
+    registry.finished.pop(record.job_id)
+    registry.specs_bytes -= entry.size_bytes
+    if registry.keys.get(entry.key) == record.job_id:
+        del registry.keys[entry.key]
+
+
+def _superseded(registry: Registry, record: JobSuperseded) -> None:
+    registry.entries[record.job_id].superseded = True
+
+
+def _counted(registry: Registry, record: JobsCounted) -> None:
+    registry.orders = record.orders
+
+
+_EVOLVE: dict[type, Callable[[Registry, Any], None]] = {
+    JobAccepted: _accepted,
+    JobShown: _shown,
+    JobFinished: _finished,
+    JobForgotten: _forgotten,
+    JobSuperseded: _superseded,
+    JobsCounted: _counted,
+}
+
+
+def compact(registry: Registry) -> Iterable[Any]:
+    """Give records from which :func:`evolve` builds an equal registry."""
+    for entry in registry.entries.values():
+        spec = store_spec(entry.spec)
+        yield JobAccepted(entry.job_id, entry.order, entry.key, spec, entry.submitted_wall_ns, entry.replaces)
+        if entry.superseded:
+            yield JobSuperseded(entry.job_id)
+        if not entry.ended and entry.state is not JobState.PENDING:
+            yield JobShown(entry.job_id, entry.state)
+    for job_id in registry.finished:
+        entry = registry.entries[job_id]
+        yield JobFinished(job_id, entry.state, entry.reason, entry.ended_wall_ns)
+    yield JobsCounted(registry.orders)
+
+
+def _successor(registry: Registry, entry: Entry) -> Entry | None:
+    """Give the job that waits for the end of ``entry``."""
+    if not entry.superseded:
+        return None
+    waiting = [other for other in registry.entries.values() if other.after == entry.job_id]
+    return waiting[0] if waiting else None
+
+
+class RegistryDecisions:
+    """The decisions, for one way to make a job's actor and one set of limits.
+
+    Args:
+        child: gives the child spec of a job's actor.
+        limits: how much is taken.
+    """
+
+    def __init__(self, child: Callable[[Entry], ChildSpec], limits: RegistryLimits) -> None:
+        self.child = child
+        self.limits = limits
+
+    def rules(self) -> dict[type, DecisionFunction]:
+        """Give the decision for each message."""
+        return {
+            SubmitJob: self.submit,
+            TerminateJob: self.terminate,
+            ListJobs: self.list_jobs,
+            JobAdvanced: self.advanced,
+            JobDone: self.done,
+            SchedulerAwake: self.scheduler_awake,
+            Terminated: self.terminated,
+            Sweep: self.sweep,
+            Replied: self.terminate_noted,
+            RequestFailed: self.terminate_failed,
+            Undelivered: self.undelivered,
+        }
+
+    def resume(self, registry: Registry, ctx: Context) -> Iterator[Command]:
+        """Start the jobs, and go on with what was promised about them."""
+        for entry in registry.entries.values():
+            yield Spawn(self.child(entry))
+            if entry.superseded and not entry.ended:
+                yield _supersede(ctx, entry.job_id)
+        yield Continue(Sweep())
+
+    # Submission
+
+    def submit(self, registry: Registry, message: SubmitJob, ctx: Context) -> Outcome:
+        """Promise a job, or name the one that is there, or refuse."""
+        if ctx.reply_to is None:
+            return None
+        spec = canonical_spec(message.spec)
+        holder = registry.entries.get(registry.names.get(spec.name, ""))
+        try:
+            known = self._known(registry, message, spec, holder)
+            if known is not None:
+                return (Reply(Submitted(known.job_id, job_uid(known.job_id), fresh=False)),)
+            self._check_room(registry, spec)
+        except (InvalidArgument, JobExists, KeyReused, TooManyJobs, TooManyTasks) as error:
+            return (Refuse(error),)
+        return self._accept(registry, message, spec, holder, ctx)
+
+    def _known(self, registry: Registry, message: SubmitJob, spec: JobSpec, holder: Entry | None) -> Entry | None:
+        if not 1 <= len(message.key) <= MAX_KEY_LENGTH:
+            raise InvalidArgument(f"an idempotency key has 1 to {MAX_KEY_LENGTH} characters")
+        check_spec(spec)
+        same = registry.entries.get(registry.keys.get(message.key, ""))
+        if same is not None:
+            if spec_fingerprint(same.spec) != spec_fingerprint(spec):
+                raise KeyReused(f"the key was used for {same.job_id}, whose specification differs")
+            return same
+        if holder is None or message.existing is Existing.RECREATE:
+            return None
+        if message.existing is Existing.KEEP:
+            return holder
+        raise JobExists(f"{holder.job_id} is called {spec.name!r} and has not ended")
+
+    def _check_room(self, registry: Registry, spec: JobSpec) -> None:
+        limits = self.limits
+        if registry.live_jobs >= limits.jobs:
+            raise TooManyJobs(f"{registry.live_jobs} jobs have not ended; at most {limits.jobs} are taken")
+        if registry.live_tasks + spec.replicas > limits.tasks:
+            raise TooManyTasks(
+                f"{registry.live_tasks} tasks have not ended; with {spec.replicas} more they are above {limits.tasks}"
+            )
+        if registry.specs_bytes >= limits.specs_bytes:
+            raise TooManyJobs(f"specifications take {registry.specs_bytes} bytes: at most {limits.specs_bytes}")
+
+    def _accept(
+        self, registry: Registry, message: SubmitJob, spec: JobSpec, holder: Entry | None, ctx: Context
+    ) -> Outcome:
+        job_id = ctx.new_id("job-")
+        order = registry.orders
+        replaces = "" if holder is None else holder.job_id
+        record = JobAccepted(job_id, order, message.key, store_spec(spec), ctx.wall, replaces)
+        commands: list[Command] = [
+            Spawn(self.child(Entry(job_id, order, message.key, spec, ctx.wall))),
+            Reply(Submitted(job_id, job_uid(job_id), fresh=True)),
+            Emit(JobChanged(job_id, JobState.PENDING, "", ctx.wall)),
+        ]
+        if holder is None:
+            commands.append(Tell(_scheduler(ctx), JobIntroduced(job_id, order, spec)))
+        else:
+            commands.append(_supersede(ctx, replaces))
+        return Decision(records=(record,), commands=tuple(commands))
+
+    # The lives of jobs
+
+    def advanced(self, registry: Registry, message: JobAdvanced, ctx: Context) -> Outcome:
+        """Keep a job's state for listings."""
+        entry = registry.entries.get(message.job_id)
+        if entry is None or entry.ended or entry.state is message.state or message.state in JOB_TERMINAL:
+            return None
+        return Decision(records=(JobShown(message.job_id, message.state),))
+
+    def done(self, registry: Registry, message: JobDone, ctx: Context) -> Outcome:
+        """Keep a job's end; have its successor placed; forget the oldest."""
+        entry = registry.entries.get(message.job_id)
+        if entry is None or entry.ended:
+            return None
+        commands: list[Command] = []
+        successor = _successor(registry, entry)
+        if successor is not None and not entry.after:
+            introduced = JobIntroduced(successor.job_id, successor.order, successor.spec)
+            commands.append(Tell(_scheduler(ctx), introduced))
+        if len(registry.finished) >= self.limits.finished:
+            commands.append(Continue(Sweep()))
+        record = JobFinished(message.job_id, message.state, message.reason, message.wall_ns)
+        return Decision(records=(record,), commands=tuple(commands))
+
+    def sweep(self, registry: Registry, message: Sweep, ctx: Context) -> Outcome:
+        """Stop the oldest finished jobs beyond the limit; :class:`Terminated` follows, whatever their state."""
+        surplus = len(registry.finished) - self.limits.finished
+        commands: list[Command] = []
+        for job_id in list(registry.finished)[: max(0, min(surplus, SWEEP_BATCH))]:
+            commands += (StopChild(job_id), Watch(ctx.path / job_id))
+        return tuple(commands)
+
+    def terminated(self, registry: Registry, message: Terminated, ctx: Context) -> Outcome:
+        """A job's actor is gone: forgotten, or put aside for an operator."""
+        job_id = message.path.name
+        if job_id not in registry.entries:
+            return None
+        if message.reason is StopReason.QUARANTINED:
+            return (Tell(_scheduler(ctx), JobAbsent(job_id)),)
+        if job_id not in registry.finished:
+            return None
+        more = len(registry.finished) - 1 > self.limits.finished
+        again = (Continue(Sweep()),) if more else ()
+        return Decision(records=(JobForgotten(job_id),), commands=(Forget(job_id), *again))
+
+    # Requests
+
+    def terminate(self, registry: Registry, message: TerminateJob, ctx: Context) -> Outcome:
+        """Pass it to the job, whose answer is the answer: then the job will never forget it."""
+        slot = ctx.reply_to
+        if slot is None:
+            return None
+        if message.job_id not in registry.entries:
+            return (Refuse(NoSuchJob(f"there is no job {message.job_id!r}")),)
+        key = ("terminate", slot.slot)
+        return (Request(ctx.path / message.job_id, message, key, TERMINATE_TIMEOUT),)
+
+    def terminate_noted(self, registry: Registry, message: Replied, ctx: Context) -> Outcome:
+        """Pass the job's answer on."""
+        return (Reply(message.value, to=_slot(message.key)),)
+
+    def terminate_failed(self, registry: Registry, message: RequestFailed, ctx: Context) -> Outcome:
+        """Pass the job's failure to answer on."""
+        return (Refuse(message.error, to=_slot(message.key)),)
+
+    def list_jobs(self, registry: Registry, message: ListJobs, ctx: Context) -> Outcome:
+        """Give a page of jobs, latest first."""
+        if ctx.reply_to is None:
+            return None
+        bound = registry.orders
+        if message.after:
+            last = registry.entries.get(message.after)
+            if last is None:
+                return (Refuse(NoSuchJob(f"there is no job {message.after!r} to list after")),)
+            bound = last.order
+        limit = min(max(message.limit, 1), MAX_PAGE)
+        rows: list[JobRow] = []
+        for entry in reversed(registry.entries.values()):
+            if entry.order >= bound or not _matches(entry, message):
+                continue
+            if len(rows) == limit:
+                return (Reply(JobPage(tuple(rows), rows[-1].job_id)),)
+            rows.append(_row(entry))
+        return (Reply(JobPage(tuple(rows), "")),)
+
+    def scheduler_awake(self, registry: Registry, message: SchedulerAwake, ctx: Context) -> Outcome:
+        """Tell a new scheduler which jobs may need it; remind those that should stop."""
+        live = [entry for entry in registry.entries.values() if not entry.ended]
+        known = tuple(entry.job_id for entry in live if not entry.after)
+        reminders = [_supersede(ctx, entry.job_id) for entry in live if entry.superseded]
+        return (Tell(_scheduler(ctx), JobsKnown(known)), *reminders)
+
+    def undelivered(self, registry: Registry, message: Undelivered, ctx: Context) -> Outcome:
+        """A mailbox was full: tell again in a while."""
+        return (SetTimer("again", AGAIN, SchedulerAwake()),)
+
+
+def _scheduler(ctx: Context) -> ActorPath:
+    return ctx.path / "scheduler"
+
+
+def _slot(key: Any) -> ReplyTo:
+    return ReplyTo(key[1])
+
+
+def _supersede(ctx: Context, job_id: str) -> Tell:
+    return Tell(ctx.path / job_id, TerminateJob(job_id, "replaced by a new submission of the same name"))
+
+
+def _matches(entry: Entry, question: ListJobs) -> bool:
+    return (not question.states or entry.state in question.states) and (
+        not question.name or entry.spec.name == question.name
+    )
+
+
+def _row(entry: Entry) -> JobRow:
+    return JobRow(
+        entry.job_id,
+        job_uid(entry.job_id),
+        entry.spec.name,
+        entry.state,
+        entry.reason,
+        entry.spec.replicas,
+        entry.submitted_wall_ns,
+        entry.ended_wall_ns,
+    )

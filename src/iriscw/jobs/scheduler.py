@@ -1,0 +1,682 @@
+"""Decisions of ``/jobs/scheduler``: who runs where.
+
+Plain state: all it knows it was told, and asks for again when it starts. Until all live jobs have reported
+what they hold, it places nothing (it could give a worker away twice) and answers no cordon (it could call a
+busy slice idle). Workers that jobs name and the fleet does not (yet) are *absent*: after ``ADOPTION_GRACE``
+their attempts are called lost, not fenced.
+
+Room is taken under a fresh attempt uid the moment a worker is chosen, and is given back only when the job
+says that this attempt is over. So what is committed on a worker is always the sum over the attempts that live
+there or are on their way (INV-J3), and a worker that comes back finds its room still taken.
+
+A worker is used when the fleet says ``WorkerReady``, its link has synced, and its slice is not cordoned.
+
+Placing goes in passes of at most ``CHUNK`` attempts at a placement, then tells itself to go on; with nothing
+new there is no pass. At the end of a pass the fleet is told what cannot be placed, if that changed, and again
+every ``DEMAND_REPEAT`` while something waits, since a new fleet knows nothing of it. Demand that only the
+wrong Python stands against is not told: more workers of the same image would not help.
+
+The state is changed in place: when a decision fails, the actor is restarted with nothing and asks for
+everything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+
+import attrs
+
+from iriscw.cloud.model import Capacity
+from iriscw.fleet.messages import (
+    MAX_DEMAND_ENTRIES,
+    ActivityChanged,
+    Cordon,
+    Cordoned,
+    DemandChanged,
+    DemandEntry,
+    DemandRouted,
+    SchedulerStarted,
+    Uncordon,
+    WorkerLost,
+    WorkerReady,
+)
+from iriscw.jobs.ledger import Place
+from iriscw.jobs.messages import (
+    AttemptsLost,
+    AttemptsOver,
+    Due,
+    ExplainPending,
+    JobAbsent,
+    JobAwake,
+    JobIntroduced,
+    JobReport,
+    JobsKnown,
+    JobWithdrawn,
+    LinkExpects,
+    LinkGone,
+    LinkNeedsDesired,
+    LinksAwake,
+    LinkStarted,
+    LinkSynced,
+    LinkUnwanted,
+    LinkWanted,
+    Pass,
+    Placed,
+    Placement,
+    ReportJob,
+    Resend,
+    SchedulerAwake,
+    SchedulerFigures,
+    SchedulerStatistics,
+)
+from iriscw.jobs.model import attempt_uid
+from iriscw.jobs.placement import Commitment, Host, Inventory
+from iriscw.jobs.queues import Queues, Shape, Waiting
+from iriscw.jobs.reasons import explain, lacks_only_python
+from iriscw.runtime.vocabulary import (
+    MILLISECOND,
+    SECOND,
+    ActorPath,
+    Command,
+    Context,
+    Continue,
+    DecisionFunction,
+    Outcome,
+    Reply,
+    SetTimer,
+    Tell,
+    Undelivered,
+)
+
+CHUNK = 256
+"""Attempts at a placement per decision: about 2 ms."""
+
+REPORT_WINDOW = 64
+"""Jobs that are asked for a report at a time, so that a new scheduler's mailbox stays short."""
+
+SYNC_LIMIT = 30 * SECOND
+"""After this a new scheduler goes on without the jobs that have not reported."""
+
+ADOPTION_GRACE = 60 * SECOND
+"""How long the fleet has to find a worker again that a job's attempt runs on, after the scheduler started."""
+
+DEMAND_INTERVAL = 100 * MILLISECOND
+"""The least time between two different demands: making one takes time in proportion to the shapes that wait."""
+
+DEMAND_REPEAT = 10 * SECOND
+"""How often unmet demand is told again."""
+
+AGAIN = 1 * SECOND
+"""How long the scheduler waits before it tells a full mailbox again."""
+
+
+@attrs.define(eq=False)
+class Scheduler:
+    """What the scheduler knows."""
+
+    syncing: bool = True
+    known: bool = False
+    """Whether ``/jobs`` has said which jobs there are."""
+    unasked: list[str] = attrs.field(factory=list)
+    asked: dict[str, None] = attrs.field(factory=dict)
+    jobs: dict[str, Waiting] = attrs.field(factory=dict)
+    inventory: Inventory = attrs.field(factory=Inventory)
+    queues: Queues = attrs.field(factory=Queues)
+    older: dict[Place, Host] = attrs.field(factory=dict)
+    """Incarnations that are gone and still hold room of attempts that are not over."""
+    absent: dict[Place, dict[str, Commitment]] = attrs.field(factory=dict)
+    absent_of: dict[str, Place] = attrs.field(factory=dict)
+    cordons: dict[str, Cordon] = attrs.field(factory=dict)
+    """Those not answered yet."""
+    links: dict[Place, None] = attrs.field(factory=dict)
+    """Links that wait for this scheduler to know all jobs."""
+    active: dict[str, None] = attrs.field(factory=dict)
+    """Workers whose number of attempts changed since the fleet was told."""
+    passing: bool = False
+    demand_changed: bool = False
+    told: tuple[DemandEntry, ...] = ()
+    told_at: int = -DEMAND_INTERVAL
+    routed: dict[str, str] = attrs.field(factory=dict)
+    tokens: int = 0
+    placements: int = 0
+    passes: int = 0
+
+
+class SchedulerDecisions:
+    """The decisions, for one place of the fleet in the tree."""
+
+    def __init__(self, fleet: ActorPath) -> None:
+        self.fleet = fleet
+
+    def rules(self) -> dict[type, DecisionFunction]:
+        """Give the decision for each message."""
+        return {
+            JobsKnown: self.jobs_known,
+            JobIntroduced: self.job_introduced,
+            JobAwake: self.job_awake,
+            JobReport: self.job_report,
+            JobWithdrawn: self.job_withdrawn,
+            JobAbsent: self.job_absent,
+            AttemptsOver: self.attempts_over,
+            WorkerReady: self.worker_ready,
+            WorkerLost: self.worker_lost,
+            Cordon: self.cordon,
+            Uncordon: self.uncordon,
+            DemandRouted: self.demand_routed,
+            LinksAwake: self.links_awake,
+            LinkStarted: self.link_started,
+            LinkSynced: self.link_synced,
+            LinkGone: self.link_gone,
+            Pass: self.place,
+            Due: self.due,
+            ExplainPending: self.explain_pending,
+            SchedulerFigures: self.figures,
+            Undelivered: self.undelivered,
+            Resend: self.resend,
+        }
+
+    def resume(self, state: Scheduler, ctx: Context) -> tuple[Command, ...]:
+        """Ask for everything."""
+        return (
+            Tell(self.fleet, SchedulerStarted()),
+            Tell(ctx.path.parent, SchedulerAwake()),
+            SetTimer("sync", SYNC_LIMIT, Due("sync")),
+            SetTimer("adoption", ADOPTION_GRACE, Due("adoption"), attentive=True),
+            SetTimer("demand", DEMAND_REPEAT, Due("demand")),
+        )
+
+    # Jobs
+
+    def jobs_known(self, state: Scheduler, message: JobsKnown, ctx: Context) -> Outcome:
+        """Ask each job for what it holds, some at a time."""
+        state.known = True
+        state.unasked = list(reversed(message.job_ids))
+        commands: list[Command] = []
+        self._ask_more(state, ctx, commands)
+        return self._opened(state, ctx, commands)
+
+    def _ask_more(self, state: Scheduler, ctx: Context, commands: list[Command]) -> None:
+        while state.unasked and len(state.asked) < REPORT_WINDOW:
+            job_id = state.unasked.pop()
+            state.asked[job_id] = None
+            commands.append(self._ask(state, job_id, ctx))
+
+    def _ask(self, state: Scheduler, job_id: str, ctx: Context) -> Command:
+        job = state.jobs.setdefault(job_id, Waiting(job_id))
+        state.queues.drop(job)
+        state.tokens += 1
+        job.token = state.tokens
+        job.reporting = True
+        return Tell(ctx.path.parent / job_id, ReportJob(job.token))
+
+    def job_awake(self, state: Scheduler, message: JobAwake, ctx: Context) -> Outcome:
+        """A job's actor is new: what was told to the old one may be lost."""
+        return (self._ask(state, message.job_id, ctx),)
+
+    def job_introduced(self, state: Scheduler, message: JobIntroduced, ctx: Context) -> Outcome:
+        """A job was accepted."""
+        if message.job_id in state.jobs:
+            return None
+        job = state.jobs[message.job_id] = Waiting(message.job_id, message.order, message.spec)
+        state.queues.add(job, ((0, message.spec.replicas),))
+        return self._go(state)
+
+    def job_report(self, state: Scheduler, message: JobReport, ctx: Context) -> Outcome:
+        """Replace what is known of a job. Only the answer to the latest question counts."""
+        job = state.jobs.get(message.job_id)
+        if job is None or message.token != job.token or not job.reporting:
+            return None
+        job.reporting = False
+        job.order, job.spec, job.withdrawn = message.order, message.spec, not message.open
+        reported = dict.fromkeys(each.uid for each in message.live)
+        commands: list[Command] = []
+        self._release(state, job, [uid for uid in job.live if uid not in reported])
+        for each in message.live:
+            if each.uid not in job.live:
+                job.live[each.uid] = None
+                commitment = Commitment(job.job_id, each.index, message.spec.demand)
+                self._hold(state, (each.worker_id, each.incarnation), each.uid, commitment)
+        state.queues.drop(job)
+        state.queues.add(job, message.pending)
+        self._discard_if_over(state, job)
+        if state.asked.pop(message.job_id, message) is None:
+            self._ask_more(state, ctx, commands)
+        return self._opened(state, ctx, commands)
+
+    def _hold(self, state: Scheduler, place: Place, uid: str, commitment: Commitment) -> None:
+        host = _host(state, place)
+        if host is None:
+            state.absent.setdefault(place, {})[uid] = commitment
+            state.absent_of[uid] = place
+        else:
+            state.inventory.commit(host, uid, commitment)
+            state.active[place[0]] = None
+
+    def job_withdrawn(self, state: Scheduler, message: JobWithdrawn, ctx: Context) -> Outcome:
+        """Place nothing more for a job."""
+        job = state.jobs.get(message.job_id)
+        if job is None:
+            return None
+        state.queues.drop(job)
+        job.withdrawn = True
+        self._discard_if_over(state, job)
+        return self._go(state)
+
+    def job_absent(self, state: Scheduler, message: JobAbsent, ctx: Context) -> Outcome:
+        """A job does not answer: place nothing for it, and do not wait for it. Its room stays taken."""
+        commands: list[Command] = []
+        job = state.jobs.get(message.job_id)
+        if job is not None:
+            state.queues.drop(job)
+        if state.asked.pop(message.job_id, message) is None:
+            self._ask_more(state, ctx, commands)
+        elif message.job_id in state.unasked:
+            state.unasked.remove(message.job_id)
+        return self._opened(state, ctx, commands)
+
+    def _discard_if_over(self, state: Scheduler, job: Waiting) -> None:
+        if job.withdrawn and not job.live and not job.reporting:
+            state.jobs.pop(job.job_id, None)
+
+    def attempts_over(self, state: Scheduler, message: AttemptsOver, ctx: Context) -> Outcome:
+        """Take room back; have tasks wait again."""
+        job = state.jobs.get(message.job_id)
+        if job is None:
+            return None
+        self._release(state, job, message.uids)
+        if message.pending and not job.reporting and not job.withdrawn and job.spec is not None:
+            if job.spec.group_by is not None:
+                state.queues.drop(job)
+            state.queues.add(job, message.pending)
+        self._discard_if_over(state, job)
+        return self._go(state)
+
+    def _release(self, state: Scheduler, job: Waiting, uids: Iterable[str]) -> None:
+        for uid in uids:
+            job.live.pop(uid, None)
+            place = state.absent_of.pop(uid, None)
+            if place is not None:
+                state.absent[place].pop(uid)
+                if not state.absent[place]:
+                    del state.absent[place]
+            host = state.inventory.release(uid)
+            if host is None:
+                continue
+            worker_id = host.info.worker_id
+            if state.inventory.hosts.get(worker_id) is host:
+                state.active[worker_id] = None
+                state.queues.wake(host, state.inventory)
+            elif not host.commitments:
+                state.older.pop((worker_id, host.info.incarnation), None)
+
+    # Workers
+
+    def worker_ready(self, state: Scheduler, message: WorkerReady, ctx: Context) -> Outcome:
+        """Take a worker in, or back; have a link to it."""
+        info = message.info
+        commands: list[Command] = []
+        host = state.inventory.hosts.get(info.worker_id)
+        if host is not None and host.info != info:
+            same = host.info.incarnation == info.incarnation
+            moved = self._retire(state, host) if same else {}
+            if not same:
+                commands += self._losses(host, fenced=False, reason="replaced by another incarnation", ctx=ctx)
+                self._retire(state, host, keep=True)
+            host = None
+        else:
+            moved = {}
+        if host is None:
+            host = state.inventory.add(info)
+            place = (info.worker_id, info.incarnation)
+            moved |= state.absent.pop(place, {})
+            for uid, commitment in moved.items():
+                state.absent_of.pop(uid, None)
+                state.inventory.commit(host, uid, commitment)
+        host.lost = False
+        host.cordon = None
+        state.active[info.worker_id] = None
+        commands.append(Tell(_links(ctx), LinkWanted(info.worker_id, info.incarnation)))
+        self._offer(state, host)
+        return (*commands, *self._go(state))
+
+    def _retire(self, state: Scheduler, host: Host, *, keep: bool = False) -> dict[str, Commitment]:
+        """Take a worker out; give what it held, or keep it under the old incarnation."""
+        state.inventory.drop(host)
+        if keep:
+            if host.commitments:
+                state.older[host.info.worker_id, host.info.incarnation] = host
+            return {}
+        held = dict(host.commitments)
+        for uid in held:
+            state.inventory.release(uid)
+        return held
+
+    def worker_lost(self, state: Scheduler, message: WorkerLost, ctx: Context) -> Outcome:
+        """Use a worker no more; tell the jobs that have attempts there."""
+        place = (message.worker_id, message.incarnation)
+        commands: list[Command] = []
+        host = _host(state, place)
+        if host is not None:
+            host.lost = True
+            commands += self._losses(host, fenced=message.fenced, reason=message.reason, ctx=ctx)
+        elif place in state.absent:
+            commands += self._absent_losses(state, place, message.reason, message.fenced, ctx)
+        if message.fenced:
+            commands.append(Tell(_links(ctx), LinkUnwanted(*place)))
+            if host is not None and state.inventory.hosts.get(message.worker_id) is host:
+                self._retire(state, host, keep=True)
+                state.active.pop(message.worker_id, None)
+        return (*commands, *self._go(state))
+
+    def _losses(self, host: Host, *, fenced: bool, reason: str, ctx: Context) -> Iterator[Command]:
+        lost = AttemptsLost(host.info.worker_id, host.info.incarnation, fenced, reason)
+        for job_id in dict.fromkeys(each.job_id for each in host.commitments.values()):
+            yield Tell(ctx.path.parent / job_id, lost)
+
+    def _absent_losses(
+        self, state: Scheduler, place: Place, reason: str, fenced: bool, ctx: Context
+    ) -> Iterator[Command]:
+        for job_id in dict.fromkeys(each.job_id for each in state.absent[place].values()):
+            yield Tell(ctx.path.parent / job_id, AttemptsLost(*place, fenced, reason))
+
+    def cordon(self, state: Scheduler, message: Cordon, ctx: Context) -> Outcome:
+        """Place nothing on a slice; say how much lives there, once that is known."""
+        for worker_id in message.worker_ids:
+            host = state.inventory.hosts.get(worker_id)
+            if host is not None:
+                host.cordon = message.round
+        if state.syncing:
+            state.cordons[message.slice_id] = message
+            return None
+        return (self._cordoned(state, message),)
+
+    def _cordoned(self, state: Scheduler, cordon: Cordon) -> Command:
+        wanted = dict.fromkeys(cordon.worker_ids)
+        hosts = [*state.inventory.hosts.values(), *state.older.values()]
+        live = sum(len(host.commitments) for host in hosts if host.info.worker_id in wanted)
+        live += sum(len(held) for (worker_id, _), held in state.absent.items() if worker_id in wanted)
+        return Tell(self.fleet, Cordoned(cordon.slice_id, live, cordon.round))
+
+    def uncordon(self, state: Scheduler, message: Uncordon, ctx: Context) -> Outcome:
+        """Place on a slice again."""
+        pending = state.cordons.get(message.slice_id)
+        if pending is not None and pending.round <= message.round:
+            del state.cordons[message.slice_id]
+        for host in state.inventory.hosts.values():
+            if host.info.slice_id == message.slice_id and (host.cordon or 0) <= message.round:
+                host.cordon = None
+                self._offer(state, host)
+        return self._go(state)
+
+    # Links
+
+    def links_awake(self, state: Scheduler, message: LinksAwake, ctx: Context) -> Outcome:
+        """All links are gone: have them again."""
+        commands = []
+        for host in state.inventory.hosts.values():
+            host.linked = False
+            commands.append(Tell(_links(ctx), LinkWanted(host.info.worker_id, host.info.incarnation)))
+        return tuple(commands)
+
+    def link_started(self, state: Scheduler, message: LinkStarted, ctx: Context) -> Outcome:
+        """Tell a link whom to hear, and these jobs to tell it."""
+        place = (message.worker_id, message.incarnation)
+        if state.syncing:
+            state.links[place] = None
+            return None
+        return tuple(self._brief(state, place, ctx))
+
+    def _brief(self, state: Scheduler, place: Place, ctx: Context) -> Iterator[Command]:
+        host = state.inventory.hosts.get(place[0])
+        if host is None or host.info.incarnation != place[1]:
+            return
+        host.linked = False
+        job_ids = tuple(dict.fromkeys(each.job_id for each in host.commitments.values()))
+        yield Tell(_links(ctx) / place[0], LinkExpects(place[1], job_ids))
+        for job_id in job_ids:
+            yield Tell(ctx.path.parent / job_id, LinkNeedsDesired(*place))
+
+    def link_synced(self, state: Scheduler, message: LinkSynced, ctx: Context) -> Outcome:
+        """A worker can be told what to run."""
+        host = state.inventory.hosts.get(message.worker_id)
+        if host is None or host.info.incarnation != message.incarnation:
+            return None
+        host.linked = True
+        self._offer(state, host)
+        return self._go(state)
+
+    def link_gone(self, state: Scheduler, message: LinkGone, ctx: Context) -> Outcome:
+        """A worker cannot be told anything."""
+        host = state.inventory.hosts.get(message.worker_id)
+        if host is not None and host.info.incarnation == message.incarnation:
+            host.linked = False
+        return None
+
+    # Placing
+
+    def _offer(self, state: Scheduler, host: Host) -> None:
+        """A worker may have become placeable: let what waits for it take part again."""
+        if host.placeable:
+            host.pool.freed(host)
+            state.queues.wake(host, state.inventory)
+
+    def _opened(self, state: Scheduler, ctx: Context, commands: list[Command]) -> tuple[Command, ...]:
+        """Open for placement if all jobs have reported."""
+        if not state.syncing or not state.known or state.asked or state.unasked:
+            return (*commands, *self._go(state))
+        return (*commands, *self._open(state, ctx))
+
+    def _open(self, state: Scheduler, ctx: Context) -> Iterator[Command]:
+        state.syncing = False
+        for cordon in state.cordons.values():
+            yield self._cordoned(state, cordon)
+        for place in state.links:
+            yield from self._brief(state, place, ctx)
+        state.cordons.clear()
+        state.links.clear()
+        yield from self._go(state)
+
+    def _go(self, state: Scheduler) -> tuple[Command, ...]:
+        """Something changed: place, and tell the fleet, at the next turn."""
+        state.demand_changed = True
+        if state.passing or state.syncing:
+            return ()
+        state.passing = True
+        return (Continue(Pass()),)
+
+    def place(self, state: Scheduler, message: Pass, ctx: Context) -> Outcome:
+        """Place some tasks; go on at the next turn, or tell the fleet what is left."""
+        state.passes += 1
+        placed: dict[str, list[Placement]] = {}
+        budget = CHUNK
+        shape = state.queues.head()
+        while shape is not None and budget > 0:
+            chosen = self._choose(state, shape)
+            budget -= 1 + len(chosen)
+            if chosen:
+                job = shape.jobs[0]
+                indexes = state.queues.take(shape, len(chosen))
+                placed.setdefault(job.job_id, []).extend(
+                    self._commit(state, job, index, host, ctx) for index, host in zip(indexes, chosen, strict=True)
+                )
+            else:
+                state.queues.block(shape)
+            shape = state.queues.head()
+        commands: list[Command] = [
+            Tell(ctx.path.parent / job_id, Placed(tuple(batch))) for job_id, batch in placed.items()
+        ]
+        commands += self._activity(state)
+        if shape is not None:
+            commands.append(Continue(Pass()))
+        else:
+            state.passing = False
+            commands += self._demand(state, ctx)
+        return tuple(commands)
+
+    def _choose(self, state: Scheduler, shape: Shape) -> list[Host]:
+        pools = shape.candidates(state.inventory)
+        if shape.gang is None:
+            host = state.inventory.find(shape.wish, pools)
+            return [] if host is None else [host]
+        size = shape.jobs[0].count
+        return state.inventory.find_gang(shape.wish, pools, shape.gang, size) or []
+
+    def _commit(self, state: Scheduler, job: Waiting, index: int, host: Host, ctx: Context) -> Placement:
+        uid = attempt_uid(ctx.new_id())
+        assert job.spec is not None
+        state.inventory.commit(host, uid, Commitment(job.job_id, index, job.spec.demand))
+        job.live[uid] = None
+        state.active[host.info.worker_id] = None
+        state.placements += 1
+        return Placement(index, uid, host.info.worker_id, host.info.incarnation)
+
+    # The fleet
+
+    def _activity(self, state: Scheduler) -> Iterator[Command]:
+        for worker_id in state.active:
+            host = state.inventory.hosts.get(worker_id)
+            if host is not None:
+                changed = ActivityChanged(worker_id, host.info.incarnation, len(host.commitments))
+                yield Tell(self.fleet, changed, conflate=("activity", worker_id))
+        state.active.clear()
+
+    def _demand(self, state: Scheduler, ctx: Context) -> Iterator[Command]:
+        """Tell what cannot be placed, if that changed; soon, if it was told just now."""
+        if not state.demand_changed:
+            return
+        soon = state.told_at + DEMAND_INTERVAL - ctx.now
+        if soon > 0:
+            yield SetTimer("demand-soon", soon, Pass())
+            return
+        state.demand_changed = False
+        entries = tuple(self._entries(state))[:MAX_DEMAND_ENTRIES]
+        if entries != state.told:
+            state.told = entries
+            state.told_at = ctx.now
+            yield Tell(self.fleet, DemandChanged(entries), conflate="demand")
+
+    def _entries(self, state: Scheduler) -> Iterator[DemandEntry]:
+        for shape in state.queues.blocked.values():
+            if shape.wish.python and lacks_only_python(state.inventory, shape.wish):
+                continue
+            count = shape.count
+            gang_size = count if shape.gang is not None else 1
+            yield DemandEntry(
+                demand_id(shape), shape.wish.demand, shape.wish.constraints, count, gang_size, int(shape.band)
+            )
+
+    def demand_routed(self, state: Scheduler, message: DemandRouted, ctx: Context) -> Outcome:
+        """Keep what the fleet does about each demand."""
+        state.routed = dict(message.reasons)
+        return None
+
+    # Clocks, questions, full mailboxes
+
+    def due(self, state: Scheduler, message: Due, ctx: Context) -> Outcome:
+        """A timer's time has come."""
+        if message.what == "demand":
+            again = SetTimer("demand", DEMAND_REPEAT, Due("demand"))
+            if not state.told:
+                return (again,)
+            return (Tell(self.fleet, DemandChanged(state.told), conflate="demand"), again)
+        if message.what == "adoption":
+            reason = "the fleet does not know its worker any more"
+            return tuple(
+                command
+                for place in list(state.absent)
+                for command in self._absent_losses(state, place, reason, False, ctx)
+            )
+        if not state.syncing:
+            return None
+        if not state.known:
+            again = SetTimer("sync", SYNC_LIMIT, Due("sync"))
+            return (Tell(ctx.path.parent, SchedulerAwake()), again)
+        state.unasked.clear()
+        state.asked.clear()
+        return tuple(self._open(state, ctx))
+
+    def explain_pending(self, state: Scheduler, message: ExplainPending, ctx: Context) -> Outcome:
+        """Say why a job's tasks wait."""
+        return None if ctx.reply_to is None else (Reply(self._explain(state, message.job_id)),)
+
+    def _explain(self, state: Scheduler, job_id: str) -> str:
+        if state.syncing:
+            return f"the scheduler has just started and waits for {len(state.asked) + len(state.unasked)} jobs"
+        job = state.jobs.get(job_id)
+        if job is None or job.spec is None or not job.count:
+            return "about to be placed" if job is not None else "waits for the job that it replaces to end"
+        shape = job.shape
+        assert shape is not None
+        gang = (shape.gang, job.count) if shape.gang is not None else None
+        reason = explain(state.inventory, shape.wish, gang=gang)
+        routed = state.routed.get(demand_id(shape), "")
+        return f"{reason}; {routed}" if routed else reason
+
+    def figures(self, state: Scheduler, message: SchedulerFigures, ctx: Context) -> Outcome:
+        """Give figures."""
+        return None if ctx.reply_to is None else (Reply(statistics(state)),)
+
+    def undelivered(self, state: Scheduler, message: Undelivered, ctx: Context) -> Outcome:
+        """A mailbox was full: take room back that was offered, tell anything else again in a while."""
+        told = message.message
+        if isinstance(told, (Placed, ReportJob)):
+            job_id = message.to.name
+            job = state.jobs.get(job_id)
+            if job is None:
+                return None
+            if isinstance(told, Placed):
+                self._release(state, job, [each.uid for each in told.placements])
+            state.queues.drop(job)
+            job.reporting = True
+            return (SetTimer(("awake", job_id), AGAIN, JobAwake(job_id)),)
+        state.tokens += 1
+        return (SetTimer(("again", state.tokens), AGAIN, Resend(message.to, told)),)
+
+    def resend(self, state: Scheduler, message: Resend, ctx: Context) -> Outcome:
+        """Tell again."""
+        return (Tell(message.to, message.message),)
+
+
+def statistics(state: Scheduler) -> SchedulerStatistics:
+    """Give the figures of a scheduler."""
+    inventory = state.inventory
+    return SchedulerStatistics(
+        syncing=state.syncing,
+        workers=len(inventory.hosts),
+        placeable_workers=sum(host.placeable for host in inventory.hosts.values()),
+        jobs=len(state.jobs),
+        pending_tasks=sum(job.count for job in state.jobs.values()),
+        live_attempts=sum(len(job.live) for job in state.jobs.values()),
+        placements=state.placements,
+        passes=state.passes,
+        committed=tuple(
+            (worker_id, _sum(each.demand for each in host.commitments.values()))
+            for worker_id, host in sorted(inventory.hosts.items())
+        ),
+    )
+
+
+def demand_id(shape: Shape) -> str:
+    """Name what a shape asks of the fleet: the same for the same demand, across restarts."""
+    if not shape.demand_id:
+        shape.demand_id = f"demand-{hashlib.sha256(repr(shape.key).encode()).hexdigest()[:12]}"
+    return shape.demand_id
+
+
+def _sum(demands: Iterable[Capacity]) -> Capacity:
+    total = Capacity()
+    for each in demands:
+        total = total.plus(each)
+    return total
+
+
+def _host(state: Scheduler, place: Place) -> Host | None:
+    host = state.inventory.hosts.get(place[0])
+    if host is not None and host.info.incarnation == place[1]:
+        return host
+    return state.older.get(place)
+
+
+def _links(ctx: Context) -> ActorPath:
+    return ctx.path.parent / "links"

@@ -1,0 +1,137 @@
+"""What users see of a job: answers and events, made from its ledger.
+
+A task whose last log line is still due shows what its attempt was, not how it ended: nobody reads "SUCCEEDED"
+and then misses lines of its log (INV-J8).
+"""
+
+from __future__ import annotations
+
+from iriscw.jobs.ledger import Ledger
+from iriscw.jobs.lifecycle import stopped_as
+from iriscw.jobs.messages import MAX_PAGE, DescribeJob, JobView, ListTasks, TaskChanged, TaskPage, TaskRow
+from iriscw.jobs.model import TASK_TERMINAL, JobSpec, JobState, TaskState, job_uid
+
+
+def answer(ledger: Ledger, question: DescribeJob | ListTasks, pending_reason: str) -> JobView | TaskPage:
+    """Answer a question about the job."""
+    if isinstance(question, ListTasks):
+        return _task_page(ledger, question, pending_reason)
+    end = ledger.ended
+    return JobView(
+        job_id=ledger.job_id,
+        uid=job_uid(ledger.job_id),
+        spec=ledger.spec,
+        state=ledger.shown(),
+        reason=end.reason if end is not None else _stopping(ledger),
+        counts=ledger.visible_counts(),
+        failures=ledger.failures,
+        preemptions=ledger.preemptions,
+        pending_reason=pending_reason,
+        submitted_wall_ns=ledger.submitted_wall_ns,
+        ended_wall_ns=end.wall_ns if end is not None else 0,
+    )
+
+
+def _stopping(ledger: Ledger) -> str:
+    if ledger.verdict is not None:
+        return f"ends as {ledger.verdict.state.value}: {ledger.verdict.reason}"
+    if ledger.suspects:
+        (worker_id, _), why = next(iter(ledger.suspects.items()))
+        return f"{len(ledger.suspects)} workers out of reach, first {worker_id}: {why}"
+    return ""
+
+
+def _task_page(ledger: Ledger, question: ListTasks, pending_reason: str) -> TaskPage:
+    start = max(question.start, 0)
+    end = min(start + min(max(question.limit, 1), MAX_PAGE), ledger.spec.replicas)
+    rows = tuple(_task_row(ledger, index) for index in range(start, end))
+    return TaskPage(rows, end if end < ledger.spec.replicas else -1, pending_reason)
+
+
+def _task_row(ledger: Ledger, index: int) -> TaskRow:
+    task = ledger.tasks.get(index)
+    attempt = None if task is None else task.attempt
+    if task is None or attempt is None:
+        return TaskRow(index, ledger.state_of(index), 0, 0, 0, "", "", None, None, None, "", 0, False, 0, 0)
+    reason = attempt.reason
+    suspicion = ledger.suspects.get((attempt.worker_id, attempt.incarnation))
+    if attempt.live and suspicion is not None:
+        reason = f"worker out of reach ({suspicion}): waits until it is fenced or its lease is over"
+    elif task.logs_lost:
+        reason = f"{reason}; the end of its log was lost" if reason else "the end of its log was lost"
+    return TaskRow(
+        index=index,
+        state=attempt.state if task.logs_due else ledger.state_of(index),
+        failures=task.failures,
+        preemptions=task.preemptions,
+        number=attempt.number,
+        uid=attempt.uid,
+        worker_id=attempt.worker_id,
+        attempt_state=attempt.state,
+        ending=None if task.logs_due else attempt.ending,
+        exit_code=None if task.logs_due else attempt.exit_code,
+        reason=reason,
+        log_offset=attempt.log_offset,
+        logs_complete=not attempt.live and not task.logs_due and not task.logs_lost,
+        started_wall_ns=attempt.started_wall_ns,
+        ended_wall_ns=attempt.ended_wall_ns,
+    )
+
+
+def task_changed(
+    ledger: Ledger,
+    index: int,
+    state: TaskState,
+    uid: str,
+    worker_id: str,
+    *,
+    wall_ns: int,
+    exit_code: int | None = None,
+    reason: str = "",
+    log_offset: int = 0,
+    logs_complete: bool = False,
+) -> TaskChanged:
+    """Give the event of a task's new state."""
+    return TaskChanged(
+        ledger.job_id,
+        index,
+        state,
+        uid,
+        worker_id,
+        exit_code,
+        reason,
+        log_offset,
+        logs_complete,
+        wall_ns,
+    )
+
+
+def waiting_state(spec: JobSpec, verdict: JobState) -> TaskState:
+    """Give the state of the tasks that wait when a verdict is reached."""
+    if verdict is JobState.UNSCHEDULABLE:
+        return TaskState.UNSCHEDULABLE
+    return stopped_as(spec, verdict)
+
+
+_CULPRITS = {
+    JobState.FAILED: (TaskState.FAILED,),
+    JobState.WORKER_FAILED: (TaskState.WORKER_FAILED, TaskState.PREEMPTED),
+    JobState.UNSCHEDULABLE: (TaskState.UNSCHEDULABLE,),
+}
+
+
+def reason_of(ledger: Ledger, verdict: JobState) -> str:
+    """Say in one sentence why a job ends so: how many tasks, and what the one of lowest index says."""
+    culprits = _CULPRITS.get(verdict, ())
+    indexes = [index for index, task in ledger.tasks.items() if task.state in culprits]
+    if not indexes:
+        return ""
+    first = ledger.tasks[min(indexes)].attempt
+    assert first is not None
+    said = first.reason or (f"exit code {first.exit_code}" if first.exit_code is not None else "no reason given")
+    return f"{len(indexes)} of {ledger.spec.replicas} tasks; task {min(indexes)}: {said}"
+
+
+def over(ledger: Ledger) -> bool:
+    """Whether every task is over for good."""
+    return sum(ledger.counts.get(state, 0) for state in TASK_TERMINAL) == ledger.spec.replicas

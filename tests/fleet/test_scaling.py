@@ -1,0 +1,285 @@
+"""A group: pure decisions about its size, its closures and its cordons."""
+
+from __future__ import annotations
+
+import pytest
+
+from iriscw.cloud.effects import DeleteNodePool
+from iriscw.cloud.model import NodePool, Pod
+from iriscw.fleet import group_rules, groups
+from iriscw.fleet.messages import Cordon, Cordoned, SchedulerStarted, Uncordon
+from iriscw.fleet.model import Availability, SliceRow, SliceState, Trouble
+from iriscw.fleet.records import SliceDeleted, SliceDoomed, SliceRequested
+from iriscw.fleet.signals import (
+    Dismiss,
+    Evaluate,
+    GroupReported,
+    Overdue,
+    PodsListed,
+    PoolsListed,
+    SliceBriefed,
+    SliceReported,
+    SliceStarted,
+    SlicesWanted,
+    Takeover,
+)
+from iriscw.runtime.vocabulary import SECOND, ActorPath, Continue, Decision, Run, Spawn, StopChild, Tell
+
+
+@pytest.fixture
+def ctx(ctx):
+    ctx.path = ActorPath("/fleet/gpu")
+    return ctx
+
+
+def send(group, ctx, message):
+    """Decide, apply the records, and follow with the looks that were asked for."""
+    outcome = group_rules.RULES[type(message)](group, message, ctx)
+    records = outcome.records if isinstance(outcome, Decision) else ()
+    commands = list(outcome.commands if isinstance(outcome, Decision) else outcome or ())
+    for each in records:
+        groups.apply(group, each)
+    facts = list(records)
+    for command in list(commands):
+        if isinstance(command, Continue):
+            more, further = send(group, ctx, command.message)
+            facts += more
+            commands += further
+    return facts, commands
+
+
+def told(commands, kind):
+    return [c.message for c in commands if isinstance(c, Tell) and isinstance(c.message, kind)]
+
+
+def row(name, state, ctx, *, trouble=Trouble.NONE, idle=False, used=True, bare=False, workers=("w",)):
+    return SliceReported(
+        row=SliceRow(name, "gpu", state, trouble, "why", ctx.wall, ctx.wall, workers=workers),
+        pool_uid="u",
+        idle_since=ctx.now if idle else None,
+        ready_since=ctx.now if state is SliceState.READY else None,
+        used=used,
+        stuck=False,
+        bare=bare,
+    )
+
+
+@pytest.fixture
+def opened(group, ctx):
+    def make(**changes):
+        it = group(**changes)
+        groups.resume(it, ctx)
+        for message in (PoolsListed(()), PodsListed(()), Takeover()):
+            send(it, ctx, message)
+        assert it.sight.opened
+        return it
+
+    return make
+
+
+def ready_slices(it, ctx, count):
+    """Have so many slices requested and ready, each idle from a second later than the one before."""
+    facts, _ = send(it, ctx, SlicesWanted(count))
+    names = [fact.slice_id for fact in facts if isinstance(fact, SliceRequested)]
+    assert len(names) == count
+    for name in names:
+        send(it, ctx, SliceStarted(name))
+        send(it, ctx, row(name, SliceState.READY, ctx, idle=True))
+        ctx.later(1)
+    send(it, ctx, SlicesWanted(0))
+    return names
+
+
+@pytest.mark.parametrize("missing", [PoolsListed(()), PodsListed(()), Takeover()])
+def test_nothing_happens_before_all_is_known(group, ctx, missing):
+    """Without both lists and the takeover a group asks for nothing, however much is wanted (INV-F8)."""
+    it = group(min_slices=2)
+    groups.resume(it, ctx)
+    for message in (PoolsListed(()), PodsListed(()), Takeover(), SlicesWanted(3)):
+        if message != missing:
+            facts, commands = send(it, ctx, message)
+            assert facts == []
+            assert not [c for c in commands if isinstance(c, Run | Spawn)]
+    facts, _ = send(it, ctx, missing)
+    assert {type(fact) for fact in facts} == {SliceRequested}
+
+
+def test_promise_comes_with_the_child(opened, ctx):
+    """Each new slice is a record and a child of the same name in one decision (INV-F1)."""
+    facts, commands = send(opened(), ctx, SlicesWanted(3))
+    spawned = [c.spec.name for c in commands if isinstance(c, Spawn)]
+    assert [fact.slice_id for fact in facts] == spawned
+    assert len(set(spawned)) == 3
+
+
+def test_rounds_are_apart_by_the_delay(opened, ctx):
+    """After one round of requests the next waits for scale_up_delay."""
+    it = opened(max_slices=9)
+    send(it, ctx, SlicesWanted(1))
+    facts, _ = send(it, ctx.later(9), SlicesWanted(2))
+    assert facts == []
+    facts, _ = send(it, ctx.later(1), Evaluate())
+    assert len(facts) == 1
+
+
+def test_failed_slice_is_doomed_and_closes_the_group(opened, ctx):
+    """Each trouble closes the group in its own way; the record precedes the dismissal (INV-F5)."""
+    for trouble, availability in (
+        (Trouble.QUOTA, Availability.QUOTA_EXCEEDED),
+        (Trouble.INVALID, Availability.INVALID),
+        (Trouble.SLOW_BOOT, Availability.BACKOFF),
+        (Trouble.WORKERS, Availability.BACKOFF),
+    ):
+        it = opened()
+        facts, _ = send(it, ctx, SlicesWanted(1))
+        name = facts[0].slice_id
+        send(it, ctx, SliceStarted(name))
+        facts, commands = send(it, ctx, row(name, SliceState.FAILED, ctx, trouble=trouble))
+        assert SliceDoomed(name, "why") in facts
+        assert told(commands, Dismiss) == [Dismiss("why")]
+        assert told(commands, GroupReported)[-1].availability is availability
+        assert (it.sight.closure.until is None) == (trouble is Trouble.INVALID)
+
+
+def test_pauses_double_and_success_ends_them(opened, ctx):
+    """Failures in a row pause longer each time; a ready slice starts them anew."""
+    it = opened()
+    pauses = []
+    for _ in range(3):
+        facts, _ = send(it, ctx, SlicesWanted(1) if not pauses else Evaluate())
+        name = next(fact.slice_id for fact in facts if isinstance(fact, SliceRequested))
+        send(it, ctx, SliceStarted(name))
+        send(it, ctx, row(name, SliceState.FAILED, ctx, trouble=Trouble.SLOW_BOOT))
+        pauses.append(it.sight.closure.until - ctx.now)
+        send(it, ctx, row(name, SliceState.GONE, ctx))
+        ctx.later(200)
+    assert pauses[0] < pauses[1] < pauses[2]
+    facts, _ = send(it, ctx, Evaluate())
+    send(it, ctx, row(facts[0].slice_id, SliceState.READY, ctx))
+    assert it.sight.failures == {}
+    assert it.sight.closure is None
+
+
+def test_longest_idle_is_asked_about_first(opened, ctx):
+    """One at a time, the longest idle, and only after scale_down_delay (INV-F3)."""
+    it = opened()
+    names = ready_slices(it, ctx, 3)
+    assert told(send(it, ctx.later(25), Evaluate())[1], Cordon) == []
+    (cordon,) = told(send(it, ctx.later(10), Evaluate())[1], Cordon)
+    assert cordon.slice_id == names[0]
+    assert told(send(it, ctx, Evaluate())[1], Cordon) == []
+    facts, commands = send(it, ctx, Cordoned(names[0], 0, cordon.round))
+    assert [fact.slice_id for fact in facts] == [names[0]]
+    assert len(told(commands, Dismiss)) == 1
+
+
+@pytest.mark.parametrize("why", ["busy", "late", "wanted", "other round"])
+def test_any_other_answer_keeps_the_slice(opened, ctx, why):
+    """Running attempts, an old round, new demand or silence: the slice stays, and is opened again (INV-F3)."""
+    it = opened()
+    names = ready_slices(it, ctx, 1)
+    (cordon,) = told(send(it, ctx.later(40), Evaluate())[1], Cordon)
+    match why:
+        case "busy":
+            facts, commands = send(it, ctx, Cordoned(names[0], 1, cordon.round))
+        case "late":
+            facts, commands = send(it, ctx, Overdue("cordon"))
+            assert send(it, ctx, Cordoned(names[0], 0, cordon.round)) == ([], [])
+        case "wanted":
+            it.sight.reports[names[0]] = row(names[0], SliceState.READY, ctx, idle=False)
+            facts, commands = send(it, ctx, Cordoned(names[0], 0, cordon.round))
+        case _:
+            assert send(it, ctx, Cordoned(names[0], 0, cordon.round - 1)) == ([], [])
+            return
+    assert not any(isinstance(fact, SliceDoomed) for fact in facts)
+    assert told(commands, Uncordon) == [Uncordon(names[0], cordon.round)]
+
+
+def test_new_scheduler_first_hears_what_runs(opened, ctx):
+    """After the scheduler began anew no cordon is answered or asked for a while (INV-F3)."""
+    it = opened()
+    names = ready_slices(it, ctx, 1)
+    (cordon,) = told(send(it, ctx.later(40), Evaluate())[1], Cordon)
+    send(it, ctx, SchedulerStarted())
+    assert send(it, ctx, Cordoned(names[0], 0, cordon.round)) == ([], [])
+    assert told(send(it, ctx.later(20), Evaluate())[1], Cordon) == []
+    assert len(told(send(it, ctx.later(20), Evaluate())[1], Cordon)) == 1
+
+
+def test_gone_slice_is_forgotten_and_its_rest_reclaimed(opened, ctx, labels):
+    """The promise ends with the slice; a pod that is still shown becomes an orphan."""
+    it = opened()
+    facts, _ = send(it, ctx, SlicesWanted(1))
+    name = facts[0].slice_id
+    it.sight.pods[name] = {"p": Pod("p", "pu", "1", labels(name, f"{name}-0", "x"))}
+    facts, commands = send(it, ctx, row(name, SliceState.GONE, ctx))
+    assert SliceDeleted(name) in facts
+    assert StopChild(name) in commands
+    assert it.sight.orphans.names == ("pod:p",)
+
+
+def test_late_pool_of_a_forgotten_slice_is_deleted(opened, ctx, labels):
+    """A create that lands after its slice is gone is reclaimed by name and uid (INV-F1)."""
+    it = opened()
+    late = NodePool("iris-gpu-old", "u7", "1", labels("iris-gpu-old"))
+    _, commands = send(it, ctx, PoolsListed((late,)))
+    assert [c.effect for c in commands if isinstance(c, Run)] == [DeleteNodePool("iris-gpu-old", "u7")]
+
+
+def test_mass_failure_is_paced(opened, ctx):
+    """Hundreds of failures at once are dismissed within the rate, and all of them in the end (INV-F9)."""
+    it = opened(max_slices=300)
+    for index in range(200):
+        name = f"iris-gpu-{index}"
+        groups.apply(it, SliceRequested(name, 0))
+        send(it, ctx, SliceStarted(name))
+    dismissed = 0
+    for index in range(200):
+        report = row(f"iris-gpu-{index}", SliceState.FAILED, ctx, trouble=Trouble.WORKERS)
+        dismissed += len(told(send(it, ctx, report)[1], Dismiss))
+    assert dismissed <= 32
+    for _ in range(400):
+        dismissed += len(told(send(it, ctx.later(1), Evaluate())[1], Dismiss))
+    assert dismissed == 200
+
+
+def test_replay_gives_equal_promises_and_restarts_every_slice(opened, ctx, group):
+    """A snapshot replayed gives an equal group; resuming starts each slice and dismisses the doomed again."""
+    it = opened()
+    names = ready_slices(it, ctx, 3)
+    groups.apply(it, SliceDoomed(names[1], "idle"))
+    again = group()
+    for fact in groups.snapshot(it):
+        groups.apply(again, fact)
+    assert again == it
+    commands = groups.resume(again, ctx)
+    assert [c.spec.name for c in commands if isinstance(c, Spawn)] == names
+    for name in names:
+        send(again, ctx, SliceStarted(name))
+    for message in (PoolsListed(()), PodsListed(()), Takeover()):
+        _, commands = send(again, ctx, message)
+    assert [each.doomed for each in told(commands, SliceBriefed)] == ["", "idle", ""]
+    assert told(commands, Dismiss) == [Dismiss("idle")]
+
+
+def test_a_look_costs_one_pass_over_the_slices(opened, ctx):
+    """With a thousand slices heartbeats do not reach the group, and a busy slice's report asks for no look."""
+    it = opened(max_slices=1000)
+    for index in range(1000):
+        groups.apply(it, SliceRequested(f"s{index}", 0))
+        it.sight.reports[f"s{index}"] = row(f"s{index}", SliceState.READY, ctx)
+    _, commands = send(it, ctx.later(1), row("s5", SliceState.READY, ctx, idle=True))
+    assert not [c for c in commands if isinstance(c, Continue)]
+    assert ctx.now > SECOND
+
+
+def test_restarted_doomed_slice_is_dismissed_again(opened, ctx):
+    """A slice whose actor begins anew in the middle of its end is told to go again."""
+    it = opened()
+    facts, _ = send(it, ctx, SlicesWanted(1))
+    name = facts[0].slice_id
+    send(it, ctx, SliceStarted(name))
+    send(it, ctx, row(name, SliceState.FAILED, ctx))
+    assert it.sight.dismissals == {}
+    _, commands = send(it, ctx, SliceStarted(name))
+    assert told(commands, Dismiss) == [Dismiss("why")]

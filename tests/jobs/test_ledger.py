@@ -1,0 +1,182 @@
+"""The ledger: laws over random lives of a job."""
+
+import attrs
+from hypothesis import given, settings, strategies as st
+from jobs_world import FakeContext, command_spec
+
+from iriscw.jobs.job import JobDecisions
+from iriscw.jobs.ledger import Ledger, compact, evolve, terminal_tasks
+from iriscw.jobs.messages import AttemptsLost, AttemptsObserved, Due, Placed, Placement, Settle, TerminateJob
+from iriscw.jobs.model import TASK_LIVE, TASK_TERMINAL, Ending, JobState, Observation, TaskState
+from iriscw.runtime.vocabulary import Completed, Continue, Decision, Run
+
+REPLICAS = 4
+WORKERS = st.integers(0, 2)
+SPECS = st.builds(
+    command_spec,
+    replicas=st.just(REPLICAS),
+    max_retries_failure=st.integers(0, 2),
+    max_retries_preemption=st.integers(0, 2),
+    max_task_failures=st.integers(0, 2),
+    timeout_ns=st.sampled_from([0, 5]),
+    scheduling_timeout_ns=st.sampled_from([0, 1000]),
+    group_by=st.sampled_from([None, None, "slice-id"]),
+)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("place"), st.integers(0, REPLICAS - 1), WORKERS),
+        st.tuples(st.just("see"), st.integers(0, 9), st.sampled_from([TaskState.BUILDING, TaskState.RUNNING])),
+        st.tuples(st.just("end"), st.integers(0, 9), st.tuples(st.sampled_from(Ending), st.booleans(), st.booleans())),
+        st.tuples(st.just("stranger"), st.integers(0, 9), st.sampled_from(Ending)),
+        st.tuples(st.just("lose"), WORKERS, st.booleans()),
+        st.tuples(st.just("due"), st.sampled_from(["lease", "timeout", "scheduling"]), WORKERS),
+        st.tuples(st.just("logs"), st.integers(0, 9), st.booleans()),
+        st.tuples(st.just("terminate"), st.none(), st.none()),
+    ),
+    max_size=60,
+)
+
+
+class Life:
+    """A job whose decisions are called directly; its records are kept."""
+
+    def __init__(self, spec):
+        self.ctx = FakeContext()
+        self.decisions = JobDecisions()
+        self.rules = self.decisions.rules()
+        self.ledger = Ledger("job-a", 0, spec, self.ctx.wall)
+        self.records = []
+        self.runs = {}
+        self.ends = []
+        self.gone = []
+
+    def decide(self, message):
+        """Decide, apply, and go on with what the job tells itself."""
+        self.ctx.wall += 1
+        outcome = self.rules[type(message)](self.ledger, message, self.ctx)
+        commands = outcome.commands if isinstance(outcome, Decision) else outcome or ()
+        if isinstance(outcome, Decision):
+            for record in outcome.records:
+                evolve(self.ledger, record)
+                self.records.append(record)
+                if type(record).__name__ == "JobEnded":
+                    self.ends.append(record.state)
+        for command in commands:
+            if isinstance(command, Run):
+                self.runs[command.key] = command.effect
+            elif isinstance(command, Continue):
+                self.decide(command.message)
+
+    def step(self, kind, one, other):
+        """Carry out one drawn step."""
+        live = list(self.ledger.live)
+        uid = live[one % len(live)] if live and isinstance(one, int) else None
+        if kind == "place":
+            self.decide(Placed((Placement(one, f"u{len(self.records)}", f"w{other}", "a"),)))
+        elif kind == "see" and uid:
+            self.observe(uid, Observation(uid, other))
+        elif kind == "end" and uid:
+            ending, started, logs = other
+            seen = Observation(uid, TaskState.RUNNING, ending, started, log_offset=3 * logs)
+            self.gone.append(uid)
+            self.observe(uid, seen)
+        elif kind == "stranger" and self.gone:
+            gone = self.gone[one % len(self.gone)]
+            before = attrs.evolve(self.ledger)
+            self.decide(AttemptsObserved("w0", "a", (Observation(gone, TaskState.RUNNING, other, True),)))
+            assert before.counts == self.ledger.counts
+        elif kind == "lose":
+            self.decide(AttemptsLost(f"w{one}", "a", other, "test"))
+        elif kind == "due":
+            self.decide(Due(one, f"w{other}", "a"))
+        elif kind == "logs" and self.runs:
+            key = list(self.runs)[one % len(self.runs)]
+            effect = self.runs.pop(key)
+            self.decide(Completed(key, effect, effect.offset if other else 0))
+        elif kind == "terminate":
+            self.decide(TerminateJob("job-a"))
+
+    def observe(self, uid, seen):
+        """Let a worker say something about its attempt."""
+        attempt = self.ledger.tasks[self.ledger.live[uid]].attempt
+        self.decide(AttemptsObserved(attempt.worker_id, attempt.incarnation, (seen,)))
+
+
+def clean(ledger):
+    """Leave out counts of zero."""
+    return attrs.evolve(ledger, counts={key: count for key, count in ledger.counts.items() if count})
+
+
+def check(ledger):
+    """Check that what is kept beside the tasks agrees with them."""
+    states = [ledger.state_of(index) for index in range(ledger.spec.replicas)]
+    assert {state: number for state, number in ledger.counts.items() if number} == {
+        state: states.count(state) for state in states
+    }
+    live = {
+        task.attempt.uid: index
+        for index, task in ledger.tasks.items()
+        if task.attempt is not None and task.attempt.live
+    }
+    assert ledger.live == live
+    assert {uid for uids in ledger.places.values() for uid in uids} == set(live)
+    assert all(states[index] in TASK_LIVE for index in live.values())
+    assert all(uid in live for uid in ledger.timed)
+    assert all(ledger.tasks[index].logs_due for index in ledger.due)
+    if ledger.open:
+        ranges = [index for first, end in ledger.pending_ranges() for index in range(first, end)]
+        assert sorted(ranges) == [index for index, state in enumerate(states) if state is TaskState.PENDING]
+    if ledger.ended is not None:
+        assert not ledger.live
+        assert not ledger.due
+        assert terminal_tasks(ledger) == ledger.spec.replicas
+        assert all(state in TASK_TERMINAL for state in states)
+
+
+@settings(max_examples=300)
+@given(SPECS, STEPS)
+def test_laws(spec, steps):
+    """At every step: indexes agree with tasks, replay and snapshot give the same state, a job ends at most once."""
+    life = Life(spec)
+    for step in steps:
+        life.step(*step)
+        check(life.ledger)
+    for records in (life.records, list(compact(life.ledger))):
+        again = Ledger("job-a", 0, spec, life.ledger.submitted_wall_ns)
+        for record in records:
+            evolve(again, record)
+        assert clean(again) == clean(life.ledger)
+        assert list(again.timed) == list(life.ledger.timed)
+    assert len(life.ends) <= 1
+    for task in life.ledger.tasks.values():
+        assert task.failures <= spec.max_retries_failure + 1
+        assert task.preemptions <= spec.max_retries_preemption + 1
+
+
+@settings(max_examples=100)
+@given(SPECS, STEPS, st.sampled_from(list(Ending)))
+def test_every_job_can_end(spec, steps, ending):
+    """However it went so far, a terminated job ends when its attempts do and its logs are settled."""
+    life = Life(spec)
+    for step in steps:
+        life.step(*step)
+    life.decide(TerminateJob("job-a"))
+    for uid in list(life.ledger.live):
+        life.observe(uid, Observation(uid, TaskState.RUNNING, ending, True))
+    for key, effect in list(life.runs.items()):
+        life.decide(Completed(key, effect, effect.offset))
+    life.decide(Settle(JobState.PENDING))
+    assert life.ledger.ended is not None
+    check(life.ledger)
+
+
+def test_resume_covers_every_obligation():
+    """A new incarnation asks for logs again, waits for leases again, tells its links and the scheduler, and settles."""
+    life = Life(command_spec(replicas=3))
+    life.step("place", 0, 0)
+    life.step("place", 1, 1)
+    life.step("end", 0, (Ending.SUCCEEDED, True, True))
+    life.step("lose", 1, False)
+    again = list(life.decisions.resume(life.ledger, life.ctx))
+    kinds = [type(getattr(command, "message", None) or command).__name__ for command in again]
+    assert kinds == ["JobAwake", "DesiredOn", "Due", "Run", "Settle"]

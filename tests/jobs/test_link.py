@@ -1,0 +1,246 @@
+"""One worker's link: the table of agreement, row by row."""
+
+import attrs
+import pytest
+from jobs_world import FakeContext, command_spec
+
+from iriscw.fleet.messages import DialAgain
+from iriscw.jobs.link import Link, LinkDecisions, Links, LinksDecisions
+from iriscw.jobs.messages import (
+    AttemptsObserved,
+    Desired,
+    DesiredOn,
+    Due,
+    LinkExpects,
+    LinkGone,
+    LinkSynced,
+    LinkUnwanted,
+    LinkWanted,
+    ReleaseAttempts,
+    RunAttempts,
+    StopAttempts,
+)
+from iriscw.jobs.model import Ending, Observation, Observed, Orders, Redial, RunOrder, StreamUp, TaskState
+from iriscw.runtime.behavior import Behavior, ChildSpec
+from iriscw.runtime.vocabulary import (
+    ActorPath,
+    Arrived,
+    Close,
+    Closed,
+    Feed,
+    FeedRefused,
+    Open,
+    SetTimer,
+    Spawn,
+    StopChild,
+    StopReason,
+    Tell,
+    Terminated,
+    Undelivered,
+)
+
+SPEC = command_spec()
+RUNNING = Observation("u", TaskState.RUNNING, started=True)
+ENDED = Observation("u", TaskState.RUNNING, Ending.SUCCEEDED, True, 0)
+
+
+def order(uid="u", job_id="job-a"):
+    """Give an order."""
+    return RunOrder(uid, job_id, "0", 0, 1, SPEC)
+
+
+class Wire:
+    """A link whose decisions are called directly."""
+
+    def __init__(self):
+        self.ctx = FakeContext(path=ActorPath("/jobs/links/w"))
+        self.decisions = LinkDecisions(stop_grace_ns=7)
+        self.link = Link("w", "a")
+        self.rules = self.decisions.rules()
+
+    def tell(self, message):
+        """Decide; give what is fed, and what is told to whom."""
+        out = self.rules[type(message)](self.link, message, self.ctx) or ()
+        self.out = out
+        self.fed = [command.item for command in out if isinstance(command, Feed)]
+        self.told = [(command.to, command.message) for command in out if isinstance(command, Tell)]
+        return self
+
+    def synced(self, *desired):
+        """Let a job say what it wants, and nothing be missing."""
+        self.tell(LinkExpects("a", ("job-a",)))
+        return self.tell(DesiredOn("job-a", "a", desired))
+
+    def up(self, *observed):
+        """Let the worker begin a stream."""
+        return self.tell(Arrived("stream", StreamUp(observed)))
+
+
+ROWS = [
+    # wanted, what the worker knows: run, stop, release, told to the job
+    (Desired(order(), False, None), RUNNING, ["u"], [], [], None),
+    (Desired(order(), True, None), ENDED, [], [], [], Ending.SUCCEEDED),
+    (Desired(order(), False, None), None, ["u"], [], [], "silence"),
+    (Desired(order(), True, None), None, [], [], [], Ending.MISSING),
+    (Desired(order(), True, Ending.KILLED), RUNNING, [], ["u"], [], None),
+    (Desired(order(), True, Ending.TIMED_OUT), None, [], [], [], Ending.TIMED_OUT),
+    (Desired(order(), False, Ending.KILLED), None, [], [], [], Ending.KILLED),
+    (None, RUNNING, [], ["u"], [], "silence"),
+    (None, ENDED, [], [], ["u"], "silence"),
+]
+
+
+@pytest.mark.parametrize("stream_first", [True, False])
+@pytest.mark.parametrize(("wanted", "known", "run", "stop", "release", "told"), ROWS)
+def test_agreement(wanted, known, run, stop, release, told, stream_first):
+    """Each row of the table, whether the stream or the wishes come first."""
+    wire = Wire()
+    desired = () if wanted is None else (wanted,)
+    observed = () if known is None else (known,)
+    if stream_first:
+        assert wire.up(*observed).fed == []
+        wire.synced(*desired)
+    else:
+        assert (ActorPath("/jobs/scheduler"), LinkSynced("w", "a")) in wire.synced(*desired).told
+        wire.up(*observed)
+    (orders,) = wire.fed
+    assert orders.complete
+    assert [each.uid for each in orders.run] == run
+    assert [each.uid for each in orders.stop] == stop
+    assert list(orders.release) == release
+    seen = [message.observations[0] for _, message in wire.told if isinstance(message, AttemptsObserved)]
+    if told == "silence":
+        assert seen == []
+    else:
+        assert [each.ending for each in seen] == [told]
+
+
+def test_nothing_is_stopped_before_all_jobs_have_spoken():
+    """Until each expected job has said what it wants the worker's attempts are left alone."""
+    wire = Wire()
+    wire.tell(LinkExpects("a", ("job-a", "job-b")))
+    assert wire.up(RUNNING).fed == []
+    assert wire.tell(DesiredOn("job-b", "a", ())).fed == []
+    (orders,) = wire.tell(DesiredOn("job-a", "a", (Desired(order(), True, None),))).fed
+    assert orders.stop == ()
+
+
+def test_silent_job_is_not_waited_for_forever():
+    """After a while the link goes on with what it knows."""
+    wire = Wire()
+    wire.tell(LinkExpects("a", ("job-a",)))
+    wire.up(RUNNING)
+    (orders,) = wire.tell(Due("sync")).fed
+    assert [each.uid for each in orders.stop] == ["u"]
+
+
+def test_orders_pass_while_the_stream_is_up():
+    """Runs, stops and releases go down as they come; while the stream is down they wait for the next."""
+    wire = Wire()
+    wire.synced()
+    assert wire.tell(RunAttempts("a", (order(),))).fed == []
+    assert [each.uid for each in wire.up().fed[0].run] == ["u"]
+    assert wire.tell(RunAttempts("a", (order("v"),))).fed == [Orders(run=(order("v"),))]
+    (stop,) = wire.tell(StopAttempts("job-a", ("v",), Ending.KILLED)).fed[0].stop
+    assert (stop.uid, stop.ending, stop.grace_ns) == ("v", Ending.KILLED, 7)
+    assert wire.tell(ReleaseAttempts(("v",))).fed == [Orders(release=("v",))]
+    assert list(wire.link.held) == ["u"]
+
+
+def test_other_incarnations_are_not_served():
+    """What is meant for another incarnation changes nothing."""
+    wire = Wire()
+    assert wire.tell(RunAttempts("b", (order(),))).out == ()
+    assert wire.tell(DesiredOn("job-a", "b", (Desired(order(), True, None),))).out == ()
+    assert wire.tell(LinkExpects("b", ())).out == ()
+    assert wire.link.held == {}
+
+
+def test_observations_go_to_their_jobs():
+    """One message per job with the latest of each attempt; strangers are stopped or released."""
+    wire = Wire()
+    wire.synced(Desired(order(), False, None), Desired(order("v"), False, None))
+    wire.up()
+    seen = (RUNNING, attrs.evolve(RUNNING, uid="x"), attrs.evolve(ENDED, uid="y"), ENDED)
+    wire.tell(Arrived("stream", Observed(seen)))
+    assert wire.told == [(ActorPath("/jobs/job-a"), AttemptsObserved("w", "a", (ENDED,)))]
+    (orders,) = wire.fed
+    assert ([each.uid for each in orders.stop], orders.release) == (["x"], ("y",))
+
+
+def test_job_is_told_again():
+    """After a restart, or a full mailbox, a job hears all that is known of its attempts."""
+    wire = Wire()
+    wire.synced(Desired(order(), False, None))
+    wire.up()
+    wire.tell(Arrived("stream", Observed((ENDED,))))
+    (timer,) = wire.tell(Undelivered(ActorPath("/jobs/job-a"), None)).out
+    assert isinstance(timer, SetTimer)
+    expected = [(ActorPath("/jobs/job-a"), AttemptsObserved("w", "a", (ENDED,)))]
+    assert wire.tell(timer.message).told == expected
+    assert wire.tell(DesiredOn("job-a", "a", (Desired(order(), False, None),))).told == expected
+
+
+def test_streams_end_and_begin_again():
+    """A stream that ends is opened again; one that failed after a pause; a slow one is closed first."""
+    wire = Wire()
+    wire.synced()
+    wire.up()
+    assert [type(command) for command in wire.tell(Closed("stream", None)).out] == [Open]
+    assert wire.tell(Closed("stream", OSError("x"))).out[0].message == Due("open")
+    wire.up()
+    assert [type(command) for command in wire.tell(FeedRefused("stream", None)).out] == [Close, Open]
+    assert wire.tell(FeedRefused("stream", None)).out == ()
+
+
+def test_redial():
+    """A fleet that forgot the worker has it registered again over the stream."""
+    wire = Wire()
+    wire.synced()
+    assert wire.tell(DialAgain("w", "a")).fed == []
+    wire.up()
+    assert wire.tell(DialAgain("w", "a")).fed == [Redial()]
+
+
+# /jobs/links
+
+
+class Supervisor:
+    """``/jobs/links``, its decisions called directly."""
+
+    def __init__(self):
+        self.ctx = FakeContext(path=ActorPath("/jobs/links"))
+        self.state = Links()
+        self.made = []
+        self.rules = LinksDecisions(self.child).rules()
+
+    def child(self, worker_id, incarnation):
+        """Note what is made."""
+        self.made.append((worker_id, incarnation))
+        return ChildSpec(worker_id, Behavior())
+
+    def tell(self, message):
+        """Decide; give the commands."""
+        return self.rules[type(message)](self.state, message, self.ctx) or ()
+
+
+def test_links_follow_incarnations():
+    """A new incarnation's link starts when the old one is gone; an unwanted one is only stopped."""
+    links = Supervisor()
+    assert isinstance(links.tell(LinkWanted("w", "a"))[0], Spawn)
+    assert isinstance(links.tell(LinkWanted("w", "b"))[0], StopChild)
+    assert links.made == [("w", "a")]
+    links.tell(Terminated(ActorPath("/jobs/links/w"), StopReason.NORMAL))
+    assert links.made == [("w", "a"), ("w", "b")]
+    assert links.tell(LinkUnwanted("w", "a")) == ()
+    assert isinstance(links.tell(LinkUnwanted("w", "b"))[0], StopChild)
+    assert links.tell(Terminated(ActorPath("/jobs/links/w"), StopReason.NORMAL)) == ()
+    assert (links.state.running, links.state.wanted) == ({}, {})
+
+
+def test_quarantined_link_is_reported():
+    """The scheduler hears that a worker cannot be told anything."""
+    links = Supervisor()
+    links.tell(LinkWanted("w", "a"))
+    (told,) = links.tell(Terminated(ActorPath("/jobs/links/w"), StopReason.QUARANTINED))
+    assert told == Tell(ActorPath("/jobs/scheduler"), LinkGone("w", "a"))

@@ -1,0 +1,52 @@
+"""Reasons: one sentence, with counts."""
+
+from jobs_world import GIB, worker_info
+
+from iriscw.cloud.model import Capacity, Constraint, Op
+from iriscw.jobs.placement import Commitment, Inventory, Wish
+from iriscw.jobs.reasons import explain, lacks_only_python
+
+
+def fleet(*infos):
+    """Give an inventory of usable workers."""
+    inventory = Inventory()
+    for info in infos:
+        inventory.add(info).linked = True
+    return inventory
+
+
+def test_each_cause_is_counted():
+    """Full, small, mismatched, drained, lost and connecting workers are told apart."""
+    inventory = fleet(*(worker_info(number, zone="a") for number in range(8)), worker_info(8, cpus=1, zone="a"))
+    inventory.add(worker_info(9, zone="b"))
+    hosts = list(inventory.hosts.values())
+    hosts[0].cordon = 1
+    hosts[1].lost = True
+    hosts[2].linked = False
+    for number in (3, 4):
+        inventory.commit(hosts[number], f"u{number}", Commitment("job-a", 0, Capacity(3000, GIB)))
+    for number in (5, 6, 7):
+        inventory.commit(hosts[number], f"u{number}", Commitment("job-a", 0, Capacity(1000, 3 * GIB)))
+    wish = Wish(Capacity(2000, 2 * GIB), (Constraint("zone", Op.EQ, ("a",)),))
+    assert explain(inventory, wish) == (
+        "of 10 workers: 1 is being drained, 1 is out of reach, 1 is connecting, 2 lack CPU, 3 lack memory, "
+        "1 is too small (CPU, memory), 1 fails the constraint zone eq a"
+    )
+
+
+def test_no_worker():
+    """Without workers that is the reason."""
+    assert explain(Inventory(), Wish(Capacity(1000))) == "no worker is connected"
+
+
+def test_room_is_no_reason():
+    """A task that fits is about to be placed."""
+    assert explain(fleet(worker_info(0)), Wish(Capacity(1000))) == "about to be placed"
+
+
+def test_python_alone():
+    """Only a worker that would do but for its Python makes more of the same useless."""
+    inventory = fleet(worker_info(0))
+    assert lacks_only_python(inventory, Wish(Capacity(1000), python="3.12"))
+    assert not lacks_only_python(inventory, Wish(Capacity(8000), python="3.12"))
+    assert not lacks_only_python(inventory, Wish(Capacity(1000), python="3.11"))

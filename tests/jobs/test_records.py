@@ -1,0 +1,58 @@
+"""What is journaled can be read again."""
+
+import attrs
+import pytest
+from jobs_world import command_spec
+
+from iriscw.cloud.model import Constraint, Mode, Op
+from iriscw.jobs import records
+from iriscw.jobs.model import Band, Ending, JobState, TaskState, canonical_spec
+from iriscw.jobs.records import load_spec, store_spec
+from iriscw.journal.entries import Entry, Kind
+from iriscw.journal.records import REGISTRY
+
+SPEC = canonical_spec(
+    command_spec(
+        environment=(("A", "é"),),
+        constraints=(Constraint("zone", Op.IN, ("a", 2)), Constraint("gpu", Op.EXISTS, (), Mode.PREFERRED)),
+        group_by="slice-id",
+        band=Band.BATCH,
+        ports=("http",),
+    )
+)
+FACTS = [
+    records.JobAccepted("job-a", 3, "key", store_spec(SPEC), 5, "job-b"),
+    records.JobShown("job-a", JobState.RUNNING),
+    records.JobFinished("job-a", JobState.KILLED, "why", 6),
+    records.JobForgotten("job-a"),
+    records.JobSuperseded("job-a"),
+    records.JobsCounted(7),
+    records.AttemptPlaced(1, "u", 2, "w", "a", 3),
+    records.AttemptAdvanced(1, "u", TaskState.RUNNING, 4),
+    records.AttemptOverran(1, "u", 5),
+    records.AttemptEnded(1, "u", Ending.FAILED, TaskState.PENDING, 6, failure=True, exit_code=-9, log_offset=7),
+    records.LogsSettled(1, "u", complete=False),
+    records.WorkerSuspected("w", "a", "silent", 1),
+    records.WorkerReturned("w", "a"),
+    records.VerdictReached(JobState.FAILED, TaskState.KILLED, "why", 1),
+    records.JobEnded(JobState.FAILED, "why", 2),
+]
+
+
+@pytest.mark.parametrize("fact", FACTS, ids=lambda fact: type(fact).__name__)
+def test_round_trip(fact):
+    """Each record is read as it was written."""
+    text = REGISTRY.encode(fact)
+    entry = Entry(1, "/jobs", Kind.RECORD, text)
+    assert REGISTRY.decode(entry) == [fact]
+
+
+def test_spec_round_trip():
+    """A canonical specification is stored without loss."""
+    assert load_spec(store_spec(SPEC)) == SPEC
+
+
+def test_stored_spec_has_every_field():
+    """A field added to the specification must be journaled too."""
+    names = [[field.name for field in attrs.fields(kind)] for kind in (records.JobSpec, records.StoredSpec)]
+    assert names[0] == names[1]

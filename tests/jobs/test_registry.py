@@ -1,0 +1,135 @@
+"""The registry: which jobs there are. Its answers to submissions are in test_actor.py."""
+
+import attrs
+from hypothesis import given, settings, strategies as st
+from jobs_world import FakeContext, command_spec
+
+from iriscw.jobs.messages import JobAdvanced, JobDone, JobIntroduced, SubmitJob, Submitted, Sweep
+from iriscw.jobs.model import Existing, JobState
+from iriscw.jobs.registry import Registry, RegistryDecisions, RegistryLimits, compact, evolve
+from iriscw.runtime.behavior import Behavior, ChildSpec
+from iriscw.runtime.vocabulary import (
+    ActorPath,
+    Decision,
+    Forget,
+    Refuse,
+    Reply,
+    ReplyTo,
+    Spawn,
+    StopReason,
+    Tell,
+    Terminated,
+)
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("submit"), st.integers(0, 2), st.sampled_from(Existing)),
+        st.tuples(st.just("done"), st.integers(0, 9), st.sampled_from([JobState.SUCCEEDED, JobState.KILLED])),
+        st.tuples(st.just("advance"), st.integers(0, 9), st.sampled_from([JobState.RUNNING, JobState.PENDING])),
+        st.tuples(st.just("gone"), st.integers(0, 9), st.none()),
+    ),
+    max_size=40,
+)
+
+
+class Bench:
+    """A registry whose decisions are called directly."""
+
+    def __init__(self, **limits):
+        self.ctx = FakeContext(path="/jobs")
+        self.decisions = RegistryDecisions(lambda entry: ChildSpec(entry.job_id, Behavior()), RegistryLimits(**limits))
+        self.rules = self.decisions.rules()
+        self.state = Registry()
+        self.records = []
+        self.introduced = []
+
+    def decide(self, message, asked=False):
+        """Decide, and apply; give the commands."""
+        self.ctx.reply_to = ReplyTo(1) if asked else None
+        outcome = self.rules[type(message)](self.state, message, self.ctx)
+        records = outcome.records if isinstance(outcome, Decision) else ()
+        commands = outcome.commands if isinstance(outcome, Decision) else outcome or ()
+        for record in records:
+            evolve(self.state, record)
+        self.records += records
+        told = [command.message for command in commands if isinstance(command, Tell)]
+        self.introduced += [message.job_id for message in told if isinstance(message, JobIntroduced)]
+        return commands
+
+    def submit(self, name, existing=Existing.ERROR):
+        """Submit a job; give its id, or None if it was refused."""
+        key = f"key{len(self.records)}"
+        commands = self.decide(SubmitJob(command_spec(name), key, existing), asked=True)
+        (answer,) = [command for command in commands if isinstance(command, (Reply, Refuse))]
+        if isinstance(answer, Refuse):
+            return None
+        assert isinstance(answer.value, Submitted)
+        assert any(isinstance(command, Spawn) for command in commands) == answer.value.fresh
+        return answer.value.job_id
+
+    def step(self, kind, number, other):
+        """Carry out one drawn step."""
+        jobs = list(self.state.entries)
+        if kind == "submit":
+            self.submit(f"name{number}", other)
+        elif jobs:
+            job_id = jobs[number % len(jobs)]
+            if kind == "done":
+                self.decide(JobDone(job_id, other, "", 1))
+            elif kind == "advance":
+                self.decide(JobAdvanced(job_id, other))
+            else:
+                self.decide(Terminated(ActorPath("/jobs") / job_id, StopReason.NORMAL))
+
+
+@settings(max_examples=200)
+@given(STEPS)
+def test_laws(steps):
+    """Sums agree with entries; replay and snapshot give the same registry; live jobs of a name run one by one."""
+    bench = Bench()
+    for step in steps:
+        bench.step(*step)
+        state = bench.state
+        live = [entry for entry in state.entries.values() if not entry.ended]
+        assert state.live_jobs == len(live)
+        assert state.live_tasks == sum(entry.spec.replicas for entry in live)
+        assert state.specs_bytes == sum(entry.size_bytes for entry in state.entries.values())
+        free = [entry.spec.name for entry in live if not entry.after]
+        assert len(free) == len(set(free))
+        assert {entry.job_id for entry in live if not entry.after} <= set(bench.introduced)
+        assert not {entry.job_id for entry in live if entry.after} & set(bench.introduced)
+    assert len(bench.introduced) == len(set(bench.introduced))
+    for records in (bench.records, list(compact(bench.state))):
+        again = Registry()
+        for record in records:
+            evolve(again, record)
+        assert attrs.asdict(again, recurse=False) == attrs.asdict(bench.state, recurse=False)
+
+
+def test_ends_are_kept_once():
+    """A job's end is told by each of its incarnations and recorded once."""
+    bench = Bench()
+    job_id = bench.submit("a")
+    for state in (JobState.SUCCEEDED, JobState.FAILED):
+        bench.decide(JobDone(job_id, state, "", 1))
+    assert bench.state.entries[job_id].state is JobState.SUCCEEDED
+
+
+def test_forgetting_takes_the_oldest_and_its_records():
+    """Beyond the limit the job that ended first is stopped; its records go when it is gone, not before."""
+    bench = Bench(finished=1)
+    jobs = [bench.submit(name) for name in "abc"]
+    for job_id in (jobs[1], jobs[0]):
+        bench.decide(JobDone(job_id, JobState.SUCCEEDED, "", 1))
+    stops = [command.name for command in bench.decide(Sweep()) if hasattr(command, "name")]
+    assert stops == [jobs[1]]
+    assert jobs[1] in bench.state.entries
+    commands = bench.decide(Terminated(ActorPath("/jobs") / jobs[1], StopReason.NORMAL))
+    assert commands == (Forget(jobs[1]),)
+    assert list(bench.state.entries) == [jobs[0], jobs[2]]
+
+
+def test_specifications_are_bounded():
+    """All specifications together have a limit: they must fit into one snapshot."""
+    bench = Bench(specs_bytes=2000)
+    assert [bench.submit(name) is not None for name in "abc"] == [True, True, False]

@@ -1,0 +1,203 @@
+"""The scheduler's agreements with jobs, links and fleet, its decisions called directly."""
+
+from jobs_world import FakeContext, command_spec, worker_info
+
+from iriscw.fleet.messages import Cordon, Cordoned, WorkerLost, WorkerReady
+from iriscw.jobs.messages import (
+    AttemptsLost,
+    AttemptsOver,
+    Due,
+    JobAbsent,
+    JobAwake,
+    JobIntroduced,
+    JobReport,
+    JobsKnown,
+    JobWithdrawn,
+    LinkExpects,
+    LinkNeedsDesired,
+    LinkStarted,
+    LinkSynced,
+    LiveAttempt,
+    Pass,
+    Placed,
+    ReportJob,
+)
+from iriscw.jobs.scheduler import REPORT_WINDOW, Scheduler, SchedulerDecisions
+from iriscw.runtime.vocabulary import ActorPath, Continue, SetTimer, Tell, Undelivered
+
+FLEET = ActorPath("/fleet")
+SPEC = command_spec(replicas=3)
+
+
+class Bench:
+    """A scheduler and all that it told."""
+
+    def __init__(self, known=()):
+        self.ctx = FakeContext(path=ActorPath("/jobs/scheduler"))
+        self.decisions = SchedulerDecisions(FLEET)
+        self.rules = self.decisions.rules()
+        self.state = Scheduler()
+        self.tell(JobsKnown(tuple(known)))
+
+    def tell(self, message):
+        """Decide, and go on as long as it tells itself to; give what it told others."""
+        self.told = []
+        self.timers = []
+        todo = [message]
+        while todo:
+            item = todo.pop(0)
+            for command in self.rules[type(item)](self.state, item, self.ctx) or ():
+                if isinstance(command, Continue):
+                    todo.append(command.message)
+                elif isinstance(command, Tell):
+                    self.told.append(command.message)
+                elif isinstance(command, SetTimer):
+                    self.timers.append(command.message)
+        return self.told
+
+    def heard(self, kind):
+        """Give what was told of one kind."""
+        return [message for message in self.told if type(message) is kind]
+
+    def worker(self, number, **fields):
+        """Have a worker that may be used; give what was told."""
+        info = worker_info(number, **fields)
+        told = self.tell(WorkerReady(info))
+        return told + self.tell(LinkSynced(info.worker_id, info.incarnation))
+
+    def report(self, job_id, *live, pending=((0, 3),), open=True):  # noqa: A002 - as the message has it
+        """Answer the question that the job was asked last."""
+        token = self.state.jobs[job_id].token
+        return self.tell(JobReport(job_id, token, 0, SPEC, open, pending, live))
+
+
+def test_nothing_is_placed_before_all_jobs_have_reported():
+    """A new scheduler knows what is taken before it gives anything away."""
+    bench = Bench(["job-a", "job-b"])
+    bench.worker(0, cpus=1)
+    bench.report("job-a")
+    assert bench.heard(Placed) == []
+    bench.report("job-b", LiveAttempt("u", 0, "slice-0-0", "a"), pending=())
+    assert bench.heard(Placed) == []
+    assert bench.state.inventory.hosts["slice-0-0"].free.cpu_milli == 0
+    bench.tell(AttemptsOver("job-b", ("u",)))
+    (placed,) = bench.heard(Placed)
+    assert placed.placements[0].worker_id == "slice-0-0"
+
+
+def test_jobs_are_asked_in_windows():
+    """However many jobs there are, only some are asked at a time."""
+    bench = Bench([f"job-{number}" for number in range(100)])
+    assert len(bench.told) == REPORT_WINDOW
+    bench.report("job-0", pending=())
+    assert len(bench.heard(ReportJob)) == 1
+    for number in range(1, 100):
+        bench.report(f"job-{number}", pending=())
+    assert not bench.state.syncing
+
+
+def test_absent_jobs_are_not_waited_for():
+    """A quarantined job, or one that stays silent, does not stop the others for ever."""
+    bench = Bench(["job-a", "job-b"])
+    bench.report("job-a", pending=())
+    bench.tell(JobAbsent("job-b"))
+    assert not bench.state.syncing
+    bench = Bench(["job-a"])
+    bench.tell(Due("sync"))
+    assert not bench.state.syncing
+
+
+def test_a_report_is_a_barrier():
+    """Only the answer to the latest question counts, and nothing is placed for the job until then."""
+    bench = Bench()
+    bench.worker(0)
+    bench.tell(JobIntroduced("job-a", 0, SPEC))
+    assert len(bench.heard(Placed)[0].placements) == 3
+    (first,) = bench.tell(JobAwake("job-a"))
+    (second,) = bench.tell(JobAwake("job-a"))
+    bench.tell(JobReport("job-a", first.token, 0, SPEC, True, ((0, 3),), ()))
+    assert bench.heard(Placed) == []
+    bench.tell(JobReport("job-a", second.token, 0, SPEC, True, ((1, 3),), (LiveAttempt("u", 0, "slice-0-0", "a"),)))
+    assert [each.index for each in bench.heard(Placed)[0].placements] == [1, 2]
+    assert len(bench.state.inventory.hosts["slice-0-0"].commitments) == 3
+
+
+def test_links_are_briefed():
+    """A link is told whose jobs have attempts on its worker, and these are told to speak to it."""
+    bench = Bench()
+    bench.worker(0)
+    bench.tell(JobIntroduced("job-a", 0, SPEC))
+    told = bench.tell(LinkStarted("slice-0-0", "a"))
+    assert told == [LinkExpects("a", ("job-a",)), LinkNeedsDesired("slice-0-0", "a")]
+    assert not bench.state.inventory.hosts["slice-0-0"].placeable
+
+
+def test_cordons_wait_for_knowledge():
+    """A cordon is answered when all that lives there is known."""
+    bench = Bench(["job-a"])
+    bench.worker(0)
+    bench.tell(Cordon("slice-0", ("slice-0-0",), 4))
+    assert bench.told == []
+    bench.report("job-a", LiveAttempt("u", 0, "slice-0-0", "a"), pending=())
+    assert bench.heard(Cordoned) == [Cordoned("slice-0", 1, 4)]
+
+
+def test_attempts_on_unknown_workers_are_called_lost():
+    """After the adoption grace the attempts of workers that did not come back are lost, not fenced."""
+    bench = Bench(["job-a"])
+    bench.report("job-a", LiveAttempt("u", 0, "w", "a"), LiveAttempt("v", 1, "slice-0-0", "a"), pending=())
+    bench.worker(0)
+    assert bench.state.inventory.hosts["slice-0-0"].commitments.keys() == {"v"}
+    (lost,) = bench.tell(Due("adoption"))
+    assert lost == AttemptsLost("w", "a", False, "the fleet does not know its worker any more")
+    (fenced,) = [each for each in bench.tell(WorkerLost("w", "a", "gone", True)) if isinstance(each, AttemptsLost)]
+    assert fenced.fenced
+    bench.tell(AttemptsOver("job-a", ("u", "v")))
+    assert (bench.state.absent, bench.state.absent_of, bench.state.inventory.where) == ({}, {}, {})
+
+
+def test_new_incarnation_starts_empty():
+    """Another incarnation of a worker has its own room; the old one's attempts are lost and counted there."""
+    bench = Bench()
+    bench.worker(0)
+    bench.tell(JobIntroduced("job-a", 0, SPEC))
+    bench.tell(WorkerReady(worker_info(0, incarnation="b")))
+    assert bench.heard(AttemptsLost) == [AttemptsLost("slice-0-0", "a", False, "replaced by another incarnation")]
+    host = bench.state.inventory.hosts["slice-0-0"]
+    assert (host.info.incarnation, host.commitments) == ("b", {})
+    bench.tell(AttemptsOver("job-a", tuple(bench.state.jobs["job-a"].live)))
+    assert bench.state.older == {}
+
+
+def test_full_mailbox_gives_the_room_back():
+    """Placements that could not be told are taken back, and the job is asked what it needs."""
+    bench = Bench()
+    bench.worker(0)
+    bench.tell(JobIntroduced("job-a", 0, SPEC))
+    bench.tell(Undelivered(ActorPath("/jobs/job-a"), bench.heard(Placed)[0]))
+    assert bench.state.inventory.where == {}
+    assert bench.timers == [JobAwake("job-a")]
+
+
+def test_withdrawn_jobs_are_forgotten_when_their_room_is_back():
+    """A job is kept for as long as it holds room."""
+    bench = Bench()
+    bench.worker(0)
+    bench.tell(JobIntroduced("job-a", 0, SPEC))
+    uids = tuple(bench.state.jobs["job-a"].live)
+    bench.tell(JobWithdrawn("job-a"))
+    assert "job-a" in bench.state.jobs
+    bench.tell(AttemptsOver("job-a", uids))
+    assert bench.state.jobs == {}
+
+
+def test_many_tasks_take_many_short_passes():
+    """5,000 tasks go out in chunks, and a pass with nothing to do tells nobody anything."""
+    bench = Bench()
+    for number in range(79):
+        bench.worker(number, cpus=64)
+    bench.tell(JobIntroduced("job-a", 0, command_spec(replicas=5000)))
+    batches = [len(placed.placements) for placed in bench.heard(Placed)]
+    assert sum(batches) == 5000
+    assert max(batches) <= 256
+    assert bench.tell(Pass()) == []

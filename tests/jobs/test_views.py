@@ -1,0 +1,87 @@
+"""What users see of a job."""
+
+from jobs_world import command_spec
+
+from iriscw.jobs import views
+from iriscw.jobs.ledger import Ledger, evolve
+from iriscw.jobs.messages import MAX_PAGE, DescribeJob, ListTasks
+from iriscw.jobs.model import Ending, JobState, TaskState
+from iriscw.jobs.records import (
+    AttemptAdvanced,
+    AttemptEnded,
+    AttemptPlaced,
+    LogsSettled,
+    VerdictReached,
+    WorkerSuspected,
+)
+
+
+def ledger_with(*records, **fields):
+    """Give a ledger after some records."""
+    ledger = Ledger("job-a", 0, command_spec(**fields), 5)
+    for record in records:
+        evolve(ledger, record)
+    return ledger
+
+
+RUNNING = (AttemptPlaced(0, "u", 1, "w", "a", 6), AttemptAdvanced(0, "u", TaskState.RUNNING, 7))
+
+
+def ended(ending, then, **fields):
+    """Give the record of an end."""
+    return AttemptEnded(0, "u", ending, then, 8, log_offset=9, **fields)
+
+
+def test_untouched_tasks_are_shown():
+    """Tasks that were never placed are rows too, in the state that their job gives them."""
+    ledger = ledger_with(replicas=3)
+    page = views.answer(ledger, ListTasks(), "why")
+    assert [(row.index, row.state, row.uid) for row in page.rows] == [(n, TaskState.PENDING, "") for n in range(3)]
+    assert page.pending_reason == "why"
+    evolve(ledger, VerdictReached(JobState.KILLED, TaskState.KILLED, "", 6))
+    assert views.answer(ledger, ListTasks(), "").rows[2].state is TaskState.KILLED
+
+
+def test_pages_are_bounded():
+    """No question gives more rows than a page has; a nonsense one gives the nearest sense."""
+    ledger = ledger_with(replicas=5000)
+    assert len(views.answer(ledger, ListTasks(limit=10**9), "").rows) == MAX_PAGE
+    assert [row.index for row in views.answer(ledger, ListTasks(start=-5, limit=0), "").rows] == [0]
+    assert views.answer(ledger, ListTasks(start=10**6), "").rows == ()
+
+
+def test_ends_wait_for_logs():
+    """While log lines are due neither the row nor the counts show the end (INV-J8)."""
+    ledger = ledger_with(*RUNNING, ended(Ending.SUCCEEDED, TaskState.SUCCEEDED, exit_code=0, logs_due=True))
+    (row,) = views.answer(ledger, ListTasks(), "").rows
+    assert (row.state, row.ending, row.exit_code, row.logs_complete) == (TaskState.RUNNING, None, None, False)
+    assert views.answer(ledger, DescribeJob(), "").counts == ((TaskState.RUNNING, 1),)
+    evolve(ledger, LogsSettled(0, "u", complete=True))
+    (row,) = views.answer(ledger, ListTasks(), "").rows
+    assert (row.state, row.exit_code, row.logs_complete) == (TaskState.SUCCEEDED, 0, True)
+
+
+def test_lost_logs_and_workers_are_named():
+    """A row says that its worker is out of reach, and that the end of its log was lost."""
+    ledger = ledger_with(*RUNNING, WorkerSuspected("w", "a", "silent", 8))
+    assert "out of reach (silent)" in views.answer(ledger, ListTasks(), "").rows[0].reason
+    assert "1 workers out of reach, first w" in views.answer(ledger, DescribeJob(), "").reason
+    evolve(ledger, ended(Ending.WORKER_LOST, TaskState.WORKER_FAILED, reason="gone"))
+    (row,) = views.answer(ledger, ListTasks(), "").rows
+    assert (row.reason, row.logs_complete) == ("gone; the end of its log was lost", False)
+
+
+def test_reasons_name_the_first_culprit():
+    """A failed job says how many tasks failed, and what the one of lowest index says."""
+    ledger = ledger_with(*RUNNING, ended(Ending.FAILED, TaskState.FAILED, exit_code=3), replicas=2)
+    assert views.reason_of(ledger, JobState.FAILED) == "1 of 2 tasks; task 0: exit code 3"
+    assert views.reason_of(ledger, JobState.SUCCEEDED) == ""
+
+
+def test_waiting_tasks_follow_the_verdict():
+    """What becomes of tasks that wait depends on the verdict, and on whether they are a gang."""
+    spec, gang = command_spec(), command_spec(group_by="slice-id")
+    assert views.waiting_state(spec, JobState.UNSCHEDULABLE) is TaskState.UNSCHEDULABLE
+    assert views.waiting_state(spec, JobState.FAILED) is TaskState.KILLED
+    assert views.waiting_state(gang, JobState.FAILED) is TaskState.COSCHED_FAILED
+    assert views.waiting_state(gang, JobState.KILLED) is TaskState.KILLED
