@@ -38,14 +38,16 @@ class RuleTable(dict[type, DecisionFunction | None]):
     are filled in when they first come.
     """
 
-    __slots__ = ("explicit", "fallback")
+    __slots__ = ("explicit", "fallback", "plain")
 
-    def __init__(self, on: Mapping[type, DecisionFunction], fallback: DecisionFunction | None) -> None:
+    def __init__(self, on: Mapping[type, DecisionFunction], fallback: DecisionFunction | None, *, plain: bool) -> None:
         super().__init__(on)
         self[Envelope] = None
         self[Slot] = None
         self.explicit = tuple(on)
         self.fallback = fallback
+        self.plain = plain
+        """Whether a decision may return a state: durable actors change theirs by records only."""
 
     def __missing__(self, kind: type) -> DecisionFunction:
         rule = self.fallback or _unhandled
@@ -154,7 +156,14 @@ class Behavior:
 
     @rules.default
     def _compile(self) -> RuleTable:
-        return RuleTable(self.on, self.decide)
+        return RuleTable(self.on, self.decide, plain=self.evolve is None)
+
+    starts_at_once: bool = attrs.field(init=False, repr=False)
+
+    @starts_at_once.default
+    def _is_simple(self) -> bool:
+        # Nothing to resume, to replay or to start first: such an actor needs no piece of control work to start.
+        return self.resume is None and self.evolve is None and not self.children
 
     @property
     def durable(self) -> bool:

@@ -46,8 +46,6 @@ class _Rare:
     running: int = 0
     """Operations at the edge, cancelled ones included."""
     stash: deque[Any] | None = None
-    parked: deque[Any] | None = None
-    """While the journal takes nothing: what waits for it, in order."""
     children: dict[str, Cell] | None = None
     timers: dict[Key, int] | None = None
     operations: dict[Key, Operation] | None = None
@@ -76,6 +74,7 @@ class Cell(_Rare):
         "capacity",
         "mailbox",
         "parent",
+        "parked",
         "path",
         "reserved",
         "rests_on",
@@ -108,6 +107,8 @@ class Cell(_Rare):
         """The last record that its state may depend on."""
         self.started_at = 0
         self.mailbox: deque[Any] | None = None
+        self.parked: deque[Any] | None = None
+        """While the journal takes nothing: what waits for it, in order."""
 
     @property
     def behavior(self) -> Behavior:

@@ -49,7 +49,9 @@ class DispatcherContext:
     @property
     def attentive(self) -> int:
         """The attentive clock, ns."""
-        return self._dispatcher.attentive
+        dispatcher = self._dispatcher
+        dispatcher.attends = True
+        return dispatcher.attentive
 
     @property
     def wall(self) -> int:

@@ -2,8 +2,8 @@
 
 Theory of operation. Cells with something to do stand in one run queue. A *step* takes cells from it, one *turn* each:
 up to ``throughput`` messages, one decision each, its commands carried out at once. A step ends when its budget of
-messages or of time is spent, so that the host's event loop gets its turn. What the runtime itself consumes (starting, stopping,
-restarting) is done in small pieces on a queue of its own that goes first, a quota of pieces per step.
+messages or of time is spent, so that the host's event loop gets its turn. What the runtime itself consumes (starting,
+stopping, restarting) is done in small pieces on a queue of its own that goes first, a quota of pieces per step.
 
 The dispatcher never sleeps and never awaits. Who drives it gives it the time: a task on an event loop
 (:mod:`iriscw.runtime.edge`), or a simulation that jumps from timer to timer (:mod:`iriscw.testing`). With a random
@@ -19,7 +19,7 @@ from random import Random
 from typing import Any, Protocol
 
 from iriscw.errors import AskInsideDecision, AskTimeout, JournalUnavailable
-from iriscw.runtime.cell import ACTIVE, DRAINING, WAITING, Cell
+from iriscw.runtime.cell import ACTIVE, DRAINING, Cell
 from iriscw.runtime.context import DispatcherContext
 from iriscw.runtime.envelope import FIRST_ANSWER, Envelope, Kind, Slot
 from iriscw.runtime.interpreter import Unavailable, carry_out, send
@@ -64,6 +64,30 @@ def _nobody_to_wake() -> None:
 class Dispatcher:
     """Runs the cells of one or more trees."""
 
+    __slots__ = (
+        "_looked",
+        "_wall_ahead",
+        "attends",
+        "attentive",
+        "attentive_timers",
+        "clock",
+        "context",
+        "control",
+        "deciding",
+        "idle",
+        "inline_budget",
+        "lifecycle",
+        "now",
+        "ready",
+        "rng",
+        "steps",
+        "throughput",
+        "timers",
+        "trees",
+        "virtual",
+        "wake",
+    )
+
     def __init__(
         self, clock: Clock, *, rng: Random | None = None, throughput: int = THROUGHPUT, virtual: bool = False
     ) -> None:
@@ -78,6 +102,8 @@ class Dispatcher:
         self.trees: list[Tree] = []
         self.now = clock.now()
         self.attentive = 0
+        self.attends = False
+        """Whether a decision has read the attentive clock, so that idle time has to be told from a stall."""
         self._looked = self.now
         self._wall_ahead = clock.wall() - self.now
         self.context = DispatcherContext(self)
@@ -101,9 +127,9 @@ class Dispatcher:
         """When the next timer is due on the dispatcher's clock, ns; None without one."""
         due = self.timers.next_due
         attentive = self.attentive_timers.next_due
-        if attentive is None:
+        if attentive is None and (self.virtual or not self.attends):
             return due
-        wait = max(0, attentive - self.attentive)
+        wait = ATTENTION if attentive is None else max(0, attentive - self.attentive)
         if not self.virtual:
             # The attentive clock advances by ATTENTION a turn at most, so there have to be turns.
             wait = min(wait, ATTENTION)
@@ -175,6 +201,9 @@ class Dispatcher:
             raise AskInsideDecision("a decision cannot drive the dispatcher")
         self.deciding = True
         self.steps += 1
+        if not self.virtual:
+            # The host may step after a long sleep: timers count from here, not from when it fell asleep.
+            self.now = self.clock.now()
         try:
             for tree in self.trees:
                 if tree.journal_changed:
@@ -193,30 +222,90 @@ class Dispatcher:
         return quota
 
     def _turns(self, messages: int, until: Slot | None, quota: int) -> int:
+        """Give ready cells their turns.
+
+        This is the hottest code of the runtime, so it is one loop with its names at hand: the outcomes that make up
+        most of all decisions (nothing, a new state, one ``Tell``) are dealt with here, all others in
+        :func:`~iriscw.runtime.interpreter.carry_out`.
+        """
         ready = self.ready
+        control = self.control
+        context = self.context
+        throughput = self.throughput
         rng = self.rng
-        timed = not self.virtual
+        read_clock = None if self.virtual else self.clock.now
+        began = before = 0
+        if read_clock is not None:
+            self.now = began = before = read_clock()
         spent = 0
-        began = before = self.clock.now() if timed else 0
-        if timed:
-            self.now = began
         while ready and spent < messages:
             if rng is not None and len(ready) > 1:
                 ready.rotate(-rng.randrange(len(ready)))
             cell = ready.popleft()
-            spent += self.turn(cell)
+            status = cell.status
+            tree = cell.tree
+            if (status != ACTIVE and status != DRAINING) or tree.crashed:
+                continue  # it was stopped or restarted meanwhile; what waits in its mailbox is seen to there
+            mailbox = cell.mailbox
+            if cell.parked is not None or tree.trace is not None:
+                spent += self._careful_turn(cell)
+            elif mailbox:
+                taken = 0
+                rules = cell.rules
+                context.cell = cell
+                limit = len(mailbox)
+                for taken in range(1, (min(throughput, limit)) + 1):  # noqa: B007 - it counts
+                    received = mailbox.popleft()
+                    rule = rules[type(received)]
+                    if rule is None:
+                        self.unwrap(cell, received)
+                        if not self._goes_on(cell, status):
+                            break
+                        continue
+                    try:
+                        outcome = rule(cell.state, received, context)
+                        if outcome is None:
+                            continue
+                        if type(outcome) is tuple:
+                            if len(outcome) == 1 and type(outcome[0]) is Tell:
+                                send(tree, cell, outcome[0])
+                                if mailbox:
+                                    continue
+                                break
+                        elif rules.plain and type(outcome) is Decision and not outcome.commands and not outcome.records:
+                            if outcome.state is not KEEP:
+                                cell.state = outcome.state
+                            continue
+                        carry_out(tree, cell, outcome, received)
+                        if cell.status != status or not mailbox:
+                            break
+                    except Unavailable:
+                        self.park(cell, received)
+                        break
+                    except Exception as error:
+                        self.lifecycle.failed(cell, received, error)
+                        break
+                tree.delivered += taken
+                spent += taken
+            if cell.status == ACTIVE or cell.status == DRAINING:
+                if cell.mailbox:
+                    ready.append(cell)
+                else:
+                    cell.scheduled = False
+                    if cell.status == DRAINING:
+                        self.lifecycle.drained(cell)
             if until is not None and (until.done or until.held):
                 break
-            if quota > 0 and self.control:
+            if control and quota > 0:
                 quota = self._control(quota)
-            if timed:
+            if read_clock is not None:
                 # One reading serves as the end of this turn, the start of the next, and the step's budget.
-                after = self.clock.now()
+                after = read_clock()
                 if after - before >= SLOW_TURN:
                     self._slow(cell, after - before)
+                self.now = before = after
                 if after - began >= STEP_TIME:
                     break
-                self.now = before = after
         return spent
 
     def control_step(self) -> bool:
@@ -230,69 +319,6 @@ class Dispatcher:
         finally:
             self.deciding = False
         return True
-
-    def turn(self, cell: Cell) -> int:
-        """Give a cell its turn; returns how many messages it took.
-
-        This is the hottest code of the runtime: the outcomes that make up most of all decisions (nothing, a new state,
-        one ``Tell``) are dealt with here, all others in :func:`~iriscw.runtime.interpreter.carry_out`.
-        """
-        status = cell.status
-        tree = cell.tree
-        if (status != ACTIVE and status != DRAINING) or tree.crashed:
-            return 0  # it was stopped or restarted meanwhile; what waits in its mailbox is seen to there
-        mailbox = cell.mailbox
-        taken = 0
-        if cell.parked is not None or tree.trace is not None:
-            taken = self._careful_turn(cell)
-        elif mailbox:
-            rules = cell.rules
-            plain = cell.spec.behavior.evolve is None
-            context = self.context
-            context.cell = cell
-            limit = len(mailbox)
-            if limit > self.throughput:
-                limit = self.throughput
-            for taken in range(1, limit + 1):  # noqa: B007 - it counts
-                received = mailbox.popleft()
-                rule = rules[type(received)]
-                if rule is None:
-                    self.unwrap(cell, received)
-                    if not self._goes_on(cell, status):
-                        break
-                    continue
-                try:
-                    outcome = rule(cell.state, received, context)
-                    if outcome is None:
-                        continue
-                    if type(outcome) is tuple:
-                        if len(outcome) == 1 and type(outcome[0]) is Tell:
-                            send(tree, cell, outcome[0])
-                            if not mailbox:
-                                break
-                            continue
-                    elif plain and type(outcome) is Decision and not outcome.commands and not outcome.records:
-                        if outcome.state is not KEEP:
-                            cell.state = outcome.state
-                        continue
-                    carry_out(tree, cell, outcome, received)
-                    if cell.status != status or not mailbox:
-                        break
-                except Unavailable:
-                    self.park(cell, received)
-                    break
-                except Exception as error:
-                    self.lifecycle.failed(cell, received, error)
-                    break
-            tree.delivered += taken
-        if cell.status <= DRAINING and cell.status != WAITING:
-            if cell.mailbox:
-                self.ready.append(cell)
-            else:
-                cell.scheduled = False
-                if cell.status == DRAINING:
-                    self.lifecycle.drained(cell)
-        return taken
 
     @staticmethod
     def _goes_on(cell: Cell, status: int) -> bool:

@@ -18,7 +18,7 @@ import math
 import secrets
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Self
@@ -173,8 +173,13 @@ class ActorRef:
             raise ActorStopped(f"{cell.path} has stopped")
         slot = Slot(cell, message)
         system = self._system
-        if dispatcher.ask_now(slot):
-            if dispatcher.ready or dispatcher.control or system.outbox:
+        try:
+            answered = dispatcher.ask_now(slot)
+        except Exception as bug:
+            system.crash(bug)
+            raise
+        if answered:
+            if dispatcher.ready or dispatcher.control or system.outbox or system.oversleeps:
                 system.wake()
         else:
             if cell.full:
@@ -191,11 +196,14 @@ class ActorRef:
         return slot.value
 
     async def _wait(self, slot: Slot, timeout_s: float) -> None:
+        waiting = self._system.waiting
         slot.waiter = anyio.Event()
+        waiting[id(slot)] = slot
         try:
             with anyio.move_on_after(timeout_s):
                 await slot.waiter.wait()
         finally:
+            del waiting[id(slot)]
             slot.waiter = None
             if not slot.done:
                 slot.abandoned = True
@@ -237,9 +245,11 @@ class SessionPort:
         self._operation.promised -= 1
         return outbox.popleft()
 
-    async def __aiter__(self) -> AsyncIterator[Any]:
-        while True:
-            yield await self.receive()
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        return await self.receive()
 
     def notice_room(self) -> None:
         """Take note that the actor took an item."""
@@ -291,7 +301,11 @@ class ActorSystem:
         self._event: anyio.Event | None = None
         self.outbox: deque[tuple[Callable[..., None], Any]] = deque()
         """What the driving task still has to do: tasks to start, events to hand out."""
+        self.waiting: dict[int, Slot] = {}
+        """Questions whose askers sleep."""
         self._finished: anyio.Event | None = None
+        self._crashed = True
+        """Until it has ended well."""
         self._exit: AsyncExitStack | None = None
         self._effects: anyio.abc.TaskGroup | None = None
         self._soon: Callable[..., Any] | None = None
@@ -325,6 +339,7 @@ class ActorSystem:
         Raises:
             InvalidArgument: the name is empty, holds ``/`` or is taken, or the actor is durable without a journal.
             SystemClosed: the system is stopping, or has not been entered.
+            TellInsideDecision: a decision is running; it returns ``Spawn`` instead.
         """
         tree = self._tree
         root = tree.root
@@ -380,8 +395,12 @@ class ActorSystem:
         if not cell.scheduled:
             dispatcher.schedule(cell)
         if dispatcher.inline_budget > 0:
-            dispatcher.inline_budget -= dispatcher.step(dispatcher.inline_budget, slot) or 1
-        if dispatcher.busy or self.outbox or self._tree.fatal is not None:
+            try:
+                dispatcher.inline_budget -= dispatcher.step(dispatcher.inline_budget, slot) or 1
+            except Exception as bug:
+                self.crash(bug)
+                raise
+        if dispatcher.busy or self.outbox or self.oversleeps or self._tree.fatal is not None:
             self.wake()
         elif was_idle:
             dispatcher.idle = True
@@ -423,6 +442,16 @@ class ActorSystem:
         if self._event is not None:
             self._event.set()
 
+    def crash(self, bug: Exception) -> None:
+        """End the system: the dispatcher raised in an asker's task, where it may be caught for an answer."""
+        self._tree.lose(bug)
+
+    @property
+    def oversleeps(self) -> bool:
+        """Whether a timer was set that is due before the driving task means to wake."""
+        dispatcher = self._dispatcher
+        return dispatcher.timers.earlier or dispatcher.attentive_timers.earlier
+
     def _journal_changed(self) -> None:
         self.call_soon(self._take_journal_change)
 
@@ -440,10 +469,10 @@ class ActorSystem:
         with anyio.CancelScope() as scope:
             port = SessionPort(self._tree, operation) if operation.session else None
             operation.edge_state = scope if port is None else (scope, port)
-            if operation.phase is Phase.CANCELLING:
-                scope.cancel()
             try:
-                if port is None:
+                if operation.phase is Phase.CANCELLING:
+                    error = ActorStopped(f"{operation.path} gave the operation up before it began")
+                elif port is None:
                     value = await operation.function(operation.effect)
                 else:
                     await operation.function(operation.effect, port)
@@ -469,6 +498,7 @@ class ActorSystem:
             if self._over():
                 break
             self._event = anyio.Event()
+            dispatcher.timers.earlier = dispatcher.attentive_timers.earlier = False
             dispatcher.idle = True
             due = dispatcher.next_due
             wait_s = math.inf if due is None else max(0.0, (due - dispatcher.clock.now()) / SECOND)
@@ -496,10 +526,20 @@ class ActorSystem:
                     effects.cancel_scope.cancel()
             if self._tree.fatal is not None:
                 raise self._tree.fatal
+            self._crashed = False
         finally:
             self._tree.closing = True
             self._tree.stopped = True
             self._finished.set()
+            self._dismiss()
+
+    def _dismiss(self) -> None:
+        """Fail the questions that nobody is left to answer, so that no asker waits for its deadline."""
+        for slot in list(self.waiting.values()):
+            if slot.held:
+                slot.fill(None, OutcomeUnknown(f"{slot.cell.path} answered, but the system ended before the disk did"))
+            else:
+                slot.fill(None, ActorStopped(f"{slot.cell.path} ended with its system"))
 
     async def __aenter__(self) -> Self:
         if self._exit is not None:
@@ -520,14 +560,24 @@ class ActorSystem:
     ) -> bool | None:
         assert self._exit is not None
         await self.stop()
+        if isinstance(error, Exception) and not self._crashed:
+            # The block's own error leaves as it is: that there is a task group inside is nobody's business.
+            await self._exit.__aexit__(None, None, None)
+            return None
         return await self._exit.__aexit__(kind, error, trace)
 
     async def stop(self) -> None:
-        """Stop all actors in order, within the grace; then the rest is forced. Waits until everything has ended."""
-        assert self._finished is not None
+        """Stop all actors in order, within the grace; then the rest is forced. Waits until everything has ended.
+
+        Raises:
+            SystemClosed: the system has not been entered.
+        """
+        if self._finished is None:
+            raise SystemClosed("the actor system has not been entered")
         tree = self._tree
         if tree.root is not None and tree.root.status < STOPPED:
             tree.closing = True
+            self._dispatcher.look_at_clock()  # it may have slept for long, and budgets count from now
             self._dispatcher.lifecycle.stop(tree.root, StopReason.NORMAL)
             self.wake()
         with anyio.CancelScope(shield=True):

@@ -19,6 +19,7 @@ what both affect.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -68,6 +69,14 @@ class Recovery:
     superseded: bool = False
 
 
+def _without_stash(owed: Iterable[Any]) -> tuple[Any, ...]:
+    """Give what ``resume`` owes; there is no message to stash while an actor starts."""
+    commands = tuple(owed)
+    if any(type(command) is Stash for command in commands):
+        raise InvalidDecision("resume cannot stash: there is no message")
+    return commands
+
+
 class Lifecycle:
     """Carries out the lives of the dispatcher's cells."""
 
@@ -101,8 +110,7 @@ class Lifecycle:
         parent.children[name] = cell
         tree.starts += 1
         behavior = spec.behavior
-        if behavior.resume is None and behavior.evolve is None and not behavior.children:
-            # Nothing can come back from this start but an error, so it needs no piece of control work.
+        if behavior.starts_at_once:
             try:
                 cell.state = behavior.initial()
             except Exception as error:
@@ -170,10 +178,7 @@ class Lifecycle:
             context = self.dispatcher.context
             context.cell = cell
             try:
-                owed = tuple(resume(cell.state, context))
-                if any(type(command) is Stash for command in owed):
-                    raise InvalidDecision("there is no message to stash while an actor starts")
-                carry_out(cell.tree, cell, owed, None)
+                carry_out(cell.tree, cell, _without_stash(resume(cell.state, context)), None)
             except Exception as error:
                 self.failed(cell, None, error)
                 return

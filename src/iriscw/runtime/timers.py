@@ -21,11 +21,13 @@ SWEEP_FLOOR = 1024
 class TimerQueue:
     """Timers of one clock, earliest first; equal times in the order in which they were set."""
 
-    __slots__ = ("_heap", "_sequence", "stale")
+    __slots__ = ("_heap", "_sequence", "earlier", "stale")
 
     def __init__(self) -> None:
         self._heap: list[Entry] = []
         self._sequence = 0
+        self.earlier = False
+        """Whether a timer was set that is due before all others; for whoever sleeps until :attr:`next_due`."""
         self.stale = 0
         """Entries known to be cancelled."""
 
@@ -40,7 +42,10 @@ class TimerQueue:
     def add(self, due: int, target: Any, key: Any, generation: int) -> None:
         """Set a timer for ``due`` ns."""
         self._sequence += 1
-        heapq.heappush(self._heap, (due, self._sequence, target, key, generation))
+        heap = self._heap
+        heapq.heappush(heap, (due, self._sequence, target, key, generation))
+        if heap[0][1] == self._sequence:
+            self.earlier = True
 
     def pop(self, now: int) -> Entry | None:
         """Take the earliest entry that is due, or None."""

@@ -88,6 +88,47 @@ class TreeStatistics:
 class Tree:
     """The actors of one system and all that belongs to them."""
 
+    __slots__ = (
+        "_held",
+        "_serial",
+        "answers",
+        "answers_delivered",
+        "answers_stale",
+        "cells",
+        "closing",
+        "conflated",
+        "crashed",
+        "dead",
+        "delivered",
+        "dispatcher",
+        "durable",
+        "edge",
+        "events",
+        "failures",
+        "fatal",
+        "journal",
+        "journal_changed",
+        "name",
+        "parked",
+        "quarantined",
+        "queued",
+        "restarts",
+        "root",
+        "running",
+        "seed",
+        "sent",
+        "slow_turns",
+        "slowest_actor",
+        "slowest_turn",
+        "starts",
+        "stopped",
+        "stops",
+        "timers_set",
+        "trace",
+        "undelivered",
+        "wall_offset",
+    )
+
     def __init__(
         self, dispatcher: Dispatcher, edge: Edge, *, name: str, seed: str, journal: JournalPort | None
     ) -> None:

@@ -113,7 +113,8 @@ class SimOperation:
     def _end(self, value: Any, error: Exception | None) -> None:
         if not self.ended:
             self.ended = True
-            self.system.pending.pop(self.operation.id, None)
+            if self.system.pending.get(self.operation.id) is self:  # numbers begin anew with each boot
+                del self.system.pending[self.operation.id]
             self.system.simulation.note("end", self.system.name, self.path, self.key, type(error).__name__)
             self.operation.cell.tree.ended(self.operation, value, error)
 
