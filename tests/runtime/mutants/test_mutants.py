@@ -1,0 +1,87 @@
+"""The proof bites: each planted bug of the kernel is found within a bounded number of examples."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+TESTS = HERE.parent
+SOURCE = TESTS.parents[1] / "src" / "iriscw"
+EXAMPLES = 400
+SLICE = (
+    "reply-leaves-before-the-commit",
+    "second-effect-of-a-key-starts-at-once",
+    "mailbox-bound-not-checked",
+    "parked-messages-lost",
+)
+"""Found quickly, each by another checker: what `make test` runs."""
+
+sys.path.insert(0, str(HERE))
+
+from catalogue import MUTANTS  # noqa: E402
+
+MUTANT_NAMES = [mutant.name for mutant in MUTANTS]
+
+
+def planted(mutant, folder):
+    """Copy what the kernel is made of to ``folder``, with the bug in it."""
+    package = folder / "iriscw"
+    for name in ("runtime", "journal", "testing"):
+        shutil.copytree(SOURCE / name, package / name, ignore=shutil.ignore_patterns("__pycache__", "conformance"))
+    for path in SOURCE.glob("*.py"):
+        shutil.copy(path, package / path.name)
+    for module, old, new in mutant.edits if mutant else ():
+        path = package / module
+        text = path.read_text(encoding="utf-8")
+        assert text.count(old) == 1, f"{mutant.name}: {text.count(old)} places in {module} read {old!r}"
+        path.write_text(text.replace(old, new), encoding="utf-8")
+    return folder
+
+
+def hunt(folder, examples=EXAMPLES):
+    """Give what the hunt reports of the kernel in ``folder``."""
+    environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, str(HERE / "hunt.py"), str(TESTS), str(examples)]
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=240, check=False, cwd=folder
+    )
+    assert done.returncode == 0, done.stderr[-2_000:]
+    return json.loads(done.stdout)
+
+
+def find(name, folder):
+    """Plant the bug called ``name``, and find it."""
+    mutant = MUTANTS[MUTANT_NAMES.index(name)]
+    report = hunt(planted(mutant, folder))
+    assert report, f"nobody noticed {name}"
+    sys.stdout.write(f"{name}: {report}\n")
+
+
+@pytest.mark.parametrize("name", SLICE)
+def test_a_slice_of_the_planted_bugs_is_found(name, tmp_path):
+    """Some planted bugs are found whenever tests run."""
+    find(name, tmp_path)
+
+
+def test_the_texts_to_replace_are_there(tmp_path):
+    """Every planted bug still fits the source."""
+    for mutant in MUTANTS:
+        planted(mutant, tmp_path / mutant.name)
+
+
+@pytest.mark.slow
+def test_nothing_is_found_without_a_bug(tmp_path):
+    """The hunt itself raises no false alarm."""
+    assert hunt(planted(None, tmp_path)) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in MUTANT_NAMES if name not in SLICE])
+def test_each_planted_bug_is_found(name, tmp_path):
+    """All others are found too."""
+    find(name, tmp_path)

@@ -1,0 +1,313 @@
+"""The whole kernel against a reference: random programs, random faults, everything checked after every step."""
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, settings, strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from kernel_world import FAMILY, Kind, Work, World
+
+from iriscw.runtime.behavior import Restart, Shutdown, Strategy
+from iriscw.testing import checks
+
+NAMES = ("a", "b", "x", "y")
+PATHS = ("/a", "/b", "/a/x", "/a/y", "/b/x")
+paths = st.sampled_from(PATHS)
+names = st.sampled_from(NAMES)
+keys = st.sampled_from(("k", "l"))
+delays = st.sampled_from((0, 1, 7, 50, 1_000))
+kinds = st.builds(
+    Kind,
+    restart=st.sampled_from(Restart),
+    entity=st.booleans(),
+    strategy=st.sampled_from(Strategy),
+    durable=st.booleans(),
+    capacity=st.sampled_from((8, 2)),
+    shutdown=st.sampled_from(Shutdown),
+    restarts=st.sampled_from((FAMILY, 2, 1)),
+    delay_ms=st.sampled_from((0, 20)),
+    failing_starts=st.sampled_from((0, 0, 0, 1, 3)),
+    resumes=st.booleans(),
+)
+
+_leaf = st.one_of(
+    st.sampled_from(
+        [
+            ("fail",),
+            ("bad",),
+            ("poison",),
+            ("stopself",),
+            ("record",),
+            ("record",),
+            ("emit",),
+            ("forget",),
+            ("reply",),
+            ("refuse",),
+            ("keep",),
+            ("answer",),
+            ("stash",),
+            ("unstash",),
+        ]
+    ),
+    st.tuples(st.just("spawn"), names, kinds),
+    st.tuples(st.sampled_from(("stop", "revive")), names),
+    st.tuples(st.sampled_from(("watch", "unwatch")), paths),
+    st.tuples(st.just("timer"), keys, delays),
+    st.tuples(st.sampled_from(("untimer", "run", "run", "cancel", "open", "feed")), keys),
+)
+
+
+def _nested(plan):
+    plans = plan.map(tuple)
+    return st.one_of(
+        st.tuples(st.just("tell"), paths, plans),
+        st.tuples(st.just("latest"), paths, keys, plans),
+        st.tuples(st.just("request"), paths, keys, st.sampled_from((5, 500)), plans),
+        st.tuples(st.just("continue"), plans),
+    )
+
+
+_flat = st.lists(_leaf, max_size=3)
+_deep = st.lists(st.one_of(_leaf, _nested(_flat)), max_size=4)
+plans = st.lists(st.one_of(_leaf, _nested(_deep)), min_size=1, max_size=5).map(tuple)
+FOR_ROOT = ("spawn", "stop", "revive", "watch", "tell", "emit", "timer", "run")
+
+
+class Kernel(RuleBasedStateMachine):
+    """One system, its host, its disk and its world, in random hands."""
+
+    @initialize(
+        seed=st.integers(0, 1 << 16), careful=st.booleans(), sync_ns=st.sampled_from((0, 1, 5_000_000)), kind=kinds
+    )
+    def boot(self, seed, careful, sync_ns, kind):
+        """Start with one actor."""
+        self.world = World(seed=seed, careful=careful, sync_ns=sync_ns)
+        checks.watch(self.world.simulation)
+        self.world.host("/", (("spawn", "a", kind), ("spawn", "b", Kind(durable=True))))
+        for path in ("/a", "/b"):
+            self.world.host(path, (("spawn", "x", Kind()),))
+        self.world.system.run_until_idle()
+
+    @property
+    def system(self):
+        """The system under test."""
+        return self.world.system
+
+    @rule(path=paths, plan=plans)
+    def tell(self, path, plan):
+        """Send a program."""
+        self.world.host(path, plan)
+
+    @rule(path=paths, plan=plans, end=st.sampled_from([("reply",), ("refuse",), ("keep",), ("emit",)]))
+    def ask(self, path, plan, end):
+        """Ask, with a program on the way to the answer."""
+        self.world.ask(path, (*plan, end))
+
+    @rule(name=names, kind=kinds)
+    def spawn(self, name, kind):
+        """Start an actor at the top."""
+        self.world.host("/", (("spawn", name, kind),))
+
+    @rule(path=paths, name=names, kind=kinds)
+    def spawn_below(self, path, name, kind):
+        """Start a child."""
+        self.world.host(path, (("spawn", name, kind),))
+
+    @rule(plan=plans)
+    def tell_root(self, plan):
+        """Send the root what a root may do."""
+        self.world.host("/", tuple(verb for verb in plan if verb[0] in FOR_ROOT))
+
+    @rule(count=st.integers(1, 30))
+    def step(self, count):
+        """Do a few things, and leave the rest for later."""
+        for _ in range(count):
+            self.system.step()
+
+    # Scenes: what random verbs would play too rarely
+
+    @rule(watcher=paths, actor=paths, end=st.sampled_from([("stopself",), ("fail",)]))
+    def farewell(self, watcher, actor, end):
+        """An actor ends in the same breath as it speaks to who watches it."""
+        self.world.host(watcher, (("watch", actor),))
+        self.system.run_until_idle()
+        self.world.host(actor, (("tell", watcher, ()), ("latest", watcher, "k", ()), ("tell", watcher, ()), end))
+
+    @rule(path=paths, key=keys, then=st.sampled_from(["untimer", "timer", "fail"]), ms=st.sampled_from((1, 2)))
+    def race(self, path, key, then, ms):
+        """A timer comes due while the message that withdraws it waits in front of it."""
+        self.world.host(path, (("timer", key, ms),))
+        self.system.run_until_idle()
+        self.world.host(path, ((then, key, 50) if then == "timer" else (then, key) if then == "untimer" else (then,),))
+        self.system.simulation.stall(ms / 1000)
+
+    @rule(path=paths, key=keys, then=st.sampled_from(["cancel", "run", "fail", "stopself"]), deaf=st.booleans())
+    def overlap(self, path, key, then, deaf):
+        """An effect ends while the message that gives it up waits, or does not end when it is given up."""
+        self.world.host(path, (("run", key),))
+        self.system.run_until_idle()
+        self.world.host(path, ((then, key) if then in ("cancel", "run") else (then,),))
+        self.world.host(path, (("run", key),))
+        for handle in list(self.system.pending.values()):
+            if handle.path == path and handle.key == key:
+                handle.deaf = deaf
+                if not deaf:
+                    handle.complete()
+
+    @rule(sender=paths, receiver=paths, key=keys)
+    def supersede(self, sender, receiver, key):
+        """The latest takes the last place, not the place of what it replaces."""
+        latest = ("latest", receiver, key, ())
+        self.world.host(sender, (latest, ("tell", receiver, ()), latest, ("tell", receiver, ())))
+
+    @rule(path=paths, other=paths, end=st.sampled_from([("emit",), ("run", "k"), ("feed", "l"), ("answer",)]))
+    def news(self, path, other, end):
+        """What one records, another says."""
+        self.world.host(other, (("open", "l"),))
+        self.world.ask(
+            "/b",
+            (
+                ("record",),
+                ("tell", path, (("tell", other, (end,)), end)),
+                ("request", path, "q", 500, (("reply",),)),
+                end,
+                ("reply",),
+            ),
+        )
+
+    @rule(path=paths, then=st.sampled_from([("unstash",), ("fail",), ("emit",)]))
+    def aside(self, path, then):
+        """Messages are put aside, and come back in order."""
+        for verb in ("stash", "stash", "stash"):
+            self.world.host(path, ((verb,), ("emit",)))
+        self.world.host(path, (then,))
+
+    @rule(path=paths, times=st.integers(2, 9))
+    def crowd(self, path, times):
+        """More come than there is room for."""
+        self.world.host("/b", tuple(("tell", path, ()) for _ in range(times)))
+
+    @rule(path=paths, reply=st.booleans())
+    def owe(self, path, reply):
+        """A question is put off, and answered later or not."""
+        self.world.ask(path, (("keep",),))
+        self.world.ask(path, (("keep",),))
+        if reply:
+            self.world.host(path, (("record",), ("answer",)))
+
+    @rule(
+        path=paths,
+        end=st.sampled_from([("untimer", "k"), ("cancel", "k"), ("stopself",), ("fail",)]),
+        over=st.booleans(),
+    )
+    def drought(self, path, end, over):
+        """The disk is full: what would write waits, in order, and reading goes on."""
+        self.world.host("/b", (("timer", "k", 1), ("run", "k")))
+        self.system.run_until_idle()
+        self.system.journal.fill()
+        self.world.host("/b", (("record",), ("tell", path, ())))
+        self.world.host("/b", (("tell", path, ()), ("request", path, "q", 500, (("reply",),))))
+        self.system.run_until_idle()
+        self.world.ask("/b", (end, ("reply",)))
+        self.system.run_until_idle()
+        if over:
+            self.system.journal.free()
+
+    @rule(ms=st.sampled_from((1, 50, 1_000)))
+    def stand_still(self, ms):
+        """The process stands still: timers come due, and nobody decides."""
+        self.system.simulation.stall(ms / 1000)
+
+    @rule()
+    def run_until_idle(self):
+        """Do all there is to do now."""
+        self.system.run_until_idle()
+
+    @rule(ms=st.sampled_from((1, 10, 600, 6_000, 15_000)))
+    def advance(self, ms):
+        """Let time pass."""
+        self.system.advance(ms / 1000)
+
+    @precondition(lambda self: self.system.pending)
+    @rule(data=st.data(), how=st.sampled_from(("complete", "fail", "deaf", "send", "send")))
+    def operate(self, data, how):
+        """Have the world do something with an operation that runs."""
+        handle = self.system.pending[data.draw(st.sampled_from(sorted(self.system.pending)), label="operation")]
+        if how == "complete":
+            handle.complete()
+        elif how == "fail":
+            handle.fail(OSError("the world said no"))
+        elif how == "deaf":
+            handle.deaf = True
+        elif handle.operation.session:
+            handle.send(Work(handle.effect.token, 0, self.world.next()))
+            handle.take_fed()
+
+    @rule(what=st.sampled_from(("stall", "resume", "fill", "free", "commit", "commit one")))
+    def disk(self, what):
+        """Let the disk hang, fill up, recover, or do its work."""
+        journal = self.system.journal
+        if what == "commit one":
+            journal.commit(1)
+        else:
+            getattr(journal, what)()
+
+    @rule(how=st.sampled_from(("crash", "crash", "lose")), keep=st.integers(0, 3))
+    def crash(self, how, keep):
+        """Kill the process, or its disk and so the process; the next one finds a prefix of the records."""
+        if how == "lose":
+            self.system.journal.lose()
+            self.system.run_until_idle()
+            assert self.system.tree.fatal is not None
+        self.world.crash(keep)
+        self.world.host("/", (("spawn", "b", Kind(durable=True)),))
+
+    @rule()
+    def late(self):
+        """What the dead process had on the wire ends now: its successor never hears of it."""
+        for handle in self.world.orphans:
+            if handle.operation.session:
+                handle.send(Work(handle.effect.token, 0, self.world.next()))
+            handle.complete()
+
+    @rule()
+    def settle(self):
+        """Heal everything and look at what remains."""
+        self._settle()
+
+    def _settle(self):
+        self.world.settle()
+        if self.system.tree.fatal is None:
+            checks.settled(self.system)
+
+    @invariant()
+    def nothing_is_wrong(self):
+        """See what the oracle has found."""
+        if hasattr(self, "world"):
+            self.world.check()
+
+    def teardown(self):
+        """Every run ends at rest, or has said why not."""
+        if hasattr(self, "world"):
+            self._settle()
+
+
+Kernel.TestCase.settings = settings(
+    max_examples=int(os.environ.get("KERNEL_EXAMPLES", "500")),
+    stateful_step_count=25,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+class TestKernel(Kernel.TestCase):
+    """Random programs keep every invariant."""
+
+
+@pytest.mark.soak
+class TestKernelForLong(Kernel.TestCase):
+    """Many more random programs keep every invariant."""
+
+    settings = settings(
+        max_examples=20_000, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
+    )
