@@ -355,7 +355,10 @@ class World:
         elif rules.strategy is Strategy.REST_FOR_ONE:
             siblings = siblings[siblings.index(node) :]
         for each in siblings:
-            self.empty(each)
+            if each is not node and each.kind.restart is Restart.TEMPORARY:
+                self.gone(each)
+            else:
+                self.empty(each)
 
     def empty(self, node):
         """End all below a node, which itself starts anew: a supervisor comes back with a fresh budget."""

@@ -53,7 +53,10 @@ async def test_tell_then_ask():
     """What was told first is decided on first; the answer is the decision's."""
     counter = Behavior(
         initial=int,
-        on={Add: lambda state, told, ctx: Decision(state + told.amount), Read: lambda state, told, ctx: (Reply(state),)},
+        on={
+            Add: lambda state, told, ctx: Decision(state + told.amount),
+            Read: lambda state, told, ctx: (Reply(state),),
+        },
     )
     async with ActorSystem() as system:
         ref = system.spawn("counter", counter)

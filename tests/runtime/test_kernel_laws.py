@@ -441,3 +441,16 @@ def test_a_record_that_cannot_be_applied_never_was():
         made.advance(1)
     assert made.state("/a") == [1, 3]
     assert made.journal.read("/a") == [Noted(1), Noted(3)]
+
+
+def test_a_temporary_sibling_goes_down_with_its_group_for_good():
+    """Under one_for_all a temporary child is stopped with its siblings and does not come back."""
+    group = do(
+        supervision=Supervision(strategy=Strategy.ONE_FOR_ALL),
+        children=(ChildSpec("keeper", do()), ChildSpec("guest", do(), restart=Restart.TEMPORARY)),
+    )
+    made = system(Behavior(children=(ChildSpec("group", group),)))
+    made.tell("/group/keeper", Do(error=True))
+    made.advance(1)
+    assert made.tree.cells[v.ActorPath("/group/keeper")].incarnation == 1
+    assert v.ActorPath("/group/guest") not in made.tree.cells

@@ -123,7 +123,10 @@ class Case:
             self.started.clear()
             system.tell(f"/sup/c{SIBLING[self.position]}", End("failed"))
             system.run_until_idle()
-            if self.cell(self.position).status == ACTIVE:
+            cell = self.cell(self.position)
+            if cell is None:
+                assert self.restart is Restart.TEMPORARY, "only a temporary sibling goes with its group for good"
+            elif cell.status == ACTIVE:
                 system.tell(child, End(self.how))
             else:
                 self.ends[self.position] = self.how

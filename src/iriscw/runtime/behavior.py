@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from iriscw.errors import UnhandledMessage
+from iriscw.errors import InvalidArgument, UnhandledMessage
 from iriscw.runtime.envelope import Envelope, Slot
 from iriscw.runtime.vocabulary import SECOND, Command, Context, DecisionFunction, Outcome, message
 
@@ -119,6 +119,15 @@ class Supervision:
     backoff: Backoff = attrs.field(factory=Backoff)
 
 
+def _distinct(behavior: Behavior, attribute: Any, children: tuple[ChildSpec, ...]) -> None:
+    names = [child.name for child in children]
+    for name in names:
+        if not name or "/" in name:
+            raise InvalidArgument(f"a child's name is non-empty and holds no '/': {name!r}")
+    if len(dict.fromkeys(names)) < len(names):
+        raise InvalidArgument(f"children have names of their own: {', '.join(names)}")
+
+
 @attrs.frozen(eq=False)
 class Behavior:
     """What an actor does: its state, its decisions, and the effects that it may ask for.
@@ -138,6 +147,9 @@ class Behavior:
         supervision: how failing children are treated.
         snapshot_every: records after which ``compact`` is asked for a snapshot.
         name: shown in statistics and traces.
+
+    Raises:
+        InvalidArgument: two children have the same name, or one has an impossible name.
     """
 
     initial: Callable[[], Any] = lambda: None
@@ -148,7 +160,7 @@ class Behavior:
     compact: Callable[[Any], Iterable[Any]] | None = None
     effects: Mapping[type, EffectFunction] = attrs.field(factory=dict)
     sessions: Mapping[type, SessionFunction] = attrs.field(factory=dict)
-    children: tuple[ChildSpec, ...] = ()
+    children: tuple[ChildSpec, ...] = attrs.field(default=(), validator=_distinct)
     supervision: Supervision = attrs.field(factory=Supervision)
     snapshot_every: int = DEFAULT_SNAPSHOT_EVERY
     name: str = ""

@@ -337,7 +337,8 @@ class ActorSystem:
         """Start an actor below the root; the parameters are those of :class:`ChildSpec`.
 
         Raises:
-            InvalidArgument: the name is empty, holds ``/`` or is taken, or the actor is durable without a journal.
+            InvalidArgument: the name is empty, holds ``/`` or is taken, the capacity is not positive, or the actor is
+                durable without a journal.
             SystemClosed: the system is stopping, or has not been entered.
             TellInsideDecision: a decision is running; it returns ``Spawn`` instead.
         """
@@ -353,6 +354,8 @@ class ActorSystem:
             raise InvalidArgument(f"there is an actor called {name!r}")
         if behavior.evolve is not None and tree.journal is None:
             raise InvalidArgument(f"{name!r} is durable, but the system has no journal")
+        if capacity < 1:
+            raise InvalidArgument(f"a mailbox holds at least one message, not {capacity}")
         budget = DEFAULT_SHUTDOWN if shutdown_budget_s is None else seconds(shutdown_budget_s)
         spec = ChildSpec(name, behavior, restart, shutdown, budget, entity, capacity)
         cell = self._dispatcher.lifecycle.spawn(root, spec)

@@ -69,6 +69,31 @@ class Unavailable(Exception):
 # Checks: each raises InvalidDecision.
 
 
+def _check_name(value: Any) -> None:
+    """Refuse what cannot name anything: found out only when it is looked up, it would fail half a decision."""
+    try:
+        {value: None}  # noqa: B018 - a dict asks what a look-up will ask
+    except TypeError:
+        raise InvalidDecision(f"a {type(value).__name__} cannot be a key or a path: it is not hashable") from None
+
+
+def _check_tell(tree: Tree, cell: Cell, command: Tell, seen: dict[str, Any]) -> None:
+    _check_name(command.to)
+    _check_name(command.conflate)
+
+
+def _check_key(tree: Tree, cell: Cell, command: CancelTimer | Cancel | Feed | Close, seen: dict[str, Any]) -> None:
+    _check_name(command.key)
+
+
+def _check_child(tree: Tree, cell: Cell, command: StopChild | ReviveChild, seen: dict[str, Any]) -> None:
+    _check_name(command.name)
+
+
+def _check_path(tree: Tree, cell: Cell, command: Watch | Unwatch, seen: dict[str, Any]) -> None:
+    _check_name(command.path)
+
+
 def _check_spawn(tree: Tree, cell: Cell, command: Spawn, seen: dict[str, Any]) -> None:
     spec = command.spec
     if not isinstance(spec, ChildSpec):
@@ -78,27 +103,34 @@ def _check_spawn(tree: Tree, cell: Cell, command: Spawn, seen: dict[str, Any]) -
         raise InvalidDecision(f"a child's name is non-empty and holds no '/': {name!r}")
     if name in seen or (cell.children is not None and name in cell.children):
         raise InvalidDecision(f"{cell.path} has a child called {name!r}")
+    if spec.capacity < 1:
+        raise InvalidDecision(f"a mailbox holds at least one message, not {spec.capacity}")
     if spec.behavior.durable and tree.journal is None:
         raise InvalidDecision(f"{cell.path}/{name} is durable, but the system has no journal")
     seen[name] = True
 
 
 def _check_timer(tree: Tree, cell: Cell, command: SetTimer, seen: dict[str, Any]) -> None:
+    _check_name(command.key)
     if type(command.delay) is not int or command.delay < 0:
         raise InvalidDecision(f"a timer's delay is a whole number of ns, not {command.delay!r}")
 
 
 def _check_request(tree: Tree, cell: Cell, command: Request, seen: dict[str, Any]) -> None:
+    _check_name(command.to)
+    _check_name(command.key)
     if type(command.timeout) is not int or command.timeout <= 0:
         raise InvalidDecision(f"a request's timeout is a positive number of ns, not {command.timeout!r}")
 
 
 def _check_run(tree: Tree, cell: Cell, command: Run, seen: dict[str, Any]) -> None:
+    _check_name(command.key)
     if type(command.effect) not in cell.behavior.effects:
         raise InvalidDecision(f"{cell.path} has no function for the effect {type(command.effect).__name__}")
 
 
 def _check_open(tree: Tree, cell: Cell, command: Open, seen: dict[str, Any]) -> None:
+    _check_name(command.key)
     if type(command.session) not in cell.behavior.sessions:
         raise InvalidDecision(f"{cell.path} has no function for the session {type(command.session).__name__}")
     if not (0 < command.inbound <= MAX_SESSION_ITEMS and 0 < command.outbound <= MAX_SESSION_ITEMS):
@@ -134,13 +166,16 @@ def _no_check(tree: Tree, cell: Cell, command: Any, seen: dict[str, Any]) -> Non
 
 def send(tree: Tree, cell: Cell, command: Tell) -> None:
     """Send a message of ``cell``, with the mark of what the cell rests on."""
-    tree.sent += 1
+    # A lone Tell was not checked: what is not hashable has to raise before anything is counted.
     target = tree.cells.get(command.to)
+    key = command.conflate
+    if key is not None:
+        {key: None}  # noqa: B018 - see _check_name
+    tree.sent += 1
     if target is None or target.status > WAITING:
         tree.dead += 1
         return
     item = command.message
-    key = command.conflate
     if key is not None or cell.rests_on > tree.durable:
         rests_on = cell.rests_on if cell.rests_on > tree.durable else 0
         item = Envelope(Kind.PLAIN, item, None if key is None else (cell.path, key), None, 0, rests_on)
@@ -377,7 +412,7 @@ def _emit(tree: Tree, cell: Cell, command: Emit, item: Any) -> None:
 
 
 COMMANDS: dict[type, tuple[Check, Apply]] = {
-    Tell: (_no_check, _tell),
+    Tell: (_check_tell, _tell),
     Request: (_check_request, _request),
     Reply: (_check_reply, _reply),
     Refuse: (_check_reply, _refuse),
@@ -385,19 +420,19 @@ COMMANDS: dict[type, tuple[Check, Apply]] = {
     Stash: (_check_stash, _stash),
     Unstash: (_no_check, _unstash),
     Spawn: (_check_spawn, _spawn),
-    StopChild: (_no_check, _stop_child),
-    ReviveChild: (_no_check, _revive_child),
+    StopChild: (_check_child, _stop_child),
+    ReviveChild: (_check_child, _revive_child),
     StopSelf: (_no_check, _last),
     Forget: (_check_forget, _forget),
-    Watch: (_no_check, _watch),
-    Unwatch: (_no_check, _unwatch),
+    Watch: (_check_path, _watch),
+    Unwatch: (_check_path, _unwatch),
     SetTimer: (_check_timer, _set_timer),
-    CancelTimer: (_no_check, _cancel_timer),
+    CancelTimer: (_check_key, _cancel_timer),
     Run: (_check_run, _run),
-    Cancel: (_no_check, _cancel),
+    Cancel: (_check_key, _cancel),
     Open: (_check_open, _open),
-    Feed: (_no_check, _feed),
-    Close: (_no_check, _cancel),
+    Feed: (_check_key, _feed),
+    Close: (_check_key, _cancel),
     Emit: (_no_check, _emit),
 }
 

@@ -27,6 +27,7 @@ import attrs
 from iriscw.errors import (
     ActorRestarted,
     ActorStopped,
+    InvalidArgument,
     InvalidDecision,
     IriscwError,
     JournalCorrupt,
@@ -152,7 +153,8 @@ class Lifecycle:
         tree = cell.tree
         evolve = cell.behavior.evolve
         assert evolve is not None
-        assert tree.journal is not None
+        if tree.journal is None:
+            raise InvalidArgument(f"{cell.path} is durable, but the system has no journal")
         state = cell.behavior.initial()
         for number, fact in enumerate(tree.journal.read(cell.path)):
             try:
@@ -294,6 +296,11 @@ class Lifecycle:
                 older.superseded = True
                 both = dict.fromkeys(one.path for one in (*older.cells, *cells))
                 cells = [child for child in children.values() if child.path in both and child.status <= WAITING]
+        # Temporary siblings go down with their group and do not come back, as in Erlang/OTP.
+        for sibling in reversed(cells):
+            if sibling is not cell and sibling.spec.restart is Restart.TEMPORARY:
+                self.stop(sibling, StopReason.NORMAL)
+        cells = [child for child in cells if child.status <= WAITING]
         recovery = Recovery(cells, delay, len(cells) - 1)
         if strategy is not Strategy.ONE_FOR_ONE:
             parent.recovery = recovery
