@@ -57,6 +57,7 @@ from iriscw.runtime.vocabulary import (
     Unwatch,
     Watch,
     message,
+    replace,
     seconds,
 )
 
@@ -120,5 +121,6 @@ __all__ = [
     "Unwatch",
     "Watch",
     "message",
+    "replace",
     "seconds",
 ]

@@ -222,21 +222,14 @@ class Dispatcher:
         return quota
 
     def _turns(self, messages: int, until: Slot | None, quota: int) -> int:
-        """Give ready cells their turns.
-
-        This is the hottest code of the runtime, so it is one loop with its names at hand: the outcomes that make up
-        most of all decisions (nothing, a new state, one ``Tell``) are dealt with here, all others in
-        :func:`~iriscw.runtime.interpreter.carry_out`.
-        """
-        ready = self.ready
-        control = self.control
-        context = self.context
-        throughput = self.throughput
-        rng = self.rng
+        """Give ready cells their turns."""
+        # The hottest code of the runtime, so it is one loop with its names at hand: the outcomes that make up most of
+        # all decisions (nothing, a new state, one Tell) are dealt with here, all others in carry_out.
+        ready, control, context, rng = self.ready, self.control, self.context, self.rng
         read_clock = None if self.virtual else self.clock.now
-        began = before = 0
+        began = before = 0 if read_clock is None else read_clock()
         if read_clock is not None:
-            self.now = began = before = read_clock()
+            self.now = began
         spent = 0
         while ready and spent < messages:
             if rng is not None and len(ready) > 1:
@@ -254,7 +247,7 @@ class Dispatcher:
                 rules = cell.rules
                 context.cell = cell
                 limit = len(mailbox)
-                for taken in range(1, (min(throughput, limit)) + 1):  # noqa: B007 - it counts
+                for taken in range(1, (min(self.throughput, limit)) + 1):  # noqa: B007 - it counts
                     received = mailbox.popleft()
                     rule = rules[type(received)]
                     if rule is None:

@@ -63,6 +63,12 @@ else:
         return attrs.define(cls, slots=True, eq=True, unsafe_hash=False)
 
 
+def replace(value: _T, **changes: Any) -> _T:
+    """Give a copy of a message or value with some fields changed; for cold paths, it costs several constructions."""
+    changed: _T = attrs.evolve(value, **changes)  # type: ignore[misc]  # an attrs class, though typed as a dataclass
+    return changed
+
+
 class ActorPath(str):
     """Where an actor stands in its tree: ``/fleet/h100/slice-1``. Names are non-empty and hold no ``/``."""
 

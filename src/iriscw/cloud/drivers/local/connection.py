@@ -1,0 +1,163 @@
+"""Commands inside a pod of the local platform: a program with the pod's environment, marker and working
+folder.
+
+Each command runs under a supervisor of its own, so a time-out kills all it started; and it carries the pod's
+marker, so the pod's deletion finds it. Output of ``run`` goes to files, of which a bounded part is read;
+``stream`` reads a FIFO, so the command waits for its reader.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import attrs
+
+from iriscw.cloud.drivers.local.platform import POD_MARKER, LocalPlatform
+from iriscw.cloud.drivers.local.records import PodRecord
+from iriscw.cloud.model import ExecResult, Gone, InvalidSpec, PodPhase, Unavailable
+from iriscw.cloud.ports import MAX_EXEC_OUTPUT_BYTES
+from iriscw.files import make_private_folder
+from iriscw.processes.supervised import NotStarted, Program, SpawnFailed, Supervised, launch
+
+STREAM_CHUNK_BYTES = 64 << 10
+SIGNAL_EXIT_BASE = 128
+"""A command that a signal killed has the exit code 128 and the signal's number, as in a shell."""
+
+
+@attrs.frozen
+class LocalConnection:
+    """Runs commands in one pod; see :class:`~iriscw.cloud.ports.Connection`."""
+
+    platform: LocalPlatform
+    pod: str
+    uid: str
+
+    async def run(
+        self, argv: Sequence[str], timeout_s: float, environment: Mapping[str, str] | None = None
+    ) -> ExecResult:
+        """Run a command to its end."""
+        folder = await self._make_folder()
+        try:
+            running = await self._launch(argv, folder, folder / "stdout", folder / "stderr", environment or {})
+            try:
+                with anyio.fail_after(timeout_s):
+                    ending = await running.wait()
+            except BaseException:
+                with anyio.CancelScope(shield=True):  # bounded: stop kills at once and gives up after a margin
+                    await running.stop(0)
+                raise
+            if ending.code is None and ending.signal is None:
+                raise Unavailable("the command was killed, and nobody saw how it ended")
+            stdout, stdout_cut = await anyio.to_thread.run_sync(_read, folder / "stdout")
+            stderr, stderr_cut = await anyio.to_thread.run_sync(_read, folder / "stderr")
+        except FileNotFoundError as error:
+            raise Unavailable("the pod was deleted while the command ran") from error
+        finally:
+            await _remove(folder)
+        code = ending.code if ending.code is not None else SIGNAL_EXIT_BASE + (ending.signal or 0)
+        return ExecResult(code, stdout, stderr, truncated=stdout_cut or stderr_cut)
+
+    async def stream(self, argv: Sequence[str]) -> AsyncIterator[bytes]:
+        """Run a command and give its output as it comes."""
+        folder = await self._make_folder()
+        running: Supervised | None = None
+        try:
+            fifo = folder / "output"
+            os.mkfifo(fifo, 0o600)
+            descriptor = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                running = await self._launch(argv, folder, fifo, fifo, {})
+                while chunk := await _read_fifo(descriptor):
+                    yield chunk
+                await running.wait()
+            finally:
+                os.close(descriptor)
+        finally:
+            with anyio.CancelScope(shield=True):  # bounded: stop kills at once and gives up after a margin
+                if running is not None:
+                    await running.stop(0)
+                await _remove(folder)
+
+    async def wait_until_ready(self, timeout_s: float) -> None:
+        """Wait until the pod's processes run."""
+        with anyio.fail_after(timeout_s):
+            await self.platform.until(self._decided)
+        self._running_record()
+
+    def _decided(self) -> bool:
+        """Whether waiting is over: the pod runs, has ended, or is gone."""
+        record = self.platform.pods.get(self.pod)
+        return record is None or record.uid != self.uid or record.phase is not PodPhase.PENDING
+
+    def _record(self) -> PodRecord:
+        record = self.platform.pods.get(self.pod)
+        if record is None or record.uid != self.uid:
+            raise Gone(f"there is no pod {self.pod!r} with the uid {self.uid}")
+        return record
+
+    def _running_record(self) -> PodRecord:
+        record = self._record()
+        if record.phase.over:
+            raise Gone(f"the pod {self.pod!r} has ended: {record.reason}")
+        if record.phase is PodPhase.PENDING:
+            raise Unavailable(f"the pod {self.pod!r} does not run yet")
+        return record
+
+    async def _make_folder(self) -> Path:
+        folder = self.platform.folder.pod(self._running_record()) / "commands" / uuid.uuid4().hex
+        try:
+            await anyio.to_thread.run_sync(make_private_folder, folder)
+        except OSError as error:
+            raise Unavailable(f"the command cannot be begun: {error}") from error
+        return folder
+
+    async def _launch(
+        self, argv: Sequence[str], folder: Path, stdout: Path, stderr: Path, environment: Mapping[str, str]
+    ) -> Supervised:
+        record = self._running_record()
+        if not argv:
+            raise InvalidSpec("the command is empty")
+        try:
+            return await launch(
+                Program(
+                    argv=tuple(argv),
+                    folder=folder,
+                    workdir=self.platform.folder.pod(record) / "work",
+                    stdout=stdout,
+                    stderr=stderr,
+                    environment={**self.platform.environment_of(record), **environment},
+                    markers={POD_MARKER: record.uid},
+                    grace_s=0,
+                )
+            )
+        except (SpawnFailed, OSError) as error:
+            raise Unavailable(str(error)) from error
+        except NotStarted as error:
+            raise InvalidSpec(str(error)) from error
+
+
+def _read(path: Path) -> tuple[bytes, bool]:
+    with path.open("rb") as file:
+        data = file.read(MAX_EXEC_OUTPUT_BYTES + 1)
+    return data[:MAX_EXEC_OUTPUT_BYTES], len(data) > MAX_EXEC_OUTPUT_BYTES
+
+
+async def _read_fifo(descriptor: int) -> bytes:
+    """Read what there is, or wait for it; nothing means that all writers are gone."""
+    while True:
+        try:
+            return os.read(descriptor, STREAM_CHUNK_BYTES)
+        except BlockingIOError:
+            await anyio.wait_readable(descriptor)
+
+
+async def _remove(folder: Path) -> None:
+    """Remove a command's folder; it may be gone with its pod."""
+    with anyio.CancelScope(shield=True):  # a few small files
+        await anyio.to_thread.run_sync(lambda: shutil.rmtree(folder, ignore_errors=True))

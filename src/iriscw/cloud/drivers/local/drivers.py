@@ -1,0 +1,46 @@
+"""All drivers of the local platform in one value, as every platform offers them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import attrs
+
+from iriscw.cloud.drivers.local.connection import LocalConnection
+from iriscw.cloud.drivers.local.platform import LocalOptions, LocalPlatform, open_platform
+from iriscw.cloud.drivers.local.pods import LocalPodDriver
+from iriscw.cloud.drivers.local.pools import LocalNodePoolDriver
+
+
+@attrs.frozen
+class LocalDrivers:
+    """The drivers of one :class:`LocalPlatform`; see :class:`~iriscw.cloud.drivers.loading.CloudDrivers`."""
+
+    platform: LocalPlatform
+
+    @property
+    def node_pools(self) -> LocalNodePoolDriver:
+        """The driver of node pools."""
+        return LocalNodePoolDriver(self.platform)
+
+    @property
+    def pods(self) -> LocalPodDriver:
+        """The driver of worker pods."""
+        return LocalPodDriver(self.platform)
+
+    def connection(self, pod: str, uid: str) -> LocalConnection:
+        """Give the connection to one incarnation of a pod."""
+        return LocalConnection(self.platform, pod, uid)
+
+
+@asynccontextmanager
+async def local(options: LocalOptions) -> AsyncIterator[LocalDrivers]:
+    """Open the local platform and give its drivers; see :func:`~.platform.open_platform`.
+
+    Raises:
+        WorkdirLocked: another controller has it open.
+        WorkdirCorrupt: a record in it cannot be read.
+    """
+    async with open_platform(options) as platform:
+        yield LocalDrivers(platform)

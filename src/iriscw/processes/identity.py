@@ -1,0 +1,163 @@
+"""Who a process is: its number, when it started, and in which boot of the machine.
+
+A process number alone names nobody: the kernel gives it to the next process once the holder is gone, and
+after a reboot everything begins again. So iriscw remembers a :class:`ProcessIdentity` and compares all three
+parts before it signals anything (INV-C3). Signals go through a pidfd that was verified *after* it was
+opened: a pidfd stays with its process, so between the check and the signal nobody else can slip in.
+
+``parse_stat`` is pure; the functions below it read ``/proc``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import attrs
+
+from iriscw.errors import OperationError
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_DEAD_STATES = frozenset("ZXx")
+
+
+class ProcessGone(OperationError, ProcessLookupError):
+    """The process that was meant has ended; its number may belong to another one by now."""
+
+
+@attrs.frozen
+class ProcessIdentity:
+    """One process, for ever. ``start_ticks`` is field 22 of its ``stat``, in clock ticks since boot."""
+
+    pid: int
+    start_ticks: int
+    boot_id: str
+
+
+@attrs.frozen
+class ProcessStat:
+    """The part of ``/proc/<pid>/stat`` that iriscw needs."""
+
+    pid: int
+    name: str
+    state: str
+    parent_pid: int
+    group_id: int
+    session_id: int
+    start_ticks: int
+
+    @property
+    def ended(self) -> bool:
+        """Whether the process runs no code any more: a zombie that waits to be reaped, or less."""
+        return self.state in _DEAD_STATES
+
+
+def parse_stat(text: str) -> ProcessStat:
+    """Read one line of ``/proc/<pid>/stat``; the process's name may hold spaces and parentheses.
+
+    Raises:
+        ValueError: the text is not such a line.
+    """
+    pid, opening, rest = text.partition(" (")
+    name, closing, fields_text = rest.rpartition(") ")
+    fields = fields_text.split()
+    if not opening or not closing or len(fields) < 20:
+        raise ValueError(f"not a line of /proc/<pid>/stat: {text[:80]!r}")
+    return ProcessStat(
+        pid=int(pid),
+        name=name,
+        state=fields[0],
+        parent_pid=int(fields[1]),
+        group_id=int(fields[2]),
+        session_id=int(fields[3]),
+        start_ticks=int(fields[19]),
+    )
+
+
+def read_stat(pid: int) -> ProcessStat:
+    """Read ``/proc/<pid>/stat``.
+
+    Raises:
+        ProcessGone: there is no process with this number.
+    """
+    try:
+        return parse_stat(Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="surrogateescape"))
+    except (FileNotFoundError, ProcessLookupError) as error:
+        raise ProcessGone(f"there is no process {pid}") from error
+
+
+@functools.cache
+def boot_id() -> str:
+    """Give the id that the kernel drew when this machine booted."""
+    return _BOOT_ID.read_text(encoding="ascii").strip()
+
+
+def identify(pid: int) -> ProcessIdentity:
+    """Give the identity of the process that has the number ``pid`` now.
+
+    Raises:
+        ProcessGone: there is none, or it is a zombie.
+    """
+    stat = read_stat(pid)
+    if stat.ended:
+        raise ProcessGone(f"process {pid} has ended")
+    return ProcessIdentity(pid, stat.start_ticks, boot_id())
+
+
+def is_alive(identity: ProcessIdentity) -> bool:
+    """Whether this very process still runs. A zombie does not."""
+    if identity.boot_id != boot_id():
+        return False
+    try:
+        stat = read_stat(identity.pid)
+    except ProcessGone:
+        return False
+    return stat.start_ticks == identity.start_ticks and not stat.ended
+
+
+@contextlib.contextmanager
+def pidfd_of(identity: ProcessIdentity) -> Iterator[int]:
+    """Open a pidfd that is certain to mean ``identity``, for as long as the block lasts.
+
+    Raises:
+        ProcessGone: the process has ended, or its number means another one now.
+    """
+    descriptor = open_pidfd(identity)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def open_pidfd(identity: ProcessIdentity) -> int:
+    """Like :func:`pidfd_of`, for a descriptor that the caller closes.
+
+    Raises:
+        ProcessGone: the process has ended, or its number means another one now.
+    """
+    try:
+        descriptor = os.pidfd_open(identity.pid)
+    except ProcessLookupError as error:
+        raise ProcessGone(f"process {identity.pid} has ended") from error
+    if not is_alive(identity):
+        os.close(descriptor)
+        raise ProcessGone(f"process {identity.pid} (started at tick {identity.start_ticks}) has ended")
+    return descriptor
+
+
+def send_signal(identity: ProcessIdentity, number: signal.Signals) -> None:
+    """Signal this very process.
+
+    Raises:
+        ProcessGone: it has ended; nobody was signalled.
+        PermissionError: it belongs to another user.
+    """
+    with pidfd_of(identity) as descriptor:
+        try:
+            signal.pidfd_send_signal(descriptor, number)
+        except ProcessLookupError as error:
+            raise ProcessGone(f"process {identity.pid} has ended") from error

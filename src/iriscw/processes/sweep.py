@@ -1,0 +1,91 @@
+"""Find and kill what a killed supervisor left behind, by a marker in the environment.
+
+A supervisor that was killed with SIGKILL cannot sweep. What it had started is recognised by an environment
+variable that it was given and that children inherit: ``/proc/<pid>/environ`` shows the environment a program
+began with, and ours begin with ``IRISCW_POD_UID`` or ``IRIS_ATTEMPT_UID``. A program that clears its
+environment *and* leaves its parent *after* its supervisor was killed escapes; nothing short of a cgroup of
+its own would hold it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from iriscw.errors import OperationError
+from iriscw.processes.identity import ProcessGone, ProcessIdentity, identify, open_pidfd, send_signal
+
+MAX_ENVIRONMENT_BYTES = 8 << 20
+"""How much of an environment is searched. The kernel's limit for arguments and environment is 6 MiB by
+default.
+"""
+
+MAX_ROUNDS = 50
+"""How often a sweep starts again because new marked processes appeared: a fork bomb that outruns it is
+reported.
+"""
+
+
+class SweepFailed(OperationError):
+    """Marked processes are still there: they do not die, or multiply faster than they are killed."""
+
+    retryable = True
+
+
+def marked_processes(name: str, value: str) -> tuple[ProcessIdentity, ...]:
+    """List the live processes whose environment began with ``name=value``, this one excepted.
+
+    Blocks for one pass over ``/proc``. Processes of other users are not seen.
+    """
+    wanted = f"{name}={value}".encode()
+    found: list[ProcessIdentity] = []
+    for path in Path("/proc").iterdir():
+        if not path.name.isdigit() or int(path.name) == os.getpid():
+            continue
+        try:
+            # The identity first: what is read after it can only belong to this process or to a later one,
+            # and send_signal refuses the later one.
+            identity = identify(int(path.name))
+            with (path / "environ").open("rb") as file:
+                environment = file.read(MAX_ENVIRONMENT_BYTES)
+        except (ProcessGone, FileNotFoundError, ProcessLookupError, PermissionError):
+            continue
+        if wanted in environment.split(b"\0"):
+            found.append(identity)
+    return tuple(found)
+
+
+async def sweep(name: str, value: str, *, timeout_s: float = 10.0) -> int:
+    """Kill every process marked with ``name=value`` and wait until none is left; give how many there were.
+
+    Raises:
+        SweepFailed: some are left after ``timeout_s``, or new ones kept appearing.
+    """
+    killed = 0
+    with anyio.move_on_after(timeout_s):
+        for _ in range(MAX_ROUNDS):
+            found = await anyio.to_thread.run_sync(marked_processes, name, value)
+            if not found:
+                return killed
+            killed += len(found)
+            for identity in found:
+                await _kill(identity)
+    raise SweepFailed(f"processes marked {name}={value} do not end")
+
+
+async def _kill(identity: ProcessIdentity) -> None:
+    try:
+        descriptor = open_pidfd(identity)
+    except ProcessGone:
+        return
+    try:
+        send_signal(identity, signal.SIGKILL)
+        await anyio.wait_readable(descriptor)
+    except ProcessGone:
+        return
+    finally:
+        os.close(descriptor)

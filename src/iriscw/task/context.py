@@ -1,0 +1,186 @@
+"""``iriscw.context()``: what a task knows of itself, from wherever in the task it is asked.
+
+Two ways lead there. In a process of its own a task has one context for the whole process, read from the
+files its worker left (``$IRIS_WORKDIR/.iris``) when it is first asked for. Several inline tasks share a
+process; each runs in a context of its own (:mod:`contextvars`), which asyncio tasks and ``to_thread`` copy
+by themselves. Plain threads begin with an empty context before Python 3.14, so :func:`entered` lets the
+threads that a task starts inherit its own; threads started by anybody else are not touched. ``os.environ``
+is never written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import functools
+import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import attrs
+
+from iriscw.errors import UsageError
+from iriscw.files import read_bounded
+from iriscw.task.environment import CONTEXT_FILE, PRIVATE_FOLDER, TOKEN_FILE, AttemptFacts, decode_facts
+
+MAX_CONTEXT_BYTES = 1 << 20
+"""A context takes a few hundred bytes and 30 per port."""
+
+
+class NotInTask(UsageError):
+    """There is no task here: ``iriscw.context()`` works inside a task that iriscw runs."""
+
+
+class NoSuchPort(UsageError, LookupError):
+    """The job did not ask for a port of this name."""
+
+
+@attrs.frozen
+class TaskContext:
+    """What a task knows of itself."""
+
+    facts: AttemptFacts
+    workdir: Path
+
+    @property
+    def job_id(self) -> str:
+        """The job this task belongs to."""
+        return self.facts.job_id
+
+    @property
+    def task_id(self) -> str:
+        """This task."""
+        return self.facts.task_id
+
+    @property
+    def index(self) -> int:
+        """Which of the job's tasks this is, from 0."""
+        return self.facts.index
+
+    @property
+    def num_tasks(self) -> int:
+        """How many tasks the job has."""
+        return self.facts.num_tasks
+
+    @property
+    def attempt(self) -> int:
+        """How many attempts of this task there were before."""
+        return self.facts.attempt
+
+    @property
+    def attempt_uid(self) -> str:
+        """This attempt, as no other one is ever called."""
+        return self.facts.attempt_uid
+
+    @property
+    def worker_id(self) -> str:
+        """The worker this attempt runs on."""
+        return self.facts.worker_id
+
+    @property
+    def namespace(self) -> str:
+        """What the names of this job's endpoints begin with: its root job."""
+        return self.facts.namespace
+
+    @property
+    def parent_job_id(self) -> str | None:
+        """The job whose task submitted this one; None for one that was submitted from outside."""
+        return self.facts.parent_job_id
+
+    @property
+    def controller_address(self) -> str:
+        """Where the controller listens."""
+        return self.facts.controller_address
+
+    @property
+    def token_file(self) -> Path:
+        """The file that holds the job's token."""
+        return self.workdir / PRIVATE_FOLDER / TOKEN_FILE
+
+    def port(self, name: str) -> int:
+        """Give the port that was set aside for ``name``.
+
+        Raises:
+            NoSuchPort: the job did not ask for one.
+        """
+        try:
+            return self.facts.ports[name]
+        except KeyError as error:
+            known = ", ".join(sorted(self.facts.ports)) or "none"
+            raise NoSuchPort(f"the job has no port {name!r}; it has: {known}") from error
+
+
+_current: contextvars.ContextVar[TaskContext] = contextvars.ContextVar("iriscw.task.context")
+
+
+def context() -> TaskContext:
+    """Give the context of the task that runs here.
+
+    Raises:
+        NotInTask: no task runs here, or its files were removed.
+    """
+    try:
+        return _current.get()
+    except LookupError:
+        return _of_this_process()
+
+
+@functools.cache
+def _of_this_process() -> TaskContext:
+    workdir = os.environ.get("IRIS_WORKDIR")
+    if not workdir:
+        raise NotInTask("iriscw.context() works inside a task; this process is none")
+    try:
+        data = read_bounded(Path(workdir) / PRIVATE_FOLDER / CONTEXT_FILE, MAX_CONTEXT_BYTES)
+        return TaskContext(decode_facts(data), Path(workdir))
+    except (OSError, ValueError) as error:
+        raise NotInTask(f"the task's files in {workdir} cannot be read: {error}") from error
+
+
+@contextlib.contextmanager
+def entered(task: TaskContext) -> Iterator[None]:
+    """Let ``task`` be the context of this block and of the threads that are started in it."""
+    token = _current.set(task)
+    _inheritance.begin()
+    try:
+        yield
+    finally:
+        _inheritance.end()
+        _current.reset(token)
+
+
+class _Inheritance:
+    """While at least one inline task runs, a thread that is started inside a task begins with its context."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._original = threading.Thread.start
+
+    def begin(self) -> None:
+        with self._lock:
+            self._users += 1
+            if self._users == 1:
+                self._original = threading.Thread.start
+                setattr(threading.Thread, "start", self._replacement(self._original))  # noqa: B010  # a method is replaced on purpose
+
+    def end(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users == 0:
+                setattr(threading.Thread, "start", self._original)  # noqa: B010  # a method is replaced on purpose
+
+    @staticmethod
+    def _replacement(original: Callable[[threading.Thread], None]) -> Callable[[threading.Thread], None]:
+        @functools.wraps(original)
+        def start(thread: threading.Thread) -> None:
+            if _current.get(None) is not None:
+                inherited, run = contextvars.copy_context(), thread.run
+                thread.run = lambda: inherited.run(run)  # type: ignore[method-assign]
+            original(thread)
+
+        return start
+
+
+_inheritance = _Inheritance()

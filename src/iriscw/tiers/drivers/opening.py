@@ -1,0 +1,68 @@
+"""Open an object store by its URL: ``file:///var/lib/iriscw``, and whatever schemes installed packages bring.
+
+A package offers a scheme under the entry point group ``iriscw.object_stores``: a function that takes the URL
+and gives the store. Its module is imported only when a URL has its scheme.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import TypeAlias
+from urllib.parse import unquote, urlsplit
+
+from iriscw.errors import UsageError
+from iriscw.tiers.ports import ObjectStore
+
+ENTRY_POINT_GROUP = "iriscw.object_stores"
+
+StoreFactory: TypeAlias = Callable[[str], ObjectStore]
+
+
+class InvalidStoreUrl(UsageError, ValueError):
+    """The URL has no scheme, or is none that its driver understands."""
+
+
+class NoSuchStore(UsageError, LookupError):
+    """No driver takes this scheme."""
+
+
+def open_file_store(url: str) -> ObjectStore:
+    """Open ``file:///absolute/path``.
+
+    Raises:
+        InvalidStoreUrl: it names a host, or no absolute path.
+        StoreAccessDenied, StoreUnreachable: the folder cannot be opened.
+    """
+    from iriscw.tiers.drivers.file import FileObjectStore
+
+    parts = urlsplit(url)
+    path = unquote(parts.path)
+    if parts.netloc not in {"", "localhost"} or not path.startswith("/") or parts.query or parts.fragment:
+        raise InvalidStoreUrl(f"{url!r} is not file:///absolute/path")
+    return FileObjectStore(Path(path))
+
+
+def open_store(url: str, given: Mapping[str, StoreFactory] | None = None) -> ObjectStore:
+    """Open the store that ``url`` names; ``given`` drivers come before installed ones.
+
+    Raises:
+        InvalidStoreUrl: it has no scheme.
+        NoSuchStore: no driver takes its scheme; the error lists those there are.
+        StoreAccessDenied, StoreUnreachable: the store cannot be opened.
+    """
+    scheme = urlsplit(url).scheme
+    if not scheme:
+        raise InvalidStoreUrl(f"{url!r} has no scheme; a folder is file:///absolute/path")
+    known: dict[str, StoreFactory] = {"file": open_file_store, **(given or {})}
+    if scheme in known:
+        return known[scheme](url)
+    offered = entry_points(group=ENTRY_POINT_GROUP)
+    found = list(offered.select(name=scheme))
+    if len(found) != 1:
+        schemes = ", ".join(sorted({*known, *offered.names}))
+        trouble = "several drivers take" if found else "no driver takes"
+        raise NoSuchStore(f"{trouble} the scheme {scheme!r}; there are: {schemes}")
+    factory: StoreFactory = found[0].load()
+    return factory(url)

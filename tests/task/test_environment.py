@@ -1,0 +1,83 @@
+"""The variables of a task are those of the documented list, and the context file holds the rest."""
+
+from pathlib import PurePath
+
+import pytest
+from hypothesis import given, strategies as st
+
+from iriscw.task.environment import (
+    AttemptFacts,
+    InvalidPortName,
+    decode_facts,
+    encode_facts,
+    port_variable,
+    task_environment,
+)
+
+FACTS = AttemptFacts(
+    job_id="/ada/count",
+    task_id="/ada/count/3",
+    attempt_uid="a-1",
+    index=3,
+    num_tasks=8,
+    attempt=2,
+    worker_id="w-0",
+    namespace="/ada",
+    parent_job_id="/ada",
+    controller_address="http://c:10000",
+    ports={"http": 30001},
+)
+
+
+def test_the_list_of_variables_is_complete_and_exact() -> None:
+    """Programs in other languages lean on these names."""
+    assert task_environment(FACTS, PurePath("/w")) == {
+        "IRIS_CONTROLLER_ADDRESS": "http://c:10000",
+        "IRIS_JOB_ID": "/ada/count",
+        "IRIS_TASK_ID": "/ada/count/3",
+        "IRIS_TASK_INDEX": "3",
+        "IRIS_NUM_TASKS": "8",
+        "IRIS_ATTEMPT_UID": "a-1",
+        "IRIS_WORKER_ID": "w-0",
+        "IRIS_PORT_HTTP": "30001",
+        "IRIS_BIND_HOST": "127.0.0.1",
+        "IRIS_ADVERTISE_HOST": "127.0.0.1",
+        "IRIS_WORKDIR": "/w",
+        "IRIS_TOKEN_FILE": "/w/.iris/token",
+    }
+
+
+@pytest.mark.parametrize("name", ["", "1a", "a-b", "a b", "a=b", "é", "_a", "a\0"])
+def test_a_port_needs_a_name_that_a_variable_can_have(name: str) -> None:
+    """Anything else is refused instead of giving a variable that no shell can read."""
+    with pytest.raises(InvalidPortName):
+        port_variable(name)
+
+
+@given(
+    st.builds(
+        AttemptFacts,
+        job_id=st.text(),
+        task_id=st.text(),
+        attempt_uid=st.text(),
+        index=st.integers(),
+        num_tasks=st.integers(),
+        ports=st.dictionaries(st.text(), st.integers()),
+    )
+)
+def test_facts_survive_the_file(facts: AttemptFacts) -> None:
+    """What is written is what is read."""
+    assert decode_facts(encode_facts(facts)) == facts
+
+
+def test_fields_of_later_versions_are_left_out() -> None:
+    """An older task reads the context of a newer worker."""
+    newer = encode_facts(FACTS).replace(b"{", b'{"later": 1,', 1)
+    assert decode_facts(newer) == FACTS
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"{}", b"\xff", b"1"])
+def test_other_files_are_refused(data: bytes) -> None:
+    """A file that is none gives an error, not empty facts."""
+    with pytest.raises(ValueError, match=r".*"):
+        decode_facts(data)
