@@ -31,6 +31,14 @@ def _unhandled(state: Any, received: Any, ctx: Context) -> Outcome:
     raise UnhandledMessage(f"{ctx.path} has no rule for {type(received).__name__}")
 
 
+def _awaiting_journal(rule: DecisionFunction) -> DecisionFunction:
+    def decide(state: Any, received: Any, ctx: Any) -> Outcome:
+        ctx.await_journal()
+        return rule(state, received, ctx)
+
+    return decide
+
+
 class RuleTable(dict[type, DecisionFunction | None]):
     """The decision for each message type: one look-up, whatever the type.
 
@@ -146,6 +154,9 @@ class Behavior:
         children: started in this order before the first message, stopped in reverse order.
         supervision: how failing children are treated.
         snapshot_every: records after which ``compact`` is asked for a snapshot.
+        awaits_journal: decide only while the journal takes records. For durable actors that keep notes beside what
+            their records say: else a decision whose records are not taken, and which is therefore taken again later,
+            would find the notes as the first one left them. Without it only decisions with records wait.
         name: shown in statistics and traces.
 
     Raises:
@@ -163,12 +174,17 @@ class Behavior:
     children: tuple[ChildSpec, ...] = attrs.field(default=(), validator=_distinct)
     supervision: Supervision = attrs.field(factory=Supervision)
     snapshot_every: int = DEFAULT_SNAPSHOT_EVERY
+    awaits_journal: bool = False
     name: str = ""
     rules: RuleTable = attrs.field(init=False, repr=False)
 
     @rules.default
     def _compile(self) -> RuleTable:
-        return RuleTable(self.on, self.decide, plain=self.evolve is None)
+        if not self.awaits_journal:
+            return RuleTable(self.on, self.decide, plain=self.evolve is None)
+        on = {kind: _awaiting_journal(rule) for kind, rule in self.on.items()}
+        decide = None if self.decide is None else _awaiting_journal(self.decide)
+        return RuleTable(on, decide, plain=self.evolve is None)
 
     starts_at_once: bool = attrs.field(init=False, repr=False)
 

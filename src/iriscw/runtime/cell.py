@@ -121,7 +121,7 @@ class Cell(_Rare):
         stashed = 0 if self.stash is None else len(self.stash)
         parked = 0 if self.parked is None else len(self.parked)
         queued = 0 if self.mailbox is None else len(self.mailbox)
-        return queued + stashed + parked - self.reserved >= self.capacity
+        return queued + stashed + parked - self.reserved >= self.spec.capacity
 
     def box(self) -> deque[Any]:
         """Give the mailbox; most actors of a large tree never need one."""

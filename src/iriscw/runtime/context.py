@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from iriscw.runtime.cell import Cell
 from iriscw.runtime.envelope import Slot
+from iriscw.runtime.interpreter import Unavailable
 from iriscw.runtime.vocabulary import ActorPath, ReplyTo
 
 if TYPE_CHECKING:
@@ -81,6 +82,16 @@ class DispatcherContext:
         if slot.id == 0:
             slot.id = self.cell.tree.serial()
         return ReplyTo(slot.id)
+
+    def await_journal(self) -> None:
+        """Go on only if the journal takes records; else the message is decided on when it does.
+
+        Raises:
+            Unavailable: it takes none for now. The dispatcher puts the message aside.
+        """
+        journal = self.cell.tree.journal
+        if journal is not None and journal.status.name != "READY":
+            raise Unavailable
 
     def new_id(self, prefix: str = "") -> str:
         """Give an id that no other call gives."""

@@ -43,6 +43,12 @@ CONTROL_QUOTA = 256
 SLOW_TURN = 50 * MILLISECOND
 """A turn that takes longer is counted and named: it made everybody wait."""
 
+CLOCK_STRIDE = 16
+"""Messages between two readings of the clock within a step: reading it each turn would cost a tenth of the speed."""
+
+WATCHED_MESSAGES = 4096
+"""After a slow turn, messages for which every turn is timed: an actor that is slow again is named exactly."""
+
 ATTENTION = SECOND
 """What a stall of this process counts as at most on the attentive clock."""
 
@@ -61,12 +67,19 @@ def _nobody_to_wake() -> None:
     """Do nothing: whoever drives the dispatcher looks for work by itself."""
 
 
+def harmless(commands: tuple[Any, ...]) -> bool:
+    """Whether there is nothing to check about these commands: there are none, or one ``Tell``."""
+    return commands == () or (type(commands) is tuple and len(commands) == 1 and type(commands[0]) is Tell)
+
+
 class Dispatcher:
     """Runs the cells of one or more trees."""
 
     __slots__ = (
+        "_counts",
         "_looked",
         "_wall_ahead",
+        "_watched",
         "attends",
         "attentive",
         "attentive_timers",
@@ -114,6 +127,9 @@ class Dispatcher:
         self.wake: Callable[[], None] = _nobody_to_wake
         self.inline_budget = STEP_MESSAGES
         self.steps = 0
+        self._counts = tuple(range(1, taken + 1) for taken in range(max(throughput, THROUGHPUT) + 1))
+        self._watched = 0
+        """Messages of the next step whose turns are all timed."""
 
     # What there is to do
 
@@ -222,22 +238,19 @@ class Dispatcher:
         return quota
 
     def _turns(self, messages: int, until: Slot | None, quota: int) -> int:
-        """Give ready cells their turns."""
-        # The hottest code of the runtime, so it is one loop with its names at hand: the outcomes that make up most of
-        # all decisions (nothing, a new state, one Tell) are dealt with here, all others in carry_out.
+        """Give ready cells their turns: the hottest loop; outcomes that make up most of all are dealt with here."""
         ready, control, context, rng = self.ready, self.control, self.context, self.rng
-        read_clock = None if self.virtual else self.clock.now
-        began = before = 0 if read_clock is None else read_clock()
-        if read_clock is not None:
-            self.now = began
-        spent = 0
+        cell, counts = None, self._counts
+        timed = not self.virtual
+        began = self._read_clock() if timed else 0
+        spent = next_reading = 0
         while ready and spent < messages:
             if rng is not None and len(ready) > 1:
                 ready.rotate(-rng.randrange(len(ready)))
             cell = ready.popleft()
             status = cell.status
             tree = cell.tree
-            if (status != ACTIVE and status != DRAINING) or tree.crashed:
+            if status != ACTIVE and status != DRAINING:
                 continue  # it was stopped or restarted meanwhile; what waits in its mailbox is seen to there
             mailbox = cell.mailbox
             if cell.parked is not None or tree.trace is not None:
@@ -246,8 +259,7 @@ class Dispatcher:
                 taken = 0
                 rules = cell.rules
                 context.cell = cell
-                limit = len(mailbox)
-                for taken in range(1, (min(self.throughput, limit)) + 1):  # noqa: B007 - it counts
+                for taken in counts[min(self.throughput, len(mailbox))]:  # noqa: B007 - it counts
                     received = mailbox.popleft()
                     rule = rules[type(received)]
                     if rule is None:
@@ -259,18 +271,23 @@ class Dispatcher:
                         outcome = rule(cell.state, received, context)
                         if outcome is None:
                             continue
-                        if type(outcome) is tuple:
-                            if len(outcome) == 1 and type(outcome[0]) is Tell:
-                                send(tree, cell, outcome[0])
-                                if mailbox:
-                                    continue
-                                break
-                        elif rules.plain and type(outcome) is Decision and not outcome.commands and not outcome.records:
+                        if type(outcome) is tuple and len(outcome) == 1 and type(outcome[0]) is Tell:
+                            send(tree, cell, outcome[0])
+                        elif (
+                            type(outcome) is Decision
+                            and rules.plain
+                            and not outcome.records
+                            and harmless(outcome.commands)
+                        ):
                             if outcome.state is not KEEP:
                                 cell.state = outcome.state
-                            continue
-                        carry_out(tree, cell, outcome, received)
-                        if cell.status != status or not mailbox:
+                            if outcome.commands:
+                                send(tree, cell, outcome.commands[0])  # type: ignore[arg-type]  # seen to be a Tell
+                        else:
+                            carry_out(tree, cell, outcome, received)
+                            if cell.status != status:
+                                break
+                        if not mailbox:
                             break
                     except Unavailable:
                         self.park(cell, received)
@@ -291,14 +308,14 @@ class Dispatcher:
                 break
             if control and quota > 0:
                 quota = self._control(quota)
-            if read_clock is not None:
-                # One reading serves as the end of this turn, the start of the next, and the step's budget.
-                after = read_clock()
-                if after - before >= SLOW_TURN:
-                    self._slow(cell, after - before)
-                self.now = before = after
-                if after - began >= STEP_TIME:
+            if timed and spent >= next_reading:
+                next_reading = spent + (CLOCK_STRIDE if self._watched <= spent else 1)
+                if self._time_turns(cell) - began >= STEP_TIME:
                     break
+        if timed and cell is not None:
+            self._time_turns(cell)
+        if self._watched:
+            self._watched = max(0, self._watched - spent)
         return spent
 
     def control_step(self) -> bool:
@@ -318,12 +335,23 @@ class Dispatcher:
         """Whether the cell may take the next message of its turn: nothing stopped, parked or emptied it."""
         return cell.status == status and cell.parked is None and bool(cell.mailbox)
 
-    def _slow(self, cell: Cell, took: int) -> None:
-        tree = cell.tree
-        tree.slow_turns += 1
-        if took > tree.slowest_turn:
-            tree.slowest_turn = took
-            tree.slowest_actor = cell.path
+    def _read_clock(self) -> int:
+        self.now = now = self.clock.now()
+        return now
+
+    def _time_turns(self, cell: Cell) -> int:
+        """Read the clock; if the turns since the last reading were slow, count it and name the last one's actor."""
+        before = self.now
+        now = self._read_clock()
+        took = now - before
+        if took >= SLOW_TURN:
+            tree = cell.tree
+            tree.slow_turns += 1
+            if took > tree.slowest_turn:
+                tree.slowest_turn = took
+                tree.slowest_actor = cell.path
+            self._watched = WATCHED_MESSAGES
+        return now
 
     def _careful_turn(self, cell: Cell) -> int:
         """Take messages one by one, looking at everything: the cell is parked, or somebody traces."""

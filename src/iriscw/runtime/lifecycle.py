@@ -478,6 +478,7 @@ class Lifecycle:
                     tree.fill(item, None, error, 0)
         cell.mailbox = cell.stash = cell.parked = cell.conflated = None
         cell.reserved = 0
+        cell.set_room()
         tree.parked.pop(cell.path, None)
 
     def _finish(self, cell: Cell, reason: StopReason) -> None:

@@ -397,6 +397,9 @@ class SimSystem:
             cell.scheduled = True
         dispatcher = self.simulation.dispatcher
         dispatcher.trees.remove(tree)
+        alive = [cell for cell in dispatcher.ready if cell.tree is not tree]
+        dispatcher.ready.clear()
+        dispatcher.ready.extend(alive)
         waiting = self.journal.appended - self.journal.durable
         self.disk.crash(keep=self._rng.randint(0, waiting) if keep is None else keep)
         self._syncing = False
