@@ -67,9 +67,9 @@ def _nobody_to_wake() -> None:
     """Do nothing: whoever drives the dispatcher looks for work by itself."""
 
 
-def harmless(commands: tuple[Any, ...]) -> bool:
-    """Whether there is nothing to check about these commands: there are none, or one ``Tell``."""
-    return commands == () or (type(commands) is tuple and len(commands) == 1 and type(commands[0]) is Tell)
+def lone_tell(commands: tuple[Any, ...]) -> bool:
+    """Whether these commands are one ``Tell``, about which there is nothing to check."""
+    return type(commands) is tuple and len(commands) == 1 and type(commands[0]) is Tell
 
 
 class Dispatcher:
@@ -248,8 +248,7 @@ class Dispatcher:
             if rng is not None and len(ready) > 1:
                 ready.rotate(-rng.randrange(len(ready)))
             cell = ready.popleft()
-            status = cell.status
-            tree = cell.tree
+            status, tree = cell.status, cell.tree
             if status != ACTIVE and status != DRAINING:
                 continue  # it was stopped or restarted meanwhile; what waits in its mailbox is seen to there
             mailbox = cell.mailbox
@@ -277,12 +276,13 @@ class Dispatcher:
                             type(outcome) is Decision
                             and rules.plain
                             and not outcome.records
-                            and harmless(outcome.commands)
+                            and (not outcome.commands or lone_tell(outcome.commands))
                         ):
                             if outcome.state is not KEEP:
                                 cell.state = outcome.state
-                            if outcome.commands:
-                                send(tree, cell, outcome.commands[0])  # type: ignore[arg-type]  # seen to be a Tell
+                            if not outcome.commands:
+                                continue
+                            send(tree, cell, outcome.commands[0])  # type: ignore[arg-type]  # seen to be a Tell
                         else:
                             carry_out(tree, cell, outcome, received)
                             if cell.status != status:
