@@ -1,0 +1,195 @@
+"""``python -m iriscw.worker serve``: one worker as a process.
+
+What is not said on the command line is taken from the environment: ``IRIS_CONTROLLER_ADDRESS``, ``IRIS_WORKER_ID``,
+``IRISCW_INCARNATION`` (else ``IRISCW_POD_UID``), ``IRISCW_CACHE_DIR``, ``IRIS_TOKEN_FILE``, ``IRISCW_WORKER_HOST``,
+``IRISCW_WORKER_PORT``, ``IRISCW_CONFIG``, ``IRISCW_GROUP``. ``IRISCW_ATTRIBUTES`` holds the worker's attributes as a
+JSON object.
+
+With a configuration and a group, a machine that has less than the group promises is refused before anything starts.
+
+SIGTERM and SIGINT end the worker in order: attempts are asked to end, their logs and ends are delivered, then the
+stream is closed. A second signal kills the attempts at once.
+
+==== ==========================================================================================
+code meaning
+==== ==========================================================================================
+0    it ended in order, after a signal
+1    a bug
+2    the command line, the environment, the configuration or the token file is no good
+3    the machine has less than the group promises
+4    the controller does not want this worker: it must not be started again as it is
+5    the worker could not start: port, folder or journal in use, no disk space, no route
+==== ==========================================================================================
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from iriscw.cloud.model import Attributes, Capacity
+from iriscw.config.load import load_config
+from iriscw.errors import OperationError, UsageError
+from iriscw.rpc.address import Address
+from iriscw.rpc.tokens import read_token_file
+from iriscw.worker.assembly import DEFAULT_PORT, Worker, WorkerSettings, python_attribute
+from iriscw.worker.lines import JsonLines
+from iriscw.worker.probe import Machine, probe
+
+EXIT_USAGE = 2
+EXIT_LESS_THAN_PROMISED = 3
+EXIT_TURNED_AWAY = 4
+EXIT_NOT_STARTED = 5
+
+log = logging.getLogger("iriscw.worker")
+
+
+class MachineTooSmall(OperationError):
+    """The machine has less than its group promises to tasks."""
+
+
+class Incomplete(UsageError):
+    """Something that the worker must be told was neither on the command line nor in the environment."""
+
+
+def parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
+    """Give the command line, with the environment's values as defaults."""
+
+    def option(name: str, *variables: str, fallback: str | None = None, text: str) -> None:
+        default = next((environment[each] for each in variables if environment.get(each)), fallback)
+        made.add_argument(name, default=default, help=text)
+
+    made = argparse.ArgumentParser(prog="python -m iriscw.worker", description="Run one worker.")
+    made.add_argument("command", nargs="?", default="serve", choices=("serve",))
+    option("--controller", "IRIS_CONTROLLER_ADDRESS", text="the controller's address")
+    option("--worker-id", "IRIS_WORKER_ID", text="the name of this worker")
+    option("--incarnation", "IRISCW_INCARNATION", "IRISCW_POD_UID", text="tells this life of the worker from others")
+    option("--cache-dir", "IRISCW_CACHE_DIR", text="where bundles and attempts are kept")
+    option("--token-file", "IRIS_TOKEN_FILE", text="the file with the worker's token")
+    option("--host", "IRISCW_WORKER_HOST", fallback="127.0.0.1", text="where /health and /metrics answer")
+    option("--port", "IRISCW_WORKER_PORT", fallback=str(DEFAULT_PORT), text="0: a free one")
+    option("--config", "IRISCW_CONFIG", text="the cluster's configuration")
+    option("--group", "IRISCW_GROUP", text="the scale group whose promise the machine must keep")
+    insecure = environment.get("IRISCW_INSECURE_PLAINTEXT") == "1"
+    made.add_argument("--insecure-plaintext", action="store_true", default=insecure, help="the network is trusted")
+    return made
+
+
+def settings_of(arguments: argparse.Namespace, environment: Mapping[str, str]) -> WorkerSettings:
+    """Look at the machine and put everything together. Blocks.
+
+    Raises:
+        Incomplete, UsageError: what was said is no good.
+        MachineTooSmall: see there.
+        AddressUnknown, OSError: see ``probe``.
+    """
+    for name in ("controller", "worker_id", "incarnation", "cache_dir", "token_file"):
+        if not getattr(arguments, name):
+            raise Incomplete(f"--{name.replace('_', '-')} is missing")
+    if not arguments.port.isdigit() or int(arguments.port) > 65_535:
+        raise Incomplete(f"--port: {arguments.port!r} is no port")
+    cache_dir = Path(arguments.cache_dir).absolute()
+    cache_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    address = Address.parse(arguments.controller)
+    machine = probe(disk=cache_dir, controller_host=address.host or "127.0.0.1", environment=environment)
+    if arguments.config and arguments.group:
+        check_promise(Path(arguments.config), arguments.group, machine)
+    return WorkerSettings(
+        controller=arguments.controller,
+        worker_id=arguments.worker_id,
+        incarnation=arguments.incarnation,
+        token=read_token_file(Path(arguments.token_file)),
+        cache_dir=cache_dir,
+        capacity=machine.capacity,
+        attributes=_attributes(arguments.worker_id, environment),
+        host=arguments.host,
+        port=int(arguments.port),
+        advertise_host=machine.address,
+        insecure_plaintext=arguments.insecure_plaintext,
+    )
+
+
+def check_promise(config: Path, group: str, machine: Machine) -> None:
+    """Refuse a machine that has less than its group promises.
+
+    Raises:
+        Incomplete: the configuration has no such group.
+        UsageError: the configuration is no good.
+        MachineTooSmall: see there.
+    """
+    groups = load_config(config).scale_groups
+    if group not in groups:
+        raise Incomplete(f"--group: {config} has no scale group {group!r}")
+    wanted = groups[group].resources
+    promised = Capacity(wanted.cpu_milli, wanted.ram_bytes, wanted.disk_bytes, wanted.gpu_count)
+    lacking = machine.capacity.lacking(promised)
+    if lacking:
+        raise MachineTooSmall(f"the group {group} promises {promised}, this machine has {machine.capacity}: {lacking}")
+
+
+def _attributes(worker_id: str, environment: Mapping[str, str]) -> Attributes:
+    try:
+        given = json.loads(environment.get("IRISCW_ATTRIBUTES") or "{}")
+    except ValueError as error:
+        raise Incomplete(f"IRISCW_ATTRIBUTES is no JSON: {error}") from error
+    if not isinstance(given, dict) or not all(isinstance(value, str | int) for value in given.values()):
+        raise Incomplete("IRISCW_ATTRIBUTES is no JSON object of texts and whole numbers")
+    return Attributes(tuple({**given, "worker-id": worker_id, "python": python_attribute()}.items()))
+
+
+async def serve(settings: WorkerSettings) -> int:
+    """Run the worker until a signal or the controller ends it; give the exit code."""
+    async with Worker(settings) as worker:
+        log.info("the worker runs", extra={"address": str(worker.address)})
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_leave_on_signal, worker)
+            turned_away = await worker.wait()
+            tasks.cancel_scope.cancel()
+    if turned_away is not None:
+        log.error("the controller does not want this worker: %s", turned_away.text)
+        return EXIT_TURNED_AWAY
+    return 0
+
+
+async def _leave_on_signal(worker: Worker) -> None:
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async with anyio.create_task_group() as tasks:
+            grace_s: float | None = None
+            async for number in signals:
+                tasks.start_soon(worker.leave, f"{signal.Signals(number).name} to the worker", grace_s)
+                grace_s = 0
+
+
+def main() -> int:
+    """Run the process."""
+    arguments = parser(os.environ).parse_args()
+    lines = logging.StreamHandler(sys.stderr)
+    lines.setFormatter(JsonLines(worker=arguments.worker_id or "", incarnation=arguments.incarnation or ""))
+    logging.basicConfig(level=logging.INFO, handlers=[lines])
+    try:
+        settings = settings_of(arguments, os.environ)
+        return anyio.run(serve, settings)
+    except MachineTooSmall as error:
+        return _ended(error, EXIT_LESS_THAN_PROMISED)
+    except UsageError as error:
+        return _ended(error, EXIT_USAGE)
+    except (OperationError, OSError) as error:
+        return _ended(error, EXIT_NOT_STARTED)
+
+
+def _ended(error: Exception, code: int) -> int:
+    log.error("%s: %s", type(error).__name__, error)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

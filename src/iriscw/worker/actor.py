@@ -1,0 +1,50 @@
+"""The worker's tree: ``/attempts`` with one actor for each attempt, then ``/session``. Decisions meet effects here."""
+
+from __future__ import annotations
+
+import functools
+
+from iriscw.runtime import Behavior, ChildSpec, Restart
+from iriscw.worker import lifecycle, registry, session
+from iriscw.worker.drivers.desk import Desk
+from iriscw.worker.drivers.stream import ControllerStream
+from iriscw.worker.effects import Dial, DropStrangers
+from iriscw.worker.lifecycle import Attempt
+from iriscw.worker.registry import Registry, RegistryDecisions
+from iriscw.worker.session import Session
+
+
+def attempt(uid: str, desk: Desk) -> ChildSpec:
+    """Give the actor of one attempt: durable, put aside when it fails again and again."""
+    behavior = Behavior(
+        initial=functools.partial(Attempt, uid),
+        on=lifecycle.rules(),
+        resume=lifecycle.resume,
+        evolve=lifecycle.evolve,
+        effects=desk.effects(),
+        name="attempt",
+    )
+    return ChildSpec(uid, behavior, restart=Restart.TRANSIENT, entity=True)
+
+
+def tree(desk: Desk, stream: ControllerStream, lease_ns: int) -> Behavior:
+    """Give the root. The session is started last and stopped first."""
+    decisions = RegistryDecisions(functools.partial(attempt, desk=desk))
+    attempts = Behavior(
+        initial=Registry,
+        on=decisions.rules(),
+        resume=decisions.resume,
+        evolve=registry.evolve,
+        compact=registry.compact,
+        effects={DropStrangers: desk.drop_strangers},
+        name="attempts",
+    )
+    to_controller = Behavior(
+        initial=functools.partial(Session, lease_ns),
+        on=session.rules(),
+        resume=session.resume,
+        sessions={Dial: stream.serve},
+        name="session",
+    )
+    children = (ChildSpec("attempts", attempts), ChildSpec("session", to_controller))
+    return Behavior(children=children, name="worker")

@@ -1,0 +1,256 @@
+"""A worker, put together: journal, runtime, tree, stream and door, started in order and stopped in reverse.
+
+::
+
+    async with Worker(settings) as worker:
+        departure = await worker.wait()
+
+Files, below the cache folder::
+
+    bundles/                          shared by all workers of the machine
+    <worker id>/<incarnation>/        one life of a worker: journal/, attempts/, specifications/
+
+A worker that is started again with the same incarnation takes up its attempts. What earlier incarnations of the same
+worker left running is ended first: their uids mean nothing to this one.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import shutil
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import anyio
+import anyio.to_thread
+import attrs
+
+from iriscw.cloud.model import Attributes, Capacity
+from iriscw.errors import InvalidArgument, SystemClosed
+from iriscw.files import make_private_folder
+from iriscw.journal.sqlite import SqliteJournal
+from iriscw.rpc.address import Address
+from iriscw.rpc.client import RpcChannel
+from iriscw.rpc.limits import RpcLimits
+from iriscw.rpc.server import RpcServer
+from iriscw.rpc.tokens import Principal, Role, Secret
+from iriscw.runtime import ActorSystem
+from iriscw.task.framing import python_name, this_python
+from iriscw.worker.actor import tree
+from iriscw.worker.doors.http import Figures
+from iriscw.worker.drivers.bundles import ControllerBundles
+from iriscw.worker.drivers.desk import Desk, Place
+from iriscw.worker.drivers.specifications import Specifications
+from iriscw.worker.drivers.stream import ControllerStream, Identity
+from iriscw.worker.inotify import FileWatch
+from iriscw.worker.lines import note
+from iriscw.worker.messages import SESSION, Leave, Left, TurnedAway
+from iriscw.worker.model import DEFAULT_LEASE_NS, STOP_GRACE_NS
+from iriscw.worker.ports import TaskRuntime
+from iriscw.worker.runtimes.process import ProcessRuntime
+
+log = logging.getLogger(__name__)
+
+DEFAULT_PORT = 10001
+SECOND = 1_000_000_000
+LEAVE_MARGIN_S = 10.0
+"""What an ordered stop may take beyond grace and flush before the tree is stopped regardless."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+def _name(_: object, attribute: attrs.Attribute[str], value: str) -> None:
+    if not _NAME.fullmatch(value):
+        raise InvalidArgument(f"{attribute.name}: {value!r} is no name: letters, digits, '.', '_' and '-'")
+
+
+@attrs.frozen(kw_only=True)
+class WorkerSettings:
+    """All that a worker is told. ``port`` 0 takes a free one; ``rpc`` bounds both of its connections.
+
+    ``bound_memory`` holds each attempt without GPUs to the memory it asked for (``RLIMIT_AS``). ``lease_s`` counts
+    until the controller has said another. ``insecure_plaintext`` allows tokens to cross a network without TLS.
+
+    Raises:
+        InvalidArgument: an id cannot be the name of a folder.
+    """
+
+    controller: str
+    worker_id: str = attrs.field(validator=_name)
+    incarnation: str = attrs.field(validator=_name)
+    token: Secret
+    cache_dir: Path
+    capacity: Capacity
+    attributes: Attributes = attrs.field(factory=Attributes)
+    host: str = "127.0.0.1"
+    port: int = DEFAULT_PORT
+    advertise_host: str = "127.0.0.1"
+    lease_s: float = DEFAULT_LEASE_NS / SECOND
+    grace_s: float = STOP_GRACE_NS / SECOND
+    flush_s: float = 10.0
+    bound_memory: bool = False
+    insecure_plaintext: bool = False
+    rpc: RpcLimits = attrs.field(factory=RpcLimits)
+
+    @property
+    def life(self) -> Path:
+        """The folder of this life of the worker."""
+        return self.cache_dir / self.worker_id / self.incarnation
+
+
+class Worker:
+    """One worker in this process: an async context manager. Installs no signal handlers, prints nothing.
+
+    Args:
+        settings: see there.
+        runtime: what runs attempts; processes by default.
+    """
+
+    def __init__(self, settings: WorkerSettings, *, runtime: TaskRuntime | None = None) -> None:
+        self.settings = settings
+        self._runtime = runtime
+        self._stack = AsyncExitStack()
+        self._left = anyio.Event()
+        self._turned_away: TurnedAway | None = None
+        self._figures = Figures(settings.worker_id, settings.incarnation)
+        self._door: RpcServer | None = None
+        self._system: ActorSystem | None = None
+
+    @property
+    def address(self) -> Address:
+        """Where ``/health`` answers.
+
+        Raises:
+            InvalidArgument: the worker does not run.
+        """
+        if self._door is None:
+            raise InvalidArgument("the worker does not run")
+        return self._door.address
+
+    async def wait(self) -> TurnedAway | None:
+        """Wait until the worker has left: None after :meth:`leave`, else the controller's refusal."""
+        await self._left.wait()
+        return self._turned_away
+
+    async def leave(self, reason: str, grace_s: float | None = None) -> None:
+        """End all attempts, deliver their ends and logs, say goodbye. Bounded; a second call waits for the first.
+
+        Args:
+            reason: one sentence for the controller's log.
+            grace_s: between asking attempts to end and killing them; the settings' by default.
+        """
+        grace = self.settings.grace_s if grace_s is None else grace_s
+        if self._system is None or self._left.is_set():
+            return
+        try:
+            self._system.tell(SESSION, Leave(reason, round(grace * SECOND), round(self.settings.flush_s * SECOND)))
+        except SystemClosed:  # it crashed, and says so itself; the next process of this life takes the attempts up
+            return
+        with anyio.move_on_after(grace + self.settings.flush_s + LEAVE_MARGIN_S):
+            await self._left.wait()
+
+    async def __aenter__(self) -> Self:
+        """Start: take up what this life had, open the door, dial.
+
+        Raises:
+            JournalLocked: another process is this worker.
+            JournalCorrupt, UnsupportedJournal, WorkerTrouble, OSError: its folder cannot be used.
+            AddressInUse, AddressUnavailable, InsecureDoor, InvalidAddress: see ``RpcServer.listen_tcp``.
+        """
+        async with AsyncExitStack() as stack:
+            await self._start(stack)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        """Leave in order, then stop everything in reverse. After an error or a cancellation attempts get no grace."""
+        try:
+            with anyio.CancelScope(shield=True):  # leave is bounded
+                await self.leave("the worker ends", None if exc_type is None else 0)
+        finally:
+            await self._stack.__aexit__(exc_type, exc, tb)
+
+    async def _start(self, stack: AsyncExitStack) -> None:
+        settings = self.settings
+        life = settings.life
+        await anyio.to_thread.run_sync(make_private_folder, life)
+        journal = await anyio.to_thread.run_sync(SqliteJournal.open, life / "journal")
+        stack.callback(journal.close)
+        await end_earlier_lives(life)
+        runtime = self._runtime or ProcessRuntime(life / "attempts", one_log=True)
+        specifications = await anyio.to_thread.run_sync(Specifications, life / "specifications")
+        channel = await stack.enter_async_context(
+            RpcChannel(
+                settings.controller,
+                settings.token,
+                limits=settings.rpc,
+                insecure_plaintext=settings.insecure_plaintext,
+            )
+        )
+        await anyio.to_thread.run_sync(make_private_folder, settings.cache_dir / "bundles")
+        bundles = ControllerBundles(settings.cache_dir / "bundles", channel)
+        bind_host = settings.host
+        place = Place(
+            settings.worker_id, settings.controller, bind_host, settings.advertise_host, settings.bound_memory
+        )
+        desk = Desk(runtime, specifications, bundles, place)
+        await desk.find()
+        watch = FileWatch()
+        stack.callback(watch.close)
+        tasks = await stack.enter_async_context(anyio.create_task_group())
+        stack.callback(tasks.cancel_scope.cancel)
+        tasks.start_soon(watch.serve)
+        self._door = RpcServer(
+            [],
+            authenticate=self._authenticate,
+            routes=self._figures.routes(),
+            limits=settings.rpc,
+            insecure_plaintext=settings.insecure_plaintext,
+        )
+        door = await stack.enter_async_context(self._door)
+        await door.listen_tcp(settings.host, settings.port)
+        identity = Identity(settings.worker_id, settings.incarnation, settings.capacity, settings.attributes)
+        stream = ControllerStream(channel, identity, self._own_address, specifications, desk, watch)
+        root = tree(desk, stream, round(settings.lease_s * SECOND))
+        self._system = await stack.enter_async_context(
+            ActorSystem(root, name=settings.worker_id, journal=journal, on_event=self._note)
+        )
+
+    def _own_address(self) -> str:
+        return f"{self.settings.advertise_host}:{self.address.port}"
+
+    def _authenticate(self, token: str) -> Principal | None:
+        return Principal(Role.WORKER) if self.settings.token.matches(token) else None
+
+    def _note(self, event: object) -> None:
+        self._figures.note(event)
+        note(event)
+        if isinstance(event, Left):
+            self._turned_away = event.turned_away
+            self._left.set()
+
+
+async def end_earlier_lives(life: Path) -> None:
+    """End what earlier incarnations of this worker left running, and remove their folders.
+
+    Raises:
+        WorkerTrouble, SweepFailed: it cannot be read, or does not die.
+        OSError: it cannot be removed.
+    """
+    for earlier in sorted(await anyio.to_thread.run_sync(lambda: list(life.parent.iterdir()))):
+        if earlier == life or not earlier.is_dir():
+            continue
+        for running in await ProcessRuntime(earlier / "attempts").adopt():
+            await running.stop(0)
+        await anyio.to_thread.run_sync(shutil.rmtree, earlier)
+        log.info("removed what the incarnation %s left", earlier.name)
+
+
+def python_attribute() -> str:
+    """Give this worker's Python as placement compares it: ``3.11``."""
+    return python_name(this_python())

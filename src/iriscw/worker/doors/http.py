@@ -1,0 +1,90 @@
+"""The worker's own port: ``/health`` for probes and ``/metrics`` for Prometheus.
+
+``/health`` is public and says 200 for as long as the process turns: whether the controller can be reached is no reason
+to restart a worker that runs attempts. It never waits for the control loop.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from iriscw.rpc.http1 import HttpResponse, Route
+from iriscw.worker.messages import AttemptChanged, Connected, Disconnected, LeaseExpired
+from iriscw.worker.model import Observation, Phase
+
+_SECOND = 1_000_000_000
+
+
+class Figures:
+    """What the metrics count, kept by the events that the tree emits."""
+
+    def __init__(self, worker_id: str, incarnation: str) -> None:
+        self._names = {"worker_id": worker_id, "incarnation": incarnation}
+        self._began = time.monotonic()
+        self._phases: dict[str, Phase] = {}
+        self.session_id = ""
+        self.registry = CollectorRegistry()
+        self._live = Gauge("iriscw_worker_attempts", "Attempts by phase.", ["phase"], registry=self.registry)
+        self._ended = Counter(
+            "iriscw_worker_attempts_ended", "Attempts that ended, by outcome.", ["outcome"], registry=self.registry
+        )
+        self._ran = Histogram(
+            "iriscw_worker_attempt_seconds",
+            "How long the processes of attempts ran.",
+            buckets=(1, 10, 60, 600, 3600, 14400, 86400),
+            registry=self.registry,
+        )
+        self._logs = Counter("iriscw_worker_log_bytes", "Bytes that ended attempts wrote.", registry=self.registry)
+        self._connected = Gauge("iriscw_worker_connected", "Whether a stream is up.", registry=self.registry)
+        self._streams = Counter("iriscw_worker_streams", "Streams to the controller.", registry=self.registry)
+        self._leases = Counter("iriscw_worker_leases_expired", "Leases that ran out.", registry=self.registry)
+
+    def note(self, event: object) -> None:
+        """Count an event."""
+        match event:
+            case AttemptChanged(observation=seen):
+                self._note_attempt(seen)
+            case Connected(session_id=session_id):
+                self.session_id = session_id
+                self._connected.set(1)
+                self._streams.inc()
+            case Disconnected():
+                self.session_id = ""
+                self._connected.set(0)
+            case LeaseExpired():
+                self._leases.inc()
+
+    def _note_attempt(self, seen: Observation) -> None:
+        before = self._phases.pop(seen.uid, None)
+        if before is not None:
+            self._live.labels(before.value).dec()
+        if seen.live:
+            self._phases[seen.uid] = seen.phase
+            self._live.labels(seen.phase.value).inc()
+            return
+        if seen.outcome is not None:
+            self._ended.labels(seen.outcome.value).inc()
+        if seen.started_wall_ns:
+            self._ran.observe(max(0, seen.ended_wall_ns - seen.started_wall_ns) / _SECOND)
+        self._logs.inc(seen.log_bytes)
+
+    def routes(self) -> Mapping[str, Route]:
+        """Give the door's routes."""
+        return {"/health": Route(self._health, public=True), "/metrics": Route(self._metrics)}
+
+    def _health(self) -> HttpResponse:
+        body = {
+            **self._names,
+            "status": "ok",
+            "connected": bool(self.session_id),
+            "live_attempts": len(self._phases),
+            "uptime_s": round(time.monotonic() - self._began, 3),
+        }
+        return HttpResponse(200, "application/json", json.dumps(body).encode() + b"\n")
+
+    def _metrics(self) -> HttpResponse:
+        return HttpResponse(200, CONTENT_TYPE_LATEST, generate_latest(self.registry))

@@ -1,0 +1,272 @@
+"""The effects of attempts: what is done when an attempt's actor asks, and the table of what runs here.
+
+The table holds each attempt's running process, its log, and how far the controller has its log and its result. The
+stream's side (:mod:`iriscw.worker.drivers.shipping`) reads from the same table: logs never pass through mailboxes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import socket
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import anyio
+import anyio.to_thread
+import attrs
+
+from iriscw.errors import OperationError
+from iriscw.processes.supervised import Limits
+from iriscw.task.environment import AttemptFacts
+from iriscw.task.framing import FrameCorrupt, UnknownFormat, python_name, this_python
+from iriscw.task.result import read_result_summary
+from iriscw.worker.drivers.specifications import Specifications
+from iriscw.worker.effects import Adopt, AwaitEnd, DropStrangers, End, Fetch, Finish, Remove, Start, Started
+from iriscw.worker.model import MAX_FAULT_CHARS, Fault, Order, ResultFacts, Specification
+from iriscw.worker.ports import AttemptEnd, AttemptSpec, EndKind, PayloadRefused, RunningAttempt, TaskRuntime
+
+NANOSECONDS_PER_SECOND = 1_000_000_000
+
+
+class TooFewPorts(OperationError):
+    """The machine has no free ports left."""
+
+    retryable = True
+
+
+class Bundles(Protocol):
+    """Where unpacked bundles come from; see :class:`iriscw.worker.drivers.bundles.ControllerBundles`."""
+
+    async def fetch(self, bundle_id: str) -> Path:
+        """Give the folder of a bundle."""
+
+
+@attrs.define(eq=False)
+class Held:
+    """One attempt of the table."""
+
+    running: RunningAttempt
+    ended: anyio.Event = attrs.field(factory=anyio.Event)
+    """Set when nothing writes to its log any more."""
+    log_acked: int = 0
+    result_acked: int = 0
+
+
+@attrs.frozen
+class Place:
+    """What attempts are told of where they run. ``bound_memory`` holds each to the memory it asked for, by bounding
+    its address space; not for attempts with GPUs, because CUDA reserves more than it uses.
+    """
+
+    worker_id: str
+    controller_address: str
+    bind_host: str
+    advertise_host: str
+    bound_memory: bool = False
+
+
+class Desk:
+    """Carries out the effects of attempts."""
+
+    def __init__(self, runtime: TaskRuntime, specifications: Specifications, bundles: Bundles, place: Place) -> None:
+        self._runtime = runtime
+        self._specifications = specifications
+        self._bundles = bundles
+        self._place = place
+        self.held: dict[str, Held] = {}
+
+    def effects(self) -> Mapping[type, Callable[[Any], Awaitable[Any]]]:
+        """Give the function for each effect of an attempt."""
+        return {
+            Fetch: self.fetch,
+            Start: self.start,
+            Adopt: self.adopt,
+            AwaitEnd: self.await_end,
+            End: self.end,
+            Remove: self.remove,
+        }
+
+    async def find(self) -> None:
+        """Fill the table with what an earlier process of this worker started. Once, before anything else.
+
+        Raises:
+            WorkerTrouble: the folder of the attempts cannot be read.
+        """
+        for running in await self._runtime.adopt():
+            self.held[running.uid] = Held(running)
+
+    async def fetch(self, effect: Fetch) -> None:
+        """Bring specification and bundle here.
+
+        Raises:
+            SpecificationUnknown, MalformedSpecification, PayloadRefused: it cannot run here.
+            BundleCorrupt, BundleHarmful, IriscwError, OSError: see ``ControllerBundles.fetch``.
+        """
+        spec = await self._specification(effect.order)
+        ours = python_name(this_python())
+        if spec.payload and spec.python and spec.python != ours:
+            raise PayloadRefused(f"the callable was pickled by Python {spec.python}; this worker has {ours}")
+        if spec.bundle_id:
+            await self._bundles.fetch(spec.bundle_id)
+
+    async def start(self, effect: Start) -> Started:
+        """Start the process.
+
+        Raises:
+            TooFewPorts: see there.
+            AttemptNotStarted, InvalidArgument, InvalidPortName: see ``TaskRuntime.start``.
+        """
+        order = effect.order
+        spec = await self._specification(order)
+        source = await self._bundles.fetch(spec.bundle_id) if spec.bundle_id else None
+        ports = free_ports(spec.ports, self._place.bind_host)
+        running = await self._runtime.start(
+            AttemptSpec(
+                facts=self._facts(order, spec, ports),
+                argv=spec.argv,
+                payload=spec.payload,
+                environment={**dict(spec.environment), **dict(order.environment)},
+                token=order.token,
+                limits=self._limits(spec),
+                source=source,
+            )
+        )
+        self.held[order.uid] = Held(running)
+        return Started(time.time_ns(), spec.timeout_ns, tuple(sorted(ports.items())))
+
+    async def adopt(self, effect: Adopt) -> bool:
+        """Say whether the attempt is here."""
+        held = self.held.get(effect.uid)
+        if held is not None and effect.ended:
+            held.ended.set()
+        return held is not None
+
+    async def await_end(self, effect: AwaitEnd) -> Finish:
+        """Wait until nothing of the attempt runs.
+
+        Raises:
+            SweepFailed: see ``RunningAttempt.wait``.
+            WorkerTrouble: its result cannot be read.
+        """
+        held = self.held[effect.uid]
+        end = await held.running.wait()
+        result = await held.running.result()
+        held.ended.set()
+        return finish(end, result, time.time_ns())
+
+    async def end(self, effect: End) -> None:
+        """Ask it to end; kill it after the grace.
+
+        Raises:
+            SweepFailed: see ``RunningAttempt.stop``.
+        """
+        await self.held[effect.uid].running.stop(effect.grace_ns / NANOSECONDS_PER_SECOND)
+
+    async def remove(self, effect: Remove) -> None:
+        """Remove its files, and its place in the table.
+
+        Raises:
+            WorkerTrouble: the disk does not let go of them.
+        """
+        held = self.held.get(effect.uid)
+        if held is not None:
+            await held.running.remove()
+            del self.held[effect.uid]
+
+    async def drop_strangers(self, effect: DropStrangers) -> int:
+        """End what runs here and is not known.
+
+        Raises:
+            SweepFailed, WorkerTrouble: see ``RunningAttempt``.
+        """
+        strangers = [held for uid, held in self.held.items() if uid not in effect.known]
+        for held in strangers:
+            await held.running.stop(0)
+            await held.running.remove()
+            del self.held[held.running.uid]
+        return len(strangers)
+
+    async def _specification(self, order: Order) -> Specification:
+        return await anyio.to_thread.run_sync(self._specifications.get, order.specification)
+
+    def _facts(self, order: Order, spec: Specification, ports: Mapping[str, int]) -> AttemptFacts:
+        return AttemptFacts(
+            job_id=spec.job_id,
+            task_id=order.task_id,
+            attempt_uid=order.uid,
+            index=order.index,
+            num_tasks=spec.num_tasks,
+            attempt=order.number,
+            worker_id=self._place.worker_id,
+            namespace=spec.namespace,
+            parent_job_id=spec.parent_job_id or None,
+            controller_address=self._place.controller_address,
+            bind_host=self._place.bind_host,
+            advertise_host=self._place.advertise_host,
+            ports=ports,
+        )
+
+    def _limits(self, spec: Specification) -> Limits:
+        bounded = self._place.bound_memory and spec.demand.memory_bytes and not spec.demand.gpu_count
+        return Limits(address_space_bytes=spec.demand.memory_bytes if bounded else None)
+
+
+def free_ports(names: tuple[str, ...], host: str) -> dict[str, int]:
+    """Pick a free TCP port for each name; all different.
+
+    They are free now, not kept: another program may take one before the attempt does. The kernel gives out ports in a
+    random order, so that takes bad luck.
+
+    Raises:
+        TooFewPorts: see there.
+    """
+    sockets: list[socket.socket] = []
+    try:
+        for _ in names:
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            sockets.append(socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC))
+            sockets[-1].bind((host, 0))
+        return {name: each.getsockname()[1] for name, each in zip(names, sockets, strict=True)}
+    except OSError as error:
+        raise TooFewPorts(f"no free port on {host}: {error}") from error
+    finally:
+        for each in sockets:
+            each.close()
+
+
+def finish(end: AttemptEnd, result: bytes | None, wall_ns: int) -> Finish:
+    """Say in the worker's words how a process ended."""
+    return Finish(
+        wall_ns=wall_ns,
+        code=end.code,
+        signal=end.signal,
+        stopped=end.kind is EndKind.STOPPED,
+        out_of_memory=end.kind is EndKind.OUT_OF_MEMORY,
+        reason=end.reason,
+        log_bytes=end.stdout_bytes + end.stderr_bytes,
+        result=None if result is None else result_facts(result),
+        fault=None if result is None else result_fault(result),
+    )
+
+
+def result_facts(result: bytes) -> ResultFacts:
+    """Describe a result."""
+    return ResultFacts(len(result), hashlib.sha256(result).hexdigest(), python_name(this_python()))
+
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def result_fault(result: bytes) -> Fault | None:
+    """Say what the callable raised; None if it returned."""
+    try:
+        summary = read_result_summary(result)
+    except (FrameCorrupt, UnknownFormat) as error:
+        return Fault(type(error).__name__, str(error))
+    if summary.succeeded:
+        return None
+    text = _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", summary.traceback or summary.message)
+    return Fault(summary.error_type[:256], text[-MAX_FAULT_CHARS:])

@@ -1,0 +1,217 @@
+"""Logs and results on their way to the controller: from files, in pieces, within a window.
+
+Each attempt has one *shipment* per stream: a task that reads its log from where the controller's store ends, a piece
+at a time, waits while a window of bytes is unacknowledged, and sleeps until the file grows (:class:`FileWatch`). Then
+comes its result. Memory is one piece per attempt, however long the log or a line of it is; what the controller does
+not take waits in the file.
+
+An acknowledgement names the end of what the store holds. One behind what was acknowledged before says that the store
+lost bytes, one beyond what was sent that it had them already: both times sending goes on from there.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+
+import anyio
+import anyio.abc
+import anyio.to_thread
+import attrs
+
+from iriscw.proto.iriscw import v1
+from iriscw.worker.drivers.desk import Held
+from iriscw.worker.inotify import FileWatch, Growth
+
+CHUNK_BYTES = 256 << 10
+"""The largest piece, as the protocol says."""
+
+DEFAULT_WINDOW_BYTES = 1 << 20
+STALLED_S = 30.0
+"""How long an end waits for a log that the controller does not acknowledge: it may not want it any more."""
+
+Send = Callable[[v1.WorkerMessage], Awaitable[None]]
+
+
+@attrs.define(eq=False)
+class Shipment:
+    """How far one attempt's log and result are."""
+
+    uid: str
+    held: Held
+    window_bytes: int
+    log_sent: int = 0
+    result_sent: int = 0
+    moved: anyio.Event = attrs.field(factory=anyio.Event)
+    """Set, and replaced, when an acknowledgement came."""
+    sent: anyio.Event = attrs.field(factory=anyio.Event)
+    """All of a log that has ended, and of the result, was sent."""
+    acked: anyio.Event = attrs.field(factory=anyio.Event)
+    """And acknowledged."""
+    over: bool = False
+
+    def finish(self) -> None:
+        """Ship nothing more."""
+        self.over = True
+        self.sent.set()
+        self.acked.set()
+        self._wake()
+
+    def log_ack(self, offset: int) -> None:
+        """Take the end of what the log store holds."""
+        self.log_sent = offset if offset < self.held.log_acked else max(self.log_sent, offset)
+        self.held.log_acked = offset
+        self._wake()
+
+    def result_ack(self, offset: int) -> None:
+        """Take the end of what the result store holds."""
+        self.result_sent = offset if offset < self.held.result_acked else max(self.result_sent, offset)
+        self.held.result_acked = offset
+        self._wake()
+
+    def _wake(self) -> None:
+        self.moved.set()
+        self.moved = anyio.Event()
+
+
+class Shipping:
+    """All shipments of one stream.
+
+    Args:
+        table: what runs here.
+        watch: tells of files that grow.
+        window_bytes: what of one log may be unacknowledged.
+        send: puts a message on the stream; waits for room.
+        tasks: where the shipments run.
+    """
+
+    def __init__(
+        self,
+        table: Mapping[str, Held],
+        watch: FileWatch,
+        window_bytes: int,
+        send: Send,
+        tasks: anyio.abc.TaskGroup,
+    ) -> None:
+        self._table = table
+        self._watch = watch
+        self._window_bytes = max(1, window_bytes or DEFAULT_WINDOW_BYTES)
+        self._send = send
+        self._tasks = tasks
+        self._shipments: dict[str, Shipment] = {}
+
+    def begin(self, uid: str) -> None:
+        """Ship what there is of an attempt; once per stream."""
+        held = self._table.get(uid)
+        if held is None or uid in self._shipments:
+            return
+        shipment = Shipment(uid, held, self._window_bytes, held.log_acked, held.result_acked)
+        self._shipments[uid] = shipment
+        self._tasks.start_soon(self._ship, shipment, name=f"shipment of {uid}")
+
+    def log_ack(self, uid: str, offset: int) -> None:
+        """Pass an acknowledgement on."""
+        if uid in self._shipments:
+            self._shipments[uid].log_ack(offset)
+
+    def result_ack(self, uid: str, offset: int) -> None:
+        """Pass an acknowledgement on."""
+        if uid in self._shipments:
+            self._shipments[uid].result_ack(offset)
+
+    async def until_sent(self, uid: str) -> None:
+        """Wait until all of an ended attempt was sent; not for longer than ``STALLED_S`` without an
+        acknowledgement.
+        """
+        shipment = self._shipments.get(uid)
+        while shipment is not None and not shipment.sent.is_set():
+            before = (shipment.log_sent, shipment.result_sent)
+            with anyio.move_on_after(STALLED_S):
+                await shipment.sent.wait()
+            if before == (shipment.log_sent, shipment.result_sent):
+                return
+
+    async def until_acked(self) -> None:
+        """Wait until the controller has all of every ended attempt."""
+        for shipment in list(self._shipments.values()):
+            if shipment.held.ended.is_set():
+                await shipment.acked.wait()
+
+    def forget(self, uid: str) -> None:
+        """The attempt was released: nobody waits for the rest."""
+        shipment = self._shipments.pop(uid, None)
+        if shipment is not None:
+            shipment.finish()
+
+    async def _ship(self, shipment: Shipment) -> None:
+        try:
+            result = None
+            while not shipment.over:
+                moved = shipment.moved
+                await self._ship_log(shipment, shipment.held.running.stdout)
+                result = result or await shipment.held.running.result() or b""
+                await self._ship_result(shipment, result)
+                shipment.sent.set()
+                if shipment.held.log_acked >= shipment.log_sent and shipment.held.result_acked >= len(result):
+                    shipment.acked.set()
+                await moved.wait()  # an acknowledgement may say that the store lost something
+        except FileNotFoundError:  # released while it was shipped
+            shipment.finish()
+
+    async def _ship_log(self, shipment: Shipment, path: Path) -> None:
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+        descriptor = await anyio.to_thread.run_sync(os.open, path, flags)
+        try:
+            with self._watch.watching(path) as growth:
+                await self._copy_log(shipment, descriptor, growth)
+        finally:
+            os.close(descriptor)
+
+    async def _copy_log(self, shipment: Shipment, descriptor: int, growth: Growth) -> None:
+        held = shipment.held
+        while not shipment.over:
+            growth.rearm()
+            moved = shipment.moved
+            last = held.ended.is_set()  # looked at before reading: what was written before it is read below
+            room = min(CHUNK_BYTES, held.log_acked + shipment.window_bytes - shipment.log_sent)
+            if room <= 0:
+                await moved.wait()
+                continue
+            offset = shipment.log_sent
+            data = await anyio.to_thread.run_sync(os.pread, descriptor, room, offset)
+            if shipment.log_sent != offset:  # an acknowledgement moved it meanwhile
+                continue
+            if data:
+                shipment.log_sent += len(data)
+                chunk = v1.LogChunk(attempt_uid=shipment.uid, offset=offset, data=data)
+                await self._send(v1.WorkerMessage(log=chunk))
+            elif last:
+                return
+            else:
+                await _first(growth.wait, held.ended.wait, moved.wait)
+
+    async def _ship_result(self, shipment: Shipment, result: bytes) -> None:
+        while not shipment.over and shipment.result_sent < len(result):
+            moved = shipment.moved
+            room = min(CHUNK_BYTES, shipment.held.result_acked + shipment.window_bytes - shipment.result_sent)
+            if room <= 0:
+                await moved.wait()
+                continue
+            offset = shipment.result_sent
+            data = result[offset : offset + room]
+            shipment.result_sent += len(data)
+            chunk = v1.ResultChunk(attempt_uid=shipment.uid, offset=offset, data=data)
+            await self._send(v1.WorkerMessage(result=chunk))
+
+
+async def _first(*waits: Callable[[], Awaitable[object]]) -> None:
+    """Wait until one of several has come."""
+    async with anyio.create_task_group() as tasks:
+
+        async def one(wait: Callable[[], Awaitable[object]]) -> None:
+            await wait()
+            tasks.cancel_scope.cancel()
+
+        for wait in waits:
+            tasks.start_soon(one, wait)

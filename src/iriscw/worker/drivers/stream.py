@@ -1,0 +1,187 @@
+"""The session to the controller: one call, dialled by the worker, that carries everything between the two.
+
+What is state (orders, observations, heartbeats) goes between the stream and ``/session``; what is data
+(specifications, logs, results and their acknowledgements) ends here. Two rules join them:
+
+* The end of an attempt is passed on only when its log and its result were sent before it.
+* A specification is on disk before the order that names it is passed to the actors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.metadata import version
+
+import anyio
+import anyio.abc
+import anyio.to_thread
+import attrs
+
+from iriscw.cloud.model import Attributes, Capacity
+from iriscw.errors import OperationError
+from iriscw.proto.iriscw import v1
+from iriscw.rpc.client import BidiCall, RpcChannel
+from iriscw.runtime.edge import SessionPort
+from iriscw.task.framing import python_name, this_python
+from iriscw.worker import wire
+from iriscw.worker.drivers.desk import Desk
+from iriscw.worker.drivers.shipping import Shipping
+from iriscw.worker.drivers.specifications import Specifications, SpecificationsFull
+from iriscw.worker.effects import Dial
+from iriscw.worker.inotify import FileWatch
+from iriscw.worker.messages import Changed, Flush, Flushed, Goodbye, ObservedAll
+from iriscw.worker.model import Phase
+
+CONNECT = "/iriscw.v1.WorkerService/Connect"
+
+STREAM_TIMEOUT_S = 86_400.0
+"""Every call has a deadline; after a day the worker dials again."""
+
+WELCOME_TIMEOUT_S = 30.0
+"""From the Hello to the answer: the controller asks its fleet in between."""
+
+Call = BidiCall[v1.WorkerMessage, v1.ControllerMessage]
+
+
+class NoWelcome(OperationError):
+    """The controller answered a Hello with neither a welcome nor a refusal, or not in time."""
+
+    retryable = True
+
+
+@attrs.frozen
+class Identity:
+    """Who dials and what it has."""
+
+    worker_id: str
+    incarnation: str
+    capacity: Capacity
+    attributes: Attributes
+
+
+class ControllerStream:
+    """Opens streams. ``address`` gives where the worker's own door is, which is known once that listens."""
+
+    def __init__(
+        self,
+        channel: RpcChannel,
+        identity: Identity,
+        address: Callable[[], str],
+        specifications: Specifications,
+        desk: Desk,
+        watch: FileWatch,
+    ) -> None:
+        self._channel = channel
+        self._identity = identity
+        self._address = address
+        self._specifications = specifications
+        self._desk = desk
+        self._watch = watch
+
+    async def serve(self, session: Dial, port: SessionPort) -> None:
+        """Carry one stream from its Hello to its end.
+
+        Raises:
+            NoWelcome, SpecificationsFull, MalformedSpecification: see there.
+            IriscwError: as the controller or the connection says it.
+            OSError: the disk does not take a specification.
+        """
+        async with self._channel.bidi(
+            CONNECT, v1.WorkerMessage, v1.ControllerMessage, timeout_s=STREAM_TIMEOUT_S
+        ) as call:
+            await call.send(v1.WorkerMessage(hello=self._hello()))
+            welcome = await self._welcome(call, port)
+            if welcome is None:
+                return
+            try:
+                async with anyio.create_task_group() as tasks:
+                    shipping = Shipping(self._desk.held, self._watch, welcome.window_bytes, call.send, tasks)
+                    tasks.start_soon(self._upward, call, port, shipping, tasks)
+                    await port.send(wire.welcomed(welcome))
+                    await self._downward(call, port, shipping)
+                    tasks.cancel_scope.cancel()
+            except ExceptionGroup as failures:
+                raise _first_of(failures) from failures
+
+    def _hello(self) -> v1.Hello:
+        identity = self._identity
+        return v1.Hello(
+            protocol_version=wire.PROTOCOL_VERSION,
+            worker_id=identity.worker_id,
+            incarnation=identity.incarnation,
+            iriscw_version=version("iriscw"),
+            python_version=python_name(this_python()),
+            capacity=wire.amount(identity.capacity),
+            attributes=wire.attributes(identity.attributes),
+            address=self._address(),
+            specification_hashes=[bytes.fromhex(name) for name in self._specifications.hashes],
+        )
+
+    async def _welcome(self, call: Call, port: SessionPort) -> v1.Welcome | None:
+        first = None
+        with anyio.move_on_after(WELCOME_TIMEOUT_S):
+            first = await call.receive()
+        if first is not None and first.refused is not None:
+            await port.send(wire.refused(first.refused))
+            return None
+        if first is None or first.welcome is None:
+            raise NoWelcome("the controller did not answer the worker's Hello with a Welcome")
+        return first.welcome
+
+    async def _downward(self, call: Call, port: SessionPort, shipping: Shipping) -> None:
+        async for message in call:
+            if message.log_ack is not None:
+                shipping.log_ack(message.log_ack.attempt_uid, message.log_ack.offset)
+            elif message.result_ack is not None:
+                shipping.result_ack(message.result_ack.attempt_uid, message.result_ack.offset)
+            elif message.specification is not None:
+                await self._keep(message.specification)
+            else:
+                if message.forget is not None:
+                    shipping.forget(message.forget.attempt_uid)
+                item = wire.down(message)
+                if item is not None:
+                    await port.send(item)
+
+    async def _keep(self, sent: v1.Specification) -> None:
+        try:
+            await anyio.to_thread.run_sync(self._specifications.put, sent.hash.hex(), sent.content)
+        except SpecificationsFull:
+            await anyio.to_thread.run_sync(self._specifications.clear)
+            raise
+
+    async def _upward(self, call: Call, port: SessionPort, shipping: Shipping, tasks: anyio.abc.TaskGroup) -> None:
+        async for item in port:
+            match item:
+                case Changed(observation=seen) if seen.phase is Phase.ENDED:
+                    shipping.begin(seen.uid)
+                    tasks.start_soon(self._end, call, shipping, item)
+                    continue
+                case Changed(observation=seen) if seen.was_started:
+                    shipping.begin(seen.uid)
+                case Flush():
+                    tasks.start_soon(self._flush, port, shipping)
+            message = wire.up(item)
+            if message is not None:
+                await call.send(message)
+            if isinstance(item, ObservedAll):
+                for seen in item.observations:
+                    shipping.begin(seen.uid)
+            if isinstance(item, Goodbye):
+                await call.end()
+
+    async def _end(self, call: Call, shipping: Shipping, item: Changed) -> None:
+        await shipping.until_sent(item.observation.uid)
+        message = wire.up(item)
+        assert message is not None
+        await call.send(message)
+
+    async def _flush(self, port: SessionPort, shipping: Shipping) -> None:
+        await shipping.until_acked()
+        await port.send(Flushed())
+
+
+def _first_of(failures: ExceptionGroup[Exception]) -> Exception:
+    """Unwrap: when the connection breaks, each side of it raises the same."""
+    first = failures.exceptions[0]
+    return _first_of(first) if isinstance(first, ExceptionGroup) else first

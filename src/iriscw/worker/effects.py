@@ -1,0 +1,91 @@
+"""What attempts ask of the world: requests as values, carried out by :mod:`iriscw.worker.drivers.desk`."""
+
+from __future__ import annotations
+
+from iriscw.runtime.vocabulary import message
+from iriscw.worker.model import Fault, Order, ResultFacts
+
+
+@message
+class Fetch:
+    """Bring the specification and the bundle of an order here. Gives None."""
+
+    order: Order
+
+
+@message
+class Start:
+    """Start its process. Gives :class:`Started`."""
+
+    order: Order
+
+
+@message
+class Started:
+    """The process runs."""
+
+    wall_ns: int
+    timeout_ns: int
+    ports: tuple[tuple[str, int], ...]
+
+
+@message
+class Adopt:
+    """Find what an earlier process of this worker started. Gives whether it is there.
+
+    With ``ended`` only its log and its result are wanted.
+    """
+
+    uid: str
+    ended: bool
+
+
+@message
+class AwaitEnd:
+    """Wait until nothing of the attempt runs any more. Gives :class:`Finish`."""
+
+    uid: str
+
+
+@message
+class Finish:
+    """How the process ended."""
+
+    wall_ns: int
+    code: int | None
+    signal: int | None
+    stopped: bool
+    out_of_memory: bool
+    reason: str
+    log_bytes: int
+    result: ResultFacts | None = None
+    fault: Fault | None = None
+
+
+@message
+class End:
+    """Ask the attempt to end, kill it after ``grace_ns``. Gives None when it has ended."""
+
+    uid: str
+    grace_ns: int
+
+
+@message
+class Remove:
+    """Remove its files. Gives None."""
+
+    uid: str
+
+
+@message
+class DropStrangers:
+    """End and remove whatever runs here that is not among ``known``. Gives how many there were."""
+
+    known: tuple[str, ...]
+
+
+@message
+class Dial:
+    """The session: one stream to the controller."""
+
+    number: int

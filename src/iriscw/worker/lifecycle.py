@@ -1,0 +1,400 @@
+r"""The life of one attempt on its worker: a table of phases, and the decisions that walk it.
+
+::
+
+    NEW --accepted--> FETCHING --starting--> STARTING --started--> RUNNING --stopping--> STOPPING
+                         |                      | \                  |                      |
+                         |                      |  stopping          |                      |
+                         |                      |   \\               |                      |
+                         |                      | WITHDRAWN --started--------------> STOPPING
+                         v                      v     v              v                      v
+                         +----------------------+-----+--ended-------+----------------------+--> ENDED
+
+Every step is a record, and a step's effect leaves only when its record is on disk. So the uid is written down before
+the process can exist, and what a restarted worker owes follows from the phase alone (``resume``):
+
+========================  ==========================================================================
+found in                  so
+========================  ==========================================================================
+FETCHING                  it never ran; its token is gone with the old process: MISSING, not started
+STARTING, WITHDRAWN       the process is looked for: adopted if it is there, otherwise MISSING
+RUNNING, STOPPING         the same
+ENDED                     its log and its result are offered again, until it is released
+========================  ==========================================================================
+
+Nothing here ever starts a process for an attempt that left NEW before. An attempt is ENDED only when the runtime says
+that nothing of it is left; if that cannot be had (processes that do not die), it is asked for again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from iriscw.runtime.vocabulary import (
+    SECOND,
+    Cancel,
+    CancelTimer,
+    Command,
+    Completed,
+    Context,
+    Decision,
+    DecisionFunction,
+    Emit,
+    Failed,
+    Outcome as Returned,
+    Run,
+    SetTimer,
+    Tell,
+    Undelivered,
+)
+from iriscw.worker.effects import Adopt, AwaitEnd, End, Fetch, Finish, Remove, Start, Started
+from iriscw.worker.messages import (
+    ATTEMPTS,
+    SESSION,
+    AttemptChanged,
+    AttemptReleased,
+    AttemptReport,
+    Due,
+    ForgetAttempt,
+    ReportNow,
+    RunAttempt,
+    StopAttempt,
+)
+from iriscw.worker.model import MAX_FAULT_CHARS, STOP_GRACE_NS, Fault, Observation, Outcome, Phase, StopCause
+from iriscw.worker.records import (
+    AttemptAccepted,
+    AttemptEnded,
+    AttemptStarted,
+    AttemptStarting,
+    AttemptStopping,
+)
+
+AGAIN_NS = 2 * SECOND
+"""Before an effect that must succeed in the end is tried again."""
+
+TRANSITIONS: Mapping[Phase, Mapping[type, Phase]] = {
+    Phase.NEW: {AttemptAccepted: Phase.FETCHING, AttemptEnded: Phase.ENDED},
+    Phase.FETCHING: {AttemptStarting: Phase.STARTING, AttemptEnded: Phase.ENDED},
+    Phase.STARTING: {
+        AttemptStarted: Phase.RUNNING,
+        AttemptStopping: Phase.WITHDRAWN,
+        AttemptEnded: Phase.ENDED,
+    },
+    Phase.WITHDRAWN: {
+        AttemptStarted: Phase.STOPPING,
+        AttemptStopping: Phase.WITHDRAWN,
+        AttemptEnded: Phase.ENDED,
+    },
+    Phase.RUNNING: {AttemptStopping: Phase.STOPPING, AttemptEnded: Phase.ENDED},
+    Phase.STOPPING: {AttemptStopping: Phase.STOPPING, AttemptEnded: Phase.ENDED},
+    Phase.ENDED: {},
+}
+"""Which record may follow in which phase, and where it leads."""
+
+STOPPED: Mapping[StopCause, Outcome] = {
+    StopCause.KILLED: Outcome.KILLED,
+    StopCause.PREEMPTED: Outcome.PREEMPTED,
+    StopCause.TIMEOUT: Outcome.TIMED_OUT,
+    StopCause.GANG: Outcome.GANG_STOPPED,
+    StopCause.FENCED: Outcome.KILLED,
+    StopCause.DRAINING: Outcome.WORKER_FAILED,
+    StopCause.LEASE: Outcome.WORKER_FAILED,
+}
+"""How an attempt ended that ended because it was told to."""
+
+USERS_FAULTS = ("ProgramMissing", "PayloadRefused", "InvalidArgument", "InvalidPortName")
+"""Errors of a start for which the job is to blame: another worker would not do better."""
+
+LOST_FAULTS = ("SpecificationUnknown",)
+
+TIMEOUT_KIND = "TaskTimeout"
+"""By this fault the controller tells an attempt that ran too long from one that failed: their states are the same."""
+
+
+@attrs.define(eq=False)
+class Attempt:
+    """One attempt, as its records say."""
+
+    uid: str
+    task_id: str = ""
+    phase: Phase = Phase.NEW
+    stop: AttemptStopping | None = None
+    started: AttemptStarted | None = None
+    ended: AttemptEnded | None = None
+
+    def observation(self) -> Observation:
+        """Give what is reported of it."""
+        started, ended = self.started, self.ended
+        seen = Observation(
+            uid=self.uid,
+            phase=self.phase,
+            was_started=started is not None,
+            started_wall_ns=started.wall_ns if started else 0,
+            ports=started.ports if started else (),
+        )
+        if ended is None:
+            return seen
+        return attrs.evolve(
+            seen,
+            was_started=ended.was_started,
+            outcome=ended.outcome,
+            exit_code=ended.exit_code,
+            exit_signal=ended.exit_signal,
+            fault=ended.fault,
+            log_bytes=ended.log_bytes,
+            result=ended.result,
+            ended_wall_ns=ended.wall_ns,
+        )
+
+
+def evolve(attempt: Attempt, record: object) -> None:
+    """Apply a record."""
+    attempt.phase = TRANSITIONS[attempt.phase][type(record)]
+    match record:
+        case AttemptAccepted():
+            attempt.task_id = record.task_id
+        case AttemptStarted():
+            attempt.started = record
+        case AttemptStopping():
+            attempt.stop = _sterner(attempt.stop, record)
+        case AttemptEnded():
+            attempt.ended = record
+
+
+def _sterner(before: AttemptStopping | None, after: AttemptStopping) -> AttemptStopping:
+    """The first cause stays; the grace only gets shorter."""
+    return after if before is None else AttemptStopping(before.cause, min(before.grace_ns, after.grace_ns))
+
+
+def judge(finish: Finish, stop: StopCause | None) -> Outcome:
+    """Say what the end of a process means. A program that ended by itself before it was stopped counts as what it
+    says.
+    """
+    if finish.code is not None and not finish.stopped:
+        return Outcome.SUCCEEDED if finish.code == 0 else Outcome.FAILED
+    if stop is not None:
+        return STOPPED[stop]
+    if finish.stopped:
+        return Outcome.KILLED
+    return Outcome.FAILED if finish.signal is not None else Outcome.MISSING
+
+
+def fault_of(error: Exception) -> Fault:
+    """Describe why an attempt could not be started."""
+    return Fault(type(error).__name__, str(error)[:MAX_FAULT_CHARS], bool(getattr(error, "retryable", False)))
+
+
+def refusal(fault: Fault) -> Outcome:
+    """Say what it means that an attempt could not be started."""
+    if fault.kind in USERS_FAULTS:
+        return Outcome.FAILED
+    return Outcome.MISSING if fault.kind in LOST_FAULTS else Outcome.WORKER_FAILED
+
+
+def rules() -> dict[type, DecisionFunction]:
+    """Give the decision for each message."""
+    return {
+        RunAttempt: run,
+        StopAttempt: stop,
+        ForgetAttempt: forget,
+        ReportNow: report_now,
+        Completed: completed,
+        Failed: failed,
+        Due: due,
+        Undelivered: undelivered,
+        **{effect: again(key) for effect, key in RETRIED.items()},
+    }
+
+
+def resume(attempt: Attempt, ctx: Context) -> tuple[Command, ...]:
+    """Take up what the phase owes: see the table above."""
+    match attempt.phase:
+        case Phase.NEW:
+            return ()
+        case phase:  # in FETCHING too: the look for a process that is not there leads to MISSING
+            return (Run("adopt", Adopt(attempt.uid, ended=phase is Phase.ENDED)),)
+
+
+# From the controller
+
+
+def run(attempt: Attempt, message: RunAttempt, ctx: Context) -> Returned:
+    """Accept it, once; a repeated order is answered with a report."""
+    if attempt.phase is not Phase.NEW:
+        return (_report(attempt),)
+    accepted = Decision(
+        records=(AttemptAccepted(message.order.task_id),),
+        commands=(Run("fetch", Fetch(message.order)),),
+    )
+    return _reported(attempt, accepted)
+
+
+def stop(attempt: Attempt, message: StopAttempt, ctx: Context) -> Returned:
+    """End it, whatever it is doing."""
+    return _stop(attempt, message.cause, message.grace_ns, ctx)
+
+
+def _stop(attempt: Attempt, cause: StopCause, grace_ns: int, ctx: Context) -> Returned:
+    asked = AttemptStopping(cause, grace_ns)
+    match attempt.phase:
+        case Phase.NEW | Phase.FETCHING:
+            over = AttemptEnded(STOPPED[cause], ctx.wall, was_started=False)
+            return _reported(attempt, Decision(records=(over,), commands=(Cancel("fetch"),)))
+        case Phase.STARTING | Phase.WITHDRAWN:
+            return Decision(records=(asked,))
+        case Phase.RUNNING | Phase.STOPPING:
+            shortest = _sterner(attempt.stop, asked)
+            if attempt.stop == shortest:
+                return None
+            end = Run("end", End(attempt.uid, shortest.grace_ns))
+            return _reported(attempt, Decision(records=(asked,), commands=(end, CancelTimer("timeout"))))
+        case _:
+            return (_report(attempt),)
+
+
+def forget(attempt: Attempt, message: ForgetAttempt, ctx: Context) -> Returned:
+    """Remove what is left of it; one that lives is not forgotten."""
+    if attempt.phase is not Phase.ENDED:
+        return (_report(attempt),)
+    return (Run("remove", Remove(attempt.uid)),)
+
+
+def report_now(attempt: Attempt, message: ReportNow, ctx: Context) -> Returned:
+    """Report."""
+    return (_report(attempt),)
+
+
+# From the world
+
+
+def completed(attempt: Attempt, message: Completed, ctx: Context) -> Returned:
+    """Take the next step."""
+    match message.effect:
+        case Fetch(order=order):
+            starting = Decision(records=(AttemptStarting(),), commands=(Run("start", Start(order)),))
+            return _reported(attempt, starting)
+        case Start():
+            return _started(attempt, message.value, ctx)
+        case Adopt(ended=ended):
+            return None if ended else _adopted(attempt, message.value, ctx)
+        case AwaitEnd():
+            return _finished(attempt, message.value)
+        case Remove():
+            return (Tell(ATTEMPTS, AttemptReleased(attempt.uid)),)
+        case _:
+            return None
+
+
+def _started(attempt: Attempt, value: Started, ctx: Context) -> Returned:
+    record = AttemptStarted(value.wall_ns, value.timeout_ns, value.ports)
+    commands: list[Command] = [Run("await", AwaitEnd(attempt.uid))]
+    if attempt.stop is not None:
+        commands.append(Run("end", End(attempt.uid, attempt.stop.grace_ns)))
+    elif value.timeout_ns:
+        commands.append(SetTimer("timeout", value.timeout_ns, Due("timeout")))
+    return _reported(attempt, Decision(records=(record,), commands=tuple(commands)))
+
+
+def _adopted(attempt: Attempt, found: bool, ctx: Context) -> Returned:
+    if not found:
+        was_started = attempt.started is not None
+        fault = Fault("AttemptLost", "the worker was restarted, and the attempt's process is gone without a trace")
+        over = AttemptEnded(Outcome.MISSING, ctx.wall, was_started, fault=fault)
+        return _reported(attempt, Decision(records=(over,)))
+    commands: list[Command] = [Run("await", AwaitEnd(attempt.uid))]
+    records: tuple[object, ...] = ()
+    stopping = attempt.stop
+    if attempt.phase in (Phase.STARTING, Phase.WITHDRAWN):
+        # Its process ran before that could be written down. Its timeout went with its order: it is ended instead.
+        records = (AttemptStarted(ctx.wall, 0, ()),)
+        stopping = stopping or AttemptStopping(StopCause.DRAINING, STOP_GRACE_NS)
+        if attempt.stop is None:
+            records += (stopping,)
+    if stopping is not None:
+        commands.append(Run("end", End(attempt.uid, stopping.grace_ns)))
+    elif attempt.started is not None and attempt.started.timeout_ns:
+        left_ns = attempt.started.wall_ns + attempt.started.timeout_ns - ctx.wall
+        commands.append(SetTimer("timeout", max(0, left_ns), Due("timeout")))
+    return _reported(attempt, Decision(records=records, commands=tuple(commands)))
+
+
+def _finished(attempt: Attempt, finish: Finish) -> Returned:
+    if attempt.phase is Phase.ENDED:
+        return None
+    outcome = judge(finish, attempt.stop.cause if attempt.stop else None)
+    fault = finish.fault
+    if fault is None and outcome is not Outcome.SUCCEEDED:
+        fault = Fault(_kind_of_end(finish, outcome), finish.reason)
+    record = AttemptEnded(
+        outcome=outcome,
+        wall_ns=finish.wall_ns,
+        was_started=True,
+        exit_code=finish.code,
+        exit_signal=finish.signal,
+        fault=fault,
+        log_bytes=finish.log_bytes,
+        result=finish.result,
+    )
+    return _reported(attempt, Decision(records=(record,), commands=(CancelTimer("timeout"), Cancel("end"))))
+
+
+def _kind_of_end(finish: Finish, outcome: Outcome) -> str:
+    if finish.out_of_memory:
+        return "OutOfMemory"
+    if outcome is Outcome.FAILED:
+        return "ProgramFailed"
+    return {Outcome.TIMED_OUT: TIMEOUT_KIND, Outcome.MISSING: "AttemptLost"}.get(outcome, "AttemptStopped")
+
+
+def failed(attempt: Attempt, message: Failed, ctx: Context) -> Returned:
+    """A start that failed is the attempt's end; what must succeed in the end is tried again."""
+    if isinstance(message.effect, Fetch | Start):
+        fault = fault_of(message.error)
+        outcome = STOPPED[attempt.stop.cause] if attempt.stop else refusal(fault)
+        record = AttemptEnded(outcome, ctx.wall, was_started=False, fault=fault)
+        return _reported(attempt, Decision(records=(record,)))
+    return (SetTimer(("again", message.key), AGAIN_NS, message.effect),)
+
+
+def again(key: str) -> DecisionFunction:
+    """Give the decision that tries an effect again, under its key."""
+
+    def decide(attempt: Attempt, message: object, ctx: Context) -> Returned:
+        if attempt.phase is Phase.ENDED and key in ("await", "end"):
+            return None
+        return (Run(key, message),)
+
+    return decide
+
+
+RETRIED: Mapping[type, str] = {Adopt: "adopt", AwaitEnd: "await", End: "end", Remove: "remove"}
+"""Effects that are tried until they succeed, and their keys."""
+
+
+def due(attempt: Attempt, message: Due, ctx: Context) -> Returned:
+    """Its time is up."""
+    return _stop(attempt, StopCause.TIMEOUT, STOP_GRACE_NS, ctx)
+
+
+def undelivered(attempt: Attempt, message: Undelivered, ctx: Context) -> Returned:
+    """A mailbox was full: tell again, with what is true then."""
+    if isinstance(message.message, AttemptReleased):
+        return (SetTimer("again", AGAIN_NS, ForgetAttempt(attempt.uid)),)
+    return (SetTimer("again", AGAIN_NS, ReportNow()),)
+
+
+def _report(attempt: Attempt) -> Command:
+    return Tell(SESSION, AttemptReport(attempt.observation()), conflate=attempt.uid)
+
+
+def _reported(attempt: Attempt, decision: Decision) -> Decision:
+    """Add the report of what the attempt is once the records were applied."""
+    after = attrs.evolve(attempt)
+    for record in decision.records:
+        evolve(after, record)
+    seen = after.observation()
+    report = Tell(SESSION, AttemptReport(seen), conflate=attempt.uid)
+    changed = Emit(AttemptChanged(after.task_id, seen))
+    return attrs.evolve(decision, commands=(*decision.commands, report, changed))

@@ -1,0 +1,62 @@
+"""The worker's log lines: one JSON object each, with the ids of attempts, and never a secret.
+
+Lines come from the events that the tree emits. An order, with its token and environment, is part of none of them.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+
+from iriscw.runtime import FailureReport
+from iriscw.worker.messages import AttemptChanged, Connected, Disconnected, LeaseExpired
+
+SECOND = 1_000_000_000
+
+log = logging.getLogger(__name__)
+
+
+def note(event: object) -> None:
+    """Write an event to the log."""
+    match event:
+        case AttemptChanged(task_id=task_id, observation=seen):
+            extra = {"task": task_id, "attempt": seen.uid, "phase": seen.phase.value}
+            if seen.outcome is not None:
+                extra["outcome"] = seen.outcome.value
+            if seen.fault is not None:
+                extra["fault"] = seen.fault.kind
+            log.info("attempt %s is %s", seen.uid, seen.phase.value, extra=extra)
+        case Connected(session_id=session_id):
+            log.info("connected to the controller", extra={"session": session_id})
+        case Disconnected(error=error, again_after_ns=pause_ns):
+            log.warning("no stream to the controller: %s", error, extra={"again_after_s": pause_ns / SECOND})
+        case LeaseExpired(live=live):
+            log.error("no contact with the controller for the lease: %d attempts are killed", live)
+        case FailureReport():
+            log.error("an actor failed: %s", event)
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object per line, with what the caller gave as ``extra``."""
+
+    _OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+    def __init__(self, **always: str) -> None:
+        """Put ``always`` into every line."""
+        super().__init__()
+        self._always = always
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Give the line."""
+        content: dict[str, object] = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **self._always,
+            **{name: value for name, value in vars(record).items() if name not in self._OWN},
+        }
+        if record.exc_info:
+            content["error"] = self.formatException(record.exc_info)
+        return json.dumps(content, default=str)

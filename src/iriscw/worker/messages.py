@@ -1,0 +1,225 @@
+"""What the worker's actors say to each other, and what passes through the stream to the controller.
+
+Paths: ``/attempts`` (the registry), ``/attempts/<uid>``, ``/session``. The session is started last: it asks the
+registry for all attempts and dials only when each of them has reported, so that the first observed set is complete.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from iriscw.runtime.vocabulary import ActorPath, message
+from iriscw.worker.model import Observation, Order, RefusalReason, StopCause
+
+ATTEMPTS = ActorPath("/attempts")
+SESSION = ActorPath("/session")
+
+
+# To /attempts, which passes them to /attempts/<uid>; they come from the controller as they stand
+
+
+@message
+class RunAttempt:
+    """Have this attempt run. Repeating it changes nothing."""
+
+    order: Order
+
+
+@message
+class StopAttempt:
+    """Have this attempt end: ask first, kill after ``grace_ns``."""
+
+    uid: str
+    cause: StopCause
+    grace_ns: int
+
+
+@message
+class ForgetAttempt:
+    """The controller has what it needs of this ended attempt."""
+
+    uid: str
+
+
+# Within the worker
+
+
+@message
+class Resync:
+    """To ``/attempts``: say what is held, with :class:`Holding`, and have each attempt report."""
+
+
+@message
+class ReportNow:
+    """To an attempt: report."""
+
+
+@message
+class StopAll:
+    """To ``/attempts``: have every attempt end."""
+
+    cause: StopCause
+    grace_ns: int
+
+
+@message
+class Holding:
+    """To ``/session``: all attempts that are known here. Each of them reports."""
+
+    uids: tuple[str, ...]
+
+
+@message
+class AttemptReport:
+    """To ``/session``: an attempt changed, or was asked."""
+
+    observation: Observation
+
+
+@message
+class AttemptReleased:
+    """To ``/attempts`` and on to ``/session``: nothing is left of this attempt."""
+
+    uid: str
+
+
+@message
+class Leave:
+    """To ``/session``: end all attempts, deliver their logs, say goodbye, and emit :class:`Left`."""
+
+    reason: str
+    grace_ns: int
+    flush_ns: int
+
+
+@message
+class Due:
+    """A timer's time has come."""
+
+    what: str
+
+
+# Through the stream, upward
+
+
+@message
+class Heartbeat:
+    """The worker is there."""
+
+    sequence: int
+
+
+@message
+class ObservedAll:
+    """Everything that is held: the answer to the :class:`Desired` of that round."""
+
+    round: int
+    observations: tuple[Observation, ...]
+
+
+@message
+class Changed:
+    """One attempt changed. That of an ended one waits in the stream until its log and its result were sent."""
+
+    observation: Observation
+
+
+@message
+class Goodbye:
+    """The worker takes no more work, and has said everything."""
+
+    reason: str
+
+
+@message
+class Flush:
+    """Answer with :class:`Flushed` once the controller has acknowledged all logs and results of ended attempts."""
+
+
+# Through the stream, downward
+
+
+@message
+class Welcomed:
+    """The controller took the worker."""
+
+    session_id: str
+    heartbeat_ns: int
+    lease_ns: int
+
+
+@message
+class TurnedAway:
+    """The controller did not take the worker, or no longer wants it. ``retry_after_ns`` 0: it must not dial again."""
+
+    reason: RefusalReason
+    text: str
+    retry_after_ns: int
+
+
+@message
+class Desired:
+    """All attempts that must run here."""
+
+    round: int
+    orders: tuple[Order, ...]
+
+
+@message
+class HeartbeatAcked:
+    """The controller has that heartbeat."""
+
+    sequence: int
+
+
+@message
+class Flushed:
+    """Nothing of an ended attempt is left to send."""
+
+
+DownItem: TypeAlias = (
+    Welcomed | TurnedAway | Desired | RunAttempt | StopAttempt | ForgetAttempt | HeartbeatAcked | Flushed
+)
+UpItem: TypeAlias = Heartbeat | ObservedAll | Changed | Goodbye | Flush
+
+
+# Emitted
+
+
+@message
+class Left:
+    """The worker has ended its attempts and delivered what it could. ``turned_away`` says why it was not its own
+    wish.
+    """
+
+    turned_away: TurnedAway | None = None
+
+
+@message
+class Connected:
+    """A stream to the controller is up."""
+
+    session_id: str
+
+
+@message
+class Disconnected:
+    """The stream ended. ``error`` is for the log."""
+
+    error: str
+    again_after_ns: int
+
+
+@message
+class LeaseExpired:
+    """No contact for the lease: the attempts are being killed."""
+
+    live: int
+
+
+@message
+class AttemptChanged:
+    """An attempt is in another phase."""
+
+    task_id: str
+    observation: Observation

@@ -1,0 +1,164 @@
+"""The port to whatever runs attempts: processes, threads, and later pods and containers.
+
+The words: an *attempt* is one run of one task. It was *started* once the program itself runs; an attempt
+that could not be started is a different thing from one that failed, and counts against no retry budget
+(INV-J5). It has *ended* once nothing of it runs any more (INV-J2).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+import attrs
+
+from iriscw.errors import OperationError, UsageError
+from iriscw.processes.supervised import Limits
+from iriscw.task.environment import AttemptFacts
+
+
+class AttemptNotStarted(OperationError, abstract=True):
+    """The attempt never ran: nothing of the user's was executed."""
+
+
+class ProgramMissing(AttemptNotStarted):
+    """There is no such program on the worker, or it may not be executed there."""
+
+
+class WorkerTrouble(AttemptNotStarted):
+    """The worker could not start anything just now: disk, memory or process numbers are used up."""
+
+    retryable = True
+
+
+class PayloadRefused(AttemptNotStarted):
+    """The callable cannot be loaded here: it is damaged, or was written by another Python."""
+
+
+class AttemptExists(UsageError):
+    """There is an attempt with this uid already: uids are never used again."""
+
+
+class EndKind(enum.Enum):
+    """How an attempt ended."""
+
+    EXITED = "exited"
+    """By itself; ``code`` says how."""
+    SIGNALLED = "signalled"
+    """By a signal that nobody of iriscw sent; ``signal`` says which."""
+    OUT_OF_MEMORY = "out_of_memory"
+    """Killed by the kernel for memory."""
+    STOPPED = "stopped"
+    """After it was told to; ``killed`` says whether it had to be killed."""
+    LOST = "lost"
+    """Nobody saw how: it is gone with its supervisor."""
+
+
+@attrs.frozen
+class AttemptEnd:
+    """How an attempt ended. The log offsets are final: nothing is written after them (INV-J8)."""
+
+    kind: EndKind
+    code: int | None = None
+    signal: int | None = None
+    killed: bool = False
+    reason: str = ""
+    """One sentence for users."""
+    stdout_bytes: int = 0
+    stderr_bytes: int = 0
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the program ended by itself with code 0."""
+        return self.kind is EndKind.EXITED and self.code == 0
+
+
+@attrs.frozen
+class AttemptSpec:
+    """What to run: exactly one of ``argv`` (a program) and ``payload`` (a callable, see
+    ``iriscw.task.payload``).
+
+    ``environment`` is the user's; iriscw's variables win over it. ``source`` is an unpacked bundle that is
+    copied into the working folder.
+    """
+
+    facts: AttemptFacts
+    argv: tuple[str, ...] = ()
+    payload: bytes = attrs.field(default=b"", repr=False)
+    environment: Mapping[str, str] = attrs.field(factory=dict, repr=False)
+    token: str = attrs.field(default="", repr=False)
+    limits: Limits = attrs.field(factory=Limits)
+    source: Path | None = None
+
+    @property
+    def uid(self) -> str:
+        """The attempt's uid."""
+        return self.facts.attempt_uid
+
+
+class RunningAttempt(Protocol):
+    """An attempt that was started. Its files stay until ``remove``."""
+
+    @property
+    def uid(self) -> str:
+        """The attempt's uid."""
+
+    @property
+    def stdout(self) -> Path:
+        """The file that takes its standard output; see ``iriscw.worker.logs`` for reading it as it grows."""
+
+    @property
+    def stderr(self) -> Path:
+        """The file that takes its standard error."""
+
+    async def wait(self) -> AttemptEnd:
+        """Wait until it has ended. Several may wait, and again later.
+
+        Raises:
+            SweepFailed: it is over, but processes of it are left that do not die.
+        """
+
+    async def stop(self, grace_s: float) -> AttemptEnd:
+        """Ask it to end, end it by force after ``grace_s``, and wait until it has ended.
+
+        Raises:
+            SweepFailed: processes of it are left that do not die.
+        """
+
+    async def result(self) -> bytes | None:
+        """Give what its callable returned or raised (see ``iriscw.task.result``); None for a program, or if
+        it ended before it could say.
+
+        Raises:
+            WorkerTrouble: the file cannot be read, or is larger than any result is.
+        """
+
+    async def remove(self) -> None:
+        """Remove its files, after it has ended; repeating it is fine.
+
+        Raises:
+            WorkerTrouble: the disk does not let go of them.
+        """
+
+
+class TaskRuntime(Protocol):
+    """Runs attempts on this worker."""
+
+    async def start(self, spec: AttemptSpec) -> RunningAttempt:
+        """Start an attempt, and return once the program itself runs.
+
+        Raises:
+            ProgramMissing, WorkerTrouble, PayloadRefused: it did not start, and nothing of it is left.
+            AttemptExists: there is one with this uid.
+            InvalidArgument: not exactly one of program and callable is given, or a name cannot be.
+            InvalidPortName: see ``iriscw.task.environment``.
+        """
+
+    async def adopt(self) -> tuple[RunningAttempt, ...]:
+        """Find the attempts that an earlier worker process started here: running, or ended and not removed.
+
+        Raises:
+            WorkerTrouble: the folder of the attempts cannot be read.
+        """

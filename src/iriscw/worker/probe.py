@@ -1,0 +1,246 @@
+"""What this machine has: CPU, memory, disk, GPUs, and the address by which others reach it.
+
+Each figure has a pure function that parses text (tested with the texts of real machines) and a thin reader.
+What the kernel bounds (a cgroup) counts, not what the hardware has: a worker pod may be a small part of a
+machine. On the local platform no cgroup bounds a pod; there ``IRISCW_CPU_MILLI``, ``IRISCW_MEMORY_BYTES``
+and ``IRISCW_DISK_BYTES`` say its share. The least of all bounds is what is reported.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import attrs
+
+from iriscw.cloud.model import Capacity
+from iriscw.errors import OperationError
+
+NVIDIA_SMI_TIMEOUT_S = 20.0
+"""A healthy one answers in 1 s; with eight GPUs and no persistence mode it may take 10 s; a broken one never
+does.
+"""
+
+_NVIDIA_SMI = ("nvidia-smi", "--query-gpu=name,uuid,memory.total", "--format=csv,noheader,nounits")
+_PROC = Path("/proc")
+_CGROUP = Path("/sys/fs/cgroup")
+
+
+class AddressUnknown(OperationError):
+    """No address of this machine is known: it has no route to the controller, and IRIS_VM_ADDRESS is not
+    set.
+    """
+
+    retryable = True
+
+
+@attrs.frozen
+class Gpu:
+    """One GPU as ``nvidia-smi`` shows it."""
+
+    name: str
+    uuid: str
+    memory_bytes: int
+
+    @property
+    def kind(self) -> str:
+        """The name without maker and memory: ``H100`` of ``NVIDIA H100 80GB HBM3``; empty if it has none."""
+        words = [word for word in self.name.split() if word not in {"NVIDIA", "Tesla", "GeForce", "RTX"}]
+        return words[0].partition("-")[0] if words else ""
+
+
+@attrs.frozen
+class Machine:
+    """What was found."""
+
+    capacity: Capacity
+    gpus: tuple[Gpu, ...]
+    address: str
+
+
+def probe(*, disk: Path, controller_host: str, environment: Mapping[str, str] | None = None) -> Machine:
+    """Look at this machine. Blocks for as long as ``nvidia-smi`` takes.
+
+    Args:
+        disk: a folder on the disk whose free space counts.
+        controller_host: to which a route must exist; nothing is sent there.
+        environment: instead of ``os.environ``.
+
+    Raises:
+        AddressUnknown: see there.
+        OSError: ``/proc`` cannot be read.
+    """
+    variables = os.environ if environment is None else environment
+    gpus = read_gpus()
+    kinds = {gpu.kind for gpu in gpus}
+    capacity = Capacity(
+        cpu_milli=_least([len(os.sched_getaffinity(0)) * 1000, _cpu_bound(), _number(variables, "IRISCW_CPU_MILLI")]),
+        memory_bytes=_least([_total_memory(), _memory_bound(), _number(variables, "IRISCW_MEMORY_BYTES")]),
+        disk_bytes=_least([shutil.disk_usage(disk).free, _number(variables, "IRISCW_DISK_BYTES")]),
+        gpu_count=len(gpus),
+        gpu_class=kinds.pop() if len(kinds) == 1 else "",
+    )
+    return Machine(capacity, gpus, find_address(controller_host, variables))
+
+
+# Parsing: pure.
+
+
+def parse_meminfo(text: str) -> int:
+    """Give ``MemTotal`` of ``/proc/meminfo`` in bytes.
+
+    Raises:
+        ValueError: it is not in there.
+    """
+    for line in text.splitlines():
+        name, _, value = line.partition(":")
+        if name == "MemTotal":
+            return int(value.split()[0]) * 1024
+    raise ValueError("/proc/meminfo has no MemTotal")
+
+
+def parse_cgroup_path(text: str, controller: str) -> tuple[str, bool] | None:
+    """Find the group of ``controller`` in ``/proc/self/cgroup``: its path, and whether it is of version 2."""
+    version_2 = None
+    for line in text.splitlines():
+        parts = line.split(":", 2)
+        if len(parts) != 3:
+            continue
+        if controller in parts[1].split(","):
+            return parts[2], False
+        if parts[1] == "":
+            version_2 = parts[2]
+    return None if version_2 is None else (version_2, True)
+
+
+def parse_cpu_max(text: str) -> int | None:
+    """Give the bound of a ``cpu.max`` (``200000 100000``) in thousandths of a CPU; None if there is none."""
+    quota, _, period = text.strip().partition(" ")
+    if quota == "max" or not quota:
+        return None
+    return max(1, int(quota) * 1000 // int(period or 100_000))
+
+
+def parse_cfs(quota: str, period: str) -> int | None:
+    """Give the bound of ``cpu.cfs_quota_us`` and ``cpu.cfs_period_us``, as :func:`parse_cpu_max` does."""
+    return None if int(quota) <= 0 else max(1, int(quota) * 1000 // int(period))
+
+
+def parse_memory_limit(text: str) -> int | None:
+    """Give the bound of ``memory.max`` or ``memory.limit_in_bytes``; None for ``max`` and for its old
+    spelling.
+    """
+    value = text.strip()
+    if value == "max" or not value:
+        return None
+    return None if int(value) >= 1 << 60 else int(value)
+
+
+def parse_gpus(text: str) -> tuple[Gpu, ...]:
+    """Read ``nvidia-smi``'s lines ``name, uuid, MiB``; a line that is none is a GPU that cannot be used."""
+    gpus = []
+    for line in text.splitlines():
+        name, _, rest = line.partition(",")
+        uuid, _, memory = rest.partition(",")
+        if memory.strip().isdigit() and uuid.strip():
+            gpus.append(Gpu(name.strip(), uuid.strip(), int(memory) << 20))
+    return tuple(gpus)
+
+
+# Reading.
+
+
+def read_gpus(command: Iterable[str] = _NVIDIA_SMI, timeout_s: float = NVIDIA_SMI_TIMEOUT_S) -> tuple[Gpu, ...]:
+    """Ask ``nvidia-smi``; a machine where it is missing, fails or hangs has no GPU that could be used."""
+    try:
+        done = subprocess.run(  # noqa: S603  # a fixed command, no shell
+            tuple(command),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=timeout_s,
+            check=True,
+            text=True,
+            errors="replace",
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ()
+    return parse_gpus(done.stdout)
+
+
+def find_address(controller_host: str, environment: Mapping[str, str]) -> str:
+    """Give ``IRIS_VM_ADDRESS``, or the address from which packets to the controller leave; nothing is sent.
+
+    Raises:
+        AddressUnknown: there is no such route.
+    """
+    given = environment.get("IRIS_VM_ADDRESS")
+    if given:
+        return given
+    try:
+        family, kind, protocol, _, target = socket.getaddrinfo(controller_host, 9, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind, protocol) as probe_socket:
+            probe_socket.connect(target)
+            return str(probe_socket.getsockname()[0])
+    except OSError as error:
+        raise AddressUnknown(
+            f"no route to {controller_host!r} ({error}); set IRIS_VM_ADDRESS to this machine's address"
+        ) from error
+
+
+def _total_memory() -> int:
+    return parse_meminfo((_PROC / "meminfo").read_text(encoding="ascii"))
+
+
+def _cpu_bound() -> int | None:
+    found = parse_cgroup_path((_PROC / "self/cgroup").read_text(encoding="utf-8"), "cpu")
+    if found is None:
+        return None
+    path, version_2 = found
+    bounds = []
+    for folder in _folders(_CGROUP if version_2 else _CGROUP / "cpu", path):
+        if version_2:
+            text = _read(folder / "cpu.max")
+            bounds.append(parse_cpu_max(text) if text else None)
+            continue
+        quota, period = _read(folder / "cpu.cfs_quota_us"), _read(folder / "cpu.cfs_period_us")
+        bounds.append(parse_cfs(quota, period) if quota and period else None)
+    return _least(bounds) if any(bounds) else None
+
+
+def _memory_bound() -> int | None:
+    found = parse_cgroup_path((_PROC / "self/cgroup").read_text(encoding="utf-8"), "memory")
+    if found is None:
+        return None
+    path, version_2 = found
+    root, name = (_CGROUP, "memory.max") if version_2 else (_CGROUP / "memory", "memory.limit_in_bytes")
+    texts = [_read(folder / name) for folder in _folders(root, path)]
+    bounds = [parse_memory_limit(text) for text in texts if text]
+    return _least(bounds) if any(bounds) else None
+
+
+def _folders(root: Path, path: str) -> list[Path]:
+    """Give the group's folder and those above it: each of them may bound. In a container the root is its
+    own.
+    """
+    parts = [part for part in path.split("/") if part not in {"", ".."}]
+    return [root.joinpath(*parts[:count]) for count in range(len(parts), -1, -1)]
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="ascii")
+    except OSError:  # a controller that is not mounted bounds nothing
+        return None
+
+
+def _number(environment: Mapping[str, str], name: str) -> int | None:
+    value = environment.get(name, "")
+    return int(value) if value.isdigit() and int(value) > 0 else None
+
+
+def _least(bounds: Iterable[int | None]) -> int:
+    return min(bound for bound in bounds if bound is not None)

@@ -1,0 +1,80 @@
+"""The facts that a worker keeps over its own death: which attempts it had, how far each got, how it ended.
+
+They stand below the worker's cache folder, and are worth as much as the processes they speak of: a machine that lost
+one has lost the other. No token, environment or payload is ever among them.
+"""
+
+from __future__ import annotations
+
+from iriscw.journal.records import record
+from iriscw.runtime.vocabulary import message
+from iriscw.worker.model import Fault, Outcome, ResultFacts, StopCause
+
+# Of /attempts
+
+
+@record("worker.attempt_known")
+@message
+class AttemptKnown:
+    """An attempt was given to this worker."""
+
+    uid: str
+
+
+@record("worker.attempt_dropped")
+@message
+class AttemptDropped:
+    """An attempt was released. Its uid is remembered for a while: it must not start again."""
+
+    uid: str
+
+
+# Of /attempts/<uid>
+
+
+@record("worker.attempt_accepted")
+@message
+class AttemptAccepted:
+    """It is being prepared."""
+
+    task_id: str
+
+
+@record("worker.attempt_starting")
+@message
+class AttemptStarting:
+    """Its process is being started. Durable before that begins: the uid is never started again."""
+
+
+@record("worker.attempt_started")
+@message
+class AttemptStarted:
+    """Its process runs."""
+
+    wall_ns: int
+    timeout_ns: int
+    ports: tuple[tuple[str, int], ...]
+
+
+@record("worker.attempt_stopping")
+@message
+class AttemptStopping:
+    """It was told to end."""
+
+    cause: StopCause
+    grace_ns: int
+
+
+@record("worker.attempt_ended")
+@message
+class AttemptEnded:
+    """It has ended; nothing of it runs."""
+
+    outcome: Outcome
+    wall_ns: int
+    was_started: bool
+    exit_code: int | None = None
+    exit_signal: int | None = None
+    fault: Fault | None = None
+    log_bytes: int = 0
+    result: ResultFacts | None = None

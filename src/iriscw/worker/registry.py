@@ -1,0 +1,187 @@
+"""Decisions of ``/attempts``: which attempts are here, and one actor for each of them.
+
+An attempt is known from the order that brought it until its release has removed everything of it. The last
+``MAX_RELEASED`` released uids are remembered, so that an order that comes late does not start one again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import attrs
+
+from iriscw.runtime.behavior import ChildSpec
+from iriscw.runtime.vocabulary import (
+    SECOND,
+    Command,
+    Completed,
+    Context,
+    Decision,
+    DecisionFunction,
+    Failed,
+    Forget,
+    Outcome as Returned,
+    ReviveChild,
+    Run,
+    SetTimer,
+    Spawn,
+    StopChild,
+    StopReason,
+    Tell,
+    Terminated,
+    Undelivered,
+    Watch,
+)
+from iriscw.worker.effects import DropStrangers
+from iriscw.worker.messages import (
+    SESSION,
+    AttemptReleased,
+    AttemptReport,
+    Due,
+    ForgetAttempt,
+    Holding,
+    ReportNow,
+    Resync,
+    RunAttempt,
+    StopAll,
+    StopAttempt,
+)
+from iriscw.worker.model import MAX_ATTEMPTS, Fault, Observation, Outcome, Phase
+from iriscw.worker.records import AttemptDropped, AttemptKnown
+
+MAX_RELEASED = 4096
+"""Released uids that are remembered: eight times what a worker holds at once."""
+
+AGAIN_NS = 1 * SECOND
+
+
+@attrs.define(eq=False)
+class Registry:
+    """The uids, in the order in which they came."""
+
+    known: dict[str, None] = attrs.field(factory=dict)
+    released: dict[str, None] = attrs.field(factory=dict)
+
+
+def evolve(registry: Registry, record: object) -> None:
+    """Apply a record."""
+    match record:
+        case AttemptKnown(uid=uid):
+            registry.released.pop(uid, None)
+            registry.known[uid] = None
+        case AttemptDropped(uid=uid):
+            registry.known.pop(uid, None)
+            registry.released[uid] = None
+            while len(registry.released) > MAX_RELEASED:
+                del registry.released[next(iter(registry.released))]
+
+
+def compact(registry: Registry) -> Iterable[object]:
+    """Give records that say the same."""
+    yield from (AttemptDropped(uid) for uid in registry.released)
+    yield from (AttemptKnown(uid) for uid in registry.known)
+
+
+class RegistryDecisions:
+    """The decisions, for one way to make an attempt's actor.
+
+    Args:
+        child: gives the child spec of the attempt with a uid.
+    """
+
+    def __init__(self, child: Callable[[str], ChildSpec]) -> None:
+        self.child = child
+
+    def rules(self) -> dict[type, DecisionFunction]:
+        """Give the decision for each message."""
+        return {
+            RunAttempt: self.run,
+            StopAttempt: self.stop,
+            ForgetAttempt: self.forget,
+            AttemptReleased: self.released,
+            StopAll: self.stop_all,
+            Resync: self.resync,
+            Terminated: self.terminated,
+            Completed: self.completed,
+            Failed: self.failed,
+            DropStrangers: self.strangers,
+            Due: self.due,
+            Undelivered: self.undelivered,
+        }
+
+    def resume(self, registry: Registry, ctx: Context) -> Iterator[Command]:
+        """Have an actor for each attempt, and nothing running that is none of them."""
+        for uid in registry.known:
+            yield Spawn(self.child(uid))
+        yield Run("strangers", DropStrangers(tuple(registry.known)))
+
+    def run(self, registry: Registry, message: RunAttempt, ctx: Context) -> Returned:
+        """Give it an actor if it has none."""
+        uid = message.order.uid
+        pass_on = Tell(ctx.path / uid, message)
+        if uid in registry.known:
+            return (ReviveChild(uid), pass_on)
+        if uid in registry.released:
+            return (_refused(uid, Outcome.MISSING, "AttemptReleased", "this attempt was here, and was released"),)
+        if len(registry.known) >= MAX_ATTEMPTS:
+            text = f"this worker holds {MAX_ATTEMPTS} attempts already"
+            return (_refused(uid, Outcome.WORKER_FAILED, "TooManyAttempts", text),)
+        return Decision(records=(AttemptKnown(uid),), commands=(Spawn(self.child(uid)), pass_on))
+
+    def stop(self, registry: Registry, message: StopAttempt, ctx: Context) -> Returned:
+        """Pass it on."""
+        return (Tell(ctx.path / message.uid, message),) if message.uid in registry.known else None
+
+    def forget(self, registry: Registry, message: ForgetAttempt, ctx: Context) -> Returned:
+        """Pass it on; what is not here is released already."""
+        if message.uid in registry.known:
+            return (Tell(ctx.path / message.uid, message),)
+        return (Tell(SESSION, AttemptReleased(message.uid)),)
+
+    def released(self, registry: Registry, message: AttemptReleased, ctx: Context) -> Returned:
+        """Nothing of it is left on this machine: its actor goes too."""
+        if message.uid not in registry.known:
+            return None
+        commands = (StopChild(message.uid), Watch(ctx.path / message.uid), Tell(SESSION, message))
+        return Decision(records=(AttemptDropped(message.uid),), commands=commands)
+
+    def terminated(self, registry: Registry, message: Terminated, ctx: Context) -> Returned:
+        """Drop the records of a released attempt; a quarantined one waits for its next order."""
+        uid = message.path.name
+        if uid in registry.known or message.reason is StopReason.QUARANTINED:
+            return None
+        return (Forget(uid),)
+
+    def stop_all(self, registry: Registry, message: StopAll, ctx: Context) -> Returned:
+        """Have every attempt end."""
+        return tuple(Tell(ctx.path / uid, StopAttempt(uid, message.cause, message.grace_ns)) for uid in registry.known)
+
+    def resync(self, registry: Registry, message: Resync, ctx: Context) -> Returned:
+        """Say what is here; each attempt says how it is."""
+        uids = tuple(registry.known)
+        return (Tell(SESSION, Holding(uids)), *(Tell(ctx.path / uid, ReportNow()) for uid in uids))
+
+    def completed(self, registry: Registry, message: Completed, ctx: Context) -> Returned:
+        """The strangers are gone."""
+        return None
+
+    def failed(self, registry: Registry, message: Failed, ctx: Context) -> Returned:
+        """They do not die: try again."""
+        return (SetTimer("strangers", 30 * AGAIN_NS, message.effect),)
+
+    def strangers(self, registry: Registry, message: DropStrangers, ctx: Context) -> Returned:
+        """Look for strangers again."""
+        return (Run("strangers", DropStrangers(tuple(registry.known))),)
+
+    def due(self, registry: Registry, message: Due, ctx: Context) -> Returned:
+        """A mailbox was full a while ago."""
+        return self.resync(registry, Resync(), ctx)
+
+    def undelivered(self, registry: Registry, message: Undelivered, ctx: Context) -> Returned:
+        """A mailbox was full. The controller repeats its orders; what is here is said again."""
+        return (SetTimer("again", AGAIN_NS, Due("again")),)
+
+
+def _refused(uid: str, outcome: Outcome, kind: str, text: str) -> Command:
+    seen = Observation(uid, Phase.ENDED, outcome=outcome, fault=Fault(kind, text, retryable=True))
+    return Tell(SESSION, AttemptReport(seen), conflate=uid)

@@ -1,0 +1,156 @@
+"""Attempts as threads of the worker: callables only, for tests and for clusters inside one process.
+
+The call runs in a thread with a copied context, in which ``iriscw.context()`` gives the task; ``os.environ``
+is never written, so several attempts cannot get into each other's way. A thread cannot be killed: ``stop``
+waits for the grace and then abandons the thread; the attempt counts as killed, and what the call does later
+is not seen by anybody. What it prints goes to the process's own output; its logs are empty, but for the
+traceback of a failure.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+import traceback
+from pathlib import Path
+
+import anyio
+import anyio.from_thread
+import anyio.lowlevel
+import anyio.to_thread
+import attrs
+
+from iriscw.errors import InvalidArgument
+from iriscw.files import write_atomic
+from iriscw.task.context import TaskContext, entered
+from iriscw.task.environment import PRIVATE_FOLDER, RESULT_FILE
+from iriscw.task.payload import load_payload
+from iriscw.task.result import encode_exception, encode_value
+from iriscw.worker.ports import AttemptEnd, AttemptExists, AttemptSpec, EndKind, WorkerTrouble
+from iriscw.worker.runtimes.process import check_payload
+from iriscw.worker.runtimes.workdir import AttemptFolder
+
+EXIT_RAISED = 1
+
+
+@attrs.define(eq=False)
+class InlineAttempt:
+    """An attempt that is a thread; see :class:`~iriscw.worker.ports.RunningAttempt`."""
+
+    folder: AttemptFolder
+    _ended: anyio.Event = attrs.field(factory=anyio.Event)
+    _end: AttemptEnd | None = None
+
+    @property
+    def uid(self) -> str:
+        """The attempt's uid."""
+        return self.folder.uid
+
+    @property
+    def stdout(self) -> Path:
+        """The file that would take its standard output: always empty."""
+        return self.folder.stdout
+
+    @property
+    def stderr(self) -> Path:
+        """The file that takes the traceback of a failure."""
+        return self.folder.stderr
+
+    async def wait(self) -> AttemptEnd:
+        """Wait until it has ended, or was abandoned."""
+        await self._ended.wait()
+        assert self._end is not None, "the end is set before the event"
+        return self._end
+
+    async def stop(self, grace_s: float) -> AttemptEnd:
+        """Give the call ``grace_s`` to return, then abandon its thread."""
+        with anyio.move_on_after(grace_s):
+            return await self.wait()
+        self.finish(AttemptEnd(EndKind.STOPPED, killed=True, reason="its thread was abandoned after its grace"))
+        return await self.wait()
+
+    async def result(self) -> bytes | None:
+        """Give what its callable left."""
+        try:
+            return await anyio.to_thread.run_sync(self.folder.result)
+        except (OSError, ValueError) as error:
+            raise WorkerTrouble(f"the result of {self.uid} cannot be read: {error}") from error
+
+    async def remove(self) -> None:
+        """Remove its files."""
+        try:
+            await anyio.to_thread.run_sync(self.folder.remove)
+        except OSError as error:
+            raise WorkerTrouble(f"the files of {self.uid} cannot be removed: {error}") from error
+
+    def finish(self, end: AttemptEnd) -> None:
+        """Set the end, unless it has one: what an abandoned thread gives comes too late."""
+        if self._end is None:
+            stdout_bytes, stderr_bytes = self.folder.log_bytes()
+            self._end = attrs.evolve(end, stdout_bytes=stdout_bytes, stderr_bytes=stderr_bytes)
+            self._ended.set()
+
+
+@attrs.frozen
+class InlineRuntime:
+    """Runs callables in threads; see :class:`~iriscw.worker.ports.TaskRuntime`."""
+
+    root: Path
+
+    async def start(self, spec: AttemptSpec) -> InlineAttempt:
+        """Start an attempt: a callable, never a program."""
+        if spec.argv or not spec.payload:
+            raise InvalidArgument("the inline runtime runs callables only")
+        check_payload(spec.payload)
+        folder = AttemptFolder(self.root, spec.uid)
+        try:
+            await anyio.to_thread.run_sync(folder.prepare, spec)
+        except FileExistsError as error:
+            raise AttemptExists(f"there is an attempt {spec.uid!r} already") from error
+        except OSError as error:
+            await anyio.to_thread.run_sync(folder.discard)
+            raise WorkerTrouble(f"the folder of {spec.uid} cannot be made: {error}") from error
+        attempt = InlineAttempt(folder)
+        token = anyio.lowlevel.current_token()
+
+        def run() -> None:
+            code = _call(spec, folder)
+            end = AttemptEnd(EndKind.EXITED, code, reason=f"exit code {code}")
+            try:
+                anyio.from_thread.run_sync(attempt.finish, end, token=token)
+            except anyio.RunFinishedError:
+                return  # the worker's event loop ended first: nobody waits any more
+
+        thread = threading.Thread(
+            target=contextvars.copy_context().run, args=(run,), name=f"attempt {spec.uid}", daemon=True
+        )
+        thread.start()
+        return attempt
+
+    async def adopt(self) -> tuple[InlineAttempt, ...]:
+        """Find nothing: threads end with their process. What they left is removed."""
+        await anyio.to_thread.run_sync(self._remove_all)
+        return ()
+
+    def _remove_all(self) -> None:
+        if self.root.exists():
+            for path in sorted(self.root.iterdir()):
+                AttemptFolder(self.root, path.name).remove()
+
+
+def _call(spec: AttemptSpec, folder: AttemptFolder) -> int:
+    """Make the call and write its result; give the exit code that a process would have."""
+    try:
+        with entered(TaskContext(spec.facts, folder.work)):
+            code, result = 0, encode_value(load_payload(spec.payload)())
+    except BaseException as error:  # noqa: BLE001  # whatever the call raised is its result
+        code, result = EXIT_RAISED, encode_exception(error)
+        text = "".join(traceback.format_exception(error)).encode(errors="backslashreplace")
+    else:
+        text = b""
+    try:
+        write_atomic(folder.stderr, text, durable=False)
+        write_atomic(folder.work / PRIVATE_FOLDER / RESULT_FILE, result)
+    except OSError:
+        return EXIT_RAISED  # removed while it ran: it was abandoned
+    return code

@@ -1,0 +1,225 @@
+"""Attempts as processes: a session of their own, files for output, nothing inherited.
+
+Each attempt runs under a supervisor (see :mod:`iriscw.processes.supervisor`), so it outlives its worker, is
+adopted by the next one, and takes every child with it when it ends. Standard input is ``/dev/null`` and
+output goes to files, so that no descriptor ties it to the worker: what freezing needs.
+
+The environment is: what a login shell has, then the user's variables, then iriscw's, which win.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import attrs
+
+from iriscw.errors import InvalidArgument
+from iriscw.processes.environment import basic_environment
+from iriscw.processes.supervised import (
+    BinaryRefused,
+    Ending,
+    MissingBinary,
+    NotStarted,
+    Program,
+    Supervised,
+    adopt,
+    launch,
+)
+from iriscw.task.environment import task_environment
+from iriscw.task.framing import FrameCorrupt, PythonMismatch, UnknownFormat, python_name, this_python
+from iriscw.task.payload import read_summary
+from iriscw.worker.ports import (
+    AttemptEnd,
+    AttemptExists,
+    AttemptSpec,
+    EndKind,
+    PayloadRefused,
+    ProgramMissing,
+    WorkerTrouble,
+)
+from iriscw.worker.runtimes.workdir import AttemptFolder
+
+MARKER = "IRIS_ATTEMPT_UID"
+"""The variable by which all processes of an attempt are found."""
+
+CALLABLE_ARGV = (sys.executable, "-m", "iriscw.task")
+
+
+@attrs.frozen(eq=False)
+class ProcessAttempt:
+    """An attempt that is a process; see :class:`~iriscw.worker.ports.RunningAttempt`."""
+
+    folder: AttemptFolder
+    supervised: Supervised
+
+    @property
+    def uid(self) -> str:
+        """The attempt's uid."""
+        return self.folder.uid
+
+    @property
+    def stdout(self) -> Path:
+        """The file that takes its standard output."""
+        return self.folder.stdout
+
+    @property
+    def stderr(self) -> Path:
+        """The file that takes its standard error."""
+        return self.folder.stderr
+
+    async def wait(self) -> AttemptEnd:
+        """Wait until it has ended."""
+        return await self._end(await self.supervised.wait())
+
+    async def stop(self, grace_s: float) -> AttemptEnd:
+        """Ask it to end with SIGTERM, kill all of it after ``grace_s``."""
+        return await self._end(await self.supervised.stop(grace_s))
+
+    async def result(self) -> bytes | None:
+        """Give what its callable left."""
+        try:
+            return await anyio.to_thread.run_sync(self.folder.result)
+        except (OSError, ValueError) as error:
+            raise WorkerTrouble(f"the result of {self.uid} cannot be read: {error}") from error
+
+    async def remove(self) -> None:
+        """Remove its files."""
+        try:
+            await anyio.to_thread.run_sync(self.folder.remove)
+        except OSError as error:
+            raise WorkerTrouble(f"the files of {self.uid} cannot be removed: {error}") from error
+
+    async def _end(self, ending: Ending) -> AttemptEnd:
+        stdout_bytes, stderr_bytes = await anyio.to_thread.run_sync(self.folder.log_bytes)
+        return attrs.evolve(classify(ending), stdout_bytes=stdout_bytes, stderr_bytes=stderr_bytes)
+
+
+@attrs.frozen
+class ProcessRuntime:
+    """Runs attempts as processes below ``root``; see :class:`~iriscw.worker.ports.TaskRuntime`.
+
+    ``ours`` is the environment of which :func:`basic_environment` goes to the attempts. With ``one_log`` both outputs
+    of an attempt go to one file.
+    """
+
+    root: Path
+    ours: Mapping[str, str] = attrs.field(factory=lambda: dict(os.environ), repr=False)
+    one_log: bool = False
+
+    async def start(self, spec: AttemptSpec) -> ProcessAttempt:
+        """Start an attempt."""
+        argv = _argv(spec)
+        folder = AttemptFolder(self.root, spec.uid, self.one_log)
+        variables = task_environment(spec.facts, folder.work)
+        markers = {MARKER: variables.pop(MARKER)}
+        _check_environment(spec.environment)
+        try:
+            await anyio.to_thread.run_sync(folder.prepare, spec)
+        except FileExistsError as error:
+            raise AttemptExists(f"there is an attempt {spec.uid!r} already") from error
+        except OSError as error:
+            await anyio.to_thread.run_sync(folder.discard)
+            raise WorkerTrouble(f"the folder of {spec.uid} cannot be made: {error}") from error
+        program = Program(
+            argv=argv,
+            folder=folder.path,
+            workdir=folder.work,
+            stdout=folder.stdout,
+            stderr=folder.stderr,
+            environment={**basic_environment(self.ours), **spec.environment, **variables},
+            markers=markers,
+            limits=spec.limits,
+        )
+        try:
+            supervised = await launch(program)
+        except (MissingBinary, BinaryRefused) as error:
+            await anyio.to_thread.run_sync(folder.discard)
+            raise ProgramMissing(str(error)) from error
+        except (NotStarted, OSError) as error:
+            await anyio.to_thread.run_sync(folder.discard)
+            raise WorkerTrouble(str(error)) from error
+        return ProcessAttempt(folder, supervised)
+
+    async def adopt(self) -> tuple[ProcessAttempt, ...]:
+        """Find the attempts of an earlier worker process; remove what it never finished preparing."""
+        try:
+            folders = await anyio.to_thread.run_sync(self._folders)
+        except (OSError, ValueError) as error:
+            raise WorkerTrouble(f"the attempts in {self.root} cannot be read: {error}") from error
+        found: list[ProcessAttempt] = []
+        for folder in folders:
+            supervised = await adopt(folder.path, {MARKER: folder.uid})
+            if supervised is None:  # prepared, but never launched
+                await anyio.to_thread.run_sync(folder.remove)
+            else:
+                found.append(ProcessAttempt(folder, supervised))
+        return tuple(found)
+
+    def _folders(self) -> list[AttemptFolder]:
+        if not self.root.exists():
+            return []
+        folders = [AttemptFolder(self.root, path.name, self.one_log) for path in sorted(self.root.iterdir())]
+        for folder in folders:
+            if not folder.began():
+                folder.remove()
+        return [folder for folder in folders if folder.path.exists()]
+
+
+def classify(ending: Ending) -> AttemptEnd:
+    """Say in the port's words how a program ended. Pure."""
+    if ending.stopped:
+        how = "was killed after its grace" if ending.killed else "ended when it was told to"
+        return AttemptEnd(EndKind.STOPPED, ending.code, ending.signal, ending.killed, f"the attempt {how}")
+    if ending.code is not None:
+        return AttemptEnd(EndKind.EXITED, ending.code, reason=f"exit code {ending.code}")
+    if ending.signal is None:
+        return AttemptEnd(EndKind.LOST, reason="it is gone, and nobody saw how it ended")
+    if ending.out_of_memory:
+        reason = f"killed by the kernel for memory; it had up to {ending.max_rss_bytes} bytes"
+        return AttemptEnd(EndKind.OUT_OF_MEMORY, signal=ending.signal, reason=reason)
+    return AttemptEnd(EndKind.SIGNALLED, signal=ending.signal, reason=f"killed by {_signal_name(ending.signal)}")
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"
+
+
+def _argv(spec: AttemptSpec) -> tuple[str, ...]:
+    if bool(spec.argv) == bool(spec.payload):
+        raise InvalidArgument("an attempt has either a program or a callable")
+    if spec.argv:
+        if any("\0" in word for word in spec.argv):
+            raise InvalidArgument("a word of the command holds a NUL")
+        return spec.argv
+    check_payload(spec.payload)
+    return CALLABLE_ARGV
+
+
+def check_payload(payload: bytes) -> None:
+    """Refuse a callable that could not be loaded here, without unpickling it.
+
+    Raises:
+        PayloadRefused: it is damaged, or was written by another Python.
+    """
+    try:
+        summary = read_summary(payload)
+    except (FrameCorrupt, UnknownFormat, PythonMismatch) as error:
+        raise PayloadRefused(f"the callable cannot be loaded: {error}") from error
+    ours = python_name(this_python())
+    if summary.python != ours:
+        raise PayloadRefused(f"the callable was pickled by Python {summary.python}; this worker has {ours}")
+
+
+def _check_environment(environment: Mapping[str, str]) -> None:
+    for name, value in environment.items():
+        if not name or "=" in name or "\0" in name + value:
+            raise InvalidArgument(f"{name!r} is no name of a variable, or its value holds a NUL")

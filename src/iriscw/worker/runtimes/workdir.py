@@ -1,0 +1,149 @@
+"""The folder of an attempt: what its program finds there, and what is found there after a restart.
+
+::
+
+    attempt.json             which attempt this is; written last: a folder without it was never begun
+    stdout.log, stderr.log
+    identity.json, ...       see iriscw.processes.supervised
+    work/                    the working folder: a copy of the bundle
+    work/.iris/              context, token, payload, result: mode 0600
+
+All functions block.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import attrs
+
+from iriscw.errors import InvalidArgument
+from iriscw.files import make_private_folder, read_bounded, write_atomic
+from iriscw.task.environment import (
+    CONTEXT_FILE,
+    PAYLOAD_FILE,
+    PRIVATE_FOLDER,
+    RESULT_FILE,
+    TOKEN_FILE,
+    decode_facts,
+    encode_facts,
+)
+from iriscw.task.framing import HEADER_BYTES
+from iriscw.task.result import MAX_RESULT_BYTES, MAX_TEXT_CHARS
+from iriscw.worker.ports import AttemptSpec
+
+_UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_RECORD = "attempt.json"
+_MAX_RECORD_BYTES = 1 << 20
+_MAX_RESULT_FILE_BYTES = MAX_RESULT_BYTES + HEADER_BYTES + 16 * MAX_TEXT_CHARS
+
+
+@attrs.frozen
+class AttemptFolder:
+    """The folder of one attempt. With ``one_log`` both outputs go to one file, in the order in which they were
+    written.
+
+    Raises:
+        InvalidArgument: the uid cannot be the name of a folder.
+    """
+
+    root: Path
+    uid: str = attrs.field()
+    one_log: bool = False
+
+    @uid.validator
+    def _check(self, _: object, uid: str) -> None:
+        if not _UID.fullmatch(uid):
+            raise InvalidArgument(f"{uid!r} is no uid of an attempt")
+
+    @property
+    def path(self) -> Path:
+        """The folder itself."""
+        return self.root / self.uid
+
+    @property
+    def work(self) -> Path:
+        """The working folder of the program."""
+        return self.path / "work"
+
+    @property
+    def stdout(self) -> Path:
+        """The file that takes standard output."""
+        return self.path / "stdout.log"
+
+    @property
+    def stderr(self) -> Path:
+        """The file that takes standard error."""
+        return self.stdout if self.one_log else self.path / "stderr.log"
+
+    def prepare(self, spec: AttemptSpec) -> None:
+        """Make the folder with all that the attempt finds in it.
+
+        Raises:
+            FileExistsError: there is one.
+            OSError: as the file system says it.
+        """
+        make_private_folder(self.root)
+        self.path.mkdir(mode=0o700)
+        if spec.source is not None:
+            shutil.copytree(spec.source, self.work, symlinks=True)
+            self.work.chmod(0o700)
+        private = self.work / PRIVATE_FOLDER
+        make_private_folder(private)
+        facts = encode_facts(spec.facts)
+        write_atomic(private / CONTEXT_FILE, facts, durable=False)
+        write_atomic(private / TOKEN_FILE, spec.token.encode(), durable=False)
+        if spec.payload:
+            write_atomic(private / PAYLOAD_FILE, spec.payload, durable=False)
+        for log in (self.stdout, self.stderr):
+            write_atomic(log, b"", durable=False)
+        write_atomic(self.path / _RECORD, facts)
+
+    def began(self) -> bool:
+        """Whether the attempt was prepared as a whole.
+
+        Raises:
+            ValueError: what stands there is no attempt.
+        """
+        try:
+            decode_facts(read_bounded(self.path / _RECORD, _MAX_RECORD_BYTES))
+        except FileNotFoundError:
+            return False
+        return True
+
+    def result(self) -> bytes | None:
+        """Read what the callable left.
+
+        Raises:
+            ValueError: it is larger than any result is.
+            OSError: it cannot be read, or is a link.
+        """
+        try:
+            return read_bounded(self.work / PRIVATE_FOLDER / RESULT_FILE, _MAX_RESULT_FILE_BYTES)
+        except FileNotFoundError:
+            return None
+
+    def log_bytes(self) -> tuple[int, int]:
+        """Give the lengths of both logs; one that the program removed has none."""
+        return _size(self.stdout), 0 if self.one_log else _size(self.stderr)
+
+    def remove(self) -> None:
+        """Remove the folder, its record first: what is left by a crash is no attempt any more."""
+        (self.path / _RECORD).unlink(missing_ok=True)
+        if self.path.exists():
+            shutil.rmtree(self.path)
+
+    def discard(self) -> None:
+        """Remove what a failed start left, as far as that goes: the start's own error is the one to tell
+        (INV-C15), and ``adopt`` removes the rest.
+        """
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0

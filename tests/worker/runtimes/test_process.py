@@ -1,0 +1,181 @@
+"""Attempts as processes: the contract, programs, environment, adoption."""
+
+import os
+import signal
+import stat
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+from hypothesis import given, strategies as st
+
+from iriscw.errors import InvalidArgument
+from iriscw.processes.identity import send_signal
+from iriscw.processes.supervised import Ending, Limits
+from iriscw.processes.sweep import marked_processes
+from iriscw.task.environment import task_environment
+from iriscw.testing.conformance.task_runtime import TaskRuntimeConformance, facts
+from iriscw.worker.ports import AttemptSpec, EndKind, ProgramMissing, TaskRuntime, WorkerTrouble
+from iriscw.worker.runtimes.process import MARKER, ProcessRuntime, classify
+
+PAUSE = "import signal; print('up', flush=True); signal.pause()"
+
+
+@pytest.fixture
+def runtime(tmp_path: Path) -> ProcessRuntime:
+    return ProcessRuntime(tmp_path / "attempts", {"PATH": os.environ["PATH"], "SECRET": "of the worker"})
+
+
+class TestProcessRuntime(TaskRuntimeConformance):
+    """The public suite."""
+
+    @pytest.fixture
+    def runtime(self, runtime: ProcessRuntime) -> TaskRuntime:
+        return runtime
+
+
+def program(code: str, uid: str = "attempt-1", **changes) -> AttemptSpec:
+    return AttemptSpec(facts(uid), argv=(sys.executable, "-I", "-S", "-c", code), **changes)
+
+
+def text_of(path: Path) -> str:
+    return path.read_text()
+
+
+async def until_up(path: Path) -> None:
+    with anyio.fail_after(20):
+        while "up" not in text_of(path):  # noqa: ASYNC110  # a file has no event
+            await anyio.sleep(0.01)
+
+
+async def test_the_environment_is_exactly_as_documented(runtime: ProcessRuntime) -> None:
+    """Ours wins over the user's, the user's over the worker's, and the worker's own stays with the worker."""
+    user = {"IRIS_JOB_ID": "forged", "PATH": "/user", "MINE": "1", "LC_ALL": "C.UTF-8"}
+    code = "import os; print(sorted(os.environ.items()), os.getcwd(), os.getsid(0) == os.getpid())"
+    attempt = await runtime.start(program(code, environment=user))
+    await attempt.wait()
+    work = attempt.folder.work
+    expected = {"MINE": "1", "LC_ALL": "C.UTF-8", "PATH": "/user", **task_environment(facts(), work)}
+    assert text_of(attempt.stdout) == f"{sorted(expected.items())} {work} True\n"
+
+
+async def test_files_are_private(runtime: ProcessRuntime) -> None:
+    """The token above all."""
+    attempt = await runtime.start(program("pass", token="t0ken"))
+    await attempt.wait()
+    token = attempt.folder.work / ".iris" / "token"
+    assert (token.read_text(), stat.S_IMODE(token.stat().st_mode)) == ("t0ken", 0o600)
+    for path in (runtime.root, attempt.folder.path, attempt.folder.work):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o700
+    assert "t0ken" not in repr(program("pass", token="t0ken"))
+
+
+async def test_not_started_is_not_failed(runtime: ProcessRuntime, tmp_path: Path) -> None:
+    """A missing program is a named error and no attempt; a worker without room is another one."""
+    with pytest.raises(ProgramMissing, match="no-such-program"):
+        await runtime.start(AttemptSpec(facts(), argv=("no-such-program",)))
+    assert await runtime.adopt() == ()
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    with pytest.raises(WorkerTrouble):
+        await ProcessRuntime(blocked / "below").start(program("pass"))
+
+
+async def test_words_that_no_program_can_be_given(runtime: ProcessRuntime) -> None:
+    """NULs and names with '=' are refused before anything is made."""
+    for spec in (
+        AttemptSpec(facts(), argv=("true", "a\0b")),
+        program("pass", environment={"A=B": "1"}),
+        program("pass", environment={"": "1"}),
+        program("pass", environment={"A": "\0"}),
+    ):
+        with pytest.raises(InvalidArgument):
+            await runtime.start(spec)
+    assert await runtime.adopt() == ()
+
+
+async def test_a_restarted_worker_finds_its_attempts(runtime: ProcessRuntime) -> None:
+    """Running and ended ones; those that were only half prepared go."""
+    running = await runtime.start(program(PAUSE, "running"))
+    ended = await runtime.start(program("raise SystemExit(3)", "ended"))
+    await ended.wait()
+    await until_up(running.stdout)
+    half = runtime.root / "half"
+    half.mkdir()
+    found = {attempt.uid: attempt for attempt in await ProcessRuntime(runtime.root).adopt()}
+    assert sorted(found) == ["ended", "running"]
+    assert not half.exists()
+    assert (await found["ended"].wait()).code == 3
+    end = await found["running"].stop(20)
+    assert (end.kind, end.signal, end.killed) == (EndKind.STOPPED, signal.SIGTERM, False)
+    assert end.stdout_bytes == len("up\n")
+    assert (await running.wait()).kind is EndKind.STOPPED
+    assert marked_processes(MARKER, "running") == ()
+
+
+async def test_a_killed_supervisor_is_a_loss(runtime: ProcessRuntime) -> None:
+    """Nobody saw the end, but it is one: nothing runs."""
+    attempt = await runtime.start(program(PAUSE))
+    await until_up(attempt.stdout)
+    send_signal(attempt.supervised.supervisor, signal.SIGKILL)
+    assert (await attempt.wait()).kind is EndKind.LOST
+    assert marked_processes(MARKER, attempt.uid) == ()
+
+
+async def test_a_signal_of_somebody_else_is_told(runtime: ProcessRuntime) -> None:
+    """With its name."""
+    attempt = await runtime.start(program("import os; os.kill(os.getpid(), 11)"))
+    end = await attempt.wait()
+    assert (end.kind, end.signal, end.reason) == (EndKind.SIGNALLED, 11, "killed by SIGSEGV")
+
+
+async def test_a_bundle_is_copied(runtime: ProcessRuntime, tmp_path: Path) -> None:
+    """What the program changes is its own copy."""
+    bundle = tmp_path / "bundle"
+    (bundle / "inner").mkdir(parents=True)
+    (bundle / "inner" / "data").write_text("data")
+    code = "p = open('inner/data', 'r+'); print(p.read()); p.write('changed')"
+    attempt = await runtime.start(program(code, source=bundle))
+    assert (await attempt.wait()).succeeded
+    assert text_of(attempt.stdout) == "data\n"
+    assert (bundle / "inner" / "data").read_text() == "data"
+
+
+async def test_limits_reach_the_program(runtime: ProcessRuntime) -> None:
+    """A program that opens too many files fails by itself, not by us."""
+    code = "import os; [os.open('/dev/null', 0) for _ in range(100)]"
+    attempt = await runtime.start(program(code, limits=Limits(open_files=32)))
+    assert (await attempt.wait()).code == 1
+    assert "Too many open files" in text_of(attempt.stderr)
+
+
+async def test_a_result_that_is_none_is_trouble(runtime: ProcessRuntime) -> None:
+    """A link in its place is not followed."""
+    attempt = await runtime.start(program("import os; os.symlink('/etc/passwd', '.iris/result')"))
+    await attempt.wait()
+    with pytest.raises(WorkerTrouble):
+        await attempt.result()
+
+
+@given(
+    st.builds(
+        Ending,
+        code=st.none() | st.integers(0, 255),
+        signal=st.none() | st.integers(1, 64),
+        stopped=st.booleans(),
+        killed=st.booleans(),
+        out_of_memory=st.booleans(),
+    )
+)
+def test_every_ending_has_a_word_and_a_sentence(ending: Ending) -> None:
+    """Only an unasked exit with code 0 is a success."""
+    end = classify(ending)
+    assert end.reason
+    assert end.succeeded is (ending.code == 0 and not ending.stopped)
+
+
+def test_the_kernels_kill_for_memory_has_its_own_word() -> None:
+    """It is the user's limit, not a stranger's signal."""
+    assert classify(Ending(None, 9, out_of_memory=True, max_rss_bytes=5)).kind is EndKind.OUT_OF_MEMORY
+    assert classify(Ending(None, 9)).kind is EndKind.SIGNALLED

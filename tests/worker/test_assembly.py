@@ -1,0 +1,371 @@
+"""A whole worker against a controller double, over the real protocol."""
+
+import hashlib
+import json
+import resource
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))  # for worker_world
+
+from worker_world import JOB_TOKEN, TOKEN, Controller, alive, serving, settings, world
+
+from iriscw.bundles.pack import pack
+from iriscw.errors import JournalLocked
+from iriscw.proto.iriscw import v1
+from iriscw.task.result import load_result
+from iriscw.worker.assembly import Worker
+from iriscw.worker.model import RefusalReason
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    return tmp_path / "cache"
+
+
+async def test_a_program_runs_and_its_log_arrives_before_its_end(cache: Path) -> None:
+    """A program's output, exit and sizes come back, and every byte of log was sent before the end."""
+    async with world(cache) as (controller, _):
+        await controller.run("a1", argv="print('hello'); import sys; print('oops', file=sys.stderr)")
+        seen = await controller.ended("a1")
+    assert seen.state == v1.TaskState.SUCCEEDED
+    assert seen.exit == v1.ProcessExit(code=0)
+    assert seen.was_started
+    assert controller.log("a1") == "hello\noops\n"
+    assert seen.log_end_offset == 11
+    assert controller.logs_at_end["a1"] == 11
+    assert 0 < seen.started_at_ms <= seen.finished_at_ms
+    assert controller.goodbyes == ["the worker ends"]
+
+
+async def test_a_callable_returns_its_value(cache: Path) -> None:
+    """A callable's result arrives whole, with its hash, before the end."""
+    async with world(cache) as (controller, _):
+        await controller.run("a1", function=sum, args=([1, 2, 3],))
+        seen = await controller.ended("a1")
+    assert seen.state == v1.TaskState.SUCCEEDED
+    whole = bytes(controller.results["a1"])
+    assert load_result(whole) == 6
+    assert (seen.result.size_bytes, seen.result.sha256) == (len(whole), hashlib.sha256(whole).digest())
+
+
+async def test_a_callable_that_raises_says_what(cache: Path) -> None:
+    """The fault of a callable is its exception, with the traceback."""
+    async with world(cache) as (controller, _):
+        await controller.run("a1", function=divmod, args=(1, 0))
+        seen = await controller.ended("a1")
+    assert seen.state == v1.TaskState.FAILED
+    assert seen.was_started
+    assert seen.fault.kind == "ZeroDivisionError"
+    assert "Traceback" in seen.fault.text
+
+
+async def test_a_program_that_fails(cache: Path) -> None:
+    """An exit code and a signal are told apart, and both are failures."""
+    async with world(cache) as (controller, _):
+        await controller.run("a1", argv="raise SystemExit(7)")
+        await controller.run("a2", argv="import os; os.kill(os.getpid(), 9)")
+        first, second = await controller.ended("a1"), await controller.ended("a2")
+    assert (first.state, first.exit) == (v1.TaskState.FAILED, v1.ProcessExit(code=7))
+    assert (second.state, second.exit) == (v1.TaskState.FAILED, v1.ProcessExit(signal=9))
+
+
+async def test_what_cannot_start_says_why(cache: Path) -> None:
+    """A missing program, another Python, a damaged and an unknown bundle: ended, never started, by name."""
+    good = Controller()
+    good.bundles["ab" * 32] = b"not the bundle that was meant"
+    async with world(cache, good) as (controller, _):
+        await controller.run("a1", argv=["/no/such/program"])
+        await controller.run("a2", function=sum, args=([1],), python="2.7")
+        await controller.run("a3", argv="print(1)", bundle="ab" * 32)
+        seen = [await controller.ended(uid) for uid in ("a1", "a2", "a3")]
+    assert [each.fault.kind for each in seen] == ["ProgramMissing", "PayloadRefused", "BundleCorrupt"]
+    assert [each.state for each in seen] == [
+        v1.TaskState.FAILED,
+        v1.TaskState.FAILED,
+        v1.TaskState.WORKER_FAILED,
+    ]
+    assert not any(each.was_started for each in seen)
+
+
+async def test_an_order_without_its_specification_is_missing(cache: Path) -> None:
+    """A worker that does not hold the specification says so; nothing starts."""
+    async with world(cache) as (controller, _):
+        await controller.run("a1", argv="print(1)", tell=False)
+        await controller.send(run=controller.desired["a1"])
+        seen = await controller.ended("a1")
+    assert (seen.state, seen.was_started) == (v1.TaskState.MISSING, False)
+
+
+async def test_a_bundle_is_fetched_once_and_is_the_working_folder(cache: Path, tmp_path: Path) -> None:
+    """The bundle's files are in the working folder; a second attempt does not fetch it again."""
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "data.txt").write_text("from the bundle" * 200)
+    with (tmp_path / "zip").open("w+b") as file:
+        packed = pack(source, file)
+    double = Controller()
+    double.bundles[packed.bundle_id] = (tmp_path / "zip").read_bytes()
+    async with world(cache, double) as (controller, _):
+        for uid in ("a1", "a2"):
+            await controller.run(uid, argv="print(open('data.txt').read()[:15])", bundle=packed.bundle_id)
+            await controller.ended(uid)
+    assert controller.log("a1") == controller.log("a2") == "from the bundle\n"
+    assert controller.bundle_calls == 1
+
+
+async def test_the_environment_has_the_token_file_and_the_ports(cache: Path) -> None:
+    """The job's token is in a file of mode 0600; named ports are free numbers; the order's environment wins."""
+    code = (
+        "import os; path = os.environ['IRIS_TOKEN_FILE'];"
+        "print(open(path).read(), oct(os.stat(path).st_mode & 0o777), os.environ['IRIS_PORT_WEB'], os.environ['A'],"
+        " os.environ['IRIS_WORKER_ID'], os.environ['IRIS_TASK_ID'])"
+    )
+    async with world(cache) as (controller, _):
+        await controller.run("a1", argv=code, ports=("web",), environment={"A": "order"})
+        seen = await controller.ended("a1")
+    port = seen.ports["web"]
+    assert controller.log("a1").split() == [JOB_TOKEN, "0o600", str(port), "order", "worker-1", "job-a/0"]
+    journal = b"".join(path.read_bytes() for path in (cache / "worker-1").rglob("journal/*") if path.is_file())
+    assert JOB_TOKEN.encode() not in journal
+
+
+async def test_stop_asks_then_kills_the_whole_tree(cache: Path) -> None:
+    """A program that ignores SIGTERM is killed after the grace, with its children."""
+    code = (
+        "import signal, subprocess, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+        "child = subprocess.Popen(['sleep', '1000']); print(child.pid); signal.pause()"
+    )
+    async with world(cache) as (controller, _):
+        await controller.run("a1", argv=code)
+        await controller.until(lambda: "\n" in controller.log("a1"))
+        await controller.stop("a1", grace_ms=200, reason=v1.StopReason.PREEMPTED)
+        seen = await controller.ended("a1")
+        assert not alive(int(controller.log("a1")))
+    assert seen.state == v1.TaskState.PREEMPTED
+    assert seen.was_started
+
+
+async def test_a_timeout_ends_the_attempt(cache: Path) -> None:
+    """An attempt that runs longer than its specification allows fails with the controller's word for it."""
+    async with world(cache) as (controller, _):
+        await controller.run("a1", argv="import signal; signal.pause()", timeout_ms=200)
+        seen = await controller.ended("a1")
+    assert (seen.state, seen.fault.kind) == (v1.TaskState.FAILED, "TaskTimeout")
+
+
+async def test_a_repeated_order_starts_nothing(cache: Path) -> None:
+    """However often an attempt is ordered, it runs once; after its release, a late order is answered MISSING."""
+    marks = cache.parent / "marks"
+    code = f"open({str(marks)!r}, 'a').write('x')"
+    async with world(cache) as (controller, _):
+        await controller.run("a1", argv=code)
+        order = controller.desired["a1"]
+        for _ in range(3):
+            await controller.send(run=order)
+        await controller.ended("a1")
+        await controller.send(run=order)
+        await controller.forget("a1")
+        with anyio.fail_after(20):
+            while controller.observed["a1"].state != v1.TaskState.MISSING:
+                await controller.send(run=order)
+                await anyio.sleep(0.05)
+    assert marks.read_text() == "x"
+
+
+async def test_a_released_attempt_leaves_nothing(cache: Path) -> None:
+    """After its release the attempt's folder is gone, and the next set does not name it."""
+    async with world(cache) as (controller, _):
+        await controller.run("a1", argv="print(1)")
+        await controller.run("a2", argv="import signal; signal.pause()")
+        await controller.ended("a1")
+        await controller.running("a2")
+        await controller.forget("a1")
+        with anyio.fail_after(20):
+            while (cache / "worker-1/life-1/attempts/a1").exists():  # noqa: ASYNC110  # a folder has no event
+                await anyio.sleep(0.02)
+        controller.cut()
+        await controller.until(lambda: len(controller.hellos) == 2 and len(controller.sets) == 4)
+        assert [each.attempt_uid for each in controller.sets[-1].attempts] == ["a2"]
+
+
+async def test_a_broken_stream_is_dialled_again_and_nothing_is_lost(cache: Path) -> None:
+    """An attempt runs on while the stream is down; what it wrote and how it ended come over the next one."""
+    gate = cache.parent / "gate"
+    code = (
+        f"import os, time\nprint('first')\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.02)\nprint('second')"
+    )
+    async with world(cache) as (controller, _):
+        await controller.run("a1", argv=code)
+        await controller.until(lambda: controller.log("a1") == "first\n")
+        controller.cut()
+        gate.touch()
+        seen = await controller.ended("a1")
+        await controller.until(lambda: controller.log("a1") == "first\nsecond\n")
+    assert seen.state == v1.TaskState.SUCCEEDED
+    assert len(controller.hellos) >= 2
+    assert controller.hellos[1].specification_hashes == list(controller.specifications)
+
+
+async def test_what_is_not_desired_is_stopped(cache: Path) -> None:
+    """After a reconnect an attempt that the controller does not know is ended and reported."""
+    async with world(cache) as (controller, _):
+        await controller.run("a1", argv="import signal, os; print(os.getpid()); signal.pause()")
+        await controller.until(lambda: "\n" in controller.log("a1"))
+        del controller.desired["a1"]
+        controller.cut()
+        seen = await controller.ended("a1")
+        assert not alive(int(controller.log("a1")))
+    assert seen.state == v1.TaskState.KILLED
+
+
+async def test_without_contact_for_the_lease_attempts_are_killed(cache: Path) -> None:
+    """A controller that acknowledges nothing for the lease finds the attempts dead, by the worker's own clock."""
+    double = Controller()
+    double.lease_ms = 1000
+    async with world(cache, double) as (controller, _):
+        await controller.run("a1", argv="import signal, os; print(os.getpid()); signal.pause()")
+        await controller.until(lambda: "\n" in controller.log("a1"))
+        controller.ack_heartbeats = False
+        seen = await controller.ended("a1")
+        assert not alive(int(controller.log("a1")))
+    assert (seen.state, seen.was_started) == (v1.TaskState.WORKER_FAILED, True)
+
+
+async def test_the_lease_holds_while_heartbeats_are_acknowledged(cache: Path) -> None:
+    """Contact renews the lease: an attempt outlives several of them."""
+    double = Controller()
+    double.lease_ms = 600
+    async with world(cache, double) as (controller, _):
+        await controller.run("a1", argv="import time; time.sleep(1.5)")
+        seen = await controller.ended("a1")
+    assert seen.state == v1.TaskState.SUCCEEDED
+
+
+async def test_a_log_waits_for_its_window(cache: Path) -> None:
+    """Without acknowledgements no more than a window is sent; with them the rest follows."""
+    double = Controller()
+    double.window_bytes = 64 << 10
+    double.ack_logs = False
+    async with world(cache, double) as (controller, _):
+        await controller.run("a1", argv="print('x' * 300_000)")
+        await controller.until(lambda: controller.log_bytes.get("a1") == 64 << 10)
+        assert "a1" not in controller.logs_at_end
+        controller.ack_logs = True
+        await controller.send(log_ack=v1.LogAck(attempt_uid="a1", offset=64 << 10))
+        seen = await controller.ended("a1")
+    assert seen.log_end_offset == 300_001 == controller.log_bytes["a1"]
+
+
+async def test_a_store_that_lost_bytes_gets_them_again(cache: Path) -> None:
+    """An acknowledgement behind an earlier one sends the log from there."""
+    async with world(cache) as (controller, _):
+        await controller.run("a1", argv="print('0123456789'); import signal; signal.pause()")
+        await controller.until(lambda: controller.log("a1") == "0123456789\n")
+        del controller.logs["a1"][4:]
+        controller.log_bytes["a1"] = 4
+        await controller.send(log_ack=v1.LogAck(attempt_uid="a1", offset=4))
+        await controller.until(lambda: controller.log("a1") == "0123456789\n")
+        await controller.stop("a1")
+        await controller.ended("a1")
+
+
+async def _one_line(cache: Path, mebibytes: int) -> int:
+    """Send one line of that size; give by how much the process's memory peak grew, in bytes."""
+    double = Controller()
+    double.keep_logs = False
+    code = f"import sys\nfor _ in range({mebibytes}): sys.stdout.write('x' * (1 << 20))\nprint()"
+    async with world(cache, double) as (controller, _):
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        await controller.run("a1", argv=code)
+        seen = await controller.ended("a1", wait_s=1000)
+        after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert seen.log_end_offset == (mebibytes << 20) + 1 == controller.log_bytes["a1"]
+    assert controller.largest_chunk <= 256 << 10
+    return (after - before) << 10
+
+
+async def test_a_line_of_64_mib_takes_no_memory(cache: Path) -> None:
+    """A long line arrives in pieces; the memory of both sides together grows by less than half of it."""
+    assert await _one_line(cache, 64) < 32 << 20
+
+
+@pytest.mark.soak
+async def test_a_line_of_1_gib_takes_no_memory(cache: Path) -> None:
+    """The same for the largest line that anybody wrote."""
+    assert await _one_line(cache, 1024) < 64 << 20
+
+
+async def test_a_worker_that_leaves_ends_its_attempts(cache: Path) -> None:
+    """The end of the worker is the end of its attempts: reported, with their logs, before the goodbye."""
+    double = Controller()
+    async with world(cache, double) as (controller, worker):
+        await controller.run("a1", argv="import signal, os; print(os.getpid()); signal.pause()")
+        await controller.until(lambda: "\n" in controller.log("a1"))
+        await worker.leave("test", grace_s=1)
+        assert not alive(int(controller.log("a1")))
+    assert double.observed["a1"].state == v1.TaskState.WORKER_FAILED
+    assert double.goodbyes == ["test"]
+
+
+async def test_a_worker_that_is_not_wanted_leaves(cache: Path) -> None:
+    """A refusal without a time to come back ends the worker; one with a time does not."""
+    double = Controller()
+    double.refuse = v1.Refused(reason=v1.RefusalReason.BUSY, text="later", retry_after_ms=10)
+    async with serving(double) as server, Worker(settings(cache, server.address)) as worker:
+        await double.until(lambda: len(double.hellos) == 2)
+        double.refuse = v1.Refused(reason=v1.RefusalReason.UNKNOWN_WORKER, text="who are you?")
+        with anyio.fail_after(20):
+            away = await worker.wait()
+    assert away is not None
+    assert (away.reason, away.text) == (RefusalReason.UNKNOWN_WORKER, "who are you?")
+
+
+async def test_health_and_metrics(cache: Path) -> None:
+    """/health is public; /metrics wants the token and counts."""
+    async with world(cache) as (controller, worker):
+        await controller.run("a1", argv="print(1)")
+        await controller.ended("a1")
+        status, body = await _get(worker.address, "/health")
+        assert (status, json.loads(body)["connected"]) == (200, True)
+        assert (await _get(worker.address, "/metrics"))[0] == 401
+        status, body = await _get(worker.address, "/metrics", TOKEN.reveal())
+    assert status == 200
+    assert 'iriscw_worker_attempts_ended_total{outcome="succeeded"} 1.0' in body
+
+
+async def _get(address, path: str, token: str = "") -> tuple[int, str]:
+    async with await anyio.connect_tcp(address.host, address.port) as stream:
+        head = f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+        await stream.send(f"{head}Authorization: Bearer {token}\r\n\r\n".encode())
+        data = b""
+        async for piece in stream:
+            data += piece
+    return int(data.split()[1]), data.partition(b"\r\n\r\n")[2].decode()
+
+
+async def test_two_processes_are_never_one_worker(cache: Path) -> None:
+    """A second process of the same life is refused by name."""
+    async with world(cache) as (controller, _):
+        with pytest.raises(JournalLocked):
+            async with Worker(settings(cache, f"127.0.0.1:{controller.port}")):
+                raise AssertionError("two workers of one life")
+
+
+async def _fail_inside(cache: Path, controller: Controller) -> None:
+    async with world(cache, controller):
+        await controller.run("a1", argv="import signal, os; print(os.getpid()); signal.pause()")
+        await controller.until(lambda: "\n" in controller.log("a1"))
+        raise KeyError("the host's own")
+
+
+async def test_an_error_in_the_block_leaves_no_orphan(cache: Path) -> None:
+    """Leaving with an error ends the attempts too, without grace, and the error goes on."""
+    double = Controller()
+    with pytest.raises(ExceptionGroup) as raised:
+        await _fail_inside(cache, double)
+    assert raised.group_contains(KeyError)
+    assert not alive(int(double.log("a1")))

@@ -1,0 +1,277 @@
+"""The life of an attempt: the table, restarts at every point, and what each end means."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, strategies as st
+
+sys.path.insert(0, str(Path(__file__).parent))  # for worker_world
+
+from worker_world import Ctx
+
+from iriscw.bundles.unpack import BundleCorrupt
+from iriscw.runtime.vocabulary import Cancel, Completed, Decision, Failed, Run, SetTimer, Tell
+from iriscw.worker import lifecycle
+from iriscw.worker.effects import Adopt, AwaitEnd, End, Fetch, Finish, Remove, Start, Started
+from iriscw.worker.lifecycle import STOPPED, TRANSITIONS, Attempt, evolve, judge, refusal
+from iriscw.worker.messages import AttemptReleased, AttemptReport, Due, ForgetAttempt, RunAttempt, StopAttempt
+from iriscw.worker.model import Fault, Order, Outcome, Phase, StopCause
+from iriscw.worker.ports import ProgramMissing
+from iriscw.worker.records import AttemptAccepted, AttemptEnded, AttemptStarted, AttemptStarting, AttemptStopping
+
+ORDER = Order("a1", "00" * 32, "job-a/0", 0, 0)
+RULES = lifecycle.rules()
+EXITED = Finish(9, 0, None, False, False, "exit code 0", 10)
+
+
+class Actor:
+    """One attempt with its decisions: keeps records, as the journal does, and the effects that run."""
+
+    def __init__(self) -> None:
+        self.ctx = Ctx(1)
+        self.records: list[object] = []
+        self.state = Attempt("a1")
+        self.commands: tuple = ()
+        self.starts = 0
+        self.reports: list = []
+
+    def tell(self, message: object) -> tuple:
+        outcome = RULES[type(message)](self.state, message, self.ctx)
+        records = outcome.records if isinstance(outcome, Decision) else ()
+        self.commands = (outcome.commands if isinstance(outcome, Decision) else outcome) or ()
+        for record in records:
+            evolve(self.state, record)
+            self.records.append(record)
+        self._see()
+        return self.commands
+
+    def _see(self) -> None:
+        self.starts += sum(1 for each in self.runs(Start))
+        self.reports += [
+            each.message.observation
+            for each in self.commands
+            if isinstance(each, Tell) and isinstance(each.message, AttemptReport)
+        ]
+
+    def runs(self, kind: type) -> list:
+        return [each.effect for each in self.commands if isinstance(each, Run) and isinstance(each.effect, kind)]
+
+    def restart(self) -> None:
+        """The worker dies and the next one replays the records."""
+        self.state = Attempt("a1")
+        for record in self.records:
+            evolve(self.state, record)
+        self.commands = lifecycle.resume(self.state, self.ctx)
+        self._see()
+
+    def to(self, phase: Phase) -> "Actor":
+        steps = {
+            Phase.FETCHING: [RunAttempt(ORDER)],
+            Phase.STARTING: [Completed("fetch", Fetch(ORDER), None)],
+            Phase.RUNNING: [Completed("start", Start(ORDER), Started(5, 0, (("web", 80),)))],
+            Phase.STOPPING: [StopAttempt("a1", StopCause.KILLED, 7)],
+        }
+        for reached, messages in steps.items():
+            if self.state.phase is phase:
+                break
+            for message in messages:
+                self.tell(message)
+            assert self.state.phase is reached
+        return self
+
+
+def test_the_whole_way() -> None:
+    """Each effect leaves with the record that must be on disk before it; each phase is reported."""
+    actor = Actor()
+    actor.tell(RunAttempt(ORDER))
+    assert actor.runs(Fetch) == [Fetch(ORDER)]
+    actor.tell(Completed("fetch", Fetch(ORDER), None))
+    assert actor.runs(Start) == [Start(ORDER)]
+    assert isinstance(actor.records[-1], AttemptStarting)
+    actor.tell(Completed("start", Start(ORDER), Started(5, 0, (("web", 80),))))
+    assert actor.runs(AwaitEnd) == [AwaitEnd("a1")]
+    actor.tell(Completed("await", AwaitEnd("a1"), EXITED))
+    assert [each.phase for each in actor.reports] == [Phase.FETCHING, Phase.STARTING, Phase.RUNNING, Phase.ENDED]
+    end = actor.reports[-1]
+    assert (end.outcome, end.exit_code, end.log_bytes, end.ports) == (Outcome.SUCCEEDED, 0, 10, (("web", 80),))
+    assert actor.tell(ForgetAttempt("a1")) == (Run("remove", Remove("a1")),)
+    (released,) = actor.tell(Completed("remove", Remove("a1"), None))
+    assert released.message == AttemptReleased("a1")
+
+
+def test_no_token_is_ever_a_record() -> None:
+    """Orders carry secrets; records hold the task's id and nothing else of them."""
+    actor = Actor()
+    actor.tell(RunAttempt(Order("a1", "00", "job-a/0", 0, 0, (("A", "secret"),), "token")))
+    assert actor.records == [AttemptAccepted("job-a/0")]
+
+
+@pytest.mark.parametrize("phase", [Phase.STARTING, Phase.RUNNING, Phase.STOPPING])
+def test_after_a_restart_a_process_is_adopted(phase: Phase) -> None:
+    """Whatever may have a process is looked for, and waited for if it is there."""
+    actor = Actor().to(phase)
+    actor.restart()
+    assert actor.commands == (Run("adopt", Adopt("a1", ended=False)),)
+    actor.tell(Completed("adopt", Adopt("a1", ended=False), True))
+    assert actor.runs(AwaitEnd)
+    assert bool(actor.runs(End)) == (phase is not Phase.RUNNING)
+
+
+@pytest.mark.parametrize("phase", [Phase.FETCHING, Phase.STARTING, Phase.RUNNING, Phase.STOPPING])
+def test_after_a_restart_what_is_not_there_is_missing(phase: Phase) -> None:
+    """It is reported as lost, with whether it ever ran."""
+    actor = Actor().to(phase)
+    actor.restart()
+    actor.tell(Completed("adopt", Adopt("a1", ended=False), False))
+    assert actor.reports[-1].outcome is Outcome.MISSING
+    assert actor.reports[-1].was_started == (phase in (Phase.RUNNING, Phase.STOPPING))
+
+
+def test_a_timeout_goes_on_after_a_restart() -> None:
+    """What is left of it is counted on the wall clock; one that has passed is due at once."""
+    actor = Actor().to(Phase.STARTING)
+    actor.tell(Completed("start", Start(ORDER), Started(100, 50, ())))
+    assert SetTimer("timeout", 50, Due("timeout")) in actor.commands
+    for wall, left in ((120, 30), (1000, 0)):
+        actor.ctx.at(wall)
+        actor.restart()
+        actor.tell(Completed("adopt", Adopt("a1", ended=False), True))
+        assert SetTimer("timeout", left, Due("timeout")) in actor.commands
+    actor.tell(Due("timeout"))
+    actor.tell(Completed("await", AwaitEnd("a1"), Finish(9, None, 15, True, False, "", 0)))
+    assert (actor.reports[-1].outcome, actor.reports[-1].fault.kind) == (Outcome.TIMED_OUT, "TaskTimeout")
+
+
+def test_a_stop_while_it_starts_waits_for_the_process() -> None:
+    """A start is never given up half way: the process is stopped as soon as it is known."""
+    actor = Actor().to(Phase.STARTING)
+    actor.tell(StopAttempt("a1", StopCause.PREEMPTED, 7))
+    assert (actor.state.phase, actor.commands) == (Phase.WITHDRAWN, ())
+    actor.tell(Completed("start", Start(ORDER), Started(5, 99, ())))
+    assert (actor.state.phase, actor.runs(End)) == (Phase.STOPPING, [End("a1", 7)])
+
+
+def test_a_stop_before_it_starts_ends_it() -> None:
+    """Nothing ran: it has ended at once, and the fetch is given up."""
+    actor = Actor().to(Phase.FETCHING)
+    actor.tell(StopAttempt("a1", StopCause.KILLED, 7))
+    assert Cancel("fetch") in actor.commands
+    assert (actor.reports[-1].outcome, actor.reports[-1].was_started) == (Outcome.KILLED, False)
+
+
+def test_a_later_stop_only_shortens_the_grace() -> None:
+    """The first cause stays; a longer grace changes nothing."""
+    actor = Actor().to(Phase.STOPPING)
+    assert actor.tell(StopAttempt("a1", StopCause.LEASE, 9)) == ()
+    actor.tell(StopAttempt("a1", StopCause.LEASE, 0))
+    assert actor.runs(End) == [End("a1", 0)]
+    assert actor.state.stop == AttemptStopping(StopCause.KILLED, 0)
+
+
+def test_an_end_that_cannot_be_had_is_asked_for_again() -> None:
+    """Processes that do not die keep the attempt alive: nothing claims that it is over."""
+    actor = Actor().to(Phase.STOPPING)
+    (timer,) = actor.tell(Failed("end", End("a1", 7), OSError("they do not die")))
+    assert actor.state.phase is Phase.STOPPING
+    assert actor.tell(timer.message) == (Run("end", End("a1", 7)),)
+
+
+def test_a_live_attempt_is_not_forgotten() -> None:
+    """A release that comes too early removes nothing."""
+    actor = Actor().to(Phase.RUNNING)
+    actor.tell(ForgetAttempt("a1"))
+    assert not actor.runs(Remove)
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [(ProgramMissing("no"), Outcome.FAILED), (BundleCorrupt("no"), Outcome.WORKER_FAILED)],
+)
+def test_a_start_that_failed(error: Exception, outcome: Outcome) -> None:
+    """The job's faults are told from the worker's; neither counts as started."""
+    actor = Actor().to(Phase.STARTING)
+    actor.tell(Failed("start", Start(ORDER), error))
+    assert (actor.reports[-1].outcome, actor.reports[-1].was_started) == (outcome, False)
+    assert actor.reports[-1].fault.kind == type(error).__name__
+
+
+def test_an_unknown_specification_is_missing() -> None:
+    """The controller knows that word: it sends the specification again with the next attempt."""
+    assert refusal(Fault("SpecificationUnknown", "")) is Outcome.MISSING
+
+
+@pytest.mark.parametrize("cause", list(StopCause))
+def test_judge(cause: StopCause) -> None:
+    """A program that ended by itself counts as what it says, even if a stop was on its way."""
+    assert judge(EXITED, cause) is Outcome.SUCCEEDED
+    assert judge(Finish(0, 3, None, False, False, "", 0), cause) is Outcome.FAILED
+    assert judge(Finish(0, None, 15, True, False, "", 0), cause) is STOPPED[cause]
+    assert judge(Finish(0, 0, None, True, False, "", 0), None) is Outcome.KILLED
+    assert judge(Finish(0, None, 9, False, True, "", 0), None) is Outcome.FAILED
+    assert judge(Finish(0, None, None, False, False, "", 0), None) is Outcome.MISSING
+
+
+def test_every_phase_can_end_and_none_comes_back() -> None:
+    """The table: ENDED is reached from everywhere and left for nowhere; nothing returns to NEW."""
+    assert set(TRANSITIONS) == set(Phase)
+    assert TRANSITIONS[Phase.ENDED] == {}
+    for phase, moves in TRANSITIONS.items():
+        assert phase is Phase.ENDED or moves[AttemptEnded] is Phase.ENDED
+        assert Phase.NEW not in moves.values()
+    assert [phase for phase, moves in TRANSITIONS.items() if AttemptStarted in moves] == [
+        Phase.STARTING,
+        Phase.WITHDRAWN,
+    ]
+
+
+STEPS = st.sampled_from(
+    [
+        RunAttempt(ORDER),
+        StopAttempt("a1", StopCause.KILLED, 7),
+        ForgetAttempt("a1"),
+        Due("timeout"),
+        "fetched",
+        "started",
+        "refused",
+        "finished",
+        "adopted",
+        "lost",
+        "restart",
+    ]
+)
+ANSWERS = {
+    "fetched": (Fetch, lambda effect: Completed("fetch", effect, None)),
+    "started": (Start, lambda effect: Completed("start", effect, Started(5, 50, ()))),
+    "refused": (Start, lambda effect: Failed("start", effect, OSError("no"))),
+    "finished": (AwaitEnd, lambda effect: Completed("await", effect, EXITED)),
+    "adopted": (Adopt, lambda effect: Completed("adopt", effect, True)),
+    "lost": (Adopt, lambda effect: Completed("adopt", effect, False)),
+}
+
+
+@given(st.lists(STEPS, max_size=30))
+def test_nothing_is_ever_started_twice(steps: list) -> None:
+    """Whatever comes in whatever order, with restarts anywhere: one start at most, one end, and it stays ended."""
+    actor, running = Actor(), {}
+    for step in steps:
+        if step == "restart":
+            running.clear()
+            actor.restart()
+        elif isinstance(step, str):
+            kind, answer = ANSWERS[step]
+            if kind not in running:
+                continue
+            actor.tell(answer(running.pop(kind)))
+        else:
+            actor.tell(step)
+        for command in actor.commands:
+            if isinstance(command, Run):
+                running[type(command.effect)] = command.effect
+            elif isinstance(command, Cancel) and command.key == "fetch":
+                running.pop(Fetch, None)
+    assert actor.starts <= 1
+    assert sum(isinstance(record, AttemptEnded) for record in actor.records) <= 1
+    phases = [each.phase for each in actor.reports]
+    if Phase.ENDED in phases:
+        assert set(phases[phases.index(Phase.ENDED) :]) == {Phase.ENDED}

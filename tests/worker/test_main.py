@@ -1,0 +1,233 @@
+"""The worker as a process: signals, exit codes, kill -9 and what the next process makes of it."""
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))  # for worker_world
+
+from worker_world import JOB_TOKEN, TOKEN, Controller, alive, serving, settings
+
+from iriscw.cloud.model import Capacity
+from iriscw.proto.iriscw import v1
+from iriscw.rpc.tokens import write_token_file
+from iriscw.worker.__main__ import (
+    EXIT_LESS_THAN_PROMISED,
+    EXIT_TURNED_AWAY,
+    EXIT_USAGE,
+    Incomplete,
+    MachineTooSmall,
+    check_promise,
+    main,
+    parser,
+    settings_of,
+)
+from iriscw.worker.assembly import Worker
+from iriscw.worker.probe import Machine
+
+CONFIG = """
+name: test
+platform: {local: {workdir: /tmp/nowhere}}
+scale_groups:
+  small:
+    accelerator_type: cpu
+    num_vms: 1
+    min_slices: 0
+    max_slices: 1
+    resources: {cpu: 2, ram: 4GB, disk: 1GB}
+"""
+
+
+@asynccontextmanager
+async def process(folder: Path, controller: Controller, **options: str) -> AsyncIterator[anyio.abc.Process]:
+    """Run a worker as a process; kill it at the end."""
+    write_token_file(folder / "token", TOKEN)
+    values = {
+        "controller": f"127.0.0.1:{controller.port}",
+        "worker-id": "worker-1",
+        "incarnation": "life-1",
+        "cache-dir": str(folder / "cache"),
+        "token-file": str(folder / "token"),
+        "port": "0",
+        **options,
+    }
+    argv = [sys.executable, "-m", "iriscw.worker", "serve", *(f"--{name}={value}" for name, value in values.items())]
+    with (folder / "worker.log").open("ab") as lines:
+        worker = await anyio.open_process(argv, stdin=subprocess.DEVNULL, stdout=lines, stderr=lines)
+    try:
+        yield worker
+    finally:
+        if worker.returncode is None:
+            worker.kill()
+        await worker.wait()
+
+
+def lines(folder: Path) -> list[dict]:
+    return [json.loads(line) for line in (folder / "worker.log").read_text().splitlines()]
+
+
+async def test_after_kill_9_attempts_are_taken_up_and_nothing_starts_twice(tmp_path: Path) -> None:
+    """A killed worker's attempts run on; the next process reports them with the whole log, and starts none again."""
+    controller, gate, marks = Controller(), tmp_path / "gate", tmp_path / "marks"
+    waits = (
+        f"import os, time; open({str(marks)!r}, 'a').write('x'); print('before')\n"
+        f"while not os.path.exists({str(gate)!r}): time.sleep(0.02)\nprint('after')"
+    )
+    async with serving(controller) as server:
+        async with process(tmp_path, controller) as worker:
+            await controller.until(lambda: controller.outgoing is not None)
+            await controller.run("a1", argv=waits)
+            await controller.run("a2", argv="print('early')")
+            await controller.until(lambda: controller.log("a1") == "before\n")
+            await controller.ended("a2")
+            worker.kill()
+            await worker.wait()
+        await controller.until(lambda: controller.outgoing is None)
+        controller.observed.clear()
+        async with Worker(settings(tmp_path / "cache", server.address)):
+            await controller.until(lambda: len(controller.hellos) == 2 and "a1" in controller.observed)
+            assert controller.observed["a1"].state == v1.TaskState.RUNNING
+            assert controller.observed["a2"].state == v1.TaskState.SUCCEEDED
+            gate.touch()
+            seen = await controller.ended("a1")
+            await controller.until(lambda: controller.log("a1") == "before\nafter\n")
+    assert seen.state == v1.TaskState.SUCCEEDED
+    assert marks.read_text() == "x"
+
+
+async def test_what_was_lost_with_the_worker_is_missing(tmp_path: Path) -> None:
+    """An attempt whose supervisor died with its worker is reported MISSING, though it is ordered again."""
+    controller, marks = Controller(), tmp_path / "marks"
+    code = f"import os, signal; open({str(marks)!r}, 'a').write('x'); print(os.getpid()); signal.pause()"
+    async with serving(controller) as server:
+        async with process(tmp_path, controller) as worker:
+            await controller.until(lambda: controller.outgoing is not None)
+            await controller.run("a1", argv=code)
+            await controller.until(lambda: "\n" in controller.log("a1"))
+            worker.kill()
+            await worker.wait()
+        identity = json.loads((tmp_path / "cache/worker-1/life-1/attempts/a1/identity.json").read_text())
+        os.kill(identity["supervisor"]["pid"], signal.SIGKILL)
+        async with Worker(settings(tmp_path / "cache", server.address)):
+            seen = await controller.ended("a1")
+            assert not alive(int(controller.log("a1")))
+    assert (seen.state, seen.was_started) == (v1.TaskState.MISSING, True)
+    assert marks.read_text() == "x"
+
+
+async def test_the_next_incarnation_ends_what_the_last_one_left(tmp_path: Path) -> None:
+    """Processes of an earlier life of the same worker are gone before the new one takes work."""
+    controller = Controller()
+    async with serving(controller) as server:
+        async with process(tmp_path, controller) as worker:
+            await controller.until(lambda: controller.outgoing is not None)
+            await controller.run("a1", argv="import os, signal; print(os.getpid()); signal.pause()")
+            await controller.until(lambda: "\n" in controller.log("a1"))
+            worker.kill()
+            await worker.wait()
+        await controller.until(lambda: controller.outgoing is None)
+        controller.desired.clear()
+        async with Worker(settings(tmp_path / "cache", server.address, incarnation="life-2")):
+            await controller.until(lambda: len(controller.hellos) == 2 and controller.outgoing is not None)
+            assert not alive(int(controller.log("a1")))
+            assert controller.sets[-1].attempts == []
+
+
+async def test_sigterm_ends_it_in_order_without_a_secret_in_its_lines(tmp_path: Path) -> None:
+    """SIGTERM: attempts end and are reported, exit code 0; every line is JSON, with ids and without secrets."""
+    controller = Controller()
+    async with serving(controller), process(tmp_path, controller) as worker:
+        await controller.until(lambda: controller.outgoing is not None)
+        await controller.run("a1", argv="import signal; print('up'); signal.pause()", environment={"S": "hidden-value"})
+        await controller.until(lambda: controller.log("a1") == "up\n")
+        worker.terminate()
+        with anyio.fail_after(30):
+            assert await worker.wait() == 0
+    assert controller.observed["a1"].state == v1.TaskState.WORKER_FAILED
+    assert controller.goodbyes == ["SIGTERM to the worker"]
+    assert any(each.get("attempt") == "a1" and each["task"] == "job-a/0" for each in lines(tmp_path))
+    text = (tmp_path / "worker.log").read_text()
+    assert not any(secret in text for secret in (TOKEN.reveal(), JOB_TOKEN, "hidden-value"))
+
+
+async def test_a_worker_that_is_not_wanted_exits_with_4(tmp_path: Path) -> None:
+    """A final refusal is an exit code of its own: whoever starts the process must not start it again."""
+    controller = Controller()
+    controller.refuse = v1.Refused(reason=v1.RefusalReason.UNKNOWN_WORKER, text="who are you?")
+    async with serving(controller), process(tmp_path, controller) as worker:
+        with anyio.fail_after(30):
+            assert await worker.wait() == EXIT_TURNED_AWAY
+    assert "who are you?" in lines(tmp_path)[-1]["message"]
+
+
+def machine(**changes: int) -> Machine:
+    return Machine(Capacity(**{"cpu_milli": 2000, "memory_bytes": 4 * 10**9, "disk_bytes": 10**9, **changes}), (), "x")
+
+
+def test_a_machine_with_less_than_promised_is_refused(tmp_path: Path) -> None:
+    """What is short is named; a machine that has it all passes; an unknown group is a slip of the caller."""
+    path = tmp_path / "cluster.yaml"
+    path.write_text(CONFIG)
+    check_promise(path, "small", machine())
+    with pytest.raises(MachineTooSmall, match="memory"):
+        check_promise(path, "small", machine(memory_bytes=10**9))
+    with pytest.raises(Incomplete, match="no scale group"):
+        check_promise(path, "large", machine())
+
+
+def test_what_is_missing_is_named() -> None:
+    """A worker that was not told its controller says so."""
+    arguments = parser({}).parse_args(["serve"])
+    with pytest.raises(Incomplete, match="--controller"):
+        settings_of(arguments, {})
+
+
+def test_the_environment_fills_in(tmp_path: Path) -> None:
+    """Each option has a variable; the command line wins over it."""
+    write_token_file(tmp_path / "token", TOKEN)
+    environment = {
+        "IRIS_CONTROLLER_ADDRESS": "127.0.0.1:10000",
+        "IRIS_WORKER_ID": "w",
+        "IRISCW_POD_UID": "u",
+        "IRISCW_CACHE_DIR": str(tmp_path / "cache"),
+        "IRIS_TOKEN_FILE": str(tmp_path / "token"),
+        "IRIS_VM_ADDRESS": "127.0.0.1",
+        "IRISCW_ATTRIBUTES": '{"zone": "z", "rank": 3}',
+    }
+    arguments = parser(environment).parse_args(["serve", "--worker-id", "mine"])
+    assert isinstance(arguments, argparse.Namespace)
+    made = settings_of(arguments, environment)
+    assert (made.worker_id, made.incarnation, made.port) == ("mine", "u", 10001)
+    assert made.attributes.get("zone") == "z"
+    assert made.attributes.get("rank") == 3
+    assert made.attributes.get("python") == f"{sys.version_info.major}.{sys.version_info.minor}"
+    assert TOKEN.reveal() not in repr(made)
+
+
+@pytest.mark.parametrize(("config", "code"), [("name: [", EXIT_USAGE), (CONFIG, EXIT_LESS_THAN_PROMISED)])
+def test_exit_codes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: str, code: int) -> None:
+    """A bad configuration and a small machine each have their exit code."""
+    write_token_file(tmp_path / "token", TOKEN)
+    (tmp_path / "cluster.yaml").write_text(config)
+    monkeypatch.setenv("IRIS_VM_ADDRESS", "127.0.0.1")
+    monkeypatch.setenv("IRISCW_CPU_MILLI", "1000")
+    options = {
+        "controller": "127.0.0.1:1",
+        "worker-id": "w",
+        "incarnation": "i",
+        "cache-dir": str(tmp_path / "cache"),
+        "token-file": str(tmp_path / "token"),
+        "config": str(tmp_path / "cluster.yaml"),
+        "group": "small",
+    }
+    monkeypatch.setattr(sys, "argv", ["worker", "serve", *(f"--{name}={value}" for name, value in options.items())])
+    assert main() == code

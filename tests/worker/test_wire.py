@@ -1,0 +1,133 @@
+"""Between the worker's words and the protocol's: every word has its translation, and the controller reads it back."""
+
+import pytest
+
+from iriscw.cloud.model import Attributes, Capacity
+from iriscw.controller import wire as controllers
+from iriscw.jobs.model import Ending
+from iriscw.proto.iriscw import v1
+from iriscw.runtime.vocabulary import MILLISECOND
+from iriscw.worker import wire
+from iriscw.worker.messages import (
+    Changed,
+    Desired,
+    Flush,
+    ForgetAttempt,
+    Goodbye,
+    Heartbeat,
+    HeartbeatAcked,
+    ObservedAll,
+    RunAttempt,
+    StopAttempt,
+    TurnedAway,
+    Welcomed,
+)
+from iriscw.worker.model import Fault, Observation, Order, Outcome, Phase, RefusalReason, ResultFacts, StopCause
+
+ENDINGS = {
+    Outcome.SUCCEEDED: Ending.SUCCEEDED,
+    Outcome.FAILED: Ending.FAILED,
+    Outcome.TIMED_OUT: Ending.TIMED_OUT,
+    Outcome.KILLED: Ending.KILLED,
+    Outcome.PREEMPTED: Ending.PREEMPTED,
+    Outcome.GANG_STOPPED: Ending.GANG_STOPPED,
+    Outcome.MISSING: Ending.MISSING,
+    Outcome.WORKER_FAILED: Ending.WORKER_LOST,
+}
+
+
+def ended(outcome: Outcome, **changes: object) -> Observation:
+    kind = "TaskTimeout" if outcome is Outcome.TIMED_OUT else "Kind"
+    fault = None if outcome is Outcome.SUCCEEDED else Fault(kind, "text")
+    return Observation("a1", Phase.ENDED, **{"was_started": True, "outcome": outcome, "fault": fault, **changes})
+
+
+@pytest.mark.parametrize("outcome", list(Outcome))
+def test_the_controller_reads_every_outcome(outcome: Outcome) -> None:
+    """What the worker says of an end is what jobs hear of it."""
+    assert controllers.ending_of(wire.observed(ended(outcome))) is ENDINGS[outcome]
+
+
+def test_what_the_worker_could_not_start_is_refused() -> None:
+    """The worker's trouble before the start is told from a worker that lost what ran."""
+    seen = ended(Outcome.WORKER_FAILED, was_started=False)
+    assert controllers.ending_of(wire.observed(seen)) is Ending.REFUSED
+
+
+@pytest.mark.parametrize("phase", [phase for phase in Phase if phase is not Phase.ENDED])
+def test_no_live_phase_is_an_end(phase: Phase) -> None:
+    """Whatever a live attempt is doing, the controller does not take it for over."""
+    assert controllers.ending_of(wire.observed(Observation("a1", phase))) is None
+
+
+def test_an_observation_whole() -> None:
+    """Every field arrives: milliseconds, signals, results, ports."""
+    seen = ended(
+        Outcome.FAILED,
+        exit_signal=9,
+        log_bytes=7,
+        started_wall_ns=3 * MILLISECOND,
+        ended_wall_ns=5 * MILLISECOND,
+        ports=(("web", 80),),
+        result=ResultFacts(2, "ab" * 32, "3.11"),
+    )
+    assert wire.observed(seen) == v1.AttemptObserved(
+        attempt_uid="a1",
+        state=v1.TaskState.FAILED,
+        exit=v1.ProcessExit(signal=9),
+        fault=v1.Fault(kind="Kind", text="text"),
+        log_end_offset=7,
+        result=v1.ResultRef(size_bytes=2, sha256=bytes.fromhex("ab" * 32), python_version="3.11"),
+        started_at_ms=3,
+        finished_at_ms=5,
+        ports={"web": 80},
+        was_started=True,
+    )
+
+
+def test_upward() -> None:
+    """Each item is one message; what only the stream reads is none."""
+    seen = Observation("a1", Phase.RUNNING)
+    assert wire.up(Heartbeat(3)).heartbeat.sequence == 3
+    assert wire.up(ObservedAll(2, (seen,))).observed_set.attempts == [wire.observed(seen)]
+    assert wire.up(Changed(seen)).observed == wire.observed(seen)
+    assert wire.up(Goodbye("so long")).goodbye.reason == "so long"
+    assert wire.up(Flush()) is None
+    assert wire.amount(Capacity(1, 2, 3, 4, "H100")) == v1.Amount(
+        cpu_milli=1, memory_bytes=2, disk_bytes=3, gpu_count=4, gpu_class="H100"
+    )
+    pairs = wire.attributes(Attributes((("zone", "z"), ("rank", 3))))
+    assert pairs == {"zone": v1.AttributeValue(text="z"), "rank": v1.AttributeValue(number=3)}
+
+
+def test_downward() -> None:
+    """Each message is one item; data is none."""
+    sent = v1.RunAttempt(
+        attempt_uid="a1", specification_hash=b"\xab", task_id="j/1", task_index=1, attempt_number=2, token="t"
+    )
+    meant = Order("a1", "ab", "j/1", 1, 2, (), "t")
+    assert wire.down(v1.ControllerMessage(run=sent)) == RunAttempt(meant)
+    assert wire.down(v1.ControllerMessage(desired_set=v1.DesiredSet(round=4, attempts=[sent]))) == Desired(4, (meant,))
+    stop = v1.StopAttempt(attempt_uid="a1", reason=v1.StopReason.COSCHED_FAILED, grace_ms=5)
+    assert wire.down(v1.ControllerMessage(stop=stop)) == StopAttempt("a1", StopCause.GANG, 5 * MILLISECOND)
+    assert wire.down(v1.ControllerMessage(forget=v1.ForgetAttempt(attempt_uid="a1"))) == ForgetAttempt("a1")
+    assert wire.down(v1.ControllerMessage(heartbeat_ack=v1.HeartbeatAck(sequence=6))) == HeartbeatAcked(6)
+    refused = v1.Refused(reason=v1.RefusalReason.BUSY, text="later", retry_after_ms=2)
+    assert wire.down(v1.ControllerMessage(refused=refused)) == TurnedAway(RefusalReason.BUSY, "later", 2 * MILLISECOND)
+    assert wire.down(v1.ControllerMessage(log_ack=v1.LogAck())) is None
+    welcome = v1.Welcome(session_id="s", heartbeat_interval_ms=2, lease_ms=3)
+    assert wire.welcomed(welcome) == Welcomed("s", 2 * MILLISECOND, 3 * MILLISECOND)
+
+
+def test_no_token_is_shown() -> None:
+    """An order prints without its secrets."""
+    text = repr(wire.order(v1.RunAttempt(attempt_uid="a1", token="secret", environment={"A": "hidden"})))
+    assert "secret" not in text
+    assert "hidden" not in text
+
+
+@pytest.mark.parametrize("content", [b"\xff\xff\xff", bytes(v1.TaskSpecification(job_id="j"))])
+def test_a_specification_that_is_none(content: bytes) -> None:
+    """Damaged bytes, and one that says nothing to run, are refused by name."""
+    with pytest.raises(wire.MalformedSpecification):
+        wire.specification(content)
