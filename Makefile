@@ -104,10 +104,11 @@ lock: setup  ## Choose the newest versions that fit pyproject.toml and write req
 	    --no-emit-index-url --no-annotate --group dev pyproject.toml -o requirements.lock
 
 proto: setup  ## Generate src/iriscw/proto from protos/
-	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m grpc_tools.protoc -I protos \
-	    --python_betterproto2_out=src/iriscw/proto \
+	@cd protos
+	PATH="$(abspath $(BIN)):$$PATH" $(abspath $(BIN))/python -m grpc_tools.protoc -I . \
+	    --python_betterproto2_out=../src/iriscw/proto \
 	    --python_betterproto2_opt=client_generation=async,server_generation=async \
-	    $$(find protos -name '*.proto' | LC_ALL=C sort)
+	    $$(find . -name '*.proto' | sed 's,^\./,,' | LC_ALL=C sort)
 
 clean:  ## Remove the environments and all that was built
 	@rm -rf .venv .venv-3.* build dist docs/_build .mypy_cache .pytest_cache .ruff_cache .hypothesis
