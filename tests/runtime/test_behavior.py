@@ -6,6 +6,7 @@ from iriscw.errors import InvalidArgument, UnhandledMessage
 from iriscw.runtime import Backoff, Behavior, ChildSpec, Restart, Shutdown, Strategy, Supervision
 from iriscw.runtime.behavior import RuleTable
 from iriscw.runtime.envelope import Envelope, Slot
+from iriscw.testing import SimSystem
 
 
 class Place:
@@ -86,4 +87,24 @@ def test_behaviors_are_themselves():
     """Behaviors hold functions, so two are never equal; a system may use one for many actors."""
     one = Behavior(decide=first)
     assert one != Behavior(decide=first)
-    assert one == one  # noqa: PLR0124 - identity is the point
+    assert one == one
+
+
+@pytest.mark.parametrize("awaits", [False, True])
+def test_awaiting_the_journal(awaits):
+    """With ``awaits_journal`` nothing is decided, and so nothing noted, while the journal takes no records."""
+    notes = []
+    made = SimSystem()
+    note = Behavior(
+        decide=lambda state, told, ctx: notes.append(told), evolve=lambda state, record: None, awaits_journal=awaits
+    )
+    made.spawn("a", note)
+    made.run_until_idle()
+    made.journal.fill()
+    made.tell("/a", 1)
+    made.tell("/a", 2)
+    made.run_until_idle()
+    assert notes == ([] if awaits else [1, 2])
+    made.journal.free()
+    made.run_until_idle()
+    assert notes == [1, 2]

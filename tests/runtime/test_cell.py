@@ -2,14 +2,13 @@
 
 import sys
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
+from puppet import Do, puppet
 
 from iriscw.runtime import Behavior, ChildSpec, Restart, StopSelf
 from iriscw.runtime.cell import STATUS_NAMES, WAITING, Cell
 from iriscw.runtime.vocabulary import ROOT
 from iriscw.testing import SimSystem
-from puppet import Do, puppet
 
 IDLE_BYTES_MAX = 400
 """The runtime's goal for an idle actor; ``iriscw bench runtime`` measures it with all that belongs to it."""

@@ -1,10 +1,11 @@
 """What a decision is told: clocks, chance, identity, and where the answer goes."""
 
+from puppet import Do, puppet
+
 from iriscw.runtime import MILLISECOND, SECOND, ActorSystem, Behavior, ChildSpec, Context, Reply, SetTimer, seconds
 from iriscw.runtime.context import ID_ALPHABET, ID_LENGTH
 from iriscw.testing import SimSystem
 from iriscw.testing.simulation import EPOCH, Simulation
-from puppet import Do, puppet
 
 
 def ask(made, path, look):

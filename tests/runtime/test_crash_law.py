@@ -299,7 +299,10 @@ def play(seed, script):
                 run.crash(number)
     system.run_until_idle()
     run.judge()
+    # A restart may still be waiting for its backoff: what it records then has to be committed as well.
+    system.advance(100)
     system.journal.commit()
+    system.run_until_idle()
     system.advance(100)
     run.covers(system, system.state("/shop"))
     return run

@@ -5,8 +5,9 @@ import threading
 
 import anyio
 import pytest
-from anyio.lowlevel import checkpoint
 from anyio import wait_all_tasks_blocked
+from anyio.lowlevel import checkpoint
+from puppet import Add, Do, Log, Read, ledger, puppet
 
 from iriscw.errors import (
     ActorRestarted,
@@ -37,7 +38,6 @@ from iriscw.runtime import (
     StopSelf,
     Supervision,
 )
-from puppet import Add, Do, Log, Read, ledger, puppet
 
 
 @pytest.fixture(params=["asyncio", "trio"])
@@ -364,6 +364,13 @@ async def test_impossible_names(name):
         with pytest.raises(InvalidArgument):
             system.spawn(name, puppet())
         assert system.statistics().starts == before
+
+
+async def test_a_mailbox_holds_something():
+    """A capacity below one is refused: such an actor could never be told anything."""
+    async with ActorSystem() as system:
+        with pytest.raises(InvalidArgument, match="at least one message"):
+            system.spawn("a", puppet(), capacity=0)
 
 
 async def test_a_durable_actor_needs_a_journal():

@@ -3,8 +3,10 @@
 import contextvars
 
 import anyio
+import anyio.lowlevel
 import pytest
 from anyio import wait_all_tasks_blocked
+from puppet import Do, Job, Log, puppet
 
 from iriscw.runtime import (
     ActorSystem,
@@ -23,7 +25,6 @@ from iriscw.runtime import (
     Run,
     StopSelf,
 )
-from puppet import Do, Job, Log, puppet
 
 ASKER = contextvars.ContextVar("ASKER", default="system")
 
@@ -70,7 +71,7 @@ async def test_results_come_back():
     async def perform(job):
         if job.name == "bad":
             raise error
-        await anyio.sleep(0)
+        await anyio.lowlevel.checkpoint()
         return job.name.upper()
 
     async with Bench(perform) as bench:
@@ -269,8 +270,7 @@ async def test_a_slow_session_holds_the_actor_back():
 
     async def perform(job, port):
         await go.wait()
-        for _ in range(3):
-            received.append(await port.receive())
+        received.extend([await port.receive() for _ in range(3)])
 
     async with Bench(perform) as bench:
         await bench.do(Open("s", Job(), outbound=2), *(Feed("s", number) for number in range(4)))

@@ -1,4 +1,6 @@
-"""How a system ends, on both event loops: ordered stop, cancellation, escalation, bugs, a lost journal; and what stays."""
+"""How a system ends, on both event loops: ordered stop, cancellation, escalation, bugs, a lost journal."""
+
+# ruff: noqa: PT012 - what has to raise is the whole block, with the error inside it
 
 import gc
 import threading
@@ -6,6 +8,7 @@ import threading
 import anyio
 import pytest
 from anyio import wait_all_tasks_blocked
+from puppet import Add, Do, Job, Log, Read, ledger, puppet
 
 from iriscw.errors import ActorStopped, JournalLost, OutcomeUnknown, RestartsExhausted, SystemClosed
 from iriscw.journal.memory import MemoryDisk, MemoryJournal
@@ -30,7 +33,6 @@ from iriscw.runtime import (
 )
 from iriscw.runtime.dispatcher import Dispatcher
 from iriscw.runtime.edge import SystemClock
-from puppet import Add, Do, Job, Log, Read, ledger, puppet
 
 
 @pytest.fixture(params=["asyncio", "trio"])
@@ -73,6 +75,12 @@ class Skewed(SystemClock):
 
     def now(self):
         return SystemClock.now() + self.ahead
+
+
+async def the_end():
+    """Wait for the block to be cancelled, as it must be."""
+    with anyio.fail_after(10):
+        await anyio.sleep_forever()
 
 
 class Boom(Exception):
@@ -209,7 +217,7 @@ async def test_escalation_past_the_root():
             for _ in range(2):
                 ref.tell(Do(error=Boom("poison")))
                 await wait_all_tasks_blocked()
-            await anyio.sleep_forever()
+            await the_end()
     (error,) = caught.value.exceptions
     assert type(error) is RestartsExhausted
     assert type(error.__cause__) is Boom
@@ -226,7 +234,7 @@ async def test_a_root_that_raises():
     with pytest.raises(ExceptionGroup) as caught:
         async with ActorSystem(puppet()) as system:
             system.tell("/", Do(error=Boom()))
-            await anyio.sleep_forever()
+            await the_end()
     assert [type(error) for error in caught.value.exceptions] == [Boom]
 
 
@@ -241,7 +249,7 @@ async def test_a_bug_of_the_dispatcher_crashes_the_block(monkeypatch):
             ref = system.spawn("a", puppet())
             monkeypatch.setattr(Dispatcher, "_turns", buggy)
             ref.tell("x")
-            await anyio.sleep_forever()
+            await the_end()
     assert caught.group_contains(Boom, match="in the dispatcher")
 
 
@@ -260,7 +268,7 @@ async def test_a_bug_in_an_ask_crashes_the_block(monkeypatch, waiting):
                 ref.tell("before")  # so that the question is queued, and the asker drives the dispatcher
             with pytest.raises(Boom):
                 await ref.ask("x")
-            await anyio.sleep_forever()
+            await the_end()
     assert caught.group_contains(Boom)
 
 
@@ -273,7 +281,7 @@ async def test_a_listener_that_raises_crashes_the_block():
     with pytest.raises(ExceptionGroup) as caught:
         async with ActorSystem(on_event=listen) as system:
             system.spawn("a", puppet()).tell(Do((Emit("news"),)))
-            await anyio.sleep_forever()
+            await the_end()
     assert caught.group_contains(Boom, match="news")
 
 
@@ -294,7 +302,7 @@ async def test_foreign_askers_hear_of_the_end():
                 tasks.start_soon(ask)
                 await wait_all_tasks_blocked()
                 system.tell("/", Do(error=Boom()))
-                await anyio.sleep_forever()
+                await the_end()
         await failed.wait()
 
 
@@ -319,7 +327,7 @@ async def test_a_lost_journal_ends_the_block():
                 tasks.start_soon(ask)
                 await wait_all_tasks_blocked()
                 journal.lose()
-                await anyio.sleep_forever()
+                await the_end()
         await unknown.wait()
     assert [type(error) for error in caught.value.exceptions] == [JournalLost]
     assert type(system.failure) is JournalLost
@@ -367,7 +375,7 @@ async def test_one_system_crashes_the_other_goes_on():
         with pytest.raises(ExceptionGroup):
             async with ActorSystem(puppet()) as inner:
                 inner.tell("/", Do(error=Boom()))
-                await anyio.sleep_forever()
+                await the_end()
         assert await kept.ask(Do((Reply("still"),))) == "still"
 
 
@@ -482,4 +490,4 @@ async def test_slow_turns_are_named():
         seen = system.statistics()
     assert (seen.slow_turns, seen.slowest_actor) == (1, "/slow")
     assert 80 * MILLISECOND <= seen.slowest_turn_ns < 10 * SECOND
-    assert MICROSECOND < seen.slowest_turn_ns
+    assert seen.slowest_turn_ns > MICROSECOND

@@ -1,13 +1,13 @@
 """The life of an operation: each phase as its table says, one at a time per path and key."""
 
 import pytest
+from puppet import Add, Do, Job, ledger, puppet
 
 from iriscw.errors import DispatcherBug
 from iriscw.runtime import SECOND, Arrived, Cancel, Close, Completed, Feed, Open, Restart, Run, StopSelf
 from iriscw.runtime.operations import Phase
 from iriscw.runtime.vocabulary import ROOT
 from iriscw.testing import SimSystem, checks
-from puppet import Add, Do, Job, ledger, puppet
 
 
 async def _never(*words):

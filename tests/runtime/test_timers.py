@@ -1,12 +1,11 @@
 """The heap of timers: order, ties, cancelled ones, and its size."""
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
+from puppet import Do, puppet
 
 from iriscw.runtime import MILLISECOND, SECOND, CancelTimer, SetTimer
 from iriscw.runtime.timers import SWEEP_FLOOR, TimerQueue
 from iriscw.testing import SimSystem
-from puppet import Do, puppet
 
 
 def drain(queue, now):

@@ -4,8 +4,7 @@ import typing
 
 import attrs
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from iriscw import runtime
 from iriscw.runtime import (

@@ -46,6 +46,8 @@ class _Rare:
     running: int = 0
     """Operations at the edge, cancelled ones included."""
     stash: deque[Any] | None = None
+    stashed_answers: int = 0
+    """Answers among what is stashed: there too they do not count against the capacity."""
     children: dict[str, Cell] | None = None
     timers: dict[Key, int] | None = None
     operations: dict[Key, Operation] | None = None
@@ -121,7 +123,7 @@ class Cell(_Rare):
         stashed = 0 if self.stash is None else len(self.stash)
         parked = 0 if self.parked is None else len(self.parked)
         queued = 0 if self.mailbox is None else len(self.mailbox)
-        return queued + stashed + parked - self.reserved >= self.spec.capacity
+        return queued + stashed + parked - self.reserved - self.stashed_answers >= self.spec.capacity
 
     def box(self) -> deque[Any]:
         """Give the mailbox; most actors of a large tree never need one."""

@@ -46,6 +46,9 @@ SLOW_TURN = 50 * MILLISECOND
 CLOCK_STRIDE = 16
 """Messages between two readings of the clock within a step: reading it each turn would cost a tenth of the speed."""
 
+BRISK = STEP_TIME // CLOCK_STRIDE
+"""If the turns between two readings took longer, the next is read at once, so that a step keeps its time."""
+
 WATCHED_MESSAGES = 4096
 """After a slow turn, messages for which every turn is timed: an actor that is slow again is named exactly."""
 
@@ -309,13 +312,13 @@ class Dispatcher:
             if control and quota > 0:
                 quota = self._control(quota)
             if timed and spent >= next_reading:
-                next_reading = spent + (CLOCK_STRIDE if self._watched <= spent else 1)
-                if self._time_turns(cell) - began >= STEP_TIME:
+                took = self._time_turns(cell)
+                next_reading = spent + (CLOCK_STRIDE if took < BRISK and self._watched <= spent else 1)
+                if self.now - began >= STEP_TIME:
                     break
         if timed and cell is not None:
             self._time_turns(cell)
-        if self._watched:
-            self._watched = max(0, self._watched - spent)
+        self._watched = max(0, self._watched - spent)
         return spent
 
     def control_step(self) -> bool:
@@ -351,7 +354,7 @@ class Dispatcher:
                 tree.slowest_turn = took
                 tree.slowest_actor = cell.path
             self._watched = WATCHED_MESSAGES
-        return now
+        return took
 
     def _careful_turn(self, cell: Cell) -> int:
         """Take messages one by one, looking at everything: the cell is parked, or somebody traces."""

@@ -276,6 +276,7 @@ def _stash(tree: Tree, cell: Cell, command: Stash, item: Any) -> None:
     if type(item) is Envelope and item.kind >= Kind.NOTE:
         # The answer was checked when it was delivered and its slot is given back; what is left is a note.
         tree.answers_delivered -= 1
+        cell.stashed_answers += 1
         item = Envelope(Kind.NOTE, item.message, incarnation=cell.incarnation, rests_on=item.rests_on)
     else:
         tree.delivered -= 1
@@ -285,16 +286,17 @@ def _stash(tree: Tree, cell: Cell, command: Stash, item: Any) -> None:
 
 
 def _unstash(tree: Tree, cell: Cell, command: Unstash, item: Any) -> None:
+    unstash(cell)
+
+
+def unstash(cell: Cell) -> None:
+    """Put what is stashed back in front of the mailbox; the answers among it take reserved slots again."""
     if cell.stash:
-        cell.reserved += stashed_answers(cell)
+        cell.reserved += cell.stashed_answers
+        cell.stashed_answers = 0
         cell.box().extendleft(reversed(cell.stash))
         cell.stash.clear()
         cell.set_room()
-
-
-def stashed_answers(cell: Cell) -> int:
-    """Count the answers among what is stashed: back in the mailbox they take reserved slots again."""
-    return sum(type(item) is Envelope and item.kind >= Kind.NOTE for item in cell.stash or ())
 
 
 def _spawn(tree: Tree, cell: Cell, command: Spawn, item: Any) -> None:

@@ -37,7 +37,7 @@ from iriscw.errors import (
 from iriscw.runtime.behavior import ChildSpec, Restart, Shutdown, Strategy
 from iriscw.runtime.cell import ACTIVE, DRAINING, QUARANTINED, STOPPED, STOPPING, WAITING, Cell
 from iriscw.runtime.envelope import FIRST_ANSWER, Envelope, Kind, Slot
-from iriscw.runtime.interpreter import Unavailable, carry_out
+from iriscw.runtime.interpreter import Unavailable, carry_out, unstash
 from iriscw.runtime.supervision import History, Verdict, affected, judge
 from iriscw.runtime.tree import FailureReport
 from iriscw.runtime.vocabulary import ROOT, ActorPath, ChildFailed, Stash, StopReason, Terminated
@@ -332,11 +332,7 @@ class Lifecycle:
         if cell.recovery is not None:
             cell.recovery.superseded = True
         cell.recovery = cell.group_failures = None
-        if cell.stash:
-            cell.reserved += sum(type(item) is Envelope and item.kind >= FIRST_ANSWER for item in cell.stash)
-            cell.box().extendleft(reversed(cell.stash))
-            cell.stash.clear()
-            cell.set_room()
+        unstash(cell)
         if cell.pending_stop is not None:
             cell.pending_stop.recovery = recovery
             return
@@ -477,7 +473,7 @@ class Lifecycle:
                 if type(item) is Slot:
                     tree.fill(item, None, error, 0)
         cell.mailbox = cell.stash = cell.parked = cell.conflated = None
-        cell.reserved = 0
+        cell.reserved = cell.stashed_answers = 0
         cell.set_room()
         tree.parked.pop(cell.path, None)
 

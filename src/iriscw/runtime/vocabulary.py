@@ -234,7 +234,7 @@ class Continue:
 
 @message
 class Stash:
-    """Put the current message aside until :class:`Unstash`. Counts against the mailbox's capacity."""
+    """Put the current message aside until :class:`Unstash`. Counts against the mailbox's capacity, unless an answer."""
 
 
 @message

@@ -53,6 +53,7 @@ def bounds(system: SimSystem) -> None:
     """R3: no mailbox and no session holds more than its bound."""
     for cell in system.tree.cells.values():
         held = sum(len(queue or ()) for queue in (cell.mailbox, cell.parked, cell.stash)) - cell.reserved
+        held -= _answers(cell.stash)
         if not (held <= cell.spec.capacity):
             raise _broken("R3", system, f"{cell!r} holds {held} of {cell.spec.capacity} messages")
         for operation in (cell.operations or {}).values():
