@@ -1,0 +1,380 @@
+"""The controller: its tree, its stores and its doors, put together.
+
+What is opened, in this order, and closed in the reverse one::
+
+    state folder     secrets (0600), the port of last time
+    journal          fenced: a second controller on the same folder fails with JournalLocked
+    stores           logs, results, bundles and run documents
+    platform         the drivers, by argument, by the entry point, or the local one
+    tree             rest_for_one: /fleet, /jobs
+    door             gRPC and HTTP on one port: opened last, closed first
+
+A controller installs no signal handlers and prints nothing; several live in one process. What ends it from the inside
+(the journal's disk, a bug) is raised out of its ``async with`` block by name.
+
+Workers dial the controller, so their pods know its port. A port of 0 takes a free one the first time and, if it still
+is free, the same one after a restart: then pods that lived on find their way back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import anyio
+import anyio.to_thread
+
+from iriscw.cloud.drivers.loading import CloudDrivers, load_platform
+from iriscw.cloud.model import LABEL_INCARNATION, CloudError
+from iriscw.config.model import ClusterConfig, PlatformKind
+from iriscw.controller import local, logging as reports, settings
+from iriscw.controller.cloud import CloudBinding
+from iriscw.controller.doors.access import Access
+from iriscw.controller.doors.clients import ClientDoor
+from iriscw.controller.doors.http import ControllerStatistics, routes
+from iriscw.controller.doors.overview import ClusterFacts, Overview
+from iriscw.controller.doors.workers import WorkerDoor, WorkerSettings
+from iriscw.controller.errors import StateUnusable
+from iriscw.controller.events import EventHub
+from iriscw.controller.held import HeldAttempts
+from iriscw.controller.logs import LogLimits, LogStore
+from iriscw.controller.payloads import Payloads
+from iriscw.controller.results import ResultStore
+from iriscw.controller.tending import Tending
+from iriscw.controller.tokens import ControllerTokens, keep_token
+from iriscw.errors import InvalidArgument
+from iriscw.files import make_private_folder, write_atomic
+from iriscw.fleet.actor import FLEET_CAPACITY, fleet_behavior
+from iriscw.fleet.model import FleetConfig
+from iriscw.jobs.actor import jobs_child
+from iriscw.jobs.registry import RegistryLimits
+from iriscw.journal.sqlite import SqliteJournal
+from iriscw.rpc.address import Address
+from iriscw.rpc.server import RpcServer
+from iriscw.rpc.tokens import Secret
+from iriscw.runtime import ActorSystem, Behavior, ChildSpec, Strategy, Supervision
+from iriscw.tiers.drivers.opening import open_store
+from iriscw.tiers.ports import ObjectStore
+
+log = logging.getLogger(__name__)
+
+BUNDLE_PREFIX = "bundles"
+"""Of the keys of bundles within the object store."""
+
+DRAIN_GRACE_S = 1.0
+"""What calls under way have to finish when the controller stops; streams never finish by themselves."""
+
+
+class Controller:
+    """One controller: an async context manager.
+
+    Args:
+        config: the cluster's configuration.
+        state_dir: where journal, logs, results and secrets lie. Default: what the configuration says.
+        drivers: of the cloud. Default: the platform that the configuration names.
+        host: to listen on. Default: the configuration's, or all interfaces where it names none.
+        port: to listen on; 0 takes a free one. Default: the configuration's.
+        bundle_prefix: the object store for bundles, as an URL. Default: the configuration's, or beside the journal.
+        limits: how many jobs and tasks are taken and kept.
+        log_limits: how much of logs is kept.
+        insecure_plaintext: listen without TLS off loopback: the network is trusted.
+    """
+
+    def __init__(
+        self,
+        config: ClusterConfig,
+        *,
+        state_dir: Path | None = None,
+        drivers: CloudDrivers | None = None,
+        host: str | None = None,
+        port: int | None = None,
+        bundle_prefix: str | None = None,
+        limits: RegistryLimits | None = None,
+        log_limits: LogLimits | None = None,
+        insecure_plaintext: bool = False,
+    ) -> None:
+        self.config = config
+        self.state_dir = (state_dir if state_dir is not None else default_state_dir(config)).absolute()
+        self._given_drivers = drivers
+        chosen = config.controller.local.host if config.controller.local is not None else "0.0.0.0"  # noqa: S104
+        self._host = host if host is not None else chosen
+        self._port = port if port is not None else config.controller.port
+        self._bundle_url = bundle_prefix or config.controller.bundle_prefix or f"file://{self.state_dir}/objects"
+        self._limits = limits or RegistryLimits()
+        self._log_limits = log_limits
+        self._insecure_plaintext = insecure_plaintext
+        self._stack: AsyncExitStack | None = None
+        self._address: Address | None = None
+        self._admin_token: Secret | None = None
+
+    @property
+    def address(self) -> Address:
+        """Where clients and workers find it.
+
+        Raises:
+            InvalidArgument: it does not run.
+        """
+        if self._address is None:
+            raise InvalidArgument("the controller does not run")
+        return self._address
+
+    @property
+    def admin_token(self) -> Secret:
+        """What clients authenticate with.
+
+        Raises:
+            InvalidArgument: it does not run.
+        """
+        if self._admin_token is None:
+            raise InvalidArgument("the controller does not run")
+        return self._admin_token
+
+    def statistics(self) -> ControllerStatistics:
+        """Give its figures, without asking any actor.
+
+        Raises:
+            InvalidArgument: it does not run.
+        """
+        if self._address is None:
+            raise InvalidArgument("the controller does not run")
+        return self._read_statistics()
+
+    def _read_statistics(self) -> ControllerStatistics:
+        return ControllerStatistics(
+            runtime=self.system.statistics(),
+            journal=self._journal.statistics(),
+            rpc=self._server.statistics(),
+            logs=self._logs.statistics(),
+            workers_connected=len(self._workers.switchboard),
+            job_changes=dict(self._hub.job_changes),
+            task_changes=dict(self._hub.task_changes),
+            degraded=self._overview.degraded(),
+            fleet=self._tending.fleet,
+            scheduler=self._tending.scheduler,
+        )
+
+    async def __aenter__(self) -> Self:
+        """Open everything; the controller serves when this returns.
+
+        Raises:
+            StateUnusable: the state folder cannot be used.
+            JournalLocked: another controller uses it.
+            JournalCorrupt: the journal's records do not fit together.
+            NoSuchPlatform, AmbiguousPlatform, BrokenPlatform: there are no drivers for the configured platform.
+            WorkdirLocked, WorkdirCorrupt: see the local platform.
+            InvalidStoreUrl, NoSuchStore: the bundle prefix is none.
+            AddressInUse, AddressUnavailable, InsecureDoor: the door cannot be opened.
+        """
+        with _unwrapped():
+            async with AsyncExitStack() as stack:
+                await self._open(stack)
+                self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        """Close everything in order.
+
+        Raises:
+            JournalLost: the journal's disk failed, which ended the controller.
+        """
+        assert self._stack is not None
+        self._address = None
+        with _unwrapped():
+            return await self._stack.__aexit__(kind, error, trace)
+
+    async def _open(self, stack: AsyncExitStack) -> None:
+        config, state = self.config, self.state_dir
+        tokens = await self._open_secrets()
+        self._journal = await anyio.to_thread.run_sync(SqliteJournal.open, state / "journal")
+        stack.push_async_callback(_close_journal, self._journal)
+        self._logs = await LogStore.open(state / "logs", self._log_limits)
+        results = await ResultStore.open(state / "results")
+        objects = await stack.enter_async_context(_object_store(self._bundle_url))
+        payloads = Payloads(objects, "")
+        held = HeldAttempts(state / "held")
+
+        fleet = settings.fleet_config(config)
+        self._port = self._port or await anyio.to_thread.run_sync(_usual_port, state / "port", self._host)
+        drivers = await self._open_platform(stack, tokens)
+        await _drop_stale(held, drivers)
+
+        self._hub = EventHub(time.time_ns() // 1000, self._report)
+        self._workers = WorkerDoor(
+            self._worker_settings(fleet),
+            logs=self._logs,
+            results=results,
+            held=held,
+            payloads=payloads,
+            bundles=objects,
+            prefix=BUNDLE_PREFIX,
+            tokens=tokens,
+        )
+        access = Access(self._logs)
+        self._overview = Overview(access, self._facts(fleet), self._workers.switchboard, self._journal)
+        clients = ClientDoor(
+            access,
+            hub=self._hub,
+            logs=self._logs,
+            results=results,
+            payloads=payloads,
+            bundles=objects,
+            prefix=BUNDLE_PREFIX,
+            overview=self._overview,
+        )
+        self._tending = Tending(access, self._overview, self._logs, results, self._limits.finished)
+        self.system = access.system = self._workers.system = self._tree(fleet, drivers)
+        await stack.enter_async_context(self.system)
+        tasks = await stack.enter_async_context(anyio.create_task_group())
+        stack.callback(tasks.cancel_scope.cancel)
+        tasks.start_soon(self._tending.run)
+        await self._open_door(stack, clients, tokens)
+
+    async def _open_secrets(self) -> ControllerTokens:
+        folder = self.state_dir / "secrets"
+        try:
+            await anyio.to_thread.run_sync(make_private_folder, folder)
+        except OSError as error:
+            raise StateUnusable(f"{folder}: {error.strerror or error}") from error
+        secret = await anyio.to_thread.run_sync(keep_token, folder / "cluster-secret")
+        self._admin_token = await anyio.to_thread.run_sync(keep_token, folder / "admin-token")
+        return ControllerTokens(secret, [self._admin_token])
+
+    async def _open_platform(self, stack: AsyncExitStack, tokens: ControllerTokens) -> CloudDrivers:
+        if self._given_drivers is not None:
+            return self._given_drivers
+        kind = self.config.platform.kind
+        if kind is PlatformKind.LOCAL:
+            address = self.config.defaults.bootstrap.controller_address or f"{_dialled(self._host)}:{self._port}"
+            options = local.local_options(self.config, self.state_dir, address)
+            opened = local.open_local(options, tokens, self.state_dir / "secrets" / "workers")
+            return await stack.enter_async_context(opened)
+        factory = load_platform(kind.value)
+        return await stack.enter_async_context(factory(self.config.platform.coreweave))
+
+    def _tree(self, fleet: FleetConfig, drivers: CloudDrivers) -> ActorSystem:
+        binding = CloudBinding(drivers)
+        behavior = fleet_behavior(fleet, effects=binding.effects(), sessions=binding.sessions())
+        root = Behavior(
+            children=(
+                ChildSpec("fleet", behavior, capacity=FLEET_CAPACITY),
+                jobs_child(self._workers, self._logs, settings.jobs_config(self.config, self._limits)),
+            ),
+            supervision=Supervision(strategy=Strategy.REST_FOR_ONE),
+            name="controller",
+        )
+        return ActorSystem(root, name=self.config.name, journal=self._journal, on_event=self._hub.publish)
+
+    def _worker_settings(self, fleet: FleetConfig) -> WorkerSettings:
+        return WorkerSettings(
+            cluster=self.config.name,
+            groups={group.name: group for group in fleet.groups},
+            task_environment=self.config.defaults.task_env,
+            heartbeat_interval_ms=settings.heartbeat_interval_ms(self.config),
+            lease_ms=settings.lease_ms(self.config),
+        )
+
+    def _facts(self, fleet: FleetConfig) -> ClusterFacts:
+        return ClusterFacts(
+            name=self.config.name,
+            platform=self.config.platform.kind.value,
+            durability=self.config.controller.durability.value,
+            started_wall_ns=time.time_ns(),
+            groups={group.name: group for group in fleet.groups},
+        )
+
+    async def _open_door(self, stack: AsyncExitStack, clients: ClientDoor, tokens: ControllerTokens) -> None:
+        self._server = RpcServer(
+            [clients, self._workers],
+            authenticate=tokens.authenticate,
+            routes=routes(self._read_statistics),
+            insecure_plaintext=self._insecure_plaintext,
+        )
+        await stack.enter_async_context(self._server)
+        stack.push_async_callback(self._server.drain, DRAIN_GRACE_S)
+        self._address = await self._server.listen_tcp(self._host, self._port)
+
+    def _report(self, event: object) -> None:
+        reports.report(event)
+        self._tending.notice(event)
+
+
+def default_state_dir(config: ClusterConfig) -> Path:
+    """Give the folder of a controller's state, as the configuration says it."""
+    platform = config.platform.local
+    if platform is not None:
+        return Path(platform.workdir) / "controller"
+    return Path(config.controller.journal_dir).parent
+
+
+def _dialled(host: str) -> str:
+    return {"": "127.0.0.1", "0.0.0.0": "127.0.0.1"}.get(host, host)  # noqa: S104 - where it listens, not a bind
+
+
+def _usual_port(path: Path, host: str) -> int:
+    """Give the port of last time if it is free, else any free one, and write it down."""
+    try:
+        usual = int(path.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        usual = 0
+    for port in (usual, 0):
+        with contextlib.suppress(OSError), socket.socket() as trial:
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            trial.bind((_dialled(host), port))
+            chosen: int = trial.getsockname()[1]
+            write_atomic(path, f"{chosen}\n".encode())
+            return chosen
+    raise StateUnusable(f"no port is free on {host}, or {path} cannot be written")
+
+
+async def _close_journal(journal: SqliteJournal) -> None:
+    with anyio.CancelScope(shield=True):  # bounded by the disk: what was accepted is written
+        await anyio.to_thread.run_sync(journal.close)
+
+
+async def _drop_stale(held: HeldAttempts, drivers: CloudDrivers) -> None:
+    """Remove the records of workers whose pods are gone, before anything runs that could need them."""
+    try:
+        pods = await drivers.pods.list({})
+    except CloudError as error:
+        log.warning("records of earlier workers stay: %s: %s", type(error).__name__, error)
+        return
+    incarnations = [(pod.name, pod.labels.get(LABEL_INCARNATION, "")) for pod in pods]
+    await held.retain((name.removesuffix(f"-{incarnation}"), incarnation) for name, incarnation in incarnations)
+
+
+@contextlib.asynccontextmanager
+async def _object_store(url: str) -> AsyncIterator[ObjectStore]:
+    if url.startswith("file:///"):
+        await anyio.to_thread.run_sync(make_private_folder, Path(url.removeprefix("file://")))
+    store = open_store(url)
+    try:
+        yield store
+    finally:
+        with anyio.CancelScope(shield=True):
+            await store.aclose()
+
+
+@contextlib.contextmanager
+def _unwrapped() -> Iterator[None]:
+    """Raise the one error inside task groups' wrapping by itself; a group of several stays one."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        sole: BaseException = group
+        while isinstance(sole, BaseExceptionGroup) and len(sole.exceptions) == 1:
+            sole = sole.exceptions[0]
+        if sole is group:
+            raise
+        raise sole from sole.__cause__
+
+
+__all__ = ["Controller", "ControllerStatistics", "default_state_dir"]

@@ -1,0 +1,125 @@
+"""What a client may see and do, and how its questions reach the actors.
+
+Admins, and whoever can open the 0600 socket, may do everything that clients do. A job's token speaks for one live
+attempt: it may submit children of its job and look at its job and at what descends from it; nothing else. An attempt
+that has ended, or was fenced, has no say any more.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from iriscw.controller.errors import JobUnavailable
+from iriscw.controller.logs import LogStore
+from iriscw.errors import ActorRestarted, ActorStopped, InvalidArgument, NoSuchActor
+from iriscw.jobs.errors import NoSuchJob
+from iriscw.jobs.messages import DescribeJob, JobPage, JobView, ListJobs, ListTasks, TaskPage
+from iriscw.proto.iriscw import v1
+from iriscw.rpc.context import call_context
+from iriscw.rpc.errors import PermissionDenied
+from iriscw.rpc.tokens import Principal, Role
+from iriscw.runtime import ActorSystem
+
+MAX_DEPTH = 16
+"""How many generations above a job are looked through for the asker's."""
+
+_JOB_ID = re.compile(r"job-[a-z2-7]{12}")
+
+
+class Access:
+    """Asks about jobs on behalf of callers.
+
+    Args:
+        logs: knows which attempts there were.
+    """
+
+    def __init__(self, logs: LogStore) -> None:
+        self._logs = logs
+        self.system: ActorSystem | None = None
+        """Set by the assembly, once the tree stands and before the door opens."""
+
+    async def ask(self, path: str, message: Any) -> Any:
+        """Ask an actor; a question that met a restart is asked once more."""
+        assert self.system is not None
+        try:
+            return await self.system.ask(path, message)
+        except ActorRestarted:
+            return await self.system.ask(path, message)
+
+    def admin(self) -> Principal:
+        """Let only those in who may do everything.
+
+        Raises:
+            PermissionDenied: the caller may not.
+        """
+        return call_context().require(Role.ADMIN, Role.LOCAL)
+
+    async def client(self) -> Principal:
+        """Let clients in: admins, and live attempts of jobs.
+
+        Raises:
+            PermissionDenied: the caller is none, or its attempt has ended.
+        """
+        principal = call_context().require(Role.ADMIN, Role.LOCAL, Role.JOB)
+        if principal.role is Role.JOB and not await self._lives(principal):
+            raise PermissionDenied(f"attempt {principal.attempt_uid} of {principal.job_id} is over")
+        return principal
+
+    async def _lives(self, principal: Principal) -> bool:
+        known = self._logs.attempt(principal.attempt_uid)
+        if known is None or known.job_id != principal.job_id:
+            return False
+        try:
+            page: TaskPage = await self.ask(f"/jobs/{known.job_id}", ListTasks(known.index, 1))
+        except (NoSuchActor, ActorStopped):
+            return False
+        row = page.rows[0]
+        return row.uid == principal.attempt_uid and row.ending is None
+
+    async def view(self, ref: v1.JobRef | None, principal: Principal) -> JobView:
+        """Describe the job that a call is about, if its caller may see it. A name stands for its latest job.
+
+        Raises:
+            InvalidArgument: the call names no job.
+            NoSuchJob: there is none, or it has another uid.
+            JobUnavailable: its actor was put aside.
+            PermissionDenied: it is neither the caller's job nor one of its descendants.
+        """
+        if ref is None or not ref.job_id:
+            raise InvalidArgument("the call names no job")
+        job_id = ref.job_id if _JOB_ID.fullmatch(ref.job_id) else await self._named(ref.job_id)
+        view = await self._describe(job_id)
+        if ref.job_uid and ref.job_uid != view.uid:
+            raise NoSuchJob(f"there is no job {ref.job_id!r} with the uid {ref.job_uid}")
+        if principal.role is Role.JOB:
+            await self._require_kinship(view, principal)
+        return view
+
+    async def _named(self, name: str) -> str:
+        page: JobPage = await self.ask("/jobs", ListJobs(limit=1, name=name))
+        if not page.rows:
+            raise NoSuchJob(f"there is no job {name!r}")
+        return page.rows[0].job_id
+
+    async def _describe(self, job_id: str) -> JobView:
+        try:
+            view: JobView = await self.ask(f"/jobs/{job_id}", DescribeJob())
+        except NoSuchActor:
+            raise NoSuchJob(f"there is no job {job_id!r}") from None
+        except ActorStopped as error:
+            raise JobUnavailable(f"job {job_id} was put aside after repeated failures ({error})") from None
+        return view
+
+    async def _require_kinship(self, view: JobView, principal: Principal) -> None:
+        current = view
+        for _ in range(MAX_DEPTH):
+            if current.job_id == principal.job_id:
+                return
+            if not current.spec.parent_job_id:
+                break
+            try:
+                current = await self._describe(current.spec.parent_job_id)
+            except NoSuchJob:
+                break
+        raise PermissionDenied(f"{principal} may not look at {view.job_id}")

@@ -1,0 +1,286 @@
+"""The clients' door: ControllerService.
+
+Each method asks an actor and translates; what takes long is a stream that sleeps until an event rings. Errors leave
+as the classes they were raised as. Every call has a deadline, which the server keeps.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+
+from iriscw._version import __version__
+from iriscw.bundles.pack import BundleLimits, BundleTooLarge
+from iriscw.bundles.store import bundle_key
+from iriscw.controller import wire
+from iriscw.controller.doors import reading
+from iriscw.controller.doors.access import Access
+from iriscw.controller.doors.overview import Overview
+from iriscw.controller.errors import BundleMismatch, InvalidPageToken, NoSuchBundle
+from iriscw.controller.events import EventHub
+from iriscw.controller.logs import LogStore
+from iriscw.controller.payloads import Payloads, display_name
+from iriscw.controller.results import ResultStore
+from iriscw.errors import InvalidArgument
+from iriscw.jobs.messages import (
+    MAX_PAGE,
+    JobPage,
+    JobView,
+    ListJobs,
+    ListTasks,
+    SubmitJob,
+    Submitted,
+    TaskPage,
+    TerminateJob,
+)
+from iriscw.jobs.model import JOB_TERMINAL
+from iriscw.proto.iriscw import v1
+from iriscw.rpc.context import call_context
+from iriscw.rpc.errors import PermissionDenied
+from iriscw.rpc.tokens import Principal, Role
+from iriscw.tiers.ports import IfAbsent, ObjectExists, ObjectNotFound, ObjectStore
+
+DEFAULT_PAGE = 100
+
+_INDEX = re.compile(r"\d{1,6}")
+
+
+def page_size(asked: int) -> int:
+    """Give how many rows a page has: what was asked for, within the limit."""
+    return min(asked, MAX_PAGE) if asked > 0 else DEFAULT_PAGE
+
+
+class ClientDoor(v1.ControllerServiceBase):
+    """ControllerService.
+
+    Args:
+        access: asks on behalf of callers.
+        hub: rings when a job changes.
+        logs: what attempts wrote.
+        results: what callables returned.
+        payloads: what jobs run.
+        bundles: the object store for bundles.
+        prefix: of their keys.
+        overview: answers about the whole cluster.
+    """
+
+    def __init__(
+        self,
+        access: Access,
+        *,
+        hub: EventHub,
+        logs: LogStore,
+        results: ResultStore,
+        payloads: Payloads,
+        bundles: ObjectStore,
+        prefix: str,
+        overview: Overview,
+    ) -> None:
+        self._access = access
+        self._hub = hub
+        self._logs = logs
+        self._results = results
+        self._payloads = payloads
+        self._bundles = bundles
+        self._prefix = prefix
+        self._overview = overview
+
+    # Jobs
+
+    async def submit_job(self, message: v1.SubmitJobRequest) -> v1.SubmitJobResponse:
+        """Promise a job."""
+        principal = await self._access.client()
+        parent, key = self._kinship(message, principal)
+        entrypoint = message.entrypoint
+        if entrypoint is None or (entrypoint.callable is None) == (entrypoint.command is None):
+            raise InvalidArgument("a job runs either a command or a callable")
+        if entrypoint.command is not None and not entrypoint.command.argv:
+            raise InvalidArgument("the command is empty")
+        if message.bundle_id:
+            await self._require_bundle(message.bundle_id)
+        kept = await self._payloads.keep(entrypoint, message.bundle_id)
+        spec = wire.job_spec(message, kept, parent)
+        submitted: Submitted = await self._access.ask("/jobs", SubmitJob(spec, key, wire.existing(message.existing)))
+        return v1.SubmitJobResponse(job_id=submitted.job_id, job_uid=submitted.uid, created=submitted.fresh)
+
+    def _kinship(self, message: v1.SubmitJobRequest, principal: Principal) -> tuple[str, str]:
+        """Give the parent and the key of a submission. A job's keys are its own: no two jobs' keys meet."""
+        key = message.idempotency_key or call_context().idempotency_key
+        if principal.role is not Role.JOB:
+            return message.parent_job_id, key
+        if message.parent_job_id not in ("", principal.job_id):
+            raise PermissionDenied(f"{principal} may submit children of its own job only")
+        if not key:
+            raise InvalidArgument("a submission carries an idempotency key")
+        return principal.job_id, hashlib.sha256(f"{principal.job_id}/{key}".encode()).hexdigest()
+
+    async def _require_bundle(self, bundle_id: str) -> None:
+        try:
+            await self._bundles.stat(bundle_key(self._prefix, bundle_id))
+        except ObjectNotFound:
+            raise NoSuchBundle(f"there is no bundle {bundle_id}: put it before the job that uses it") from None
+
+    async def get_job(self, message: v1.GetJobRequest) -> v1.JobStatus:
+        """Describe a job."""
+        principal = await self._access.client()
+        return await self._status(await self._access.view(message.job, principal), None)
+
+    async def _status(self, view: JobView, version: int | None) -> v1.JobStatus:
+        """Write a job's status. ``version`` was read before the view, if it matters that it is not newer."""
+        try:
+            name = display_name(await self._payloads.load(view.spec.entrypoint.payload_sha256))
+        except ObjectNotFound:
+            name = ""
+        known = self._hub.version(view.job_id) if version is None else version
+        return wire.job_status(view, version=known, entrypoint=name)
+
+    async def list_jobs(self, message: v1.ListJobsRequest) -> v1.ListJobsResponse:
+        """Give a page of jobs, latest first."""
+        self._access.admin()
+        states = wire.job_states(message.states)
+        token, size = message.page_token, page_size(message.page_size)
+        rows: list[v1.JobStatus] = []
+        while True:
+            page: JobPage = await self._access.ask("/jobs", ListJobs(token, size - len(rows), states))
+            named = [row for row in page.rows if row.job_id.startswith(message.id_prefix)]
+            rows += [wire.job_row(row, self._hub.version(row.job_id)) for row in named]
+            token = page.next
+            if not token or len(rows) == size:
+                return v1.ListJobsResponse(jobs=rows, next_page_token=token)
+
+    async def list_tasks(self, message: v1.ListTasksRequest) -> v1.ListTasksResponse:
+        """Give a page of a job's tasks by index."""
+        principal = await self._access.client()
+        view = await self._access.view(message.job, principal)
+        if message.page_token and not _INDEX.fullmatch(message.page_token):
+            raise InvalidPageToken(f"{message.page_token!r:.32} is no page of this listing")
+        start, size = int(message.page_token or 0), page_size(message.page_size)
+        wanted = {each.name for each in message.states}
+        rows: list[v1.TaskStatus] = []
+        while start >= 0 and len(rows) < size:
+            page = await self._tasks(view.job_id, ListTasks(start, size - len(rows)))
+            kept = [row for row in page.rows if not wanted or row.state.name in wanted]
+            rows += [wire.task_status(view.job_id, row, page.pending_reason) for row in kept]
+            start = page.next
+        return v1.ListTasksResponse(tasks=rows, next_page_token=str(start) if start >= 0 else "")
+
+    async def _tasks(self, job_id: str, question: ListTasks) -> TaskPage:
+        page: TaskPage = await self._access.ask(f"/jobs/{job_id}", question)
+        return page
+
+    async def terminate_job(self, message: v1.TerminateJobRequest) -> v1.TerminateJobResponse:
+        """Order the end of a job."""
+        view = await self._access.view(message.job, self._access.admin())
+        reason = message.reason or "terminated by its user"
+        await self._access.ask("/jobs", TerminateJob(view.job_id, reason[: wire.MAX_REASON_CHARS]))
+        return v1.TerminateJobResponse(state=v1.JobState[view.state.name])
+
+    async def watch_job(self, message: v1.WatchJobRequest) -> AsyncIterator[v1.JobStatus]:
+        """Give the status now and after each change, to the end."""
+        principal = await self._access.client()
+        view = await self._access.view(message.job, principal)
+        ref = v1.JobRef(job_id=view.job_id, job_uid=view.uid)
+        told = message.after_version
+        with self._hub.subscribed(view.job_id) as events:
+            while True:
+                # Read first: an event in between makes the version too old, never too new, and the ring that it
+                # left brings the loop around again.
+                version = self._hub.version(view.job_id)
+                view = await self._access.view(ref, principal)
+                over = view.state in JOB_TERMINAL
+                if version > told or over:
+                    told = version
+                    yield await self._status(view, version)
+                if over:
+                    return
+                await events.wait()
+
+    # What is stored
+
+    async def fetch_logs(self, message: v1.FetchLogsRequest) -> AsyncIterator[v1.LogBatch]:
+        """Give logs, as far as they are stored or until the job ends."""
+        principal = await self._access.client()
+        view = await self._access.view(message.job, principal)
+        ref = v1.JobRef(job_id=view.job_id, job_uid=view.uid)
+
+        async def is_over() -> bool:
+            return (await self._access.view(ref, principal)).state in JOB_TERMINAL
+
+        logs = reading.LogReading(self._logs, view.job_id, message)
+        over = view.state in JOB_TERMINAL
+        batches = logs.follow(self._hub, is_over) if message.follow else logs.present(over=over)
+        async with aclosing(batches):
+            async for batch in batches:
+                yield batch
+
+    async def get_results(self, message: v1.GetResultsRequest) -> AsyncIterator[v1.ResultPart]:
+        """Give what the tasks returned, once the job is over."""
+        principal = await self._access.client()
+        view = await self._access.view(message.job, principal)
+        ref = v1.JobRef(job_id=view.job_id, job_uid=view.uid)
+        with self._hub.subscribed(view.job_id) as events:
+            while (await self._access.view(ref, principal)).state not in JOB_TERMINAL:
+                await events.wait()
+
+        async def ask(question: ListTasks) -> TaskPage:
+            return await self._tasks(view.job_id, question)
+
+        async with aclosing(reading.results(self._results, ask)) as parts:
+            async for part in parts:
+                yield part
+
+    async def put_bundle(self, messages: AsyncIterator[v1.PutBundleRequest]) -> v1.PutBundleResponse:
+        """Store a bundle."""
+        await self._access.client()
+        first = await anext(messages, None)
+        header = first.header if first is not None else None
+        if header is None:
+            raise InvalidArgument("the first message of a bundle is its header")
+        limit = BundleLimits().packed_bytes
+        if not 0 < header.size_bytes <= limit:
+            raise BundleTooLarge(f"a bundle has 1 to {limit} bytes, not {header.size_bytes}")
+        key = bundle_key(self._prefix, header.bundle_id)
+        existed = False
+        try:
+            await self._bundles.put(key, _verified(messages, header), condition=IfAbsent())
+        except ObjectExists:
+            existed = True
+        return v1.PutBundleResponse(bundle_id=header.bundle_id, existed=existed)
+
+    # The cluster
+
+    async def list_slices(self, message: v1.ListSlicesRequest) -> v1.ListSlicesResponse:
+        """Give a page of slices by id."""
+        self._access.admin()
+        size = page_size(message.page_size)
+        slices, token = await self._overview.slices(message.page_token, size, message.scale_group)
+        return v1.ListSlicesResponse(slices=slices, next_page_token=token)
+
+    async def list_pools(self, message: v1.ListPoolsRequest) -> v1.ListPoolsResponse:
+        """Give a page of scale groups by name."""
+        self._access.admin()
+        pools, token = await self._overview.pools(message.page_token, page_size(message.page_size))
+        return v1.ListPoolsResponse(pools=pools, next_page_token=token)
+
+    async def get_cluster_status(self, message: v1.GetClusterStatusRequest) -> v1.ClusterStatus:
+        """Describe the controller."""
+        self._access.admin()
+        return await self._overview.cluster(__version__)
+
+
+async def _verified(messages: AsyncIterator[v1.PutBundleRequest], header: v1.BundleHeader) -> AsyncIterator[bytes]:
+    """Give a bundle's bytes; raise at the end of those that are not what the header says, so nothing is stored."""
+    digest, received = hashlib.sha256(), 0
+    async for message in messages:
+        data = message.data
+        if data is None:
+            raise InvalidArgument("a bundle has one header")
+        received += len(data)
+        if received > header.size_bytes:
+            break
+        digest.update(data)
+        yield data
+    if received != header.size_bytes or digest.hexdigest() != header.bundle_id:
+        raise BundleMismatch(f"what was sent is not the bundle {header.bundle_id} of {header.size_bytes} bytes")

@@ -1,0 +1,111 @@
+"""The HTTP side of the controller's port: /health for probes, /metrics for Prometheus.
+
+Both answer from memory, without asking any actor, so they answer while the control loop is busy or its disk is full.
+Figures that only actors have are sampled by the assembly and shown as they were last seen.
+
+Each controller has a registry of its own: two in one process do not meet, and nothing of the process's default
+registry is shown.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import attrs
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from iriscw.controller.logs import LogStatistics
+from iriscw.fleet.model import FleetDescription
+from iriscw.jobs.messages import SchedulerStatistics
+from iriscw.journal.port import JournalStatistics
+from iriscw.rpc.http1 import HttpResponse, Route
+from iriscw.rpc.server import RpcServerStatistics
+from iriscw.runtime.tree import TreeStatistics
+
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+@attrs.frozen
+class ControllerStatistics:
+    """A controller in figures. ``fleet`` and ``scheduler`` are None until they were first sampled."""
+
+    runtime: TreeStatistics
+    journal: JournalStatistics
+    rpc: RpcServerStatistics
+    logs: LogStatistics
+    workers_connected: int
+    job_changes: Mapping[str, int]
+    """Events by the state that they announced, since the start."""
+    task_changes: Mapping[str, int]
+    degraded: str
+    """Why no new work is taken; empty if it is."""
+    fleet: FleetDescription | None = None
+    scheduler: SchedulerStatistics | None = None
+
+
+class _Figures(Collector):
+    """Turns statistics into Prometheus's families when it is scraped."""
+
+    def __init__(self, read: Callable[[], ControllerStatistics]) -> None:
+        self._read = read
+
+    def collect(self) -> Iterator[Metric]:
+        figures = self._read()
+        for part, prefix in ((figures.runtime, "runtime"), (figures.journal, "journal"), (figures.rpc, "rpc")):
+            yield from _gauges(f"iriscw_{prefix}", part)
+        yield from _gauges("iriscw_logs", figures.logs)
+        yield GaugeMetricFamily("iriscw_workers_connected", "Workers with a stream.", figures.workers_connected)
+        yield GaugeMetricFamily("iriscw_degraded", "1 while no new work is taken.", int(bool(figures.degraded)))
+        for name, counts in (("job", figures.job_changes), ("task", figures.task_changes)):
+            family = CounterMetricFamily(
+                f"iriscw_{name}_changes", f"Changes of {name}s by new state.", labels=["state"]
+            )
+            for state in sorted(counts):
+                family.add_metric([state], counts[state])
+            yield family
+        if figures.fleet is not None:
+            yield from _fleet(figures.fleet)
+        if figures.scheduler is not None:
+            yield from _gauges("iriscw_scheduler", figures.scheduler)
+
+
+def _gauges(prefix: str, statistics: Any) -> Iterator[Metric]:
+    for field in attrs.fields(type(statistics)):
+        value = getattr(statistics, field.name)
+        if isinstance(value, int | float):
+            yield GaugeMetricFamily(f"{prefix}_{field.name}", f"{prefix} {field.name}".replace("_", " "), float(value))
+
+
+def _fleet(fleet: FleetDescription) -> Iterator[Metric]:
+    slices = GaugeMetricFamily("iriscw_slices", "Slices by scale group and state.", labels=["group", "state"])
+    counts: dict[tuple[str, str], int] = {}
+    for row in fleet.slices:
+        key = (row.group, row.state.value)
+        counts[key] = counts.get(key, 0) + 1
+    for key in sorted(counts):
+        slices.add_metric(list(key), counts[key])
+    yield slices
+    wanted = GaugeMetricFamily("iriscw_slices_wanted", "Slices that demand was routed to.", labels=["group"])
+    for group in fleet.groups:
+        wanted.add_metric([group.group], group.wanted)
+    yield wanted
+
+
+def routes(read: Callable[[], ControllerStatistics]) -> dict[str, Route]:
+    """Give the HTTP side of one controller; ``read`` must not block."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Figures(read))
+
+    def health() -> HttpResponse:
+        degraded = read().degraded
+        body = {"status": "degraded" if degraded else "ok", "reason": degraded}
+        return HttpResponse(200, "application/json", json.dumps(body).encode())
+
+    def metrics() -> HttpResponse:
+        return HttpResponse(200, METRICS_TYPE, generate_latest(registry))
+
+    return {"/health": Route(health, public=True), "/metrics": Route(metrics)}

@@ -1,0 +1,122 @@
+"""Answers about the whole cluster: slices, scale groups, counts.
+
+The fleet answers from memory, with all its rows at once; pages are cut here, by name, so that a page begins where
+the last one ended even if rows came or went in between.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Mapping
+
+import attrs
+
+from iriscw.cloud.model import Capacity
+from iriscw.controller import wire
+from iriscw.controller.doors.access import Access
+from iriscw.controller.doors.streams import Switchboard
+from iriscw.fleet.messages import DescribeFleet
+from iriscw.fleet.model import FleetDescription, GroupConfig, SliceRow
+from iriscw.jobs.messages import MAX_PAGE, JobPage, ListJobs, SchedulerFigures, SchedulerStatistics
+from iriscw.journal.port import Journal, JournalStatus
+from iriscw.proto.iriscw import v1
+from iriscw.runtime.vocabulary import MILLISECOND
+
+PROTOCOL_VERSION = 1
+
+
+@attrs.frozen
+class ClusterFacts:
+    """What does not change while a controller lives."""
+
+    name: str
+    platform: str
+    durability: str
+    started_wall_ns: int
+    groups: Mapping[str, GroupConfig]
+
+
+class Overview:
+    """See the module.
+
+    Args:
+        access: asks the actors.
+        facts: what does not change.
+        switchboard: the connected workers.
+        journal: says whether work is taken.
+    """
+
+    def __init__(self, access: Access, facts: ClusterFacts, switchboard: Switchboard, journal: Journal) -> None:
+        self._access = access
+        self._facts = facts
+        self._switchboard = switchboard
+        self._journal = journal
+
+    async def fleet(self) -> FleetDescription:
+        """Ask the fleet for its rows."""
+        found: FleetDescription = await self._access.ask("/fleet", DescribeFleet())
+        return found
+
+    async def scheduler(self) -> SchedulerStatistics:
+        """Ask the scheduler for its figures."""
+        found: SchedulerStatistics = await self._access.ask("/jobs/scheduler", SchedulerFigures())
+        return found
+
+    async def slices(self, after: str, size: int, group: str) -> tuple[list[v1.SliceStatus], str]:
+        """Give a page of slices and the token of the next."""
+        rows = [
+            row for row in (await self.fleet()).slices if row.slice_id > after and (not group or row.group == group)
+        ]
+        rows.sort(key=lambda row: row.slice_id)
+        committed = dict((await self.scheduler()).committed)
+        page = [wire.slice_status(row, self._workers(row, committed)) for row in rows[:size]]
+        return page, rows[size - 1].slice_id if len(rows) > size else ""
+
+    def _workers(self, row: SliceRow, committed: Mapping[str, Capacity]) -> list[v1.WorkerStatus]:
+        connections = self._switchboard.by_worker()
+        workers = []
+        for worker_id in row.workers:
+            status = v1.WorkerStatus(worker_id=worker_id, committed=wire.amount(committed.get(worker_id, Capacity())))
+            connection = connections.get(worker_id)
+            if connection is not None:
+                info = connection.info
+                status.incarnation, status.address, status.connected = info.incarnation, info.address, True
+                status.capacity = wire.amount(info.capacity)
+                status.attributes = wire.attribute_map(info.attributes)
+            workers.append(status)
+        return workers
+
+    async def pools(self, after: str, size: int) -> tuple[list[v1.PoolStatus], str]:
+        """Give a page of scale groups and the token of the next."""
+        fleet = await self.fleet()
+        rows = sorted((row for row in fleet.groups if row.group > after), key=lambda row: row.group)
+        page = [wire.pool_status(row, self._facts.groups.get(row.group), fleet.slices) for row in rows[:size]]
+        return page, rows[size - 1].group if len(rows) > size else ""
+
+    def degraded(self) -> str:
+        """Say why no new work is taken; empty if it is."""
+        status = self._journal.status
+        return "" if status is JournalStatus.READY else f"the journal is {status.value}"
+
+    async def cluster(self, version: str) -> v1.ClusterStatus:
+        """Describe the controller."""
+        counts: collections.Counter[str] = collections.Counter()
+        token = ""
+        while True:
+            page: JobPage = await self._access.ask("/jobs", ListJobs(token, MAX_PAGE))
+            counts.update(row.state.name for row in page.rows)
+            token = page.next
+            if not token:
+                break
+        return v1.ClusterStatus(
+            name=self._facts.name,
+            iriscw_version=version,
+            protocol_version=PROTOCOL_VERSION,
+            started_at_ms=self._facts.started_wall_ns // MILLISECOND,
+            platform=self._facts.platform,
+            durability=self._facts.durability,
+            degraded=self.degraded(),
+            jobs=[v1.JobCount(state=v1.JobState[name], count=count) for name, count in sorted(counts.items())],
+            workers_connected=len(self._switchboard),
+            slices=len((await self.fleet()).slices),
+        )

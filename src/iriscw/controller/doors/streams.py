@@ -1,0 +1,142 @@
+"""Where the connection of a worker meets the session of its link, however late either of them is.
+
+A worker dials when it likes; its link's session waits for it, and is opened again after each connection. Here the two
+are matched by worker and incarnation. A later connection of the same incarnation supersedes the earlier one.
+
+A :class:`Connection` is the door's side of one stream: what the worker said about attempts (``observed``, bounded:
+its reader waits for room, and with it the worker) and what it is to be told (``outgoing``).
+"""
+
+from __future__ import annotations
+
+import anyio
+import attrs
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+
+from iriscw.fleet.model import WorkerInfo
+from iriscw.jobs.model import Ending, UpItem
+from iriscw.proto.iriscw import v1
+
+MAX_OBSERVED = 64
+"""Observations that wait for the link; the session's own bound is 16."""
+
+MAX_OUTGOING = 256
+"""Messages that wait for the worker, beside what HTTP/2's window takes."""
+
+
+@attrs.define(eq=False)
+class Connection:
+    """One stream of one worker."""
+
+    hello: v1.Hello
+    info: WorkerInfo
+    observed_in: MemoryObjectSendStream[UpItem]
+    observed: MemoryObjectReceiveStream[UpItem]
+    outgoing_in: MemoryObjectSendStream[v1.ControllerMessage]
+    outgoing: MemoryObjectReceiveStream[v1.ControllerMessage]
+    specifications: dict[str, bytes] = attrs.field(factory=dict)
+    """By job, the hash under which the worker was sent its specification on this stream."""
+    pending_ends: dict[str, v1.AttemptObserved] = attrs.field(factory=dict)
+    """Ends that are kept back until the attempt's result is here."""
+    believed: dict[str, None] = attrs.field(factory=dict)
+    """What the worker was thought to hold when the stream began; empty once it has said what it does."""
+    desired: dict[str, None] = attrs.field(factory=dict)
+    """What it was told to run on this stream."""
+    stops: dict[str, Ending] = attrs.field(factory=dict)
+    """What it was told to stop on this stream, and why."""
+    seen_at: float = 0.0
+    """When the fleet was last told of a sign of life, on the loop's clock."""
+    over: anyio.Event = attrs.field(factory=anyio.Event)
+
+    @classmethod
+    def make(cls, hello: v1.Hello, info: WorkerInfo) -> Connection:
+        """Give a connection with empty queues."""
+        observed_in, observed = anyio.create_memory_object_stream[UpItem](MAX_OBSERVED)
+        outgoing_in, outgoing = anyio.create_memory_object_stream[v1.ControllerMessage](MAX_OUTGOING)
+        return cls(hello, info, observed_in, observed, outgoing_in, outgoing)
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Which incarnation of which worker it is."""
+        return self.info.worker_id, self.info.incarnation
+
+    async def send(self, message: v1.ControllerMessage) -> None:
+        """Queue a message for the worker; waits for room, gives up when the stream is over."""
+        try:
+            await self.outgoing_in.send(message)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            self.over.set()
+
+    def send_last(self, message: v1.ControllerMessage) -> None:
+        """Queue a message and nothing after it. A worker that does not read is not waited for: it is told nothing."""
+        try:
+            self.outgoing_in.send_nowait(message)
+        except (anyio.WouldBlock, anyio.BrokenResourceError, anyio.ClosedResourceError):
+            self.over.set()
+        self.outgoing_in.close()
+
+    async def report(self, item: UpItem) -> None:
+        """Queue what the worker said for its link; waits for room."""
+        try:
+            await self.observed_in.send(item)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            self.over.set()
+
+    def end(self) -> None:
+        """End both sides."""
+        self.over.set()
+        for stream in (self.observed_in, self.outgoing_in, self.observed, self.outgoing):
+            stream.close()
+
+
+class Switchboard:
+    """All connections of one controller, and the sessions that wait for one."""
+
+    def __init__(self) -> None:
+        self._connections: dict[tuple[str, str], Connection] = {}
+        self._waiting: dict[tuple[str, str], anyio.Event] = {}
+        self._claimed: dict[tuple[str, str], Connection] = {}
+
+    def plug(self, connection: Connection) -> Connection | None:
+        """Take a new connection; give the one that it supersedes."""
+        older = self._connections.get(connection.key)
+        self._connections[connection.key] = connection
+        waiting = self._waiting.get(connection.key)
+        if waiting is not None:
+            waiting.set()
+        return older
+
+    def unplug(self, connection: Connection) -> bool:
+        """Forget a connection; whether it was still the latest of its worker."""
+        latest = self._connections.get(connection.key) is connection
+        if latest:
+            del self._connections[connection.key]
+        if self._claimed.get(connection.key) is connection:
+            del self._claimed[connection.key]
+        return latest
+
+    async def connected(self, key: tuple[str, str]) -> Connection:
+        """Wait for a connection that no session served yet."""
+        while True:
+            connection = self._connections.get(key)
+            if connection is not None and self._claimed.get(key) is not connection and not connection.over.is_set():
+                self._claimed[key] = connection
+                return connection
+            event = self._waiting.setdefault(key, anyio.Event())
+            try:
+                await event.wait()
+            finally:
+                if self._waiting.get(key) is event:
+                    del self._waiting[key]
+
+    def find(self, worker_id: str) -> Connection | None:
+        """Give the connection of a worker, whatever its incarnation; the latest one."""
+        found = [each for (name, _), each in self._connections.items() if name == worker_id]
+        return found[-1] if found else None
+
+    def by_worker(self) -> dict[str, Connection]:
+        """Give all connections by worker id."""
+        return {name: each for (name, _), each in self._connections.items()}
+
+    def __len__(self) -> int:
+        return len(self._connections)

@@ -1,0 +1,428 @@
+"""The workers' door: one stream each, up with what is seen and written, down with what is wanted.
+
+The stream of a worker, in order::
+
+    Hello -> ask the fleet (WorkerDialled) -> Welcome, or Refused and the end
+    what it may hold (:mod:`iriscw.controller.held`) -> the link answers: DesiredSet -> ObservedSet -> deltas both ways
+
+The door keeps three promises to the actors behind it:
+
+* A log chunk is stored before anything that the worker sent after it is passed on, so ``logs_stored`` is true.
+* An end whose attempt returned something is passed on only when the result is here, whole and verified.
+* An attempt's log is opened, and its specification sent, before the worker is told to run it.
+
+Flow control: each chunk is acknowledged when it is stored; the worker keeps at most a window of bytes unacknowledged.
+Chunks do not pass through mailboxes. Contact is told to the fleet at most twice a second and conflated.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import secrets
+from collections.abc import AsyncIterator, Mapping
+
+import anyio
+import attrs
+
+from iriscw.bundles.store import bundle_key
+from iriscw.controller import wire
+from iriscw.controller.doors.streams import Connection, Switchboard
+from iriscw.controller.errors import NoSuchBundle
+from iriscw.controller.held import HeldAttempts
+from iriscw.controller.logs import LogStore
+from iriscw.controller.payloads import Payloads
+from iriscw.controller.results import Reference, ResultStore, ResultTooBig
+from iriscw.controller.tokens import ControllerTokens, WorkerPrincipal
+from iriscw.errors import ActorRestarted, ActorStopped, AskTimeout, InvalidArgument, NoSuchActor, SystemClosed
+from iriscw.fleet.messages import Accepted, WorkerDialled, WorkerHungUp, WorkerSeen
+from iriscw.fleet.model import GroupConfig, WorkerRefused, slice_name, worker_path
+from iriscw.jobs.model import (
+    Ending,
+    Observation,
+    Observed,
+    Orders,
+    Redial,
+    RunOrder,
+    StopOrder,
+    StreamUp,
+    TaskState,
+    WorkerStream,
+)
+from iriscw.proto.iriscw import v1
+from iriscw.rpc.context import call_context
+from iriscw.rpc.errors import PermissionDenied, VersionMismatch
+from iriscw.rpc.tokens import Role
+from iriscw.runtime import ActorSystem
+from iriscw.runtime.edge import SessionPort
+from iriscw.runtime.vocabulary import MILLISECOND, ROOT, ActorPath
+from iriscw.tiers.ports import ObjectNotFound, ObjectStore
+
+log = logging.getLogger(__name__)
+
+PROTOCOL_VERSION = 1
+
+HELLO_TIMEOUT_S = 10.0
+"""From the call to the Hello."""
+
+RETRY_AFTER_MS = 500
+"""When a worker that came too early dials again."""
+
+SEEN_INTERVAL_S = 0.5
+"""Between two signs of life that the fleet is told of: a worker that streams logs sends hundreds of messages."""
+
+CHUNK_BYTES = 256 << 10
+"""The wire's bound on one piece of a bundle."""
+
+
+@attrs.frozen
+class WorkerSettings:
+    """What workers are told in the Welcome."""
+
+    cluster: str
+    groups: Mapping[str, GroupConfig]
+    task_environment: Mapping[str, str] = attrs.field(repr=False)
+    heartbeat_interval_ms: int
+    lease_ms: int
+    window_bytes: int = 1 << 20
+
+
+class WorkerDoor(v1.WorkerServiceBase):
+    """WorkerService, and :class:`iriscw.jobs.ports.Streams` for the links behind it.
+
+    Args:
+        settings: what workers are told.
+        logs: takes log chunks.
+        results: takes result chunks.
+        held: which attempts each worker may hold.
+        payloads: what jobs run.
+        bundles: the object store with the bundles.
+        prefix: of their keys.
+        tokens: derives the tokens of attempts.
+    """
+
+    def __init__(
+        self,
+        settings: WorkerSettings,
+        *,
+        logs: LogStore,
+        results: ResultStore,
+        held: HeldAttempts,
+        payloads: Payloads,
+        bundles: ObjectStore,
+        prefix: str,
+        tokens: ControllerTokens,
+    ) -> None:
+        self._settings = settings
+        self._logs = logs
+        self._results = results
+        self._held = held
+        self._payloads = payloads
+        self._bundles = bundles
+        self._prefix = prefix
+        self._tokens = tokens
+        self.switchboard = Switchboard()
+        self.system: ActorSystem | None = None
+        """Set by the assembly, once the tree stands and before the door opens."""
+
+    # The service
+
+    async def connect(self, messages: AsyncIterator[v1.WorkerMessage]) -> AsyncIterator[v1.ControllerMessage]:
+        """Serve one stream of one worker."""
+        principal = call_context().require(Role.WORKER)
+        first = None
+        with anyio.move_on_after(HELLO_TIMEOUT_S):
+            first = await anext(messages, None)
+        hello = first.hello if first is not None else None
+        if hello is None:
+            raise InvalidArgument("the first message of a worker's stream is a Hello")
+        self._check(hello, principal)
+        answer = await self._register(hello)
+        if isinstance(answer, v1.Refused):
+            yield v1.ControllerMessage(refused=answer)
+            return
+        connection = Connection.make(hello, answer.info)
+        connection.believed = dict.fromkeys(await self._held.of(connection.key))
+        held = tuple(Observation(uid, TaskState.ASSIGNED) for uid in connection.believed)
+        await connection.report(StreamUp(held))
+        self._supersede(connection)
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._read, messages, connection)
+                yield v1.ControllerMessage(welcome=self._welcome())
+                async for message in connection.outgoing:
+                    yield message
+                tasks.cancel_scope.cancel()
+        finally:
+            latest = self.switchboard.unplug(connection)
+            connection.end()
+            if latest:
+                self._tell_fleet(connection, WorkerHungUp(*connection.key))
+
+    async def get_bundle(self, message: v1.GetBundleRequest) -> AsyncIterator[v1.BundleChunk]:
+        """Give the bytes of a bundle from an offset on."""
+        call_context().require(Role.WORKER, Role.ADMIN)
+        key = bundle_key(self._prefix, message.bundle_id)
+        try:
+            async with self._bundles.get(key, start=message.offset) as reading:
+                offset, total = message.offset, reading.info.size_bytes
+                async for chunk in reading:
+                    for begin in range(0, len(chunk), CHUNK_BYTES):
+                        piece = bytes(chunk[begin : begin + CHUNK_BYTES])
+                        yield v1.BundleChunk(offset=offset, data=piece, total_bytes=total)
+                        offset += len(piece)
+        except ObjectNotFound:
+            raise NoSuchBundle(f"there is no bundle {message.bundle_id}") from None
+
+    # Who dials
+
+    def _check(self, hello: v1.Hello, principal: object) -> None:
+        if hello.protocol_version != PROTOCOL_VERSION:
+            raise VersionMismatch(
+                f"this controller speaks version {PROTOCOL_VERSION} with workers, the worker {hello.protocol_version}"
+            )
+        bound = (principal.worker_id, principal.incarnation) if isinstance(principal, WorkerPrincipal) else None
+        if bound != (hello.worker_id, hello.incarnation):
+            raise PermissionDenied(f"the token is that of {principal}, not of {hello.worker_id}#{hello.incarnation}")
+
+    def _path(self, worker_id: str) -> tuple[ActorPath, GroupConfig] | None:
+        """Find the actor that answers for a worker: its group's name is in its id, shortened."""
+        for group in self._settings.groups.values():
+            if worker_id.startswith(slice_name(group.name, "")):
+                path = worker_path(ROOT / "fleet", group.name, worker_id)
+                if self._alive(path):
+                    return path, group
+        return None
+
+    def _alive(self, path: str) -> bool:
+        assert self.system is not None
+        try:
+            return self.system.ref(path).alive
+        except NoSuchActor:
+            return False
+
+    async def _register(self, hello: v1.Hello) -> Accepted | v1.Refused:
+        """Ask the fleet whether this worker is one of its own."""
+        found = self._path(hello.worker_id)
+        if found is None:
+            text = f"the fleet expects no worker {hello.worker_id!r}"
+            return v1.Refused(reason=v1.RefusalReason.UNKNOWN_WORKER, text=text, retry_after_ms=RETRY_AFTER_MS)
+        path, group = found
+        offered = wire.capacity(hello.capacity)
+        attributes = wire.attributes(hello.attributes)
+        dial = WorkerDialled(hello.worker_id, hello.incarnation, offered, attributes, hello.address)
+        assert self.system is not None
+        try:
+            accepted = await self.system.ask(path, dial)
+        except WorkerRefused as refused:
+            log.info("worker %s#%s refused: %s", hello.worker_id, hello.incarnation, refused)
+            if refused.fenced:
+                return v1.Refused(reason=v1.RefusalReason.UNKNOWN_WORKER, text=str(refused))
+            short = bool(offered.lacking(group.per_worker))
+            reason = v1.RefusalReason.CAPACITY if short else v1.RefusalReason.BUSY
+            return v1.Refused(reason=reason, text=str(refused), retry_after_ms=RETRY_AFTER_MS)
+        except (ActorStopped, ActorRestarted, AskTimeout, NoSuchActor) as error:
+            return v1.Refused(reason=v1.RefusalReason.BUSY, text=str(error), retry_after_ms=RETRY_AFTER_MS)
+        assert isinstance(accepted, Accepted)
+        return accepted
+
+    def _supersede(self, connection: Connection) -> None:
+        older = self.switchboard.plug(connection)
+        if older is not None:
+            refusal = v1.Refused(reason=v1.RefusalReason.SUPERSEDED, text="a later stream took this one's place")
+            older.send_last(v1.ControllerMessage(refused=refusal))
+            older.over.set()
+
+    def _welcome(self) -> v1.Welcome:
+        settings = self._settings
+        return v1.Welcome(
+            protocol_version=PROTOCOL_VERSION,
+            session_id=secrets.token_hex(8),
+            cluster=settings.cluster,
+            heartbeat_interval_ms=settings.heartbeat_interval_ms,
+            lease_ms=settings.lease_ms,
+            window_bytes=settings.window_bytes,
+        )
+
+    def _tell_fleet(self, connection: Connection, message: WorkerSeen | WorkerHungUp) -> None:
+        info = connection.info
+        path = worker_path(ROOT / "fleet", info.group, info.worker_id)
+        assert self.system is not None
+        try:
+            self.system.ref(path).tell_latest(message, type(message).__name__)
+        except (NoSuchActor, SystemClosed):
+            log.debug("worker %s has no actor any more", info.worker_id)
+
+    # Up
+
+    async def _read(self, messages: AsyncIterator[v1.WorkerMessage], connection: Connection) -> None:
+        """Take what the worker sends until its stream ends; then end the connection."""
+        try:
+            async for message in messages:
+                if connection.over.is_set():
+                    return
+                now = anyio.current_time()
+                if now - connection.seen_at >= SEEN_INTERVAL_S:
+                    connection.seen_at = now
+                    self._tell_fleet(connection, WorkerSeen(*connection.key))
+                if message.goodbye is not None:
+                    return
+                await self._take(message, connection)
+        finally:
+            connection.over.set()
+            connection.outgoing_in.close()
+
+    async def _take(self, message: v1.WorkerMessage, connection: Connection) -> None:
+        if message.log is not None:
+            await self._take_log(message.log, connection)
+        elif message.result is not None:
+            await self._take_result(message.result, connection)
+        elif message.heartbeat is not None:
+            ack = v1.HeartbeatAck(sequence=message.heartbeat.sequence)
+            await connection.send(v1.ControllerMessage(heartbeat_ack=ack))
+        elif message.observed is not None:
+            await connection.report(Observed((await self._observation(message.observed, connection),)))
+        elif message.observed_set is not None:
+            seen = [await self._observation(each, connection) for each in message.observed_set.attempts]
+            await connection.report(Observed((*seen, *_absent(message.observed_set, connection))))
+
+    async def _take_log(self, chunk: v1.LogChunk, connection: Connection) -> None:
+        end = await self._logs.append(chunk.attempt_uid, chunk.offset, chunk.data)
+        if end is not None:
+            await connection.send(v1.ControllerMessage(log_ack=v1.LogAck(attempt_uid=chunk.attempt_uid, offset=end)))
+
+    async def _take_result(self, chunk: v1.ResultChunk, connection: Connection) -> None:
+        uid = chunk.attempt_uid
+        try:
+            end = await self._results.append(uid, chunk.offset, chunk.data)
+        except ResultTooBig as error:
+            log.warning("%s", error)
+            return
+        if end is None:
+            return
+        waiting = connection.pending_ends.get(uid)
+        passed = None if waiting is None else await self._observation(waiting, connection)
+        ack = v1.ResultAck(attempt_uid=uid, offset=self._results.stored(uid))
+        await connection.send(v1.ControllerMessage(result_ack=ack))
+        if passed is not None and passed.ending is not None:
+            await connection.report(Observed((passed,)))
+
+    async def _observation(self, sent: v1.AttemptObserved, connection: Connection) -> Observation:
+        """Read an observation; keep an end back until the attempt's result is here."""
+        uid = sent.attempt_uid
+        known = self._logs.attempt(uid)
+        ended = wire.ending_of(sent) is not None
+        with_end = True
+        if ended and sent.result is not None and known is not None:
+            reference = Reference(sent.result.size_bytes, sent.result.sha256.hex(), sent.result.python_version)
+            with_end = await self._results.settle(uid, reference)
+        if with_end:
+            connection.pending_ends.pop(uid, None)
+        else:
+            connection.pending_ends[uid] = sent
+        if ended and known is not None and known.end >= sent.log_end_offset:
+            self._logs.finish(uid)
+        return wire.observation(sent, logs_stored=known.end if known is not None else 0, with_end=with_end)
+
+    # Down: the port of jobs
+
+    async def serve(self, session: WorkerStream, port: object) -> None:
+        """Carry items between a link and its worker; see :class:`iriscw.jobs.ports.Streams`."""
+        assert isinstance(port, SessionPort)
+        connection = await self.switchboard.connected((session.worker_id, session.incarnation))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._carry_up, connection, port)
+            tasks.start_soon(self._carry_down, connection, port)
+            await connection.over.wait()
+            tasks.cancel_scope.cancel()
+        connection.outgoing_in.close()
+
+    async def _carry_up(self, connection: Connection, port: SessionPort) -> None:
+        try:
+            async for item in connection.observed:
+                await port.send(item)
+        except anyio.ClosedResourceError:
+            connection.over.set()
+
+    async def _carry_down(self, connection: Connection, port: SessionPort) -> None:
+        try:
+            while True:
+                item = await port.receive()
+                if isinstance(item, Redial):
+                    await self._dial_again(connection)
+                else:
+                    assert isinstance(item, Orders)
+                    await self._order(connection, item)
+        finally:
+            connection.over.set()
+
+    async def _dial_again(self, connection: Connection) -> None:
+        answer = await self._register(connection.hello)
+        if isinstance(answer, v1.Refused):
+            connection.send_last(v1.ControllerMessage(refused=answer))
+
+    async def _order(self, connection: Connection, orders: Orders) -> None:
+        for stop in orders.stop:
+            connection.stops[stop.uid] = stop.ending
+            await connection.send(v1.ControllerMessage(stop=_stop(stop)))
+        runs = []
+        for order in orders.run:
+            run = await self._prepare(connection, order)
+            if run is not None:
+                runs.append(run)
+        uids = [run.attempt_uid for run in runs]
+        connection.desired.update(dict.fromkeys(uids))
+        await self._held.give(connection.key, uids)
+        if orders.complete:
+            # What must be stopped was named before with its reason; here it is merely absent.
+            await connection.send(v1.ControllerMessage(desired_set=v1.DesiredSet(round=1, attempts=runs)))
+        else:
+            for run in runs:
+                await connection.send(v1.ControllerMessage(run=run))
+        for uid in orders.release:
+            for table in (connection.pending_ends, connection.desired, connection.stops):
+                table.pop(uid, None)
+            await connection.send(v1.ControllerMessage(forget=v1.ForgetAttempt(attempt_uid=uid)))
+        await self._held.strike(connection.key, orders.release)
+
+    async def _prepare(self, connection: Connection, order: RunOrder) -> v1.RunAttempt | None:
+        """Open the attempt's log, send the job's specification if the worker has not got it; None if it is lost."""
+        digest = connection.specifications.get(order.job_id)
+        if digest is None:
+            try:
+                document = await self._payloads.load(order.spec.entrypoint.payload_sha256)
+            except ObjectNotFound as error:
+                refused = Observation(order.uid, TaskState.ASSIGNED, Ending.REFUSED, reason=str(error))
+                await connection.report(Observed((refused,)))
+                return None
+            content = bytes(wire.specification(order, document, self._settings.task_environment))
+            digest = hashlib.sha256(content).digest()
+            if digest not in connection.hello.specification_hashes:
+                message = v1.Specification(hash=digest, content=content)
+                await connection.send(v1.ControllerMessage(specification=message))
+            connection.specifications[order.job_id] = digest
+        number = wire.attempt_number(order.number)
+        await self._logs.begin(order.job_id, order.index, number, order.uid)
+        self._results.begin(order.job_id, order.index, number, order.uid)
+        return wire.run_attempt(order, digest, self._tokens.job_token(order.job_id, order.uid).reveal())
+
+
+def _absent(observed: v1.ObservedSet, connection: Connection) -> list[Observation]:
+    """Say that attempts are over which the worker was thought to hold, does not, and was not told to run."""
+    if observed.round == 0:
+        return []
+    present = {each.attempt_uid for each in observed.attempts}
+    believed, connection.believed = connection.believed, {}
+    return [
+        Observation(uid, TaskState.ASSIGNED, connection.stops.get(uid, Ending.KILLED))
+        for uid in believed
+        if uid not in present and uid not in connection.desired
+    ]
+
+
+def _stop(order: StopOrder) -> v1.StopAttempt:
+    return v1.StopAttempt(
+        attempt_uid=order.uid,
+        reason=wire.stop_reason(order.ending),
+        grace_ms=order.grace_ns // MILLISECOND,
+    )

@@ -1,0 +1,33 @@
+"""The named errors of the controller: what its doors and its assembly can tell."""
+
+from __future__ import annotations
+
+from iriscw.errors import OperationError, UsageError
+
+
+class StateUnusable(OperationError):
+    """The controller's folder cannot be used: it cannot be made, or a file in it is not what it should be."""
+
+
+class PlatformMissing(UsageError):
+    """The configuration names a platform for which the controller was given no drivers."""
+
+
+class InvalidPageToken(UsageError, ValueError):
+    """A page token that no listing of this kind ever gave."""
+
+
+class SubmissionTooLarge(UsageError):
+    """The entrypoint of a submission takes more bytes than a specification may; put data into a bundle."""
+
+
+class BundleMismatch(UsageError):
+    """The bytes that were sent are not those that the bundle's header announced; nothing was stored."""
+
+
+class NoSuchBundle(UsageError, LookupError):
+    """The object store has no bundle of this id."""
+
+
+class JobUnavailable(OperationError):
+    """The job's actor was put aside after repeated failures; the controller's log says why."""

@@ -1,0 +1,94 @@
+"""What the actors published, for those who wait: watchers of jobs, followers of logs, counters.
+
+The runtime hands every emitted event to :meth:`EventHub.publish`, in order and outside of any decision, once all that
+it rests on is durable. Nobody polls: whoever waits for a change of a job subscribes, looks at the present state, and
+sleeps until the subscription is rung.
+
+Each job has a *version* that grows with its events. It starts at the microseconds since 1970 at which the controller
+started, so it also grows from one controller to the next; a watcher that comes back with the last version it saw
+misses nothing.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import anyio
+
+from iriscw.jobs.messages import JobChanged, TaskChanged
+
+MAX_VERSIONS = 20_000
+"""Jobs whose version is kept: twice what one controller takes. A forgotten one continues at the highest forgotten."""
+
+
+class Subscription:
+    """One waiter's bell. Rings that come before it waits are not lost."""
+
+    def __init__(self) -> None:
+        self._event = anyio.Event()
+
+    def ring(self) -> None:
+        """Wake the waiter, now or when it next waits."""
+        self._event.set()
+
+    async def wait(self) -> None:
+        """Sleep until rung. Look at the state *after* this returns: one ring may stand for many changes."""
+        await self._event.wait()
+        self._event = anyio.Event()
+
+
+class EventHub:
+    """Hands events on. ``publish`` does not raise, so it may stand in the runtime's ``on_event``.
+
+    Args:
+        epoch: microseconds since 1970, from which versions count.
+        report: takes every event as well; for the log. Must not raise.
+    """
+
+    def __init__(self, epoch: int, report: Callable[[Any], None]) -> None:
+        self._floor = epoch
+        self._report = report
+        self._versions: collections.OrderedDict[str, int] = collections.OrderedDict()
+        self._subscribed: dict[str, dict[Subscription, None]] = {}
+        self.job_changes: collections.Counter[str] = collections.Counter()
+        """Events by the state that they announce."""
+        self.task_changes: collections.Counter[str] = collections.Counter()
+
+    def publish(self, event: Any) -> None:
+        """Take one event from the runtime."""
+        if isinstance(event, JobChanged):
+            self.job_changes[event.state.value] += 1
+            self._changed(event.job_id)
+        elif isinstance(event, TaskChanged):
+            self.task_changes[event.state.value] += 1
+            self._changed(event.job_id)
+        self._report(event)
+
+    def _changed(self, job_id: str) -> None:
+        self._versions[job_id] = self.version(job_id) + 1
+        self._versions.move_to_end(job_id)
+        if len(self._versions) > MAX_VERSIONS:
+            _, forgotten = self._versions.popitem(last=False)
+            self._floor = max(self._floor, forgotten)
+        for subscription in self._subscribed.get(job_id, ()):
+            subscription.ring()
+
+    def version(self, job_id: str) -> int:
+        """Give the job's version now."""
+        return self._versions.get(job_id, self._floor)
+
+    @contextlib.contextmanager
+    def subscribed(self, job_id: str) -> Iterator[Subscription]:
+        """Be rung at each change of the job while the block lasts."""
+        subscription = Subscription()
+        self._subscribed.setdefault(job_id, {})[subscription] = None
+        try:
+            yield subscription
+        finally:
+            waiting = self._subscribed[job_id]
+            del waiting[subscription]
+            if not waiting:
+                del self._subscribed[job_id]

@@ -1,0 +1,150 @@
+"""The local platform as the controller uses it: pods are ``iriscw worker`` processes with a token of their own.
+
+Every pod runs the same command, :mod:`iriscw.controller.local_pod`, which reads from the pod's environment who it is
+and becomes the worker. Its token lies in a file (0600) beside the controller's other secrets, written before the pod
+is asked for and removed when the pod is gone; the pod's record holds the file's name only.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+
+import anyio.to_thread
+import attrs
+
+from iriscw.cloud.drivers.loading import CloudDrivers
+from iriscw.cloud.drivers.local.drivers import local
+from iriscw.cloud.drivers.local.platform import LocalOptions
+from iriscw.cloud.model import Capacity, Pod, PodSpec, Removed, Unavailable, WatchEvent
+from iriscw.cloud.ports import Connection, NodePoolDriver, PodDriver
+from iriscw.config.model import ClusterConfig
+from iriscw.controller.settings import per_worker
+from iriscw.controller.tokens import ControllerTokens
+from iriscw.rpc.tokens import write_token_file
+from iriscw.runtime.vocabulary import SECOND
+
+log = logging.getLogger(__name__)
+
+TOKEN_FILE_VARIABLE = "IRISCW_TOKEN_FILE"  # noqa: S105 - the name of a variable
+"""Where a worker finds its token."""
+
+
+def local_options(config: ClusterConfig, state_dir: Path, controller_address: str) -> LocalOptions:
+    """Give what the local platform is opened with.
+
+    Args:
+        config: the cluster's.
+        state_dir: the controller's folder; the platform and the workers' cache lie in it.
+        controller_address: which workers dial.
+    """
+    platform = config.platform.local
+    assert platform is not None
+    cache = str(state_dir / config.defaults.bootstrap.cache_dir)
+    return LocalOptions(
+        root=state_dir / "platform",
+        budget=_budget(config),
+        cluster=config.name,
+        argv=(sys.executable, "-m", "iriscw.controller.local_pod", controller_address, cache),
+        environment=dict(config.defaults.bootstrap.env_vars),
+        boot_delay_s=platform.boot_delay / SECOND,
+    )
+
+
+def _budget(config: ClusterConfig) -> Capacity:
+    """Give room for every slice that the configuration allows: the bound on local machines is ``max_slices``."""
+    total = Capacity()
+    for group in config.scale_groups.values():
+        each = per_worker(group)
+        count = group.max_slices * group.num_vms
+        total = Capacity(
+            cpu_milli=total.cpu_milli + count * each.cpu_milli,
+            memory_bytes=total.memory_bytes + count * each.memory_bytes,
+            disk_bytes=total.disk_bytes + count * each.disk_bytes,
+            gpu_count=total.gpu_count + count * each.gpu_count,
+            gpu_class=each.gpu_class or total.gpu_class,
+        )
+    return total
+
+
+@attrs.frozen
+class TokenedPods:
+    """A :class:`PodDriver` that gives each pod a token file."""
+
+    pods: PodDriver
+    tokens: ControllerTokens
+    folder: Path
+
+    async def create(self, spec: PodSpec) -> Pod:
+        """See the port; the token is on disk before the pod is asked for."""
+        token = self.tokens.worker_token(spec.environment["IRIS_WORKER_ID"], spec.environment["IRIS_INCARNATION"])
+        path = self.folder / spec.name
+        try:
+            await anyio.to_thread.run_sync(write_token_file, path, token)
+        except OSError as error:
+            raise Unavailable(f"the worker's token cannot be written: {error.strerror or error}") from error
+        environment = {**spec.environment, TOKEN_FILE_VARIABLE: str(path)}
+        return await self.pods.create(attrs.evolve(spec, environment=environment))
+
+    async def delete(self, name: str, uid: str, grace_s: float = 30.0) -> None:
+        """See the port."""
+        await self.pods.delete(name, uid, grace_s)
+
+    async def list(self, labels: Mapping[str, str]) -> tuple[Pod, ...]:
+        """See the port."""
+        return await self.pods.list(labels)
+
+    async def watch(self, labels: Mapping[str, str]) -> AsyncIterator[WatchEvent]:
+        """See the port; what is gone needs its token no more."""
+        async with aclosing(self.pods.watch(labels)) as events:  # type: ignore[type-var]
+            async for event in events:
+                if isinstance(event, Removed):
+                    await anyio.to_thread.run_sync(_remove, self.folder / event.object.name)
+                yield event
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        log.warning("the token file %s stays: %s", path, error)
+
+
+def _remove_others(folder: Path, names: set[str]) -> None:
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if path.name not in names:
+            _remove(path)
+
+
+@attrs.frozen
+class TokenedDrivers:
+    """The local drivers with :class:`TokenedPods`."""
+
+    drivers: CloudDrivers
+    pods: PodDriver
+
+    @property
+    def node_pools(self) -> NodePoolDriver:
+        """The driver of node pools."""
+        return self.drivers.node_pools
+
+    def connection(self, pod: str, uid: str) -> Connection:
+        """Give the connection to one incarnation of a pod."""
+        return self.drivers.connection(pod, uid)
+
+
+@asynccontextmanager
+async def open_local(options: LocalOptions, tokens: ControllerTokens, folder: Path) -> AsyncIterator[CloudDrivers]:
+    """Open the local platform; ``folder`` takes the workers' tokens.
+
+    Raises:
+        WorkdirLocked: another controller has it open.
+        WorkdirCorrupt: a record in it cannot be read.
+    """
+    async with local(options) as drivers:
+        names = {pod.name for pod in await drivers.pods.list({})}
+        await anyio.to_thread.run_sync(_remove_others, folder, names)
+        yield TokenedDrivers(drivers, TokenedPods(drivers.pods, tokens, folder))

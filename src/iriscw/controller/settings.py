@@ -1,0 +1,141 @@
+"""From the cluster's configuration to what fleet and jobs want to know. Pure.
+
+On the ``local`` platform there are seconds where a real cloud has minutes; the pauses that the configuration does not
+name follow the same rule.
+"""
+
+from __future__ import annotations
+
+from iriscw.cloud.model import Attributes, Capacity
+from iriscw.config.model import AcceleratorType, ClusterConfig, PlatformKind, ScaleGroupConfig
+from iriscw.fleet.model import FleetConfig, GroupConfig, Timing
+from iriscw.jobs.actor import JobsConfig
+from iriscw.jobs.job import JobSettings
+from iriscw.jobs.registry import RegistryLimits
+from iriscw.runtime.vocabulary import MILLISECOND, SECOND
+
+HEARTBEATS_PER_TIMEOUT = 5
+"""Heartbeats within a worker's timeout: one may come late, or with the next."""
+
+LEASE_TIMEOUTS = 2
+"""A worker without contact ends its attempts itself after so many timeouts."""
+
+GRACE_TIMEOUTS = 3
+"""The controller gives up attempts of a silent worker after so many: later than the worker itself does."""
+
+
+def fleet_config(config: ClusterConfig) -> FleetConfig:
+    """Give the fleet's configuration."""
+    local = config.platform.kind is PlatformKind.LOCAL
+    groups = tuple(_group(config, group, local=local) for group in config.scale_groups.values())
+    takeover = 0 if local else 2 * config.platform.timeouts.api_timeout
+    return FleetConfig(cluster=config.name, groups=groups, takeover_delay=takeover)
+
+
+def _group(config: ClusterConfig, group: ScaleGroupConfig, *, local: bool) -> GroupConfig:
+    is_gpu = group.accelerator_type is AcceleratorType.GPU
+    template = group.slice_template
+    region = template.coreweave.region if template.coreweave is not None else "local"
+    variant = group.accelerator_variant
+    known = {
+        "device-type": group.accelerator_type.value,
+        "device-variant": variant,
+        "region": region,
+        "pool": group.name,
+        "preemptible": "true" if template.preemptible else "false",
+    }
+    return GroupConfig(
+        name=group.name,
+        per_worker=per_worker(group),
+        attributes=Attributes({**group.attributes, **known}),
+        instance_type=template.coreweave.instance_type if template.coreweave is not None else "local",
+        region=region,
+        num_vms=group.num_vms,
+        min_slices=group.min_slices,
+        max_slices=group.max_slices,
+        buffer_slices=group.buffer_slices,
+        priority=group.priority,
+        quota_pool=variant if is_gpu and not local else "",
+        image=config.defaults.bootstrap.docker_image,
+        compute_class="spot" if template.preemptible else "default",
+        timing=_local_timing(config, group) if local else _timing(group),
+    )
+
+
+def per_worker(group: ScaleGroupConfig) -> Capacity:
+    """Give what one worker of a group promises."""
+    offered = group.resources
+    is_gpu = group.accelerator_type is AcceleratorType.GPU
+    return Capacity(
+        cpu_milli=offered.cpu_milli,
+        memory_bytes=offered.ram_bytes,
+        disk_bytes=offered.disk_bytes,
+        gpu_count=offered.gpu_count,
+        gpu_class=group.accelerator_variant if is_gpu else "",
+    )
+
+
+def _timing(group: ScaleGroupConfig) -> Timing:
+    timeouts, scaling = group.timeouts, group.autoscaler
+    return Timing(
+        requesting_timeout=timeouts.requesting_timeout,
+        boot_timeout=timeouts.boot_timeout,
+        init_timeout=timeouts.init_timeout,
+        startup_grace=scaling.startup_grace_period,
+        evaluation_interval=scaling.evaluation_interval,
+        scale_up_delay=scaling.scale_up_delay,
+        scale_down_delay=scaling.scale_down_delay,
+        liveness_timeout=timeouts.worker_timeout,
+    )
+
+
+def _local_timing(config: ClusterConfig, group: ScaleGroupConfig) -> Timing:
+    timeouts, scaling, local = group.timeouts, group.autoscaler, config.platform.local
+    assert local is not None
+    return Timing(
+        requesting_timeout=timeouts.requesting_timeout,
+        boot_timeout=timeouts.boot_timeout,
+        init_timeout=timeouts.init_timeout,
+        startup_grace=scaling.startup_grace_period,
+        evaluation_interval=scaling.evaluation_interval,
+        scale_up_delay=scaling.scale_up_delay,
+        scale_down_delay=scaling.scale_down_delay,
+        liveness_timeout=timeouts.worker_timeout,
+        cordon_timeout=5 * SECOND,
+        failure_backoff=1 * SECOND,
+        failure_backoff_max=30 * SECOND,
+        quota_backoff=5 * SECOND,
+        quota_backoff_max=60 * SECOND,
+        retry_backoff=SECOND // 5,
+        retry_backoff_max=10 * SECOND,
+        pod_grace=10 * SECOND,
+        deletion_patience=60 * SECOND,
+        deletion_retry=5 * SECOND,
+        boot_estimate=max(local.boot_delay, SECOND),
+    )
+
+
+def worker_timeout(config: ClusterConfig) -> int:
+    """Give the longest time without contact after which a worker of any group counts as lost, in ns."""
+    every = [group.timeouts.worker_timeout for group in config.scale_groups.values()]
+    return max([config.platform.timeouts.worker_timeout, *every])
+
+
+def heartbeat_interval_ms(config: ClusterConfig) -> int:
+    """Give how often workers send a sign of life."""
+    every = [group.timeouts.worker_timeout for group in config.scale_groups.values()]
+    shortest = min([config.platform.timeouts.worker_timeout, *every])
+    return max(1, shortest // HEARTBEATS_PER_TIMEOUT // MILLISECOND)
+
+
+def lease_ms(config: ClusterConfig) -> int:
+    """Give after how long without the controller a worker ends its attempts."""
+    return LEASE_TIMEOUTS * worker_timeout(config) // MILLISECOND
+
+
+def jobs_config(config: ClusterConfig, limits: RegistryLimits | None = None) -> JobsConfig:
+    """Give the configuration of jobs."""
+    local = config.platform.kind is PlatformKind.LOCAL
+    settings = JobSettings(lease_grace_ns=GRACE_TIMEOUTS * worker_timeout(config))
+    stop_grace_ns = 5 * SECOND if local else 10 * SECOND
+    return JobsConfig(limits=limits or RegistryLimits(), settings=settings, stop_grace_ns=stop_grace_ns)

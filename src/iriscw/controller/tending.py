@@ -1,0 +1,103 @@
+"""What the assembly does beside the tree: sample figures for /metrics, drop what belongs to forgotten jobs.
+
+Logs and results live as long as their jobs are listed. When jobs have ended, those that the registry has forgotten are
+found by asking it, and their files are removed. Until then the stores' own limits hold.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import anyio
+
+from iriscw.controller.doors.access import Access
+from iriscw.controller.doors.overview import Overview
+from iriscw.controller.logs import LogStore
+from iriscw.controller.results import ResultStore
+from iriscw.errors import OperationError
+from iriscw.fleet.model import FleetDescription
+from iriscw.jobs.messages import MAX_PAGE, JobChanged, JobPage, ListJobs, SchedulerStatistics
+from iriscw.jobs.model import JOB_TERMINAL
+
+log = logging.getLogger(__name__)
+
+SAMPLE_INTERVAL_S = 5.0
+"""Between two samples; Prometheus scrapes every 15 s or more by default."""
+
+SWEEP_AFTER = 64
+"""Jobs that have ended since the last sweep."""
+
+
+class Tending:
+    """See the module.
+
+    Args:
+        access: asks the registry.
+        overview: asks for figures.
+        logs: to be tidied.
+        results: to be tidied.
+        finished: ended jobs that stay listed; with fewer ends than that nothing was forgotten.
+    """
+
+    def __init__(
+        self,
+        access: Access,
+        overview: Overview,
+        logs: LogStore,
+        results: ResultStore,
+        finished: int,
+    ) -> None:
+        self._access = access
+        self._overview = overview
+        self._logs = logs
+        self._results = results
+        self._sweep_after = min(SWEEP_AFTER, max(1, finished))
+        self._ended = self._sweep_after  # the first round sweeps what an earlier controller left
+        self.fleet: FleetDescription | None = None
+        self.scheduler: SchedulerStatistics | None = None
+
+    def notice(self, event: Any) -> None:
+        """Take note of an event."""
+        if isinstance(event, JobChanged) and event.state in JOB_TERMINAL:
+            self._ended += 1
+            self._logs.job_finished(event.job_id)
+
+    async def run(self) -> None:
+        """Tend until cancelled."""
+        while True:
+            try:
+                self.fleet = await self._overview.fleet()
+                self.scheduler = await self._overview.scheduler()
+                if self._ended >= self._sweep_after:
+                    self._ended = 0
+                    await self._sweep()
+            except OperationError as error:
+                # A tree that restarts, or a disk that is full: the next round comes.
+                log.warning("tending was put off: %s: %s", type(error).__name__, error)
+            await anyio.sleep(SAMPLE_INTERVAL_S)
+
+    async def _sweep(self) -> None:
+        listed: dict[str, None] = {}
+        over: list[str] = []
+        token = ""
+        while True:
+            page: JobPage = await self._access.ask("/jobs", ListJobs(token, MAX_PAGE))
+            for row in page.rows:
+                listed[row.job_id] = None
+                if row.state in JOB_TERMINAL:
+                    over.append(row.job_id)
+            token = page.next
+            if not token:
+                break
+        for job_id in reversed(over):
+            self._logs.job_finished(job_id)
+        for job_id in dict.fromkeys([*self._logs.jobs(), *self._results.jobs()]):
+            if job_id not in listed and not await self._exists(job_id):
+                await self._logs.forget(job_id)
+                await self._results.forget(job_id)
+
+    async def _exists(self, job_id: str) -> bool:
+        """Ask again: a job that was submitted while the pages were read is on none of them."""
+        page: JobPage = await self._access.ask("/jobs", ListJobs(limit=MAX_PAGE))
+        return any(row.job_id == job_id for row in page.rows)

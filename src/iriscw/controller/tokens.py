@@ -1,0 +1,116 @@
+"""Who may call the controller: admins, workers bound to one incarnation, attempts of jobs.
+
+One secret of the cluster lies in the controller's folder. Everything else follows from it: a worker's token is an
+HMAC of the worker's id and incarnation, as a job's is of its attempt, so a restarted controller knows all tokens it
+ever gave without a table. A worker's token therefore opens the stream of that one incarnation and of no other.
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+from collections.abc import Iterable
+from pathlib import Path
+
+import attrs
+
+from iriscw.controller.errors import StateUnusable
+from iriscw.errors import InvalidArgument
+from iriscw.files import make_private_folder
+from iriscw.rpc.errors import InvalidTokenFile
+from iriscw.rpc.tokens import (
+    MAX_NAME_BYTES,
+    MAX_TOKEN_CHARS,
+    ClusterTokens,
+    Principal,
+    Role,
+    Secret,
+    mint_token,
+    read_token_file,
+    write_token_file,
+)
+
+_WORKER_PREFIX = "iww1"
+_WORKER_DOMAIN = b"iriscw worker token 1\0"
+
+
+@attrs.frozen
+class WorkerPrincipal(Principal):
+    """A worker process that proved which incarnation of which worker it is."""
+
+    worker_id: str = ""
+    incarnation: str = ""
+
+    def __str__(self) -> str:
+        """A short text for logs."""
+        return f"worker {self.worker_id}#{self.incarnation}"
+
+
+class ControllerTokens:
+    """The tokens of one controller; :meth:`authenticate` is the callback of its doors.
+
+    Args:
+        cluster_secret: what all other tokens are derived from.
+        admins: tokens that may do everything a client may.
+    """
+
+    def __init__(self, cluster_secret: Secret, admins: Iterable[Secret]) -> None:
+        self._key = cluster_secret.reveal().encode()
+        self._cluster = ClusterTokens(cluster_secret, admins=admins)
+
+    def worker_token(self, worker_id: str, incarnation: str) -> Secret:
+        """Derive the token of one incarnation of a worker.
+
+        Raises:
+            InvalidArgument: a name is empty or longer than 256 bytes.
+        """
+        for name in (worker_id, incarnation):
+            if not 0 < len(name.encode()) <= MAX_NAME_BYTES:
+                raise InvalidArgument(f"a token's names have 1 to {MAX_NAME_BYTES} bytes, not {len(name.encode())}")
+        claim = f"{_WORKER_PREFIX}.{_encode(worker_id.encode())}.{_encode(incarnation.encode())}"
+        return Secret(f"{claim}.{self._signature(claim)}")
+
+    def job_token(self, job_id: str, attempt_uid: str) -> Secret:
+        """Derive the token of one attempt; see :meth:`ClusterTokens.job_token`."""
+        return self._cluster.job_token(job_id, attempt_uid)
+
+    def authenticate(self, token: str) -> Principal | None:
+        """Say who holds ``token``, or None."""
+        if not token or len(token) > MAX_TOKEN_CHARS or not token.isascii():
+            return None
+        claim, _, signature = token.rpartition(".")
+        if hmac.compare_digest(self._signature(claim), signature):
+            # Signed by this cluster, so it has the form that worker_token gave it.
+            _, worker_id, incarnation = claim.split(".")
+            return WorkerPrincipal(Role.WORKER, worker_id=_decode(worker_id), incarnation=_decode(incarnation))
+        return self._cluster.authenticate(token)
+
+    def _signature(self, claim: str) -> str:
+        return _encode(hmac.digest(self._key, _WORKER_DOMAIN + claim.encode(), "sha256"))
+
+
+def _encode(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def _decode(text: str) -> str:
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()
+
+
+def keep_token(path: Path) -> Secret:
+    """Give the token in the file ``path``; mint and write one (0600) if there is none. Blocks on the disk.
+
+    Raises:
+        StateUnusable: the file holds no token, or cannot be read or written.
+    """
+    try:
+        make_private_folder(path.parent)
+        if path.exists():
+            return read_token_file(path)
+        token = mint_token()
+        write_token_file(path, token)
+    except InvalidTokenFile as error:
+        raise StateUnusable(str(error)) from None
+    except OSError as error:
+        raise StateUnusable(f"{path}: {error.strerror or error}") from error
+    return token

@@ -1,0 +1,404 @@
+"""Messages of the wire to values of jobs and fleet, and back. Pure.
+
+A number that this version does not know counts as "not said", as the protocol demands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from iriscw.cloud.model import Attributes, AttributeValue, Capacity, Constraint, Mode, Op
+from iriscw.errors import InvalidArgument
+from iriscw.fleet.model import Availability, GroupConfig, GroupRow, SliceRow, SliceState
+from iriscw.jobs.messages import JobRow, JobView, TaskRow
+from iriscw.jobs.model import (
+    Band,
+    Ending,
+    Entrypoint,
+    Existing,
+    JobSpec,
+    JobState,
+    Observation,
+    RunOrder,
+    TaskState,
+    task_id,
+)
+from iriscw.proto.iriscw import v1
+from iriscw.runtime.vocabulary import MILLISECOND
+
+DEFAULT_RETRIES_FAILURE = 0
+DEFAULT_RETRIES_PREEMPTION = 100
+"""Iris's defaults."""
+
+MAX_REASON_CHARS = 1024
+"""Of the sentence that an observation carries into the journal."""
+
+_BANDS = {
+    v1.PriorityBand.PRODUCTION: Band.PRODUCTION,
+    v1.PriorityBand.INTERACTIVE: Band.INTERACTIVE,
+    v1.PriorityBand.BATCH: Band.BATCH,
+}
+_POLICIES = {v1.ExistingJobPolicy.KEEP: Existing.KEEP, v1.ExistingJobPolicy.RECREATE: Existing.RECREATE}
+
+
+def capacity(sent: v1.Amount | None) -> Capacity:
+    """Read an amount; none is nothing."""
+    if sent is None:
+        return Capacity()
+    return Capacity(sent.cpu_milli, sent.memory_bytes, sent.disk_bytes, sent.gpu_count, sent.gpu_class)
+
+
+def amount(value: Capacity) -> v1.Amount:
+    """Write an amount."""
+    return v1.Amount(
+        cpu_milli=value.cpu_milli,
+        memory_bytes=value.memory_bytes,
+        disk_bytes=value.disk_bytes,
+        gpu_count=value.gpu_count,
+        gpu_class=value.gpu_class,
+    )
+
+
+def attributes(sent: Mapping[str, v1.AttributeValue]) -> Attributes:
+    """Read what a worker is like."""
+    return Attributes({name: _value(value) for name, value in sent.items()})
+
+
+def _value(sent: v1.AttributeValue) -> AttributeValue:
+    return sent.number if sent.number is not None else sent.text or ""
+
+
+def attribute_map(value: Attributes) -> dict[str, v1.AttributeValue]:
+    """Write what a worker is like."""
+    return {
+        name: v1.AttributeValue(number=each) if isinstance(each, int) else v1.AttributeValue(text=each)
+        for name, each in value.pairs
+    }
+
+
+def _constraint(sent: v1.Constraint) -> Constraint:
+    if sent.op.name not in Op.__members__:
+        raise InvalidArgument(f"constraint on {sent.key!r}: no such operation")
+    mode = Mode.PREFERRED if sent.mode is v1.ConstraintMode.PREFERRED else Mode.REQUIRED
+    values: list[Any] = [str(_value(each)) for each in sent.values]
+    return Constraint(sent.key, Op[sent.op.name], values, mode)
+
+
+def job_spec(sent: v1.SubmitJobRequest, entrypoint: Entrypoint, parent_job_id: str) -> JobSpec:
+    """Read a submission.
+
+    Raises:
+        InvalidArgument: a constraint is none.
+    """
+    failures, preemptions = sent.max_retries_failure, sent.max_retries_preemption
+    return JobSpec(
+        name=sent.name,
+        entrypoint=entrypoint,
+        demand=capacity(sent.resources),
+        replicas=sent.replicas,
+        environment=tuple(sent.environment.items()),
+        ports=tuple(sent.ports),
+        constraints=tuple(_constraint(each) for each in sent.constraints),
+        group_by=sent.coscheduling.group_by if sent.coscheduling is not None else None,
+        band=_BANDS.get(sent.priority, Band.INTERACTIVE),
+        timeout_ns=sent.timeout_ms * MILLISECOND,
+        scheduling_timeout_ns=sent.scheduling_timeout_ms * MILLISECOND,
+        max_retries_failure=DEFAULT_RETRIES_FAILURE if failures is None else failures,
+        max_retries_preemption=DEFAULT_RETRIES_PREEMPTION if preemptions is None else preemptions,
+        max_task_failures=sent.max_task_failures,
+        parent_job_id=parent_job_id,
+    )
+
+
+def existing(sent: v1.ExistingJobPolicy) -> Existing:
+    """Read what to do about a job of the same name."""
+    return _POLICIES.get(sent, Existing.ERROR)
+
+
+def job_states(sent: list[v1.JobState]) -> tuple[JobState, ...]:
+    """Read a listing's filter."""
+    return tuple(JobState[each.name] for each in sent if each.name in JobState.__members__)
+
+
+def _ms(wall_ns: int | None) -> int:
+    return (wall_ns or 0) // MILLISECOND
+
+
+def job_status(view: JobView, *, version: int, entrypoint: str) -> v1.JobStatus:
+    """Write all that is known of a job."""
+    reason = view.reason or view.pending_reason
+    failed = view.state in (JobState.FAILED, JobState.WORKER_FAILED, JobState.UNSCHEDULABLE)
+    return v1.JobStatus(
+        job_id=view.job_id,
+        job_uid=view.uid,
+        name=view.spec.name,
+        state=v1.JobState[view.state.name],
+        version=version,
+        num_tasks=view.spec.replicas,
+        tasks=[v1.TaskCount(state=v1.TaskState[state.name], count=count) for state, count in view.counts],
+        reason=reason,
+        fault=v1.Fault(kind=view.state.value, text=reason) if failed else None,
+        submitted_at_ms=_ms(view.submitted_wall_ns),
+        finished_at_ms=_ms(view.ended_wall_ns),
+        priority=v1.PriorityBand[view.spec.band.name],
+        parent_job_id=view.spec.parent_job_id,
+        resources=amount(view.spec.demand),
+        failures=view.failures,
+        preemptions=view.preemptions,
+        entrypoint=entrypoint,
+    )
+
+
+def job_row(row: JobRow, version: int) -> v1.JobStatus:
+    """Write a job of a listing: what the registry knows without asking the job."""
+    return v1.JobStatus(
+        job_id=row.job_id,
+        job_uid=row.uid,
+        name=row.name,
+        state=v1.JobState[row.state.name],
+        version=version,
+        num_tasks=row.replicas,
+        reason=row.reason,
+        submitted_at_ms=_ms(row.submitted_wall_ns),
+        finished_at_ms=_ms(row.ended_wall_ns),
+    )
+
+
+def task_status(job_id: str, row: TaskRow, pending_reason: str) -> v1.TaskStatus:
+    """Write a task with its latest attempt."""
+    attempts = []
+    if row.uid:
+        attempts.append(
+            v1.AttemptStatus(
+                attempt_uid=row.uid,
+                attempt_number=attempt_number(row.number),
+                state=_attempt_state(row),
+                worker_id=row.worker_id,
+                exit=_exit(row.exit_code),
+                fault=_fault(row),
+                started_at_ms=_ms(row.started_wall_ns),
+                finished_at_ms=_ms(row.ended_wall_ns),
+                log_end_offset=row.log_offset,
+            )
+        )
+    return v1.TaskStatus(
+        task_id=task_id(job_id, row.index),
+        task_index=row.index,
+        state=v1.TaskState[row.state.name],
+        reason=row.reason or (pending_reason if row.state is TaskState.PENDING else ""),
+        attempts=attempts,
+        failures=row.failures,
+        preemptions=row.preemptions,
+        worker_id=row.worker_id,
+    )
+
+
+def attempt_number(number: int) -> int:
+    """Write the number of an attempt: jobs count from 1, the wire from 0."""
+    return max(0, number - 1)
+
+
+def _exit(code: int | None) -> v1.ProcessExit | None:
+    if code is None:
+        return None
+    return v1.ProcessExit(code=code) if code >= 0 else v1.ProcessExit(signal=-code)
+
+
+def _fault(row: TaskRow) -> v1.Fault | None:
+    if row.ending in (None, Ending.SUCCEEDED):
+        return None
+    return v1.Fault(kind=row.ending.value, text=row.reason)
+
+
+_ENDED_AS = {
+    Ending.SUCCEEDED: v1.TaskState.SUCCEEDED,
+    Ending.FAILED: v1.TaskState.FAILED,
+    Ending.TIMED_OUT: v1.TaskState.FAILED,
+    Ending.WORKER_LOST: v1.TaskState.WORKER_FAILED,
+    Ending.MISSING: v1.TaskState.MISSING,
+    Ending.PREEMPTED: v1.TaskState.PREEMPTED,
+    Ending.REFUSED: v1.TaskState.WORKER_FAILED,
+    Ending.KILLED: v1.TaskState.KILLED,
+    Ending.GANG_STOPPED: v1.TaskState.COSCHED_FAILED,
+}
+
+
+def _attempt_state(row: TaskRow) -> v1.TaskState:
+    if row.ending is not None:
+        return _ENDED_AS[row.ending]
+    return v1.TaskState[(row.attempt_state or row.state).name]
+
+
+# Workers
+
+TIMEOUT_KIND = "TaskTimeout"
+"""The kind of the fault of an attempt that was stopped because it ran too long."""
+
+_ENDINGS = {
+    v1.TaskState.SUCCEEDED: Ending.SUCCEEDED,
+    v1.TaskState.FAILED: Ending.FAILED,
+    v1.TaskState.KILLED: Ending.KILLED,
+    v1.TaskState.PREEMPTED: Ending.PREEMPTED,
+    v1.TaskState.WORKER_FAILED: Ending.WORKER_LOST,
+    v1.TaskState.COSCHED_FAILED: Ending.GANG_STOPPED,
+    v1.TaskState.MISSING: Ending.MISSING,
+}
+_STOPS = {
+    Ending.KILLED: v1.StopReason.KILLED,
+    Ending.PREEMPTED: v1.StopReason.PREEMPTED,
+    Ending.TIMED_OUT: v1.StopReason.TIMEOUT,
+    Ending.GANG_STOPPED: v1.StopReason.COSCHED_FAILED,
+}
+
+
+def ending_of(sent: v1.AttemptObserved) -> Ending | None:
+    """Say how an attempt ended; None while it lives."""
+    ending = _ENDINGS.get(sent.state)
+    if ending is Ending.FAILED and sent.fault is not None and sent.fault.kind == TIMEOUT_KIND:
+        return Ending.TIMED_OUT
+    if ending is Ending.WORKER_LOST and not sent.was_started:
+        return Ending.REFUSED
+    return ending
+
+
+def observation(sent: v1.AttemptObserved, *, logs_stored: int, with_end: bool = True) -> Observation:
+    """Read what a worker sees of an attempt.
+
+    Args:
+        sent: the message.
+        logs_stored: how much of its log the store has.
+        with_end: False to keep an end back, because the result has not arrived.
+    """
+    ending = ending_of(sent)
+    if ending is None:
+        known = sent.state in (v1.TaskState.BUILDING, v1.TaskState.RUNNING)
+        state = TaskState[sent.state.name] if known else TaskState.ASSIGNED
+    else:
+        state = TaskState.RUNNING if sent.was_started else TaskState.ASSIGNED
+    # A program that cannot be started is the job's failure, not the infrastructure's: it counts as one that ran.
+    started = sent.was_started or state is TaskState.RUNNING or ending is Ending.FAILED
+    if not with_end:
+        return Observation(sent.attempt_uid, state, started=started, logs_stored=logs_stored)
+    return Observation(
+        uid=sent.attempt_uid,
+        state=state,
+        ending=ending,
+        started=started,
+        exit_code=_exit_code(sent.exit),
+        reason=_reason(sent.fault),
+        log_offset=sent.log_end_offset,
+        logs_stored=logs_stored,
+    )
+
+
+def _exit_code(sent: v1.ProcessExit | None) -> int | None:
+    if sent is None:
+        return None
+    return -sent.signal if sent.signal is not None else sent.code
+
+
+def _reason(fault: v1.Fault | None) -> str:
+    if fault is None:
+        return ""
+    lines = [line.strip() for line in fault.text.splitlines() if line.strip()]
+    said = lines[-1] if lines else ""
+    whole = said if not fault.kind or fault.kind in said else f"{fault.kind}: {said}".removesuffix(": ")
+    return whole[:MAX_REASON_CHARS]
+
+
+def specification(
+    order: RunOrder, document: v1.TaskSpecification, environment: Mapping[str, str]
+) -> v1.TaskSpecification:
+    """Put together what all attempts of a job share. ``environment`` is the cluster's; the job's own values win."""
+    spec = order.spec
+    return v1.TaskSpecification(
+        job_id=order.job_id,
+        job_uid=order.job_uid,
+        entrypoint=document.entrypoint,
+        bundle_id=document.bundle_id,
+        resources=amount(spec.demand),
+        environment={**environment, **dict(spec.environment)},
+        ports=list(spec.ports),
+        num_tasks=spec.replicas,
+        parent_job_id=spec.parent_job_id,
+        timeout_ms=0,  # the controller's clock judges, so that a worker's never disagrees with it
+    )
+
+
+def run_attempt(order: RunOrder, specification_hash: bytes, token: str) -> v1.RunAttempt:
+    """Write the order to run an attempt."""
+    return v1.RunAttempt(
+        attempt_uid=order.uid,
+        specification_hash=specification_hash,
+        task_id=task_id(order.job_id, order.index),
+        task_index=order.index,
+        attempt_number=attempt_number(order.number),
+        token=token,
+    )
+
+
+def stop_reason(ending: Ending) -> v1.StopReason:
+    """Write why an attempt is to end."""
+    return _STOPS.get(ending, v1.StopReason.FENCED)
+
+
+# The fleet
+
+_SLICE_STATES = {
+    SliceState.REQUESTED: v1.SliceState.REQUESTING,
+    SliceState.CREATING: v1.SliceState.REQUESTING,
+    SliceState.BOOTING: v1.SliceState.BOOTING,
+    SliceState.INITIALIZING: v1.SliceState.INITIALIZING,
+    SliceState.READY: v1.SliceState.READY,
+    SliceState.DRAINING: v1.SliceState.DRAINING,
+    SliceState.DELETING: v1.SliceState.DELETING,
+    SliceState.GONE: v1.SliceState.DELETING,
+    SliceState.FAILED: v1.SliceState.FAILED,
+}
+_AVAILABILITIES = {
+    Availability.AVAILABLE: v1.PoolAvailability.AVAILABLE,
+    Availability.COOLDOWN: v1.PoolAvailability.COOLDOWN,
+    Availability.AT_MAX: v1.PoolAvailability.AT_MAX_SLICES,
+    Availability.BACKOFF: v1.PoolAvailability.BACKOFF,
+    Availability.CHURNING: v1.PoolAvailability.BACKOFF,
+    Availability.QUOTA_EXCEEDED: v1.PoolAvailability.QUOTA_EXCEEDED,
+    Availability.NO_CAPACITY: v1.PoolAvailability.NO_CAPACITY,
+    Availability.INVALID: v1.PoolAvailability.INVALID_SPEC,
+}
+
+
+def slice_status(row: SliceRow, workers: list[v1.WorkerStatus]) -> v1.SliceStatus:
+    """Write a slice."""
+    return v1.SliceStatus(
+        slice_id=row.slice_id,
+        scale_group=row.group,
+        state=_SLICE_STATES[row.state],
+        reason=row.reason,
+        created_at_ms=_ms(row.requested_at),
+        ready_at_ms=_ms(row.ready_at),
+        idle_since_ms=_ms(row.idle_since),
+        workers=workers,
+    )
+
+
+def pool_status(row: GroupRow, group: GroupConfig | None, slices: tuple[SliceRow, ...]) -> v1.PoolStatus:
+    """Write a scale group with counts of its slices."""
+    counts: dict[v1.SliceState, int] = {}
+    for each in slices:
+        if each.group == row.group:
+            state = _SLICE_STATES[each.state]
+            counts[state] = counts.get(state, 0) + 1
+    details: dict[str, Any] = {}
+    if group is not None:
+        details = {"node": amount(group.per_worker), "num_vms": group.num_vms, "priority": group.priority}
+    return v1.PoolStatus(
+        scale_group=row.group,
+        availability=_AVAILABILITIES[row.availability],
+        reason=row.reason,
+        min_slices=row.min_slices,
+        max_slices=row.max_slices,
+        target_slices=max(row.wanted, row.min_slices),
+        slices=[v1.SliceCount(state=state, count=count) for state, count in counts.items()],
+        **details,
+    )

@@ -1,0 +1,253 @@
+"""The clients' door: who may do what, repeated calls, waiting, bundles, listings, errors by name."""
+
+import hashlib
+
+import anyio
+import pytest
+from controller_world import CLIENTS, World, submission, until
+
+from iriscw.bundles.pack import BundleTooLarge
+from iriscw.controller.errors import BundleMismatch, InvalidPageToken, NoSuchBundle
+from iriscw.errors import InvalidArgument
+from iriscw.jobs.errors import JobExists, KeyReused, NoSuchJob, TooManyJobs
+from iriscw.jobs.registry import RegistryLimits
+from iriscw.proto.iriscw import v1
+from iriscw.rpc.errors import PermissionDenied, Unauthenticated
+from iriscw.rpc.tokens import Secret
+
+
+def ref(job_id: str, uid: str = "") -> v1.JobRef:
+    """Name a job."""
+    return v1.JobRef(job_id=job_id, job_uid=uid)
+
+
+async def test_submission_is_idempotent(world: World) -> None:
+    """The same key and request give the same job; another request under the key is refused."""
+    first = await world.submit("k1")
+    again = await world.submit("k1")
+    assert (first.job_id, first.created, again.job_id, again.created) == (first.job_id, True, first.job_id, False)
+    with pytest.raises(KeyReused):
+        await world.submit("k1", replicas=2)
+    with pytest.raises(JobExists):
+        await world.submit("k2")
+    kept = await world.submit("k3", existing=v1.ExistingJobPolicy.KEEP)
+    assert kept.job_id == first.job_id
+
+
+async def test_key_may_come_as_metadata(world: World) -> None:
+    """A call's idempotency key counts where the request has none; without any the call is refused."""
+    request = submission("")
+    reply = await world.call("SubmitJob", request, v1.SubmitJobResponse, idempotency_key="k9")
+    again = await world.call("SubmitJob", request, v1.SubmitJobResponse, idempotency_key="k9")
+    assert reply.job_id == again.job_id
+    with pytest.raises(InvalidArgument, match="idempotency key"):
+        await world.call("SubmitJob", request, v1.SubmitJobResponse)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"entrypoint": None}, "command or a callable"),
+        ({"entrypoint": v1.Entrypoint(command=v1.Command())}, "empty"),
+        ({"replicas": 0}, "replicas"),
+        ({"resources": v1.Amount()}, "resources"),
+        ({"name": "a/b"}, "name"),
+        ({"constraints": [v1.Constraint(key="x")]}, "no such operation"),
+    ],
+)
+async def test_impossible_submission(world: World, changes: dict, words: str) -> None:
+    """What cannot be is refused by name before anything is promised."""
+    with pytest.raises(InvalidArgument, match=words):
+        await world.submit(**changes)
+    assert not (await world.call("ListJobs", v1.ListJobsRequest(), v1.ListJobsResponse)).jobs
+
+
+async def test_limits_are_named(tmp_path) -> None:
+    """A controller that is full refuses by name."""
+    async with World(tmp_path / "state", limits=RegistryLimits(jobs=1)) as world:
+        await world.submit("a", name="a")
+        with pytest.raises(TooManyJobs):
+            await world.submit("b", name="b")
+
+
+@pytest.mark.parametrize("name", ["nobody", "scheduler", "links", "../fleet", "job-aaaaaaaaaaaa"])
+async def test_unknown_job(world: World, name: str) -> None:
+    """No text reaches an actor that is no job; the answer is NoSuchJob."""
+    with pytest.raises(NoSuchJob):
+        await world.status(name)
+
+
+async def test_name_and_uid(world: World) -> None:
+    """A name stands for its latest job, and a uid for nothing else than its own job."""
+    job = await world.submit()
+    request = v1.GetJobRequest(job=ref("job", job.job_uid))
+    assert (await world.call("GetJob", request, v1.JobStatus)).job_id == job.job_id
+    with pytest.raises(NoSuchJob):
+        await world.call("GetJob", v1.GetJobRequest(job=ref("job", "0" * 16)), v1.JobStatus)
+    with pytest.raises(InvalidArgument):
+        await world.call("GetJob", v1.GetJobRequest(), v1.JobStatus)
+
+
+async def test_status(world: World) -> None:
+    """A status shows what was asked for, what runs, and why a task waits."""
+    job = await world.submit(replicas=2, environment={"A": "b"}, priority=v1.PriorityBand.BATCH)
+    status = await world.status(job.job_id)
+    assert status.entrypoint == "true"
+    assert (status.num_tasks, status.priority, status.resources.cpu_milli) == (2, v1.PriorityBand.BATCH, 100)
+    assert status.reason
+    tasks = await world.call("ListTasks", v1.ListTasksRequest(job=ref(job.job_id)), v1.ListTasksResponse)
+    assert [task.state for task in tasks.tasks] == [v1.TaskState.PENDING] * 2
+    assert tasks.tasks[0].reason
+
+
+async def test_watch_ends_after_termination(world: World) -> None:
+    """A watcher that waits is woken by the end, and its last status is the terminal one."""
+    job = await world.submit()
+    seen: list[v1.JobStatus] = []
+
+    async def watch() -> None:
+        seen.extend(await world.until_over(job.job_id))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(watch)
+        await until(lambda: world.controller._hub._subscribed)
+        reply = await world.call("TerminateJob", v1.TerminateJobRequest(job=ref(job.job_id)), v1.TerminateJobResponse)
+        assert reply.state is v1.JobState.PENDING
+    assert seen[-1].state is v1.JobState.KILLED
+    late = v1.WatchJobRequest(job=ref(job.job_id), after_version=seen[-1].version)
+    assert len(await world.stream("WatchJob", late, v1.JobStatus)) == 1, "the end is told to whoever comes late"
+
+
+async def test_follow_gives_the_last_line_first(world: World) -> None:
+    """A follower has the last line when the terminal state is shown, and its stream ends by itself (INV-J8)."""
+    job = await world.submit()
+    followed: dict[int, bytes] = {}
+
+    async def follow() -> None:
+        followed.update(await world.logs(job.job_id, follow=True))
+
+    async with world.worker(manual=True) as worker:
+        await until(lambda: worker.runs)
+        (uid,) = worker.runs
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(follow)
+            await worker.write(uid, 0, b"one\n")
+            await worker.finish(uid, log_end_offset=8)
+            await anyio.sleep(0.2)
+            assert (await world.status(job.job_id)).state is not v1.JobState.SUCCEEDED, "its last line is not here"
+            await worker.write(uid, 4, b"two\n")
+    assert followed == {0: b"one\ntwo\n"}
+    assert await world.logs(job.job_id, tail_lines=1) == {0: b"two\n"}
+    cursor = v1.LogCursor(attempt_uid=uid, offset=2)
+    assert await world.logs(job.job_id, cursors=[cursor]) == {0: b"e\ntwo\n"}
+    assert await world.logs(job.job_id, task_index=1) == {}
+
+
+async def test_jobs_are_listed_in_pages(world: World) -> None:
+    """Pages follow each other, latest first, and a wrong page token is named."""
+    ids = [(await world.submit(f"k{number}", name=f"n{number}")).job_id for number in range(5)]
+    listed, token = [], ""
+    while True:
+        request = v1.ListJobsRequest(page_size=2, page_token=token)
+        page = await world.call("ListJobs", request, v1.ListJobsResponse)
+        listed += [job.job_id for job in page.jobs]
+        token = page.next_page_token
+        if not token:
+            break
+    assert listed == ids[::-1]
+    with pytest.raises(NoSuchJob):
+        await world.call("ListJobs", v1.ListJobsRequest(page_token="job-x"), v1.ListJobsResponse)
+    request = v1.ListTasksRequest(job=ref(ids[0]), page_token="x")
+    with pytest.raises(InvalidPageToken):
+        await world.call("ListTasks", request, v1.ListTasksResponse)
+
+
+async def test_bundles(world: World) -> None:
+    """A bundle is stored once and whole; other bytes than announced are refused and leave nothing."""
+    data = b"zip" * 100_000
+    bundle_id = hashlib.sha256(data).hexdigest()
+
+    async def put(header: v1.BundleHeader, data: bytes) -> v1.PutBundleResponse:
+        chunks = [data[begin : begin + 65536] for begin in range(0, len(data), 65536)]
+        parts = [v1.PutBundleRequest(header=header), *(v1.PutBundleRequest(data=chunk) for chunk in chunks)]
+        return await world.client.client_stream(CLIENTS + "PutBundle", parts, v1.PutBundleRequest, v1.PutBundleResponse)
+
+    header = v1.BundleHeader(bundle_id=bundle_id, size_bytes=len(data))
+    with pytest.raises(BundleMismatch):
+        await put(header, data[:-1] + b"?")
+    with pytest.raises(NoSuchBundle):
+        await world.submit(bundle_id=bundle_id)
+    with pytest.raises(BundleTooLarge):
+        await put(v1.BundleHeader(bundle_id=bundle_id, size_bytes=1 << 40), data)
+    with pytest.raises(InvalidArgument):
+        await put(v1.BundleHeader(bundle_id="../x", size_bytes=len(data)), data)
+    assert not (await put(header, data)).existed
+    assert (await put(header, data)).existed
+    assert (await world.submit(bundle_id=bundle_id)).created
+
+
+async def test_fleet_and_cluster(world: World) -> None:
+    """Groups, slices, workers and counts are shown as they are."""
+    pools = (await world.call("ListPools", v1.ListPoolsRequest(), v1.ListPoolsResponse)).pools
+    assert [(pool.scale_group, pool.max_slices, pool.node.cpu_milli) for pool in pools] == [("cpu", 2, 4000)]
+    job = await world.submit()
+    async with world.worker() as worker:
+        await world.until_over(job.job_id)
+        (row,) = (await world.call("ListSlices", v1.ListSlicesRequest(), v1.ListSlicesResponse)).slices
+        assert row.state is v1.SliceState.READY
+        assert [(each.worker_id, each.connected) for each in row.workers] == [(worker.worker_id, True)]
+        status = await world.call("GetClusterStatus", v1.GetClusterStatusRequest(), v1.ClusterStatus)
+        assert (status.name, status.platform, status.workers_connected, status.slices) == ("test", "local", 1, 1)
+        assert [(each.state, each.count) for each in status.jobs] == [(v1.JobState.SUCCEEDED, 1)]
+        assert not status.degraded
+
+
+@pytest.mark.parametrize("token", [None, Secret("garbage"), Secret("iww1.YQ.YQ.AAAA"), Secret("iwj1.YQ.YQ.AAAA")])
+async def test_strangers(world: World, token: Secret | None) -> None:
+    """Without a right token nothing is answered."""
+    async with world.channel(token) as channel:
+        with pytest.raises(Unauthenticated):
+            await channel.unary(CLIENTS + "ListJobs", v1.ListJobsRequest(), v1.ListJobsResponse)
+
+
+async def test_worker_is_no_client(world: World) -> None:
+    """A worker's token opens no client's method."""
+    async with world.channel(world.tokens.worker_token("w-0", "i")) as channel:
+        with pytest.raises(PermissionDenied):
+            await channel.unary(CLIENTS + "SubmitJob", submission("k"), v1.SubmitJobResponse)
+
+
+async def test_jobs_token(world: World) -> None:
+    """A live attempt may submit children and look at its own kin, nothing else; an ended one may do nothing."""
+    other = await world.submit(
+        "other", name="other", constraints=[v1.Constraint(key="none", op=v1.ConstraintOp.EXISTS)]
+    )
+    job = await world.submit()
+    async with world.worker(manual=True) as worker:
+        await until(lambda: worker.runs)
+        (run,) = worker.runs.values()
+        async with world.channel(Secret(run.token)) as channel:
+
+            async def call(method: str, request: object, reply: type):
+                return await channel.unary(CLIENTS + method, request, reply)
+
+            child = await call("SubmitJob", submission("k1", name="child"), v1.SubmitJobResponse)
+            assert child.created
+            seen = await call("GetJob", v1.GetJobRequest(job=ref(child.job_id)), v1.JobStatus)
+            assert seen.parent_job_id == job.job_id
+            assert (await call("GetJob", v1.GetJobRequest(job=ref(job.job_id)), v1.JobStatus)).job_id == job.job_id
+            await call("ListTasks", v1.ListTasksRequest(job=ref(child.job_id)), v1.ListTasksResponse)
+            for method, request, reply in (
+                ("GetJob", v1.GetJobRequest(job=ref(other.job_id)), v1.JobStatus),
+                ("TerminateJob", v1.TerminateJobRequest(job=ref(job.job_id)), v1.TerminateJobResponse),
+                ("ListJobs", v1.ListJobsRequest(), v1.ListJobsResponse),
+                ("SubmitJob", submission("k2", parent_job_id=other.job_id), v1.SubmitJobResponse),
+                ("ListSlices", v1.ListSlicesRequest(), v1.ListSlicesResponse),
+                ("GetClusterStatus", v1.GetClusterStatusRequest(), v1.ClusterStatus),
+            ):
+                with pytest.raises(PermissionDenied):
+                    await call(method, request, reply)
+            await worker.finish(run.attempt_uid)
+            await world.until_over(job.job_id)
+            with pytest.raises(PermissionDenied, match="is over"):
+                await call("GetJob", v1.GetJobRequest(job=ref(job.job_id)), v1.JobStatus)

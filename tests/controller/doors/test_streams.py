@@ -1,0 +1,72 @@
+"""Connections and sessions meet, whoever comes first, once each."""
+
+import anyio
+
+from iriscw.cloud.model import Attributes, Capacity
+from iriscw.controller.doors.streams import MAX_OUTGOING, Connection, Switchboard
+from iriscw.fleet.model import WorkerInfo
+from iriscw.jobs.model import Observed
+from iriscw.proto.iriscw import v1
+
+INFO = WorkerInfo("w-0", "i", "w", "g", Capacity(), Attributes(), "")
+KEY = ("w-0", "i")
+
+
+def connection() -> Connection:
+    """A connection of one worker."""
+    return Connection.make(v1.Hello(), INFO)
+
+
+async def test_session_first() -> None:
+    """A session waits for its worker, and for a fresh connection after one that it served."""
+    board = Switchboard()
+    found: list[Connection] = []
+
+    async def serve() -> None:
+        found.append(await board.connected(KEY))
+        found.append(await board.connected(KEY))
+
+    first, second = connection(), connection()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(serve)
+        await anyio.wait_all_tasks_blocked()
+        board.plug(first)
+        await anyio.wait_all_tasks_blocked()
+        assert found == [first]
+        assert board.unplug(first)
+        assert board.plug(second) is None
+    assert found == [first, second]
+    first.end()
+    second.end()
+
+
+async def test_later_connection_takes_the_place() -> None:
+    """The later connection is given what it supersedes; the earlier one's end changes nothing any more."""
+    board = Switchboard()
+    first, second = connection(), connection()
+    board.plug(first)
+    assert board.plug(second) is first
+    assert not board.unplug(first)
+    assert (await board.connected(KEY), len(board), board.by_worker()) == (second, 1, {"w-0": second})
+    first.end()
+    second.end()
+
+
+async def test_end() -> None:
+    """After the end nobody waits: what is sent is dropped, and that the stream is over is noted."""
+    each = connection()
+    each.end()
+    await each.send(v1.ControllerMessage())
+    await each.report(Observed(()))
+    each.send_last(v1.ControllerMessage())
+    assert each.over.is_set()
+
+
+async def test_last_word_to_a_worker_that_does_not_read() -> None:
+    """A worker that does not read is not waited for."""
+    each = connection()
+    for _ in range(MAX_OUTGOING):
+        await each.send(v1.ControllerMessage())
+    each.send_last(v1.ControllerMessage())
+    assert each.over.is_set()
+    each.end()

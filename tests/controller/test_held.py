@@ -1,0 +1,66 @@
+"""What each worker may hold: written before orders leave, the same after a restart."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from iriscw.controller import held as module
+from iriscw.controller.held import HeldAttempts, HeldBroken
+
+KEY, OTHER = ("w-0", "a"), ("w-0", "b")
+
+
+async def test_give_and_strike(tmp_path: Path) -> None:
+    """Uids stay in order until they are struck out; incarnations do not mix."""
+    held = HeldAttempts(tmp_path / "held")
+    await held.give(KEY, ["1", "2", "1", "3"])
+    await held.give(OTHER, ["9"])
+    await held.strike(KEY, ["2", "7"])
+    for each in (held, HeldAttempts(tmp_path / "held")):
+        assert (await each.of(KEY), await each.of(OTHER)) == (("1", "3"), ("9",))
+
+
+@settings(max_examples=30, deadline=None)
+@given(steps=st.lists(st.tuples(st.booleans(), st.lists(st.sampled_from("abcdef"), max_size=4)), max_size=20))
+async def test_any_steps(tmp_path_factory: pytest.TempPathFactory, steps: list) -> None:
+    """Whatever was given and struck out, a new record of the folder says the same."""
+    root = tmp_path_factory.mktemp("held")
+    held, model = HeldAttempts(root), {}
+    for given_out, uids in steps:
+        if given_out:
+            await held.give(KEY, uids)
+            model.update(dict.fromkeys(uids))
+        else:
+            await held.strike(KEY, uids)
+            for uid in uids:
+                model.pop(uid, None)
+    assert set(await held.of(KEY)) == set(await HeldAttempts(root).of(KEY)) == set(model)
+
+
+async def test_file_is_written_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record does not grow with what was struck out."""
+    monkeypatch.setattr(module, "REWRITE_LINES", 4)
+    held = HeldAttempts(tmp_path)
+    for number in range(50):
+        await held.give(KEY, [str(number)])
+        await held.strike(KEY, [str(number)])
+    status = Path(tmp_path, "w-0#a").stat()  # noqa: ASYNC240 - a test's own look at the disk
+    assert status.st_size < 40
+    assert status.st_mode & 0o777 == 0o600
+
+
+async def test_retain(tmp_path: Path) -> None:
+    """Records of incarnations that are gone are removed."""
+    held = HeldAttempts(tmp_path)
+    await held.give(KEY, ["1"])
+    await held.give(OTHER, ["2"])
+    await held.retain([OTHER])
+    assert (await held.of(KEY), await held.of(OTHER)) == ((), ("2",))
+
+
+async def test_broken_disk(tmp_path: Path) -> None:
+    """What the disk refuses is a named error: the orders must not leave."""
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(HeldBroken):
+        await HeldAttempts(tmp_path / "file").give(KEY, ["1"])

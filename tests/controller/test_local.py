@@ -1,0 +1,68 @@
+"""The local platform under the controller: real worker processes, tokens of their own, a restart in between."""
+
+from pathlib import Path
+
+import anyio
+import pytest
+from controller_world import CLIENTS, submission, until
+
+from iriscw.cloud.drivers.local.platform import open_platform
+from iriscw.config.load import build_config
+from iriscw.controller.assembly import Controller
+from iriscw.controller.local import local_options
+from iriscw.proto.iriscw import v1
+from iriscw.rpc.client import RpcChannel
+
+CONFIG = {
+    "name": "test",
+    "platform": {"local": {"boot_delay": "10ms"}, "autoscaler": {"scale_down_delay": "10m"}},
+    "controller": {"local": {"port": 0}},
+    "scale_groups": {"cpu": {"max_slices": 2, "num_vms": 1, "resources": {"cpu": 2, "ram": "1GiB"}}},
+}
+
+
+def test_options(tmp_path: Path) -> None:
+    """The budget has room for every slice that the configuration allows, and a pod's command names no secret."""
+    options = local_options(build_config(CONFIG), tmp_path, "127.0.0.1:7")
+    assert (options.budget.cpu_milli, options.budget.memory_bytes) == (4000, 2 << 30)
+    assert options.cluster == "test"
+    assert "127.0.0.1:7" in options.argv
+
+
+@pytest.mark.slow
+async def test_real_worker_survives_a_restart_of_the_controller(tmp_path: Path) -> None:
+    """A job on a real worker runs on while the controller is away; its end and its whole log arrive afterwards."""
+    config = build_config(CONFIG)
+    release = tmp_path / "release"
+    script = f"echo before; while [ ! -e {release} ]; do sleep 0.05; done; echo after"
+    command = v1.Entrypoint(command=v1.Command(argv=["sh", "-c", script]))
+    try:
+        async with (
+            Controller(config, state_dir=tmp_path / "state") as controller,
+            RpcChannel(controller.address, controller.admin_token) as channel,
+        ):
+            request = submission("k", entrypoint=command)
+            job = await channel.unary(CLIENTS + "SubmitJob", request, v1.SubmitJobResponse)
+            await until(lambda: controller.statistics().logs.stored_bytes)
+            tokens = list((tmp_path / "state" / "secrets" / "workers").iterdir())
+            assert [path.stat().st_mode & 0o777 for path in tokens] == [0o600]
+        release.touch()
+        async with (
+            Controller(config, state_dir=tmp_path / "state") as controller,
+            RpcChannel(controller.address, controller.admin_token) as channel,
+        ):
+            watch = v1.WatchJobRequest(job=v1.JobRef(job_id=job.job_id))
+            with anyio.fail_after(30):
+                async with channel.server_stream(CLIENTS + "WatchJob", watch, v1.JobStatus) as replies:
+                    statuses = [status async for status in replies]
+            assert statuses[-1].state is v1.JobState.SUCCEEDED
+            fetch = v1.FetchLogsRequest(job=v1.JobRef(job_id=job.job_id))
+            async with channel.server_stream(CLIENTS + "FetchLogs", fetch, v1.LogBatch) as batches:
+                log = b"".join([batch.data async for batch in batches])
+            assert log == b"before\nafter\n"
+            listed = v1.ListTasksRequest(job=v1.JobRef(job_id=job.job_id))
+            page = await channel.unary(CLIENTS + "ListTasks", listed, v1.ListTasksResponse)
+            assert page.tasks[0].attempts[0].attempt_number == 0, "it is the first attempt still"
+    finally:
+        async with open_platform(local_options(config, tmp_path / "state", "127.0.0.1:7")) as platform:
+            await platform.destroy()

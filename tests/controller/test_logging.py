@@ -1,0 +1,45 @@
+"""Log lines are JSON, name actors, and hold no secrets."""
+
+import json
+import logging
+
+import pytest
+
+from iriscw.controller.logging import JsonFormatter, report
+from iriscw.jobs.messages import SubmitJob
+from iriscw.rpc.tokens import Secret
+from iriscw.runtime.tree import FailureReport
+from iriscw.runtime.vocabulary import ActorPath
+
+
+def line(record: logging.LogRecord) -> dict:
+    """A record as it is written."""
+    text = JsonFormatter().format(record)
+    assert "\n" not in text
+    return json.loads(text)
+
+
+def test_line(caplog: pytest.LogCaptureFixture) -> None:
+    """A line has its fields, those named in extra, and a secret shows as one."""
+    logging.getLogger("x").warning("token %s\nnext", Secret("hidden"), extra={"job": "job-x", "other": 1})
+    found = line(caplog.records[-1])
+    assert found["message"] == "token <secret>\nnext"
+    assert (found["level"], found["logger"], found["job"]) == ("warning", "x", "job-x")
+    assert "other" not in found
+    assert found["time"].endswith("+00:00")
+
+
+def test_failure_report(caplog: pytest.LogCaptureFixture) -> None:
+    """A failed decision is logged with its actor, error and verdict; the message's content is not."""
+    cause = SubmitJob(spec="private", key="k")  # type: ignore[arg-type]
+    report(FailureReport("test", ActorPath("/jobs"), 2, cause, ZeroDivisionError("boom"), "restarted"))
+    found = line(caplog.records[-1])
+    assert (found["actor"], found["verdict"], found["error"]) == ("/jobs", "restarted", "ZeroDivisionError")
+    assert "SubmitJob" in found["message"]
+    assert "private" not in json.dumps(found)
+
+
+def test_other_events_are_no_news(caplog: pytest.LogCaptureFixture) -> None:
+    """Only failures are logged."""
+    report("anything")
+    assert not caplog.records

@@ -1,0 +1,177 @@
+"""The log store: idempotent, bounded, readable while it grows, the same after a restart."""
+
+import tempfile
+from pathlib import Path
+
+import anyio
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from iriscw.controller.logs import AttemptLog, LogLimits, LogStore, LogStoreBroken
+from iriscw.jobs.model import AwaitLogs
+from iriscw.runtime.vocabulary import SECOND
+
+JOB = "job-aaaaaaaaaaaa"
+OTHER = "job-bbbbbbbbbbbb"
+UID = "0" * 16
+
+
+def left(folder: Path) -> list[str]:
+    """What lies in a folder."""
+    return [path.name for path in folder.iterdir()]
+
+
+async def everything(store: LogStore, attempt: AttemptLog, offset: int = 0) -> tuple[int, bytes]:
+    """Read to the end; give where it began and the bytes."""
+    begin, data = await store.read(attempt, offset, 7)
+    first = begin
+    parts = [data]
+    while data:
+        begin, data = await store.read(attempt, begin + len(data), 7)
+        parts.append(data)
+    return first, b"".join(parts)
+
+
+def known(store: LogStore, uid: str = UID) -> AttemptLog:
+    """The attempt, which is there."""
+    attempt = store.attempt(uid)
+    assert attempt is not None
+    return attempt
+
+
+async def test_append(tmp_path: Path) -> None:
+    """Repeated, overlapping and early chunks give the end of what is stored, and change nothing else."""
+    store = await LogStore.open(tmp_path / "logs")
+    assert await store.append(UID, 0, b"x") is None, "nobody opened this attempt"
+    await store.begin(JOB, 3, 0, UID)
+    assert [
+        await store.append(UID, *chunk) for chunk in ((0, b"abc"), (0, b"abc"), (5, b"z"), (2, b"cd"), (0, b""))
+    ] == [
+        3,
+        3,
+        3,
+        4,
+        4,
+    ]
+    assert await everything(store, known(store)) == (0, b"abcd")
+    (file,) = (tmp_path / "logs" / JOB).iterdir()
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    text=st.binary(min_size=1, max_size=200),
+    cuts=st.lists(st.tuples(st.integers(0, 200), st.integers(0, 60)), max_size=20),
+    segment=st.integers(1, 50),
+    reopen=st.booleans(),
+)
+async def test_any_chunks_give_the_log(text: bytes, cuts: list, segment: int, reopen: bool) -> None:
+    """Whatever pieces of a log arrive in whatever order, the store holds a prefix of it; in order, all of it."""
+    with tempfile.TemporaryDirectory() as folder:
+        limits = LogLimits(segment_bytes=segment)
+        store = await LogStore.open(Path(folder), limits)
+        await store.begin(JOB, 0, 0, UID)
+        for start, size in cuts:
+            await store.append(UID, min(start, len(text)), text[start : start + size])
+            assert await everything(store, known(store)) == (0, text[: known(store).end])
+        if reopen:
+            store = await LogStore.open(Path(folder), limits)
+        while known(store).end < len(text):
+            await store.append(UID, known(store).end, text[known(store).end :][:9])
+        assert await everything(store, known(store)) == (0, text)
+        again = await LogStore.open(Path(folder), limits)
+        assert await everything(again, known(again)) == (0, text)
+        assert again.statistics().stored_bytes == len(text)
+
+
+async def test_limit_of_an_attempt(tmp_path: Path) -> None:
+    """Beyond an attempt's limit its oldest segment goes, and a reader sees a gap, after a restart too."""
+    limits = LogLimits(segment_bytes=10, attempt_bytes=25)
+    store = await LogStore.open(tmp_path, limits)
+    await store.begin(JOB, 0, 0, UID)
+    for number in range(10):
+        await store.append(UID, number * 10, bytes([65 + number]) * 10)
+    for each in (store, await LogStore.open(tmp_path, limits)):
+        assert (known(each).begin, known(each).end) == (80, 100)
+        assert await everything(each, known(each)) == (80, b"I" * 10 + b"J" * 10)
+    assert store.statistics().dropped_bytes == 80
+
+
+async def test_limit_in_total(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Beyond the total the logs of the job that finished first go, which is said; the running job's stay."""
+    limits = LogLimits(total_bytes=100)
+    store = await LogStore.open(tmp_path, limits)
+    await store.begin(JOB, 0, 0, UID)
+    await store.begin(OTHER, 0, 0, "1" * 16)
+    await store.append(UID, 0, b"a" * 60)
+    store.job_finished(JOB)
+    await store.append("1" * 16, 0, b"b" * 60)
+    assert f"dropped 60 bytes of logs of {JOB}" in caplog.text
+    for each in (store, await LogStore.open(tmp_path, limits)):
+        assert await everything(each, known(each)) == (60, b"")
+        assert await everything(each, known(each, "1" * 16)) == (0, b"b" * 60)
+
+
+@pytest.mark.parametrize(
+    ("text", "lines", "found"),
+    [(b"a\nb\nc\n", 1, b"c\n"), (b"a\nb\nc", 2, b"b\nc"), (b"a\n", 5, b"a\n"), (b"", 3, b""), (b"\n\n", 1, b"\n")],
+)
+async def test_tail(tmp_path: Path, text: bytes, lines: int, found: bytes) -> None:
+    """The last lines are found from the end, with or without a last line feed."""
+    store = await LogStore.open(tmp_path)
+    await store.begin(JOB, 0, 0, UID)
+    await store.append(UID, 0, text)
+    offset = await store.tail(known(store), lines)
+    assert text[offset:] == found
+
+
+async def test_await_logs(tmp_path: Path) -> None:
+    """Waiting ends with the byte that is waited for, or with the bound; an unknown attempt has none."""
+    store = await LogStore.open(tmp_path)
+    await store.begin(JOB, 0, 0, UID)
+    assert await store.await_logs(AwaitLogs("f" * 16, 5, SECOND)) == 0
+    assert await store.await_logs(AwaitLogs(UID, 5, SECOND // 100)) == 0
+    async with anyio.create_task_group() as tasks:
+
+        async def write() -> None:
+            for number in range(5):
+                await store.append(UID, number, b"x")
+
+        tasks.start_soon(write)
+        assert await store.await_logs(AwaitLogs(UID, 5, 60 * SECOND)) == 5
+
+
+async def test_follower(tmp_path: Path) -> None:
+    """A follower is rung for its own job, told which attempts grew, and forgotten afterwards."""
+    store = await LogStore.open(tmp_path)
+    await store.begin(JOB, 0, 0, UID)
+    await store.begin(OTHER, 0, 0, "1" * 16)
+    with store.following(JOB) as follower:
+        await store.append("1" * 16, 0, b"x")
+        await store.append(UID, 0, b"x")
+        store.finish(UID)
+        await follower.wait()
+        assert follower.take() == [UID]
+        assert follower.take() == []
+    assert not store._followers
+
+
+async def test_forget(tmp_path: Path) -> None:
+    """A forgotten job leaves nothing, and forgetting it again is fine."""
+    store = await LogStore.open(tmp_path)
+    await store.begin(JOB, 0, 0, UID)
+    await store.append(UID, 0, b"x")
+    for _ in range(2):
+        await store.forget(JOB)
+    assert (store.statistics().stored_bytes, store.jobs(), left(tmp_path)) == (0, [], [])
+
+
+async def test_broken_disk(tmp_path: Path) -> None:
+    """What the disk refuses is a named, retryable error."""
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(LogStoreBroken):
+        await LogStore.open(tmp_path / "file")
+    store = await LogStore.open(tmp_path / "logs")
+    (tmp_path / "logs" / JOB).write_text("x")
+    with pytest.raises(LogStoreBroken):
+        await store.begin(JOB, 0, 0, UID)

@@ -1,0 +1,127 @@
+"""Messages of the wire and values say the same, and nothing unknown gets through."""
+
+import pytest
+
+from iriscw.cloud.model import Attributes, Capacity, Mode, Op
+from iriscw.controller import wire
+from iriscw.errors import InvalidArgument
+from iriscw.fleet.model import Availability, SliceState
+from iriscw.jobs.model import Band, Ending, Entrypoint, EntrypointKind, JobSpec, JobState, RunOrder, TaskState
+from iriscw.proto.iriscw import v1
+
+ENTRYPOINT = Entrypoint(EntrypointKind.COMMAND, "0" * 64)
+
+
+def test_amounts_and_attributes() -> None:
+    """Amounts and attributes come back as they went."""
+    capacity = Capacity(1, 2, 3, 4, "H100")
+    assert wire.capacity(wire.amount(capacity)) == capacity
+    assert wire.capacity(None) == Capacity()
+    attributes = Attributes({"a": "b", "n": 7})
+    assert wire.attributes(wire.attribute_map(attributes)) == attributes
+
+
+def test_job_spec() -> None:
+    """A submission is read field by field; what is absent is the default, what is 0 is 0."""
+    sent = v1.SubmitJobRequest(
+        name="n",
+        replicas=3,
+        resources=v1.Amount(cpu_milli=5),
+        environment={"A": "b"},
+        ports=["p"],
+        constraints=[
+            v1.Constraint(
+                key="k", op=v1.ConstraintOp.IN, values=[v1.AttributeValue(text="x"), v1.AttributeValue(number=2)]
+            ),
+            v1.Constraint(key="l", op=v1.ConstraintOp.EXISTS, mode=v1.ConstraintMode.PREFERRED),
+        ],
+        coscheduling=v1.Coscheduling(group_by="slice-id"),
+        priority=v1.PriorityBand.PRODUCTION,
+        timeout_ms=1500,
+        max_retries_preemption=0,
+        max_task_failures=2,
+    )
+    spec = wire.job_spec(sent, ENTRYPOINT, "job-parent")
+    assert (spec.name, spec.replicas, spec.demand.cpu_milli, spec.environment) == ("n", 3, 5, (("A", "b"),))
+    assert [(each.op, each.values, each.mode) for each in spec.constraints] == [
+        (Op.IN, ("x", "2"), Mode.REQUIRED),
+        (Op.EXISTS, (), Mode.PREFERRED),
+    ]
+    assert (spec.group_by, spec.band, spec.timeout_ns) == ("slice-id", Band.PRODUCTION, 1_500_000_000)
+    assert (spec.max_retries_failure, spec.max_retries_preemption, spec.max_task_failures) == (0, 0, 2)
+    assert spec.parent_job_id == "job-parent"
+    default = wire.job_spec(v1.SubmitJobRequest(name="n"), ENTRYPOINT, "")
+    assert (default.max_retries_preemption, default.group_by, default.band) == (100, None, Band.INTERACTIVE)
+
+
+def test_unknown_operation() -> None:
+    """A constraint that says nothing is refused."""
+    with pytest.raises(InvalidArgument):
+        wire.job_spec(v1.SubmitJobRequest(constraints=[v1.Constraint(key="k")]), ENTRYPOINT, "")
+
+
+@pytest.mark.parametrize(
+    ("state", "started", "kind", "ending"),
+    [
+        ("RUNNING", True, "", None),
+        ("BUILDING", False, "", None),
+        ("ASSIGNED", False, "", None),
+        ("UNSPECIFIED", False, "", None),
+        ("SUCCEEDED", True, "", Ending.SUCCEEDED),
+        ("FAILED", True, "ValueError", Ending.FAILED),
+        ("FAILED", False, "ProgramMissing", Ending.FAILED),
+        ("FAILED", True, "TaskTimeout", Ending.TIMED_OUT),
+        ("KILLED", True, "", Ending.KILLED),
+        ("PREEMPTED", True, "", Ending.PREEMPTED),
+        ("WORKER_FAILED", True, "", Ending.WORKER_LOST),
+        ("WORKER_FAILED", False, "", Ending.REFUSED),
+        ("COSCHED_FAILED", True, "", Ending.GANG_STOPPED),
+        ("MISSING", False, "", Ending.MISSING),
+    ],
+)
+def test_endings(state: str, started: bool, kind: str, ending: Ending | None) -> None:
+    """Each end that a worker reports is read as what follows from it."""
+    fault = v1.Fault(kind=kind, text="first\nlast") if kind else None
+    sent = v1.AttemptObserved(attempt_uid="u", state=v1.TaskState[state], was_started=started, fault=fault)
+    found = wire.observation(sent, logs_stored=4)
+    assert (found.ending, found.logs_stored) == (ending, 4)
+    assert found.reason == (f"{kind}: last" if kind else "")
+    assert found.state in (TaskState.ASSIGNED, TaskState.BUILDING, TaskState.RUNNING)
+    assert wire.observation(sent, logs_stored=0, with_end=False).ending is None
+
+
+def test_a_program_that_cannot_start_counts_as_failed() -> None:
+    """A missing program is the job's failure: it uses up its retries instead of being tried for ever."""
+    sent = v1.AttemptObserved(attempt_uid="u", state=v1.TaskState.FAILED, was_started=False)
+    assert wire.observation(sent, logs_stored=0).started
+    lost = v1.AttemptObserved(attempt_uid="u", state=v1.TaskState.WORKER_FAILED, was_started=False)
+    assert not wire.observation(lost, logs_stored=0).started
+
+
+@pytest.mark.parametrize(("sent", "code"), [(v1.ProcessExit(code=3), 3), (v1.ProcessExit(signal=9), -9), (None, None)])
+def test_exit(sent: v1.ProcessExit | None, code: int | None) -> None:
+    """A signal is a negative exit code."""
+    observed = v1.AttemptObserved(attempt_uid="u", state=v1.TaskState.FAILED, exit=sent)
+    assert wire.observation(observed, logs_stored=0).exit_code == code
+
+
+def test_specification() -> None:
+    """The job's own environment wins over the cluster's, and the worker is given no timeout of its own."""
+    spec = JobSpec("n", ENTRYPOINT, Capacity(1), environment=(("A", "job"),), timeout_ns=5)
+    order = RunOrder("u", "job-x", "uid", 2, 1, spec)
+    document = v1.TaskSpecification(entrypoint=v1.Entrypoint(command=v1.Command(argv=["x"])), bundle_id="b")
+    found = wire.specification(order, document, {"A": "cluster", "B": "cluster"})
+    assert found.environment == {"A": "job", "B": "cluster"}
+    assert (found.bundle_id, found.timeout_ms, found.num_tasks) == ("b", 0, 1)
+    run = wire.run_attempt(order, b"h", "t")
+    assert (run.task_id, run.task_index, run.attempt_number, run.token) == ("job-x/2", 2, 0, "t")
+
+
+def test_tables_are_complete() -> None:
+    """Every state of jobs and fleet has a word on the wire."""
+    assert wire._SLICE_STATES.keys() == set(SliceState)
+    assert wire._AVAILABILITIES.keys() == set(Availability)
+    assert wire._ENDED_AS.keys() == set(Ending)
+    for state in JobState:
+        assert wire.job_states([v1.JobState[state.name]]) == (state,)
+    assert all(wire.stop_reason(ending) for ending in Ending)
