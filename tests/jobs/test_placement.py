@@ -141,3 +141,49 @@ def test_gangs(workers, size):
         assert len(found) == size
         assert len({host.info.slice_id for host in found}) == 1
         assert all(found.count(host) <= host.info.capacity.cpu_milli // 1000 for host in found)
+
+
+GANG_STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("add"), st.integers(0, 2)),
+        st.tuples(st.just("place"), st.integers(1, 4)),
+        st.tuples(st.just("release"), st.integers(0, 99)),
+        st.tuples(st.just("drop"), st.integers(0, 99)),
+        st.tuples(st.just("cordon"), st.integers(0, 99)),
+        st.tuples(st.just("uncordon"), st.integers(0, 99)),
+    ),
+    max_size=40,
+)
+
+
+@given(GANG_STEPS)
+def test_remembered_misses_hide_no_room(steps):
+    """INV-J4: that gangs of a kind found no room is forgotten as soon as room is added, in whatever way."""
+    inventory = Inventory()
+    uids = []
+    wish = Wish(DEMANDS[0])
+    for number, (kind, one) in enumerate(steps):
+        hosts = list(inventory.hosts.values())
+        if kind == "add":
+            inventory.freed(add(inventory, number, cpus=2, slice_id=f"s{one}"))
+        elif kind == "place":
+            for index, host in enumerate(inventory.find_gang(wish, inventory.pools_for(wish), "slice-id", one) or ()):
+                inventory.commit(host, f"u{number}-{index}", Commitment("job-a", index, wish.demand))
+                uids.append(f"u{number}-{index}")
+        elif kind == "release" and uids:
+            inventory.release(uids.pop(one % len(uids)))
+        elif kind == "drop" and hosts:
+            inventory.drop(hosts[one % len(hosts)])
+        elif kind == "cordon" and hosts:
+            hosts[one % len(hosts)].cordon = 1
+        elif kind == "uncordon" and hosts:
+            hosts[one % len(hosts)].cordon = None
+            inventory.freed(hosts[one % len(hosts)])
+        room = {}
+        for host in inventory.hosts.values():
+            if host.placeable:
+                group = host.info.slice_id
+                room[group] = room.get(group, 0) + host.free.times(wish.demand)
+        for size in (4, 3, 2, 1):
+            found = inventory.find_gang(wish, inventory.pools_for(wish), "slice-id", size)
+            assert (found is not None) == any(free >= size for free in room.values())

@@ -27,8 +27,9 @@ from iriscw.fleet.model import WorkerInfo
 MAX_ATTEMPTS_PER_WORKER = 256
 """Attempts that live on one worker at a time. Kubernetes' default is 110 pods per node."""
 
-HEAPS_KEPT = 64
-"""Demands per pool for which a heap is kept. A demand beyond them pays for a new heap when it comes back."""
+HEAPS_KEPT = 512
+"""Demands per pool for which a heap is kept; a demand beyond them pays for a new heap, of all workers, each time it
+comes back. The heap of a demand that waits is empty; all full, those of a pool of 5,000 workers take 20 MB."""
 
 LOG_LIMIT = 4096
 """Entries of a pool's log after which it starts anew, and the heaps with it."""
@@ -167,6 +168,8 @@ class Inventory:
         """By attempt uid, older incarnations included."""
         self.generation = 0
         """Counts additions of workers: which pools there are may have changed."""
+        self._gang_misses: dict[tuple[Wish, str], int] = {}
+        """The size of the smallest gang of each kind for which there was no room, since room was last added."""
 
     # Workers
 
@@ -178,6 +181,7 @@ class Inventory:
             pool = self.pools[key] = Pool(*key)
         host = self.hosts[info.worker_id] = pool.add(info)
         self.generation += 1
+        self._gang_misses.clear()
         return host
 
     def drop(self, host: Host) -> None:
@@ -205,8 +209,13 @@ class Inventory:
         if host is None:
             return None
         host.free = host.free.plus(host.commitments.pop(uid).demand)
-        host.pool.freed(host)
+        self.freed(host)
         return host
+
+    def freed(self, host: Host) -> None:
+        """Note that a worker may take something it did not take before."""
+        host.pool.freed(host)
+        self._gang_misses.clear()
 
     # Search
 
@@ -237,8 +246,20 @@ class Inventory:
     def find_gang(self, wish: Wish, pools: Iterable[Pool], group_by: str, size: int) -> list[Host] | None:
         """Give a worker for each of ``size`` tasks, all with the same value of ``group_by``, or None.
 
-        The first such value wins, in the order of pools and ranks. Takes time in proportion to the workers looked at.
+        The first such value wins, in the order of pools and ranks. Takes time in proportion to the workers looked at,
+        but once only for all gangs of a kind: where a small one finds no room, none of its size or above does until
+        room is added. A thousand waiting gangs would be a thousand searches for each attempt that ends.
         """
+        kind = (wish, group_by)
+        missed = self._gang_misses.get(kind)
+        if missed is not None and size >= missed:
+            return None
+        found = self._search_gang(wish, pools, group_by, size)
+        if found is None:
+            self._gang_misses[kind] = size
+        return found
+
+    def _search_gang(self, wish: Wish, pools: Iterable[Pool], group_by: str, size: int) -> list[Host] | None:
         special = [each for each in wish.required() if each.key in UNIQUE]
         groups: dict[str, list[Host]] = {}
         room: dict[str, int] = {}

@@ -24,8 +24,10 @@ What a worker promises, and what the safety of jobs rests on:
 * Told to run a uid that it knows to have had and to have lost, it reports it as ended: MISSING.
 * It keeps an ended attempt, with its observation, until an order releases its uid.
 * It serves one stream at a time: nothing that was sent down an older one is acted on after ``StreamUp``.
-* Without contact for its lease it kills its attempts by itself, on its own monotonic clock; the controller
-  waits longer than that before it gives up an attempt whose worker is not known to be gone.
+* Without contact for its lease it kills its attempts by itself, on its own monotonic clock, and ends its
+  stream; the controller waits longer than that before it gives up an attempt whose worker is not known to be
+  gone. It looks at the clock before it acts on what a stream brings: an order that waited in a socket while
+  the worker's process was stopped may be older than the lease, and its attempt long given up.
 
 The log store: bytes of an attempt's log are counted from its start. A door that stores log bytes before it
 passes on what came behind them says so in ``Observation.logs_stored``; if that reaches ``log_offset``, no

@@ -37,10 +37,12 @@ from iriscw.fleet.messages import (
     DemandEntry,
     DemandRouted,
     SchedulerStarted,
+    SliceGone,
     Uncordon,
     WorkerLost,
     WorkerReady,
 )
+from iriscw.fleet.model import slice_of
 from iriscw.jobs.ledger import Place
 from iriscw.jobs.messages import (
     AttemptsLost,
@@ -161,6 +163,7 @@ class SchedulerDecisions:
             AttemptsOver: self.attempts_over,
             WorkerReady: self.worker_ready,
             WorkerLost: self.worker_lost,
+            SliceGone: self.slice_gone,
             Cordon: self.cordon,
             Uncordon: self.uncordon,
             DemandRouted: self.demand_routed,
@@ -352,7 +355,7 @@ class SchedulerDecisions:
             state.inventory.release(uid)
         return held
 
-    def worker_lost(self, state: Scheduler, message: WorkerLost, ctx: Context) -> Outcome:
+    def worker_lost(self, state: Scheduler, message: WorkerLost, ctx: Context) -> tuple[Command, ...]:
         """Use a worker no more; tell the jobs that have attempts there."""
         place = (message.worker_id, message.incarnation)
         commands: list[Command] = []
@@ -368,6 +371,17 @@ class SchedulerDecisions:
                 self._retire(state, host, keep=True)
                 state.active.pop(message.worker_id, None)
         return (*commands, *self._go(state))
+
+    def slice_gone(self, state: Scheduler, message: SliceGone, ctx: Context) -> Outcome:
+        """Take every worker of a slice for lost and fenced that nobody has told so of."""
+        places = [(host.info.worker_id, host.info.incarnation) for host in state.inventory.hosts.values()]
+        places += [*state.older, *state.absent]
+        commands: list[Command] = []
+        for place in dict.fromkeys(places):
+            if slice_of(place[0]) == message.slice_id:
+                lost = WorkerLost(*place, "its slice is gone", fenced=True)
+                commands += self.worker_lost(state, lost, ctx)
+        return tuple(commands)
 
     def _losses(self, host: Host, *, fenced: bool, reason: str, ctx: Context) -> Iterator[Command]:
         lost = AttemptsLost(host.info.worker_id, host.info.incarnation, fenced, reason)
@@ -458,7 +472,7 @@ class SchedulerDecisions:
     def _offer(self, state: Scheduler, host: Host) -> None:
         """A worker may have become placeable: let what waits for it take part again."""
         if host.placeable:
-            host.pool.freed(host)
+            state.inventory.freed(host)
             state.queues.wake(host, state.inventory)
 
     def _opened(self, state: Scheduler, ctx: Context, commands: list[Command]) -> tuple[Command, ...]:

@@ -1,0 +1,9 @@
+"""What the tests of benchmarks share."""
+
+import pytest
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """Run on asyncio."""
+    return "asyncio"
