@@ -47,7 +47,7 @@ VISIBLE = {
     "proto": (),
     "rpc": ("proto", "files", "config.quantities"),
     "task": ("files", "processes", "resources", "rpc", "proto", "client", "hosted", "bundles"),
-    "client": (*EDGE, "rpc", "proto", "task", "hosted", "*.model", "*.messages", "*.wire"),
+    "client": (*EDGE, "rpc", "proto", "task", "hosted", "*.model", "*.messages", "*.errors", "*.wire"),
     "controller": (*EDGE, "runtime", "journal", "config", "rpc", "proto", *ANY_FEATURE),
     "agent": (*EDGE, "runtime", "journal", "config", "rpc", "proto", *ANY_FEATURE),
     "worker": (*EDGE, "runtime", "journal", "config", "rpc", "proto", "task", *ANY_FEATURE),
@@ -307,7 +307,7 @@ def test_sources(check, sources):
 
 def test_every_package_has_a_place(sources):
     """Each package under iriscw is listed, so that a new one is thought about."""
-    tops = {place(source.module)[0] for source in sources} - {""}
+    tops = {place(source.module)[0] for source in sources if source.module.startswith("iriscw.")}
     assert tops <= {*VISIBLE, *FEATURES}, "add the package to VISIBLE, or to FEATURES at its height"
 
 
