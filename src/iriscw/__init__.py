@@ -16,6 +16,37 @@ from typing import TYPE_CHECKING, Final
 from iriscw._version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from iriscw.client.client import (
+        Client as Client,
+        connect as connect,
+    )
+    from iriscw.client.errors import (
+        InvalidJob as InvalidJob,
+        JobFailed as JobFailed,
+        NoController as NoController,
+        WaitTimeout as WaitTimeout,
+    )
+    from iriscw.client.job import (
+        Job as Job,
+    )
+    from iriscw.client.model import (
+        ClusterStatus as ClusterStatus,
+        JobStatus as JobStatus,
+        LogLine as LogLine,
+        PoolStatus as PoolStatus,
+        SliceStatus as SliceStatus,
+        TaskStatus as TaskStatus,
+    )
+    from iriscw.client.submission import (
+        Command as Command,
+    )
+    from iriscw.cluster import (
+        Cluster as Cluster,
+        ClusterNotRunning as ClusterNotRunning,
+    )
+    from iriscw.config.load import (
+        load_config as load_config,
+    )
     from iriscw.errors import (
         ActorRestarted as ActorRestarted,
         ActorStopped as ActorStopped,
@@ -40,30 +71,61 @@ if TYPE_CHECKING:
         UnhandledMessage as UnhandledMessage,
         UsageError as UsageError,
     )
+    from iriscw.jobs.errors import (
+        JobExists as JobExists,
+        NoSuchJob as NoSuchJob,
+    )
+    from iriscw.resources import (
+        Resources as Resources,
+    )
+    from iriscw.task.context import (
+        context as context,
+    )
 
 __all__ = [
     "ActorRestarted",
     "ActorStopped",
     "AskInsideDecision",
     "AskTimeout",
+    "Client",
+    "Cluster",
+    "ClusterNotRunning",
+    "ClusterStatus",
+    "Command",
     "DispatcherBug",
     "InternalError",
     "InvalidArgument",
     "InvalidDecision",
+    "InvalidJob",
     "IriscwError",
+    "Job",
+    "JobExists",
+    "JobFailed",
+    "JobStatus",
     "JournalCorrupt",
     "JournalLocked",
     "JournalLost",
     "JournalUnavailable",
+    "LogLine",
     "MailboxFull",
+    "NoController",
     "NoSuchActor",
+    "NoSuchJob",
     "OperationError",
     "OutcomeUnknown",
+    "PoolStatus",
+    "Resources",
     "RestartsExhausted",
+    "SliceStatus",
     "SystemClosed",
+    "TaskStatus",
     "TellInsideDecision",
     "UnhandledMessage",
     "UsageError",
+    "WaitTimeout",
+    "connect",
+    "context",
+    "load_config",
 ]
 
 _MODULE_OF: Final[dict[str, str]] = {
@@ -71,24 +133,45 @@ _MODULE_OF: Final[dict[str, str]] = {
     "ActorStopped": "iriscw.errors",
     "AskInsideDecision": "iriscw.errors",
     "AskTimeout": "iriscw.errors",
+    "Client": "iriscw.client.client",
+    "Cluster": "iriscw.cluster",
+    "ClusterNotRunning": "iriscw.cluster",
+    "ClusterStatus": "iriscw.client.model",
+    "Command": "iriscw.client.submission",
     "DispatcherBug": "iriscw.errors",
     "InternalError": "iriscw.errors",
     "InvalidArgument": "iriscw.errors",
     "InvalidDecision": "iriscw.errors",
+    "InvalidJob": "iriscw.client.errors",
     "IriscwError": "iriscw.errors",
+    "Job": "iriscw.client.job",
+    "JobExists": "iriscw.jobs.errors",
+    "JobFailed": "iriscw.client.errors",
+    "JobStatus": "iriscw.client.model",
     "JournalCorrupt": "iriscw.errors",
     "JournalLocked": "iriscw.errors",
     "JournalLost": "iriscw.errors",
     "JournalUnavailable": "iriscw.errors",
+    "LogLine": "iriscw.client.model",
     "MailboxFull": "iriscw.errors",
+    "NoController": "iriscw.client.errors",
     "NoSuchActor": "iriscw.errors",
+    "NoSuchJob": "iriscw.jobs.errors",
     "OperationError": "iriscw.errors",
     "OutcomeUnknown": "iriscw.errors",
+    "PoolStatus": "iriscw.client.model",
+    "Resources": "iriscw.resources",
     "RestartsExhausted": "iriscw.errors",
+    "SliceStatus": "iriscw.client.model",
     "SystemClosed": "iriscw.errors",
+    "TaskStatus": "iriscw.client.model",
     "TellInsideDecision": "iriscw.errors",
     "UnhandledMessage": "iriscw.errors",
     "UsageError": "iriscw.errors",
+    "WaitTimeout": "iriscw.client.errors",
+    "connect": "iriscw.client.client",
+    "context": "iriscw.task.context",
+    "load_config": "iriscw.config.load",
 }
 """Where each public name is defined. A module by its own name stands as ``"testing": "iriscw.testing"``."""
 

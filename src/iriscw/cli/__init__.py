@@ -1,0 +1,15 @@
+"""The ``iriscw`` command. Nothing but the function below is imported before it runs.
+
+Tasks of ``iriscw demo`` import modules below this package, and those must not load what the terminal needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and give its exit code; see :mod:`iriscw.cli.outcome` for what the codes mean."""
+    from iriscw.cli.app import run
+
+    return run(arguments)

@@ -1,0 +1,103 @@
+"""The tree of commands. A command's module is imported when the command is called, or when help asks for its text."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+import click
+
+from iriscw._version import __version__
+from iriscw.cli.outcome import DONE, INTERRUPTED, USAGE, report, silence_output
+
+COMMANDS: Final = {
+    "demo": "iriscw.cli.demo.command:demo",
+    "up": "iriscw.cli.serve:up",
+    "submit": "iriscw.cli.jobs:submit",
+    "jobs": "iriscw.cli.jobs:jobs",
+    "job": "iriscw.cli.jobs:job",
+    "logs": "iriscw.cli.jobs:logs",
+    "stop": "iriscw.cli.jobs:stop",
+    "slices": "iriscw.cli.fleet:slices",
+    "pools": "iriscw.cli.fleet:pools",
+    "doctor": "iriscw.cli.doctor:doctor",
+    "controller": "iriscw.cli.serve:controller",
+    "worker": "iriscw.cli.serve:worker",
+    "bench": "iriscw.cli.measure:bench",
+    "sim": "iriscw.cli.measure:sim",
+}
+"""In the order in which people need them."""
+
+
+class LazyGroup(click.Group):
+    """Finds its commands in ``COMMANDS``."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Give the names, in the table's order."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), name)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that ``args`` begin with; a wrong name is told the nearest right one."""
+        import difflib
+
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            if not near:
+                raise
+            raise click.UsageError(f"{error.message.rstrip('.')}: did you mean '{near[0]}'?", ctx) from None
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="iriscw")
+@click.option("--verbose", is_flag=True, help="Show where an error came from, too.")
+@click.pass_context
+def app(ctx: click.Context, *, verbose: bool) -> None:
+    """The control plane for GPU fleets, as a tree of supervised actors.
+
+    `iriscw demo` shows it at work; `iriscw up` starts a cluster here for the other commands.
+    """
+    ctx.obj = verbose
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and give its exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    verbose = "--verbose" in given[: given.index("--")] if "--" in given else "--verbose" in given
+    if verbose:  # wherever it stands before `--`
+        position = given.index("--verbose")
+        given = ["--verbose", *given[:position], *given[position + 1 :]]
+    try:
+        code = app(given, prog_name="iriscw", standalone_mode=False)
+        sys.stdout.flush()
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return USAGE
+    except click.ClickException as error:
+        where = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else "iriscw"
+        sys.stderr.write(f"iriscw: {error.format_message().rstrip('.')}; see `{where} --help`\n")
+        return USAGE
+    except click.exceptions.Exit as error:
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        sys.stderr.write("interrupted\n")
+        return INTERRUPTED
+    except (BrokenPipeError, SystemExit):  # `iriscw jobs | head`; click knows no other reason to raise SystemExit here
+        silence_output()
+        return DONE
+    except Exception as error:  # noqa: BLE001 - whatever it is becomes one line and an exit code
+        return report(error, verbose=verbose)
+    return code if isinstance(code, int) else DONE

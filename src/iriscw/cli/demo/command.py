@@ -1,0 +1,28 @@
+"""``iriscw demo``."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from iriscw.cli.outcome import DONE, run_async
+
+
+@click.command()
+@click.option("--plain", is_flag=True, help="Lines instead of a live view; the default where there is no terminal.")
+@click.option("--replicas", type=click.IntRange(2, 64), default=4, show_default=True, help="Tasks of the job.")
+@click.option("--seconds", type=click.FloatRange(2, 600), default=4.0, show_default=True, help="Work of each task.")
+def demo(*, plain: bool, replicas: int, seconds: float) -> int:
+    """Run a real job on a real cluster of processes here, from nothing, and take it all down again.
+
+    The job indexes the Python standard library. One worker is killed midway. The exit code is 0 only if the result
+    is right and nothing is left.
+    """
+    from iriscw.cli.demo.story import Options, play
+    from iriscw.cli.demo.view import LiveView, PlainView, View
+
+    chosen: View = PlainView() if plain or not sys.stdout.isatty() else LiveView()
+    with chosen as view:
+        run_async(play, view, Options(replicas=replicas, seconds=seconds))
+    return DONE

@@ -1,0 +1,78 @@
+"""``slices`` and ``pools``."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import click
+
+from iriscw.cli.connection import connection_options, with_client
+from iriscw.cli.output import age, amount, counts, format_option, show
+from iriscw.client.client import Client
+from iriscw.client.model import PoolStatus, SliceStatus
+
+
+@click.command()
+@click.option("--group", "scale_group", default="", help="Only those of this scale group.")
+@connection_options
+@format_option
+def slices(*, scale_group: str, form: str, address: str | None, token_file: Path | None) -> None:
+    """List the slices: each is a set of machines that came, and will go, together."""
+    now_ms = time.time_ns() // 1_000_000
+
+    async def listed(client: Client) -> None:
+        show(
+            await client.slices(scale_group),
+            form,
+            {
+                "SLICE": lambda each: each.slice_id,
+                "GROUP": lambda each: each.scale_group,
+                "STATE": lambda each: each.state,
+                "WORKERS": lambda each: f"{sum(one.connected for one in each.workers)}/{len(each.workers)}",
+                "USED": used,
+                "IDLE": lambda each: age(each.idle_since_ms, now_ms),
+                "AGE": lambda each: age(each.created_at_ms, now_ms),
+                "REASON": lambda each: each.reason,
+            },
+        )
+
+    with_client(address, token_file, listed)
+
+
+def used(each: SliceStatus) -> str:
+    """Write how much of a slice's CPU its tasks have been promised."""
+    cpu_milli = sum(one.committed.cpu_milli for one in each.workers)
+    of_milli = sum(one.capacity.cpu_milli for one in each.workers)
+    return f"{cpu_milli / 1000:g}/{of_milli / 1000:g} CPU"
+
+
+@click.command()
+@connection_options
+@format_option
+def pools(*, form: str, address: str | None, token_file: Path | None) -> None:
+    """List the scale groups: what they have, may have, and why they take no more."""
+
+    async def listed(client: Client) -> None:
+        show(
+            await client.pools(),
+            form,
+            {
+                "GROUP": lambda each: each.scale_group,
+                "AVAILABILITY": lambda each: each.availability,
+                "SLICES": lambda each: sum(each.slices.values()),
+                "TARGET": lambda each: each.target_slices,
+                "MIN": lambda each: each.min_slices,
+                "MAX": lambda each: each.max_slices,
+                "NODE": _node,
+                "STATES": lambda each: counts(each.slices),
+                "REASON": lambda each: each.reason,
+            },
+        )
+
+    with_client(address, token_file, listed)
+
+
+def _node(each: PoolStatus) -> str:
+    node = each.node
+    return amount(node.cpu_milli, node.memory_bytes, node.gpu_count, node.gpu_class)

@@ -1,0 +1,92 @@
+"""``bench`` and ``sim``: what iriscw says about itself."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from iriscw.cli.outcome import CheckFailed
+from iriscw.cli.output import format_option, table, to_json, to_yaml
+
+
+@click.group()
+def bench() -> None:
+    """Measure this installation."""
+
+
+@bench.command(name="runtime")
+@click.option("--rounds", type=click.IntRange(min=1), default=None, help="How often each figure is taken; default 7.")
+@click.option("--floor-share", type=click.FloatRange(min=0), default=1.0, show_default=True, help="Of the floors.")
+@format_option
+def bench_runtime(*, rounds: int | None, floor_share: float, form: str) -> None:
+    """Compare the actor runtime with its peers, as ratios of one run.
+
+    The exit code is 1 if a ratio is below its floor times --floor-share.
+    """
+    from iriscw.bench import runtime
+
+    report = runtime.run(
+        rounds if rounds is not None else runtime.ROUNDS, progress=lambda line: click.echo(line, err=True)
+    )
+    _write(report, form, lambda: ratios_table(report, runtime.FLOORS))
+    found = runtime.below(report, floor_share)
+    if found:
+        raise CheckFailed("; ".join(found))
+
+
+def ratios_table(report: Mapping[str, Any], floors: Mapping[str, Mapping[str, float]]) -> str:
+    """Write the ratios with their floors."""
+    rows = [
+        [peer, test, f"{ratio:g}", f"{floors.get(peer, {}).get(test, 0) or '-'}"]
+        for peer, ratios in report["ratios"].items()
+        for test, ratio in ratios.items()
+    ]
+    return (
+        f"{table(['AGAINST', 'TEST', 'RATIO', 'FLOOR'], rows)}\n{report['bytes_per_idle_actor']} bytes per idle actor\n"
+    )
+
+
+@click.group()
+def sim() -> None:
+    """Run simulated clusters under faults."""
+
+
+@sim.command(name="run")
+@click.option("--seeds", type=click.IntRange(min=1), default=10, show_default=True, help="How many runs.")
+@click.option("--first", type=int, default=0, show_default=True, help="The first seed.")
+@format_option
+def sim_run(*, seeds: int, first: int, form: str) -> None:
+    """Run so many seeds; the exit code is 1 if an invariant was violated."""
+    from iriscw_sims.run import as_json
+    from iriscw_sims.world import World
+
+    began_s, runs = time.monotonic(), []
+    for seed in range(first, first + seeds):
+        click.echo(f"seed {seed}", err=True)
+        made = World(seed).run()
+        runs.append(as_json(made))
+        if made.report:
+            click.echo(made.report, err=True)
+    report = {"runs": runs, "wall_s": round(time.monotonic() - began_s, 3)}
+    _write(report, form, lambda: runs_table(report))
+    violated = [each["seed"] for each in runs if each["violations"]]
+    if violated:
+        raise CheckFailed(f"seeds {', '.join(map(str, violated))} violate an invariant")
+
+
+def runs_table(report: Mapping[str, Any]) -> str:
+    """Write one line for each run."""
+    rows = [
+        [str(each["seed"]), str(each["trace"]), f"{each['simulated_s']:g}", str(len(each["violations"]))]
+        for each in report["runs"]
+    ]
+    return f"{table(['SEED', 'TRACE', 'SIMULATED s', 'VIOLATIONS'], rows)}\n{report['wall_s']:g} s\n"
+
+
+def _write(report: Any, form: str, text: Any) -> None:
+    written = to_json(report) if form == "json" else to_yaml(report) if form == "yaml" else text()
+    sys.stdout.write(written)

@@ -1,0 +1,157 @@
+"""Rows for people and for programs: a table, JSON, or YAML. Pure, but for writing.
+
+JSON and YAML have every field of the value, tables the columns that people look at.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+import attrs
+import click
+
+FORMATS: Final = ("table", "json", "yaml")
+_MARGIN: Final = 2
+
+Row = TypeVar("Row")
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def format_option(function: Function) -> Function:
+    """Add ``-o table|json|yaml`` to a command."""
+    return click.option(
+        "-o",
+        "--output",
+        "form",
+        type=click.Choice(FORMATS),
+        default="table",
+        show_default=True,
+        help="A table for people, or every field for programs.",
+    )(function)
+
+
+def plain(value: Any) -> Any:
+    """Turn values into what JSON knows."""
+    if attrs.has(type(value)):
+        return {field.name: plain(getattr(value, field.name)) for field in attrs.fields(type(value))}
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, Mapping):
+        return {str(plain(name)): plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return value
+
+
+def show(rows: Sequence[Row], form: str, columns: Mapping[str, Callable[[Row], object]]) -> None:
+    """Write rows to standard output."""
+    if form == "json":
+        sys.stdout.write(to_json(rows))
+    elif form == "yaml":
+        sys.stdout.write(to_yaml(rows))
+    else:
+        cells = [[cell(column(row)) for column in columns.values()] for row in rows]
+        sys.stdout.write(table(list(columns), cells))
+
+
+def show_one(value: Any, form: str, text: Callable[[], str]) -> None:
+    """Write one value to standard output; ``text`` gives what people read."""
+    if form == "json":
+        sys.stdout.write(to_json(value))
+    elif form == "yaml":
+        sys.stdout.write(to_yaml(value))
+    else:
+        sys.stdout.write(text())
+
+
+def to_json(value: Any) -> str:
+    """Write JSON: one document, ending in a line feed."""
+    return json.dumps(plain(value), indent=2, ensure_ascii=False) + "\n"
+
+
+def to_yaml(value: Any) -> str:
+    """Write YAML: block style, all texts quoted."""
+    lines = list(_yaml_lines(plain(value)))
+    return "\n".join(lines) + "\n"
+
+
+def _yaml_lines(value: Any) -> Iterable[str]:
+    if isinstance(value, dict) and value:
+        for name, item in value.items():
+            yield from _nested(f"{_scalar(name)}:", item)
+    elif isinstance(value, list) and value:
+        for item in value:
+            first, *rest = _yaml_lines(item)
+            yield f"- {first}"
+            yield from (f"  {line}" for line in rest)
+    else:
+        yield _scalar(value)
+
+
+def _nested(head: str, item: Any) -> Iterable[str]:
+    if isinstance(item, dict | list) and item:
+        yield head
+        yield from (f"  {line}" for line in _yaml_lines(item))
+    else:
+        yield f"{head} {_scalar(item)}"
+
+
+def _scalar(value: Any) -> str:
+    """Write a text, number or the like, or an empty collection: JSON, but for what YAML escapes in another way."""
+    if not isinstance(value, str):
+        return json.dumps(value)
+    quoted = json.dumps(value, ensure_ascii=False)
+    return "".join(each if each.isprintable() else f"\\U{ord(each):08X}" for each in quoted)
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Write aligned columns; without rows only the heads."""
+    widths = [max(len(row[index]) for row in [heads, *rows]) for index in range(len(heads))]
+    lines = [
+        "".join(text.ljust(width + _MARGIN) for text, width in zip(row, widths, strict=True)).rstrip()
+        for row in [heads, *rows]
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def cell(value: object) -> str:
+    """Write one cell: on one line, and never empty, so that columns can be cut."""
+    text = " ".join(str(value).split())
+    return text or "-"
+
+
+def age(since_ms: int, now_ms: int) -> str:
+    """Write how long ago something was: ``42s``, ``7m``, ``3h``, ``2d``; ``-`` if it never was."""
+    if not since_ms:
+        return "-"
+    seconds = max(0, now_ms - since_ms) // 1000
+    for limit, size, unit in ((120, 1, "s"), (7200, 60, "m"), (172_800, 3600, "h")):
+        if seconds < limit:
+            return f"{seconds // size}{unit}"
+    return f"{seconds // 86_400}d"
+
+
+def counts(of: Mapping[Any, int]) -> str:
+    """Write counts by name: ``2 RUNNING, 1 PENDING``."""
+    return ", ".join(f"{count} {plain(name)}" for name, count in of.items() if count)
+
+
+def size(size_bytes: float) -> str:
+    """Write a size in the largest unit of 1024 that it fills, to four digits: ``23.54GiB``."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size_bytes < 1024:
+            return f"{size_bytes:.4g}{unit}"
+        size_bytes /= 1024
+    return f"{size_bytes:.4g}TiB"
+
+
+def amount(cpu_milli: int, memory_bytes: int, gpu_count: int = 0, gpu_class: str = "") -> str:
+    """Write an amount: ``4 CPU, 8GiB, 1 H100``."""
+    parts = [f"{cpu_milli / 1000:g} CPU", size(memory_bytes)]
+    if gpu_count:
+        parts.append(f"{gpu_count} {gpu_class or 'GPU'}")
+    return ", ".join(parts)

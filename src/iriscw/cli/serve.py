@@ -1,0 +1,171 @@
+"""``up``, ``controller serve`` and ``worker serve``: commands that go on until they are told to stop."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio
+import click
+
+from iriscw.cli.outcome import run_async
+from iriscw.client.discovery import context_path, read_context, remove_context, write_context
+from iriscw.config.load import load_config
+from iriscw.errors import UsageError
+
+if TYPE_CHECKING:
+    from iriscw.cluster import Cluster
+
+STOPPING = (signal.SIGINT, signal.SIGTERM)
+
+
+class ClusterIsUp(UsageError):
+    """A cluster is up here already, and its context would be lost."""
+
+
+@click.command()
+@click.option(
+    "--config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The cluster's configuration; default: processes of this machine, as the options below say.",
+)
+@click.option("--nodes", type=int, default=4, show_default=True, help="Nodes that there may be at once.")
+@click.option("--cpu", default="1", show_default=True, help="CPU cores of each node.")
+@click.option("--memory", default="1GiB", show_default=True, help="Memory of each node.")
+@click.option("--scale-down-delay", type=float, default=30.0, show_default=True, help="Idle seconds of a node.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=0, help="Where the controller listens; 0: any free port."
+)
+@click.option(
+    "--workdir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where the cluster keeps its state; jobs there are taken up again. Default: a folder that goes with it.",
+)
+def up(
+    *,
+    config: Path | None,
+    nodes: int,
+    cpu: str,
+    memory: str,
+    scale_down_delay: float,
+    port: int,
+    workdir: Path | None,
+) -> None:
+    """Run a cluster here, for the other commands, until Ctrl-C.
+
+    Its address and token are left in a file that only you can read: $IRISCW_CONTEXT, else
+    $XDG_RUNTIME_DIR/iriscw/context.json, else ~/.local/state/iriscw/context.json.
+    """
+    from iriscw.cluster import Cluster
+
+    path = context_path()
+    left = read_context(path)
+    if left is not None and left.is_alive:
+        raise ClusterIsUp(
+            f"a cluster is up at {left.address} (process {left.owner.pid}); stop it first, or set IRISCW_CONTEXT"
+        )
+    if config is not None:
+        cluster = Cluster.open(load_config(config), workdir=workdir)
+    else:
+        cluster = Cluster.local(
+            nodes=nodes, cpu=cpu, memory=memory, scale_down_delay=scale_down_delay, workdir=workdir, port=port
+        )
+    run_async(_keep_up, cluster, path)
+
+
+async def _keep_up(cluster: Cluster, path: Path) -> None:
+    with anyio.open_signal_receiver(*STOPPING) as signals:  # before anything starts: it must end in order, too
+        async with cluster:
+            written = write_context(path, cluster.address, cluster.admin_token)
+            try:
+                _say(f"iriscw is up at {cluster.address}; try `iriscw submit -f -- echo hello` in another terminal")
+                await _first(signals)
+                _say("stopping ...")
+            finally:
+                remove_context(path, written)
+    _say("stopped; nothing is left running")
+
+
+async def _first(signals: AsyncIterator[signal.Signals]) -> signal.Signals:
+    return await anext(signals)
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+@click.group()
+def controller() -> None:
+    """The controller as a process of its own."""
+
+
+@controller.command(name="serve")
+@click.option(
+    "--config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    required=True,
+    help="The cluster's configuration.",
+)
+@click.option("--host", help="The address to listen on; default: the configuration's.")
+@click.option("--port", type=click.IntRange(0, 65535), help="Likewise the port; 0: any free one.")
+@click.option("--bundle-prefix", help="Where bundles are kept: a file:// or s3:// address.")
+@click.option("--state-dir", type=click.Path(file_okay=False, path_type=Path), help="Where journal and logs are kept.")
+@click.option("--insecure-plaintext", is_flag=True, help="Listen without TLS off loopback: the network is trusted.")
+def controller_serve(
+    *,
+    config: Path,
+    host: str | None,
+    port: int | None,
+    bundle_prefix: str | None,
+    state_dir: Path | None,
+    insecure_plaintext: bool,
+) -> None:
+    """Serve until SIGTERM or Ctrl-C. Logs go to standard error, as JSON lines.
+
+    Machines are left running: the next controller takes them up again.
+    """
+    from iriscw.controller.assembly import Controller
+    from iriscw.controller.logging import configure
+
+    configure()
+    made = Controller(
+        load_config(config),
+        state_dir=state_dir,
+        host=host,
+        port=port,
+        bundle_prefix=bundle_prefix,
+        insecure_plaintext=insecure_plaintext,
+    )
+
+    async def serve() -> None:
+        with anyio.open_signal_receiver(*STOPPING) as signals:
+            async with made:
+                _say(f"iriscw controller at {made.address}; its token is in {made.state_dir / 'secrets'}")
+                await _first(signals)
+
+    run_async(serve)
+
+
+@click.group()
+def worker() -> None:
+    """A worker as a process of its own."""
+
+
+@worker.command(
+    name="serve",
+    add_help_option=False,
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def worker_serve(*, arguments: tuple[str, ...]) -> None:
+    """Serve until SIGTERM or Ctrl-C: `iriscw worker serve --help` lists the options and exit codes.
+
+    This process becomes `python -m iriscw.worker serve`.
+    """
+    argv = [sys.executable, "-m", "iriscw.worker", "serve", *arguments]
+    os.execv(argv[0], argv)  # noqa: S606 - this very interpreter, and what the user typed

@@ -1,0 +1,148 @@
+"""Calls to the controller, carried over its restarts.
+
+A unary call is repeated by the channel when it may be (it changes nothing, or carries an idempotency key). A stream is
+opened again where it broke: whoever reads it says from where. What ends the patience is time without progress, so a
+stream that moves may break as often as it likes.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Final, TypeVar
+
+import anyio
+
+from iriscw.client import wire
+from iriscw.client.model import JobStatus
+from iriscw.errors import OperationError
+from iriscw.proto.iriscw.v1 import (
+    FetchLogsRequest,
+    GetResultsRequest,
+    JobRef,
+    JobStatus as WireJobStatus,
+    LogBatch,
+    ResultPart,
+    WatchJobRequest,
+)
+from iriscw.rpc.client import BACKOFF_FIRST_S, BACKOFF_LONGEST_S, RpcChannel
+from iriscw.rpc.errors import RpcUnavailable
+
+SERVICE: Final = "/iriscw.v1.ControllerService/"
+
+CALL_TIMEOUT_S: Final = 60.0
+"""Of a unary call with all its repetitions: a controller restarts in seconds, Kubernetes moves one in half a minute."""
+
+PATIENCE_S: Final = 120.0
+"""How long a stream is tried without any progress."""
+
+Request = TypeVar("Request")
+Reply = TypeVar("Reply")
+
+
+class Calls:
+    """The controller's methods, as far as they need more than one line.
+
+    Args:
+        channel: the connection; closed by whoever made it.
+        patience_s: see ``PATIENCE_S``.
+    """
+
+    def __init__(self, channel: RpcChannel, *, patience_s: float = PATIENCE_S) -> None:
+        self.channel = channel
+        self._patience_s = patience_s
+        self._rng = random.Random()  # noqa: S311 - spreads retries, keeps no secret
+
+    async def ask(self, method: str, request: object, reply_type: type[Reply], *, key: str = "") -> Reply:
+        """Make a unary call: one that changes nothing, or one that its ``key`` lets be repeated.
+
+        Raises:
+            RpcUnavailable: the controller cannot be reached.
+            RpcDeadline: it did not answer in time.
+            IriscwError: what it says.
+        """
+        return await self.channel.unary(
+            SERVICE + method, request, reply_type, timeout_s=CALL_TIMEOUT_S, safe=not key, idempotency_key=key
+        )
+
+    async def stream(
+        self, method: str, request: Callable[[], Request], reply_type: type[Reply]
+    ) -> AsyncGenerator[Reply, None]:
+        """Iterate over a stream's answers, and open it again with a fresh ``request()`` whenever it breaks.
+
+        Raises:
+            OperationError: it breaks for longer than the patience lasts.
+            IriscwError: what the controller says.
+        """
+        patience = Patience(self._patience_s, self._rng)
+        while True:
+            try:
+                async with self.channel.server_stream(SERVICE + method, request(), reply_type) as replies:
+                    async for reply in replies:
+                        patience.restored()
+                        yield reply
+            except OperationError as error:
+                await patience.spend(error)
+            else:
+                return
+
+    async def watch(self, job: JobRef) -> AsyncGenerator[JobStatus, None]:
+        """Iterate over a job's statuses, the last of which is terminal.
+
+        A restarted controller is asked for the present state, whatever its count of versions says; what is the same
+        is not given again.
+        """
+        last: JobStatus | None = None
+        patience = Patience(self._patience_s, self._rng)
+        while True:
+            stream = self.stream("WatchJob", lambda: WatchJobRequest(job=job), WireJobStatus)
+            async with aclosing(stream) as statuses:
+                async for sent in statuses:
+                    status = wire.job_status(sent)
+                    patience.restored()
+                    if status != last:
+                        last = status
+                        yield status
+                    if status.is_over:
+                        return
+            await patience.spend(RpcUnavailable(f"the watch of {job.job_id} ended before the job did"))
+
+    def logs(self, request: Callable[[], FetchLogsRequest]) -> AsyncGenerator[LogBatch, None]:
+        """Iterate over batches of logs."""
+        return self.stream("FetchLogs", request, LogBatch)
+
+    def results(self, job: JobRef) -> AsyncGenerator[ResultPart, None]:
+        """Iterate over the parts of a job's values; after a break they begin anew."""
+        return self.stream("GetResults", lambda: GetResultsRequest(job=job), ResultPart)
+
+
+class Patience:
+    """Pauses between tries, growing with full jitter, until too long nothing has moved."""
+
+    def __init__(self, patience_s: float, rng: random.Random) -> None:
+        self._patience_s = patience_s
+        self._rng = rng
+        self.restored()
+
+    def restored(self) -> None:
+        """Note that something moved."""
+        self._pause_s = BACKOFF_FIRST_S
+        self._until_s: float | None = None
+
+    async def spend(self, error: OperationError) -> None:
+        """Pause before the next try.
+
+        Raises:
+            OperationError: ``error`` itself, if another try is of no use or the patience is over.
+        """
+        if not error.retryable:
+            raise error
+        now_s = anyio.current_time()
+        if self._until_s is None:
+            self._until_s = now_s + self._patience_s
+        pause_s = self._rng.uniform(0, self._pause_s)
+        if now_s + pause_s > self._until_s:
+            raise error
+        await anyio.sleep(pause_s)
+        self._pause_s = min(2 * self._pause_s, BACKOFF_LONGEST_S)

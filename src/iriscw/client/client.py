@@ -1,0 +1,222 @@
+"""``iriscw.connect()`` and the client it gives."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from iriscw.client import wire
+from iriscw.client.calls import Calls
+from iriscw.client.discovery import discover
+from iriscw.client.job import PAGE, Job
+from iriscw.client.model import ClusterStatus, JobStatus, PoolStatus, SliceStatus
+from iriscw.client.submission import Command, Constraints, build_submission
+from iriscw.jobs.model import JobState
+from iriscw.proto.iriscw.v1 import (
+    ClusterStatus as WireClusterStatus,
+    GetClusterStatusRequest,
+    GetJobRequest,
+    JobRef,
+    JobStatus as WireJobStatus,
+    ListJobsRequest,
+    ListJobsResponse,
+    ListPoolsRequest,
+    ListPoolsResponse,
+    ListSlicesRequest,
+    ListSlicesResponse,
+    SubmitJobResponse,
+)
+from iriscw.resources import Resources
+from iriscw.rpc.client import RpcChannel
+from iriscw.rpc.tokens import Secret
+
+Value = TypeVar("Value")
+
+
+class Client:
+    """Talks to one controller. Made by :func:`iriscw.connect` or a :class:`iriscw.Cluster`.
+
+    One client serves any number of tasks of an event loop at the same time.
+    """
+
+    def __init__(self, channel: RpcChannel, *, job_id: str = "") -> None:
+        self._calls = Calls(channel)
+        self._job_id = job_id
+
+    def __repr__(self) -> str:
+        return f"<iriscw.Client of {self._calls.channel.address}>"
+
+    @property
+    def address(self) -> str:
+        """Where the controller listens."""
+        return str(self._calls.channel.address)
+
+    async def submit(
+        self,
+        entrypoint: Callable[..., Any] | Command,
+        *args: Any,
+        name: str,
+        resources: Resources | None = None,
+        replicas: int = 1,
+        environment: Mapping[str, str] | None = None,
+        ports: Sequence[str] = (),
+        constraints: Constraints = (),
+        coscheduling: str | None = None,
+        priority: str = "interactive",
+        timeout: float | None = None,
+        scheduling_timeout: float | None = None,
+        max_retries_failure: int = 0,
+        max_retries_preemption: int = 100,
+        existing: str = "error",
+        **kwargs: Any,
+    ) -> Job:
+        """Have ``entrypoint(*args, **kwargs)`` run once in each of ``replicas`` tasks; return when the journal has it.
+
+        Args:
+            entrypoint: a callable, or a :class:`iriscw.Command`.
+            args: for the callable.
+            name: for people, and to find the job by; unique among those that have not ended.
+            resources: of each task; 1 CPU and 1 GiB if None.
+            replicas: how many tasks.
+            environment: variables of the tasks; iriscw's own win.
+            ports: names of ports to set aside for each task: ``context().port(name)``, ``IRIS_PORT_<NAME>``.
+            constraints: which workers will do: ``{"region": "LGA1"}`` or ``["gpus>=4", "zone in a,b", "!spot"]``.
+            coscheduling: an attribute, such as ``slice-id``: all tasks run at once, on workers that share its value.
+            priority: ``production``, ``interactive`` or ``batch``.
+            timeout: seconds that one attempt may run.
+            scheduling_timeout: seconds that a task may wait for a worker.
+            max_retries_failure: failed attempts that a task may have before it is given up.
+            max_retries_preemption: attempts that a task may lose to the infrastructure before it is given up.
+            existing: what to do about a job of this name that has not ended: ``error`` refuses, ``keep`` returns that
+                one, ``recreate`` ends it first.
+            kwargs: for the callable.
+
+        Raises:
+            InvalidArgument: an argument cannot be; the text names it.
+            InvalidPortName: a port's name cannot become a variable's.
+            NotPicklable: the callable or an argument cannot travel.
+            PayloadTooLarge: they are too large to travel.
+            JobExists: see ``existing``.
+            OperationError: the controller takes no work now, or cannot be reached.
+        """
+        submission = build_submission(
+            entrypoint,
+            args,
+            kwargs,
+            name=name,
+            resources=resources,
+            replicas=replicas,
+            environment=environment,
+            ports=ports,
+            constraints=constraints,
+            coscheduling=coscheduling,
+            priority=priority,
+            timeout=timeout,
+            scheduling_timeout=scheduling_timeout,
+            max_retries_failure=max_retries_failure,
+            max_retries_preemption=max_retries_preemption,
+            existing=existing,
+            parent_job_id=self._job_id,
+        )
+        key = uuid.uuid4().hex
+        request = wire.submit_request(submission.spec, submission.entrypoint, key=key, existing=submission.existing)
+        reply = await self._calls.ask("SubmitJob", request, SubmitJobResponse, key=key)
+        return Job(self._calls, reply.job_id, reply.job_uid, name)
+
+    async def job(self, job_id: str) -> Job:
+        """Find a job by its id.
+
+        Raises:
+            NoSuchJob: there is none, or it was forgotten.
+            OperationError: the controller cannot be reached.
+        """
+        request = GetJobRequest(job=JobRef(job_id=job_id))
+        return self._job(wire.job_status(await self._calls.ask("GetJob", request, WireJobStatus)))
+
+    async def jobs(self, *, states: Iterable[JobState] = (), prefix: str = "") -> list[Job]:
+        """List the jobs that the controller remembers; each has its status of now as ``seen``.
+
+        Args:
+            states: only jobs in one of them; none given: all.
+            prefix: only ids that begin with it.
+
+        Raises:
+            OperationError: the controller cannot be reached.
+        """
+        wanted = wire.job_states(states)
+        found: list[Job] = []
+        token = ""
+        while True:
+            request = ListJobsRequest(page_size=PAGE, page_token=token, states=wanted, id_prefix=prefix)
+            page = await self._calls.ask("ListJobs", request, ListJobsResponse)
+            found += [self._job(wire.job_status(each)) for each in page.jobs]
+            token = page.next_page_token
+            if not token:
+                return found
+
+    async def slices(self, scale_group: str = "") -> list[SliceStatus]:
+        """List the slices, with their workers; those of one scale group if it is named.
+
+        Raises:
+            OperationError: the controller cannot be reached.
+        """
+        found: list[SliceStatus] = []
+        token = ""
+        while True:
+            request = ListSlicesRequest(page_size=PAGE, page_token=token, scale_group=scale_group)
+            page = await self._calls.ask("ListSlices", request, ListSlicesResponse)
+            found += [wire.slice_status(each) for each in page.slices]
+            token = page.next_page_token
+            if not token:
+                return found
+
+    async def pools(self) -> list[PoolStatus]:
+        """List the scale groups.
+
+        Raises:
+            OperationError: the controller cannot be reached.
+        """
+        found: list[PoolStatus] = []
+        token = ""
+        while True:
+            request = ListPoolsRequest(page_size=PAGE, page_token=token)
+            page = await self._calls.ask("ListPools", request, ListPoolsResponse)
+            found += [wire.pool_status(each) for each in page.pools]
+            token = page.next_page_token
+            if not token:
+                return found
+
+    async def status(self) -> ClusterStatus:
+        """Ask what the controller looks after.
+
+        Raises:
+            OperationError: the controller cannot be reached.
+        """
+        return wire.cluster_status(
+            await self._calls.ask("GetClusterStatus", GetClusterStatusRequest(), WireClusterStatus)
+        )
+
+    def _job(self, status: JobStatus) -> Job:
+        return Job(self._calls, status.job_id, status.uid, status.name, status)
+
+
+@asynccontextmanager
+async def connect(address: str | None = None, token: str | Secret | None = None) -> AsyncIterator[Client]:
+    """Give a client of a running controller; the connection ends with the block.
+
+    Args:
+        address: ``host:port``, ``https://host:port`` or ``unix:/path``. None: inside a task its own controller, else
+            that of ``IRIS_CONTROLLER_ADDRESS``, else the one that ``iriscw up`` keeps.
+        token: proves who asks; None takes the one that belongs to the address there.
+
+    Raises:
+        NoController: no address is given, and nothing says where a controller is.
+        InvalidContextFile: what ``iriscw up`` left cannot be used.
+        InvalidAddress: the text is no address.
+        InsecureDoor: the token would leave this machine in plain text.
+    """
+    found = discover(address, token)
+    async with RpcChannel(found.address, found.token) as channel:
+        yield Client(channel, job_id=found.job_id)

@@ -1,0 +1,164 @@
+"""Where the controller is, when nobody says so: the task's own context, the environment, or what ``iriscw up`` left.
+
+In this order:
+
+1. inside a task: the address in its context, and its token's file;
+2. ``IRIS_CONTROLLER_ADDRESS``, with the token in the file that ``IRIS_TOKEN_FILE`` names;
+3. the context file of ``iriscw up``: ``$IRISCW_CONTEXT`` if set, else ``$XDG_RUNTIME_DIR/iriscw/context.json``, else
+   ``~/.local/state/iriscw/context.json``.
+
+The context file holds a token that may do everything, so its mode is 0600, and one that others can read is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from iriscw.client.errors import InvalidContextFile, NoController
+from iriscw.errors import InvalidArgument
+from iriscw.files import make_private_folder, read_bounded, write_atomic
+from iriscw.processes.identity import ProcessIdentity, identify, is_alive
+from iriscw.rpc.tokens import Secret as Secret, read_token_file  # noqa: PLC0414 - for who sees only this module
+from iriscw.task.context import NotInTask, context
+
+CONTEXT_VARIABLE: Final = "IRISCW_CONTEXT"
+MAX_CONTEXT_BYTES: Final = 64 << 10
+"""An address, a token of at most 2 KiB and a few names."""
+
+
+@attrs.frozen
+class Endpoint:
+    """A controller to talk to."""
+
+    address: str
+    token: Secret | None = None
+    job_id: str = ""
+    """Of the task that asks; empty outside of tasks."""
+
+
+@attrs.frozen
+class ClusterContext:
+    """What ``iriscw up`` leaves for the other commands."""
+
+    address: str
+    token: Secret
+    owner: ProcessIdentity
+    """The process that keeps the cluster up."""
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether that process still runs."""
+        return is_alive(self.owner)
+
+
+def context_path(environ: Mapping[str, str] | None = None) -> Path:
+    """Give the path of the context file, whether or not there is one."""
+    environ = os.environ if environ is None else environ
+    if named := environ.get(CONTEXT_VARIABLE):
+        return Path(named)
+    if runtime := environ.get("XDG_RUNTIME_DIR"):
+        return Path(runtime) / "iriscw" / "context.json"
+    home = Path(environ["HOME"]) if environ.get("HOME") else Path.home()
+    return home / ".local" / "state" / "iriscw" / "context.json"
+
+
+def write_context(path: Path, address: str, token: Secret) -> ClusterContext:
+    """Leave a context of this process at ``path``: whole or not at all, mode 0600.
+
+    Raises:
+        OSError: as the file system says it.
+    """
+    written = ClusterContext(address, token, identify(os.getpid()))
+    make_private_folder(path.parent)
+    content = {"address": address, "token": token.reveal(), "owner": attrs.asdict(written.owner)}
+    write_atomic(path, json.dumps(content, indent=1).encode() + b"\n")
+    return written
+
+
+def read_context(path: Path) -> ClusterContext | None:
+    """Read a context; None if there is no file.
+
+    Raises:
+        InvalidContextFile: it cannot be read, is no such file, or others than its owner can read it.
+    """
+    try:
+        mode = path.stat().st_mode
+        data = read_bounded(path, MAX_CONTEXT_BYTES)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        raise InvalidContextFile(f"{path} cannot be read: {error}") from error
+    if stat.S_IMODE(mode) & 0o077:
+        raise InvalidContextFile(f"{path} holds a token and others can read it; remove it, or `chmod 600` it")
+    try:
+        content = json.loads(data)
+        owner = ProcessIdentity(**content["owner"])
+        return ClusterContext(str(content["address"]), Secret(content["token"]), owner)
+    except (ValueError, KeyError, TypeError) as error:  # its text may be a part of the token: not shown
+        raise InvalidContextFile(f"{path} is no context of a cluster ({type(error).__name__}); remove it") from None
+
+
+def remove_context(path: Path, written: ClusterContext) -> None:
+    """Remove what :func:`write_context` left, unless somebody else has written there since."""
+    try:
+        found = read_context(path)
+    except InvalidContextFile:
+        return
+    if found is not None and found.owner == written.owner:
+        path.unlink(missing_ok=True)
+
+
+def discover(address: str | None = None, token: str | Secret | None = None) -> Endpoint:
+    """Find the controller.
+
+    Args:
+        address: the controller's, if it is known; then only the token is looked for.
+        token: the token, if it is known.
+
+    Raises:
+        NoController: nothing says where one is.
+        InvalidContextFile: the context file cannot be used.
+        InvalidTokenFile: ``IRIS_TOKEN_FILE`` names no token.
+        InvalidArgument: ``token`` without ``address``, or no token at all.
+    """
+    given = Secret(token) if isinstance(token, str) else token
+    if address is None and given is not None:
+        raise InvalidArgument("token: there is no address that it could be for")
+    if given is not None and address is not None:
+        return Endpoint(address, given)
+    for found in (_of_task(), _of_environment()):
+        if found is not None and address in (None, found.address):
+            return found
+    left = read_context(context_path())
+    if address is None:
+        if left is None:
+            raise NoController(
+                "no controller is known here: give an address, set IRIS_CONTROLLER_ADDRESS, or run `iriscw up`"
+            )
+        return Endpoint(left.address, left.token)
+    return Endpoint(address, left.token if left is not None and left.address == address else None)
+
+
+def _of_task() -> Endpoint | None:
+    try:
+        task = context()
+    except NotInTask:
+        return None
+    if not task.controller_address:
+        return None
+    return Endpoint(task.controller_address, read_token_file(task.token_file), task.job_id)
+
+
+def _of_environment() -> Endpoint | None:
+    address = os.environ.get("IRIS_CONTROLLER_ADDRESS")
+    if not address:
+        return None
+    file = os.environ.get("IRIS_TOKEN_FILE")
+    return Endpoint(address, read_token_file(Path(file)) if file else None, os.environ.get("IRIS_JOB_ID", ""))

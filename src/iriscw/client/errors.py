@@ -1,0 +1,59 @@
+"""What a client can be told beside what the controller says, which arrives as the class it was raised as."""
+
+from __future__ import annotations
+
+from iriscw.errors import InternalError, InvalidArgument, OperationError, UsageError
+from iriscw.jobs.errors import JobExists, KeyReused, NoSuchJob, TooManyJobs, TooManyTasks
+
+__all__ = [
+    "InvalidContextFile",
+    "InvalidJob",
+    "JobExists",
+    "JobFailed",
+    "KeyReused",
+    "NoController",
+    "NoSuchJob",
+    "ResultDamaged",
+    "TooManyJobs",
+    "TooManyTasks",
+    "WaitTimeout",
+]
+"""The errors of jobs are imported so that they are known by name when the controller raises one."""
+
+
+class NoController(UsageError):
+    """No address was given, this is no task, and no ``iriscw up`` left one behind."""
+
+
+class InvalidContextFile(UsageError):
+    """The file that ``iriscw up`` leaves cannot be read, or somebody else may read it."""
+
+
+class InvalidJob(InvalidArgument):
+    """An argument of ``submit`` that no job can have. The message names it and says what would be right."""
+
+
+class WaitTimeout(OperationError, TimeoutError):
+    """The job has not ended in the time given. It goes on."""
+
+    retryable = True
+
+
+class ResultDamaged(InternalError):
+    """A task's value did not arrive as it was stored: its size or its SHA-256 differ."""
+
+
+class JobFailed(OperationError):
+    """The job ended otherwise than well. The text has the first failed task's own words: its traceback, if it raised.
+
+    Attributes:
+        job_id: which job.
+        state: how it ended: FAILED, KILLED, WORKER_FAILED or UNSCHEDULABLE.
+        task_index: of the task whose words the text has; None if no task has any.
+    """
+
+    def __init__(self, text: str, *, job_id: str = "", state: str = "FAILED", task_index: int | None = None) -> None:
+        super().__init__(text)
+        self.job_id = job_id
+        self.state = state
+        self.task_index = task_index

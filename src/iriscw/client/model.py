@@ -1,0 +1,188 @@
+"""What a client shows of a cluster: frozen values, read once and never changed.
+
+They are made from the wire in :mod:`iriscw.client.wire` and nowhere else. Times are integer milliseconds since 1970,
+0 for what has not happened; sizes are bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from iriscw.jobs.model import (
+    JOB_TERMINAL,
+    TASK_LIVE,
+    TASK_TERMINAL,
+    JobState as JobState,  # noqa: PLC0414 - a part of the values below
+    TaskState as TaskState,  # noqa: PLC0414 - likewise
+)
+
+
+@attrs.frozen
+class AmountStatus:
+    """An amount of resources: asked for, offered or committed."""
+
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+    disk_bytes: int = 0
+    gpu_count: int = 0
+    gpu_class: str = ""
+
+
+@attrs.frozen
+class JobStatus:
+    """Where a job was when the controller was asked."""
+
+    job_id: str
+    uid: str
+    name: str
+    state: JobState
+    version: int
+    """Grows with each change."""
+    num_tasks: int
+    tasks: Mapping[TaskState, int]
+    """How many tasks are in each state that occurs."""
+    reason: str = ""
+    """Why it is not further: one sentence."""
+    fault: str = ""
+    """What went wrong, as text."""
+    entrypoint: str = ""
+    resources: AmountStatus = AmountStatus()
+    """Of each task."""
+    failures: int = 0
+    preemptions: int = 0
+    priority: str = ""
+    parent_job_id: str = ""
+    submitted_at_ms: int = 0
+    started_at_ms: int = 0
+    finished_at_ms: int = 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the state is final."""
+        return self.state in JOB_TERMINAL
+
+    @property
+    def live(self) -> int:
+        """How many tasks have an attempt on a worker."""
+        return sum(self.tasks.get(state, 0) for state in TASK_LIVE)
+
+    @property
+    def ended(self) -> int:
+        """How many tasks are over."""
+        return sum(self.tasks.get(state, 0) for state in TASK_TERMINAL)
+
+
+@attrs.frozen
+class AttemptStatus:
+    """One run of a task on one worker."""
+
+    uid: str
+    number: int
+    """How many attempts of the task there were before."""
+    state: TaskState
+    worker_id: str
+    exit_code: int | None = None
+    """Of its process; negative for a signal, None where no process ended by itself."""
+    fault_kind: str = ""
+    fault: str = ""
+    """What went wrong, as text: the traceback, if a callable raised."""
+    placed_at_ms: int = 0
+    started_at_ms: int = 0
+    finished_at_ms: int = 0
+    log_end_offset: int = 0
+
+
+@attrs.frozen
+class TaskStatus:
+    """Where one task of a job was when the controller was asked."""
+
+    task_id: str
+    index: int
+    state: TaskState
+    reason: str = ""
+    """For a pending task: what the workers lack, and what the fleet does about it."""
+    attempts: tuple[AttemptStatus, ...] = ()
+    """The last ones, oldest first."""
+    failures: int = 0
+    preemptions: int = 0
+    worker_id: str = ""
+
+
+@attrs.frozen
+class LogLine:
+    """One line of a task's log. ``str()`` gives its text."""
+
+    task_index: int
+    attempt_number: int
+    text: str
+    """Without its line feed; bytes that are no UTF-8 are replaced."""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@attrs.frozen
+class WorkerStatus:
+    """One worker of a slice."""
+
+    worker_id: str
+    incarnation: str
+    connected: bool
+    address: str = ""
+    capacity: AmountStatus = AmountStatus()
+    committed: AmountStatus = AmountStatus()
+    live_attempts: int = 0
+    attributes: Mapping[str, str | int] = attrs.field(factory=dict)
+
+
+@attrs.frozen
+class SliceStatus:
+    """One slice of a scale group."""
+
+    slice_id: str
+    scale_group: str
+    state: str
+    """REQUESTING, BOOTING, INITIALIZING, READY, DRAINING, DELETING or FAILED."""
+    reason: str = ""
+    created_at_ms: int = 0
+    ready_at_ms: int = 0
+    idle_since_ms: int = 0
+    """Since when nothing runs on it; 0: something does."""
+    workers: tuple[WorkerStatus, ...] = ()
+
+
+@attrs.frozen
+class PoolStatus:
+    """One scale group: what it has, and whether it takes demand."""
+
+    scale_group: str
+    availability: str
+    """AVAILABLE, COOLDOWN, REQUESTING, BACKOFF, QUOTA_EXCEEDED, NO_CAPACITY, AT_MAX_SLICES or INVALID_SPEC."""
+    reason: str = ""
+    min_slices: int = 0
+    max_slices: int = 0
+    target_slices: int = 0
+    slices: Mapping[str, int] = attrs.field(factory=dict)
+    """How many slices are in each state that occurs."""
+    node: AmountStatus = AmountStatus()
+    """What one node offers."""
+    num_vms: int = 0
+    priority: int = 0
+
+
+@attrs.frozen
+class ClusterStatus:
+    """The controller, and counts of what it looks after."""
+
+    name: str
+    iriscw_version: str
+    platform: str
+    durability: str
+    degraded: str = ""
+    """Why it takes no new work for now; empty if it does."""
+    started_at_ms: int = 0
+    jobs: Mapping[JobState, int] = attrs.field(factory=dict)
+    workers_connected: int = 0
+    slices: int = 0

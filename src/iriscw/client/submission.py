@@ -1,0 +1,292 @@
+"""What ``submit`` takes, checked before anything travels.
+
+Everything a user can get wrong is told here, by name, with what would be right: the controller checks again, since not
+every client is this one, but a user should not wait for the network to hear of a slip.
+
+A callable travels as a pickle. What can be imported wherever iriscw is (the standard library, installed packages)
+travels by name; the module a callable is defined in travels by value when it is a file of the user's own, so that a
+function of a script or a notebook's neighbour runs on workers that have never seen the file.
+"""
+
+from __future__ import annotations
+
+import re
+import site
+import sys
+import sysconfig
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final, TypeAlias
+
+import attrs
+
+from iriscw.client.errors import InvalidJob
+from iriscw.cloud.model import Capacity, Constraint, Op
+from iriscw.jobs.model import Band, Entrypoint, EntrypointKind, Existing, JobSpec, check_spec
+from iriscw.proto.iriscw.v1 import Callable as WireCallable, Command as WireCommand, Entrypoint as WireEntrypoint
+from iriscw.resources import Resources
+from iriscw.task.environment import port_variable
+from iriscw.task.payload import PayloadTooLarge, make_payload, read_summary
+
+PAYLOAD_LIMIT_BYTES: Final = 4 << 20
+"""What the protocol lets a call take; gRPC's usual limit for a whole message."""
+
+ARGV_LIMIT_BYTES: Final = 128 << 10
+"""Of all arguments together: what Linux takes for a single one."""
+
+_NS_PER_S = 1_000_000_000
+
+Constraints: TypeAlias = Mapping[str, str | int] | Sequence[str | Constraint]
+"""``{"region": "LGA1"}``, or texts such as ``"region=LGA1"``, ``"gpus>=4"``, ``"zone"`` (is there), ``"!zone"``."""
+
+
+class Command:
+    """A program to run instead of a callable.
+
+    Args:
+        argv: the program and its arguments; no shell is involved.
+
+    Raises:
+        InvalidJob: there is no program, an argument is no text or holds a zero byte, or they are too long together.
+    """
+
+    __slots__ = ("argv",)
+
+    def __init__(self, argv: Sequence[str]) -> None:
+        if isinstance(argv, str | bytes):
+            raise InvalidJob("command: give a list of arguments; a text would need a shell to be split")
+        arguments = tuple(_argument(each) for each in argv)
+        if not arguments or not arguments[0]:
+            raise InvalidJob("command: there is no program to run")
+        size_bytes = sum(len(each.encode()) + 1 for each in arguments)
+        if size_bytes > ARGV_LIMIT_BYTES:
+            raise InvalidJob(f"command: {size_bytes} bytes of arguments are more than {ARGV_LIMIT_BYTES}")
+        self.argv: Final = arguments
+
+    def __repr__(self) -> str:
+        return f"Command({list(self.argv)!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return self.argv == other.argv if isinstance(other, Command) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.argv)
+
+
+def _argument(value: object) -> str:
+    if isinstance(value, str) and "\0" not in value:
+        return value
+    raise InvalidJob(f"command: {value!r:.64} is no argument: arguments are texts without zero bytes")
+
+
+@attrs.frozen
+class Submission:
+    """A checked job: its specification, and what it runs as it travels."""
+
+    spec: JobSpec
+    entrypoint: WireEntrypoint
+    existing: Existing
+
+
+def build_submission(
+    entrypoint: Callable[..., Any] | Command,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    *,
+    name: str,
+    resources: Resources | None,
+    replicas: int,
+    environment: Mapping[str, str] | None,
+    ports: Sequence[str],
+    constraints: Constraints,
+    coscheduling: str | None,
+    priority: str,
+    timeout: float | None,
+    scheduling_timeout: float | None,
+    max_retries_failure: int,
+    max_retries_preemption: int,
+    existing: str,
+    parent_job_id: str = "",
+) -> Submission:
+    """Check what a user gave and make a submission of it.
+
+    Raises:
+        InvalidJob: an argument cannot be.
+        InvalidArgument: an amount, or a combination, cannot be.
+        InvalidPortName: a port's name cannot become a variable's.
+        NotPicklable: the callable or an argument cannot travel.
+        PayloadTooLarge: they take more than ``PAYLOAD_LIMIT_BYTES``.
+    """
+    if not isinstance(name, str):
+        raise InvalidJob(f"name: {name!r:.64} is no text")
+    if resources is not None and not isinstance(resources, Resources):
+        raise InvalidJob(f"resources: {resources!r:.64} is no iriscw.Resources")
+    wanted = resources or Resources()
+    sent, description = _entrypoint(entrypoint, args, kwargs)
+    if isinstance(ports, str):
+        raise InvalidJob("ports: give a list of names")
+    for port in ports:
+        port_variable(port)
+    spec = JobSpec(
+        name=name,
+        entrypoint=description,
+        demand=Capacity(
+            wanted.cpu_milli, wanted.memory_bytes, wanted.disk_bytes, wanted.gpu_count, wanted.gpu_class or ""
+        ),
+        replicas=_whole("replicas", replicas),
+        environment=_environment(environment or {}),
+        ports=tuple(ports),
+        constraints=parse_constraints(constraints),
+        group_by=coscheduling,
+        band=_choice("priority", Band, priority),
+        timeout_ns=_duration("timeout", timeout),
+        scheduling_timeout_ns=_duration("scheduling_timeout", scheduling_timeout),
+        max_retries_failure=_whole("max_retries_failure", max_retries_failure),
+        max_retries_preemption=_whole("max_retries_preemption", max_retries_preemption),
+        parent_job_id=parent_job_id,
+    )
+    check_spec(spec)
+    return Submission(spec, sent, _choice("existing", Existing, existing))
+
+
+def _entrypoint(
+    entrypoint: Callable[..., Any] | Command, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[WireEntrypoint, Entrypoint]:
+    if isinstance(entrypoint, Command):
+        if args or kwargs:
+            raise InvalidJob("command: its arguments belong into the list; submit() was given more")
+        return (
+            WireEntrypoint(command=WireCommand(argv=list(entrypoint.argv))),
+            Entrypoint(EntrypointKind.COMMAND, ""),
+        )
+    with own_code_by_value(entrypoint):
+        payload = make_payload(entrypoint, args, kwargs)
+    if len(payload) > PAYLOAD_LIMIT_BYTES:
+        raise PayloadTooLarge(
+            f"the call takes {len(payload)} bytes, more than {PAYLOAD_LIMIT_BYTES}; "
+            "pass the names of files or objects instead of their content"
+        )
+    summary = read_summary(payload)
+    shown = f"{getattr(entrypoint, '__module__', None) or '?'}.{summary.name}"
+    called = WireCallable(payload=payload, python_version=summary.python, display_name=shown)
+    return WireEntrypoint(callable=called), Entrypoint(EntrypointKind.CALLABLE, "", summary.python)
+
+
+_registering = threading.Lock()
+
+
+@contextmanager
+def own_code_by_value(function: object) -> Iterator[None]:
+    """While the block runs, pickle the module that ``function`` is defined in by value if it is the user's own file.
+
+    The registry is the pickler's and global, hence the lock.
+    """
+    import cloudpickle  # type: ignore[import-untyped]
+
+    module = sys.modules.get(str(getattr(function, "__module__", None)))
+    if module is None or not is_own_file(module):
+        yield
+        return
+    with _registering:
+        known = module.__name__ in cloudpickle.list_registry_pickle_by_value()
+        if not known:
+            cloudpickle.register_pickle_by_value(module)
+        try:
+            yield
+        finally:
+            if not known:
+                cloudpickle.unregister_pickle_by_value(module)
+
+
+def is_own_file(module: ModuleType) -> bool:
+    """Whether workers, which have the same packages, cannot be expected to have this module."""
+    file = getattr(module, "__file__", None)
+    top = module.__name__.partition(".")[0]
+    if not file or top in {"__main__", "iriscw", "iriscw_sims"}:  # the pickler treats __main__ so by itself
+        return False
+    path = Path(file).resolve()
+    return not any(path.is_relative_to(folder) for folder in _installed_folders())
+
+
+def _installed_folders() -> list[Path]:
+    known = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    return [Path(each).resolve() for each in (*known, site.getusersitepackages()) if each]
+
+
+def _whole(name: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidJob(f"{name}: {value!r:.64} is no whole number")
+    return value
+
+
+def _duration(name: str, value: float | None) -> int:
+    """Give seconds as ns; None becomes 0, which means "for ever"."""
+    if value is None:
+        return 0
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidJob(f"{name}: {value!r:.64} is no number of seconds")
+    if not 0.001 <= value < float("inf"):
+        raise InvalidJob(f"{name}: {value!r} is not a number of seconds from 0.001; leave it out for no limit")
+    return round(value * _NS_PER_S)
+
+
+def _environment(environment: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    if not isinstance(environment, Mapping):
+        raise InvalidJob("environment: give a mapping from names to values")
+    return tuple(
+        (_text("environment", name), _text(f"environment: {name!r:.64}", environment[name])) for name in environment
+    )
+
+
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise InvalidJob(f"{name}: {type(value).__name__} is no text")  # the value may be secret: not shown
+    if "\0" in value:
+        raise InvalidJob(f"{name}: it holds a zero byte")
+    return value
+
+
+def _choice(name: str, kind: type[Any], value: object) -> Any:
+    if isinstance(value, kind):
+        return value
+    members = {member.name.lower(): member for member in kind}
+    if not isinstance(value, str) or value.lower() not in members:
+        raise InvalidJob(f"{name}: {value!r:.64} is none of {', '.join(members)}")
+    return members[value.lower()]
+
+
+_CONSTRAINT = re.compile(r"(?P<key>[a-z][a-z0-9._-]{0,62})\s*(?P<op>>=|<=|!=|=|>|<| in )\s*(?P<value>\S.*)")
+_OPERATORS = {"=": Op.EQ, "!=": Op.NE, ">": Op.GT, ">=": Op.GE, "<": Op.LT, "<=": Op.LE}
+_KEY = re.compile(r"!?[a-z][a-z0-9._-]{0,62}")
+
+
+def parse_constraints(constraints: Constraints) -> tuple[Constraint, ...]:
+    """Read constraints as users write them.
+
+    Raises:
+        InvalidJob: a text is none of the known forms.
+    """
+    if isinstance(constraints, Mapping):
+        return tuple(_condition(key, Op.EQ, value) for key, value in constraints.items())
+    if isinstance(constraints, str):
+        raise InvalidJob(f"constraints: give a list: [{constraints!r}]")
+    return tuple(each if isinstance(each, Constraint) else _constraint(each) for each in constraints)
+
+
+def _condition(key: str, op: Op, *values: Any) -> Constraint:
+    return Constraint(key, op, values)
+
+
+def _constraint(text: object) -> Constraint:
+    if isinstance(text, str):
+        if _KEY.fullmatch(text):
+            return Constraint(text.removeprefix("!"), Op.NOT_EXISTS if text.startswith("!") else Op.EXISTS)
+        found = _CONSTRAINT.fullmatch(text.strip())
+        if found is not None and found["op"] == " in ":
+            return _condition(found["key"], Op.IN, *(value.strip() for value in found["value"].split(",")))
+        if found is not None:
+            return _condition(found["key"], _OPERATORS[found["op"]], found["value"].strip())
+    raise InvalidJob(f"constraints: {text!r:.64} is no 'key=value', 'key>=number', 'key in a,b', 'key' or '!key'")

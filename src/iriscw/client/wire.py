@@ -1,0 +1,239 @@
+"""Messages of the wire to values, and submissions to messages. Nothing else of the client sees a message's inside.
+
+A number that this version does not know counts as "not said", as the protocol demands: a state becomes PENDING.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+from iriscw.client import model
+from iriscw.cloud.model import Capacity, Constraint, Mode, Op
+from iriscw.jobs.model import Band, Existing, JobSpec, JobState, TaskState
+from iriscw.proto.iriscw.v1 import (
+    Amount,
+    AttemptStatus,
+    AttributeValue,
+    ClusterStatus,
+    Constraint as WireConstraint,
+    ConstraintMode,
+    ConstraintOp,
+    Coscheduling,
+    Entrypoint,
+    ExistingJobPolicy,
+    JobState as WireJobState,
+    JobStatus,
+    PoolStatus,
+    PriorityBand,
+    SliceStatus,
+    SubmitJobRequest,
+    TaskStatus,
+    WorkerStatus,
+)
+
+NS_PER_MS = 1_000_000
+
+S = TypeVar("S", JobState, TaskState)
+
+
+def _state(kind: type[S], sent: Any) -> S:
+    name = sent.name
+    return kind[name] if name in kind.__members__ else kind["PENDING"]
+
+
+def _name(sent: Any) -> str:
+    """Give an enum's name for people."""
+    return str(sent.name) if sent else ""
+
+
+def _amount(sent: Amount | None) -> model.AmountStatus:
+    if sent is None:
+        return model.AmountStatus()
+    return model.AmountStatus(sent.cpu_milli, sent.memory_bytes, sent.disk_bytes, sent.gpu_count, sent.gpu_class)
+
+
+def job_status(sent: JobStatus) -> model.JobStatus:
+    """Read a job's status."""
+    return model.JobStatus(
+        job_id=sent.job_id,
+        uid=sent.job_uid,
+        name=sent.name,
+        state=_state(JobState, sent.state),
+        version=sent.version,
+        num_tasks=sent.num_tasks,
+        tasks={_state(TaskState, each.state): each.count for each in sent.tasks},
+        reason=sent.reason,
+        fault=sent.fault.text if sent.fault is not None else "",
+        entrypoint=sent.entrypoint,
+        resources=_amount(sent.resources),
+        failures=sent.failures,
+        preemptions=sent.preemptions,
+        priority=_name(sent.priority),
+        parent_job_id=sent.parent_job_id,
+        submitted_at_ms=sent.submitted_at_ms,
+        started_at_ms=sent.started_at_ms,
+        finished_at_ms=sent.finished_at_ms,
+    )
+
+
+def _attempt(sent: AttemptStatus) -> model.AttemptStatus:
+    ended, fault = sent.exit, sent.fault
+    code = None
+    if ended is not None:
+        code = ended.code if ended.signal is None else -ended.signal
+    return model.AttemptStatus(
+        uid=sent.attempt_uid,
+        number=sent.attempt_number,
+        state=_state(TaskState, sent.state),
+        worker_id=sent.worker_id,
+        exit_code=code,
+        fault_kind=fault.kind if fault is not None else "",
+        fault=fault.text if fault is not None else "",
+        placed_at_ms=sent.placed_at_ms,
+        started_at_ms=sent.started_at_ms,
+        finished_at_ms=sent.finished_at_ms,
+        log_end_offset=sent.log_end_offset,
+    )
+
+
+def task_status(sent: TaskStatus) -> model.TaskStatus:
+    """Read a task's status."""
+    return model.TaskStatus(
+        task_id=sent.task_id,
+        index=sent.task_index,
+        state=_state(TaskState, sent.state),
+        reason=sent.reason,
+        attempts=tuple(_attempt(each) for each in sent.attempts),
+        failures=sent.failures,
+        preemptions=sent.preemptions,
+        worker_id=sent.worker_id,
+    )
+
+
+def _worker(sent: WorkerStatus) -> model.WorkerStatus:
+    attributes = {name: _value(sent.attributes[name]) for name in sorted(sent.attributes)}
+    return model.WorkerStatus(
+        worker_id=sent.worker_id,
+        incarnation=sent.incarnation,
+        connected=sent.connected,
+        address=sent.address,
+        capacity=_amount(sent.capacity),
+        committed=_amount(sent.committed),
+        live_attempts=sent.live_attempts,
+        attributes=attributes,
+    )
+
+
+def _value(sent: AttributeValue) -> str | int:
+    if sent.number is not None:
+        return sent.number
+    return sent.text or ""
+
+
+def slice_status(sent: SliceStatus) -> model.SliceStatus:
+    """Read a slice's status."""
+    return model.SliceStatus(
+        slice_id=sent.slice_id,
+        scale_group=sent.scale_group,
+        state=_name(sent.state),
+        reason=sent.reason,
+        created_at_ms=sent.created_at_ms,
+        ready_at_ms=sent.ready_at_ms,
+        idle_since_ms=sent.idle_since_ms,
+        workers=tuple(_worker(each) for each in sent.workers),
+    )
+
+
+def pool_status(sent: PoolStatus) -> model.PoolStatus:
+    """Read a scale group's status."""
+    return model.PoolStatus(
+        scale_group=sent.scale_group,
+        availability=_name(sent.availability),
+        reason=sent.reason,
+        min_slices=sent.min_slices,
+        max_slices=sent.max_slices,
+        target_slices=sent.target_slices,
+        slices={_name(each.state): each.count for each in sent.slices},
+        node=_amount(sent.node),
+        num_vms=sent.num_vms,
+        priority=sent.priority,
+    )
+
+
+def cluster_status(sent: ClusterStatus) -> model.ClusterStatus:
+    """Read a cluster's status."""
+    return model.ClusterStatus(
+        name=sent.name,
+        iriscw_version=sent.iriscw_version,
+        platform=sent.platform,
+        durability=sent.durability,
+        degraded=sent.degraded,
+        started_at_ms=sent.started_at_ms,
+        jobs={_state(JobState, each.state): each.count for each in sent.jobs},
+        workers_connected=sent.workers_connected,
+        slices=sent.slices,
+    )
+
+
+# What is sent
+
+
+def job_states(states: Iterable[JobState]) -> list[WireJobState]:
+    """Write states for a listing's filter."""
+    return [WireJobState[each.value] for each in states]
+
+
+def submit_request(spec: JobSpec, entrypoint: Entrypoint, *, key: str, existing: Existing) -> SubmitJobRequest:
+    """Write a submission. The specification's own entrypoint names what ``entrypoint`` holds and is not sent."""
+    return SubmitJobRequest(
+        idempotency_key=key,
+        name=spec.name,
+        entrypoint=entrypoint,
+        replicas=spec.replicas,
+        resources=_sent_amount(spec.demand),
+        environment=dict(spec.environment),
+        ports=list(spec.ports),
+        constraints=[_sent_constraint(each) for each in spec.constraints],
+        coscheduling=Coscheduling(group_by=spec.group_by) if spec.group_by is not None else None,
+        priority=_BANDS[spec.band],
+        timeout_ms=spec.timeout_ns // NS_PER_MS,
+        scheduling_timeout_ms=spec.scheduling_timeout_ns // NS_PER_MS,
+        max_retries_failure=spec.max_retries_failure,
+        max_retries_preemption=spec.max_retries_preemption,
+        max_task_failures=spec.max_task_failures,
+        existing=ExistingJobPolicy[existing.name],
+        parent_job_id=spec.parent_job_id,
+    )
+
+
+_BANDS = {
+    Band.PRODUCTION: PriorityBand.PRODUCTION,
+    Band.INTERACTIVE: PriorityBand.INTERACTIVE,
+    Band.BATCH: PriorityBand.BATCH,
+}
+
+
+def _sent_amount(amount: Capacity) -> Amount:
+    return Amount(
+        cpu_milli=amount.cpu_milli,
+        memory_bytes=amount.memory_bytes,
+        disk_bytes=amount.disk_bytes,
+        gpu_count=amount.gpu_count,
+        gpu_class=amount.gpu_class,
+    )
+
+
+def _sent_constraint(constraint: Constraint) -> WireConstraint:
+    return WireConstraint(
+        key=constraint.key,
+        op=_OPS[constraint.op],
+        values=[
+            AttributeValue(number=value) if isinstance(value, int) else AttributeValue(text=value)
+            for value in constraint.values
+        ],
+        mode=ConstraintMode.REQUIRED if constraint.mode is Mode.REQUIRED else ConstraintMode.PREFERRED,
+    )
+
+
+_OPS = {op: ConstraintOp[op.name] for op in Op}

@@ -1,0 +1,305 @@
+"""A control plane inside this process: the controller here, its workers as processes of their own.
+
+``Cluster.local()`` is a whole cluster for as long as a block lasts: it lives in one folder, deletes its machines when
+it ends, and leaves neither a process nor (in a folder of its own making) a file. ``Cluster.open(config)`` is the
+controller that a configuration describes.
+
+Nothing of the host is touched: no signals are caught, nothing is printed, the environment is only read, and two
+clusters fit into one process. What fails inside of the controller ends the block with that error.
+
+The end. The controller closes first and leaves its machines running, as it must for a restart. On the ``local``
+platform the machines are then deleted: the platform is opened once more, adopts what runs, and ends it. That way a
+controller that failed, or a start that was cut short, is cleaned up by the same path.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import anyio
+import anyio.to_thread
+
+from iriscw.client.client import Client, connect
+from iriscw.client.discovery import Secret
+from iriscw.cloud.drivers.loading import CloudDrivers
+from iriscw.cloud.drivers.local.platform import LocalOptions, open_platform
+from iriscw.cloud.model import Capacity
+from iriscw.config.load import build_config
+from iriscw.config.model import ClusterConfig, PlatformKind
+from iriscw.controller.assembly import Controller, default_state_dir
+from iriscw.controller.doors.http import ControllerStatistics as ControllerStatistics  # noqa: PLC0414 - for who sees only this module
+from iriscw.errors import InvalidArgument, OperationError, UsageError
+from iriscw.processes.identity import ProcessGone, ProcessIdentity
+from iriscw.processes.sweep import marked_processes
+
+GROUP: Final = "local"
+"""The scale group of a cluster made by :meth:`Cluster.local`."""
+
+NODES_LIMIT: Final = 1000
+"""Nodes of a local cluster: each is a few processes; a slip, not a plan."""
+
+DESTROY_TIMEOUT_S: Final = 30.0
+"""Processes that were killed are gone within a second; a machine that swaps takes longer."""
+
+
+class ClusterNotRunning(UsageError):
+    """The cluster runs inside of its ``async with`` block, not before and not after."""
+
+
+class MachinesLeft(OperationError):
+    """The cluster has ended and some of its local machines did not: the text names the folder that lists them."""
+
+
+class Cluster:
+    """A control plane in this process, and a client of it; an async context manager.
+
+    Make one with :meth:`local` or :meth:`open`.
+    """
+
+    def __init__(
+        self, config: ClusterConfig, *, drivers: CloudDrivers | None, workdir: Path | None, keep: bool, remove: bool
+    ) -> None:
+        self.config: Final = config
+        self._drivers = drivers
+        self._given_workdir = workdir
+        self._keep = keep
+        self._remove = remove
+        self._stack: AsyncExitStack | None = None
+        self._controller: Controller | None = None
+        self._client: Client | None = None
+        self._workdir: Path | None = None
+
+    def __repr__(self) -> str:
+        where = f"at {self.address}" if self._client is not None else "not running"
+        return f"<iriscw.Cluster {self.config.name!r} {where}>"
+
+    @classmethod
+    def local(
+        cls,
+        *,
+        nodes: int = 4,
+        cpu: float | str = 1,
+        memory: int | str = "1GiB",
+        boot_delay: float = 0.5,
+        scale_down_delay: float = 5.0,
+        workdir: str | Path | None = None,
+        port: int = 0,
+        name: str = "local",
+    ) -> Self:
+        """Describe a cluster of processes on this machine; entering it starts the controller, demand the rest.
+
+        Args:
+            nodes: how many nodes there may be at once; each is a slice of one worker.
+            cpu: CPU cores of each node, as in :class:`iriscw.Resources`. They are counted, not enforced.
+            memory: of each node, likewise.
+            boot_delay: seconds that a node takes to boot.
+            scale_down_delay: seconds for which a node is idle before it goes.
+            workdir: where journal, workers and logs live; they stay there. None: a temporary folder that goes with the
+                cluster.
+            port: where the controller listens on 127.0.0.1; 0 takes a free one.
+            name: of the cluster.
+
+        Raises:
+            InvalidArgument: a number cannot be.
+            ConfigError: a size or the name cannot be.
+        """
+        folder = Path(workdir).absolute() if workdir is not None else None
+        config = build_config(
+            {
+                "name": name,
+                "platform": {
+                    "local": {
+                        "workdir": str(folder or "."),
+                        "boot_delay": _duration("boot_delay", boot_delay),
+                        "node_cpu": cpu,
+                        "node_memory": memory,
+                    },
+                    "autoscaler": {"scale_down_delay": _duration("scale_down_delay", scale_down_delay)},
+                },
+                "controller": {"local": {"port": port}},
+                "scale_groups": {GROUP: {"resources": {"cpu": cpu, "ram": memory}, "max_slices": _count(nodes)}},
+            },
+            source="Cluster.local",
+        )
+        return cls(config, drivers=None, workdir=folder, keep=False, remove=folder is None)
+
+    @classmethod
+    def open(
+        cls,
+        config: ClusterConfig,
+        *,
+        drivers: CloudDrivers | None = None,
+        workdir: str | Path | None = None,
+        keep_machines: bool = False,
+    ) -> Self:
+        """Describe the cluster of a configuration.
+
+        Args:
+            config: from :func:`iriscw.load_config`.
+            drivers: of the cloud; None takes those of the platform that the configuration names.
+            workdir: where the controller keeps its state; None takes what the configuration says.
+            keep_machines: on the ``local`` platform, leave the workers running for the next controller. Machines of
+                other platforms, and those of ``drivers``, are always left.
+        """
+        folder = Path(workdir).absolute() if workdir is not None else default_state_dir(config).absolute()
+        return cls(config, drivers=drivers, workdir=folder, keep=keep_machines, remove=False)
+
+    async def __aenter__(self) -> Self:
+        """Start the controller and connect to it.
+
+        Raises:
+            ClusterNotRunning: it was entered before; describe another one.
+            JournalLocked, WorkdirLocked: another controller uses the folder.
+            AddressInUse: another process listens on the port.
+            IriscwError: what else the controller cannot be opened for; see its text.
+        """
+        if self._workdir is not None:
+            raise ClusterNotRunning("a cluster is entered once; describe another one")
+        async with AsyncExitStack() as stack:
+            self._workdir = await self._folder(stack)
+            stack.push_async_callback(self._destroy, self._workdir)
+            self._controller = Controller(self.config, state_dir=self._workdir, drivers=self._drivers)
+            await stack.enter_async_context(self._controller)
+            address = str(self._controller.address)
+            self._client = await stack.enter_async_context(connect(address, self._controller.admin_token))
+            stack.callback(self._forget)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> bool | None:
+        """Close the controller, and delete what machines are its own.
+
+        Raises:
+            MachinesLeft: some did not end.
+            IriscwError: what ended the controller from inside.
+        """
+        stack, self._stack = self._stack, None
+        assert stack is not None
+        return await stack.__aexit__(exc_type, exc, tb)
+
+    @property
+    def client(self) -> Client:
+        """A client of this cluster.
+
+        Raises:
+            ClusterNotRunning: it does not run.
+        """
+        if self._client is None:
+            raise ClusterNotRunning("the cluster runs inside of its `async with` block")
+        return self._client
+
+    @property
+    def address(self) -> str:
+        """Where its controller listens.
+
+        Raises:
+            ClusterNotRunning: it does not run.
+        """
+        return self.client.address
+
+    @property
+    def admin_token(self) -> Secret:
+        """What other clients authenticate with; it prints as ``<secret>``.
+
+        Raises:
+            ClusterNotRunning: it does not run.
+        """
+        return self._running().admin_token
+
+    @property
+    def workdir(self) -> Path:
+        """Where journal, workers and logs live.
+
+        Raises:
+            ClusterNotRunning: it was never entered.
+        """
+        if self._workdir is None:
+            raise ClusterNotRunning("the cluster has no folder before it runs")
+        return self._workdir
+
+    def statistics(self) -> ControllerStatistics:
+        """Give the controller's counts of this moment.
+
+        Raises:
+            ClusterNotRunning: it does not run.
+        """
+        return self._running().statistics()
+
+    async def worker_processes(self) -> dict[str, ProcessIdentity]:
+        """Give the worker processes on this machine, by worker id: for demonstrations and tests of faults.
+
+        Raises:
+            ClusterNotRunning: it does not run.
+            OperationError: the controller cannot be reached.
+        """
+        slices = await self.client.slices()
+        names = [worker.worker_id for each in slices for worker in each.workers]
+        return await anyio.to_thread.run_sync(_worker_processes, names, str(self.workdir))
+
+    def _running(self) -> Controller:
+        if self._client is None or self._controller is None:
+            raise ClusterNotRunning("the cluster runs inside of its `async with` block")
+        return self._controller
+
+    def _forget(self) -> None:
+        self._client = None
+
+    async def _folder(self, stack: AsyncExitStack) -> Path:
+        if self._given_workdir is not None:
+            return self._given_workdir
+        made = Path(await anyio.to_thread.run_sync(lambda: tempfile.mkdtemp(prefix="iriscw-")))  # mode 0700
+        stack.push_async_callback(_remove, made)
+        return made
+
+    async def _destroy(self, workdir: Path) -> None:
+        """Delete the local machines, if they are ours to delete."""
+        root = workdir / "platform"
+        local = self.config.platform.kind is PlatformKind.LOCAL and self._drivers is None
+        if self._keep or not local or not root.is_dir():
+            return
+        with anyio.CancelScope(shield=True), anyio.move_on_after(DESTROY_TIMEOUT_S) as bound:
+            async with open_platform(LocalOptions(root=root, budget=Capacity(), cluster=self.config.name)) as platform:
+                async with platform.lock:
+                    for pod in list(platform.pods.values()):
+                        await platform.end_pod(pod, 0.0)  # their controller is gone: nobody would hear a last word
+                await platform.destroy()
+        if bound.cancelled_caught:
+            raise MachinesLeft(f"processes of the cluster are left after {DESTROY_TIMEOUT_S:g} s; see {root}")
+
+
+async def _remove(folder: Path) -> None:
+    with anyio.CancelScope(shield=True):  # bounded by the disk
+        await anyio.to_thread.run_sync(shutil.rmtree, folder)
+
+
+def _count(nodes: object) -> int:
+    if isinstance(nodes, bool) or not isinstance(nodes, int) or not 1 <= nodes <= NODES_LIMIT:
+        raise InvalidArgument(f"nodes: {nodes!r} is no whole number between 1 and {NODES_LIMIT}")
+    return nodes
+
+
+def _duration(name: str, seconds: object) -> dict[str, int]:
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < float("inf"):
+        raise InvalidArgument(f"{name}: {seconds!r} is no number of seconds from 0")
+    return {"milliseconds": round(seconds * 1000)}
+
+
+def _worker_processes(worker_ids: list[str], workdir: str) -> dict[str, ProcessIdentity]:
+    """Find the processes that serve as these workers, among those that carry their ids. Blocks."""
+    found: dict[str, ProcessIdentity] = {}
+    for worker_id in worker_ids:
+        for process in marked_processes("IRIS_WORKER_ID", worker_id):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError, ProcessGone):
+                folder = Path(f"/proc/{process.pid}/cwd").readlink()
+                argv = Path(f"/proc/{process.pid}/cmdline").read_bytes().split(b"\0")
+                if b"iriscw.worker" in argv and folder.is_relative_to(workdir):
+                    found[worker_id] = process
+    return found

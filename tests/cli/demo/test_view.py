@@ -1,0 +1,59 @@
+"""The demo's two views."""
+
+import io
+
+import pytest
+
+from iriscw.cli.demo.view import LiveView, PlainView
+from iriscw.client.model import AmountStatus, JobStatus, LogLine, SliceStatus, WorkerStatus
+from iriscw.jobs.model import JobState, TaskState
+
+WORKER = WorkerStatus("s1-0", "i", connected=True, capacity=AmountStatus(2000), committed=AmountStatus(500))
+SLICE = SliceStatus("s1", "g", "READY", workers=(WORKER,))
+STATUS = JobStatus("job-1", "u", "n", JobState.RUNNING, 1, 2, {TaskState.RUNNING: 2})
+
+
+def tell(view):
+    """Tell a view a bit of everything."""
+    with view:
+        view.slices([SLICE])
+        view.slices([SLICE])
+        view.job(STATUS)
+        view.job(STATUS)
+        view.throughput(2.5e6)
+        view.log(LogLine(1, 0, "[bold]no markup[/bold]"))
+        view.say("done [1]")
+
+
+def test_plain_lines(capsys):
+    """Each change is one line, and nothing is said twice."""
+    tell(PlainView())
+    lines = [line.split("s  ", 1)[1] for line in capsys.readouterr().out.splitlines()]
+    assert lines == ["slices: s1 READY", "job: RUNNING (2 RUNNING)", "task 1.0 | [bold]no markup[/bold]", "done [1]"]
+
+
+def test_live_view_draws_everything():
+    """The picture has slices, job, speed and the log, and what a task writes is no markup."""
+    from rich.console import Console
+
+    view = LiveView()
+    tell(view)
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(view._draw())
+    text = console.export_text()
+    for part in ("s1 READY", "0.5/2 CPU", "RUNNING  2 RUNNING", "2.5 MB/s", "1.0 | [bold]no markup[/bold]"):
+        assert part in text
+
+
+@pytest.mark.parametrize("view", [PlainView, LiveView])
+def test_views_give_the_terminal_back(view, capsys):
+    """An error inside leaves no live view running."""
+
+    def fail():
+        with view() as shown:
+            shown.say("before")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert "before" in capsys.readouterr().out

@@ -1,0 +1,120 @@
+"""Where a client finds its controller."""
+
+import os
+
+import pytest
+
+from iriscw.client import discovery
+from iriscw.client.discovery import context_path, discover, read_context, remove_context, write_context
+from iriscw.client.errors import InvalidContextFile, NoController
+from iriscw.errors import InvalidArgument
+from iriscw.rpc.tokens import Secret, write_token_file
+from iriscw.task.context import TaskContext, entered
+from iriscw.task.environment import AttemptFacts
+
+
+@pytest.fixture
+def path(tmp_path, monkeypatch):
+    """A context file's path, and an environment that says nothing else."""
+    for name in ("IRIS_CONTROLLER_ADDRESS", "IRIS_TOKEN_FILE", "IRIS_WORKDIR", "IRIS_JOB_ID"):
+        monkeypatch.delenv(name, raising=False)
+    path = tmp_path / "state" / "context.json"
+    monkeypatch.setenv("IRISCW_CONTEXT", str(path))
+    return path
+
+
+def test_the_path_follows_the_conventions():
+    """The variable of its own first, then the runtime folder, then the user's state."""
+    home = {"HOME": "/home/u"}
+    assert str(context_path(home)) == "/home/u/.local/state/iriscw/context.json"
+    runtime = {**home, "XDG_RUNTIME_DIR": "/run/user/7"}
+    assert str(context_path(runtime)) == "/run/user/7/iriscw/context.json"
+    assert str(context_path({**runtime, "IRISCW_CONTEXT": "/x/c.json"})) == "/x/c.json"
+
+
+def test_nobody_says_where(path):
+    """Without any hint the error says what to do."""
+    with pytest.raises(NoController, match="iriscw up"):
+        discover()
+
+
+def test_a_context_is_private_and_found(path):
+    """What was left is found, and only its owner can read it."""
+    written = write_context(path, "127.0.0.1:7", Secret("tok"))
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    assert written.is_alive
+    assert "<secret>" in repr(written)
+    found = discover()
+    assert (found.address, found.token) == ("127.0.0.1:7", Secret("tok"))
+
+
+def test_the_token_belongs_to_its_address(path):
+    """A token goes to the address it was left for, and to no other."""
+    write_context(path, "127.0.0.1:7", Secret("tok"))
+    assert discover("127.0.0.1:7").token == Secret("tok")
+    assert discover("127.0.0.1:8").token is None
+    assert discover("127.0.0.1:8", "mine").token == Secret("mine")
+
+
+def test_a_token_alone_is_no_address(path):
+    """A token without an address is a slip."""
+    with pytest.raises(InvalidArgument):
+        discover(token="tok")
+
+
+def test_a_context_that_others_can_read_is_refused(path):
+    """Whoever could read it has the token: it is not used."""
+    write_context(path, "127.0.0.1:7", Secret("tok"))
+    path.chmod(0o644)
+    with pytest.raises(InvalidContextFile, match="chmod 600"):
+        discover()
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[1]", '{"address": "a", "token": "sec ret", "owner": {}}'])
+def test_a_broken_context_is_named(path, content):
+    """A file that is no context is an error that does not show what it holds."""
+    path.parent.mkdir(parents=True)
+    path.write_text(content)
+    path.chmod(0o600)
+    with pytest.raises(InvalidContextFile) as caught:
+        read_context(path)
+    assert "sec ret" not in str(caught.value)
+
+
+def test_only_its_writer_removes_a_context(path):
+    """A later cluster's file is not removed by an earlier one."""
+    ours = write_context(path, "127.0.0.1:7", Secret("tok"))
+    later = discovery.ClusterContext(ours.address, ours.token, discovery.ProcessIdentity(1, 1, "x"))
+    remove_context(path, later)
+    assert path.exists()
+    remove_context(path, ours)
+    assert not path.exists()
+    remove_context(path, ours)
+
+
+def test_the_environment_comes_before_the_context(path, tmp_path, monkeypatch):
+    """Whoever sets the variables means them."""
+    write_context(path, "127.0.0.1:7", Secret("tok"))
+    write_token_file(tmp_path / "token", Secret("other"))
+    monkeypatch.setenv("IRIS_CONTROLLER_ADDRESS", "127.0.0.1:9")
+    monkeypatch.setenv("IRIS_TOKEN_FILE", str(tmp_path / "token"))
+    assert (discover().address, discover().token) == ("127.0.0.1:9", Secret("other"))
+
+
+def test_a_task_finds_its_own_controller(path, tmp_path):
+    """Inside a task its context wins, and its job becomes the parent of what it submits."""
+    facts = AttemptFacts(job_id="job-7", task_id="job-7/0", attempt_uid="u", index=0, num_tasks=1)
+    task = TaskContext(discovery.attrs.evolve(facts, controller_address="127.0.0.1:5"), tmp_path)
+    write_token_file(task.token_file, Secret("scoped"))
+    with entered(task):
+        found = discover()
+    assert (found.address, found.token, found.job_id) == ("127.0.0.1:5", Secret("scoped"), "job-7")
+
+
+def test_a_dead_owner_is_seen(path):
+    """Whether the cluster's process lives can be told from the file."""
+    written = write_context(path, "a:1", Secret("t"))
+    gone = discovery.attrs.evolve(written.owner, start_ticks=1)
+    assert not discovery.attrs.evolve(written, owner=gone).is_alive
+    assert written.owner.pid == os.getpid()

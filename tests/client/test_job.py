@@ -1,0 +1,121 @@
+"""A job's handle against a scripted controller: waiting, values, logs, and breaks in between."""
+
+import pytest
+from controller_double import Break, failed_task, job_of, parts_of
+
+from iriscw.client.errors import JobFailed, ResultDamaged, WaitTimeout
+from iriscw.errors import InvalidArgument
+from iriscw.jobs.model import JobState, TaskState
+from iriscw.proto.iriscw.v1 import JobState as Wire, LogBatch
+
+DONE = job_of(Wire.SUCCEEDED, version=3)
+
+
+async def test_wait_gives_the_last_status(client, controller):
+    """Waiting ends with the terminal status."""
+    controller.statuses = [job_of(Wire.PENDING), job_of(Wire.RUNNING, version=2), DONE]
+    job = await client.job("job-1")
+    assert (await job.wait()).state is JobState.SUCCEEDED
+    assert job.seen.version == 3
+
+
+async def test_watch_gives_each_change_once(client, controller):
+    """After a break the present status comes again; it is given once."""
+    controller.statuses = [job_of(Wire.PENDING), Break(), job_of(Wire.RUNNING, version=2), DONE]
+    job = await client.job("job-1")
+    states = [status.state.value async for status in job.watch()]
+    assert states == ["PENDING", "RUNNING", "SUCCEEDED"]
+
+
+async def test_wait_has_a_timeout(client, controller):
+    """A job that goes on is a named error that says where it stands."""
+    controller.statuses = [job_of(Wire.RUNNING, reason="2 of 2 tasks run")]
+    job = await client.job("job-1")
+    with pytest.raises(WaitTimeout, match=r"RUNNING after 0\.2 s \(2 of 2 tasks run\)"):
+        await job.wait(timeout=0.2)
+
+
+async def test_result_gives_values_in_task_order(client, controller):
+    """Values are put together from parts, and a break in between costs nothing."""
+    controller.statuses = [DONE]
+    controller.parts = [*parts_of(0, {"a": 1})[:2], Break(), *parts_of(0, {"a": 1}), *parts_of(1, [2, 3])]
+    controller.parts = [*parts_of(0, {"a": 1}), *parts_of(1, [2, 3])]
+    controller.parts.insert(4, Break())
+    job = await client.job("job-1")
+    assert await job.result() == [{"a": 1}, [2, 3]]
+
+
+async def test_result_of_a_command_is_none(client, controller):
+    """Tasks without values give None."""
+    controller.statuses = [DONE]
+    job = await client.job("job-1")
+    assert await job.result() == [None, None]
+
+
+async def test_a_damaged_value_is_found(client, controller):
+    """A flipped byte is an error, never a value."""
+    controller.statuses = [DONE]
+    controller.parts = parts_of(0, "x" * 100, size=1000)
+    controller.parts[0].data = controller.parts[0].data[:-1] + b"?"
+    job = await client.job("job-1")
+    with pytest.raises(ResultDamaged, match="task 0"):
+        await job.result()
+
+
+async def test_a_failed_job_says_what_its_task_said(client, controller):
+    """The error has the traceback of the first failed task."""
+    controller.statuses = [job_of(Wire.FAILED, version=4, reason="1 of 2 tasks; task 1: ValueError")]
+    controller.tasks = [failed_task(1, "Traceback ...\nValueError: too small")]
+    job = await client.job("job-1")
+    with pytest.raises(JobFailed, match="too small") as caught:
+        await job.result()
+    assert (caught.value.state, caught.value.task_index, caught.value.job_id) == ("FAILED", 1, "job-1")
+    assert "1 of 2 tasks" in str(caught.value)
+
+
+async def test_a_killed_job_has_no_result(client, controller):
+    """Ending a job by hand makes its result an error as well."""
+    controller.statuses = [job_of(Wire.KILLED, version=4, reason="stopped by hand")]
+    job = await client.job("job-1")
+    with pytest.raises(JobFailed, match="KILLED: stopped by hand"):
+        await job.result()
+
+
+async def test_tasks_are_values(client, controller):
+    """Attempts, exits and faults are readable."""
+    controller.tasks = [failed_task(0, "boom")]
+    [task] = await (await client.job("job-1")).tasks()
+    assert (task.state, task.attempts[0].exit_code, task.attempts[0].fault) == (TaskState.FAILED, 1, "boom")
+
+
+async def test_logs_survive_a_break(client, controller):
+    """A stream that breaks inside a line goes on from its offset: no line twice, none missing."""
+    controller.logs = [
+        LogBatch(task_index=0, attempt_uid="a", offset=0, data=b"one\ntw"),
+        LogBatch(task_index=1, attempt_uid="b", offset=0, data=b"other\n"),
+        Break(),
+        LogBatch(task_index=0, attempt_uid="a", offset=6, data=b"o\nthree", at_end=True),
+    ]
+    job = await client.job("job-1")
+    lines = [(line.task_index, str(line)) async for line in job.logs(follow=True)]
+    assert lines == [(0, "one"), (1, "other"), (0, "two"), (0, "three")]
+    assert [request.follow for request in controller.log_requests] == [True, True]
+    assert {c.attempt_uid: c.offset for c in controller.log_requests[1].cursors} == {"a": 6, "b": 6}
+
+
+async def test_log_filters_travel(client, controller):
+    """Task 0 and attempt 0 are asked for, not left out."""
+    job = await client.job("job-1")
+    assert [line async for line in job.logs(task=0, attempt=0, tail=5)] == []
+    [request] = controller.log_requests
+    assert (request.task_index, request.attempt_number, request.tail_lines, request.follow) == (0, 0, 5, False)
+    with pytest.raises(InvalidArgument, match="tail"):
+        [line async for line in job.logs(tail=-1)]
+
+
+async def test_terminate(client, controller):
+    """Ending carries a key, and gives the status after it."""
+    status = await (await client.job("job-1")).terminate("enough")
+    assert status.state is JobState.KILLED
+    [(job_id, reason, key)] = controller.terminated
+    assert (job_id, reason, len(key)) == ("job-1", "enough", 32)

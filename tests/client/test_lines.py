@@ -1,0 +1,68 @@
+"""Lines put together from batches."""
+
+import itertools
+
+from hypothesis import given, strategies as st
+
+from iriscw.client.lines import LINE_LIMIT_BYTES, LineReader
+from iriscw.proto.iriscw.v1 import LogBatch
+
+
+def read(reader, *batches):
+    """Feed batches and give the texts."""
+    return [line.text for batch in batches for line in reader.take(batch)]
+
+
+def batch(offset, data, *, uid="a", at_end=False):
+    """Make a batch."""
+    return LogBatch(attempt_uid=uid, offset=offset, data=data, at_end=at_end)
+
+
+@given(st.lists(st.text(alphabet="ab é", max_size=5), max_size=8), st.lists(st.integers(0, 40), max_size=6), st.data())
+def test_lines_do_not_depend_on_the_cuts(lines, cuts, data):
+    """However the bytes are cut, and whatever is sent twice, the same lines come out."""
+    whole = "".join(f"{line}\n" for line in lines).encode()
+    edges = sorted({0, len(whole), *(min(cut, len(whole)) for cut in cuts)})
+    reader = LineReader()
+    found = []
+    for start, end in itertools.pairwise(edges):
+        again = data.draw(st.integers(0, start))
+        found += read(reader, batch(again, whole[again:end]))
+    assert found == lines
+
+
+def test_the_end_completes_the_last_line():
+    """A line without a line feed is given when its attempt ends, or when nothing more comes."""
+    reader = LineReader()
+    assert read(reader, batch(0, b"x"), batch(1, b"y", at_end=True)) == ["xy"]
+    assert read(reader, batch(0, b"rest", uid="b")) == []
+    assert [line.text for line in reader.finish()] == ["rest"]
+
+
+def test_a_gap_ends_the_line_before_it():
+    """What the store has dropped never glues two lines together."""
+    reader = LineReader()
+    assert read(reader, batch(0, b"one\ntw"), batch(100, b"later\n")) == ["one", "tw", "later"]
+
+
+def test_a_long_line_is_given_in_pieces():
+    """A reader's memory stays bounded whatever a task writes."""
+    reader = LineReader()
+    found = read(reader, *(batch(at, b"x" * 50_000) for at in range(0, 500_000, 50_000)), batch(500_000, b"\nshort\n"))
+    assert max(map(len, found)) == LINE_LIMIT_BYTES
+    assert "".join(found) == "x" * 500_000 + "short"
+
+
+def test_attempts_are_kept_apart():
+    """Batches of two attempts may arrive mixed; each has its own cursor."""
+    reader = LineReader()
+    assert read(reader, batch(0, b"a"), batch(0, b"b", uid="b"), batch(1, b"a\n"), batch(1, b"b\n", uid="b")) == [
+        "aa",
+        "bb",
+    ]
+    assert {cursor.attempt_uid: cursor.offset for cursor in reader.cursors()} == {"a": 3, "b": 3}
+
+
+def test_what_is_no_text_is_replaced():
+    """Bytes that are no UTF-8 do not break a reader, nor do carriage returns."""
+    assert read(LineReader(), batch(0, b"\xff ok\r\n")) == ["\ufffd ok"]

@@ -1,0 +1,18 @@
+"""What the end-to-end tests share: real clusters of real processes on this machine."""
+
+import pytest
+
+from iriscw.cluster import Cluster
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """The asyncio backend: grpclib knows no other."""
+    return "asyncio"
+
+
+@pytest.fixture
+async def cluster():
+    """A small cluster that boots at once."""
+    async with Cluster.local(nodes=2, boot_delay=0.0, scale_down_delay=1.0) as cluster:
+        yield cluster

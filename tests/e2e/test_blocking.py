@@ -1,0 +1,44 @@
+"""The facade for scripts, on a real cluster."""
+
+import pytest
+
+from iriscw import blocking
+from iriscw.client.submission import Command
+from iriscw.cluster import ClusterNotRunning
+from iriscw.jobs.model import JobState
+from iriscw.resources import Resources
+
+SMALL = Resources(cpu="250m", memory="64MiB")
+
+
+def add(left, right):
+    """Something to run."""
+    return left + right
+
+
+def test_a_script_needs_no_loop():
+    """Submitting, following, waiting and listing work without an event loop."""
+    with blocking.Cluster.local(nodes=1, boot_delay=0.0) as cluster:
+        job = cluster.client.submit(add, 40, name="sum", right=2, resources=SMALL)
+        assert job.result() == [42]
+        with blocking.connect(cluster.address, cluster.admin_token) as client:
+            said = client.submit(Command(["echo", "hello"]), name="say", resources=SMALL)
+            assert [str(line) for line in said.logs(follow=True)] == ["hello"]
+            assert said.wait(timeout=60).state is JobState.SUCCEEDED
+            assert [status.state for status in said.watch()] == [JobState.SUCCEEDED]
+            assert {each.name for each in client.jobs()} == {"sum", "say"}
+            assert client.job(said.id).tasks()[0].attempts[-1].exit_code == 0
+            assert [each.scale_group for each in client.pools()] == ["local"]
+            assert len(client.slices()) == client.status().slices == 1
+    with pytest.raises(ClusterNotRunning):
+        _ = cluster.client
+
+
+def test_a_reader_may_stop_early():
+    """Leaving the loop over a log closes the stream; the block ends at once."""
+    with blocking.Cluster.local(nodes=1, boot_delay=0.0) as cluster:
+        job = cluster.client.submit(Command(["sh", "-c", "echo a; echo b; exec sleep 1000"]), name="n", resources=SMALL)
+        for line in job.logs(follow=True):
+            assert str(line) == "a"
+            break
+        assert job.terminate().name == "n"

@@ -1,0 +1,112 @@
+"""The command line on a real cluster: `up` in one process, the other commands in others, as people use it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from iriscw.cli.demo.leftovers import processes_in
+
+COMMAND = [sys.executable, "-c", "import sys; from iriscw.cli import main; sys.exit(main())"]
+TIMEOUT_S = 60
+SMALL = ("--cpu", "250m", "--memory", "64MiB")
+
+
+class Terminal:
+    """Runs commands that find the cluster by its context file."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.context = folder / "run" / "context.json"
+        self.environment = {**os.environ, "IRISCW_CONTEXT": str(self.context)}
+        for name in ("IRIS_CONTROLLER_ADDRESS", "IRIS_WORKDIR"):
+            self.environment.pop(name, None)
+
+    def start(self, *arguments):
+        """Start a command that goes on."""
+        return subprocess.Popen([*COMMAND, *arguments], env=self.environment, stderr=subprocess.PIPE, text=True)
+
+    def run(self, *arguments):
+        """Run a command; give code, output and errors."""
+        done = subprocess.run(
+            [*COMMAND, *arguments], env=self.environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+        )
+        return done.returncode, done.stdout, done.stderr
+
+
+@pytest.fixture
+def up(tmp_path):
+    """A terminal beside one in which `iriscw up` runs; it must end in order at Ctrl-C."""
+    terminal = Terminal(tmp_path)
+    workdir = tmp_path / "work"
+    with terminal.start("up", "--nodes", "1", "--scale-down-delay", "60", "--workdir", str(workdir)) as process:
+        try:
+            assert "iriscw is up at 127.0.0.1:" in process.stderr.readline()
+            assert terminal.context.stat().st_mode & 0o777 == 0o600
+            yield terminal
+        finally:
+            process.send_signal(signal.SIGINT)
+            rest = process.stderr.read()
+            code = process.wait(timeout=TIMEOUT_S)
+    assert (code, rest.splitlines()[-1]) == (0, "stopped; nothing is left running")
+    assert not terminal.context.exists()
+    assert processes_in(workdir) == []
+
+
+def test_a_day_with_the_commands(up):
+    """Submit, follow, look, stop and list, from another process."""
+    code, out, err = up.run("submit", "-f", "--replicas", "2", *SMALL, "--", "sh", "-c", "echo from $IRIS_TASK_INDEX")
+    assert (code, sorted(out.splitlines())) == (0, ["0 | from 0", "1 | from 1"])
+    assert err.splitlines()[-1].endswith("SUCCEEDED")
+    assert up.run("submit", "-f", "--name", "bad", *SMALL, "--", "sh", "-c", "exit 3")[0] == 1
+    code, out, _ = up.run("submit", "--name", "long", *SMALL, "--env", "A=b", "--", "sh", "-c", "echo $A; sleep 1000")
+    long = out.strip()
+    assert (code, long.startswith("job-")) == (0, True)
+    [listed] = json.loads(up.run("jobs", "-o", "json")[1])
+    assert (listed["job_id"], listed["name"]) == (long, "long")
+    code, _, err = up.run("submit", "--name", "long", "--", "true")
+    assert (code, "--existing keep" in err, err.count("\n")) == (2, True, 1)
+    assert up.run("stop", "long")[1] == f"{long} KILLED\n"
+    described = json.loads(up.run("job", "bad", "-o", "json")[1])
+    assert (described["state"], described["tasks"][0]["attempts"][-1]["exit_code"]) == ("FAILED", 3)
+    assert "FAILED" in up.run("job", "bad")[1]
+    assert up.run("logs", "sh", "--task", "1")[1] == "from 1\n"
+    assert len(up.run("jobs", "--all")[1].splitlines()) == 4
+    [pool] = json.loads(up.run("pools", "-o", "json")[1])
+    assert (pool["scale_group"], pool["max_slices"]) == ("local", 1)
+    [one] = json.loads(up.run("slices", "-o", "json")[1])
+    assert one["state"] == "READY"
+    assert up.run("logs", "nope")[0] == 2
+
+
+def test_a_second_cluster_is_refused(up):
+    """`up` does not take the context of a cluster that lives."""
+    code, _, err = up.run("up")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "IRISCW_CONTEXT" in err
+    assert up.context.exists()
+
+
+def test_a_dead_clusters_context_is_named(tmp_path):
+    """A cluster that was killed leaves its context: the error says that nobody answers there."""
+    terminal = Terminal(tmp_path)
+    with terminal.start("up", "--nodes", "1", "--workdir", str(tmp_path / "work")) as process:
+        process.stderr.readline()
+        process.kill()
+    code, _, err = terminal.run("doctor", "-o", "json")
+    assert code == 0
+    assert err == ""
+
+
+@pytest.mark.slow
+def test_the_demo_holds_its_claims(tmp_path):
+    """The demo ends well on its own checks, with nothing left."""
+    code, out, err = Terminal(tmp_path).run("demo", "--plain")
+    assert (code, err) == (0, "")
+    assert "NOT SO" not in out
+    claims = [line.partition("ok: ")[2] for line in out.splitlines() if "ok: " in line]
+    assert len(claims) == 7
+    assert "SIGKILL to worker" in out
