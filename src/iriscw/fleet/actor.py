@@ -70,6 +70,7 @@ def fleet_behavior(
             resume=groups.resume,
             evolve=groups.apply,
             compact=groups.snapshot,
+            awaits_journal=True,
             effects=effects,
             supervision=CARE,
             name="scale group",

@@ -20,6 +20,7 @@ import attrs
 
 from iriscw.cloud.model import LABEL_SLICE, NodePool, Pod
 from iriscw.fleet.experience import Experience
+from iriscw.fleet.messages import SliceGone
 from iriscw.fleet.model import Availability, GroupConfig, GroupRow, SliceRow, SliceState, Trouble
 from iriscw.fleet.orphans import Orphans
 from iriscw.fleet.pacing import (
@@ -355,7 +356,8 @@ def slice_gone(group: Group, slice_id: str, ctx: Context) -> tuple[list[object],
         table.pop(slice_id, None)
     _orphan(group, slice_id)
     row = Tell(ctx.path.parent, SliceRowChanged(slice_id, None), conflate=("row", slice_id))
-    return [SliceDeleted(slice_id)], [StopChild(slice_id), row]
+    told = Tell(group.seed.scheduler, SliceGone(slice_id))
+    return [SliceDeleted(slice_id)], [StopChild(slice_id), row, told]
 
 
 def slice_broken(group: Group, slice_id: str, reason: StopReason, ctx: Context) -> list[Command]:

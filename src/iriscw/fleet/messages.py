@@ -99,6 +99,17 @@ class WorkerLost:
 
 
 @message
+class SliceGone:
+    """Nothing of a slice is left, machines included: whatever ran on any worker of it is fenced.
+
+    Told once a slice is dropped, because an actor of the fleet that was restarted may not know the workers that its
+    predecessor announced, and so never tells their loss one by one.
+    """
+
+    slice_id: str
+
+
+@message
 class Cordon:
     """Place nothing on these workers, and answer with :class:`Cordoned` to ``/fleet`` in the same round."""
 

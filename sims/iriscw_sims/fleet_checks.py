@@ -1,0 +1,258 @@
+"""What must always hold of the fleet, judged by what the cloud really has and what is really on the disk.
+
+========  ============================================================================================
+INV-F1    nothing is created outside before its slice is on the disk; at the end every pool has one owner
+INV-F2    what is not ours, or carries the controller, is never asked to go; nothing is left over
+INV-F3    only a slice written down as going loses its pool or pods; the longest idle goes first, and
+          none with a live attempt
+INV-F4    promised slices never exceed ``max_slices``
+INV-F5    a trouble is reported only where the cloud showed it; quota closes a group for its pause
+INV-F6    no attempt is placed on a slice that never was complete
+========  ============================================================================================
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from iriscw.cloud.effects import CreateNodePool, CreatePod, DeleteNodePool, DeletePod
+from iriscw.cloud.model import LABEL_CLUSTER, LABEL_ROLE, LABEL_SLICE, ROLE_CONTROLLER, NodePool
+from iriscw.fleet.groups import Group
+from iriscw.fleet.messages import Cordon, ReopenGroup
+from iriscw.fleet.model import SliceState, Trouble, slice_of
+from iriscw.fleet.records import SliceDeleted, SliceDoomed, SliceRequested
+from iriscw.fleet.signals import Dismiss, GroupStarted, SliceReported, SliceStarted
+from iriscw.fleet.slices import Slice
+from iriscw.runtime.cell import Cell
+from iriscw.runtime.vocabulary import SECOND
+from iriscw_sims.swarm import CLUSTER, TIMING
+
+if TYPE_CHECKING:
+    from iriscw_sims.workers import SimWorker
+    from iriscw_sims.world import World
+
+SLACK = 6 * SECOND
+"""How far two idle clocks may differ for reasons that are nobody's fault: messages take turns."""
+
+_SHOWN_AS = {Trouble.QUOTA: "quota", Trouble.CAPACITY: "capacity", Trouble.INVALID: "invalid"}
+
+
+@attrs.define
+class Promised:
+    """A slice that is on the disk."""
+
+    group: str
+    doomed_at: int | None = None
+
+
+class FleetChecks:
+    """The checks, fed with what happens."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.promised: dict[str, Promised] = {}
+        """Slices on the disk that are not dropped yet."""
+        self.ever: dict[str, str] = {}
+        """The group of every slice that ever was on the disk."""
+        self.shown: dict[str, list[str]] = {}
+        """What the cloud showed to be wrong, by slice."""
+        self.whole: dict[str, None] = {}
+        """Slices all of whose nodes were up at some time."""
+        self.places: dict[str, dict[str, None]] = {}
+        """Workers that have dialled with all that their group promises, by slice."""
+        self.idle_since: dict[str, int] = {}
+        """Since when nothing runs on a slice, as far as its actor can know."""
+        self.dismissed_at: dict[str, int] = {}
+        """When a slice's actor was first told to go: the patience with its deletion begins."""
+        self.closed_until: dict[str, int] = {}
+        """Until when a group that hit its quota asks for nothing."""
+
+    def broken(self, invariant: str, what: str) -> None:
+        """Note that an invariant does not hold."""
+        self.world.violate(invariant, what)
+
+    # What the cloud does
+
+    def requested(self, effect: Any) -> None:
+        """A request has left the controller: what it rests on must be on the disk."""
+        match effect:
+            case CreateNodePool(spec=spec):
+                if spec.name not in self.promised:
+                    self.broken("F1", f"the pool {spec.name} is asked for and no such slice is on the disk")
+            case CreatePod(spec=spec):
+                if spec.pool not in self.ever:
+                    self.broken("F1", f"the pod {spec.name} is asked for and its slice was never on the disk")
+            case DeleteNodePool(name=name, uid=uid):
+                self._going(self.world.cloud.pools.get(name), uid, pool=True)
+            case DeletePod(name=name, uid=uid):
+                self._going(self.world.cloud.pods.get(name), uid, pool=False)
+
+    def _going(self, thing: Any, uid: str, *, pool: bool) -> None:
+        if thing is None or thing.uid != uid:
+            return
+        if thing.labels.get(LABEL_CLUSTER) != CLUSTER or thing.labels.get(LABEL_ROLE) == ROLE_CONTROLLER:
+            self.broken("F2", f"{thing.name} is not ours and is asked to go")
+            return
+        promise = self.promised.get(thing.labels.get(LABEL_SLICE, ""))
+        if pool and promise is not None and promise.doomed_at is None:
+            self.broken("F3", f"the pool {thing.name} is asked to go, and nothing on the disk says so")
+
+    def refused(self, slice_id: str, why: str) -> None:
+        """The cloud shows what is wrong with a slice's pool."""
+        self.shown.setdefault(slice_id, []).append(why)
+
+    def booted(self, pool: NodePool) -> None:
+        """A node of a pool came up."""
+        if pool.ready_nodes >= pool.target_nodes:
+            self.whole[pool.name] = None
+
+    def dials(self, worker: SimWorker) -> None:
+        """A worker that exists asks to be registered."""
+        if worker.claims == worker.capacity:
+            self.places.setdefault(worker.slice_id, {})[worker.worker_id] = None
+
+    def registered(self, worker: SimWorker) -> None:
+        """A worker was accepted."""
+        if worker.worker_id not in self.places.get(worker.slice_id, {}):
+            self.broken("F6", f"{worker.worker_id} has less than its group promises and was accepted")
+
+    # What is on the disk
+
+    def durable(self, path: str, record: Any) -> None:
+        """A record reached the disk."""
+        match record:
+            case SliceRequested(slice_id=slice_id):
+                group = path.rpartition("/")[2]
+                self.promised[slice_id] = Promised(group)
+                self.ever[slice_id] = group
+                self._within_bounds(group)
+            case SliceDoomed(slice_id=slice_id, reason=reason):
+                self.promised[slice_id].doomed_at = self.world.simulation.now
+                self._chosen(slice_id, reason)
+            case SliceDeleted(slice_id=slice_id):
+                del self.promised[slice_id]
+
+    def _chosen(self, slice_id: str, reason: str) -> None:
+        live: list[str] = []
+        if reason.startswith("it was the longest idle"):
+            live = self.world.job_checks.live_on_slice(slice_id)
+        elif reason.startswith("nobody needs it"):
+            live = self.world.job_checks.running_on_slice(slice_id)
+        for uid in live:
+            self.broken("F3", f"{slice_id} goes ({reason}) while {uid} lives there")
+
+    def _within_bounds(self, group: str) -> None:
+        now = self.world.simulation.now
+        patience = TIMING.deletion_patience
+        counted = [
+            slice_id
+            for slice_id, each in self.promised.items()
+            if each.group == group and now - self.dismissed_at.get(slice_id, now) < patience
+        ]
+        most = self.world.group(group).max_slices
+        if len(counted) > most:
+            self.broken("F4", f"{group} has {len(counted)} slices of at most {most}: {', '.join(counted)}")
+        if now < self.closed_until.get(group, 0):
+            self.broken("F5", f"{group} asks for a slice while its quota is known to be used up")
+
+    # What actors are told
+
+    def delivered(self, cell: Cell, message: Any) -> None:
+        """An actor is about to decide on a message."""
+        match message:
+            case SliceReported():
+                self._reported(cell.state, message)
+            case SliceStarted(slice_id=slice_id):
+                self.idle_since[slice_id] = self.world.simulation.now
+            case Dismiss():
+                self.dismissed_at.setdefault(cell.path.name, self.world.simulation.now)
+            case GroupStarted(group=group):
+                self.closed_until.pop(group, None)
+            case ReopenGroup(group=group):
+                self.closed_until.pop(group, None)
+            case Cordon():
+                self._cordon(message)
+
+    def _reported(self, group: Group, report: SliceReported) -> None:
+        row = report.row
+        shown = _SHOWN_AS.get(row.trouble)
+        if shown is not None and shown not in self.shown.get(row.slice_id, []):
+            self.broken("F5", f"{row.slice_id} reports {row.trouble.value!r}: {self.shown.get(row.slice_id)} was shown")
+        if row.trouble is not Trouble.NONE and not row.reason and row.state is not SliceState.GONE:
+            self.broken("F5", f"{row.slice_id} gives no reason for {row.trouble.value!r}")
+        if row.state in (SliceState.INITIALIZING, SliceState.READY):
+            self.closed_until.pop(row.group, None)
+        promise, closure = group.promises.get(row.slice_id), group.sight.closure
+        now = self.world.simulation.now
+        closed = closure is not None and (closure.until is None or now < closure.until)
+        fresh = promise is not None and not promise.doomed and not closed
+        if row.state is SliceState.FAILED and shown == "quota" and fresh:
+            self.closed_until[row.group] = now + TIMING.quota_backoff * 3 // 4 - SECOND
+
+    def _cordon(self, cordon: Cordon) -> None:
+        """The fleet chose a slice to remove: nobody else may have been idle for longer."""
+        chosen = self._slice(cordon.slice_id)
+        if chosen is None or chosen.state is not SliceState.READY or chosen.cordon == cordon.round:
+            return
+        mine = self.since(cordon.slice_id, chosen)
+        for slice_id in self.promised:
+            other = self._slice(slice_id)
+            rival = other is not None and other.state is SliceState.READY and other.seed.config == chosen.seed.config
+            if not rival or other is None or self._doomed(slice_id):
+                continue
+            if self.world.job_checks.live_on_slice(slice_id) or other.live_total:
+                continue
+            theirs = self.since(slice_id, other)
+            if theirs + SLACK < mine:
+                idle = (self.world.simulation.now - mine) // SECOND, (self.world.simulation.now - theirs) // SECOND
+                self.broken(
+                    "F3", f"{cordon.slice_id}, idle for {idle[0]} s, goes before {slice_id}, idle for {idle[1]} s"
+                )
+
+    def _doomed(self, slice_id: str) -> bool:
+        """Whether it is written down, or about to be, that a slice goes."""
+        group = self.world.system.state(f"/fleet/{self.ever[slice_id]}")
+        promise = group.promises.get(slice_id) if isinstance(group, Group) else None
+        return promise is None or bool(promise.doomed)
+
+    def _slice(self, slice_id: str) -> Slice | None:
+        state = self.world.system.state(f"/fleet/{self.ever.get(slice_id, '')}/{slice_id}")
+        return state if isinstance(state, Slice) else None
+
+    def since(self, slice_id: str, piece: Slice) -> int:
+        """Give since when a slice may count as idle: the latest of all that starts its clock anew."""
+        last = self.world.job_checks.last_end_on_slice.get(slice_id, 0)
+        return max(last, self.idle_since.get(slice_id, 0), piece.ready_since or 0, self.world.booted_at)
+
+    def placed(self, worker_id: str) -> None:
+        """An attempt was placed on a worker."""
+        slice_id = slice_of(worker_id)
+        size = self.world.group(self.ever[slice_id]).num_vms
+        if slice_id not in self.whole or len(self.places.get(slice_id, ())) < size:
+            known = len(self.places.get(slice_id, ()))
+            self.broken("F6", f"an attempt is placed on {worker_id}: {known} of {size} workers ever dialled")
+
+    # At the end
+
+    def left_over(self) -> str:
+        """Say what keeps the fleet from being as small as it should be; empty if nothing does."""
+        world = self.world
+        for pool in world.cloud.pools.values():
+            foreign = pool.labels.get(LABEL_CLUSTER) != CLUSTER or pool.labels.get(LABEL_ROLE) == ROLE_CONTROLLER
+            if not foreign and pool.name not in self.promised:
+                return f"the pool {pool.name} belongs to nobody"
+        for pod in world.cloud.pods.values():
+            if pod.labels.get(LABEL_SLICE) not in self.promised:
+                return f"the pod {pod.name} belongs to nobody"
+        for config in world.plan.groups:
+            slices = [slice_id for slice_id, each in self.promised.items() if each.group == config.name]
+            wanted = min(config.max_slices, max(config.min_slices, config.buffer_slices))
+            states = {slice_id: self._slice(slice_id) for slice_id in slices}
+            unready = [
+                slice_id for slice_id, piece in states.items() if piece is None or piece.state is not SliceState.READY
+            ]
+            if unready or len(slices) != wanted:
+                return f"{config.name} has {len(slices)} slices, not {wanted}; not ready are {unready}"
+        return ""

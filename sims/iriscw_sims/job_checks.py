@@ -1,0 +1,362 @@
+"""What must always hold of jobs, judged by what really runs and what is really on the disk.
+
+========  ============================================================================================
+INV-J1    an acknowledged job is on the disk, and ends in one state, the right one
+INV-J2    one process per task; an attempt that is called over has none, and gets none
+INV-J3    what is committed is the sum over attempts, within capacity, and all comes back
+INV-J5    failures and losses count against their own budgets, what never ran against neither
+INV-J7    a task that waits has a reason
+INV-J8    the last log line is stored before the task's end is shown as complete
+INV-J10   a worker is called silent only after real silence; a stall of the controller is none
+INV-R9    orders leave only when the attempt's placement is on the disk
+========  ============================================================================================
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from iriscw.cloud.model import Capacity
+from iriscw.fleet.messages import WorkerLost
+from iriscw.fleet.model import slice_of
+from iriscw.jobs.messages import AttemptsOver, JobChanged, JobView, TaskChanged
+from iriscw.jobs.model import JOB_TERMINAL, TASK_TERMINAL, Ending, JobSpec, JobState, Orders, TaskState
+from iriscw.jobs.records import (
+    AttemptEnded,
+    AttemptPlaced,
+    JobAccepted,
+    JobEnded,
+    JobFinished,
+    VerdictReached,
+    load_spec,
+)
+from iriscw.jobs.scheduler import Scheduler
+from iriscw.runtime.cell import Cell
+from iriscw.runtime.vocabulary import SECOND
+from iriscw_sims.swarm import TIMING
+
+if TYPE_CHECKING:
+    from iriscw_sims.workers import SimAttempt, SimWorker
+    from iriscw_sims.world import World
+
+
+@attrs.define
+class TruthOfAttempt:
+    """An attempt as the disk and the world have it."""
+
+    job_id: str
+    index: int
+    worker_id: str
+    incarnation: str
+    over: bool = False
+    """Whether the disk says that it ended."""
+    log_bytes: int = 0
+    ending: Ending | None = None
+    """How the disk says that it ended."""
+
+
+@attrs.define
+class TruthOfTask:
+    """A task's budgets, counted anew from the endings on the disk."""
+
+    failures: int = 0
+    preemptions: int = 0
+    live: str = ""
+
+
+@attrs.define
+class TruthOfJob:
+    """A job as the disk and the world have it."""
+
+    spec: JobSpec
+    tasks: dict[int, TruthOfTask] = attrs.field(factory=dict)
+    verdict: JobState | None = None
+    ended: JobState | None = None
+    succeeded: dict[int, None] = attrs.field(factory=dict)
+    """Tasks of which a process really ended well."""
+    terminated: bool = False
+
+
+@attrs.define(eq=False)
+class Process:
+    """What really runs."""
+
+    worker: SimWorker
+    attempt: SimAttempt
+
+
+class JobChecks:
+    """The checks, fed with what happens."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.jobs: dict[str, TruthOfJob] = {}
+        self.attempts: dict[str, TruthOfAttempt] = {}
+        self.running: dict[str, Process] = {}
+        """By uid."""
+        self.started: dict[str, None] = {}
+        self.truth: dict[str, Ending] = {}
+        """How processes, and attempts that never had one, really ended."""
+        self.acknowledged: dict[str, None] = {}
+        self.last_end_on_slice: dict[str, int] = {}
+        self.heard: dict[str, int] = {}
+        """Attentive time of the last contact, by pod name."""
+        self.shown: dict[str, JobState] = {}
+        self._events = 0
+
+    def broken(self, invariant: str, what: str) -> None:
+        """Note that an invariant does not hold."""
+        self.world.violate(invariant, what)
+
+    # What really runs
+
+    def process_started(self, worker: SimWorker, attempt: SimAttempt) -> None:
+        """The user's code of an attempt begins."""
+        order = attempt.order
+        here = [each for each in self.running.values() if each.worker is worker]
+        for each in self.running.values():
+            other = each.attempt.order
+            if (other.job_id, other.index) == (order.job_id, order.index):
+                self.broken("J2", f"{order.uid} starts while {other.uid} runs task {order.index} of {order.job_id}")
+        known = self.attempts.get(order.uid)
+        if known is None:
+            self.broken("R9", f"{order.uid} starts and is not on the disk")
+        elif known.over:
+            self.broken("J2", f"{order.uid} starts, and the disk says that it ended")
+        if order.uid in self.started:
+            self.broken("J2", f"{order.uid} starts twice")
+        self.running[order.uid] = Process(worker, attempt)
+        self.started[order.uid] = None
+        taken = Capacity()
+        for process in [*here, self.running[order.uid]]:
+            taken = taken.plus(process.attempt.order.spec.demand)
+        if not worker.capacity.fits(taken):
+            self.broken("J3", f"{worker.worker_id} runs more than it has: {taken.lacking(worker.capacity)}")
+
+    def process_ended(self, attempt: SimAttempt, ending: Ending) -> None:
+        """An attempt is really over."""
+        order = attempt.order
+        self.running.pop(order.uid, None)
+        self.truth[order.uid] = ending
+        if order.uid in self.attempts:
+            self.attempts[order.uid].log_bytes = attempt.log_bytes
+        if ending is Ending.SUCCEEDED and order.job_id in self.jobs:
+            self.jobs[order.job_id].succeeded[order.index] = None
+
+    def live_on_slice(self, slice_id: str) -> list[str]:
+        """Give the attempts that live on a slice, by the disk or in truth."""
+        live = [uid for uid, each in self.attempts.items() if not each.over and slice_of(each.worker_id) == slice_id]
+        return live + self.running_on_slice(slice_id)
+
+    def running_on_slice(self, slice_id: str) -> list[str]:
+        """Give the attempts that really run on a slice."""
+        return [uid for uid, process in self.running.items() if process.worker.slice_id == slice_id]
+
+    # What leaves the controller
+
+    def ordered(self, worker: SimWorker, orders: Orders) -> None:
+        """Orders leave the process: what they rest on must be on the disk."""
+        for order in orders.run:
+            if order.uid not in self.attempts:
+                self.broken("R9", f"{worker.worker_id} is told to run {order.uid}, whose placement is not on the disk")
+        for uid in orders.release:
+            known = self.attempts.get(uid)
+            if known is not None and not known.over:
+                self.broken("R9", f"{worker.worker_id} may forget {uid}, whose end is not on the disk")
+
+    def events(self) -> None:
+        """Look at what was published since the last look."""
+        events = self.world.system.events
+        while self._events < len(events):
+            event = events[self._events]
+            self._events += 1
+            if isinstance(event, JobChanged):
+                self._job_shown(event)
+            elif isinstance(event, TaskChanged) and event.state in TASK_TERMINAL:
+                self._task_shown(event)
+
+    def _job_shown(self, event: JobChanged) -> None:
+        last = self.shown.get(event.job_id)
+        if last in JOB_TERMINAL and event.state is not last:
+            self.broken("J1", f"{event.job_id} was shown as {last} and is shown as {event.state} now")
+        self.shown[event.job_id] = event.state
+        if event.state in JOB_TERMINAL and self.jobs[event.job_id].ended is not event.state:
+            self.broken("R9", f"{event.job_id} is shown as {event.state}, and its end is not on the disk")
+
+    def _task_shown(self, event: TaskChanged) -> None:
+        known = self.attempts.get(event.uid)
+        if known is None:
+            return
+        if not known.over:
+            self.broken("R9", f"task {event.index} of {event.job_id} is shown as over; its end is not on the disk")
+        stored = self.world.workers.logs.stored.get(event.uid, 0)
+        if event.logs_complete and stored < known.log_bytes:
+            self.broken("J8", f"{event.uid} is shown as over with {stored} of {known.log_bytes} log bytes stored")
+
+    # What is on the disk
+
+    def durable(self, path: str, record: Any) -> None:
+        """A record reached the disk."""
+        job_id = path.rpartition("/")[2]
+        match record:
+            case JobAccepted():
+                self.jobs[record.job_id] = TruthOfJob(load_spec(record.spec))
+                if record.replaces in self.jobs:
+                    self.jobs[record.replaces].terminated = True
+            case AttemptPlaced():
+                self._placed(job_id, record)
+            case AttemptEnded():
+                self._ended(job_id, record)
+            case VerdictReached(state=state):
+                self.jobs[job_id].verdict = state
+            case JobEnded(state=state):
+                self._job_ended(job_id, state)
+            case JobFinished(job_id=finished, state=state):
+                if self.jobs[finished].ended is not state:
+                    self.broken("J1", f"{finished} ended as {self.jobs[finished].ended} and is listed as {state}")
+
+    def _placed(self, job_id: str, record: AttemptPlaced) -> None:
+        task = self.jobs[job_id].tasks.setdefault(record.index, TruthOfTask())
+        if task.live:
+            self.broken("J2", f"task {record.index} of {job_id} gets {record.uid} while {task.live} lives")
+        task.live = record.uid
+        self.attempts[record.uid] = TruthOfAttempt(job_id, record.index, record.worker_id, record.incarnation)
+        self.world.fleet_checks.placed(record.worker_id)
+
+    def _ended(self, job_id: str, record: AttemptEnded) -> None:
+        job, known = self.jobs[job_id], self.attempts[record.uid]
+        task = job.tasks[record.index]
+        known.over, known.ending, task.live = True, record.ending, ""
+        process = self.running.get(record.uid)
+        if process is not None:
+            self.broken("J2", f"{record.uid} is called over ({record.ending.value}) and still runs")
+        task.failures += record.failure
+        task.preemptions += record.preemption
+        self._counted(job_id, job, task, record)
+
+    def _counted(self, job_id: str, job: TruthOfJob, task: TruthOfTask, record: AttemptEnded) -> None:
+        """INV-J5, from the truth alone."""
+        what = f"task {record.index} of {job_id}, {record.uid}"
+        truth, spec = self.truth.get(record.uid), job.spec
+        if record.failure and record.preemption:
+            self.broken("J5", f"{what} counts against both budgets")
+        if (record.failure or record.preemption) and record.uid not in self.started:
+            self.broken("J5", f"{what} never ran and counts against a budget")
+        if record.failure and truth not in (Ending.FAILED, Ending.TIMED_OUT):
+            self.broken("J5", f"{what} ended as {truth} and counts as a failure")
+        if record.preemption and record.ending is truth and truth in (Ending.FAILED, Ending.TIMED_OUT):
+            self.broken("J5", f"{what} ended as {truth} and counts as a loss")
+        ran = record.uid in self.started and record.ending is truth and job.verdict is None
+        if ran and truth in (Ending.FAILED, Ending.TIMED_OUT) and not record.failure:
+            self.broken("J5", f"{what} ended as {truth} and does not count")
+        if job.verdict is None:
+            if record.failure:
+                spent = task.failures > spec.max_retries_failure
+                if spent != (record.then is TaskState.FAILED):
+                    self.broken("J5", f"{what} is {record.then} after {task.failures} failures")
+            if record.preemption:
+                spent = task.preemptions > spec.max_retries_preemption
+                if spent != (record.then in (TaskState.WORKER_FAILED, TaskState.PREEMPTED)):
+                    self.broken("J5", f"{what} is {record.then} after {task.preemptions} losses")
+        if record.then is TaskState.SUCCEEDED and record.index not in job.succeeded:
+            self.broken("J1", f"{what} is called a success, and no process of it ended well")
+
+    def _job_ended(self, job_id: str, state: JobState) -> None:
+        job = self.jobs[job_id]
+        if job.ended is not None:
+            self.broken("J1", f"{job_id} ended as {job.ended} and again as {state}")
+        job.ended = state
+        live = [task.live for task in job.tasks.values() if task.live]
+        if live:
+            self.broken("J1", f"{job_id} ended while {live} live")
+        spec = job.spec
+        failed = sum(task.failures > spec.max_retries_failure for task in job.tasks.values())
+        lost = sum(task.preemptions > spec.max_retries_preemption for task in job.tasks.values())
+        right = {
+            JobState.SUCCEEDED: len(job.succeeded) + spec.max_task_failures >= spec.replicas,
+            JobState.FAILED: failed > spec.max_task_failures or (spec.group_by is not None and failed > 0),
+            JobState.KILLED: job.terminated,
+            JobState.WORKER_FAILED: lost > 0,
+            JobState.UNSCHEDULABLE: spec.scheduling_timeout_ns > 0,
+        }
+        if not right.get(state, False):
+            self.broken("J1", f"{job_id} ended as {state}: {failed} tasks failed, {lost} were lost, of {spec.replicas}")
+
+    # What the client sees
+
+    def acknowledge(self, job_id: str) -> None:
+        """A submission was answered."""
+        self.acknowledged[job_id] = None
+        if job_id not in self.jobs:
+            self.broken("J1", f"{job_id} was acknowledged and is not on the disk")
+
+    def described(self, view: JobView) -> None:
+        """Somebody asked how a job is."""
+        pending = dict(view.counts).get(TaskState.PENDING, 0)
+        if pending and view.state not in JOB_TERMINAL and not view.reason and not view.pending_reason:
+            self.broken("J7", f"{view.job_id} has {pending} tasks that wait for no reason")
+
+    def explained(self, view: JobView) -> None:
+        """The same, when all has been quiet for long enough that the fleet has said what it does."""
+        said = view.pending_reason
+        known = "; " in said or "about to be placed" in said or "waits for the job" in said
+        if said and not known and "no worker is connected" in said:
+            self.broken("J7", f"{view.job_id} waits and is told only: {said}")
+
+    # Liveness of workers
+
+    def contact(self, worker: SimWorker) -> None:
+        """Something of a worker reached the controller."""
+        self.heard[worker.pod_name] = self.world.attentive
+
+    def delivered(self, cell: Cell, message: Any) -> None:
+        """An actor is about to decide on a message."""
+        if isinstance(message, AttemptsOver):
+            for uid in message.uids:
+                self._idle_from_now(uid)
+        if isinstance(message, WorkerLost) and message.reason.startswith("no contact") and not message.fenced:
+            pod = f"{message.worker_id}-{message.incarnation}"
+            silent = self.world.attentive - self.heard.get(pod, 0)
+            if silent < TIMING.liveness_timeout - SECOND:
+                self.broken("J10", f"{pod} is given up ({message.reason}) and was heard {silent // SECOND} s ago")
+
+    def _idle_from_now(self, uid: str) -> None:
+        """Note the end of an attempt for the idle clock of its slice: as the scheduler hears it, not the disk."""
+        known = self.attempts.get(uid)
+        if known is not None and f"{known.worker_id}-{known.incarnation}" in self.world.workers.by_pod:
+            # What an earlier incarnation ran does not touch the idle clock of the present one.
+            self.last_end_on_slice[slice_of(known.worker_id)] = self.world.simulation.now
+
+    # The scheduler
+
+    def scheduler(self) -> None:
+        """INV-J3: what is committed is the sum over attempts, and within capacity."""
+        state = self.world.system.state("/jobs/scheduler")
+        if not isinstance(state, Scheduler):
+            return
+        for host in state.inventory.hosts.values():
+            free = host.info.capacity
+            for each in host.commitments.values():
+                free = free.minus(each.demand)
+            if free != host.free or min(free.cpu_milli, free.memory_bytes, free.gpu_count) < 0:
+                self.broken("J3", f"{host.info.worker_id} has {host.free} left, by its attempts {free}")
+
+    def committed(self) -> str:
+        """Say what is still committed; empty if nothing is."""
+        state = self.world.system.state("/jobs/scheduler")
+        if not isinstance(state, Scheduler) or state.syncing:
+            return "the scheduler has not started"
+        held = [*state.inventory.where, *state.absent_of, *state.older]
+        return f"still committed: {held}" if held else ""
+
+    def unfinished(self) -> str:
+        """Say which job has not ended; empty if all have."""
+        waiting = [job_id for job_id, job in self.jobs.items() if job.ended is None]
+        if waiting:
+            return f"not ended: {waiting}"
+        missing = [job_id for job_id in self.acknowledged if job_id not in self.jobs]
+        if missing:
+            return f"lost: {missing}"
+        return f"processes are left: {list(self.running)}" if self.running else ""

@@ -1,0 +1,223 @@
+"""What a seed draws: the groups, the jobs, the faults and how often each may happen.
+
+Theory of operation. Swarm testing: each seed switches about half of all kinds of faults off and draws rates for the
+rest, so that the behaviours of one are not drowned by another. Everything is drawn here, before the run begins, except
+for the fate of single requests, pods and attempts: those are drawn as they come, with the rates from here.
+
+A :class:`Plan` can be changed before it is run: faults taken out, rates set to 0. That is how a failure is shrunk, and
+how one that was fixed is kept.
+
+Times are integer ns of virtual time. The delays are seconds where a cloud has minutes; only their order matters.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import attrs
+
+from iriscw.cloud.model import Attributes, Capacity, Constraint, Op
+from iriscw.fleet.model import GroupConfig, Timing
+from iriscw.jobs.model import Entrypoint, EntrypointKind, Existing, JobSpec
+from iriscw.runtime.vocabulary import SECOND
+
+GIB = 1 << 30
+
+CLUSTER = "simulated"
+
+LEASE = 20 * SECOND
+"""After this without contact a simulated worker kills its attempts: less than :data:`LEASE_GRACE`."""
+
+LEASE_GRACE = 40 * SECOND
+"""How long the controller waits for a worker that is out of reach and not fenced."""
+
+HEARTBEAT = 5 * SECOND
+
+LOGS_BOUND = 15 * SECOND
+
+RATES: tuple[tuple[str, int], ...] = (
+    ("api throttled", 60),
+    ("api lost", 40),
+    ("api landed in silence", 60),
+    ("api landed late", 60),
+    ("pool quota exceeded", 150),
+    ("pool quota refused", 150),
+    ("pool without capacity", 200),
+    ("pool invalid", 40),
+    ("pool never boots", 120),
+    ("pool boots slowly", 250),
+    ("node dies early", 60),
+    ("deletion slow", 300),
+    ("deletion stuck", 150),
+    ("pod fails", 150),
+    ("pod never starts", 60),
+    ("worker lies", 80),
+    ("worker dials twice", 200),
+    ("watch repeats", 60),
+    ("watch loses its place", 30),
+    ("watch breaks", 20),
+    ("crash behind a request", 15),
+    ("attempt refused", 60),
+    ("attempt fails", 250),
+    ("attempt never ends", 100),
+    ("log slow", 150),
+    ("log lost", 60),
+    ("log store fails", 100),
+)
+"""Each kind of chance with its highest rate, in thousandths."""
+
+FAULTS: tuple[str, ...] = (
+    "controller crashes",
+    "controller crashes between two steps",
+    "controller stands still",
+    "disk stalls",
+    "disk full",
+    "actor poisoned",
+    "stream breaks",
+    "stream half open upwards",
+    "stream half open downwards",
+    "worker cut off",
+    "worker crashes",
+    "worker starts anew",
+    "worker hangs",
+    "node dies",
+    "pod removed from outside",
+    "pool removed from outside",
+)
+"""Faults that a plan puts at a moment."""
+
+
+@attrs.frozen
+class Fault:
+    """One fault at one moment. ``pick`` chooses the victim and the size, in whatever way the fault needs."""
+
+    at: int
+    kind: str
+    pick: int
+
+
+@attrs.frozen
+class PlannedJob:
+    """A submission, and what else its user does. ``terminate_after`` is ns, None for never."""
+
+    at: int
+    key: str
+    spec: JobSpec
+    existing: Existing = Existing.ERROR
+    terminate_after: int | None = None
+
+
+@attrs.frozen
+class Plan:
+    """All that a run is made of, beside the seed."""
+
+    seed: int
+    groups: tuple[GroupConfig, ...]
+    jobs: tuple[PlannedJob, ...]
+    faults: tuple[Fault, ...]
+    rates: tuple[tuple[str, int], ...]
+    safety: int
+    """How long faults happen; then everything is healed."""
+    takeover_delay: int = 0
+
+    def without(self, kind: str) -> Plan:
+        """Give the plan without one kind of fault or chance."""
+        faults = tuple(fault for fault in self.faults if fault.kind != kind)
+        return attrs.evolve(self, faults=faults, rates=tuple(rate for rate in self.rates if rate[0] != kind))
+
+
+TIMING = Timing(
+    requesting_timeout=60 * SECOND,
+    boot_timeout=90 * SECOND,
+    init_timeout=60 * SECOND,
+    startup_grace=180 * SECOND,
+    evaluation_interval=10 * SECOND,
+    scale_up_delay=10 * SECOND,
+    scale_down_delay=30 * SECOND,
+    liveness_timeout=15 * SECOND,
+    cordon_timeout=5 * SECOND,
+    failure_backoff=10 * SECOND,
+    failure_backoff_max=60 * SECOND,
+    quota_backoff=50 * SECOND,
+    quota_backoff_max=200 * SECOND,
+    retry_backoff=1 * SECOND,
+    retry_backoff_max=20 * SECOND,
+    pod_grace=20 * SECOND,
+    deletion_patience=100 * SECOND,
+    deletion_retry=10 * SECOND,
+    boot_estimate=30 * SECOND,
+)
+
+
+def draw_plan(seed: int) -> Plan:
+    """Draw everything from the seed."""
+    rng = Random(f"{seed}:plan")
+    groups = tuple(_group(rng, number) for number in range(rng.choice((1, 1, 2, 2, 3))))
+    safety = rng.randrange(120, 360) * SECOND
+    jobs = tuple(_job(rng, number, groups, safety) for number in range(rng.randrange(2, 9)))
+    kinds = [kind for kind in FAULTS if rng.random() < 0.5]
+    faults = []
+    for kind in kinds:
+        most = 3 if kind in ("actor poisoned", "controller crashes") else 4
+        faults += [Fault(rng.randrange(safety), kind, rng.getrandbits(32)) for _ in range(rng.randrange(1, most))]
+    rates = tuple((name, rng.randrange(1, most + 1)) for name, most in RATES if rng.random() < 0.5)
+    return Plan(
+        seed,
+        groups,
+        jobs,
+        tuple(sorted(faults, key=lambda fault: (fault.at, fault.kind, fault.pick))),
+        rates,
+        safety,
+        rng.choice((0, 0, 20 * SECOND)),
+    )
+
+
+def _group(rng: Random, number: int) -> GroupConfig:
+    most = rng.randrange(1, 5)
+    gpus = rng.choice((0, 0, 8))
+    least = rng.choice((0, 0, 0, 1, 2))
+    return GroupConfig(
+        name=f"g{number}",
+        per_worker=Capacity(4000, 16 * GIB, 0, gpus, "H100" if gpus else ""),
+        attributes=Attributes({"zone": f"z{number % 2}", "device-type": "gpu" if gpus else "cpu"}),
+        instance_type="gd-8xh100ib-i128" if gpus else "cd-gp-i64",
+        num_vms=rng.choice((1, 1, 2, 3)),
+        min_slices=min(least, most),
+        max_slices=most,
+        buffer_slices=rng.choice((0, 0, 0, 1)),
+        priority=rng.choice((10, 20)),
+        quota_pool=rng.choice(("", "shared")),
+        timing=TIMING,
+    )
+
+
+def _job(rng: Random, number: int, groups: tuple[GroupConfig, ...], safety: int) -> PlannedJob:
+    """Draw a job that some group can run, so that only faults and its user keep it from succeeding."""
+    group = rng.choice(groups)
+    per = group.per_worker
+    demand = Capacity(
+        rng.choice((500, 1000, 2000, 4000)),
+        rng.choice((1, 4, 8, 16)) * GIB,
+        gpu_count=rng.choice((0, per.gpu_count // 4, per.gpu_count)),
+    )
+    gang = rng.random() < 0.3
+    replicas = rng.randrange(1, 1 + min(4, per.times(demand) * group.num_vms)) if gang else rng.randrange(1, 7)
+    zone: list[Any] = [group.attributes.get("zone")]
+    constraints = (Constraint("zone", Op.EQ, zone),) if rng.random() < 0.3 else ()
+    spec = JobSpec(
+        name=f"job{number if rng.random() < 0.8 else 0}",
+        entrypoint=Entrypoint(EntrypointKind.COMMAND, "0" * 64),
+        demand=demand,
+        replicas=replicas,
+        constraints=constraints,
+        group_by="slice-id" if gang else None,
+        timeout_ns=rng.choice((0, 0, 30 * SECOND)),
+        scheduling_timeout_ns=rng.choice((0, 0, 0, 90 * SECOND)),
+        max_retries_failure=rng.choice((0, 1, 2)),
+        max_retries_preemption=rng.choice((0, 1, 2, 100)),
+        max_task_failures=rng.choice((0, 0, 1)),
+    )
+    terminate_after = rng.randrange(5, 120) * SECOND if rng.random() < 0.15 else None
+    at = rng.randrange(safety * 3 // 4)
+    return PlannedJob(at, f"key{number}", spec, rng.choice(tuple(Existing)), terminate_after)

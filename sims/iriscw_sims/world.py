@@ -1,0 +1,410 @@
+"""The simulated world: one controller, a cloud, workers, users, and everything that can go wrong between them.
+
+Theory of operation. :class:`World` runs a :class:`~iriscw_sims.swarm.Plan` in two phases. In the first faults happen,
+and only safety is asked for: after every step no invariant may be broken. Then everything is healed, and the world
+must come to rest within :data:`CONVERGE`: all jobs ended, the fleet at its smallest, nothing left over or committed.
+
+The checks read the world's truth and the disk; actors are believed only where an invariant is about them. They are
+fed by what happens instead of searching, so that they cost little after a step in which nothing of theirs happened.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any
+
+import attrs
+
+from iriscw.cloud.effects import (
+    CreateNodePool,
+    CreatePod,
+    DeleteNodePool,
+    DeletePod,
+    ListNodePools,
+    ListPods,
+    WatchNodePools,
+    WatchPods,
+)
+from iriscw.cloud.model import (
+    LABEL_CLUSTER,
+    LABEL_GROUP,
+    LABEL_MANAGED,
+    LABEL_ROLE,
+    LABEL_SLICE,
+    ROLE_CONTROLLER,
+    NodePool,
+)
+from iriscw.fleet.actor import FLEET_CAPACITY, fleet_behavior
+from iriscw.fleet.model import FleetConfig, GroupConfig
+from iriscw.jobs.actor import JobsConfig, jobs_child
+from iriscw.jobs.job import JobSettings
+from iriscw.jobs.model import AwaitLogs, WorkerStream
+from iriscw.journal.entries import Entry, Kind
+from iriscw.journal.memory import MemoryDisk
+from iriscw.journal.records import REGISTRY
+from iriscw.runtime.behavior import Behavior, ChildSpec, Strategy, Supervision
+from iriscw.runtime.cell import Cell
+from iriscw.runtime.envelope import Envelope, Slot
+from iriscw.runtime.vocabulary import SECOND
+from iriscw.testing import checks
+from iriscw.testing.checks import InvariantBroken
+from iriscw.testing.simulation import Livelock, SimOperation, SimSystem, Simulation
+from iriscw_sims.cloud import SimCloud
+from iriscw_sims.faults import Poison, strike
+from iriscw_sims.fleet_checks import FleetChecks
+from iriscw_sims.job_checks import JobChecks
+from iriscw_sims.network import Network
+from iriscw_sims.swarm import CLUSTER, LEASE_GRACE, LOGS_BOUND, Plan, draw_plan
+from iriscw_sims.users import Users
+from iriscw_sims.workers import Workers
+
+CONVERGE = 4500 * SECOND
+"""How long the healed world may take to come to rest: the fleet remembers churn for half an hour and removes nothing
+meanwhile; the rest is boots, timeouts and pauses, one after the other."""
+
+KERNEL_CHECKS_EVERY = 16
+"""Steps between two full checks of the runtime's books: they take time in proportion to the number of actors. A
+book that is wrong stays wrong, so it is found all the same."""
+
+DISK_BOUND_BYTES = 64 * 1024
+"""Uncommitted bytes at which the simulated journal takes no more: small, so that a stalled disk is felt."""
+
+LARGEST_DECISION_BYTES = 64 * 1024
+"""How far one decision may go beyond that bound."""
+
+REST = 5 * SECOND
+"""Between two looks whether the world has come to rest."""
+
+LOOKS = 12
+"""Looks in a row that have to find it at rest: what is on its way to happen has happened by then."""
+
+
+class WatchedSimulation(Simulation):
+    """A simulation that shows each delivery to somebody."""
+
+    seen: Callable[[Cell, Any], None] | None = None
+
+    def trace_delivery(self, cell: Cell, item: Any) -> None:
+        """Note the delivery, and show it."""
+        super().trace_delivery(cell, item)
+        if self.seen is not None:
+            message = item.message if type(item) in (Envelope, Slot) else item
+            self.seen(cell, message)
+
+
+class WatchedDisk(MemoryDisk):
+    """A disk that shows each record as it becomes durable."""
+
+    written: Callable[[str, Any], None] | None = None
+
+    def write(self, entries: Sequence[Entry]) -> None:
+        """Write, and show what was written."""
+        super().write(entries)
+        for entry in entries:
+            if entry.kind == Kind.RECORD and self.written is not None:
+                for record in REGISTRY.decode(entry):
+                    self.written(entry.path, record)
+
+
+@attrs.frozen
+class Run:
+    """What came of one run. Nothing is broken if ``violations`` is empty."""
+
+    seed: int
+    trace: str
+    """The hash of everything that happened: equal for equal runs."""
+    simulated_s: float
+    steps: int
+    violations: tuple[str, ...]
+    fired: tuple[tuple[str, int], ...]
+    """How often each fault and chance came true."""
+    report: str = ""
+    """For people: the plan that fired and the end of the trace; empty if nothing is broken."""
+
+
+class World:
+    """One world of one seed.
+
+    Args:
+        seed: of everything.
+        plan: what to run. Default: what the seed draws.
+    """
+
+    def __init__(self, seed: int, plan: Plan | None = None) -> None:
+        self.plan = plan if plan is not None else draw_plan(seed)
+        self.seed = seed
+        self.rates = dict(self.plan.rates)
+        self.healed = False
+        self.healed_at = 0
+        self.booted_at = 0
+        """When the controller, or ``/fleet``, last began anew."""
+        self.crash_at_step = -1
+        self.stall_next = 0
+        self.stalled = 0
+        self.violations: list[str] = []
+        self.counts: Counter[str] = Counter()
+        self.log: list[tuple[int, str]] = []
+        self.simulation = WatchedSimulation(seed)
+        self.simulation.seen = self._delivered
+        self._chances = self.stream("chances")
+        self._failures = 0
+        disk = WatchedDisk()
+        disk.written = self._written
+        self.fleet_checks = FleetChecks(self)
+        self.job_checks = JobChecks(self)
+        self.cloud = SimCloud(self)
+        self.workers = Workers(self)
+        self.network = Network(self)
+        self.system = SimSystem(
+            self._root(),
+            simulation=self.simulation,
+            name="controller",
+            perform=self.perform,
+            disk=disk,
+            bound_bytes=DISK_BOUND_BYTES,
+        )
+        self.users = Users(self)
+        self._quiet = checks.quiet_watch(self.system)
+        self.simulation.checkers.append(self.check)
+        self._furnish()
+        for fault in self.plan.faults:
+            self.simulation.call_after(fault.at, strike, self, fault)
+
+    def _root(self) -> Behavior:
+        nobody: Any = None
+        calls = (CreateNodePool, DeleteNodePool, ListNodePools, CreatePod, DeletePod, ListPods)
+        config = FleetConfig(CLUSTER, self.plan.groups, takeover_delay=self.plan.takeover_delay)
+        fleet = fleet_behavior(
+            config,
+            effects=dict.fromkeys(calls, nobody),
+            sessions=dict.fromkeys((WatchNodePools, WatchPods), nobody),
+        )
+        settings = JobSettings(lease_grace_ns=LEASE_GRACE, logs_bound_ns=LOGS_BOUND)
+        return Behavior(
+            children=(
+                ChildSpec("fleet", fleet, capacity=FLEET_CAPACITY),
+                jobs_child(_Nobody(), _Nobody(), JobsConfig(settings=settings)),
+            ),
+            supervision=Supervision(strategy=Strategy.REST_FOR_ONE, restarts=50),
+            name="root",
+        )
+
+    def _furnish(self) -> None:
+        """Put into the cloud what is there already: things of others, the controller's own pool, and an orphan."""
+        ours = {LABEL_MANAGED: "true", LABEL_CLUSTER: CLUSTER, LABEL_GROUP: self.plan.groups[0].name}
+        for name, labels in (
+            ("somebody-elses", {**ours, LABEL_CLUSTER: "another", LABEL_SLICE: "somebody-elses"}),
+            ("controller-pool", {**ours, LABEL_ROLE: ROLE_CONTROLLER, LABEL_SLICE: "controller-pool"}),
+            ("orphan", {**ours, LABEL_SLICE: "orphan"}),
+            ("orphan-of-a-removed-group", {**ours, LABEL_GROUP: "removed", LABEL_SLICE: "orphan-of-a-removed-group"}),
+        ):
+            self.cloud.pools[name] = NodePool(name, self.cloud.uid(), "1", labels, 1)
+
+    # What everybody uses
+
+    def stream(self, name: str) -> Random:
+        """Give a stream of random numbers of its own."""
+        return Random(f"{self.seed}:{name}")
+
+    def chance(self, name: str) -> bool:
+        """Let one of the plan's chances come true, or not."""
+        rate = self.rates.get(name, 0)
+        if self.healed or rate == 0 or self._chances.randrange(1000) >= rate:
+            return False
+        self.fired(name)
+        return True
+
+    def fired(self, name: str) -> None:
+        """Count a fault that came true."""
+        self.counts[name] += 1
+        self.log.append((self.simulation.now, name))
+        self.simulation.note("fault", name)
+
+    def group(self, name: str) -> GroupConfig:
+        """Give a group's configuration."""
+        return next(group for group in self.plan.groups if group.name == name)
+
+    @property
+    def attentive(self) -> int:
+        """The time for which the controller was able to listen, ns."""
+        return self.simulation.now - self.stalled
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing went wrong for a while."""
+        return self.healed and self.simulation.now - self.healed_at > 90 * SECOND
+
+    def violate(self, invariant: str, what: str) -> None:
+        """Note that an invariant is broken; the run ends after this step."""
+        self.violations.append(f"INV-{invariant}: {what}")
+
+    # The edge of the controller
+
+    def perform(self, operation: SimOperation) -> None:
+        """Carry out what actors ask of the outside."""
+        match operation.effect:
+            case WatchNodePools() | WatchPods():
+                self.cloud.watch(operation)
+            case WorkerStream():
+                self.network.open(operation)
+            case AwaitLogs():
+                self.workers.logs.wait(operation)
+            case _:
+                self.cloud.request(operation)
+
+    def crash(self, down_s: int) -> bool:
+        """Kill the controller, and have it start again after ``down_s`` seconds; False if it is down."""
+        if self.healed or self.system.crashed:
+            return False
+        self.fired("controller down")
+        self.system.crash()
+        self.cloud.drop_watches()
+        self.network.controller_down()
+        self.simulation.call_after(down_s * SECOND, self.restart)
+        return True
+
+    def restart(self) -> None:
+        """Start the controller again, unless it runs."""
+        if self.system.crashed:
+            self.booted_at = self.simulation.now
+            self.fleet_checks.closed_until.clear()
+            self.system.restart()
+
+    def heal(self) -> None:
+        """End all faults."""
+        self.healed, self.healed_at = True, self.simulation.now
+        self.simulation.note("healed")
+        self.crash_at_step = -1
+        self.restart()
+        self.system.journal.resume()
+        self.system.journal.free()
+        self.cloud.heal()
+        for worker in self.workers.live:
+            worker.hung_until = worker.cut_off_until = 0
+            if worker.connection is not None and (worker.connection.up.held or worker.connection.down.held):
+                worker.connection.close()
+        # Once what flew is down, and once more for what was on its way to be refused.
+        for delay in (5, 60, 180):
+            self.simulation.call_after(delay * SECOND, self.users.reopen)
+
+    # Watching
+
+    def _delivered(self, cell: Cell, message: Any) -> None:
+        if cell.tree is self.system.tree:
+            self.fleet_checks.delivered(cell, message)
+            self.job_checks.delivered(cell, message)
+
+    def _written(self, path: str, record: Any) -> None:
+        self.fleet_checks.durable(path, record)
+        self.job_checks.durable(path, record)
+
+    def check(self) -> None:
+        """Check what must hold after every step.
+
+        Raises:
+            InvariantBroken: something does not.
+        """
+        steps = self.simulation.steps
+        if self.violations:
+            raise InvariantBroken(self.violations[0])
+        self.job_checks.events()
+        self._actors_only_fail_when_poisoned()
+        if steps % 8 == 0:
+            self.job_checks.scheduler()
+        if steps % KERNEL_CHECKS_EVERY == 0 and not self.system.crashed:
+            for holds in checks.ALWAYS:
+                holds(self.system)
+        self._quiet()
+        waiting = self.system.journal.uncommitted_bytes
+        if waiting > DISK_BOUND_BYTES + LARGEST_DECISION_BYTES:
+            self.violate("R10", f"{waiting} bytes wait for the disk")
+        if steps == self.crash_at_step:
+            self.crash(1 + steps % 20)
+
+    def _actors_only_fail_when_poisoned(self) -> None:
+        """An actor that fails on anything else has a bug: the assertions of the pure rooms are checks, too."""
+        failures = self.system.failures
+        while self._failures < len(failures):
+            failure = failures[self._failures]
+            self._failures += 1
+            if not isinstance(failure.cause, Poison):
+                what = f"{type(failure.error).__name__}: {failure.error}"
+                self.violate("R4", f"{failure.path} fails on {type(failure.cause).__name__}: {what}")
+
+    def unsettled(self) -> str:
+        """Say what keeps the world from being at rest; empty if nothing does."""
+        if self.cloud.in_flight:
+            return f"{self.cloud.in_flight} requests are on their way"
+        return self.job_checks.unfinished() or self.job_checks.committed() or self.fleet_checks.left_over()
+
+    # Running
+
+    def run(self) -> Run:
+        """Run the plan to its end, or to the first broken invariant."""
+        try:
+            self._run()
+        except (InvariantBroken, Livelock, AssertionError) as error:
+            if not self.violations:
+                self.violations.append(f"{type(error).__name__}: {error}")
+        except Exception as error:
+            error.add_note(f"in the simulation of seed {self.seed}")
+            raise
+        simulation = self.simulation
+        return Run(
+            seed=self.seed,
+            trace=simulation.trace_hash,
+            simulated_s=simulation.now_s,
+            steps=simulation.steps,
+            violations=tuple(self.violations),
+            fired=tuple(sorted(self.counts.items())),
+            report=self.report() if self.violations else "",
+        )
+
+    def _run(self) -> None:
+        simulation = self.simulation
+        while simulation.now < self.plan.safety:
+            simulation.advance(1.0)
+            if self.stall_next:
+                self._stall()
+        self.heal()
+        end = simulation.now + CONVERGE
+        looks = 0
+        while looks < LOOKS:
+            left = self.unsettled()
+            looks = 0 if left else looks + 1
+            if simulation.now >= end:
+                self.violate("liveness", f"not at rest {CONVERGE // SECOND} s after all was healed: {left}")
+                return
+            simulation.advance(REST / SECOND)
+        checks.settled(self.system)
+
+    def _stall(self) -> None:
+        """Let the controller's process stand still."""
+        lasts, self.stall_next = self.stall_next, 0
+        if not self.system.crashed:
+            # Of a stall the attentive clock counts a second, and so do the checks.
+            self.stalled += lasts - SECOND
+            self.simulation.stall(lasts / SECOND)
+
+    def report(self) -> str:
+        """Give everything that is needed to understand a failure, and the command that repeats it."""
+        fired = "\n".join(f"{at / SECOND:10.3f} s  {name}" for at, name in self.log)
+        broken = "\n".join(self.violations)
+        failures = "\n".join(repr(each) for each in self.system.failures[-5:])
+        return (
+            f"seed {self.seed}: {broken}\n\nfaults that fired:\n{fired}\n\nfailures of actors:\n{failures}\n\n"
+            f"{self.simulation.report()}\n\nrepeat it: python -m iriscw_sims.run --seeds 1 --first {self.seed}\n"
+        )
+
+
+class _Nobody:
+    """Stands where a real assembly has doors and a log store: the simulation carries their work out itself."""
+
+    async def serve(self, session: WorkerStream, port: object) -> None:
+        """Never called."""
+
+    async def await_logs(self, effect: AwaitLogs) -> int:
+        """Never called."""
+        raise NotImplementedError

@@ -1,0 +1,194 @@
+"""Planted bugs of fleet and jobs: exact source text and what to put in its place.
+
+A text that is not found exactly once is an error, not a pass: when the source changes, so does this list.
+"""
+
+import attrs
+
+
+@attrs.frozen
+class Mutant:
+    """One bug: replacements as (module below iriscw, old text, new text), and how many seeds may miss it."""
+
+    name: str
+    edits: tuple
+    seeds: int = 300
+
+
+def _bug(name, *edits, seeds=300):
+    return Mutant(name, edits, seeds)
+
+
+PODS, SLICES, SCALING = "fleet/pods.py", "fleet/slices.py", "fleet/scaling.py"
+SCHEDULER, JOB = "jobs/scheduler.py", "jobs/job.py"
+LIVENESS_BY_PLAIN_TIME = (
+    (PODS, "        place.last_contact = ctx.attentive\n", "        place.last_contact = ctx.now\n"),
+    (PODS, "\n    place.last_contact = ctx.attentive\n", "\n    place.last_contact = ctx.now\n"),
+    (PODS, "timeout, CheckLiveness(), attentive=True)", "timeout, CheckLiveness())"),
+    (PODS, "    silent = ctx.attentive - place", "    silent = ctx.now - place"),
+    (PODS, "timeout - silent, CheckLiveness(), attentive=True)", "timeout - silent, CheckLiveness())"),
+)
+
+MUTANTS = (
+    _bug(
+        "incarnation-forgotten-in-the-scheduler",
+        (
+            SCHEDULER,
+            "place[0])\n    if host is not None and host.info.incarnation == place[1]:\n        return host\n",
+            "place[0])\n    if host is not None:\n        return host\n",
+        ),
+    ),
+    _bug(
+        "declined-placement-keeps-its-room",
+        (JOB, "        if declined:\n", "        if declined and not declined:\n"),
+    ),
+    _bug(
+        "room-of-a-lost-worker-leaks",
+        (
+            SCHEDULER,
+            "for uid in uids:\n            job.live.pop(uid, None)\n",
+            "for uid in [uid for uid in uids if uid not in state.absent_of]:\n            job.live.pop(uid, None)\n",
+        ),
+    ),
+    _bug(
+        "retry-while-the-old-attempt-lives",
+        (
+            JOB,
+            "        if message.fenced:\n            return self._give_up",
+            "        if message.reason:\n            return self._give_up",
+        ),
+    ),
+    _bug(
+        "slice-created-before-its-id-is-durable",
+        (
+            "runtime/interpreter.py",
+            "rests_on = cell.rests_on if cell.rests_on > tree.durable else 0\n        item = Envelope(Kind.PLAIN,",
+            "rests_on = 0\n        item = Envelope(Kind.PLAIN,",
+        ),
+    ),
+    _bug(
+        "shortest-idle-is-removed",
+        (SCALING, "    idle_since, slice_id = census.idle[0]\n", "    idle_since, slice_id = census.idle[-1]\n"),
+    ),
+    _bug(
+        "running-slice-is-removed",
+        (
+            SLICES,
+            "    if piece.state is not SliceState.READY or piece.live_total:\n",
+            "    if piece.state is not SliceState.READY:\n",
+        ),
+        (
+            SLICES,
+            "        assert self.idle_since is None or (self.state is SliceState.READY and self.live_total == 0)\n",
+            "",
+        ),
+        (SCALING, "    if message.live_attempts == 0 and surplus and", "    if surplus and"),
+    ),
+    _bug(
+        "quota-taken-for-capacity",
+        (
+            "cloud/lifecycle.py",
+            "        return PoolJudgement(PoolHealth.NO_QUOTA,",
+            "        return PoolJudgement(PoolHealth.NO_CAPACITY,",
+        ),
+    ),
+    _bug(
+        "quota-closes-nothing",
+        (SCALING, "    if kind is Trouble.QUOTA:\n", "    if kind is Trouble.NONE:\n"),
+    ),
+    _bug(
+        "silent-worker-called-fenced",
+        (
+            PODS,
+            'worker for {silent // SECOND} s"\n    return (*_give_up(place, ctx, fenced=False),',
+            'worker for {silent // SECOND} s"\n    return (*_give_up(place, ctx, fenced=True),',
+        ),
+    ),
+    _bug(
+        "one-retry-too-many",
+        (
+            "jobs/lifecycle.py",
+            "        then = TaskState.PENDING if failures < spec.max_retries_failure",
+            "        then = TaskState.PENDING if failures <= spec.max_retries_failure",
+        ),
+    ),
+    _bug(
+        "losses-count-as-failures",
+        (
+            "jobs/lifecycle.py",
+            "    Ending.WORKER_LOST: Consequence(Budget.PREEMPTION,",
+            "    Ending.WORKER_LOST: Consequence(Budget.FAILURE,",
+        ),
+    ),
+    _bug(
+        "registering-again-wipes-what-is-taken",
+        (SCHEDULER, "        if host is not None and host.info != info:\n", "        if host is not None:\n"),
+        (
+            SCHEDULER,
+            "            moved = self._retire(state, host) if same else {}\n",
+            "            moved = {}\n            if same:\n                self._retire(state, host)\n",
+        ),
+    ),
+    _bug("liveness-by-plain-time", *LIVENESS_BY_PLAIN_TIME),
+    _bug(
+        "the-controllers-own-pool-is-an-orphan",
+        (
+            "fleet/root.py",
+            "            and labels.get(LABEL_ROLE) != ROLE_CONTROLLER\n",
+            "",
+        ),
+        (
+            "fleet/orphans.py",
+            "        assert thing.labels.get(LABEL_ROLE) != ROLE_CONTROLLER,",
+            "        assert LABEL_ROLE != ROLE_CONTROLLER,",
+        ),
+    ),
+    _bug(
+        "one-slice-too-many",
+        (
+            "fleet/sizing.py",
+            "max(0, config.max_slices - census.counted)))",
+            "max(0, config.max_slices + 1 - census.counted)))",
+        ),
+        (SCALING, "    if census.counted >= config.max_slices:\n", "    if census.counted > config.max_slices:\n"),
+        (SCALING, '    assert census.counted + count <= group.config.max_slices, "INV-F4"\n', ""),
+    ),
+    _bug(
+        "no-reason-for-pending-tasks",
+        (SCHEDULER, '        return f"{reason}; {routed}" if routed else reason\n', '        return ""\n'),
+    ),
+    _bug(
+        "end-shown-before-its-log",
+        (
+            JOB,
+            "        logs_due = final and ending not in LOST and seen.log_offset > seen.logs_stored\n",
+            "        logs_due = False\n",
+        ),
+    ),
+    _bug(
+        "half-a-slice-is-ready",
+        (SLICES, "    if count == total:\n", "    if count:\n"),
+        (
+            SLICES,
+            "            assert self.registered == self.seed.config.num_vms",
+            "            assert self.registered",
+        ),
+    ),
+    _bug(
+        "worker-with-less-is-accepted",
+        ("fleet/registration.py", "    if short:\n", "    if short and not briefed:\n"),
+    ),
+    _bug(
+        "orphans-are-left-alone",
+        (
+            "fleet/orphans.py",
+            '        return Run(("orphan", name), effect)\n',
+            '        return SetTimer(("orphan", name), 10**9, TryAgain(f"orphan {name}"))\n',
+        ),
+    ),
+    _bug(
+        "group-decides-while-the-journal-takes-nothing",
+        ("fleet/actor.py", "            awaits_journal=True,\n", ""),
+        seeds=600,
+    ),
+)
