@@ -80,7 +80,7 @@ def secret_places(folder: Path, pid: int) -> bytes:
 
 
 def left_of(program: Program) -> int:
-    return len(marked_processes(MARKER, program.markers[MARKER]))
+    return len(marked_processes({MARKER: program.markers[MARKER]}))
 
 
 async def test_a_program_runs_in_its_own_session_with_its_own_files(build) -> None:
@@ -256,9 +256,9 @@ async def test_sweep_leaves_others_alone(build) -> None:
     program = build("import signal; print('up', flush=True); signal.pause()")
     running = await launch(program)
     await until_text(program.stdout, "up")
-    assert await sweep(MARKER, program.markers[MARKER][:-1]) == 0
+    assert await sweep({MARKER: program.markers[MARKER][:-1]}) == 0
     assert running.alive
-    assert await sweep(MARKER, program.markers[MARKER]) >= 1
+    assert await sweep({MARKER: program.markers[MARKER]}) >= 1
     assert await running.wait() in (UNKNOWN_ENDING, read_ending(program.folder))
 
 

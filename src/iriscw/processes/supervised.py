@@ -191,8 +191,7 @@ class Supervised:
         return await self.wait()
 
     async def _sweep(self) -> None:
-        for name, value in self.markers.items():
-            await sweep(name, value)
+        await sweep(self.markers)
 
 
 async def launch(program: Program) -> Supervised:
@@ -225,8 +224,7 @@ async def adopt(folder: Path, markers: Mapping[str, str]) -> Supervised | None:
     try:
         identity = json.loads(read_bounded(folder / "identity.json", MAX_STATUS_BYTES))
     except FileNotFoundError:
-        for name, value in markers.items():
-            await sweep(name, value)
+        await sweep(markers)
         return None
     return _supervised(folder, identity, markers)
 

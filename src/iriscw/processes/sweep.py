@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Mapping
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
 
-from iriscw.errors import OperationError
+from iriscw.errors import InvalidArgument, OperationError
 from iriscw.processes.identity import ProcessGone, ProcessIdentity, identify, open_pidfd, send_signal
 
 MAX_ENVIRONMENT_BYTES = 8 << 20
@@ -36,12 +37,14 @@ class SweepFailed(OperationError):
     retryable = True
 
 
-def marked_processes(name: str, value: str) -> tuple[ProcessIdentity, ...]:
-    """List the live processes whose environment began with ``name=value``, this one excepted.
+def marked_processes(markers: Mapping[str, str]) -> tuple[ProcessIdentity, ...]:
+    """List the live processes whose environment began with all of ``markers``, this one excepted.
 
     Blocks for one pass over ``/proc``. Processes of other users are not seen.
     """
-    wanted = f"{name}={value}".encode()
+    if not markers:
+        raise InvalidArgument("without a marker every process would be meant")
+    wanted = [f"{name}={value}".encode() for name, value in markers.items()]
     found: list[ProcessIdentity] = []
     for path in Path("/proc").iterdir():
         if not path.name.isdigit() or int(path.name) == os.getpid():
@@ -54,13 +57,14 @@ def marked_processes(name: str, value: str) -> tuple[ProcessIdentity, ...]:
                 environment = file.read(MAX_ENVIRONMENT_BYTES)
         except (ProcessGone, FileNotFoundError, ProcessLookupError, PermissionError):
             continue
-        if wanted in environment.split(b"\0"):
+        began_with = environment.split(b"\0")
+        if all(marker in began_with for marker in wanted):
             found.append(identity)
     return tuple(found)
 
 
-async def sweep(name: str, value: str, *, timeout_s: float = 10.0) -> int:
-    """Kill every process marked with ``name=value`` and wait until none is left; give how many there were.
+async def sweep(markers: Mapping[str, str], *, timeout_s: float = 10.0) -> int:
+    """Kill every process that carries all of ``markers`` and wait until none is left; give how many there were.
 
     Raises:
         SweepFailed: some are left after ``timeout_s``, or new ones kept appearing.
@@ -68,13 +72,14 @@ async def sweep(name: str, value: str, *, timeout_s: float = 10.0) -> int:
     killed = 0
     with anyio.move_on_after(timeout_s):
         for _ in range(MAX_ROUNDS):
-            found = await anyio.to_thread.run_sync(marked_processes, name, value)
+            found = await anyio.to_thread.run_sync(marked_processes, markers)
             if not found:
                 return killed
             killed += len(found)
             for identity in found:
                 await _kill(identity)
-    raise SweepFailed(f"processes marked {name}={value} do not end")
+    marked = ", ".join(f"{name}={value}" for name, value in markers.items())
+    raise SweepFailed(f"processes marked {marked} do not end")
 
 
 async def _kill(identity: ProcessIdentity) -> None:

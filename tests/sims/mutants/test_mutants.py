@@ -16,7 +16,7 @@ SLICE = ("quota-taken-for-capacity", "end-shown-before-its-log")
 
 sys.path.insert(0, str(HERE))
 
-from catalogue import MUTANTS  # noqa: E402
+from planted import MUTANTS  # noqa: E402
 
 MUTANT_NAMES = [mutant.name for mutant in MUTANTS]
 

@@ -111,7 +111,7 @@ async def test_a_restarted_worker_finds_its_attempts(runtime: ProcessRuntime) ->
     assert (end.kind, end.signal, end.killed) == (EndKind.STOPPED, signal.SIGTERM, False)
     assert end.stdout_bytes == len("up\n")
     assert (await running.wait()).kind is EndKind.STOPPED
-    assert marked_processes(MARKER, "running") == ()
+    assert marked_processes({MARKER: "running"}) == ()
 
 
 async def test_a_killed_supervisor_is_a_loss(runtime: ProcessRuntime) -> None:
@@ -120,7 +120,7 @@ async def test_a_killed_supervisor_is_a_loss(runtime: ProcessRuntime) -> None:
     await until_up(attempt.stdout)
     send_signal(attempt.supervised.supervisor, signal.SIGKILL)
     assert (await attempt.wait()).kind is EndKind.LOST
-    assert marked_processes(MARKER, attempt.uid) == ()
+    assert marked_processes({MARKER: attempt.uid}) == ()
 
 
 async def test_a_signal_of_somebody_else_is_told(runtime: ProcessRuntime) -> None:

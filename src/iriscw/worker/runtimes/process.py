@@ -117,7 +117,9 @@ class ProcessRuntime:
         argv = _argv(spec)
         folder = AttemptFolder(self.root, spec.uid, self.one_log)
         variables = task_environment(spec.facts, folder.work)
-        markers = {MARKER: variables.pop(MARKER)}
+        markers = _markers(folder)
+        for name in markers:
+            del variables[name]
         _check_environment(spec.environment)
         try:
             await anyio.to_thread.run_sync(folder.prepare, spec)
@@ -154,7 +156,7 @@ class ProcessRuntime:
             raise WorkerTrouble(f"the attempts in {self.root} cannot be read: {error}") from error
         found: list[ProcessAttempt] = []
         for folder in folders:
-            supervised = await adopt(folder.path, {MARKER: folder.uid})
+            supervised = await adopt(folder.path, _markers(folder))
             if supervised is None:  # prepared, but never launched
                 await anyio.to_thread.run_sync(folder.remove)
             else:
@@ -169,6 +171,11 @@ class ProcessRuntime:
             if not folder.began():
                 folder.remove()
         return [folder for folder in folders if folder.path.exists()]
+
+
+def _markers(folder: AttemptFolder) -> dict[str, str]:
+    """Give what the attempt's processes are known by: the folder too, so that a worker never sweeps another's."""
+    return {MARKER: folder.uid, "IRIS_WORKDIR": str(folder.work)}
 
 
 def classify(ending: Ending) -> AttemptEnd:

@@ -56,11 +56,11 @@ def under_test(platform: LocalPlatform) -> CloudUnderTest:
 
 
 def processes_of(pod: Pod) -> int:
-    return len(marked_processes(POD_MARKER, pod.uid))
+    return len(marked_processes({POD_MARKER: pod.uid}))
 
 
 def states_of(pod: Pod) -> set[str]:
-    return {read_stat(each.pid).state for each in marked_processes(POD_MARKER, pod.uid)}
+    return {read_stat(each.pid).state for each in marked_processes({POD_MARKER: pod.uid})}
 
 
 def text_of(path: Path) -> str:
@@ -205,7 +205,7 @@ async def test_pods_outlive_their_controller(tmp_path: Path) -> None:
         again = await until_pod(platform, pod.name, PodPhase.RUNNING)
         assert again.uid == pod.uid
         assert processes_of(pod) == 2
-        for identity in marked_processes(POD_MARKER, pod.uid):
+        for identity in marked_processes({POD_MARKER: pod.uid}):
             if identity != platform.lives[pod.uid].running.supervisor:  # type: ignore[union-attr]
                 os.kill(identity.pid, signal.SIGTERM)
         ended = await until_pod(platform, pod.name, PodPhase.FAILED)

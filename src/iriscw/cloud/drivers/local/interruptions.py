@@ -80,6 +80,6 @@ async def _lose(platform: LocalPlatform, name: str) -> list[PodRecord]:
 
 def _signal_pods(pods: Sequence[PodRecord], number: signal.Signals) -> None:
     for pod in pods:
-        for identity in marked_processes(POD_MARKER, pod.uid):
+        for identity in marked_processes({POD_MARKER: pod.uid}):
             with contextlib.suppress(ProcessGone):
                 send_signal(identity, number)

@@ -276,7 +276,7 @@ class LocalPlatform:
         """Kill what carries the pod's marker; say so while something does not die (INV-F7)."""
         while True:
             try:
-                await sweep(POD_MARKER, uid)
+                await sweep({POD_MARKER: uid})
             except SweepFailed as error:
                 await insist(functools.partial(self._explain, name, f"Stuck: {error}"))
                 await anyio.sleep(RETRY_S)
