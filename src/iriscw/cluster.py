@@ -296,7 +296,7 @@ def _worker_processes(worker_ids: list[str], workdir: str) -> dict[str, ProcessI
     """Find the processes that serve as these workers, among those that carry their ids. Blocks."""
     found: dict[str, ProcessIdentity] = {}
     for worker_id in worker_ids:
-        for process in marked_processes("IRIS_WORKER_ID", worker_id):
+        for process in marked_processes({"IRIS_WORKER_ID": worker_id}):
             with contextlib.suppress(FileNotFoundError, ProcessLookupError, ProcessGone):
                 folder = Path(f"/proc/{process.pid}/cwd").readlink()
                 argv = Path(f"/proc/{process.pid}/cmdline").read_bytes().split(b"\0")
