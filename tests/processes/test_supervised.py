@@ -28,13 +28,16 @@ MARKER = "IRIS_ATTEMPT_UID"
 
 ESCAPING = """
 import os, sys, time
+told, tell = os.pipe()
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
         print("escaped", os.getpid(), flush=True)
+        os.write(tell, b"x")
         time.sleep(600)
     os._exit(0)
 os.wait()
+os.read(told, 1)
 print("parent", flush=True)
 {then}
 """

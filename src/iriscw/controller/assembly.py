@@ -158,6 +158,7 @@ class Controller:
             degraded=self._overview.degraded(),
             fleet=self._tending.fleet,
             scheduler=self._tending.scheduler,
+            admission=self._workers.gate.statistics(),
         )
 
     async def __aenter__(self) -> Self:
@@ -330,9 +331,15 @@ def _usual_port(path: Path, host: str) -> int:
             trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             trial.bind((_dialled(host), port))
             chosen: int = trial.getsockname()[1]
+            break
+    else:
+        raise StateUnusable(f"no port is free on {host}")
+    if chosen != usual:  # a full disk does not keep a controller from starting where it was
+        try:
             write_atomic(path, f"{chosen}\n".encode())
-            return chosen
-    raise StateUnusable(f"no port is free on {host}, or {path} cannot be written")
+        except OSError as error:
+            raise StateUnusable(f"{path}: {error.strerror or error}") from error
+    return chosen
 
 
 async def _close_journal(journal: SqliteJournal) -> None:

@@ -31,8 +31,14 @@ class RpcLimits:
     """The head of an HTTP/1.1 request, or an HTTP/2 header list. gRPC's hard limit is 16 KiB, nginx's 4 x 8
     KiB."""
 
-    max_connections: int = attrs.field(default=4096, validator=_positive)
-    """Open connections of one server. A worker holds one, a probe one for milliseconds."""
+    max_connections: int = attrs.field(default=16_384, validator=_positive)
+    """Open connections of one server. A worker holds one, a probe one for milliseconds; fleets have 5,000 workers."""
+
+    connections_per_turn: int = attrs.field(default=4, validator=_positive)
+    """HTTP/2 connections that a server begins in one turn of the loop, at some 0.3 ms each; more wait, unread."""
+
+    accepts_per_turn: int = attrs.field(default=32, validator=_positive)
+    """Connections that a TCP door takes from the kernel in one turn of the loop (asyncio: the whole backlog)."""
 
     max_streams: int = attrs.field(default=4096, validator=_positive)
     """Calls in flight on one connection. The default of HTTP/2 servers is 100, at which call 101 waits in

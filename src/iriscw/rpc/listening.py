@@ -7,8 +7,9 @@ import contextlib
 import errno
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from iriscw.rpc.address import is_loopback
 from iriscw.rpc.errors import AddressInUse, AddressUnavailable, InvalidAddress
@@ -70,3 +71,13 @@ def _remove_stale(path: Path) -> None:
             path.unlink()
         except TimeoutError:
             return  # someone listens, and is busy
+
+
+def widen_backlog(sockets: Iterable[Any], connections: int) -> None:
+    """Let the kernel hold more connections for listening sockets than their loop accepts at a time.
+
+    asyncio has one number for both. To listen again changes the kernel's only.
+    """
+    for listening in sockets:
+        with socket.socket(fileno=os.dup(listening.fileno())) as same:
+            same.listen(connections)

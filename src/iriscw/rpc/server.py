@@ -7,6 +7,8 @@ What the door promises, beyond what grpclib does (the hazards are named in :mod:
   is the one exception.
 * Off loopback it listens in plain text only when told so in words (``insecure_plaintext=True``).
 * Strangers cost little: bounded connections, bytes and time until the first right token.
+* Peers that come all at once are let in a few per turn of the loop (:mod:`iriscw.rpc.pacing`); HTTP/1.1, and calls on
+  connections that stand, are served in between.
 * :meth:`RpcServer.drain` ends, within its grace and a few seconds, on every Python: it follows its own
   connections instead of :meth:`asyncio.Server.wait_closed`, which waits for clients to hang up.
 """
@@ -36,8 +38,9 @@ from iriscw.rpc.door import FirstBytes
 from iriscw.rpc.errors import InsecureDoor, RpcUnavailable
 from iriscw.rpc.http1 import HttpSide, Route
 from iriscw.rpc.limits import RpcLimits
-from iriscw.rpc.listening import bind_unix, exposed_addresses, named_errors
+from iriscw.rpc.listening import bind_unix, exposed_addresses, named_errors, widen_backlog
 from iriscw.rpc.server_calls import Authenticate, Calls
+from iriscw.rpc.pacing import Turnstile
 from iriscw.rpc.transport import LINGER_S, BoundedCodec, BoundedProtocol
 
 log = logging.getLogger(__name__)
@@ -56,6 +59,8 @@ class RpcServerStatistics:
 
     connections: int
     connections_refused: int
+    connections_waiting: int
+    most_begun_in_turn: int
     calls_started: int
     calls_in_flight: int
     calls_failed: int
@@ -109,6 +114,8 @@ class RpcServer:
         self._addresses: list[Address] = []
         self._sockets_on_disk: dict[Path, int] = {}
         self._undecided: set[FirstBytes] = set()
+        self._turnstile = Turnstile(self._limits.connections_per_turn)
+        self._waiting: set[asyncio.Transport] = set()
         self._http2: set[_ServerProtocol] = set()
         self._http1: dict[asyncio.Task[None], asyncio.Transport] = {}
         self._refused = 0
@@ -135,6 +142,8 @@ class RpcServer:
         return RpcServerStatistics(
             connections=self._connections,
             connections_refused=self._refused,
+            connections_waiting=len(self._waiting),
+            most_begun_in_turn=self._turnstile.statistics().most_in_turn,
             calls_started=self._calls.started,
             calls_in_flight=self._calls.in_flight,
             calls_failed=self._calls.failed,
@@ -162,10 +171,11 @@ class RpcServer:
                 functools.partial(self._door, is_local=False),
                 host or None,
                 port,
-                backlog=BACKLOG,
+                backlog=self._limits.accepts_per_turn,  # asyncio accepts so many before it looks at anything else
                 ssl=self._tls,
                 ssl_handshake_timeout=tls_bound_s,
             )
+            widen_backlog(listener.sockets, BACKLOG)
         bound = listener.sockets[0].getsockname()
         address = Address(host=bound[0], port=bound[1], tls=self._tls is not None)
         return self._opened(listener, address)
@@ -237,6 +247,8 @@ class RpcServer:
         for undecided in list(self._undecided):
             if undecided.transport is not None:
                 undecided.transport.abort()
+        for waiting in list(self._waiting):
+            waiting.abort()
         for protocol in list(self._http2):
             protocol.connection.goodbye("the server is stopping")
         for task in list(self._http1):
@@ -252,7 +264,7 @@ class RpcServer:
 
     @property
     def _connections(self) -> int:
-        return len(self._undecided) + len(self._http2) + len(self._http1)
+        return len(self._undecided) + len(self._waiting) + len(self._http2) + len(self._http1)
 
     def _door(self, *, is_local: bool) -> FirstBytes:
         return FirstBytes(
@@ -275,6 +287,17 @@ class RpcServer:
         self._empty.set()
 
     def _take_http2(self, transport: asyncio.Transport, seen: bytes, *, is_local: bool) -> None:
+        self._waiting.add(transport)
+        if not self._turnstile.enter(functools.partial(self._begin_http2, transport, seen, is_local=is_local)):
+            transport.pause_reading()  # what it sends meanwhile waits in the kernel, not here
+
+    def _begin_http2(self, transport: asyncio.Transport, seen: bytes, *, is_local: bool) -> None:
+        self._waiting.discard(transport)
+        if transport.is_closing():  # while it waited
+            self._empty.set()
+            return
+        if not transport.is_reading():
+            transport.resume_reading()
         requests = RequestTasks(self._methods, self._codec, None, _DispatchServerEvents())
         protocol = _ServerProtocol(requests, self._limits, is_local=is_local, lost=self._forget_http2)
         self._http2.add(protocol)

@@ -275,7 +275,8 @@ def _disconnected(session: Session, error: str, ctx: Context) -> tuple[Command, 
     pause_ns = int(ctx.rng.uniform(longest / 2, longest))
     if away is not None:
         error = f"turned away ({away.reason.value}): {away.text}"
-        pause_ns += away.retry_after_ns
+        # As they were turned away together, they would come back together: spread them over half as long again.
+        pause_ns += int(ctx.rng.uniform(away.retry_after_ns, 1.5 * away.retry_after_ns))
     again = SetTimer("dial", pause_ns, Due("dial"))
     return (stop_beating, Emit(Disconnected(error, pause_ns)), again)
 

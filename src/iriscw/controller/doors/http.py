@@ -18,6 +18,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from iriscw.controller.admission import AdmissionStatistics
 from iriscw.controller.logs import LogStatistics
 from iriscw.fleet.model import FleetDescription
 from iriscw.jobs.messages import SchedulerStatistics
@@ -45,6 +46,7 @@ class ControllerStatistics:
     """Why no new work is taken; empty if it is."""
     fleet: FleetDescription | None = None
     scheduler: SchedulerStatistics | None = None
+    admission: AdmissionStatistics = attrs.field(factory=AdmissionStatistics)
 
 
 class _Figures(Collector):
@@ -58,6 +60,7 @@ class _Figures(Collector):
         for part, prefix in ((figures.runtime, "runtime"), (figures.journal, "journal"), (figures.rpc, "rpc")):
             yield from _gauges(f"iriscw_{prefix}", part)
         yield from _gauges("iriscw_logs", figures.logs)
+        yield from _gauges("iriscw_admission", figures.admission)
         yield GaugeMetricFamily("iriscw_workers_connected", "Workers with a stream.", figures.workers_connected)
         yield GaugeMetricFamily("iriscw_degraded", "1 while no new work is taken.", int(bool(figures.degraded)))
         for name, counts in (("job", figures.job_changes), ("task", figures.task_changes)):

@@ -2,7 +2,7 @@
 
 The stream of a worker, in order::
 
-    Hello -> ask the fleet (WorkerDialled) -> Welcome, or Refused and the end
+    Hello -> wait for a turn (:mod:`iriscw.controller.admission`) -> ask the fleet (WorkerDialled) -> Welcome, or Refused and the end
     what it may hold (:mod:`iriscw.controller.held`) -> the link answers: DesiredSet -> ObservedSet -> deltas both ways
 
 The door keeps three promises to the actors behind it:
@@ -27,6 +27,7 @@ import attrs
 
 from iriscw.bundles.store import bundle_key
 from iriscw.controller import wire
+from iriscw.controller.admission import RETRY_AFTER_MS, AdmissionGate
 from iriscw.controller.doors.streams import Connection, Switchboard
 from iriscw.controller.errors import NoSuchBundle
 from iriscw.controller.held import HeldAttempts
@@ -65,9 +66,6 @@ PROTOCOL_VERSION = 1
 HELLO_TIMEOUT_S = 10.0
 """From the call to the Hello."""
 
-RETRY_AFTER_MS = 500
-"""When a worker that came too early dials again."""
-
 SEEN_INTERVAL_S = 0.5
 """Between two signs of life that the fleet is told of: a worker that streams logs sends hundreds of messages."""
 
@@ -99,6 +97,7 @@ class WorkerDoor(v1.WorkerServiceBase):
         bundles: the object store with the bundles.
         prefix: of their keys.
         tokens: derives the tokens of attempts.
+        gate: how many shake hands at a time. Default: one with the usual bounds.
     """
 
     def __init__(
@@ -112,6 +111,7 @@ class WorkerDoor(v1.WorkerServiceBase):
         bundles: ObjectStore,
         prefix: str,
         tokens: ControllerTokens,
+        gate: AdmissionGate | None = None,
     ) -> None:
         self._settings = settings
         self._logs = logs
@@ -121,6 +121,7 @@ class WorkerDoor(v1.WorkerServiceBase):
         self._bundles = bundles
         self._prefix = prefix
         self._tokens = tokens
+        self.gate = gate or AdmissionGate()
         self.switchboard = Switchboard()
         self.system: ActorSystem | None = None
         """Set by the assembly, once the tree stands and before the door opens."""
@@ -137,14 +138,10 @@ class WorkerDoor(v1.WorkerServiceBase):
         if hello is None:
             raise InvalidArgument("the first message of a worker's stream is a Hello")
         self._check(hello, principal)
-        answer = await self._register(hello)
-        if isinstance(answer, v1.Refused):
-            yield v1.ControllerMessage(refused=answer)
+        connection = await self._shake_hands(hello)
+        if isinstance(connection, v1.Refused):
+            yield v1.ControllerMessage(refused=connection)
             return
-        connection = Connection.make(hello, answer.info)
-        connection.believed = dict.fromkeys(await self._held.of(connection.key))
-        held = tuple(Observation(uid, TaskState.ASSIGNED) for uid in connection.believed)
-        await connection.report(StreamUp(held))
         self._supersede(connection)
         try:
             async with anyio.create_task_group() as tasks:
@@ -200,6 +197,21 @@ class WorkerDoor(v1.WorkerServiceBase):
             return self.system.ref(path).alive
         except NoSuchActor:
             return False
+
+    async def _shake_hands(self, hello: v1.Hello) -> Connection | v1.Refused:
+        """Wait for a turn, then ask the fleet, and read what the worker may hold."""
+        async with self.gate.handshake() as later:
+            if later is not None:
+                text = "too many workers dial at once"
+                return v1.Refused(reason=v1.RefusalReason.BUSY, text=text, retry_after_ms=later.retry_after_ms)
+            answer = await self._register(hello)
+            if isinstance(answer, v1.Refused):
+                return answer
+            connection = Connection.make(hello, answer.info)
+            connection.believed = dict.fromkeys(await self._held.of(connection.key))
+            held = tuple(Observation(uid, TaskState.ASSIGNED) for uid in connection.believed)
+            await connection.report(StreamUp(held))
+            return connection
 
     async def _register(self, hello: v1.Hello) -> Accepted | v1.Refused:
         """Ask the fleet whether this worker is one of its own."""
@@ -293,6 +305,7 @@ class WorkerDoor(v1.WorkerServiceBase):
 
     async def _take_result(self, chunk: v1.ResultChunk, connection: Connection) -> None:
         uid = chunk.attempt_uid
+        self._expect_result(uid)
         try:
             end = await self._results.append(uid, chunk.offset, chunk.data)
         except ResultTooBig as error:
@@ -307,6 +320,15 @@ class WorkerDoor(v1.WorkerServiceBase):
         if passed is not None and passed.ending is not None:
             await connection.report(Observed((passed,)))
 
+    def _expect_result(self, uid: str) -> None:
+        """Take the result of any attempt whose log was begun.
+
+        A worker that outlived the controller sends what it has before the link orders anything, and only once.
+        """
+        known = self._logs.attempt(uid)
+        if known is not None:
+            self._results.begin(known.job_id, known.index, known.number, uid)
+
     async def _observation(self, sent: v1.AttemptObserved, connection: Connection) -> Observation:
         """Read an observation; keep an end back until the attempt's result is here."""
         uid = sent.attempt_uid
@@ -314,6 +336,7 @@ class WorkerDoor(v1.WorkerServiceBase):
         ended = wire.ending_of(sent) is not None
         with_end = True
         if ended and sent.result is not None and known is not None:
+            self._expect_result(uid)
             reference = Reference(sent.result.size_bytes, sent.result.sha256.hex(), sent.result.python_version)
             with_end = await self._results.settle(uid, reference)
         if with_end:
