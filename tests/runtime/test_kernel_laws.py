@@ -454,3 +454,17 @@ def test_a_temporary_sibling_goes_down_with_its_group_for_good():
     made.advance(1)
     assert made.tree.cells[v.ActorPath("/group/keeper")].incarnation == 1
     assert v.ActorPath("/group/guest") not in made.tree.cells
+
+
+def test_the_end_of_an_actor_comes_after_its_last_words():
+    """Terminated is seen behind all that the dead actor had told (INV-R2)."""
+    log = Log()
+    made = system()
+    made.spawn("heir", do(log))
+    made.spawn("dying", do(), restart=Restart.TRANSIENT)
+    made.tell("/heir", Do((v.Watch(v.ActorPath("/dying")),)))
+    made.run_until_idle()
+    heir = v.ActorPath("/heir")
+    made.tell("/dying", Do((v.Tell(heir, "first"), v.Tell(heir, "last"), v.StopSelf())))
+    made.run_until_idle()
+    assert log == ["first", "last", v.Terminated(v.ActorPath("/dying"), v.StopReason.NORMAL)]
