@@ -330,3 +330,22 @@ async def test_peer_speaks_http1() -> None:
     async with listener, RpcChannel(f"127.0.0.1:{listener.sockets[0].getsockname()[1]}", ADMIN) as channel:
         with anyio.fail_after(5), pytest.raises(RpcUnavailable):
             await channel.unary(UNARY, HELLO, EchoReply)
+
+
+@pytest.mark.parametrize("per_turn", [1, 3])
+async def test_a_crowd_is_let_in_by_and_by(stack: AsyncExitStack, echo: EchoService, per_turn: int) -> None:
+    """Channels that dial at once are begun a few per turn of the loop; all are answered and none is left waiting."""
+    server = await open_server(stack, echo, limits=RpcLimits(connections_per_turn=per_turn))
+    answers: list[str] = []
+
+    async def dial() -> None:
+        async with RpcChannel(str(server.address), ADMIN) as channel:
+            answers.append((await channel.unary(UNARY, HELLO, EchoReply)).text)
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(30):
+            tasks.start_soon(dial)
+    assert answers == ["hi"] * 30
+    statistics = server.statistics()
+    assert statistics.most_begun_in_turn == per_turn
+    assert statistics.connections_waiting == 0

@@ -39,8 +39,8 @@ from iriscw.rpc.errors import InsecureDoor, RpcUnavailable
 from iriscw.rpc.http1 import HttpSide, Route
 from iriscw.rpc.limits import RpcLimits
 from iriscw.rpc.listening import bind_unix, exposed_addresses, named_errors, widen_backlog
-from iriscw.rpc.server_calls import Authenticate, Calls
 from iriscw.rpc.pacing import Turnstile
+from iriscw.rpc.server_calls import Authenticate, Calls
 from iriscw.rpc.transport import LINGER_S, BoundedCodec, BoundedProtocol
 
 log = logging.getLogger(__name__)

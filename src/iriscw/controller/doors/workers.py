@@ -2,7 +2,8 @@
 
 The stream of a worker, in order::
 
-    Hello -> wait for a turn (:mod:`iriscw.controller.admission`) -> ask the fleet (WorkerDialled) -> Welcome, or Refused and the end
+    Hello -> wait for a turn (:mod:`iriscw.controller.admission`), or Refused and the end
+    ask the fleet (WorkerDialled) -> Welcome, or Refused and the end
     what it may hold (:mod:`iriscw.controller.held`) -> the link answers: DesiredSet -> ObservedSet -> deltas both ways
 
 The door keeps three promises to the actors behind it:

@@ -1,0 +1,38 @@
+"""A storm of workers: the gate keeps the loop's turns short, and other callers are answered in between."""
+
+import pytest
+from worker_storm import TooFewDescriptors, allow_descriptors, storm
+
+from iriscw.rpc.limits import RpcLimits
+
+
+@pytest.fixture(autouse=True)
+def descriptors(request):
+    """Skip where the hard limit of open files is too low for as many workers."""
+    try:
+        allow_descriptors(request.getfixturevalue("workers"))
+    except TooFewDescriptors as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.parametrize("workers", [200, pytest.param(5_000, marks=pytest.mark.slow)])
+def test_waves(workers):
+    """All get in, a few per turn, while probes and clients are answered; without a gate they come by the hundred."""
+    gated, ungated = storm(workers), storm(workers, gated=False)
+    assert gated["most_begun_in_turn"] <= RpcLimits().connections_per_turn
+    assert ungated["most_begun_in_turn"] >= 5 * gated["most_begun_in_turn"]
+    assert gated["longest_turn_ms"] < ungated["longest_turn_ms"]
+    assert gated["health_longest_cpu_ms"] < ungated["health_longest_cpu_ms"]
+    assert min(gated["health_answers"], gated["call_answers"]) >= workers / 50
+    assert gated["turned_away"] == gated["retries"] == 0
+    assert gated["most_waiting"] > 0
+    assert gated["cpu_ms_per_worker"] < 2 * ungated["cpu_ms_per_worker"]
+
+
+@pytest.mark.parametrize("workers", [200])
+def test_a_short_queue(workers):
+    """Workers for whom there is no room to wait are told when to come back, and all get in."""
+    figures = storm(workers, waiting=20)
+    assert figures["most_waiting"] == 20
+    assert figures["turned_away"] == figures["retries"] > 0
+    assert figures["redials"] == 0

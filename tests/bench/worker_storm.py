@@ -1,0 +1,412 @@
+"""All workers dial at once: what a controller's loop does for others meanwhile.
+
+The controller's side is the real door (:class:`RpcServer`, :class:`WorkerDoor`, its stores) on real sockets, before a
+fleet that knows every worker. The workers are one other process, this file run as a program: a channel each, the
+real calls and messages. When they all have theirs ready they dial at once, and do what a refusal says.
+
+Turns of the controller's loop are counted, and each one's thread CPU time is taken, by the selector that begins and
+ends them. What a client feels is measured the same way: how much CPU the loop spent from a client's question to its
+answer. Both are of the one thread, so a machine that is busy elsewhere does not change them much.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import random
+import resource
+import selectors
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.abc
+import attrs
+
+from iriscw.bench.plane import GIB, Figures, MeasurementFailed
+from iriscw.cloud.model import Capacity
+from iriscw.controller.admission import AdmissionGate
+from iriscw.controller.doors.workers import WorkerDoor, WorkerSettings
+from iriscw.controller.errors import NoSuchBundle
+from iriscw.controller.held import HeldAttempts
+from iriscw.controller.logs import LogStore
+from iriscw.controller.payloads import Payloads
+from iriscw.controller.results import ResultStore
+from iriscw.controller.tokens import ControllerTokens
+from iriscw.errors import OperationError
+from iriscw.fleet.messages import Accepted, WorkerDialled, WorkerHungUp, WorkerSeen
+from iriscw.fleet.model import GroupConfig, WorkerInfo
+from iriscw.proto.iriscw import v1
+from iriscw.rpc.client import RpcChannel
+from iriscw.rpc.http1 import HttpResponse, Route
+from iriscw.rpc.limits import RpcLimits
+from iriscw.rpc.server import RpcServer
+from iriscw.rpc.tokens import Secret, mint_token
+from iriscw.runtime import ActorSystem, Behavior, ChildSpec
+from iriscw.runtime.vocabulary import Reply
+from iriscw.tiers.drivers.opening import open_store
+
+GROUP, SLICE = "storm", "iris-storm-1"
+CONNECT = "/iriscw.v1.WorkerService/Connect"
+GET_BUNDLE = "/iriscw.v1.WorkerService/GetBundle"
+
+SPARE_DESCRIPTORS = 256
+"""Of each process, beside one for each worker."""
+
+UNBOUNDED = 1 << 20
+"""As good as no bound: the same storm without a gate."""
+
+PATIENCE_S = 300.0
+"""After which a storm has failed; 5,000 workers take half a minute of a slow machine."""
+
+SLOW_TURN_S = 0.025
+"""Thread CPU time of a turn that a client would notice; nothing is asserted of it but ratios."""
+
+PROBE_INTERVAL_S = 0.01
+"""Between an answer and the next question."""
+
+CAPACITY = Capacity(cpu_milli=4_000, memory_bytes=4 * GIB)
+
+
+class TooFewDescriptors(OperationError):
+    """The system's hard limit of open files does not allow for so many workers."""
+
+
+def allow_descriptors(workers: int) -> None:
+    """Raise this process's limit of open files so far that each worker can have one.
+
+    Raises:
+        TooFewDescriptors: the hard limit is lower.
+    """
+    needed = workers + SPARE_DESCRIPTORS
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < needed:
+        raise TooFewDescriptors(f"{workers} workers need {needed} open files, the hard limit is {hard}")
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+
+
+class TurnWatch(selectors.DefaultSelector):
+    """A loop's selector that takes the thread CPU time of each turn: from one return of ``select`` to the next call.
+
+    Collections of garbage that fall into a turn are taken apart: they cost the same with and without a gate.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._began = time.thread_time()
+        self._collecting = 0.0
+        self._thread = threading.get_ident()
+        self.turns_s: list[float] = []
+        self.collections_s: list[float] = []
+
+    @contextmanager
+    def collections(self) -> Iterator[None]:
+        """Take note of collections, too."""
+        gc.callbacks.append(self._collected)
+        try:
+            yield
+        finally:
+            gc.callbacks.remove(self._collected)
+
+    def clear(self) -> None:
+        """Forget what was."""
+        self.turns_s.clear()
+        self.collections_s.clear()
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        """End a turn, wait, and begin the next one."""
+        self.turns_s.append(time.thread_time() - self._began)
+        ready = super().select(timeout)
+        self._began = time.thread_time()
+        return ready
+
+    def _collected(self, phase: str, details: dict[str, int]) -> None:
+        if threading.get_ident() != self._thread:
+            return  # it costs this thread wall time only
+        now = time.thread_time()
+        if phase == "start":
+            self._collecting = now
+        else:
+            self.collections_s.append(now - self._collecting)
+            self._began += now - self._collecting
+
+
+@attrs.define
+class Waits:
+    """What a client waited for its answers, in CPU time of the loop."""
+
+    answers: int = 0
+    longest_s: float = 0.0
+
+    def add(self, began_s: float) -> None:
+        """Count one."""
+        self.answers += 1
+        self.longest_s = max(self.longest_s, time.thread_time() - began_s)
+
+
+def storm(workers: int, *, gated: bool = True, waiting: int | None = None) -> Figures:
+    """Have ``workers`` dial at once; with ``gated=False`` nothing bounds what the controller does in a turn.
+
+    Raises:
+        TooFewDescriptors: the system does not allow for so many sockets.
+        MeasurementFailed: not every worker was welcomed.
+    """
+    allow_descriptors(workers)
+    watch = TurnWatch()
+    with watch.collections(), asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(watch)) as runner:
+        return runner.run(_storm(workers, watch, gated=gated, waiting=waiting))
+
+
+async def _storm(workers: int, watch: TurnWatch, *, gated: bool, waiting: int | None) -> Figures:
+    gate = AdmissionGate() if gated else AdmissionGate(UNBOUNDED, UNBOUNDED)
+    if waiting is not None:
+        gate = AdmissionGate(waiting=waiting)
+    limits = RpcLimits() if gated else RpcLimits(connections_per_turn=UNBOUNDED, accepts_per_turn=1024)
+    secret, admin = mint_token(), mint_token()
+    health, calls = Waits(), Waits()
+    async with AsyncExitStack() as stack:
+        server, door = await _controller(stack, workers, gate, limits, secret, admin)
+        port = server.address.port
+        channel = await stack.enter_async_context(RpcChannel(f"http://127.0.0.1:{port}", admin))
+        await _call(channel)
+        dialling = await stack.enter_async_context(_workers(workers, port, secret))
+        tasks = await stack.enter_async_context(anyio.create_task_group())
+        tasks.start_soon(_ask_health, port, health)
+        tasks.start_soon(_ask_calls, channel, calls)
+        watch.clear()
+        began_s = time.thread_time()
+        with anyio.fail_after(PATIENCE_S):
+            report = await dialling.storm()
+        cpu_s, turns_s = time.thread_time() - began_s, sorted(watch.turns_s)
+        tasks.cancel_scope.cancel()
+        if len(door.switchboard) != workers or report["welcomed"] != workers:
+            raise MeasurementFailed(f"{len(door.switchboard)} of {workers} workers are connected: {report}")
+        admission, rpc = gate.statistics(), server.statistics()
+    return {
+        "workers": workers,
+        "cpu_ms_per_worker": 1e3 * cpu_s / workers,
+        "cpu_s": cpu_s,
+        "turns": len(turns_s),
+        "slow_turns": sum(1 for turn in turns_s if turn > SLOW_TURN_S),
+        "longest_turn_ms": 1e3 * turns_s[-1],
+        "longest_collection_ms": 1e3 * max(watch.collections_s, default=0.0),
+        "most_begun_in_turn": rpc.most_begun_in_turn,
+        "most_waiting": admission.most_waiting,
+        "turned_away": admission.turned_away,
+        "retries": report["refused"],
+        "redials": report["broken"],
+        "health_answers": health.answers,
+        "health_longest_cpu_ms": 1e3 * health.longest_s,
+        "call_answers": calls.answers,
+        "call_longest_cpu_ms": 1e3 * calls.longest_s,
+    }
+
+
+# The controller's side
+
+
+async def _controller(
+    stack: AsyncExitStack, workers: int, gate: AdmissionGate, limits: RpcLimits, secret: Secret, admin: Secret
+) -> tuple[RpcServer, WorkerDoor]:
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+    tokens = ControllerTokens(secret, [admin])
+    (folder / "objects").mkdir()
+    objects = open_store(f"file://{folder}/objects")
+    stack.push_async_callback(objects.aclose)
+    group = GroupConfig(name=GROUP, per_worker=CAPACITY)
+    settings = WorkerSettings("storm", {GROUP: group}, {}, heartbeat_interval_ms=60_000, lease_ms=600_000)
+    door = WorkerDoor(
+        settings,
+        logs=await LogStore.open(folder / "logs"),
+        results=await ResultStore.open(folder / "results"),
+        held=HeldAttempts(folder / "held"),
+        payloads=Payloads(objects, ""),
+        bundles=objects,
+        prefix="bundles",
+        tokens=tokens,
+        gate=gate,
+    )
+    door.system = ActorSystem(_fleet(workers), name="storm")
+    await stack.enter_async_context(door.system)
+    health = Route(lambda: HttpResponse(200, "text/plain", b"ok\n"), public=True)
+    server = RpcServer([door], authenticate=tokens.authenticate, routes={"/health": health}, limits=limits)
+    await stack.enter_async_context(server)
+    await server.listen_tcp("127.0.0.1", 0)
+    return server, door
+
+
+def _fleet(workers: int) -> Behavior:
+    """Give a tree that has an actor where each worker's would be, which takes it as it is."""
+    worker = Behavior(on={WorkerDialled: _dialled, WorkerSeen: _ignore, WorkerHungUp: _ignore}, name="worker")
+    pods = tuple(ChildSpec(f"{SLICE}-{index}", worker) for index in range(workers))
+    slices = Behavior(children=(ChildSpec(SLICE, Behavior(children=pods, name="slice")),), name="group")
+    fleet = Behavior(children=(ChildSpec(GROUP, slices),), name="fleet")
+    return Behavior(children=(ChildSpec("fleet", fleet),), name="storm")
+
+
+def _dialled(state: Any, message: WorkerDialled, ctx: Any) -> Any:
+    info = WorkerInfo(
+        message.worker_id,
+        message.incarnation,
+        SLICE,
+        GROUP,
+        message.capacity,
+        message.attributes,
+        message.address,
+    )
+    return (Reply(Accepted(info)),)
+
+
+def _ignore(state: Any, message: Any, ctx: Any) -> Any:
+    return None
+
+
+# Clients
+
+
+async def _ask_health(port: int, waits: Waits) -> None:
+    """Ask, each time on a new connection, as probes do."""
+    while True:
+        began_s = time.thread_time()
+        async with await anyio.connect_tcp("127.0.0.1", port) as probe:
+            await probe.send(b"GET /health HTTP/1.1\r\nHost: storm\r\nConnection: close\r\n\r\n")
+            answer = await probe.receive()
+        if b" 200 " not in answer:
+            raise MeasurementFailed(f"/health answered {answer[:64]!r}")
+        waits.add(began_s)
+        await anyio.sleep(PROBE_INTERVAL_S)
+
+
+async def _ask_calls(channel: RpcChannel, waits: Waits) -> None:
+    while True:
+        began_s = time.thread_time()
+        await _call(channel)
+        waits.add(began_s)
+        await anyio.sleep(PROBE_INTERVAL_S)
+
+
+async def _call(channel: RpcChannel) -> None:
+    """Make the cheapest call that goes to a store: for a bundle that is not there."""
+    request = v1.GetBundleRequest(bundle_id="0" * 64)
+    try:
+        async with channel.server_stream(GET_BUNDLE, request, v1.BundleChunk) as chunks:
+            async for _ in chunks:
+                raise MeasurementFailed("there is a bundle that nobody stored")
+    except NoSuchBundle:
+        return
+
+
+# The workers' process
+
+
+@attrs.define
+class Dialling:
+    """The process of the workers, seen from the controller's."""
+
+    process: anyio.abc.Process
+
+    async def storm(self) -> dict[str, int]:
+        """Let all dial; give what they met when all are welcomed."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        await self.process.stdin.send(b"dial\n")
+        line = await self.process.stdout.receive()
+        report: dict[str, int] = json.loads(line)
+        return report
+
+
+@asynccontextmanager
+async def _workers(count: int, port: int, secret: Secret) -> AsyncIterator[Dialling]:
+    command = [sys.executable, __file__, str(count), str(port)]
+    async with await anyio.open_process(command, stderr=None) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        await process.stdin.send(f"{secret.reveal()}\n".encode())
+        await process.stdout.receive()  # ready
+        try:
+            yield Dialling(process)
+        finally:
+            process.kill()
+
+
+@attrs.define
+class _Worker:
+    """A worker that only stays connected."""
+
+    index: int
+    channel: RpcChannel
+    tally: dict[str, int]
+    rng: random.Random
+
+    async def stay(self, all_welcomed: anyio.Event, count: int) -> None:
+        """Dial until welcomed, as often as it takes; then keep the stream."""
+        hello = v1.WorkerMessage(
+            hello=v1.Hello(
+                protocol_version=1,
+                worker_id=f"{SLICE}-{self.index}",
+                incarnation="1",
+                python_version="3.11",
+                capacity=v1.Amount(cpu_milli=CAPACITY.cpu_milli, memory_bytes=CAPACITY.memory_bytes),
+                address="127.0.0.1:1",
+            )
+        )
+        while True:
+            pause_s = self.rng.uniform(0.1, 0.2)
+            try:
+                async with self.channel.bidi(CONNECT, v1.WorkerMessage, v1.ControllerMessage) as call:
+                    await call.send(hello)
+                    first = await call.receive()
+                    if first is not None and first.welcome is not None:
+                        self.tally["welcomed"] += 1
+                        if self.tally["welcomed"] == count:
+                            all_welcomed.set()
+                        await anyio.sleep_forever()
+                    elif first is not None and first.refused is not None:
+                        self.tally["refused"] += 1
+                        pause_s += first.refused.retry_after_ms / 1e3 * self.rng.uniform(1, 1.5)
+            except OperationError:
+                self.tally["broken"] += 1
+            await anyio.sleep(pause_s)
+
+
+async def _dial_all(count: int, port: int) -> None:
+    tokens = ControllerTokens(Secret(sys.stdin.readline().strip()), [])
+    tally = dict.fromkeys(("welcomed", "refused", "broken"), 0)
+    workers = []
+    for index in range(count):
+        token = tokens.worker_token(f"{SLICE}-{index}", "1")
+        channel = RpcChannel(f"http://127.0.0.1:{port}", token)
+        workers.append(_Worker(index, channel, tally, random.Random(index)))
+    _say("ready")
+    await anyio.to_thread.run_sync(sys.stdin.readline)
+    all_welcomed = anyio.Event()
+    async with anyio.create_task_group() as tasks:
+        for worker in workers:
+            tasks.start_soon(worker.stay, all_welcomed, count)
+        await all_welcomed.wait()
+        _say(json.dumps(tally))
+        await anyio.sleep_forever()  # until the other side has looked, and kills this process
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Be the workers: ``<count> <port>``, the cluster's secret and then a line to begin on standard input."""
+    count, port = (int(each) for each in (arguments if arguments is not None else sys.argv[1:]))
+    allow_descriptors(count)
+    anyio.run(_dial_all, count, port)
+
+
+if __name__ == "__main__":
+    main()
