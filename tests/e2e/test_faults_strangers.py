@@ -1,0 +1,140 @@
+"""Whoever knocks without a right to, or with another protocol, or with lies: refused by name, and nobody else waits."""
+
+import contextlib
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))  # for kill_cluster
+
+from kill_cluster import PATIENCE_S, SMALL, controller_process, still_serves
+
+from iriscw.client.calls import SERVICE
+from iriscw.client.submission import Command
+from iriscw.jobs.model import JobState
+from iriscw.proto.iriscw import v1
+from iriscw.rpc.client import RpcChannel
+from iriscw.rpc.errors import PermissionDenied, Unauthenticated, VersionMismatch
+from iriscw.rpc.tokens import Secret, read_token_file
+
+CONNECT = "/iriscw.v1.WorkerService/Connect"
+GIB = 1 << 30
+
+
+def token_of_worker(cluster):
+    """The token of the one worker, with its id and incarnation."""
+    [path] = (cluster.workdir / "secrets" / "workers").iterdir()
+    worker_id, _, incarnation = path.name.rpartition("-")
+    return read_token_file(path), worker_id, incarnation
+
+
+async def dial(cluster, token, hello):
+    """Open a worker's stream; give the first answer."""
+    async with (
+        RpcChannel(cluster.address, token) as channel,
+        channel.bidi(CONNECT, v1.WorkerMessage, v1.ControllerMessage) as call,
+    ):
+        await call.send(v1.WorkerMessage(hello=hello))
+        with anyio.fail_after(PATIENCE_S):
+            return await call.receive()
+
+
+async def knock(cluster, data):
+    """Send bytes without a right to; give what comes back before the door is closed."""
+    host, _, port = cluster.address.partition(":")
+    answer = b""
+    async with await anyio.connect_tcp(host, int(port)) as stream:
+        with anyio.fail_after(PATIENCE_S), contextlib.suppress(anyio.EndOfStream, anyio.BrokenResourceError):
+            await stream.send(data)
+            while True:
+                answer += await stream.receive()
+    return answer
+
+
+async def test_tokens_open_their_own_door(cluster):
+    """No token, a wrong one, and a worker's at the clients' door: each is refused by name, and changes nothing."""
+    await still_serves(cluster.client)
+    token, worker_id, incarnation = token_of_worker(cluster)
+    refusals = ((None, Unauthenticated), (Secret("wrong" * 8), Unauthenticated), (token, PermissionDenied))
+    for given, error in refusals:
+        async with RpcChannel(cluster.address, given) as channel:
+            for method, request in (("ListJobs", v1.ListJobsRequest()), ("SubmitJob", v1.SubmitJobRequest(name="x"))):
+                with pytest.raises(error):
+                    await channel.unary(SERVICE + method, request, v1.ListJobsResponse)
+    hello = v1.Hello(protocol_version=1, worker_id=worker_id, incarnation=incarnation, capacity=v1.Amount())
+    for given, error in ((None, Unauthenticated), (cluster.admin_token, PermissionDenied)):
+        with pytest.raises(error):
+            await dial(cluster, given, hello)
+    await still_serves(cluster.client)
+    assert {job.name for job in await cluster.client.jobs()} == {"after-the-fault"}
+
+
+async def test_noise_and_patience(cluster):
+    """Garbage is answered with the end of the connection; those who send nothing keep nobody waiting."""
+    await still_serves(cluster.client)
+    host, _, port = cluster.address.partition(":")
+    async with contextlib.AsyncExitStack() as slow:
+        for start in [
+            b"PRI * HT",
+            b"\0" * 4096,
+            b"\x16\x03\x01" * 400,
+        ] * 34:  # beginnings, and no more: they wait in vain
+            stream = await slow.enter_async_context(await anyio.connect_tcp(host, int(port)))
+            await stream.send(start)
+        for noise in (b"GET " + b"a" * 65536, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"?" * 99):
+            answer = await knock(cluster, noise)
+            assert len(answer) < 1024
+            assert b"iriscw" not in answer.lower()
+        assert b" 401 " in await knock(cluster, b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        await still_serves(cluster.client)
+
+
+async def test_another_protocol(cluster):
+    """A client and a worker of another protocol are refused with both versions named."""
+    await still_serves(cluster.client)
+    async with RpcChannel(cluster.address, cluster.admin_token) as channel:
+        with pytest.raises(VersionMismatch, match=r"protocol 1.*'2'"):
+            await channel.unary(
+                SERVICE + "ListJobs", v1.ListJobsRequest(), v1.ListJobsResponse, metadata={"iriscw-protocol": "2"}
+            )
+    token, worker_id, incarnation = token_of_worker(cluster)
+    hello = v1.Hello(protocol_version=2, worker_id=worker_id, incarnation=incarnation, capacity=v1.Amount())
+    with pytest.raises(VersionMismatch, match=r"version 1.*2"):
+        await dial(cluster, token, hello)
+    await still_serves(cluster.client)
+
+
+async def test_a_worker_that_has_less(tmp_path):
+    """A worker with less than its group promises gets no work: the reason says what is short, and jobs can be ended."""
+    async with (
+        controller_process(tmp_path, nodes=1, memory="4000TiB") as controller,
+        controller.client() as client,
+    ):
+        job = await client.submit(Command(["true"]), name="waits", resources=SMALL)
+        with anyio.fail_after(PATIENCE_S):
+            while not await is_too_small(client):  # noqa: ASYNC110 - the wire has no stream of slices
+                await anyio.sleep(0.1)
+        assert (await job.status()).state is JobState.PENDING
+        assert (await job.terminate()).state is JobState.KILLED
+        assert [pool.scale_group for pool in await client.pools()] == ["local"]
+
+
+async def is_too_small(client):
+    """Whether a slice says that its worker has too little memory."""
+    return any("less than scale group 'local' promises: memory" in each.reason for each in await client.slices())
+
+
+async def test_a_worker_that_claims_more(cluster):
+    """A worker that says it has everything, and then vanishes: what it was given is done by others."""
+    await still_serves(cluster.client)
+    token, worker_id, incarnation = token_of_worker(cluster)
+    much = v1.Amount(cpu_milli=1_000_000, memory_bytes=1000 * GIB)
+    hello = v1.Hello(protocol_version=1, worker_id=worker_id, incarnation=incarnation, capacity=much)
+    answer = await dial(cluster, token, hello)
+    assert answer.welcome is not None
+    job = await cluster.client.submit(Command(["true"]), name="given", replicas=5, resources=SMALL)
+    with anyio.fail_after(PATIENCE_S):
+        assert (await job.wait()).state is JobState.SUCCEEDED
+    await still_serves(cluster.client)
