@@ -133,7 +133,7 @@ async def conclude(job: Job, form: str) -> int:
     status = await job.wait()
     if form != "table":
         show_one(status, form, str)
-    reason = f": {status.reason}" if status.reason else ""
+    reason = f": {cell(status.reason)}" if status.reason else ""
     sys.stderr.write(f"{job.id} {status.state.value}{reason}\n")
     return DONE if status.state is JobState.SUCCEEDED else UNWELL
 

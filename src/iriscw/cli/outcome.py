@@ -20,6 +20,7 @@ import traceback
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
+from iriscw.cli.output import visible
 from iriscw.client.errors import JobFailed
 from iriscw.errors import OperationError, UsageError
 
@@ -96,7 +97,7 @@ def report(error: BaseException, *, verbose: bool) -> int:
     if isinstance(error, KeyboardInterrupt):
         sys.stderr.write("interrupted\n")
         return INTERRUPTED
-    first, _, rest = str(error).partition("\n")
+    first, _, rest = visible(str(error)).partition("\n")
     kind = type(error).__name__
     line = f"iriscw: {first or kind}" if exit_code(error) in (UNWELL, USAGE) else f"iriscw: {kind}: {first}"
     hint = way_out(error)

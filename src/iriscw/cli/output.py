@@ -70,7 +70,9 @@ def show_one(value: Any, form: str, text: Callable[[], str]) -> None:
 
 def to_json(value: Any) -> str:
     """Write JSON: one document, ending in a line feed."""
-    return json.dumps(plain(value), indent=2, ensure_ascii=False) + "\n"
+    text = json.dumps(plain(value), indent=2, ensure_ascii=False)
+    # What JSON leaves as it is, and a terminal obeys (C1 controls, text direction), stands in texts only.
+    return "".join(each if each.isprintable() or each == "\n" else json.dumps(each)[1:-1] for each in text) + "\n"
 
 
 def to_yaml(value: Any) -> str:
@@ -119,9 +121,20 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def cell(value: object) -> str:
-    """Write one cell: on one line, and never empty, so that columns can be cut."""
+    """Write one cell: on one line, never empty, so that columns can be cut, and with nothing that a terminal obeys."""
     text = " ".join(str(value).split())
-    return text or "-"
+    return visible(text) or "-"
+
+
+def visible(text: str) -> str:
+    """Write what cannot be shown as an escape: a job's command or error must not command the reader's terminal."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() or each in "\n\t" else _escaped(each) for each in text)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode()
 
 
 def age(since_ms: int, now_ms: int) -> str:

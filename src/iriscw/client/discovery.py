@@ -29,6 +29,7 @@ from iriscw.rpc.tokens import Secret as Secret, read_token_file  # noqa: PLC0414
 from iriscw.task.context import NotInTask, context
 
 CONTEXT_VARIABLE: Final = "IRISCW_CONTEXT"
+_LOOPBACK: Final = ("127.", "localhost:", "[::1]:")
 MAX_CONTEXT_BYTES: Final = 64 << 10
 """An address, a token of at most 2 KiB and a few names."""
 
@@ -141,6 +142,10 @@ def discover(address: str | None = None, token: str | Secret | None = None) -> E
         if left is None:
             raise NoController(
                 "no controller is known here: give an address, set IRIS_CONTROLLER_ADDRESS, or run `iriscw up`"
+            )
+        if left.address.startswith(_LOOPBACK) and not left.is_alive:  # on a shared home it may be another machine's
+            raise NoController(
+                f"the cluster at {left.address} is gone (process {left.owner.pid} was killed): run `iriscw up` again"
             )
         return Endpoint(left.address, left.token)
     return Endpoint(address, left.token if left is not None and left.address == address else None)

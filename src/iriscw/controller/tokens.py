@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import base64
 import hmac
+import os
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -101,11 +103,13 @@ def keep_token(path: Path) -> Secret:
     """Give the token in the file ``path``; mint and write one (0600) if there is none. Blocks on the disk.
 
     Raises:
-        StateUnusable: the file holds no token, or cannot be read or written.
+        StateUnusable: the file holds no token, cannot be read or written, or another user could have put it there.
     """
     try:
         make_private_folder(path.parent)
+        _check_owner(path.parent)
         if path.exists():
+            _check_owner(path)
             return read_token_file(path)
         token = mint_token()
         write_token_file(path, token)
@@ -114,3 +118,13 @@ def keep_token(path: Path) -> Secret:
     except OSError as error:
         raise StateUnusable(f"{path}: {error.strerror or error}") from error
     return token
+
+
+def _check_owner(path: Path) -> None:
+    """Refuse what another user could have put there: whoever chose the token may do everything with the cluster.
+
+    A group that may write is let be: Kubernetes gives a volume to a group of the pod's own.
+    """
+    found = path.stat()
+    if found.st_uid not in (0, os.geteuid()) or stat.S_IMODE(found.st_mode) & stat.S_IWOTH:
+        raise StateUnusable(f"{path} belongs to another user, or others can write it: choose another folder")

@@ -105,7 +105,20 @@ def unframe(magic: bytes, data: bytes) -> Frame:
     summary, body = data[HEADER_BYTES:end_of_summary], data[end_of_summary:]
     if _digest(head, summary, body) != data[_HEAD.size : HEADER_BYTES]:
         raise FrameCorrupt("its SHA-256 does not fit: it was damaged on the way")
-    return Frame((major, minor), json.loads(summary), body)
+    return Frame((major, minor), _read_summary(summary), body)
+
+
+def _read_summary(encoded: bytes) -> dict[str, Any]:
+    """Read a summary. Its hash says that it arrived as it was written, not that it was written well: a task writes
+    its result itself.
+    """
+    try:
+        content = json.loads(encoded)
+    except (ValueError, RecursionError) as error:
+        raise FrameCorrupt(f"its summary is no JSON ({type(error).__name__})") from None
+    if not isinstance(content, dict):
+        raise FrameCorrupt("its summary is no JSON object")
+    return content
 
 
 def _digest(head: bytes, summary: bytes, body: bytes) -> bytes:

@@ -33,6 +33,10 @@ class WorkerTrouble(AttemptNotStarted):
     retryable = True
 
 
+class ResultUnreadable(OperationError):
+    """What an attempt left as its result can never be read: it is too large, a link, a folder."""
+
+
 class PayloadRefused(AttemptNotStarted):
     """The callable cannot be loaded here: it is damaged, or was written by another Python."""
 
@@ -132,7 +136,8 @@ class RunningAttempt(Protocol):
         it ended before it could say.
 
         Raises:
-            WorkerTrouble: the file cannot be read, or is larger than any result is.
+            ResultUnreadable: it is larger than any result is, or no file.
+            WorkerTrouble: it cannot be read just now.
         """
 
     async def remove(self) -> None:

@@ -16,7 +16,7 @@ from iriscw.processes.supervised import Ending, Limits
 from iriscw.processes.sweep import marked_processes
 from iriscw.task.environment import task_environment
 from iriscw.testing.conformance.task_runtime import TaskRuntimeConformance, facts
-from iriscw.worker.ports import AttemptSpec, EndKind, ProgramMissing, TaskRuntime, WorkerTrouble
+from iriscw.worker.ports import AttemptSpec, EndKind, ProgramMissing, ResultUnreadable, TaskRuntime, WorkerTrouble
 from iriscw.worker.runtimes.process import MARKER, ProcessRuntime, classify
 
 PAUSE = "import signal; print('up', flush=True); signal.pause()"
@@ -150,11 +150,11 @@ async def test_limits_reach_the_program(runtime: ProcessRuntime) -> None:
     assert "Too many open files" in text_of(attempt.stderr)
 
 
-async def test_a_result_that_is_none_is_trouble(runtime: ProcessRuntime) -> None:
+async def test_a_result_that_is_none_is_unreadable(runtime: ProcessRuntime) -> None:
     """A link in its place is not followed."""
     attempt = await runtime.start(program("import os; os.symlink('/etc/passwd', '.iris/result')"))
     await attempt.wait()
-    with pytest.raises(WorkerTrouble):
+    with pytest.raises(ResultUnreadable):
         await attempt.result()
 
 

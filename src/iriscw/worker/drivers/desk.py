@@ -26,7 +26,15 @@ from iriscw.task.result import read_result_summary
 from iriscw.worker.drivers.specifications import Specifications
 from iriscw.worker.effects import Adopt, AwaitEnd, DropStrangers, End, Fetch, Finish, Remove, Start, Started
 from iriscw.worker.model import MAX_FAULT_CHARS, Fault, Order, ResultFacts, Specification
-from iriscw.worker.ports import AttemptEnd, AttemptSpec, EndKind, PayloadRefused, RunningAttempt, TaskRuntime
+from iriscw.worker.ports import (
+    AttemptEnd,
+    AttemptSpec,
+    EndKind,
+    PayloadRefused,
+    ResultUnreadable,
+    RunningAttempt,
+    TaskRuntime,
+)
 
 NANOSECONDS_PER_SECOND = 1_000_000_000
 
@@ -149,13 +157,16 @@ class Desk:
 
         Raises:
             SweepFailed: see ``RunningAttempt.wait``.
-            WorkerTrouble: its result cannot be read.
+            WorkerTrouble: its result cannot be read now.
         """
         held = self.held[effect.uid]
         end = await held.running.wait()
-        result = await held.running.result()
+        try:
+            told = finish(end, await held.running.result(), time.time_ns())
+        except ResultUnreadable as error:  # the program's own doing: the attempt has ended all the same
+            told = finish(end, None, time.time_ns(), Fault(type(error).__name__, str(error)[-MAX_FAULT_CHARS:]))
         held.ended.set()
-        return finish(end, result, time.time_ns())
+        return told
 
     async def end(self, effect: End) -> None:
         """Ask it to end; kill it after the grace.
@@ -237,8 +248,8 @@ def free_ports(names: tuple[str, ...], host: str) -> dict[str, int]:
             each.close()
 
 
-def finish(end: AttemptEnd, result: bytes | None, wall_ns: int) -> Finish:
-    """Say in the worker's words how a process ended."""
+def finish(end: AttemptEnd, result: bytes | None, wall_ns: int, fault: Fault | None = None) -> Finish:
+    """Say in the worker's words how a process ended; ``fault`` is that of a result which cannot be read."""
     return Finish(
         wall_ns=wall_ns,
         code=end.code,
@@ -248,7 +259,7 @@ def finish(end: AttemptEnd, result: bytes | None, wall_ns: int) -> Finish:
         reason=end.reason,
         log_bytes=end.stdout_bytes + end.stderr_bytes,
         result=None if result is None else result_facts(result),
-        fault=None if result is None else result_fault(result),
+        fault=fault if result is None else result_fault(result),
     )
 
 

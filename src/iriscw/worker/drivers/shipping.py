@@ -11,7 +11,10 @@ lost bytes, one beyond what was sent that it had them already: both times sendin
 
 from __future__ import annotations
 
+import errno
+import logging
 import os
+import stat
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
@@ -20,9 +23,13 @@ import anyio.abc
 import anyio.to_thread
 import attrs
 
+from iriscw.errors import OperationError
 from iriscw.proto.iriscw import v1
 from iriscw.worker.drivers.desk import Held
 from iriscw.worker.inotify import FileWatch, Growth
+from iriscw.worker.ports import ResultUnreadable
+
+log = logging.getLogger(__name__)
 
 CHUNK_BYTES = 256 << 10
 """The largest piece, as the protocol says."""
@@ -30,6 +37,14 @@ CHUNK_BYTES = 256 << 10
 DEFAULT_WINDOW_BYTES = 1 << 20
 STALLED_S = 30.0
 """How long an end waits for a log that the controller does not acknowledge: it may not want it any more."""
+
+_NOT_A_LOG = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.ENXIO)
+"""How the file system says that a log is gone, or that something else has its name."""
+
+
+class LogUnreadable(OperationError):
+    """An attempt's log is gone, or something else has its place."""
+
 
 Send = Callable[[v1.WorkerMessage], Awaitable[None]]
 
@@ -145,23 +160,27 @@ class Shipping:
             shipment.finish()
 
     async def _ship(self, shipment: Shipment) -> None:
-        try:
-            result = None
-            while not shipment.over:
-                moved = shipment.moved
-                await self._ship_log(shipment, shipment.held.running.stdout)
-                result = result or await shipment.held.running.result() or b""
-                await self._ship_result(shipment, result)
-                shipment.sent.set()
-                if shipment.held.log_acked >= shipment.log_sent and shipment.held.result_acked >= len(result):
-                    shipment.acked.set()
-                await moved.wait()  # an acknowledgement may say that the store lost something
-        except FileNotFoundError:  # released while it was shipped
-            shipment.finish()
+        result = None
+        while not shipment.over:
+            moved = shipment.moved
+            await self._ship_log(shipment, shipment.held.running.stdout)
+            result = result or await _result(shipment.held)
+            await self._ship_result(shipment, result)
+            shipment.sent.set()
+            if shipment.held.log_acked >= shipment.log_sent and shipment.held.result_acked >= len(result):
+                shipment.acked.set()
+            await moved.wait()  # an acknowledgement may say that the store lost something
 
     async def _ship_log(self, shipment: Shipment, path: Path) -> None:
-        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
-        descriptor = await anyio.to_thread.run_sync(os.open, path, flags)
+        """Ship a log to its end. A program can remove its log or put something else there: it then has none, but
+        neither its result nor the other attempts of this stream suffer from that.
+        """
+        try:
+            descriptor = await anyio.to_thread.run_sync(_open_log, path)
+        except LogUnreadable as error:
+            log.warning("the log of attempt %s cannot be read: %s", shipment.uid, error)
+            await _first(shipment.held.ended.wait, shipment.sent.wait)  # finish() sets the latter
+            return
         try:
             with self._watch.watching(path) as growth:
                 await self._copy_log(shipment, descriptor, growth)
@@ -203,6 +222,33 @@ class Shipping:
             shipment.result_sent += len(data)
             chunk = v1.ResultChunk(attempt_uid=shipment.uid, offset=offset, data=data)
             await self._send(v1.WorkerMessage(result=chunk))
+
+
+async def _result(held: Held) -> bytes:
+    """Give what the callable left; nothing if that cannot be read: the attempt's end says so (see ``Desk``)."""
+    try:
+        return await held.running.result() or b""
+    except ResultUnreadable:
+        return b""
+
+
+def _open_log(path: Path) -> int:
+    """Open a log to be read. Blocks, but not on a pipe that was put in its place.
+
+    Raises:
+        LogUnreadable: there is none, or something that is no file.
+        OSError: as the file system says it.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno in _NOT_A_LOG:
+            raise LogUnreadable(str(error)) from error
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise LogUnreadable(f"{path} is no file")
+    return descriptor
 
 
 async def _first(*waits: Callable[[], Awaitable[object]]) -> None:

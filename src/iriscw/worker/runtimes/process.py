@@ -9,6 +9,7 @@ The environment is: what a login shell has, then the user's variables, then iris
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -41,12 +42,16 @@ from iriscw.worker.ports import (
     EndKind,
     PayloadRefused,
     ProgramMissing,
+    ResultUnreadable,
     WorkerTrouble,
 )
 from iriscw.worker.runtimes.workdir import AttemptFolder
 
 MARKER = "IRIS_ATTEMPT_UID"
 """The variable by which all processes of an attempt are found."""
+
+_NOT_A_FILE = (errno.ELOOP, errno.ENXIO)
+"""A link, a socket: a program put it where its result should be, and nothing else will ever be there."""
 
 CALLABLE_ARGV = (sys.executable, "-m", "iriscw.task")
 
@@ -85,8 +90,11 @@ class ProcessAttempt:
         """Give what its callable left."""
         try:
             return await anyio.to_thread.run_sync(self.folder.result)
-        except (OSError, ValueError) as error:
-            raise WorkerTrouble(f"the result of {self.uid} cannot be read: {error}") from error
+        except (ValueError, IsADirectoryError, NotADirectoryError, PermissionError) as error:
+            raise ResultUnreadable(f"the result of {self.uid} cannot be read: {error}") from error
+        except OSError as error:
+            kind = ResultUnreadable if error.errno in _NOT_A_FILE else WorkerTrouble
+            raise kind(f"the result of {self.uid} cannot be read: {error}") from error
 
     async def remove(self) -> None:
         """Remove its files."""

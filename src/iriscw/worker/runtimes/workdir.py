@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import stat
 from pathlib import Path
 
 import attrs
@@ -126,7 +127,7 @@ class AttemptFolder:
             return None
 
     def log_bytes(self) -> tuple[int, int]:
-        """Give the lengths of both logs; one that the program removed has none."""
+        """Give the lengths of both logs; one that the program removed, or made a link of, has none."""
         return _size(self.stdout), 0 if self.one_log else _size(self.stderr)
 
     def remove(self) -> None:
@@ -144,6 +145,7 @@ class AttemptFolder:
 
 def _size(path: Path) -> int:
     try:
-        return path.stat().st_size
-    except FileNotFoundError:
+        found = path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
         return 0
+    return found.st_size if stat.S_ISREG(found.st_mode) else 0
