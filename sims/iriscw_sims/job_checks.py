@@ -32,7 +32,7 @@ from iriscw.jobs.records import (
     VerdictReached,
     load_spec,
 )
-from iriscw.jobs.scheduler import Scheduler
+from iriscw.jobs.schedule import Scheduler
 from iriscw.runtime.cell import Cell
 from iriscw.runtime.vocabulary import SECOND
 from iriscw_sims.swarm import TIMING

@@ -1,6 +1,7 @@
 """A controller that closes in order takes its machines with it; the next one on the same folder goes on."""
 
 import sys
+from contextlib import aclosing
 from pathlib import Path
 
 import anyio
@@ -25,9 +26,11 @@ async def test_running_tasks_are_placed_again_when_their_machines_are_gone(tmp_p
         command = Command((sys.executable, "-c", WAITING, str(marker)))
         job = await first.client.submit(command, name="waits", resources=SMALL)
         with anyio.fail_after(PATIENCE_S):
-            while (await job.status()).tasks != {TaskState.RUNNING: 1}:
-                await anyio.sleep(0.1)
-    marker.touch()  # noqa: ASYNC240 - a local file of the test
+            async with aclosing(job.watch()) as statuses:
+                async for status in statuses:
+                    if status.tasks == {TaskState.RUNNING: 1}:
+                        break
+    marker.touch()
     async with Cluster.local(nodes=1, boot_delay=0.0, workdir=folder) as second:
         with anyio.fail_after(PATIENCE_S):
             again = await second.client.job(job.id)

@@ -2,7 +2,7 @@
 
 from jobs_world import FakeContext, command_spec, worker_info
 
-from iriscw.fleet.messages import Cordon, Cordoned, WorkerLost, WorkerReady
+from iriscw.fleet.messages import Cordon, Cordoned, SliceGone, SlicesMissed, WorkerLost, WorkerReady
 from iriscw.jobs.messages import (
     AttemptsLost,
     AttemptsOver,
@@ -22,7 +22,8 @@ from iriscw.jobs.messages import (
     Placed,
     ReportJob,
 )
-from iriscw.jobs.scheduler import REPORT_WINDOW, Scheduler, SchedulerDecisions
+from iriscw.jobs.schedule import Scheduler
+from iriscw.jobs.scheduler import REPORT_WINDOW, SchedulerDecisions
 from iriscw.runtime.vocabulary import ActorPath, Continue, SetTimer, Tell, Undelivered
 
 FLEET = ActorPath("/fleet")
@@ -201,3 +202,18 @@ def test_many_tasks_take_many_short_passes():
     assert sum(batches) == 5000
     assert max(batches) <= 256
     assert bench.tell(Pass()) == []
+
+
+def test_slices_that_are_missed_are_asked_for_until_they_are_told():
+    """Attempts on workers nobody tells of are fenced as soon as the fleet says that their slice is gone."""
+    bench = Bench(["job-a"])
+    bench.tell(SliceGone("slice-7"))
+    bench.report("job-a", LiveAttempt("u", 0, "slice-7-0", "a"), pending=())
+    assert bench.heard(SlicesMissed) == [SlicesMissed(("slice-7",))]
+    assert bench.tell(Due("missed")) == [SlicesMissed(("slice-7",))]
+    assert bench.timers == [Due("missed")]
+    bench.tell(SliceGone("slice-7"))
+    assert bench.heard(AttemptsLost) == [AttemptsLost("slice-7-0", "a", True, "its slice is gone")]
+    bench.tell(AttemptsOver("job-a", ("u",)))
+    assert bench.tell(Due("missed")) == []
+    assert bench.timers == []

@@ -19,9 +19,10 @@ from iriscw.fleet.groups import (
     pools_listed,
     slice_broken,
     slice_started,
+    slices_missed,
     try_open,
 )
-from iriscw.fleet.messages import Cordoned, ReopenGroup, SchedulerStarted
+from iriscw.fleet.messages import Cordoned, ReopenGroup, SchedulerStarted, SlicesMissed
 from iriscw.fleet.scaling import cordoned, evaluate, slice_reported, withdraw_cordon
 from iriscw.fleet.signals import (
     Evaluate,
@@ -120,6 +121,11 @@ def on_scheduler_started(group: Group, message: SchedulerStarted, ctx: Context) 
     return (CancelTimer("cordon"), *told)
 
 
+def on_slices_missed(group: Group, message: SlicesMissed, ctx: Context) -> Outcome:
+    """The scheduler misses workers of these slices."""
+    return tuple(slices_missed(group, message.slice_ids, ctx))
+
+
 def on_reopen(group: Group, message: ReopenGroup, ctx: Context) -> Outcome:
     """An operator has changed what closed the group."""
     group.sight.closure = None
@@ -176,6 +182,7 @@ RULES: Mapping[type[Any], DecisionFunction] = {
     Cordoned: cordoned,
     Overdue: on_overdue,
     SchedulerStarted: on_scheduler_started,
+    SlicesMissed: on_slices_missed,
     ReopenGroup: on_reopen,
     Terminated: on_terminated,
     Completed: on_completed,

@@ -360,6 +360,21 @@ def slice_gone(group: Group, slice_id: str, ctx: Context) -> tuple[list[object],
     return [SliceDeleted(slice_id)], [StopChild(slice_id), row, told]
 
 
+def slices_missed(group: Group, slice_ids: tuple[str, ...], ctx: Context) -> list[Command]:
+    """Tell again which slices are gone. Certain only once open: nothing promised, nothing seen, nothing can land."""
+    sight = group.sight
+    if not sight.opened:
+        return []
+    leftover = {orphan.thing.labels.get(LABEL_SLICE, ""): None for orphan in sight.orphans.known.values()}
+    return [
+        Tell(group.seed.scheduler, SliceGone(slice_id))
+        for slice_id in slice_ids
+        if not (
+            slice_id in group.promises or slice_id in leftover or sight.pools.get(slice_id) or sight.pods.get(slice_id)
+        )
+    ]
+
+
 def slice_broken(group: Group, slice_id: str, reason: StopReason, ctx: Context) -> list[Command]:
     """Show a slice whose actor is quarantined: it stays as it is until an operator looks."""
     promise = group.promises.get(slice_id)

@@ -70,6 +70,17 @@ class SchedulerStarted:
     """The scheduler is a new incarnation and knows no worker."""
 
 
+@message
+class SlicesMissed:
+    """Attempts are recorded on workers of these slices, and nobody has told of such workers.
+
+    Answered with :class:`SliceGone` for each slice that is certainly gone, else with nothing: ask again. A slice
+    that was dropped while the scheduler or a job could not hear it is told of in this way only.
+    """
+
+    slice_ids: tuple[str, ...]
+
+
 # fleet -> jobs, to the scheduler
 
 
@@ -103,7 +114,7 @@ class SliceGone:
     """Nothing of a slice is left, machines included: whatever ran on any worker of it is fenced.
 
     Told once a slice is dropped, because an actor of the fleet that was restarted may not know the workers that its
-    predecessor announced, and so never tells their loss one by one.
+    predecessor announced, and so never tells their loss one by one. Told again in answer to :class:`SlicesMissed`.
     """
 
     slice_id: str

@@ -44,6 +44,7 @@ from iriscw.fleet.messages import (
     DescribeFleet,
     ReopenGroup,
     SchedulerStarted,
+    SlicesMissed,
 )
 from iriscw.fleet.model import (
     Availability,
@@ -52,6 +53,7 @@ from iriscw.fleet.model import (
     NoSuchGroup,
     SliceRow,
     Timing,
+    slice_name,
     slice_of,
 )
 from iriscw.fleet.orphans import Orphans, Thing
@@ -381,6 +383,22 @@ def scheduler_started(fleet: Fleet, message: SchedulerStarted, ctx: Context) -> 
     return (*told, *_reroute(fleet))
 
 
+def slices_missed(fleet: Fleet, message: SlicesMissed, ctx: Context) -> Outcome:
+    """Have each group say which of its slices are gone.
+
+    Nobody vouches for slices of a group that is not configured, nor for a name that two groups could have given.
+    """
+    missed: dict[str, list[str]] = {}
+    for slice_id in message.slice_ids:
+        unique = slice_id.rpartition("-")[2]
+        owners = [group.name for group in fleet.config.groups if slice_name(group.name, unique) == slice_id]
+        if len(owners) == 1:
+            missed.setdefault(owners[0], []).append(slice_id)
+    return tuple(
+        Tell(ctx.path / group, SlicesMissed(tuple(slice_ids)), conflate="missed") for group, slice_ids in missed.items()
+    )
+
+
 # What people ask
 
 
@@ -421,6 +439,8 @@ def terminated(fleet: Fleet, message: Terminated, ctx: Context) -> Outcome:
 
 def undelivered(fleet: Fleet, message: Undelivered, ctx: Context) -> Outcome:
     """Bring up to date whoever had no room: lists for groups, the present routing for the scheduler."""
+    if isinstance(message.message, SlicesMissed):
+        return None  # The scheduler asks again.
     if message.to.parent == ctx.path and not isinstance(message.message, SlicesWanted):
         return (SetTimer("relist", RELIST_DELAY, Relist()),)
     return (SetTimer("route", RELIST_DELAY, TryAgain("route")),)
@@ -441,6 +461,7 @@ RULES: Mapping[type[Any], DecisionFunction] = {
     ActivityChanged: activity,
     Cordoned: cordoned,
     SchedulerStarted: scheduler_started,
+    SlicesMissed: slices_missed,
     SliceRowChanged: row_changed,
     DescribeFleet: describe,
     ReopenGroup: reopen,

@@ -23,7 +23,8 @@ from iriscw.jobs.link import STOP_GRACE, Link, LinkDecisions, Links, LinksDecisi
 from iriscw.jobs.model import AwaitLogs, WorkerStream
 from iriscw.jobs.ports import Logs, Streams
 from iriscw.jobs.registry import Entry, Registry, RegistryDecisions, RegistryLimits
-from iriscw.jobs.scheduler import Scheduler, SchedulerDecisions
+from iriscw.jobs.schedule import Scheduler
+from iriscw.jobs.scheduler import SchedulerDecisions
 from iriscw.runtime.behavior import DEFAULT_SNAPSHOT_EVERY, Behavior, ChildSpec, Restart
 from iriscw.runtime.vocabulary import ROOT, ActorPath
 

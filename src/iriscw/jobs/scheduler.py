@@ -3,7 +3,9 @@
 Plain state: all it knows it was told, and asks for again when it starts. Until all live jobs have reported
 what they hold, it places nothing (it could give a worker away twice) and answers no cordon (it could call a
 busy slice idle). Workers that jobs name and the fleet does not (yet) are *absent*: after ``ADOPTION_GRACE``
-their attempts are called lost, not fenced.
+their attempts are called lost, not fenced. Meanwhile the fleet is asked for their slices every
+``MISSED_REPEAT``: one that was dropped while nobody here could hear it (the controller was closing, or is new)
+is gone for certain, and its attempts are fenced at once.
 
 Room is taken under a fresh attempt uid the moment a worker is chosen, and is given back only when the job
 says that this attempt is over. So what is committed on a worker is always the sum over the attempts that live
@@ -22,12 +24,8 @@ everything.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator
 
-import attrs
-
-from iriscw.cloud.model import Capacity
 from iriscw.fleet.messages import (
     MAX_DEMAND_ENTRIES,
     ActivityChanged,
@@ -38,6 +36,7 @@ from iriscw.fleet.messages import (
     DemandRouted,
     SchedulerStarted,
     SliceGone,
+    SlicesMissed,
     Uncordon,
     WorkerLost,
     WorkerReady,
@@ -70,14 +69,13 @@ from iriscw.jobs.messages import (
     Resend,
     SchedulerAwake,
     SchedulerFigures,
-    SchedulerStatistics,
 )
 from iriscw.jobs.model import attempt_uid
-from iriscw.jobs.placement import Commitment, Host, Inventory
-from iriscw.jobs.queues import Queues, Shape, Waiting
+from iriscw.jobs.placement import Commitment, Host
+from iriscw.jobs.queues import Shape, Waiting
 from iriscw.jobs.reasons import explain, lacks_only_python
+from iriscw.jobs.schedule import DEMAND_INTERVAL, Scheduler, demand_id, statistics
 from iriscw.runtime.vocabulary import (
-    MILLISECOND,
     SECOND,
     ActorPath,
     Command,
@@ -103,46 +101,14 @@ SYNC_LIMIT = 30 * SECOND
 ADOPTION_GRACE = 60 * SECOND
 """How long the fleet has to find a worker again that a job's attempt runs on, after the scheduler started."""
 
-DEMAND_INTERVAL = 100 * MILLISECOND
-"""The least time between two different demands: making one takes time in proportion to the shapes that wait."""
+MISSED_REPEAT = 1 * SECOND
+"""How often the fleet is asked for the slices of absent workers: it answers once it has listed what exists."""
 
 DEMAND_REPEAT = 10 * SECOND
 """How often unmet demand is told again."""
 
 AGAIN = 1 * SECOND
 """How long the scheduler waits before it tells a full mailbox again."""
-
-
-@attrs.define(eq=False)
-class Scheduler:
-    """What the scheduler knows."""
-
-    syncing: bool = True
-    known: bool = False
-    """Whether ``/jobs`` has said which jobs there are."""
-    unasked: list[str] = attrs.field(factory=list)
-    asked: dict[str, None] = attrs.field(factory=dict)
-    jobs: dict[str, Waiting] = attrs.field(factory=dict)
-    inventory: Inventory = attrs.field(factory=Inventory)
-    queues: Queues = attrs.field(factory=Queues)
-    older: dict[Place, Host] = attrs.field(factory=dict)
-    """Incarnations that are gone and still hold room of attempts that are not over."""
-    absent: dict[Place, dict[str, Commitment]] = attrs.field(factory=dict)
-    absent_of: dict[str, Place] = attrs.field(factory=dict)
-    cordons: dict[str, Cordon] = attrs.field(factory=dict)
-    """Those not answered yet."""
-    links: dict[Place, None] = attrs.field(factory=dict)
-    """Links that wait for this scheduler to know all jobs."""
-    active: dict[str, None] = attrs.field(factory=dict)
-    """Workers whose number of attempts changed since the fleet was told."""
-    passing: bool = False
-    demand_changed: bool = False
-    told: tuple[DemandEntry, ...] = ()
-    told_at: int = -DEMAND_INTERVAL
-    routed: dict[str, str] = attrs.field(factory=dict)
-    tokens: int = 0
-    placements: int = 0
-    passes: int = 0
 
 
 class SchedulerDecisions:
@@ -245,7 +211,16 @@ class SchedulerDecisions:
         self._discard_if_over(state, job)
         if state.asked.pop(message.job_id, message) is None:
             self._ask_more(state, ctx, commands)
+        if not state.syncing:
+            commands += self._ask_missed(state)
         return self._opened(state, ctx, commands)
+
+    def _ask_missed(self, state: Scheduler) -> Iterator[Command]:
+        """Ask the fleet what became of absent workers, as long as there are any."""
+        if state.absent:
+            slice_ids = dict.fromkeys(slice_of(worker_id) for worker_id, _ in state.absent)
+            yield Tell(self.fleet, SlicesMissed(tuple(slice_ids)), conflate="missed")
+            yield SetTimer("missed", MISSED_REPEAT, Due("missed"))
 
     def _hold(self, state: Scheduler, place: Place, uid: str, commitment: Commitment) -> None:
         host = _host(state, place)
@@ -489,6 +464,7 @@ class SchedulerDecisions:
             yield from self._brief(state, place, ctx)
         state.cordons.clear()
         state.links.clear()
+        yield from self._ask_missed(state)
         yield from self._go(state)
 
     def _go(self, state: Scheduler) -> tuple[Command, ...]:
@@ -594,6 +570,8 @@ class SchedulerDecisions:
             if not state.told:
                 return (again,)
             return (Tell(self.fleet, DemandChanged(state.told), conflate="demand"), again)
+        if message.what == "missed":
+            return tuple(self._ask_missed(state))
         if message.what == "adoption":
             reason = "the fleet does not know its worker any more"
             return tuple(
@@ -634,6 +612,8 @@ class SchedulerDecisions:
     def undelivered(self, state: Scheduler, message: Undelivered, ctx: Context) -> Outcome:
         """A mailbox was full: take room back that was offered, tell anything else again in a while."""
         told = message.message
+        if isinstance(told, SlicesMissed):
+            return None  # Asked again anyway.
         if isinstance(told, (Placed, ReportJob)):
             job_id = message.to.name
             job = state.jobs.get(job_id)
@@ -650,39 +630,6 @@ class SchedulerDecisions:
     def resend(self, state: Scheduler, message: Resend, ctx: Context) -> Outcome:
         """Tell again."""
         return (Tell(message.to, message.message),)
-
-
-def statistics(state: Scheduler) -> SchedulerStatistics:
-    """Give the figures of a scheduler."""
-    inventory = state.inventory
-    return SchedulerStatistics(
-        syncing=state.syncing,
-        workers=len(inventory.hosts),
-        placeable_workers=sum(host.placeable for host in inventory.hosts.values()),
-        jobs=len(state.jobs),
-        pending_tasks=sum(job.count for job in state.jobs.values()),
-        live_attempts=sum(len(job.live) for job in state.jobs.values()),
-        placements=state.placements,
-        passes=state.passes,
-        committed=tuple(
-            (worker_id, _sum(each.demand for each in host.commitments.values()))
-            for worker_id, host in sorted(inventory.hosts.items())
-        ),
-    )
-
-
-def demand_id(shape: Shape) -> str:
-    """Name what a shape asks of the fleet: the same for the same demand, across restarts."""
-    if not shape.demand_id:
-        shape.demand_id = f"demand-{hashlib.sha256(repr(shape.key).encode()).hexdigest()[:12]}"
-    return shape.demand_id
-
-
-def _sum(demands: Iterable[Capacity]) -> Capacity:
-    total = Capacity()
-    for each in demands:
-        total = total.plus(each)
-    return total
 
 
 def _host(state: Scheduler, place: Place) -> Host | None:
