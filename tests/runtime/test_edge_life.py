@@ -241,7 +241,7 @@ async def test_a_root_that_raises():
 async def test_a_bug_of_the_dispatcher_crashes_the_block(monkeypatch):
     """An exception of the dispatcher itself is never kept quiet: it raises from the block."""
 
-    def buggy(*words):
+    def buggy(*words, **options):
         raise Boom("in the dispatcher")
 
     with pytest.raises(ExceptionGroup) as caught:
@@ -257,7 +257,7 @@ async def test_a_bug_of_the_dispatcher_crashes_the_block(monkeypatch):
 async def test_a_bug_in_an_ask_crashes_the_block(monkeypatch, waiting):
     """A bug that shows in an asker's task is raised there and from the block, even if the asker caught it."""
 
-    def buggy(*words):
+    def buggy(*words, **options):
         raise Boom("in the dispatcher")
 
     with pytest.raises(ExceptionGroup) as caught:

@@ -224,11 +224,14 @@ class Dispatcher:
             # The host may step after a long sleep: timers count from here, not from when it fell asleep.
             self.now = self.clock.now()
         try:
+            traced = False
             for tree in self.trees:
                 if tree.journal_changed:
                     tree.release()
+                if tree.trace is not None:
+                    traced = True
             quota = self._control(CONTROL_QUOTA)
-            return self._turns(messages, until, quota)
+            return self._turns(messages, until, quota, traced=traced)
         finally:
             self.deciding = False
 
@@ -240,13 +243,13 @@ class Dispatcher:
             quota -= 1
         return quota
 
-    def _turns(self, messages: int, until: Slot | None, quota: int) -> int:
+    def _turns(self, messages: int, until: Slot | None, quota: int, *, traced: bool) -> int:
         """Give ready cells their turns: the hottest loop; outcomes that make up most of all are dealt with here."""
         ready, control, context, rng = self.ready, self.control, self.context, self.rng
-        cell, counts = None, self._counts
+        cell, counts, throughput = None, self._counts, self.throughput
         timed = not self.virtual
         began = self._read_clock() if timed else 0
-        spent = next_reading = 0
+        spent, next_reading = 0, 0 if timed else messages + throughput
         while ready and spent < messages:
             if rng is not None and len(ready) > 1:
                 ready.rotate(-rng.randrange(len(ready)))
@@ -255,13 +258,13 @@ class Dispatcher:
             if status != ACTIVE and status != DRAINING:
                 continue  # it was stopped or restarted meanwhile; what waits in its mailbox is seen to there
             mailbox = cell.mailbox
-            if cell.parked is not None or tree.trace is not None:
+            if traced or cell.parked is not None:
                 spent += self._careful_turn(cell)
             elif mailbox:
-                taken = 0
-                rules = cell.rules
-                context.cell = cell
-                for taken in counts[min(self.throughput, len(mailbox))]:  # noqa: B007 - it counts
+                taken, rules, context.cell = 0, cell.rules, cell
+                waiting = len(mailbox)
+                most = waiting if waiting < throughput else throughput  # noqa: FURB136 - a call of min is slower
+                for taken in counts[most]:  # noqa: B007 - it counts
                     received = mailbox.popleft()
                     rule = rules[type(received)]
                     if rule is None:
@@ -311,7 +314,7 @@ class Dispatcher:
                 break
             if control and quota > 0:
                 quota = self._control(quota)
-            if timed and spent >= next_reading:
+            if spent >= next_reading:
                 took = self._time_turns(cell)
                 next_reading = spent + (CLOCK_STRIDE if took < BRISK and self._watched <= spent else 1)
                 if self.now - began >= STEP_TIME:

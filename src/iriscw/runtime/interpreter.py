@@ -63,7 +63,18 @@ Apply: TypeAlias = Callable[[Tree, Cell, Any, Any], None]
 
 
 class Unavailable(Exception):
-    """The journal takes no records for now."""
+    """The journal takes no records for now. Made by :func:`unavailable`."""
+
+
+def unavailable(tree: Tree) -> Unavailable:
+    """Give what a decision that needs records raises now. A host that asked for it is told the reason, by name.
+
+    Whoever catches it puts the message aside; only here is it known that nothing of the decision was carried out.
+    """
+    slot = tree.dispatcher.context.slot
+    if slot is not None and slot.asker is None:
+        tree.fill(slot, None, tree.refusal(), 0)
+    return Unavailable()
 
 
 # Checks: each raises InvalidDecision.
@@ -141,7 +152,7 @@ def _check_forget(tree: Tree, cell: Cell, command: Forget, seen: dict[str, Any])
     if tree.journal is None:
         raise InvalidDecision("there is no journal to forget from")
     if tree.journal.status.name != "READY":
-        raise Unavailable
+        raise unavailable(tree)
 
 
 def _check_reply(tree: Tree, cell: Cell, command: Reply | Refuse, seen: dict[str, Any]) -> None:
@@ -168,26 +179,20 @@ def send(tree: Tree, cell: Cell, command: Tell) -> None:
     """Send a message of ``cell``, with the mark of what the cell rests on."""
     # A lone Tell was not checked: what is not hashable has to raise before anything is counted.
     target = tree.cells.get(command.to)
-    key = command.conflate
-    if key is not None:
-        {key: None}  # noqa: B018 - see _check_name
+    item = command.message
+    if command.conflate is not None or cell.rests_on > tree.durable:
+        item = _marked(tree, cell, command, target)
     tree.sent += 1
     if target is None or target.status > WAITING:
         tree.dead += 1
         return
-    item = command.message
-    if key is not None or cell.rests_on > tree.durable:
-        rests_on = cell.rests_on if cell.rests_on > tree.durable else 0
-        item = Envelope(Kind.PLAIN, item, None if key is None else (cell.path, key), None, 0, rests_on)
-        if key is not None:
-            supersede(tree, target, item)
     mailbox = target.mailbox
     if mailbox is None:
         mailbox = target.mailbox = deque()
     elif len(mailbox) >= target.capacity and target.full:
         tree.undelivered += 1
-        if key is not None and target.conflated is not None:
-            target.conflated.pop((cell.path, key), None)
+        if command.conflate is not None and target.conflated is not None:
+            target.conflated.pop((cell.path, command.conflate), None)
         tree.note(cell, Undelivered(target.path, command.message))
         return
     mailbox.append(item)
@@ -195,6 +200,19 @@ def send(tree: Tree, cell: Cell, command: Tell) -> None:
         # A cell that must not run counts as scheduled, and a step is under way, so nobody has to be woken.
         target.scheduled = True
         tree.dispatcher.ready.append(target)
+
+
+def _marked(tree: Tree, cell: Cell, command: Tell, target: Cell | None) -> Envelope:
+    """Wrap a message that rests on a record that is not durable yet, or that replaces an earlier one."""
+    rests_on = cell.rests_on if cell.rests_on > tree.durable else 0
+    if command.conflate is None:
+        return Envelope(Kind.PLAIN, command.message, None, None, 0, rests_on)
+    key = (cell.path, command.conflate)
+    {key: None}  # noqa: B018 - see _check_name
+    item = Envelope(Kind.PLAIN, command.message, key, None, 0, rests_on)
+    if target is not None and target.status <= WAITING:
+        supersede(tree, target, item)
+    return item
 
 
 def supersede(tree: Tree, target: Cell, item: Envelope) -> None:
@@ -449,7 +467,7 @@ def record(tree: Tree, cell: Cell, records: tuple[Any, ...]) -> None:
     if evolve is None or journal is None:
         raise InvalidDecision(f"{cell.path} is not durable and cannot record facts")
     if journal.status.name != "READY":
-        raise Unavailable
+        raise unavailable(tree)
     try:
         for fact in records:
             evolve(cell.state, fact)

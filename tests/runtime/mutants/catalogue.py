@@ -101,8 +101,8 @@ MUTANTS = (
         "message-mark-not-carried",
         (
             INTERPRETER,
-            "    if key is not None or cell.rests_on > tree.durable:\n",
-            "    if key is not None:\n",
+            "    if command.conflate is not None or cell.rests_on > tree.durable:\n",
+            "    if command.conflate is not None:\n",
         ),
     ),
     _bug(
@@ -117,8 +117,19 @@ MUTANTS = (
         ),
         (
             INTERPRETER,
-            "            supersede(tree, target, item)\n",
-            "            if supersede(tree, target, item):\n                return\n",
+            "    if target is not None and target.status <= WAITING:\n        supersede(tree, target, item)\n",
+            (
+                "    if target is not None and target.status <= WAITING and supersede(tree, target, item):\n"
+                "        return None\n"
+            ),
+        ),
+        (
+            INTERPRETER,
+            "        item = _marked(tree, cell, command, target)\n",
+            (
+                "        item = _marked(tree, cell, command, target)\n        if item is None:\n"
+                "            tree.sent += 1\n            return\n"
+            ),
         ),
     ),
     _bug(
@@ -230,7 +241,7 @@ MUTANTS = (
         "records-written-to-a-full-disk",
         (
             INTERPRETER,
-            '    if journal.status.name != "READY":\n        raise Unavailable\n    try:\n',
+            '    if journal.status.name != "READY":\n        raise unavailable(tree)\n    try:\n',
             "    try:\n",
         ),
     ),
