@@ -101,6 +101,16 @@ class OutcomeUnknown(OperationError, TimeoutError):
     """The deadline passed while the answer waited for the disk: what was asked may have happened."""
 
 
+class OutcomePending(OutcomeUnknown):
+    """There is an answer, and the disk is too full for the records it rests on. The text says which disk.
+
+    What was asked happens once there is room, unless the process ends before. Ask again what changes nothing, or what
+    carries an idempotency key.
+    """
+
+    retryable = True
+
+
 class SystemClosed(OperationError):
     """The actor system takes no more messages: it is stopping, or has stopped."""
 
@@ -110,9 +120,16 @@ class RestartsExhausted(OperationError):
 
 
 class JournalUnavailable(OperationError):
-    """The journal takes no more records for now: its disk is full or stalled. Reading goes on."""
+    """The journal takes no more records for now: its disk is slow or full. Reading goes on.
+
+    What was refused with this error did not happen, and never will.
+    """
 
     retryable = True
+
+
+class JournalFull(JournalUnavailable):
+    """The disk of the journal is full. The text says which, and how much is free. It goes on once there is room."""
 
 
 class JournalLost(OperationError):

@@ -1,7 +1,5 @@
 """A controller that cannot start, or cannot go on, ends with one line that names why; its jobs are not lost."""
 
-import contextlib
-import json
 import shutil
 import socket
 import sqlite3
@@ -16,14 +14,9 @@ sys.path.insert(0, str(Path(__file__).parent))  # for kill_cluster
 
 from kill_cluster import PATIENCE_S, SMALL, ControllerProcess, controller_process, still_serves
 
-from iriscw.client.calls import SERVICE
 from iriscw.client.submission import Command
-from iriscw.errors import JournalUnavailable, OutcomeUnknown
+from iriscw.errors import OutcomeUnknown
 from iriscw.jobs.model import JobState
-from iriscw.proto.iriscw import v1
-from iriscw.rpc.client import RpcChannel
-from iriscw.rpc.errors import RpcDeadline
-from iriscw.rpc.tokens import Secret
 
 USAGE, REFUSED = 2, 3
 
@@ -159,79 +152,3 @@ async def submit_quietly(client):
     """Ask for something that cannot be promised any more: nobody knows whether it was."""
     with pytest.raises(OutcomeUnknown):
         await client.submit(Command(["true"]), name="unacknowledged", resources=SMALL)
-
-
-@pytest.fixture
-def small_disk(tmp_path):
-    """A disk of a few MiB, if this user may mount one."""
-    folder = tmp_path / "state"
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=16m,mode=0700", "tmpfs", str(folder)]
-    if shutil.which("mount") is None or subprocess.run(command, capture_output=True, check=False).returncode:
-        pytest.skip("this user may not mount a disk of its own")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
-async def test_a_full_disk_refuses_and_recovers(tmp_path, small_disk):
-    """With a full disk the door refuses by name, reading and /health go on; with room again, all works."""
-    async with controller_process(tmp_path, nodes=1) as controller, controller.client() as client:
-        await still_serves(client)
-        [quiet] = await client.jobs()
-        job = await client.submit(Command(["sleep", "1000"]), name="sleeper", resources=SMALL)
-        ballast = small_disk / "ballast"
-        fill(ballast)
-        async with RpcChannel(controller.address, Secret(controller.token)) as channel:
-            with anyio.fail_after(PATIENCE_S):
-                await until_refused(channel)
-        # A job that changed since is described when its changes are on the disk; one that did not, at once.
-        assert (await client.job(quiet.id)).seen.state is JobState.SUCCEEDED
-        assert await quiet.result() == [15]
-        code, body = await health(controller.address)
-        assert (code, json.loads(body)) == (200, {"status": "degraded", "reason": "the journal is full"})
-        ballast.unlink()
-        with anyio.fail_after(PATIENCE_S):
-            while json.loads((await health(controller.address))[1])["status"] != "ok":  # noqa: ASYNC110 - a page
-                await anyio.sleep(0.1)
-            assert (await job.terminate()).name == "sleeper"
-        await still_serves(client)
-
-
-async def until_refused(channel):
-    """Submit without the client's patience. What is asked before the disk is known to be full has no answer."""
-    entrypoint = v1.Entrypoint(command=v1.Command(argv=["sleep", "1000"]))
-    amount = v1.Amount(cpu_milli=100, memory_bytes=1 << 20)
-    with pytest.raises(JournalUnavailable):  # noqa: PT012 - which of them is refused first is the disk's choice
-        for number in range(100):
-            request = v1.SubmitJobRequest(
-                name=f"more-{number}", replicas=1, entrypoint=entrypoint, resources=amount, idempotency_key=str(number)
-            )
-            with contextlib.suppress(RpcDeadline, OutcomeUnknown):
-                await channel.unary(SERVICE + "SubmitJob", request, v1.SubmitJobResponse, timeout_s=1)
-
-
-def fill(path):
-    """Write until nothing more fits."""
-    with path.open("wb", buffering=0) as file:
-        for size in (1 << 16, 1 << 12, 1):
-            try:
-                while file.write(b"\0" * size):
-                    pass
-            except OSError:
-                continue
-
-
-async def health(address):
-    """Ask as a stranger may."""
-    host, _, port = address.partition(":")
-    async with await anyio.connect_tcp(host, int(port)) as stream:
-        await stream.send(b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-        answer = b""
-        try:
-            while True:
-                answer += await stream.receive()
-        except anyio.EndOfStream:
-            head, _, body = answer.partition(b"\r\n\r\n")
-            return int(head.split()[1]), body

@@ -1,6 +1,7 @@
 """The journal on disk: group commit, faults, permissions, compaction, damage."""
 
 import errno
+import re
 import sqlite3
 import stat
 import subprocess
@@ -80,6 +81,7 @@ def test_lost_by(sqlite_rig, sqlite_error_of, until, code):
             journal.append("/a", facts(2))
         assert caught.value.__cause__.sqlite_errorcode == code
         assert journal.read("/a") == facts(1)
+        assert journal.trouble == f"a write to the journal in {rig.directory} failed: injected {code}"
     assert len(tried) == 1
 
 
@@ -285,9 +287,12 @@ def test_full_filesystem(tmp_path, until):
             journal.append("/a", [fact])
         until(lambda: journal.status is JournalStatus.FULL, "FULL")
         assert journal.read("/a") == written
+        told = re.match(rf"the disk of the journal in {tmp_path}/journal is full \((\d+) bytes free\)", journal.trouble)
+        assert told is not None, journal.trouble
+        assert int(told[1]) < 100_000
         ballast.unlink()
         until(lambda: journal.durable == 200, "room")
-        assert journal.status is JournalStatus.READY
+        assert (journal.status, journal.trouble) == (JournalStatus.READY, "")
         journal.close()
         with closing(reopened(tmp_path / "journal")) as journal:
             assert journal.read("/a") == written

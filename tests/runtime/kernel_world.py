@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 
-from iriscw.errors import InvalidDecision
+from iriscw.errors import InvalidDecision, JournalUnavailable, OutcomePending, RestartsExhausted
 from iriscw.journal.records import record
 from iriscw.runtime import vocabulary as v
 from iriscw.runtime.behavior import Backoff, Behavior, ChildSpec, Restart, Shutdown, Strategy, Supervision
@@ -184,6 +184,7 @@ class World:
         self.root = None
         self.lost = False
         self.failures_due = deque()
+        self.exhaustions_due = deque()
         self.orphans = []
         """What the process before the last crash had on the wire."""
         options = {} if sync_ns is None else {"sync_ns": (lambda rng: rng.randrange(sync_ns))}
@@ -226,6 +227,10 @@ class World:
             if slot.done:
                 del self.questions[slot]
                 self.answered(slot, token)
+        if self.tree.full and not self.tree.journal_changed:
+            waiting = [token for slot, token in self.questions.items() if slot.held]
+            if waiting:
+                self.wrong(f"the disk is full, and nobody told who asked {waiting}")
         assert not self.violations, self.violations
 
     # Actors
@@ -346,6 +351,8 @@ class World:
                 self.empty(node)
                 node.status = "quarantined"
             else:
+                if not raised:
+                    self.exhaustions_due.append(node.path)
                 self.failed(parent)
             return
         times.append(now)
@@ -376,10 +383,12 @@ class World:
     def reported(self, report):
         """R4: each exception of a decision reaches the listeners, in order."""
         error = report.error
-        while error is not None and type(error) is not Planned:
+        while type(error) is not Planned and error.__cause__ is not None:
             error = error.__cause__
-        if error is None:
-            if type(report.error) not in (InvalidDecision, ValueError):
+        if type(error) is not Planned:
+            if type(error) is RestartsExhausted and error is report.error:
+                self._exhausted(report)
+            elif type(error) not in (InvalidDecision, ValueError, RestartsExhausted):
                 self.wrong(f"nobody planned {report.error!r} of {report.path}")
             return
         if type(report.error) is Planned:
@@ -387,6 +396,14 @@ class World:
                 self.wrong(f"{report.path} was reported twice for {error!r}")
             else:
                 self.failures_due.remove(error)
+
+    def _exhausted(self, report):
+        """An actor that ended itself once too often fails its parent, though nothing raised."""
+        ended = next((path for path in self.exhaustions_due if str(report.error) == f"{path} ended too often"), None)
+        if ended is None or ended.parent != report.path:
+            self.wrong(f"nobody planned {report.error!r} of {report.path}")
+        else:
+            self.exhaustions_due.remove(ended)
 
     # What leaves
 
@@ -408,7 +425,12 @@ class World:
             self.wrong(f"{operation.path} {operation.key} runs twice")
 
     def answered(self, slot, token):
-        """R3, R9: the host got one answer, the right one, and not too early."""
+        """R3, R9, R10: the host got one answer, the right one, and not too early; what was refused did not happen."""
+        decided = self.seen.get(token) == "done"
+        if isinstance(slot.error, JournalUnavailable) and decided:
+            self.wrong(f"question {token} was refused, and what it asked for was done")
+        if isinstance(slot.error, OutcomePending) and not decided:
+            self.wrong(f"the outcome of question {token} is said to be on its way, and nobody decided on it")
         if type(slot.value) is Value or type(slot.error) is Planned:
             answer = slot.error or slot.value
             self.leaves("reply", answer.mark)
@@ -755,6 +777,7 @@ class World:
             system.crash(min(keep, waiting))
         self.log = [entry for entry in self.log if entry[0] <= system.disk.last]
         self.failures_due.clear()
+        self.exhaustions_due.clear()
         self.lost = False
         self._new_root()
         system.restart(self._behavior(self.root))
@@ -801,8 +824,8 @@ class World:
                 absent = [each for each in life.watches if each not in cells]
                 if absent:
                     self.wrong(f"{path} was never told of the end of {absent}")
-        if self.failures_due:
-            self.wrong(f"failures that nobody was told of: {self.failures_due}")
+        if self.failures_due or self.exhaustions_due:
+            self.wrong(f"failures that nobody was told of: {self.failures_due}, {self.exhaustions_due}")
         self.check()
 
 

@@ -311,3 +311,14 @@ class TestKernelForLong(Kernel.TestCase):
     settings = settings(
         max_examples=20_000, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
     )
+
+
+def test_an_actor_that_ends_itself_too_often_fails_its_parent():
+    """A failed start and an end of its own are two restarts: with a budget of one the parent fails, and says so."""
+    kernel = Kernel()
+    kernel.boot(seed=0, careful=False, sync_ns=0, kind=Kind(restarts=1))
+    kernel.ask(end=("reply",), path="/a", plan=(("spawn", "y", Kind(failing_starts=1)),))
+    kernel.overlap(deaf=False, key="k", path="/a/y", then="stopself")
+    kernel.run_until_idle()
+    assert kernel.system.tree.failures == 2  # the start of y, and its parent
+    kernel.teardown()

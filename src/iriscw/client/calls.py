@@ -3,10 +3,14 @@
 A unary call is repeated by the channel when it may be (it changes nothing, or carries an idempotency key). A stream is
 opened again where it broke: whoever reads it says from where. What ends the patience is time without progress, so a
 stream that moves may break as often as it likes.
+
+What the controller itself says while a call is repeated (its disk is full, say) is logged once per reason, as a warning
+of ``iriscw.client``: whoever waits should know for what. A controller that restarts says nothing; that takes seconds.
 """
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
@@ -27,7 +31,10 @@ from iriscw.proto.iriscw.v1 import (
     WatchJobRequest,
 )
 from iriscw.rpc.client import BACKOFF_FIRST_S, BACKOFF_LONGEST_S, RpcChannel
-from iriscw.rpc.errors import RpcUnavailable
+from iriscw.rpc.errors import RpcCancelled, RpcDeadline, RpcUnavailable
+
+log = logging.getLogger("iriscw.client")
+"""Not configured by iriscw: without a program's own settings Python writes warnings to standard error."""
 
 SERVICE: Final = "/iriscw.v1.ControllerService/"
 
@@ -63,7 +70,13 @@ class Calls:
             IriscwError: what it says.
         """
         return await self.channel.unary(
-            SERVICE + method, request, reply_type, timeout_s=CALL_TIMEOUT_S, safe=not key, idempotency_key=key
+            SERVICE + method,
+            request,
+            reply_type,
+            timeout_s=CALL_TIMEOUT_S,
+            safe=not key,
+            idempotency_key=key,
+            on_retry=Reasons(method, CALL_TIMEOUT_S).tell,
         )
 
     async def stream(
@@ -75,7 +88,7 @@ class Calls:
             OperationError: it breaks for longer than the patience lasts.
             IriscwError: what the controller says.
         """
-        patience = Patience(self._patience_s, self._rng)
+        patience = Patience(self._patience_s, self._rng, method)
         while True:
             try:
                 async with self.channel.server_stream(SERVICE + method, request(), reply_type) as replies:
@@ -94,7 +107,7 @@ class Calls:
         is not given again.
         """
         last: JobStatus | None = None
-        patience = Patience(self._patience_s, self._rng)
+        patience = Patience(self._patience_s, self._rng, "WatchJob")
         while True:
             stream = self.stream("WatchJob", lambda: WatchJobRequest(job=job), WireJobStatus)
             async with aclosing(stream) as statuses:
@@ -117,18 +130,44 @@ class Calls:
         return self.stream("GetResults", lambda: GetResultsRequest(job=job), ResultPart)
 
 
+class Reasons:
+    """Why a call is repeated, told to its user: each reason once."""
+
+    def __init__(self, method: str, patience_s: float) -> None:
+        self._method = method
+        self._patience_s = patience_s
+        self._told: dict[str, None] = {}
+
+    def tell(self, error: OperationError) -> None:
+        """Log what the controller said, unless it was said before. A connection that broke is no word of its own."""
+        name = type(error).__name__
+        if name in self._told or isinstance(error, RpcUnavailable | RpcDeadline | RpcCancelled):
+            return
+        self._told[name] = None
+        text = str(error)
+        log.warning(
+            "iriscw: %s has to wait: %s: %s; trying again for up to %g s",
+            self._method,
+            name,
+            text if text.isprintable() else ascii(text),  # a peer's words must not command a terminal
+            self._patience_s,
+        )
+
+
 class Patience:
     """Pauses between tries, growing with full jitter, until too long nothing has moved."""
 
-    def __init__(self, patience_s: float, rng: random.Random) -> None:
+    def __init__(self, patience_s: float, rng: random.Random, method: str) -> None:
         self._patience_s = patience_s
         self._rng = rng
+        self._method = method
         self.restored()
 
     def restored(self) -> None:
         """Note that something moved."""
         self._pause_s = BACKOFF_FIRST_S
         self._until_s: float | None = None
+        self._reasons = Reasons(self._method, self._patience_s)
 
     async def spend(self, error: OperationError) -> None:
         """Pause before the next try.
@@ -144,5 +183,6 @@ class Patience:
         pause_s = self._rng.uniform(0, self._pause_s)
         if now_s + pause_s > self._until_s:
             raise error
+        self._reasons.tell(error)
         await anyio.sleep(pause_s)
         self._pause_s = min(2 * self._pause_s, BACKOFF_LONGEST_S)

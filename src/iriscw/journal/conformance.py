@@ -96,6 +96,7 @@ class JournalConformance:
         journal = self.rig().open()
         assert (journal.appended, journal.durable, journal.uncommitted_bytes) == (0, 0, 0)
         _expect(journal, JournalStatus.READY)
+        assert journal.trouble == ""
         assert journal.paths() == []
         assert journal.read("/a") == []
         journal.close()
@@ -255,12 +256,15 @@ class JournalConformance:
         _expect(journal, JournalStatus.READY)
         journal.append("/a", [Fact("x" * BOUND_BYTES)])
         _expect(journal, JournalStatus.STALLED)
+        assert journal.trouble
+        assert journal.statistics().stalled
         assert journal.uncommitted_bytes >= BOUND_BYTES
         assert journal.append("/a", facts(2)) == 3
         rig.free()
         rig.settle()
         _expect(journal, JournalStatus.READY)
-        assert (journal.durable, journal.uncommitted_bytes) == (3, 0)
+        assert (journal.durable, journal.uncommitted_bytes, journal.trouble) == (3, 0, "")
+        assert not journal.statistics().stalled
         journal.close()
 
     def test_full(self) -> None:
@@ -273,13 +277,15 @@ class JournalConformance:
         journal.append("/a", facts(1))
         rig.fill()
         _expect(journal, JournalStatus.FULL)
+        assert "full" in journal.trouble
+        assert journal.statistics().stalled
         journal.append("/a", facts(2))
         assert journal.read("/a") == facts(1, 2)
         assert journal.durable == 0
         rig.free()
         rig.settle()
         _expect(journal, JournalStatus.READY)
-        assert journal.durable == 2
+        assert (journal.durable, journal.trouble) == (2, "")
         journal.close()
 
     def test_lost(self) -> None:
@@ -290,6 +296,7 @@ class JournalConformance:
         journal.append("/a", facts(1))
         rig.lose()
         _expect(journal, JournalStatus.LOST)
+        assert "failed" in journal.trouble
         _raises(JournalLost, lambda: journal.append("/a", facts(2)))
         _raises(JournalLost, lambda: journal.forget("/a"))
         assert journal.durable == 0

@@ -83,6 +83,15 @@ def size_bytes(current: Path) -> int:
     return sum(file.stat().st_size for file in files if file.exists())
 
 
+def free_bytes(current: Path) -> int | None:
+    """Give what its disk has left for this user; None if the disk does not say. Waits for a disk that hangs."""
+    try:
+        disk = os.statvfs(current)
+    except OSError:  # it is asked for a message about another failure, which counts
+        return None
+    return disk.f_bavail * disk.f_frsize
+
+
 class Lock:
     """The right to write a journal: held by one process, and gone with it.
 

@@ -125,6 +125,16 @@ class MemoryJournal:
         return JournalStatus.READY
 
     @property
+    def trouble(self) -> str:
+        """See the port."""
+        return {
+            JournalStatus.READY: "",
+            JournalStatus.STALLED: "the simulated disk of the journal does not keep up",
+            JournalStatus.FULL: "the simulated disk of the journal is full",
+            JournalStatus.LOST: "the simulated disk of the journal failed",
+        }[self.status]
+
+    @property
     def uncommitted_bytes(self) -> int:
         """See the port."""
         return self._ledger.uncommitted_bytes
@@ -185,6 +195,7 @@ class MemoryJournal:
             compactions=self._disk.compactions,
             file_bytes=sum(entry.size_bytes for entry in self._disk.entries),
             sync_ns_max=0,
+            stalled=self.status is not JournalStatus.READY,
         )
 
     # What the simulation does

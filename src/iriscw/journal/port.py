@@ -34,7 +34,10 @@ MAX_SNAPSHOT_BYTES = 64 * 1024 * 1024
 
 
 class JournalStatus(enum.Enum):
-    """Whether the journal keeps up."""
+    """Whether the journal keeps up.
+
+    STALLED and FULL pass by themselves, and nothing that was accepted is lost meanwhile. LOST never passes.
+    """
 
     READY = "ready"
     """It does."""
@@ -71,6 +74,8 @@ class JournalStatistics:
     """What the file takes now, its write-ahead log included."""
     sync_ns_max: int
     """The longest commit."""
+    stalled: bool = False
+    """Whether records are refused now: the status is not READY."""
 
 
 class Journal(Protocol):
@@ -90,6 +95,13 @@ class Journal(Protocol):
     @property
     def status(self) -> JournalStatus:
         """Whether the journal keeps up. The worst that holds: LOST, FULL, STALLED, READY."""
+
+    @property
+    def trouble(self) -> str:
+        """What keeps the journal from being READY, for people: which disk, and how much is free. Empty if READY.
+
+        Never looks at the disk, which may hang: what it says is as of the last attempt to write.
+        """
 
     @property
     def uncommitted_bytes(self) -> int:

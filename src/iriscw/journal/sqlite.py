@@ -156,6 +156,8 @@ class SqliteJournal:
         """Guards the reader's connection against being replaced while in use."""
         self._closing = threading.Event()
         self._closed = self._full = False
+        self._free_bytes: int | None = None
+        """What the disk had left when it last refused."""
         self._lost: BaseException | None = None
         self._commits = self._bytes_written = self._largest_batch = 0
         self._retries = self._compactions = self._sync_ns_max = self._log_pages = 0
@@ -184,6 +186,20 @@ class SqliteJournal:
         if self._ledger.uncommitted_bytes >= self._options.bound_bytes:
             return JournalStatus.STALLED
         return JournalStatus.READY
+
+    @property
+    def trouble(self) -> str:
+        """See the port."""
+        folder, status = self._file.parent, self.status
+        if status is JournalStatus.LOST:
+            return f"a write to the journal in {folder} failed: {self._lost}"
+        if status is JournalStatus.FULL:
+            free = "" if self._free_bytes is None else f" ({self._free_bytes} bytes free)"
+            return f"the disk of the journal in {folder} is full{free}; it goes on by itself once there is room"
+        if status is JournalStatus.STALLED:
+            waiting, bound = self._ledger.uncommitted_bytes, self._options.bound_bytes
+            return f"the disk of the journal in {folder} is slow: {waiting} bytes wait for it, the bound is {bound}"
+        return ""
 
     @property
     def uncommitted_bytes(self) -> int:
@@ -257,6 +273,7 @@ class SqliteJournal:
                 compactions=self._compactions,
                 file_bytes=files.size_bytes(self._file),
                 sync_ns_max=self._sync_ns_max,
+                stalled=self.status is not JournalStatus.READY,
             )
 
     # The caller's side
@@ -314,7 +331,10 @@ class SqliteJournal:
                 if not (database.out_of_space(error) or database.busy(error)):
                     raise
                 self._retries += 1
-                self._set_full(database.out_of_space(error))
+                full = database.out_of_space(error)
+                if full:
+                    self._free_bytes = files.free_bytes(self._file)
+                self._set_full(full)
             else:
                 break
             if last_attempt:

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import random
 import ssl
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, cast
@@ -132,6 +132,7 @@ class RpcChannel:
         safe: bool = False,
         idempotency_key: str = "",
         metadata: Mapping[str, str] | None = None,
+        on_retry: Callable[[OperationError], None] | None = None,
     ) -> Reply:
         """Ask once and get one answer.
 
@@ -143,6 +144,7 @@ class RpcChannel:
             safe: the call changes nothing, so it may be repeated.
             idempotency_key: the service recognises a repeated call by it, so it may be repeated.
             metadata: sent along.
+            on_retry: told why, before each pause that a repetition follows. Must not raise.
 
         Raises:
             RpcDeadline: no answer in time; it may have had its effect.
@@ -163,6 +165,8 @@ class RpcChannel:
                 repeatable = (safe or idempotency_key) and error.retryable and not isinstance(error, RpcDeadline)
                 if not repeatable or anyio.current_time() + wait_s >= deadline:
                     raise
+                if on_retry is not None:
+                    on_retry(error)
             self._retries += 1
             await anyio.sleep(wait_s)
             pause_s = min(2 * pause_s, BACKOFF_LONGEST_S)

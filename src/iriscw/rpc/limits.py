@@ -13,6 +13,10 @@ from attrs import validators
 
 MIB = 1 << 20
 
+MAX_RESULT_BYTES = 18 * MIB
+"""One attempt's result as it travels and is stored, in chunks: 16 MiB of pickle (``iriscw.task.result``), the frame
+around it, and its summary, whose two texts take at most 1.5 MiB of JSON. Worker and controller hold to the same."""
+
 _positive: Any = validators.gt(0)  # for int and float fields alike
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from iriscw.runtime.cell import Cell
 from iriscw.runtime.envelope import Slot
-from iriscw.runtime.interpreter import Unavailable
+from iriscw.runtime.interpreter import unavailable
 from iriscw.runtime.vocabulary import ActorPath, ReplyTo
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class DispatcherContext:
         """
         journal = self.cell.tree.journal
         if journal is not None and journal.status.name != "READY":
-            raise Unavailable
+            raise unavailable(self.cell.tree)
 
     def new_id(self, prefix: str = "") -> str:
         """Give an id that no other call gives."""

@@ -157,7 +157,9 @@ class ActorRef:
             ActorRestarted: it was restarted between taking the question and answering it.
             AskTimeout: no answer within ``timeout_s``.
             OutcomeUnknown: the answer exists but its records were not durable within ``timeout_s``.
-            JournalUnavailable: the answer needs records, and the journal takes none for now.
+            OutcomePending: the same, told at once, since the journal's disk is full.
+            JournalUnavailable: the answer needs records, and the journal takes none for now; nothing was done.
+            JournalFull: the same, since its disk is full.
             MailboxFull: as many messages wait as the mailbox holds.
             SystemClosed: the system is stopping.
             Exception: what the decision raised.
@@ -210,9 +212,11 @@ class ActorRef:
                 if slot.cell.slots is not None:
                     slot.cell.slots.pop(slot.id, None)
         if not slot.done:
+            trouble = slot.cell.tree.trouble
+            because = f": {trouble}" if trouble else ""
             if slot.held:
-                raise OutcomeUnknown(f"{slot.cell.path} answered, but its records are not on disk yet")
-            raise AskTimeout(f"{slot.cell.path} did not answer within {timeout_s:g} s")
+                raise OutcomeUnknown(f"{slot.cell.path} answered, but its records are not on disk yet{because}")
+            raise AskTimeout(f"{slot.cell.path} did not answer within {timeout_s:g} s{because}")
 
     def __repr__(self) -> str:
         return f"<ActorRef {self._cell.path}>"

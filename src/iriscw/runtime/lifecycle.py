@@ -31,7 +31,6 @@ from iriscw.errors import (
     InvalidDecision,
     IriscwError,
     JournalCorrupt,
-    JournalUnavailable,
     RestartsExhausted,
 )
 from iriscw.runtime.behavior import ChildSpec, Restart, Shutdown, Strategy
@@ -210,7 +209,7 @@ class Lifecycle:
         if cell.status >= STOPPED or tree.crashed:
             return
         if isinstance(error, Unavailable):
-            error = JournalUnavailable("the journal takes no records for now")
+            error = tree.refusal()
         tree.failures += 1
         parent = cell.parent
         if cell.status in (DRAINING, STOPPING):

@@ -7,6 +7,9 @@ Output gating. A cell knows the last record that its state may depend on (``rest
 cell to cell for as long as the record is not durable. What leaves the process (the start of an effect, a reply to the
 host, a fed item, an event) is held until the journal's watermark has passed the mark of the cell it comes from.
 Messages inside never wait, and an output that rests on nothing uncommitted leaves at once.
+
+A full disk. Nobody knows when the watermark moves again, so who waits for an answer is told so at once
+(``OutcomePending``), and so is whoever asks for one meanwhile. All other outputs stay held until there is room.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import attrs
 
-from iriscw.errors import DispatcherBug, JournalLost
+from iriscw.errors import DispatcherBug, JournalFull, JournalLost, JournalUnavailable, OutcomePending
 from iriscw.runtime.cell import STOPPED, Cell
 from iriscw.runtime.envelope import Envelope, Kind, Slot
 from iriscw.runtime.operations import Edge, Operation, Phase
@@ -36,6 +39,8 @@ class JournalPort(Protocol):
     def durable(self) -> int: ...
     @property
     def status(self) -> Any: ...
+    @property
+    def trouble(self) -> str: ...
     def append(self, path: str, records: Any) -> int: ...
     def forget(self, path: str) -> int: ...
     def snapshot(self, path: str, records: Any) -> int: ...
@@ -106,6 +111,7 @@ class Tree:
         "events",
         "failures",
         "fatal",
+        "full",
         "journal",
         "journal_changed",
         "name",
@@ -148,6 +154,8 @@ class Tree:
         """What ended the system: an escalation past the root, or the journal's loss."""
         self.durable = journal.durable if journal is not None else 0
         self.journal_changed = False
+        self.full = False
+        """Whether the journal said, when it was last listened to, that its disk is full."""
         self.running: dict[tuple[ActorPath, Key], Operation] = {}
         self.queued: dict[tuple[ActorPath, Key], Operation] = {}
         self.parked: dict[ActorPath, Cell] = {}
@@ -192,9 +200,11 @@ class Tree:
         if slot.asker is None:
             if rests_on <= self.durable:
                 slot.fill(value, error)
+            elif self.full:
+                slot.fill(None, self._pending(slot))
             else:
                 slot.held = True
-                self.let_out(rests_on, slot.fill, value, error)
+                self.let_out(rests_on, Slot.fill, slot, value, error)
             return
         slot.done = True
         asker: Cell = slot.asker
@@ -239,11 +249,38 @@ class Tree:
         while self._held and self._held[0][0] <= self.durable:
             _, _, act, args = heapq.heappop(self._held)
             act(*args)
+        self.full = status == "FULL"
+        if self.full:
+            self._dismiss_askers()
         if status == "READY" and self.parked:
             parked = list(self.parked.values())
             self.parked.clear()
             for cell in parked:
                 self.unpark(cell)
+
+    def _dismiss_askers(self) -> None:
+        """Tell those who wait for a full disk what they wait for; what they asked for happens when there is room."""
+        waiting = [entry for entry in self._held if entry[2] is Slot.fill]
+        if not waiting:
+            return
+        self._held = [entry for entry in self._held if entry[2] is not Slot.fill]
+        heapq.heapify(self._held)
+        for _, _, _, (slot, *_) in sorted(waiting, key=lambda entry: entry[:2]):
+            slot.fill(None, self._pending(slot))
+
+    @property
+    def trouble(self) -> str:
+        """What keeps the journal from writing, for people; empty if nothing does."""
+        return "" if self.journal is None else self.journal.trouble
+
+    def refusal(self) -> JournalUnavailable:
+        """Say why a decision that needs records is not carried out now."""
+        assert self.journal is not None
+        name = JournalFull if self.journal.status.name == "FULL" else JournalUnavailable
+        return name(self.trouble or "the journal took no records just now")
+
+    def _pending(self, slot: Slot) -> OutcomePending:
+        return OutcomePending(f"{slot.cell.path} answered, but {self.trouble or 'its records are not on disk yet'}")
 
     def unpark(self, cell: Cell) -> None:
         """Put what waited for the journal back in front of the cell's mailbox."""

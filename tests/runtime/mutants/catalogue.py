@@ -238,6 +238,26 @@ MUTANTS = (
         (TREE, "        if not operation.wanted:\n            operation.phase = Phase.ENDED\n            return\n", ""),
     ),
     _bug(
+        "who-waits-for-a-full-disk-is-not-told",
+        (TREE, "        if self.full:\n            self._dismiss_askers()\n", ""),
+    ),
+    _bug(
+        "what-is-decided-is-said-to-be-refused",
+        (
+            TREE,
+            "                slot.fill(None, self._pending(slot))\n            else:",
+            "                slot.fill(None, self.refusal())\n            else:",
+        ),
+    ),
+    _bug(
+        "what-is-refused-is-said-to-be-on-its-way",
+        (
+            INTERPRETER,
+            "        tree.fill(slot, None, tree.refusal(), 0)\n",
+            "        tree.fill(slot, None, tree._pending(slot), 0)\n",
+        ),
+    ),
+    _bug(
         "records-written-to-a-full-disk",
         (
             INTERPRETER,

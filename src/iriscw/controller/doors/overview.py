@@ -24,6 +24,13 @@ from iriscw.runtime.vocabulary import MILLISECOND
 
 PROTOCOL_VERSION = 1
 
+_DEGRADED = {
+    JournalStatus.READY: "",
+    JournalStatus.STALLED: "journal stalled: its disk is slow",
+    JournalStatus.FULL: "journal stalled: its disk is full",
+    JournalStatus.LOST: "journal lost: its disk failed",
+}
+
 
 @attrs.frozen
 class ClusterFacts:
@@ -68,15 +75,22 @@ class Overview:
             row for row in (await self.fleet()).slices if row.slice_id > after and (not group or row.group == group)
         ]
         rows.sort(key=lambda row: row.slice_id)
-        committed = dict((await self.scheduler()).committed)
-        page = [wire.slice_status(row, self._workers(row, committed)) for row in rows[:size]]
+        figures = await self.scheduler()
+        committed, attempts = dict(figures.committed), dict(figures.attempts)
+        page = [wire.slice_status(row, self._workers(row, committed, attempts)) for row in rows[:size]]
         return page, rows[size - 1].slice_id if len(rows) > size else ""
 
-    def _workers(self, row: SliceRow, committed: Mapping[str, Capacity]) -> list[v1.WorkerStatus]:
+    def _workers(
+        self, row: SliceRow, committed: Mapping[str, Capacity], attempts: Mapping[str, int]
+    ) -> list[v1.WorkerStatus]:
         connections = self._switchboard.by_worker()
         workers = []
         for worker_id in row.workers:
-            status = v1.WorkerStatus(worker_id=worker_id, committed=wire.amount(committed.get(worker_id, Capacity())))
+            status = v1.WorkerStatus(
+                worker_id=worker_id,
+                committed=wire.amount(committed.get(worker_id, Capacity())),
+                live_attempts=attempts.get(worker_id, 0),
+            )
             connection = connections.get(worker_id)
             if connection is not None:
                 info = connection.info
@@ -94,9 +108,8 @@ class Overview:
         return page, rows[size - 1].group if len(rows) > size else ""
 
     def degraded(self) -> str:
-        """Say why no new work is taken; empty if it is."""
-        status = self._journal.status
-        return "" if status is JournalStatus.READY else f"the journal is {status.value}"
+        """Say why no new work is taken; empty if it is. Names no paths: strangers may ask for it."""
+        return _DEGRADED[self._journal.status]
 
     async def cluster(self, version: str) -> v1.ClusterStatus:
         """Describe the controller."""
