@@ -322,3 +322,14 @@ def test_an_actor_that_ends_itself_too_often_fails_its_parent():
     kernel.run_until_idle()
     assert kernel.system.tree.failures == 2  # the start of y, and its parent
     kernel.teardown()
+
+
+def test_a_stashed_question_passes_what_waits_for_the_disk():
+    """An actor starts anew while the disk is full: what it had put aside waits behind a write, but for a question."""
+    kernel = Kernel()
+    kernel.boot(seed=0, careful=False, sync_ns=0, kind=Kind())
+    kernel.aside(path="/b", then=("emit",))
+    kernel.ask(end=("reply",), path="/b", plan=(("stash",),))
+    kernel.drought(end=("stopself",), over=False, path="/a")
+    assert kernel.system.tree.parked
+    kernel.teardown()

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Protocol
 
-from iriscw.errors import AskInsideDecision, AskTimeout, JournalUnavailable
+from iriscw.errors import AskInsideDecision, AskTimeout
 from iriscw.runtime.cell import ACTIVE, DRAINING, Cell
 from iriscw.runtime.context import DispatcherContext
 from iriscw.runtime.envelope import FIRST_ANSWER, Envelope, Kind, Slot
@@ -510,10 +510,8 @@ class Dispatcher:
                 else:
                     carry_out(tree, cell, outcome, slot)
         except Unavailable:
-            if slot.asker is not None:
+            if slot.asker is not None:  # a host was answered by name already
                 self.park(cell, slot)
-            else:
-                tree.fill(slot, None, JournalUnavailable("the journal takes no records for now"), 0)
         except Exception as error:
             tree.fill(slot, None, error, cell.rests_on)
             self.lifecycle.failed(cell, message, error)

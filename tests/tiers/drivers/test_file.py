@@ -137,8 +137,9 @@ async def test_the_disks_troubles_have_names(
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(error):
+    with pytest.raises(error) as caught:
         await store.put("k", b"x")
+    assert ("bytes free)" in str(caught.value)) == (error is StoreFull)
     monkeypatch.undo()
     with pytest.raises(ObjectNotFound):
         await store.stat("k")

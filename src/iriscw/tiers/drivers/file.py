@@ -120,7 +120,7 @@ class FileObjectStore:
         descriptor = await anyio.to_thread.run_sync(self._open_unfinished, key, name)
         try:
             async for piece in _pieces(data):
-                await anyio.to_thread.run_sync(_write_all, key, descriptor, piece)
+                await anyio.to_thread.run_sync(_write_all, key, self._root_path, descriptor, piece)
             return await anyio.to_thread.run_sync(self._commit, key, parts, name, descriptor, condition)
         finally:
             with contextlib.suppress(FileNotFoundError):  # renamed, unless something failed
@@ -167,13 +167,13 @@ class FileObjectStore:
     # What runs in threads.
 
     def _open_unfinished(self, key: str, name: str) -> int:
-        with translated(key):
+        with translated(key, self._root_path):
             self._check_root()
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             return os.open(name, flags, PRIVATE_FILE_MODE, dir_fd=self._unfinished)
 
     def _commit(self, key: str, parts: tuple[str, ...], name: str, descriptor: int, condition: Condition) -> ObjectInfo:
-        with translated(key):
+        with translated(key, self._root_path):
             os.fsync(descriptor)
             with self._folder(key, parts[:-1], create=True) as folder:
                 with self._locked():
@@ -315,8 +315,8 @@ async def _pieces(data: bytes | AsyncIterable[bytes]) -> AsyncIterator[memoryvie
         yield memoryview(chunk)
 
 
-def _write_all(key: str, descriptor: int, piece: memoryview) -> None:
-    with translated(key):
+def _write_all(key: str, root: Path, descriptor: int, piece: memoryview) -> None:
+    with translated(key, root):
         while piece:
             piece = piece[os.write(descriptor, piece) :]
 

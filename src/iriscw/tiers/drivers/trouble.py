@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 from iriscw.tiers.ports import StoreAccessDenied, StoreFull, StoreUnreachable
 
@@ -17,8 +19,10 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 @contextlib.contextmanager
-def translated(key: str) -> Iterator[None]:
+def translated(key: str, root: Path | None = None) -> Iterator[None]:
     """Turn an ``OSError`` of the block into the port's error; all others pass through.
+
+    Whoever writes gives the folder of the store as ``root``: the error then says where room is missing.
 
     Raises:
         StoreAccessDenied: permissions, a read-only file system, or a link.
@@ -32,5 +36,15 @@ def translated(key: str) -> Iterator[None]:
         if error.errno in _DENIED:
             raise StoreAccessDenied(text) from error
         if error.errno in _FULL:
-            raise StoreFull(text) from error
+            raise StoreFull(text + _room(root)) from error
         raise StoreUnreachable(text) from error
+
+
+def _room(root: Path | None) -> str:
+    if root is None:
+        return ""
+    try:
+        disk = os.statvfs(root)
+    except OSError:  # it is asked for a message about another failure, which counts
+        return f" in {root}"
+    return f" in {root} ({disk.f_bavail * disk.f_frsize} bytes free)"
