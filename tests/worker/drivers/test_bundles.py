@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from iriscw.bundles.cache import BundleCache
 from iriscw.bundles.pack import pack
 from iriscw.bundles.unpack import BundleCorrupt
 from iriscw.errors import InvalidArgument
@@ -39,7 +40,7 @@ async def fetch(store: Store, root: Path, bundle_id: str) -> Path:
     async with RpcServer([store], authenticate=lambda _: Principal(Role.ADMIN)) as server:
         await server.listen_tcp("127.0.0.1", 0)
         async with RpcChannel(server.address, Secret("x")) as channel:
-            return await ControllerBundles(root, channel).fetch(bundle_id)
+            return await BundleCache(root, ControllerBundles(channel)).fetch(bundle_id)
 
 
 def packed(tmp_path: Path) -> bytes:
