@@ -10,13 +10,15 @@ clusters fit into one process. What fails inside of the controller ends the bloc
 The end. The controller closes first and leaves its machines running, as it must for a restart. On the ``local``
 platform the machines are then deleted: the platform is opened once more, adopts what runs, and ends it. That way a
 controller that failed, or a start that was cut short, is cleaned up by the same path.
+
+A host that is killed ends nothing. Its workers end themselves when no controller was there for ``orphan_after``
+seconds, their attempts when their lease is over; and the next local cluster of the same user removes the temporary
+folder of the dead one, and ends at once what still runs in it.
 """
 
 from __future__ import annotations
 
 import contextlib
-import shutil
-import tempfile
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
@@ -28,7 +30,9 @@ import anyio.to_thread
 from iriscw.client.client import Client, connect
 from iriscw.client.discovery import Secret
 from iriscw.cloud.drivers.loading import CloudDrivers
-from iriscw.cloud.drivers.local.platform import LocalOptions, open_platform
+from iriscw.cloud.drivers.local import throwaway
+from iriscw.cloud.drivers.local.platform import ORPHAN_AFTER_S, ORPHAN_VARIABLE, LocalOptions, open_platform
+from iriscw.cloud.drivers.local.throwaway import PLATFORM_FOLDER, ThrowawayFolder, remove_abandoned
 from iriscw.cloud.model import Capacity
 from iriscw.config.load import build_config
 from iriscw.config.model import ClusterConfig, PlatformKind
@@ -88,6 +92,7 @@ class Cluster:
         memory: int | str = "1GiB",
         boot_delay: float = 0.5,
         scale_down_delay: float = 5.0,
+        orphan_after: float | None = None,
         workdir: str | Path | None = None,
         port: int = 0,
         name: str = "local",
@@ -100,6 +105,8 @@ class Cluster:
             memory: of each node, likewise.
             boot_delay: seconds that a node takes to boot.
             scale_down_delay: seconds for which a node is idle before it goes.
+            orphan_after: seconds after which workers end themselves if this process is killed, and no other takes the
+                cluster over; 0: never. None: 60 in a temporary folder, 600 in ``workdir``.
             workdir: where journal, workers and logs live; they stay there. None: a temporary folder that goes with the
                 cluster.
             port: where the controller listens on 127.0.0.1; 0 takes a free one.
@@ -110,6 +117,9 @@ class Cluster:
             ConfigError: a size or the name cannot be.
         """
         folder = Path(workdir).absolute() if workdir is not None else None
+        if orphan_after is None:
+            orphan_after = throwaway.ORPHAN_AFTER_S if folder is None else ORPHAN_AFTER_S
+        _duration("orphan_after", orphan_after)
         config = build_config(
             {
                 "name": name,
@@ -123,6 +133,7 @@ class Cluster:
                     "autoscaler": {"scale_down_delay": _duration("scale_down_delay", scale_down_delay)},
                 },
                 "controller": {"local": {"port": port}},
+                "defaults": {"bootstrap": {"env_vars": {ORPHAN_VARIABLE: f"{orphan_after:g}"}}},
                 "scale_groups": {GROUP: {"resources": {"cpu": cpu, "ram": memory}, "max_slices": _count(nodes)}},
             },
             source="Cluster.local",
@@ -161,6 +172,8 @@ class Cluster:
         """
         if self._workdir is not None:
             raise ClusterNotRunning("a cluster is entered once; describe another one")
+        if self._local:
+            await remove_abandoned()
         async with AsyncExitStack() as stack:
             self._workdir = await self._folder(stack)
             stack.push_async_callback(self._destroy, self._workdir)
@@ -255,15 +268,18 @@ class Cluster:
     async def _folder(self, stack: AsyncExitStack) -> Path:
         if self._given_workdir is not None:
             return self._given_workdir
-        made = Path(await anyio.to_thread.run_sync(lambda: tempfile.mkdtemp(prefix="iriscw-")))  # mode 0700
+        made = await anyio.to_thread.run_sync(ThrowawayFolder.make)
         stack.push_async_callback(_remove, made)
-        return made
+        return made.path
+
+    @property
+    def _local(self) -> bool:
+        return self.config.platform.kind is PlatformKind.LOCAL and self._drivers is None
 
     async def _destroy(self, workdir: Path) -> None:
         """Delete the local machines, if they are ours to delete."""
-        root = workdir / "platform"
-        local = self.config.platform.kind is PlatformKind.LOCAL and self._drivers is None
-        if self._keep or not local or not root.is_dir():
+        root = workdir / PLATFORM_FOLDER
+        if self._keep or not self._local or not root.is_dir():
             return
         with anyio.CancelScope(shield=True), anyio.move_on_after(DESTROY_TIMEOUT_S) as bound:
             async with open_platform(LocalOptions(root=root, budget=Capacity(), cluster=self.config.name)) as platform:
@@ -275,9 +291,9 @@ class Cluster:
             raise MachinesLeft(f"processes of the cluster are left after {DESTROY_TIMEOUT_S:g} s; see {root}")
 
 
-async def _remove(folder: Path) -> None:
+async def _remove(folder: ThrowawayFolder) -> None:
     with anyio.CancelScope(shield=True):  # bounded by the disk
-        await anyio.to_thread.run_sync(shutil.rmtree, folder)
+        await anyio.to_thread.run_sync(folder.remove)
 
 
 def _count(nodes: object) -> int:

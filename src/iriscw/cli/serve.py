@@ -38,6 +38,12 @@ class ClusterIsUp(UsageError):
 @click.option("--memory", default="1GiB", show_default=True, help="Memory of each node.")
 @click.option("--scale-down-delay", type=float, default=30.0, show_default=True, help="Idle seconds of a node.")
 @click.option(
+    "--orphan-after",
+    type=float,
+    help="Seconds after which workers end themselves if this process is killed; 0: never. "
+    "Default: 60 in a temporary folder, 600 in --workdir.",
+)
+@click.option(
     "--port", type=click.IntRange(0, 65535), default=0, help="Where the controller listens; 0: any free port."
 )
 @click.option(
@@ -52,13 +58,15 @@ def up(
     cpu: str,
     memory: str,
     scale_down_delay: float,
+    orphan_after: float | None,
     port: int,
     workdir: Path | None,
 ) -> None:
     """Run a cluster here, for the other commands, until Ctrl-C.
 
     Its address and token are left in a file that only you can read: $IRISCW_CONTEXT, else
-    $XDG_RUNTIME_DIR/iriscw/context.json, else ~/.local/state/iriscw/context.json.
+    $XDG_RUNTIME_DIR/iriscw/context.json, else ~/.local/state/iriscw/context.json. What clusters in temporary folders
+    left that were killed is ended and removed first.
     """
     from iriscw.cluster import Cluster
 
@@ -72,15 +80,25 @@ def up(
         cluster = Cluster.open(load_config(config), workdir=workdir)
     else:
         cluster = Cluster.local(
-            nodes=nodes, cpu=cpu, memory=memory, scale_down_delay=scale_down_delay, workdir=workdir, port=port
+            nodes=nodes,
+            cpu=cpu,
+            memory=memory,
+            scale_down_delay=scale_down_delay,
+            orphan_after=orphan_after,
+            workdir=workdir,
+            port=port,
         )
-    run_async(_keep_up, cluster, path)
+    run_async(_keep_up, cluster, path, () if left is None or left.workdir is None else (left.workdir,))
 
 
-async def _keep_up(cluster: Cluster, path: Path) -> None:
+async def _keep_up(cluster: Cluster, path: Path, dead: tuple[Path, ...]) -> None:
+    from iriscw.cloud.drivers.local.throwaway import remove_abandoned
+
     with anyio.open_signal_receiver(*STOPPING) as signals:  # before anything starts: it must end in order, too
+        for each in await remove_abandoned(dead):
+            _say(f"removed {each.folder}, left by a cluster that was killed (process {each.owner.pid})")
         async with cluster:
-            written = write_context(path, cluster.address, cluster.admin_token)
+            written = write_context(path, cluster.address, cluster.admin_token, cluster.workdir)
             try:
                 _say(f"iriscw is up at {cluster.address}; try `iriscw submit -f -- echo hello` in another terminal")
                 await _first(signals)

@@ -72,6 +72,12 @@ class SpawnFailed(NotStarted):
     retryable = True
 
 
+class LeaseOver(NotStarted):
+    """The lease had run out before the program began: whoever granted it may have had it run elsewhere."""
+
+    retryable = True
+
+
 @attrs.frozen
 class Limits:
     """Bounds that the kernel enforces on the program and each of its children; None leaves what the starter
@@ -116,6 +122,12 @@ class Program:
     """The whole environment but for the markers; nothing is inherited."""
     limits: Limits = attrs.field(factory=Limits)
     grace_s: float = 10.0
+    lease: Path | None = None
+    """The file that says until when it may run (see :mod:`iriscw.processes.lease`); None: for ever."""
+    log_limit_bytes: int | None = None
+    """Of each of ``stdout`` and ``stderr``: when it is reached, the file is renamed to ``<name>.1``, in place of the
+    one before, and a new one begun. The outputs are pipes then. None: files without a bound.
+    """
 
 
 @attrs.frozen
@@ -130,6 +142,8 @@ class Ending:
     """It ended after it had been told to."""
     killed: bool = False
     """It did not end within its grace and was killed."""
+    lease_over: bool = False
+    """It was killed because its lease had run out."""
     out_of_memory: bool = False
     """The kernel killed it for memory: its group's count of such kills rose and nobody else sent SIGKILL."""
     max_rss_bytes: int = 0
@@ -167,6 +181,11 @@ class Supervised:
         await self._sweep()
         return UNKNOWN_ENDING
 
+    def look_at_lease(self) -> None:
+        """Have the supervisor read the lease: it may end sooner than was written before."""
+        with contextlib.suppress(ProcessGone):
+            send_signal(self.supervisor, signal.SIGUSR1)
+
     async def stop(self, grace_s: float) -> Ending:
         """Ask the program to end with SIGTERM, kill all of it after ``grace_s``, and wait until it is gone.
 
@@ -201,7 +220,7 @@ async def launch(program: Program) -> Supervised:
     whether the program runs, at most ``START_TIMEOUT_S``.
 
     Raises:
-        MissingBinary, BinaryRefused, WorkdirMissing, SpawnFailed: it did not start; nothing is left of it.
+        MissingBinary, BinaryRefused, WorkdirMissing, SpawnFailed, LeaseOver: it did not start; nothing is left of it.
         OSError: the folder could not be made.
     """
     await anyio.to_thread.run_sync(make_private_folder, program.folder)
@@ -221,10 +240,17 @@ async def adopt(folder: Path, markers: Mapping[str, str]) -> Supervised | None:
     Raises:
         SweepFailed: such leftovers do not die.
     """
+    found = find(folder, markers)
+    if found is None:
+        await sweep(markers)
+    return found
+
+
+def find(folder: Path, markers: Mapping[str, str]) -> Supervised | None:
+    """Like :func:`adopt`, but nothing is killed: without a status file the program may be starting just now."""
     try:
         identity = json.loads(read_bounded(folder / "identity.json", MAX_STATUS_BYTES))
     except FileNotFoundError:
-        await sweep(markers)
         return None
     return _supervised(folder, identity, markers)
 
@@ -263,6 +289,8 @@ def _spawn(program: Program) -> dict[str, Any]:
             "stderr": str(program.stderr),
             "limits": program.limits.by_name(),
             "grace_s": program.grace_s,
+            "lease": None if program.lease is None else str(program.lease),
+            "log_limit_bytes": program.log_limit_bytes,
         }
     ).encode()
     order_out, order_in = os.pipe()
@@ -307,7 +335,7 @@ def _spawn_supervisor(program: Program, order: int, report: int) -> int:
                 (os.POSIX_SPAWN_DUP2, log, 2),
             ],
             setsid=True,
-            setsigdef=(signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP),
+            setsigdef=(signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1),
             setsigmask=(),
         )
     finally:
@@ -369,6 +397,8 @@ def _reap_pidfd(descriptor: int) -> None:
 def _not_started(program: Program, failure: dict[str, Any]) -> NotStarted:
     step, number, text = failure["step"], failure["errno"], failure["text"]
     name = program.argv[0] if program.argv else ""
+    if step == "lease":
+        return LeaseOver(f"{name!r} was not started: {text}")
     if step == "workdir":
         return WorkdirMissing(f"cannot enter {program.workdir}: {text}")
     if step == "exec" and number in {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG}:

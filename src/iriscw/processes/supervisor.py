@@ -15,11 +15,17 @@ supervisor of its own:
   program and still learn its exit code.
 * It ends only after everything below it has ended. Whoever waits for the supervisor knows that nothing runs.
 
+* With a lease (see :mod:`iriscw.processes.lease`) it does not even need its starter to end the program: when the
+  lease has run out and was not renewed, it kills the program, whoever is left to want it.
+
 States: STARTING -(exec succeeded)-> RUNNING -(SIGTERM)-> STOPPING -(program ended, or grace over)-> SWEEPING
--> end. RUNNING goes to SWEEPING as well when the program ends by itself. SWEEPING kills all descendants with
-SIGKILL and reaps them. A supervisor that is itself killed takes the program with it (parent-death signal);
-what the program had started is then found by the marker in its environment (see
-:mod:`iriscw.processes.sweep`).
+-> end. RUNNING goes to SWEEPING as well when the program ends by itself, and from everywhere when the lease is over;
+SIGUSR1 says that it may be over sooner than was read. SWEEPING kills all descendants with SIGKILL and reaps them. A
+supervisor that is itself killed takes the program with it (parent-death signal); what the program had started is then
+found by the marker in its environment (see :mod:`iriscw.processes.sweep`).
+
+Output goes to files directly, so that no descriptor ties a program to anybody. A program whose log is bounded writes
+into a pipe instead, and a thread here keeps the last of it: nobody else can bound a file that others write.
 
 This file is run by path (``python -I -S supervisor.py``) with nothing but the standard library, so that it
 starts in milliseconds and no package of the user can break it. The order comes as one JSON object on
@@ -38,14 +44,19 @@ import os
 import resource
 import signal
 import sys
+import threading
 import time
 from typing import Any, NoReturn
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
-_WAITED = (signal.SIGCHLD, signal.SIGTERM)
+_WAITED = (signal.SIGCHLD, signal.SIGTERM, signal.SIGUSR1)
 _SHIELDED = (*_WAITED, signal.SIGINT, signal.SIGHUP)
 _FAILED_EXEC_CODE = 127
+_LONGEST_WAIT_S = 1e9  # the kernel's and Python's types of time end a little further on
+_LEASE_READS = 100
+_PIECE_BYTES = 64 << 10
+_FLUSH_S = 5.0  # for what is left in the pipe when nothing of the program runs: 64 KiB at most
 
 
 def _prctl(option: int, value: int) -> None:
@@ -133,25 +144,107 @@ def _open_log(path: str) -> int:
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
 
-def _start(order: dict[str, Any]) -> tuple[int, dict[str, Any] | None]:
+class _Output:
+    """Where the program writes: a file. ``descriptor`` is what it is given."""
+
+    def __init__(self, path: str) -> None:
+        self.descriptor = _open_log(path)
+
+    def begin(self) -> None:
+        """The program has its copy of the descriptor, or was not started."""
+        os.close(self.descriptor)
+
+    def finish(self) -> None:
+        """Nothing of the program runs any more."""
+
+
+class _BoundedOutput(_Output):
+    """A pipe, and a thread that keeps the last of what comes: at most ``limit`` bytes in ``path``, and as many of
+    what came before them in ``path.1``.
+
+    What a full disk does not take is lost, and the program goes on.
+    """
+
+    def __init__(self, path: str, limit: int) -> None:
+        self._path = path
+        self._limit = limit
+        self._file = _open_log(path)
+        self._size = os.fstat(self._file).st_size
+        self._reading, self.descriptor = os.pipe()
+        self._thread = threading.Thread(target=self._copy, daemon=True)
+
+    def begin(self) -> None:
+        os.close(self.descriptor)
+        self._thread.start()  # only now: the program's process was forked from one without threads
+
+    def finish(self) -> None:
+        self._thread.join(_FLUSH_S)  # bounded: a stranger may have been passed the other end
+
+    def _copy(self) -> None:
+        while piece := os.read(self._reading, min(_PIECE_BYTES, self._limit)):
+            try:
+                self._take(piece)
+            except OSError:
+                continue
+
+    def _take(self, piece: bytes) -> None:
+        if self._size + len(piece) > self._limit:
+            try:
+                os.rename(self._path, f"{self._path}.1")
+            except FileNotFoundError:  # it was renamed, and then the disk was full
+                pass
+            file = _open_log(self._path)
+            os.close(self._file)
+            self._file, self._size = file, 0
+        while piece:
+            written = os.write(self._file, piece)
+            self._size += written
+            piece = piece[written:]
+
+
+def _outputs(order: dict[str, Any]) -> list[_Output]:
+    """Open standard output and standard error: one or two."""
+    limit = order["log_limit_bytes"]
+    paths = dict.fromkeys((order["stdout"], order["stderr"]))
+    return [_Output(path) if limit is None else _BoundedOutput(path, limit) for path in paths]
+
+
+def _start(order: dict[str, Any], outputs: list[_Output]) -> tuple[int, dict[str, Any] | None]:
     """Start the program; give its process number and, if it did not become the program, why not."""
-    stdout = _open_log(order["stdout"])
-    stderr = stdout if order["stderr"] == order["stdout"] else _open_log(order["stderr"])
     reading, writing = os.pipe()
     parent = os.getpid()
     pid = os.fork()
     if pid == 0:
-        _become(order, parent, stdout, stderr, writing)
+        _become(order, parent, outputs[0].descriptor, outputs[-1].descriptor, writing)
     os.close(writing)
-    os.close(stdout)
-    if stderr != stdout:
-        os.close(stderr)
+    for output in outputs:
+        output.begin()
     with open(reading, "rb") as file:
         failure = file.read()
     if not failure:
         return pid, None
     os.waitpid(pid, 0)
     return pid, json.loads(failure)
+
+
+class _Lease:
+    """Until when the program may run; without a file, for ever.
+
+    The file stays open: whoever renews it writes in place.
+    """
+
+    def __init__(self, path: str | None) -> None:
+        self._file = None if path is None else os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+
+    def left_s(self) -> float:
+        """Give how long it lasts; 0 or less when it is over, and when the file says nothing that can be read."""
+        if self._file is None:
+            return _LONGEST_WAIT_S
+        for _ in range(_LEASE_READS):  # the two times differ while they are being written
+            words = os.pread(self._file, 128, 0).split()
+            if len(words) == 3 and words[1] == words[2]:
+                return (int(words[1]) - time.monotonic_ns()) / 1e9
+        return 0.0
 
 
 def _descendants() -> list[int]:
@@ -198,25 +291,30 @@ class _Program:
                 self.max_rss_bytes = usage.ru_maxrss * 1024
             options = os.WNOHANG
 
-    def run(self, folder: str, grace_s: float) -> bool:
-        """Wait until the program ended, or was told to and its grace is over. Give whether it was told to."""
+    def run(self, folder: str, grace_s: float, lease: _Lease) -> tuple[bool, bool]:
+        """Wait until the program ended, or was told to and its grace is over, or its lease is.
+
+        Give whether it was told to, and whether the lease was over.
+        """
         deadline: float | None = None
         while self.status is None:
-            if deadline is None:
-                number = signal.sigwaitinfo(_WAITED).si_signo
-            else:
-                left_s = deadline - time.monotonic()
-                taken = signal.sigtimedwait(_WAITED, left_s) if left_s > 0 else None
-                if taken is None:
-                    break
-                number = taken.si_signo
+            left_s = lease.left_s()
+            if left_s <= 0:
+                return deadline is not None, True
+            if deadline is not None:
+                left_s = min(left_s, deadline - time.monotonic())
+            if left_s <= 0:
+                break
+            taken = signal.sigtimedwait(_WAITED, min(left_s, _LONGEST_WAIT_S))
+            if taken is None:
+                continue
             self.reap(wait=False)
-            if number == signal.SIGTERM and self.status is None:
+            if taken.si_signo == signal.SIGTERM and self.status is None:
                 ordered = time.monotonic() + _ordered_grace_s(folder, grace_s)
                 if deadline is None:
                     _signal_group(self.pid)
                 deadline = ordered if deadline is None else min(deadline, ordered)
-        return deadline is not None
+        return deadline is not None, False
 
     def sweep(self) -> None:
         """Kill and reap everything below, until the kernel says that there are no children."""
@@ -268,8 +366,14 @@ def main() -> int:
     identity = {"boot_id": boot_id, "supervisor": _process(os.getpid()), "target": None}
     _write(folder, "identity.json", identity)
     oom_kills_before = _oom_kills()
+    outputs: list[_Output] = []
     try:
-        pid, failure = _start(order)
+        lease = _Lease(order["lease"])
+        if lease.left_s() > 0:
+            outputs = _outputs(order)
+            pid, failure = _start(order, outputs)
+        else:
+            pid, failure = 0, {"step": "lease", "errno": 0, "text": "its lease was over before it began"}
     except OSError as error:
         pid, failure = 0, {"step": "spawn", "errno": error.errno or errno.EIO, "text": str(error)}
     if failure is not None:
@@ -282,9 +386,11 @@ def main() -> int:
     identity["target"] = _process(pid)
     _write(folder, "identity.json", identity)
     _report({"identity": identity})
-    stopped = program.run(folder, order["grace_s"])
+    told, lease_over = program.run(folder, order["grace_s"], lease)
     ended_alone = program.status is not None
     program.sweep()
+    for output in outputs:
+        output.finish()
     status = program.status
     assert status is not None, "sweep ends only when the program was reaped"
     by_signal = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
@@ -292,8 +398,9 @@ def main() -> int:
         "started": True,
         "code": None if by_signal else os.WEXITSTATUS(status),
         "signal": by_signal,
-        "stopped": stopped,
+        "stopped": told or lease_over,
         "killed": not ended_alone,
+        "lease_over": lease_over,
         "out_of_memory": by_signal == signal.SIGKILL and ended_alone and _oom_kills() > oom_kills_before,
         "max_rss_bytes": program.max_rss_bytes,
     }

@@ -9,9 +9,10 @@ its own would hold it.
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import anyio
@@ -45,6 +46,22 @@ def marked_processes(markers: Mapping[str, str]) -> tuple[ProcessIdentity, ...]:
     if not markers:
         raise InvalidArgument("without a marker every process would be meant")
     wanted = [f"{name}={value}".encode() for name, value in markers.items()]
+    return _processes(lambda began_with: all(marker in began_with for marker in wanted))
+
+
+def processes_told_of(variable: str, folder: Path) -> tuple[ProcessIdentity, ...]:
+    """List the live processes in whose environment ``variable`` names ``folder`` or something below it.
+
+    This one is excepted. Blocks for one pass over ``/proc``. Processes of other users are not seen.
+    """
+    if folder == Path("/") or not folder.is_absolute():
+        raise InvalidArgument(f"{folder} is no folder of ours: too many processes would be meant")
+    itself = f"{variable}=".encode() + os.fsencode(folder)
+    below = itself + b"/"
+    return _processes(lambda began_with: any(each == itself or each.startswith(below) for each in began_with))
+
+
+def _processes(wanted: Callable[[list[bytes]], bool]) -> tuple[ProcessIdentity, ...]:
     found: list[ProcessIdentity] = []
     for path in Path("/proc").iterdir():
         if not path.name.isdigit() or int(path.name) == os.getpid():
@@ -57,8 +74,7 @@ def marked_processes(markers: Mapping[str, str]) -> tuple[ProcessIdentity, ...]:
                 environment = file.read(MAX_ENVIRONMENT_BYTES)
         except (ProcessGone, FileNotFoundError, ProcessLookupError, PermissionError):
             continue
-        began_with = environment.split(b"\0")
-        if all(marker in began_with for marker in wanted):
+        if wanted(environment.split(b"\0")):
             found.append(identity)
     return tuple(found)
 
@@ -69,16 +85,31 @@ async def sweep(markers: Mapping[str, str], *, timeout_s: float = 10.0) -> int:
     Raises:
         SweepFailed: some are left after ``timeout_s``, or new ones kept appearing.
     """
+    marked = ", ".join(f"{name}={value}" for name, value in markers.items())
+    return await _sweep(functools.partial(marked_processes, markers), marked, timeout_s)
+
+
+async def sweep_told_of(variable: str, folder: Path, *, timeout_s: float = 10.0) -> int:
+    """Kill every process in whose environment ``variable`` names ``folder`` or something below it.
+
+    Waits until none is left, and gives how many there were.
+
+    Raises:
+        SweepFailed: some are left after ``timeout_s``, or new ones kept appearing.
+    """
+    return await _sweep(functools.partial(processes_told_of, variable, folder), f"{variable}={folder}/*", timeout_s)
+
+
+async def _sweep(find: Callable[[], tuple[ProcessIdentity, ...]], marked: str, timeout_s: float) -> int:
     killed = 0
     with anyio.move_on_after(timeout_s):
         for _ in range(MAX_ROUNDS):
-            found = await anyio.to_thread.run_sync(marked_processes, markers)
+            found = await anyio.to_thread.run_sync(find)
             if not found:
                 return killed
             killed += len(found)
             for identity in found:
                 await _kill(identity)
-    marked = ", ".join(f"{name}={value}" for name, value in markers.items())
     raise SweepFailed(f"processes marked {marked} do not end")
 
 

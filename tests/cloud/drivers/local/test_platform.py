@@ -15,6 +15,7 @@ import anyio
 import attrs
 import pytest
 
+from iriscw.cloud.drivers.local import platform as local_platform
 from iriscw.cloud.drivers.local.connection import LocalConnection
 from iriscw.cloud.drivers.local.folder import WorkdirCorrupt, WorkdirLocked
 from iriscw.cloud.drivers.local.interruptions import kill_node, pause_node, resume_node, vanish_node
@@ -190,6 +191,35 @@ async def test_a_pods_environment(tmp_path: Path) -> None:
     ):
         assert line in log.splitlines()
     assert "CONTROLLER_SECRET" not in log
+
+
+@pytest.mark.parametrize(("asked", "told"), [({}, "600"), ({"IRISCW_ORPHAN_AFTER_S": "5"}, "5")])
+async def test_a_pod_is_told_for_how_long_it_waits(tmp_path: Path, asked: dict[str, str], told: str) -> None:
+    """Nobody ends the worker of a controller that was killed: it is told when to end itself."""
+    code = "import os; print(os.environ['IRISCW_ORPHAN_AFTER_S'])"
+    async with opened(options(tmp_path, sys.executable, "-c", code, environment=asked)) as platform:
+        cloud = under_test(platform)
+        await cloud.node_pools.create(cloud.pool())
+        await cloud.pods.create(cloud.pod())
+        await until_pod(platform, "slice-1-0", PodPhase.SUCCEEDED)
+        assert text_of(platform.folder.pod_log(platform.pods["slice-1-0"])) == f"{told}\n"
+
+
+async def test_a_pods_log_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that writes without end, whoever looks after it or not: two files within the bound."""
+    monkeypatch.setattr(local_platform, "POD_LOG_BYTES", 20_000)
+    code = "import sys\nfor n in range(50_000): print(n)\nsys.exit(3)"
+    async with opened(options(tmp_path, sys.executable, "-c", code)) as platform:
+        cloud = under_test(platform)
+        await cloud.node_pools.create(cloud.pool())
+        await cloud.pods.create(cloud.pod())
+        pod = await until_pod(platform, "slice-1-0", PodPhase.FAILED)
+        log = platform.folder.pod_log(platform.pods["slice-1-0"])
+        sizes = [path.stat().st_size for path in sorted(log.parent.glob("pod.log*"))]
+        assert text_of(log).endswith("49999\n")
+    assert pod.exit_code == 3
+    assert len(sizes) == 2
+    assert max(sizes) <= 20_000
 
 
 async def test_pods_outlive_their_controller(tmp_path: Path) -> None:

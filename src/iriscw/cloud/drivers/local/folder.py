@@ -4,7 +4,7 @@
 
     <root>/lock                         held by the one controller
     <root>/pools/<pool>/pool.json
-    <root>/pools/<pool>/pods/<pod>/pod.json, pod.log, identity.json, exit.json, work/
+    <root>/pools/<pool>/pods/<pod>/pod.json, pod.log, pod.log.1, identity.json, exit.json, work/
 
 Names are RFC 1123 labels, so none of them can leave its folder. A record is written before what it describes
 is begun and removed after everything else of it is gone; so whatever a crash leaves is found by reading the
@@ -91,11 +91,11 @@ class Folder:
 
     def remove_pool(self, name: str) -> None:
         """Remove a pool with all below it, its record last."""
-        _remove(self.pool(name), "pool.json")
+        remove_tree(self.pool(name), "pool.json")
 
     def remove_pod(self, record: PodRecord) -> None:
         """Remove a pod with all below it, its record last."""
-        _remove(self.pod(record), "pod.json")
+        remove_tree(self.pod(record), "pod.json")
 
     def load(self) -> tuple[list[PoolRecord], list[PodRecord]]:
         """Read all records; folders without one were never begun, or are all but removed, and go.
@@ -129,7 +129,12 @@ def _load(path: Path, decode: Callable[[bytes], _R]) -> _R | None:
         raise WorkdirCorrupt(f"{path} cannot be read: {error}") from error
 
 
-def _remove(folder: Path, last: str) -> None:
+def remove_tree(folder: Path, last: str) -> None:
+    """Remove a folder with all below it, the file ``last`` after everything else: until then it says what this is.
+
+    Raises:
+        OSError: as the file system says it.
+    """
     for path in folder.iterdir():
         if path.name == last:
             continue

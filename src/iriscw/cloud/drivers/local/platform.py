@@ -60,6 +60,20 @@ from iriscw.processes.sweep import SweepFailed, sweep
 POD_MARKER = "IRISCW_POD_UID"
 """The variable by which all processes of a pod are found, whatever they did to hide."""
 
+ORPHAN_AFTER_S = 600.0
+"""For how long a pod's worker dials a controller that is not there, before it ends itself: nobody else would end the
+processes of a controller that was killed for good. 30 leases of the local platform's default: its attempts have ended
+long before, and the next controller has had time to come for their results.
+"""
+
+ORPHAN_VARIABLE = "IRISCW_ORPHAN_AFTER_S"
+"""By which workers are told; ``options.environment`` wins."""
+
+POD_LOG_BYTES = 10 << 20
+"""Of a pod's log, ``pod.log``; what came before is in ``pod.log.1``, which is as large. The kubelet's limit for a
+container's log, which keeps five.
+"""
+
 POOL_GRACE_S = 5.0
 """What the pods of a deleted pool get to end by themselves: a real node that is taken away gives as little.
 """
@@ -117,6 +131,7 @@ class LocalPlatform:
         request = record.spec.request
         return {
             **basic_environment(os.environ),
+            ORPHAN_VARIABLE: f"{ORPHAN_AFTER_S:g}",
             **self.options.environment,
             **record.spec.environment,
             "IRIS_VM_ADDRESS": record.address,
@@ -336,6 +351,7 @@ class LocalPlatform:
                 stderr=self.folder.pod_log(record),
                 environment=self.environment_of(record),
                 markers=markers,
+                log_limit_bytes=POD_LOG_BYTES,
             )
         )
 

@@ -1,0 +1,76 @@
+"""The file that says until when programs may run: what is written is read, what cannot be trusted has run out."""
+
+import os
+import stat
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, strategies as st
+
+from iriscw.processes.identity import boot_id
+from iriscw.processes.lease import MAX_LINE_BYTES, NEVER_NS, LeaseFile, decode, encode
+
+BOOT = "0a1b2c3d-0000-4000-8000-0123456789ab"
+times = st.integers(0, NEVER_NS)
+
+
+@given(times)
+def test_what_is_written_is_read(until_ns: int) -> None:
+    """Every line has the same length, so that it is written in place."""
+    line = encode(BOOT, until_ns)
+    assert decode(line, BOOT) == until_ns
+    assert len(line) == len(encode(BOOT, 0)) <= MAX_LINE_BYTES
+
+
+@given(times, times, st.data())
+def test_half_of_a_write_is_never_believed(before_ns: int, after_ns: int, data: st.DataObject) -> None:
+    """A line that is new up to some byte and old from there is either whole or says nothing."""
+    old, new = encode(BOOT, before_ns), encode(BOOT, after_ns)
+    cut = data.draw(st.integers(0, len(new)))
+    assert decode(new[:cut] + old[cut:], BOOT) in (before_ns, after_ns, 0)
+
+
+@given(st.binary(max_size=MAX_LINE_BYTES))
+def test_anything_else_has_run_out(line: bytes) -> None:
+    """An empty or damaged file, or another boot's, grants nothing."""
+    assert decode(line, BOOT) == 0
+    assert decode(encode("another-boot", NEVER_NS), BOOT) == 0
+
+
+def test_the_next_writer_begins_with_what_was_written(tmp_path: Path) -> None:
+    """A file that is new has run out; one that is found says what its last writer wrote."""
+    path = tmp_path / "lease"
+    first = LeaseFile(path)
+    assert (first.until_ns, first.over) == (0, True)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    until_ns = time.monotonic_ns() + 3_600_000_000_000
+    assert not first.hold(until_ns)
+    first.write()
+    first.close()
+    second = LeaseFile(path)
+    assert (second.until_ns, second.over) == (until_ns, False)
+    assert second.hold(until_ns - 1), "sooner than it was: readers must be told"
+    second.close()
+
+
+def test_a_renewal_is_in_place(tmp_path: Path) -> None:
+    """Whoever has the file open sees it: no other file takes its place, and it does not grow."""
+    path = tmp_path / "lease"
+    lease = LeaseFile(path)
+    with path.open("rb", buffering=0) as reader:
+        before = os.fstat(reader.fileno())
+        lease.hold(NEVER_NS)
+        lease.write()
+        after = os.fstat(reader.fileno())
+        assert decode(reader.read(), boot_id()) == NEVER_NS
+    assert (after.st_ino, after.st_size) == (before.st_ino, before.st_size) == (path.stat().st_ino, before.st_size)
+    lease.close()
+
+
+def test_a_link_is_no_lease(tmp_path: Path) -> None:
+    """Nobody has us write elsewhere."""
+    (tmp_path / "target").write_text("")
+    (tmp_path / "lease").symlink_to(tmp_path / "target")
+    with pytest.raises(OSError, match="lease"):
+        LeaseFile(tmp_path / "lease")

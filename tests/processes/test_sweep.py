@@ -1,0 +1,60 @@
+"""Finding processes by their environment: by a marker, and by a folder that they were told of."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from iriscw.errors import InvalidArgument
+from iriscw.processes.sweep import marked_processes, processes_told_of, sweep_told_of
+
+SLEEPER = [sys.executable, "-I", "-S", "-c", "import signal; print('up', flush=True); signal.pause()"]
+
+
+@pytest.fixture
+def sleepers(tmp_path: Path):
+    """Give a function that starts a process which was told of a folder."""
+    started = []
+
+    def start(folder: Path, variable: str = "IRIS_WORKDIR") -> int:
+        process = subprocess.Popen(SLEEPER, env={variable: str(folder)}, stdout=subprocess.PIPE)
+        started.append(process)
+        assert process.stdout is not None
+        process.stdout.readline()
+        return process.pid
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+async def test_a_folder_finds_what_is_at_or_below_it(sleepers, tmp_path: Path) -> None:
+    """A folder whose name only begins the same is another one, and so is another variable."""
+    folder = tmp_path / "cluster"
+    inside = {sleepers(folder), sleepers(folder / "a" / "work")}
+    others = {sleepers(tmp_path / "cluster-2"), sleepers(tmp_path)}
+    stranger = sleepers(folder, "PWD")
+    assert {each.pid for each in processes_told_of("IRIS_WORKDIR", folder)} == inside
+    assert await sweep_told_of("IRIS_WORKDIR", folder) == 2
+    assert processes_told_of("IRIS_WORKDIR", folder) == ()
+    assert {each.pid for each in processes_told_of("IRIS_WORKDIR", tmp_path)} == others
+    assert {each.pid for each in processes_told_of("PWD", folder)} == {stranger}
+
+
+def test_too_many_are_refused() -> None:
+    """No marker, the root of all folders, a folder that depends on where one stands: a slip, not a wish."""
+    with pytest.raises(InvalidArgument):
+        marked_processes({})
+    for folder in (Path("/"), Path("relative")):
+        with pytest.raises(InvalidArgument):
+            processes_told_of("IRIS_WORKDIR", folder)
+
+
+def test_this_process_is_never_found(tmp_path: Path) -> None:
+    """Whoever sweeps goes on."""
+    began_with = dict(each.split("=", 1) for each in Path("/proc/self/environ").read_text().split("\0") if "=" in each)
+    name, value = next(iter(began_with.items()))
+    assert os.getpid() not in {each.pid for each in marked_processes({name: value})}
