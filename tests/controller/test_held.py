@@ -1,5 +1,7 @@
 """What each worker may hold: written before orders leave, the same after a restart."""
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -39,15 +41,69 @@ async def test_any_steps(tmp_path_factory: pytest.TempPathFactory, steps: list) 
 
 
 async def test_file_is_written_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A record does not grow with what was struck out."""
+    """A record does not grow with what was struck out, over restarts neither."""
     monkeypatch.setattr(module, "REWRITE_LINES", 4)
-    held = HeldAttempts(tmp_path)
+    monkeypatch.setattr(module, "MAX_STRUCK", 2)
     for number in range(50):
+        held = HeldAttempts(tmp_path)
         await held.give(KEY, [str(number)])
         await held.strike(KEY, [str(number)])
     status = Path(tmp_path, "w-0#a").stat()  # noqa: ASYNC240 - a test's own look at the disk
-    assert status.st_size < 40
+    assert status.st_size < 60
     assert status.st_mode & 0o777 == 0o600
+
+
+async def test_owns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An attempt is its worker's from the order on, after it was struck out too, and nobody else's."""
+    monkeypatch.setattr(module, "MAX_STRUCK", 2)
+    held = HeldAttempts(tmp_path)
+    assert not held.owns(KEY, "1")
+    await held.give(KEY, ["1", "2", "3", "4"])
+    await held.give(OTHER, ["9"])
+    await held.strike(KEY, ["1", "2", "3"])
+    again = HeldAttempts(tmp_path)
+    assert not again.owns(KEY, "4"), "before its record was read"
+    for each in (held, again):
+        assert await each.of(KEY) == ("4",)
+        await each.of(OTHER)
+        assert [uid for uid in "12349" if each.owns(KEY, uid)] == ["2", "3", "4"]
+        assert [uid for uid in "12349" if each.owns(OTHER, uid)] == ["9"]
+    await again.retain([OTHER])
+    assert not again.owns(KEY, "4")
+
+
+async def test_a_line_that_was_not_finished(tmp_path: Path) -> None:
+    """What a machine that stopped left of a line was never given out, and spoils no later line."""
+    held = HeldAttempts(tmp_path)
+    await held.give(KEY, ["1", "2"])
+    path = tmp_path / "w-0#a"
+    path.write_text(path.read_text()[:-2])
+    again = HeldAttempts(tmp_path)
+    assert await again.of(KEY) == ("1",)
+    await again.give(KEY, ["3"])
+    assert await HeldAttempts(tmp_path).of(KEY) == ("1", "3")
+
+
+async def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It gives nothing out, keeps nobody from reading, and leaves no half of a line."""
+    held = HeldAttempts(tmp_path)
+    await held.give(KEY, ["1"])
+    write, room = os.write, [2]
+
+    def short(descriptor: int, data: bytes) -> int:
+        if not room:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(descriptor, data[: room.pop()])
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", short)
+        with pytest.raises(HeldBroken):
+            await held.give(KEY, ["22"])
+        assert not held.owns(KEY, "22")
+        assert await HeldAttempts(tmp_path).of(KEY) == ("1",)
+    await held.give(KEY, ["3"])
+    for each in (held, HeldAttempts(tmp_path)):
+        assert await each.of(KEY) == ("1", "3")
 
 
 async def test_retain(tmp_path: Path) -> None:

@@ -66,3 +66,36 @@ async def test_real_worker_survives_a_restart_of_the_controller(tmp_path: Path) 
     finally:
         async with open_platform(local_options(config, tmp_path / "state", "127.0.0.1:7")) as platform:
             await platform.destroy()
+
+
+@pytest.mark.slow
+async def test_a_log_that_was_written_while_the_controller_was_away(tmp_path: Path) -> None:
+    """The end of an attempt that ended meanwhile waits for its log, however long that is: then the worker forgets."""
+    config = build_config(CONFIG)
+    release, done = tmp_path / "release", tmp_path / "done"
+    wait = f"echo before; while [ ! -e {release} ]; do sleep 0.05; done"
+    script = f"{wait}; head -c 5000000 /dev/zero | tr '\\0' x; touch {done}"
+    command = v1.Entrypoint(command=v1.Command(argv=["sh", "-c", script]))
+    try:
+        async with (
+            Controller(config, state_dir=tmp_path / "state") as controller,
+            RpcChannel(controller.address, controller.admin_token) as channel,
+        ):
+            job = await channel.unary(CLIENTS + "SubmitJob", submission("k", entrypoint=command), v1.SubmitJobResponse)
+            await until(lambda: controller.statistics().logs.stored_bytes)
+        release.touch()
+        await until(done.exists)
+        await anyio.sleep(0.5)  # until the worker has seen the end of it; if it has not, this test shows less
+        async with (
+            Controller(config, state_dir=tmp_path / "state") as controller,
+            RpcChannel(controller.address, controller.admin_token) as channel,
+        ):
+            fetch = v1.FetchLogsRequest(job=v1.JobRef(job_id=job.job_id), follow=True)
+            with anyio.fail_after(30):
+                async with channel.server_stream(CLIENTS + "FetchLogs", fetch, v1.LogBatch) as batches:
+                    log = b"".join([batch.data async for batch in batches])
+            assert len(log) == len("before\n") + 5_000_000
+            assert log.endswith(b"xxx")
+    finally:
+        async with open_platform(local_options(config, tmp_path / "state", "127.0.0.1:7")) as platform:
+            await platform.destroy()

@@ -1,5 +1,7 @@
 """The log store: idempotent, bounded, readable while it grows, the same after a restart."""
 
+import errno
+import os
 import tempfile
 from pathlib import Path
 
@@ -175,3 +177,49 @@ async def test_broken_disk(tmp_path: Path) -> None:
     (tmp_path / "logs" / JOB).write_text("x")
     with pytest.raises(LogStoreBroken):
         await store.begin(JOB, 0, 0, UID)
+
+
+class FullDisk:
+    """An ``os.open`` or ``os.write`` that fails for the files of logs until ``over``."""
+
+    def __init__(self, call) -> None:
+        self.call = call
+        self.over = False
+
+    def __call__(self, what, *more):
+        name = what if isinstance(what, int) else str(what)
+        if not self.over and (isinstance(name, int) or name.endswith(".log")):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return self.call(what, *more)
+
+
+async def test_an_attempt_is_known_when_its_file_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that is full when an attempt is opened leaves it unknown; opened again, it survives a restart."""
+    store = await LogStore.open(tmp_path)
+    disk = FullDisk(os.open)
+    monkeypatch.setattr(os, "open", disk)
+    with pytest.raises(LogStoreBroken, match="No space left"):
+        await store.begin(JOB, 0, 0, UID)
+    assert (store.attempt(UID), store.attempts(JOB), store.jobs(), store.statistics().attempts) == (None, [], [], 0)
+    assert await store.append(UID, 0, b"x") is None
+    disk.over = True
+    await store.begin(JOB, 0, 0, UID)
+    for each in (store, await LogStore.open(tmp_path)):
+        assert known(each).segments == [[0, 0]]
+    assert await store.append(UID, 0, b"x") == 1
+
+
+async def test_a_segment_is_known_when_its_file_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that is full when a log goes on in a new file loses nothing, then or later."""
+    store = await LogStore.open(tmp_path, LogLimits(segment_bytes=3))
+    await store.begin(JOB, 0, 0, UID)
+    await store.append(UID, 0, b"abc")
+    disk = FullDisk(os.write)
+    monkeypatch.setattr(os, "write", disk)
+    with pytest.raises(LogStoreBroken):
+        await store.append(UID, 3, b"def")
+    assert known(store).segments == [[0, 3]]
+    disk.over = True
+    assert await store.append(UID, 3, b"def") == 6
+    for each in (store, await LogStore.open(tmp_path)):
+        assert await everything(each, known(each)) == (0, b"abcdef")

@@ -1,13 +1,16 @@
 """Messages of the wire and values say the same, and nothing unknown gets through."""
 
+import attrs
 import pytest
 
 from iriscw.cloud.model import Attributes, Capacity, Mode, Op
 from iriscw.controller import wire
 from iriscw.errors import InvalidArgument
 from iriscw.fleet.model import Availability, SliceState
+from iriscw.jobs.messages import AttemptRow, JobRow, JobTally, JobView, TaskRow
 from iriscw.jobs.model import Band, Ending, Entrypoint, EntrypointKind, JobSpec, JobState, RunOrder, TaskState
 from iriscw.proto.iriscw import v1
+from iriscw.runtime.vocabulary import MILLISECOND
 
 ENTRYPOINT = Entrypoint(EntrypointKind.COMMAND, "0" * 64)
 
@@ -86,8 +89,87 @@ def test_endings(state: str, started: bool, kind: str, ending: Ending | None) ->
     found = wire.observation(sent, logs_stored=4)
     assert (found.ending, found.logs_stored) == (ending, 4)
     assert found.reason == (f"{kind}: last" if kind else "")
+    assert found.fault == ("first\nlast" if ending is Ending.FAILED and kind else "")
     assert found.state in (TaskState.ASSIGNED, TaskState.BUILDING, TaskState.RUNNING)
     assert wire.observation(sent, logs_stored=0, with_end=False).ending is None
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("one line", ""),
+        ("a\nb\n", "a\nb"),
+        ("\n".join(map(str, range(100))), "...\n" + "\n".join(map(str, range(60, 100)))),
+        ("a\n" + "x" * 5000, "...\n" + "x" * 4096),
+        ("  File\x1b[31m\nboom", "  File\x1b[31m\nboom"),
+    ],
+    ids=["line", "lines", "many", "long", "as-it-was-said"],
+)
+def test_faults_keep_their_last_lines(text: str, kept: str) -> None:
+    """Of what the user's code said the last 40 lines are kept, or 4096 characters of them; the reason is one line."""
+    fault = v1.Fault(kind="ValueError", text=text)
+    sent = v1.AttemptObserved(attempt_uid="u", state=v1.TaskState.FAILED, was_started=True, fault=fault)
+    found = wire.observation(sent, logs_stored=0)
+    assert found.fault == kept
+    assert "\n" not in found.reason
+
+
+def row_of(number: int, **more: object) -> AttemptRow:
+    """An attempt that failed."""
+    fields = {"ending": Ending.FAILED, "exit_code": 1, "reason": "boom", "fault": "", "log_offset": 4, "worker_id": "w"}
+    times = {
+        f"{what}_wall_ns": (number * 10 + n) * MILLISECOND for n, what in enumerate(("placed", "started", "ended"))
+    }
+    return AttemptRow(number=number, uid=f"u{number}", state=TaskState.RUNNING, **{**fields, **times, **more})
+
+
+def test_attempts_are_written_newest_first() -> None:
+    """A task has its latest attempt first, then the earlier ones, each with its times, exit, worker and fault."""
+    latest = {"attempt_state": TaskState.RUNNING, "ending": None, "exit_code": None, "reason": "", "log_offset": 0}
+    row = TaskRow(
+        index=0, state=TaskState.RUNNING, failures=2, preemptions=0, number=3, uid="u3", worker_id="x",
+        logs_complete=False, started_wall_ns=0, ended_wall_ns=0, placed_wall_ns=7 * MILLISECOND,
+        earlier=(row_of(2, fault="a\nboom"), row_of(1, ending=Ending.REFUSED, exit_code=None)), **latest,
+    )  # fmt: skip
+    newest, second, first = wire.task_status("job-a", row, "").attempts
+    assert (newest.attempt_uid, newest.attempt_number, newest.state) == ("u3", 2, v1.TaskState.RUNNING)
+    assert (newest.placed_at_ms, newest.fault, newest.exit) == (7, None, None)
+    assert (second.attempt_number, second.worker_id, second.exit.code, second.fault.text) == (1, "w", 1, "a\nboom")
+    assert (second.placed_at_ms, second.started_at_ms, second.finished_at_ms) == (20, 21, 22)
+    assert (first.state, first.exit, first.fault.kind) == (v1.TaskState.WORKER_FAILED, None, "REFUSED")
+    assert first.fault.text == "boom"
+    assert wire.said_chars(row) == len("boom") * 2 + len("a\nboom")
+
+
+@pytest.mark.parametrize(
+    ("state", "waiting", "reason", "waits"),
+    [
+        (JobState.PENDING, 1, "", True),
+        (JobState.RUNNING, 1, "", True),
+        (JobState.RUNNING, 0, "", False),
+        (JobState.RUNNING, 1, "worker out of reach", False),
+        (JobState.KILLED, 1, "", False),
+    ],
+)
+def test_a_listing_says_why_tasks_wait(state: JobState, waiting: int, reason: str, waits: bool) -> None:
+    """The scheduler's reason is asked for where tasks wait and the job has none of its own; counts are by state."""
+    counts = tuple((state, count) for state, count in ((TaskState.PENDING, waiting), (TaskState.RUNNING, 2)) if count)
+    tally = JobTally(counts, failures=3, preemptions=4, started_wall_ns=5 * MILLISECOND)
+    row = JobRow("job-a", "uid", "name", state, reason, 3, 1 * MILLISECOND, 0, tally)
+    assert wire.waits(row) is waits
+    written = wire.job_row(row, 7, "no room" if waits else "")
+    assert written.reason == (reason or ("no room" if waits else ""))
+    assert {each.state.name: each.count for each in written.tasks} == {state.name: count for state, count in counts}
+    assert (written.failures, written.preemptions, written.started_at_ms, written.version) == (3, 4, 5, 7)
+
+
+def test_a_failed_job_says_what_its_task_said() -> None:
+    """A job's fault is the text of its failed task, or the reason where there is none; the reason stays a sentence."""
+    spec = JobSpec("n", ENTRYPOINT, Capacity(1))
+    view = JobView("job-a", "uid", spec, JobState.FAILED, "why", (), 1, 0, "", 1, 9, 5 * MILLISECOND, "a\nboom")
+    written = wire.job_status(view, version=1, entrypoint="e")
+    assert (written.reason, written.fault.text, written.started_at_ms) == ("why", "a\nboom", 5)
+    assert wire.job_status(attrs.evolve(view, fault=""), version=1, entrypoint="e").fault.text == "why"
 
 
 def test_a_program_that_cannot_start_counts_as_failed() -> None:

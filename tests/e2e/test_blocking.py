@@ -27,7 +27,7 @@ def test_a_script_needs_no_loop():
             assert said.wait(timeout=60).state is JobState.SUCCEEDED
             assert [status.state for status in said.watch()] == [JobState.SUCCEEDED]
             assert {each.name for each in client.jobs()} == {"sum", "say"}
-            assert client.job(said.id).tasks()[0].attempts[-1].exit_code == 0
+            assert client.job(said.id).tasks()[0].attempts[0].exit_code == 0
             assert [each.scale_group for each in client.pools()] == ["local"]
             assert len(client.slices()) == client.status().slices == 1
     with pytest.raises(ClusterNotRunning):

@@ -65,7 +65,7 @@ async def test_commands_see_their_task(cluster):
         assert (await job.wait()).state is JobState.FAILED
     assert [str(line) async for line in job.logs()] == ["0/1 hi"]
     [task] = await job.tasks()
-    assert task.attempts[-1].exit_code == 7
+    assert task.attempts[0].exit_code == 7
 
 
 async def test_a_job_is_stopped(cluster):
@@ -96,7 +96,7 @@ async def test_a_killed_worker_costs_a_preemption(cluster):
         send_signal((await cluster.worker_processes())[task.worker_id], signal.SIGKILL)
         assert (await job.wait()).state is JobState.SUCCEEDED
     [task] = await job.tasks()
-    assert (task.preemptions, task.failures, task.attempts[-1].number) == (1, 0, 1)
+    assert (task.preemptions, task.failures, task.attempts[0].number) == (1, 0, 1)
 
 
 def submit_another():

@@ -61,20 +61,27 @@ def test_a_day_with_the_commands(up):
     code, out, err = up.run("submit", "-f", "--replicas", "2", *SMALL, "--", "sh", "-c", "echo from $IRIS_TASK_INDEX")
     assert (code, sorted(out.splitlines())) == (0, ["0 | from 0", "1 | from 1"])
     assert err.splitlines()[-1].endswith("SUCCEEDED")
-    assert up.run("submit", "-f", "--name", "bad", *SMALL, "--", "sh", "-c", "exit 3")[0] == 1
+    retried = ("--max-retries-failure", "1", *SMALL)
+    assert up.run("submit", "-f", "--name", "bad", *retried, "--", "sh", "-c", "exit 3")[0] == 1
     code, out, _ = up.run("submit", "--name", "long", *SMALL, "--env", "A=b", "--", "sh", "-c", "echo $A; sleep 1000")
     long = out.strip()
     assert (code, long.startswith("job-")) == (0, True)
     [listed] = json.loads(up.run("jobs", "-o", "json")[1])
-    assert (listed["job_id"], listed["name"]) == (long, "long")
+    assert (listed["job_id"], listed["name"], sum(listed["tasks"].values())) == (long, "long", 1)
     code, _, err = up.run("submit", "--name", "long", "--", "true")
     assert (code, "--existing keep" in err, err.count("\n")) == (2, True, 1)
     assert up.run("stop", "long")[1] == f"{long} KILLED\n"
     described = json.loads(up.run("job", "bad", "-o", "json")[1])
-    assert (described["state"], described["tasks"][0]["attempts"][-1]["exit_code"]) == ("FAILED", 3)
-    assert "FAILED" in up.run("job", "bad")[1]
+    assert (described["state"], described["tasks"][0]["attempts"][0]["exit_code"]) == ("FAILED", 3)
+    assert [each["number"] for each in described["tasks"][0]["attempts"]] == [1, 0]
+    assert described["tasks"][0]["attempts"][1]["fault"]
+    shown = up.run("job", "bad")[1]
+    assert "FAILED" in shown
+    assert "TRIED" in shown
     assert up.run("logs", "sh", "--task", "1")[1] == "from 1\n"
-    assert len(up.run("jobs", "--all")[1].splitlines()) == 4
+    table = up.run("jobs", "--all")[1].splitlines()
+    assert len(table) == 4
+    assert ["1 killed" in line or "1 failed" in line or "2 done" in line for line in table[1:]] == [True] * 3
     [pool] = json.loads(up.run("pools", "-o", "json")[1])
     assert (pool["scale_group"], pool["max_slices"]) == ("local", 1)
     [one] = json.loads(up.run("slices", "-o", "json")[1])

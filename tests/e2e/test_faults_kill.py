@@ -103,9 +103,9 @@ async def check(client, promise):
     tasks = await job.tasks()
     assert [task.state.name for task in tasks] == [promise.state.name] * promise.replicas
     if promise.state is JobState.SUCCEEDED:
-        assert [(task.failures, task.attempts[-1].exit_code) for task in tasks] == [(0, 0)] * promise.replicas
+        assert [(task.failures, task.attempts[0].exit_code) for task in tasks] == [(0, 0)] * promise.replicas
     if promise.state is JobState.FAILED:
-        assert [task.attempts[-1].exit_code for task in tasks] == [7]
+        assert [task.attempts[0].exit_code for task in tasks] == [7]
     if promise.value is not None:
         assert await job.result() == [promise.value]
 

@@ -1,6 +1,7 @@
 """Whoever knocks without a right to, or with another protocol, or with lies: refused by name, and nobody else waits."""
 
 import contextlib
+import hashlib
 import sys
 from pathlib import Path
 
@@ -12,15 +13,19 @@ sys.path.insert(0, str(Path(__file__).parent))  # for kill_cluster
 from kill_cluster import PATIENCE_S, SMALL, controller_process, still_serves
 
 from iriscw.client.calls import SERVICE
+from iriscw.client.errors import JobFailed
 from iriscw.client.submission import Command
 from iriscw.jobs.model import JobState
 from iriscw.proto.iriscw import v1
+from iriscw.resources import Resources
 from iriscw.rpc.client import RpcChannel
 from iriscw.rpc.errors import PermissionDenied, Unauthenticated, VersionMismatch
 from iriscw.rpc.tokens import Secret, read_token_file
+from iriscw.task.result import encode_value
 
 CONNECT = "/iriscw.v1.WorkerService/Connect"
 GIB = 1 << 30
+PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def token_of_worker(cluster):
@@ -137,4 +142,75 @@ async def test_a_worker_that_claims_more(cluster):
     job = await cluster.client.submit(Command(["true"]), name="given", replicas=5, resources=SMALL)
     with anyio.fail_after(PATIENCE_S):
         assert (await job.wait()).state is JobState.SUCCEEDED
+    await still_serves(cluster.client)
+
+
+async def planted(cluster, token, worker_id, incarnation, uid, value):
+    """Say with one worker's right token that the attempt ``uid`` has ended and returned ``value``."""
+    data = encode_value(value)
+    result = v1.ResultRef(size_bytes=len(data), sha256=hashlib.sha256(data).digest(), python_version=PYTHON)
+    over = v1.AttemptObserved(attempt_uid=uid, state=v1.TaskState.SUCCEEDED, was_started=True, result=result)
+    much = v1.Amount(cpu_milli=1_000_000, memory_bytes=1000 * GIB)
+    hello = v1.Hello(protocol_version=1, worker_id=worker_id, incarnation=incarnation, capacity=much)
+    messages = [
+        v1.WorkerMessage(hello=hello),
+        v1.WorkerMessage(log=v1.LogChunk(attempt_uid=uid, offset=0, data=b"planted\n")),
+        v1.WorkerMessage(result=v1.ResultChunk(attempt_uid=uid, offset=0, data=data)),
+        v1.WorkerMessage(observed=over),
+        v1.WorkerMessage(heartbeat=v1.Heartbeat(sequence=1)),
+    ]
+    async with (
+        RpcChannel(cluster.address, token) as channel,
+        channel.bidi(CONNECT, v1.WorkerMessage, v1.ControllerMessage) as call,
+    ):
+        for message in messages:
+            await call.send(message)
+        with anyio.fail_after(PATIENCE_S):
+            async for message in call:
+                assert message.refused is None, message.refused
+                assert message.log_ack is None
+                assert message.result_ack is None
+                if message.heartbeat_ack is not None:  # all before it was read
+                    return
+
+
+async def test_a_stolen_token_of_a_worker(cluster, tmp_path):
+    """Whoever has a worker's token says what he likes of its attempts, and nothing of any other worker's."""
+    await still_serves(cluster.client)
+    token, worker_id, incarnation = token_of_worker(cluster)
+    ready, gate = tmp_path / "ready", tmp_path / "gate"
+    whole = Resources(cpu="1", memory="32MiB")
+    waiting = f"import os, time\nopen({str(ready)!r} + os.environ['IRIS_WORKER_ID'], 'w').close()"
+    code = f"{waiting}\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.02)\nprint('right')"
+    job = await cluster.client.submit(Command([sys.executable, "-c", code]), name="two", replicas=2, resources=whole)
+    with anyio.fail_after(PATIENCE_S):
+        while len(list(tmp_path.glob("ready*"))) < 2:  # noqa: ASYNC110 - two processes that were started
+            await anyio.sleep(0.05)
+    [others] = [task for task in await job.tasks() if task.worker_id != worker_id]
+    await planted(cluster, token, worker_id, incarnation, others.attempts[0].uid, "planted")
+    assert (await job.status()).state is JobState.RUNNING
+    gate.touch()
+    with anyio.fail_after(PATIENCE_S):
+        assert await job.result() == [None, None]
+        lines = [line.text async for line in job.logs(task=others.index)]
+    assert lines == ["right"]
+    await still_serves(cluster.client)
+
+
+@pytest.mark.parametrize(("size_bytes", "kind"), [(100, "FrameCorrupt"), ((18 << 20) + 1, "ResultUnreadable")])
+async def test_a_task_that_spoils_its_result(cluster, size_bytes, kind):
+    """It has failed, whatever its exit code is; it is tried again as often as failures are, and the error says why."""
+
+    def spoil():
+        import os
+
+        with open(".iris/result", "wb") as file:  # noqa: PTH123 - it is pickled by value
+            file.truncate(size_bytes)
+        os._exit(0)
+
+    job = await cluster.client.submit(spoil, name="spoilt", resources=SMALL, max_retries_failure=1)
+    with anyio.fail_after(PATIENCE_S), pytest.raises(JobFailed, match=kind):
+        await job.result()
+    status = await job.status()
+    assert (status.state, status.failures, status.preemptions) == (JobState.FAILED, 2, 0)
     await still_serves(cluster.client)

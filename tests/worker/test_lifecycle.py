@@ -128,6 +128,17 @@ def test_after_a_restart_what_is_not_there_is_missing(phase: Phase) -> None:
     assert actor.reports[-1].was_started == (phase in (Phase.RUNNING, Phase.STOPPING))
 
 
+@pytest.mark.parametrize("found", [False, True])
+def test_a_stop_overtakes_the_look_for_its_process(found: bool) -> None:
+    """Stopped after a restart, before anybody knows whether it is there: it ends once."""
+    actor = Actor().to(Phase.FETCHING)
+    actor.restart()
+    actor.tell(StopAttempt("a1", StopCause.LEASE, 0))
+    assert actor.reports[-1].outcome is Outcome.WORKER_FAILED
+    assert actor.tell(Completed("adopt", Adopt("a1", ended=False), found)) == ()
+    assert sum(isinstance(record, AttemptEnded) for record in actor.records) == 1
+
+
 def test_a_timeout_goes_on_after_a_restart() -> None:
     """What is left of it is counted on the wall clock; one that has passed is due at once."""
     actor = Actor().to(Phase.STARTING)
@@ -208,6 +219,8 @@ def test_judge(cause: StopCause) -> None:
     assert judge(Finish(0, 3, None, False, False, "", 0), cause) is Outcome.FAILED
     assert judge(Finish(0, None, 15, True, False, "", 0), cause) is STOPPED[cause]
     assert judge(Finish(0, 0, None, True, False, "", 0), None) is Outcome.KILLED
+    assert judge(Finish(0, None, 9, True, False, "", 0, lease_over=True), cause) is STOPPED[cause]
+    assert judge(Finish(0, None, 9, True, False, "", 0, lease_over=True), None) is STOPPED[StopCause.LEASE]
     assert judge(Finish(0, None, 9, False, True, "", 0), None) is Outcome.FAILED
     assert judge(Finish(0, None, None, False, False, "", 0), None) is Outcome.MISSING
 

@@ -6,8 +6,9 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import anyio
@@ -18,10 +19,12 @@ sys.path.insert(0, str(Path(__file__).parent))  # for worker_world
 from worker_world import JOB_TOKEN, TOKEN, Controller, alive, serving, settings
 
 from iriscw.cloud.model import Capacity
+from iriscw.errors import UsageError
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.tokens import write_token_file
 from iriscw.worker.__main__ import (
     EXIT_LESS_THAN_PROMISED,
+    EXIT_ORPHANED,
     EXIT_TURNED_AWAY,
     EXIT_USAGE,
     Incomplete,
@@ -142,6 +145,55 @@ async def test_the_next_incarnation_ends_what_the_last_one_left(tmp_path: Path) 
             assert controller.sets[-1].attempts == []
 
 
+async def test_after_kill_9_attempts_end_with_the_lease(tmp_path: Path) -> None:
+    """Nobody starts the worker again: at the end of the lease its attempts are gone, with all that they started.
+
+    The one that is started too late finds no attempt to go on with, and starts none again.
+    """
+    controller, marks = Controller(), tmp_path / "marks"
+    controller.lease_ms = 6000
+    code = (
+        f"import os, signal; open({str(marks)!r}, 'a').write('x'); signal.signal(15, signal.SIG_IGN)\n"
+        "if os.fork() == 0: os.setsid()\n"
+        "print(os.getpid(), flush=True)\nsignal.pause()"
+    )
+    lease = tmp_path / "cache/worker-1/life-1/lease"
+    async with serving(controller) as server:
+        async with process(tmp_path, controller) as worker:
+            await controller.until(lambda: controller.outgoing is not None)
+            await controller.run("a1", argv=code)
+            await controller.until(lambda: controller.log("a1").count("\n") == 2)
+            worker.kill()
+            await worker.wait()
+        pids = [int(pid) for pid in controller.log("a1").split()]
+        with anyio.fail_after(60):
+            while any(map(alive, pids)):  # noqa: ASYNC110 - processes that are not our children
+                await anyio.sleep(0.05)
+        assert int(lease.read_text().split()[1]) <= time.monotonic_ns(), "not before its end"
+        async with Worker(settings(tmp_path / "cache", server.address)):
+            await controller.until(lambda: len(controller.hellos) == 2)
+            seen = await controller.ended("a1")
+    assert (seen.state, seen.was_started) == (v1.TaskState.WORKER_FAILED, True)
+    assert "lease" in seen.fault.text
+    assert marks.read_text() == "x"
+
+
+async def test_a_worker_that_nobody_waits_for_exits_with_6(tmp_path: Path) -> None:
+    """Its controller is gone for good: attempts end, then the worker, and it says why."""
+    controller = Controller()
+    async with AsyncExitStack() as stack:
+        server = await stack.enter_async_context(serving(controller))
+        worker = await stack.enter_async_context(process(tmp_path, controller, **{"orphan-after": "5"}))
+        await controller.until(lambda: controller.outgoing is not None)
+        await controller.run("a1", argv="import os, signal; print(os.getpid()); signal.pause()")
+        await controller.until(lambda: "\n" in controller.log("a1"))
+        await server.drain(0)
+        with anyio.fail_after(60):
+            assert await worker.wait() == EXIT_ORPHANED
+    assert not alive(int(controller.log("a1")))
+    assert any("no contact with a controller" in line["message"] for line in lines(tmp_path))
+
+
 async def test_sigterm_ends_it_in_order_without_a_secret_in_its_lines(tmp_path: Path) -> None:
     """SIGTERM: attempts end and are reported, exit code 0; every line is JSON, with ids and without secrets."""
     controller = Controller()
@@ -191,6 +243,23 @@ def test_what_is_missing_is_named() -> None:
         settings_of(arguments, {})
 
 
+@pytest.mark.parametrize("text", ["soon", "-1", "inf", "nan"])
+def test_a_time_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
+    """For how long a worker waits is a number of seconds from 0."""
+    write_token_file(tmp_path / "token", TOKEN)
+    options = {
+        "controller": "127.0.0.1:1",
+        "worker-id": "w",
+        "incarnation": "i",
+        "cache-dir": str(tmp_path),
+        "token-file": str(tmp_path / "token"),
+    }
+    arguments = parser({}).parse_args([*(f"--{name}={value}" for name, value in options.items())])
+    arguments.orphan_after = text
+    with pytest.raises(UsageError, match="orphan"):
+        settings_of(arguments, {"IRIS_VM_ADDRESS": "127.0.0.1"})
+
+
 def test_the_environment_fills_in(tmp_path: Path) -> None:
     """Each option has a variable; the command line wins over it."""
     write_token_file(tmp_path / "token", TOKEN)
@@ -202,11 +271,14 @@ def test_the_environment_fills_in(tmp_path: Path) -> None:
         "IRIS_TOKEN_FILE": str(tmp_path / "token"),
         "IRIS_VM_ADDRESS": "127.0.0.1",
         "IRISCW_ATTRIBUTES": '{"zone": "z", "rank": 3}',
+        "IRISCW_ORPHAN_AFTER_S": "2.5",
     }
     arguments = parser(environment).parse_args(["serve", "--worker-id", "mine"])
     assert isinstance(arguments, argparse.Namespace)
     made = settings_of(arguments, environment)
     assert (made.worker_id, made.incarnation, made.port) == ("mine", "u", 10001)
+    assert made.orphan_after_s == 2.5
+    assert parser({}).parse_args([]).orphan_after == "0", "nobody said so: never"
     assert made.attributes.get("zone") == "z"
     assert made.attributes.get("rank") == 3
     assert made.attributes.get("python") == f"{sys.version_info.major}.{sys.version_info.minor}"

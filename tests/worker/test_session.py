@@ -10,8 +10,24 @@ sys.path.insert(0, str(Path(__file__).parent))  # for worker_world
 
 from worker_world import Ctx
 
-from iriscw.runtime.vocabulary import SECOND, Arrived, Close, Closed, Emit, Feed, FeedRefused, Open, SetTimer, Tell
+from iriscw.processes import lease as lease_file
+from iriscw.runtime.vocabulary import (
+    SECOND,
+    Arrived,
+    Close,
+    Closed,
+    Completed,
+    Emit,
+    Failed,
+    Feed,
+    FeedRefused,
+    Open,
+    Run,
+    SetTimer,
+    Tell,
+)
 from iriscw.worker import session as decisions
+from iriscw.worker.effects import HoldLease
 from iriscw.worker.messages import (
     AttemptReleased,
     AttemptReport,
@@ -24,9 +40,11 @@ from iriscw.worker.messages import (
     Heartbeat,
     HeartbeatAcked,
     Holding,
+    LeaseNotWritten,
     Leave,
     Left,
     ObservedAll,
+    Orphaned,
     Resync,
     RunAttempt,
     StopAll,
@@ -35,7 +53,8 @@ from iriscw.worker.messages import (
     Welcomed,
 )
 from iriscw.worker.model import Observation, Order, Outcome, Phase, RefusalReason, StopCause
-from iriscw.worker.session import FIRST_PAUSE_NS, LONGEST_PAUSE_NS, Session
+from iriscw.worker.ports import WorkerTrouble
+from iriscw.worker.session import FIRST_PAUSE_NS, LONGEST_PAUSE_NS, NEVER_NS, Session
 
 RULES = decisions.rules()
 LEASE = 10 * SECOND
@@ -44,9 +63,9 @@ LEASE = 10 * SECOND
 class Actor:
     """The session with its decisions."""
 
-    def __init__(self) -> None:
-        self.ctx = Ctx(SECOND)
-        self.state = Session(LEASE)
+    def __init__(self, granted_until: int | None = None, orphan_ns: int = 0, now: int = SECOND) -> None:
+        self.ctx = Ctx(now)
+        self.state = Session(LEASE, granted_until, orphan_ns)
         self.commands = decisions.resume(self.state, self.ctx)
 
     def tell(self, message: object) -> tuple:
@@ -69,6 +88,12 @@ class Actor:
 
     def emitted(self, kind: type) -> list:
         return [each.event for each in self.commands if isinstance(each, Emit) and isinstance(each.event, kind)]
+
+    def held(self) -> list:
+        return [each.effect.until_ns for each in self.commands if isinstance(each, Run)]
+
+    def orphan_timer(self) -> bool:
+        return any(isinstance(each, SetTimer) and each.key == "orphan" and each.attentive for each in self.commands)
 
     def dials(self) -> bool:
         return any(isinstance(each, Open) for each in self.commands)
@@ -267,4 +292,110 @@ def test_attempts_are_killed_when_and_only_when_the_lease_is_over(steps: list) -
             case "lease":
                 actor.tell(Due("lease"))
                 assert (StopAll(StopCause.LEASE, 0) in actor.told()) == (actor.ctx.now - contact >= LEASE)
+        assert set(actor.held()) <= {contact + LEASE}, "what is written down is never later than that"
         assert not any(isinstance(each, StopAttempt) for each in actor.told())
+
+
+def test_each_contact_moves_the_end_that_is_written_down() -> None:
+    """From when the worker dialled, then from when an acknowledged heartbeat was sent; never from now."""
+    actor = Actor()
+    actor.tell(Holding(()))
+    actor.ctx.at(3 * SECOND)
+    actor.arrive(Welcomed("s1", SECOND, LEASE))
+    assert actor.held() == [SECOND + LEASE]
+    actor.ctx.at(5 * SECOND)
+    actor.arrive(HeartbeatAcked(actor.state.sequence))
+    assert actor.held() == [3 * SECOND + LEASE]
+    actor.arrive(HeartbeatAcked(actor.state.sequence))
+    assert actor.held() == [], "the same again says nothing new"
+    assert actor.tell(Completed("lease", HoldLease(1), None)) == ()
+
+
+def test_a_lease_without_an_end_is_written_as_such() -> None:
+    """Both sides of the file mean the same by it."""
+    actor = Actor()
+    actor.tell(Holding(()))
+    actor.arrive(Welcomed("s1", SECOND, 0))
+    assert actor.held() == [NEVER_NS]
+    assert NEVER_NS == lease_file.NEVER_NS
+
+
+def test_a_lease_that_cannot_be_written_is_told() -> None:
+    """It is in the log, not the end of the worker: the next heartbeat tries again."""
+    actor = Actor().connect()
+    actor.tell(Failed("lease", HoldLease(1), WorkerTrouble("no disk")))
+    assert actor.emitted(LeaseNotWritten) == [LeaseNotWritten("WorkerTrouble: no disk")]
+
+
+@pytest.mark.parametrize("granted", [0, 5 * SECOND, 20 * SECOND - 1])
+def test_a_restart_gives_no_lease_of_its_own(granted: int) -> None:
+    """The process that comes after the lease ended kills what it finds, without waiting for anybody."""
+    actor = Actor(granted, now=20 * SECOND)
+    assert SetTimer("lease", 0, Due("lease")) in actor.commands
+    actor.tell(Holding(("a1",)))
+    actor.tell(AttemptReport(seen("a1")))
+    assert StopAttempt("a1", StopCause.LEASE, 0) in actor.told()
+    actor.tell(Due("lease"))
+    assert StopAll(StopCause.LEASE, 0) in actor.told()
+
+
+def test_a_restart_goes_on_with_what_is_left_of_the_lease() -> None:
+    """What is found lives on, for as long as it might have without the restart."""
+    actor = Actor(20 * SECOND, now=17 * SECOND)
+    assert SetTimer("lease", 3 * SECOND, Due("lease")) in actor.commands
+    actor.tell(Holding(("a1",)))
+    actor.tell(AttemptReport(seen("a1")))
+    assert actor.told() == []
+    actor.ctx.at(20 * SECOND)
+    actor.tell(Due("lease"))
+    assert actor.told() == [StopAll(StopCause.LEASE, 0)]
+
+
+def test_a_lease_longer_than_the_next_is_not_carried_over() -> None:
+    """A restart below a long lease, then a controller with a short one: it counts from the dial."""
+    actor = Actor(1000 * SECOND, now=17 * SECOND)
+    actor.tell(Holding(()))
+    actor.arrive(Welcomed("s1", SECOND, LEASE))
+    assert actor.held() == [17 * SECOND + LEASE]
+
+
+def test_a_restart_without_a_lease_waits_for_the_next() -> None:
+    """What was found ran without a lease, so it does."""
+    actor = Actor(NEVER_NS).connect()
+    assert actor.held() == [SECOND + LEASE]
+    assert Actor(NEVER_NS).tell(Due("lease")) == ()
+
+
+def test_without_any_controller_for_long_the_worker_ends_itself() -> None:
+    """Its attempts first; there is nobody to say goodbye to."""
+    actor = Actor(orphan_ns=30 * SECOND)
+    assert actor.orphan_timer()
+    actor.connect().tell(AttemptReport(seen("a1")))
+    actor.tell(Closed("stream", None))
+    actor.tell(Due("orphan"))
+    assert actor.emitted(Orphaned) == [Orphaned(30 * SECOND)]
+    [stop] = actor.told()
+    assert (stop.cause, type(stop)) == (StopCause.DRAINING, StopAll)
+    assert actor.emitted(Left) == []
+    actor.tell(AttemptReport(seen("a1", Phase.ENDED)))
+    assert actor.emitted(Left) == [Left(None, orphaned=True)]
+    assert actor.tell(Due("orphan")) == ()
+
+
+def test_any_word_of_a_controller_counts() -> None:
+    """A welcome, an acknowledgement, a refusal for now: the time begins anew. A broken stream is no word."""
+    actor = Actor(orphan_ns=30 * SECOND).connect()
+    assert actor.orphan_timer()
+    actor.arrive(HeartbeatAcked(actor.state.sequence))
+    assert actor.orphan_timer()
+    actor.arrive(TurnedAway(RefusalReason.BUSY, "later", 5))
+    assert actor.orphan_timer()
+    actor.tell(Closed("stream", None))
+    assert not actor.orphan_timer()
+
+
+def test_by_default_a_worker_waits_for_ever() -> None:
+    """Somebody else decides how long its pod lives."""
+    actor = Actor()
+    assert not actor.orphan_timer()
+    assert not actor.connect().orphan_timer()

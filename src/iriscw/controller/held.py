@@ -1,4 +1,4 @@
-"""Which attempts each worker may hold: what a stream begins with, before its worker has said anything.
+"""Which attempts each worker was given: what its stream begins with, and of what it is believed.
 
 On the wire the controller speaks first, with all that should run; behind the door a link speaks second, when it knows
 what is there (:mod:`iriscw.jobs.ports`). The two meet here. Before an attempt's order leaves for a worker, its uid is
@@ -6,12 +6,19 @@ written down under the worker's incarnation, and struck out when the worker was 
 begins for the link with these uids, as accepted and otherwise unknown; what the worker really has follows as changes.
 A uid whose order never arrived is ordered again, which is harmless: workers never start a uid twice.
 
+The record is also what a worker's word is held against. An attempt belongs to the one incarnation that it was given to,
+for ever; what any other says of it is not believed (:meth:`HeldAttempts.owns`). That does not end when the attempt is
+struck out: its last log lines may be on the way by then, or the stream breaks before the worker has heard that it may
+forget. So the uids that were struck out last stay known.
+
 One file for each incarnation, ``<worker id>#<incarnation>``: lines ``+uid`` and ``-uid``, appended, written anew when
-it is read. It survives the process, which is all that the wire's own idempotency does not cover.
+many were struck out: a full disk keeps nobody from reading it. It survives the process, which is all that the wire's
+own idempotency does not cover.
 """
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import os
 from collections.abc import Iterable, Iterator
@@ -19,6 +26,7 @@ from pathlib import Path
 
 import anyio
 import anyio.to_thread
+import attrs
 
 from iriscw.errors import OperationError
 from iriscw.files import PRIVATE_FILE_MODE, make_private_folder, write_atomic
@@ -29,11 +37,29 @@ Key = tuple[str, str]
 REWRITE_LINES = 4096
 """Lines struck out since the file was last written anew."""
 
+MAX_STRUCK = 256
+"""Uids of each worker that stay known after they were struck out: as many attempts as one may have."""
+
 
 class HeldBroken(OperationError):
     """The record of held attempts cannot be read or written: a full disk, permissions, an I/O error."""
 
     retryable = True
+
+
+@attrs.define(eq=False)
+class Record:
+    """What one incarnation was given, in order."""
+
+    held: dict[str, None] = attrs.field(factory=dict)
+    struck: collections.deque[str] = attrs.field(factory=lambda: collections.deque(maxlen=MAX_STRUCK))
+    struck_lines: int = 0
+    """Since the file was last written anew."""
+
+    def strike(self, uid: str) -> None:
+        """Take one from those held to those struck out."""
+        self.held.pop(uid, None)
+        self.struck.append(uid)
 
 
 class HeldAttempts:
@@ -45,8 +71,7 @@ class HeldAttempts:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._held: dict[Key, dict[str, None]] = {}
-        self._struck: dict[Key, int] = {}
+        self._records: dict[Key, Record] = {}
         self._lock = anyio.Lock()
 
     async def of(self, key: Key) -> tuple[str, ...]:
@@ -56,7 +81,15 @@ class HeldAttempts:
             HeldBroken: the record cannot be read.
         """
         async with self._lock:
-            return tuple(await self._load(key))
+            return tuple((await self._load(key)).held)
+
+    def owns(self, key: Key, uid: str) -> bool:
+        """Say whether the worker was given this attempt; no other worker ever was.
+
+        Without a look at the disk: nobody owns anything before :meth:`of` was asked for it.
+        """
+        record = self._records.get(key)
+        return record is not None and (uid in record.held or uid in record.struck)
 
     async def give(self, key: Key, uids: Iterable[str]) -> None:
         """Write down that orders for these attempts are about to leave.
@@ -65,7 +98,7 @@ class HeldAttempts:
             HeldBroken: nothing was written; the orders must not leave.
         """
         async with self._lock:
-            held = await self._load(key)
+            held = (await self._load(key)).held
             fresh = [uid for uid in dict.fromkeys(uids) if uid not in held]
             if fresh:
                 await self._append(key, [f"+{uid}" for uid in fresh])
@@ -78,46 +111,48 @@ class HeldAttempts:
             HeldBroken: nothing was written.
         """
         async with self._lock:
-            held = await self._load(key)
-            gone = [uid for uid in dict.fromkeys(uids) if uid in held]
+            record = await self._load(key)
+            gone = [uid for uid in dict.fromkeys(uids) if uid in record.held]
             if not gone:
                 return
-            for uid in gone:
-                del held[uid]
-            self._struck[key] = self._struck.get(key, 0) + len(gone)
-            if self._struck[key] >= REWRITE_LINES:
-                await self._rewrite(key, held)
-            else:
+            if record.struck_lines + len(gone) < REWRITE_LINES:
                 await self._append(key, [f"-{uid}" for uid in gone])
+            for uid in gone:
+                record.strike(uid)
+            record.struck_lines += len(gone)
+            if record.struck_lines >= REWRITE_LINES:
+                await self._rewrite(key, record)
 
-    async def _load(self, key: Key) -> dict[str, None]:
-        held = self._held.get(key)
-        if held is None:
+    async def _load(self, key: Key) -> Record:
+        record = self._records.get(key)
+        if record is None:
             with _named(self._root):
-                lines = await anyio.to_thread.run_sync(_read, self._path(key))
-            held = {}
+                lines, torn = await anyio.to_thread.run_sync(_read, self._path(key))
+            record = Record()
             for line in lines:
                 if line.startswith("+"):
-                    held[line[1:]] = None
+                    record.held[line[1:]] = None
                 else:
-                    held.pop(line[1:], None)
-            self._held[key] = held
-            if lines:
-                await self._rewrite(key, held)
-        return held
+                    record.strike(line[1:])
+                    record.struck_lines += 1
+            if torn:
+                await self._rewrite(key, record)
+            self._records[key] = record
+        return record
 
     async def _append(self, key: Key, lines: list[str]) -> None:
         with _named(self._root):
             await anyio.to_thread.run_sync(_append, self._path(key), "".join(f"{line}\n" for line in lines).encode())
 
-    async def _rewrite(self, key: Key, held: Iterable[str]) -> None:
-        self._struck[key] = 0
-        content = "".join(f"+{uid}\n" for uid in held).encode()
+    async def _rewrite(self, key: Key, record: Record) -> None:
+        lines = [*(f"-{uid}\n" for uid in record.struck), *(f"+{uid}\n" for uid in record.held)]
+        content = "".join(lines).encode()
         with _named(self._root):
             await anyio.to_thread.run_sync(lambda: write_atomic(self._path(key), content, durable=False))
+        record.struck_lines = 0
 
     async def retain(self, keys: Iterable[Key]) -> None:
-        """Remove the records of all other incarnations: their pods are gone.
+        """Remove the records of all other incarnations: their pods are gone, and none of them is believed again.
 
         Raises:
             HeldBroken: files cannot be removed.
@@ -126,18 +161,20 @@ class HeldAttempts:
         async with self._lock:
             with _named(self._root):
                 await anyio.to_thread.run_sync(_remove_others, self._root, kept)
-            self._held = {key: held for key, held in self._held.items() if self._path(key) in kept}
+            self._records = {key: record for key, record in self._records.items() if self._path(key) in kept}
 
     def _path(self, key: Key) -> Path:
         worker_id, incarnation = key
         return self._root / f"{worker_id}#{incarnation}"
 
 
-def _read(path: Path) -> list[str]:
+def _read(path: Path) -> tuple[list[str], bool]:
+    """Give the lines, and whether the machine stopped while one was written: that one never counted."""
     try:
-        return [line for line in path.read_text(encoding="ascii").split("\n") if len(line) > 1]
+        *lines, rest = path.read_text(encoding="ascii").split("\n")
     except FileNotFoundError:
-        return []
+        return [], False
+    return [line for line in lines if len(line) > 1], bool(rest)
 
 
 def _append(path: Path, data: bytes) -> None:
@@ -145,7 +182,14 @@ def _append(path: Path, data: bytes) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
     descriptor = os.open(path, flags, PRIVATE_FILE_MODE)
     try:
-        os.write(descriptor, data)
+        before = os.fstat(descriptor).st_size
+        try:
+            left = memoryview(data)
+            while left:
+                left = left[os.write(descriptor, left) :]
+        except OSError:
+            os.ftruncate(descriptor, before)  # half a line would become one with the next
+            raise
     finally:
         os.close(descriptor)
 

@@ -148,18 +148,17 @@ class LogStore:
             for path in folder.iterdir():
                 match = _NAME.fullmatch(path.name)
                 if match is not None:
-                    attempt = self._register(folder.name, int(match[1]), int(match[2]), match[3])
+                    attempt = self._register(AttemptLog(folder.name, int(match[1]), int(match[2]), match[3]))
                     attempt.segments.append([int(match[4]), path.stat().st_size])
         for attempt in self._attempts.values():
             attempt.segments.sort()
             self._stored_bytes += attempt.stored_bytes
 
-    def _register(self, job_id: str, index: int, number: int, uid: str) -> AttemptLog:
-        attempt = self._attempts.get(uid)
-        if attempt is None:
-            attempt = self._attempts[uid] = AttemptLog(job_id, index, number, uid)
-            self._jobs.setdefault(job_id, {})[uid] = attempt
-        return attempt
+    def _register(self, attempt: AttemptLog) -> AttemptLog:
+        """Make an attempt known; give the one that is known by its uid, if there is one."""
+        known = self._attempts.setdefault(attempt.uid, attempt)
+        self._jobs.setdefault(known.job_id, {})[known.uid] = known
+        return known
 
     # Writing
 
@@ -167,14 +166,14 @@ class LogStore:
         """Take logs of this attempt from now on. Repeating it is fine.
 
         Raises:
-            LogStoreBroken: nothing can be written.
+            LogStoreBroken: nothing can be written; the attempt is as unknown as before.
         """
         if uid in self._attempts:
             return
-        attempt = self._register(job_id, index, number, uid)
-        attempt.segments.append([0, 0])
+        attempt = AttemptLog(job_id, index, number, uid, segments=[[0, 0]])
         with _named(self._root):
             await anyio.to_thread.run_sync(self._write, attempt, 0, b"")
+        self._register(attempt)  # now that its file is there: what only memory knows is lost with the process
 
     async def append(self, uid: str, offset: int, data: bytes) -> int | None:
         """Store a chunk; give the offset up to which the log is stored now, None for an unknown attempt.
@@ -192,11 +191,13 @@ class LogStore:
         return attempt.end
 
     async def _grow(self, attempt: AttemptLog, data: bytes) -> None:
-        if not attempt.segments or attempt.segments[-1][1] >= self._limits.segment_bytes:
-            attempt.segments.append([attempt.end, 0])
-        segment = attempt.segments[-1]
+        segment = attempt.segments[-1] if attempt.segments else None
+        if segment is None or segment[1] >= self._limits.segment_bytes:
+            segment = [attempt.end, 0]
         with _named(self._root):
             await anyio.to_thread.run_sync(self._write, attempt, segment[0], data)
+        if segment not in attempt.segments[-1:]:
+            attempt.segments.append(segment)
         segment[1] += len(data)
         self._stored_bytes += len(data)
         self._appended_bytes += len(data)

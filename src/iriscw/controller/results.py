@@ -4,11 +4,15 @@ Layout. ``<root>/<job id>/<index>-<number>-<uid>.part`` grows with the worker's 
 the whole is (size and SHA-256) and the part fits, it is flushed and renamed to
 ``<index>-<number>-<uid>.<python>.<sha256>.result``: the name is the reference, so a reader never sees a result that
 was not verified, at any crash point, and a restarted controller finds its place by listing folders.
+
+A result that can never be kept (too big, or not what its worker says it is, however often it is sent) is *refused*,
+once and for ever: what comes of it is thrown away, and whoever settles it learns why. Nothing waits for it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import enum
 import hashlib
 import logging
 import os
@@ -21,16 +25,20 @@ import anyio
 import anyio.to_thread
 import attrs
 
-from iriscw.errors import OperationError, UsageError
+from iriscw.errors import OperationError
 from iriscw.files import PRIVATE_FILE_MODE, make_private_folder, sync_folder
+from iriscw.rpc.limits import MAX_RESULT_BYTES
 
 log = logging.getLogger(__name__)
 
-MAX_RESULT_BYTES = 17 << 20
-"""Of one attempt: what a task may return (16 MiB) and the frame around it."""
+MAX_MISMATCHES = 3
+"""How often a result is wanted again that did not arrive as its worker says it is. TCP's checksum misses one damaged
+packet in 65,536; the second time it is the worker."""
 
 _NAME = re.compile(r"(\d{1,6})-(\d{1,6})-([0-9a-f]{16})(?:\.part|\.(\d{1,2}\.\d{1,2})\.([0-9a-f]{64})\.result)")
 _JOB = re.compile(r"job-[a-z2-7]{12}")
+_PYTHON = re.compile(r"\d{1,2}\.\d{1,2}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class ResultStoreBroken(OperationError):
@@ -39,8 +47,30 @@ class ResultStoreBroken(OperationError):
     retryable = True
 
 
-class ResultTooBig(UsageError):
-    """An attempt's result is larger than the store takes."""
+class ResultRefused(OperationError, abstract=True):
+    """An attempt's result will never be kept. The attempt failed: its user has no result."""
+
+
+class ResultTooBig(ResultRefused):
+    """It is larger than ``MAX_RESULT_BYTES``."""
+
+
+class ResultCorrupt(ResultRefused):
+    """It is not what its worker said it is."""
+
+
+class ResultMissing(ResultRefused):
+    """Its worker announced it and did not send it."""
+
+
+class Verdict(enum.Enum):
+    """How a result stands whose worker has said what the whole is."""
+
+    KEPT = "kept"
+    WANTED = "wanted"
+    """Bytes are missing, or all must be sent again."""
+    REFUSED = "refused"
+    """See :meth:`ResultStore.refusal`."""
 
 
 @attrs.frozen
@@ -63,6 +93,9 @@ class AttemptResult:
     size_bytes: int = 0
     """What is stored, verified or not."""
     reference: Reference | None = None
+    refused: ResultRefused | None = None
+    """Why it will never be kept."""
+    mismatches: int = 0
     lock: anyio.Lock = attrs.field(factory=anyio.Lock)
 
     @property
@@ -117,28 +150,30 @@ class ResultStore:
         return result
 
     async def append(self, uid: str, offset: int, data: bytes) -> int | None:
-        """Store a chunk; give the offset up to which the result is stored, None for an unknown attempt.
+        """Store a chunk; give the offset from which the worker goes on, None for an unknown attempt.
 
-        Idempotent, as :meth:`LogStore.append` is.
+        Idempotent, as :meth:`LogStore.append` is. Of a refused result nothing is stored, but all is taken.
 
         Raises:
-            ResultTooBig: it would be larger than the store takes.
             ResultStoreBroken: nothing was written.
         """
         result = self._results.get(uid)
         if result is None:
             return None
         async with result.lock:
-            if result.reference is not None or offset > result.size_bytes:
-                return result.size_bytes
-            fresh = data[result.size_bytes - offset :]
-            if result.size_bytes + len(fresh) > MAX_RESULT_BYTES:
-                raise ResultTooBig(f"the result of attempt {uid} is larger than {MAX_RESULT_BYTES} bytes")
-            if fresh:
-                with _named(self._root):
-                    await anyio.to_thread.run_sync(self._write, result, fresh)
-                result.size_bytes += len(fresh)
-        return result.size_bytes
+            if result.refused is None:
+                if result.reference is not None or offset > result.size_bytes:
+                    return result.size_bytes
+                fresh = data[result.size_bytes - offset :]
+                if result.size_bytes + len(fresh) <= MAX_RESULT_BYTES:
+                    if fresh:
+                        with _named(self._root):
+                            await anyio.to_thread.run_sync(self._write, result, fresh)
+                        result.size_bytes += len(fresh)
+                    return result.size_bytes
+                result.refused = _too_big(uid)
+            await self._discard(result)
+        return offset + len(data)
 
     def _write(self, result: AttemptResult, data: bytes) -> None:
         folder = self._root / result.job_id
@@ -154,28 +189,68 @@ class ResultStore:
         finally:
             os.close(descriptor)
 
-    async def settle(self, uid: str, reference: Reference) -> bool:
-        """Verify a result that is all there, and keep it. False: bytes are missing, or all must be sent again.
+    async def settle(self, uid: str, reference: Reference) -> Verdict:
+        """Verify a result that is all there, and keep it.
 
         Raises:
             ResultStoreBroken: it cannot be read or kept.
         """
         result = self._results.get(uid)
         if result is None:
-            return False
+            return Verdict.WANTED
         async with result.lock:
             if result.reference is not None:
-                return True
-            if result.size_bytes < reference.size_bytes or not re.fullmatch(r"\d{1,2}\.\d{1,2}", reference.python):
-                return False
-            with _named(self._root):
-                kept = await anyio.to_thread.run_sync(self._keep, result, reference)
-            if not kept:
-                log.warning("the result of attempt %s does not have the hash its worker named", uid)
-                result.size_bytes = 0
-                return False
-            result.reference = reference
-        return True
+                return Verdict.KEPT
+            result.refused = result.refused or _unfit(uid, reference)
+            if result.refused is None:
+                if result.size_bytes < reference.size_bytes:
+                    return Verdict.WANTED
+                with _named(self._root):
+                    kept = await anyio.to_thread.run_sync(self._keep, result, reference)
+                if kept:
+                    result.reference = reference
+                    return Verdict.KEPT
+                if not self._mismatched(result):
+                    return Verdict.WANTED
+            await self._discard(result)
+        return Verdict.REFUSED
+
+    def _mismatched(self, result: AttemptResult) -> bool:
+        """Want all of it again; refuse it if that was tried. Gives which."""
+        log.warning("the result of attempt %s is not what its worker said it is", result.uid)
+        result.size_bytes = 0
+        result.mismatches += 1
+        if result.mismatches >= MAX_MISMATCHES:
+            text = f"the result of attempt {result.uid} came {result.mismatches} times with another size or SHA-256"
+            result.refused = ResultCorrupt(f"{text} than its worker named")
+        return result.refused is not None
+
+    async def give_up(self, uid: str) -> None:
+        """Wait no longer for a result that does not come: refuse it.
+
+        Raises:
+            ResultStoreBroken: what there is of it cannot be removed.
+        """
+        result = self._results.get(uid)
+        if result is None or result.reference is not None:
+            return
+        async with result.lock:
+            text = f"the worker of attempt {uid} announced its result and did not send it"
+            result.refused = result.refused or ResultMissing(f"{text}: {result.size_bytes} bytes came")
+            await self._discard(result)
+
+    async def _discard(self, result: AttemptResult) -> None:
+        """Remove what there is of a refused result."""
+        if result.size_bytes:
+            path = self._root / result.job_id / result.name
+            with _named(path):
+                await anyio.to_thread.run_sync(path.unlink, True)
+            result.size_bytes = 0
+
+    def refusal(self, uid: str) -> ResultRefused | None:
+        """Say why an attempt's result will never be kept; None while it may be."""
+        result = self._results.get(uid)
+        return None if result is None else result.refused
 
     def _keep(self, result: AttemptResult, reference: Reference) -> bool:
         folder = self._root / result.job_id
@@ -226,6 +301,19 @@ class ResultStore:
             del self._results[uid]
         with _named(self._root), contextlib.suppress(FileNotFoundError):
             await anyio.to_thread.run_sync(shutil.rmtree, self._root / job_id)
+
+
+def _unfit(uid: str, reference: Reference) -> ResultRefused | None:
+    """Say why no bytes could be this result."""
+    if reference.size_bytes > MAX_RESULT_BYTES:
+        return _too_big(uid)
+    if reference.size_bytes < 0 or not _SHA256.fullmatch(reference.sha256) or not _PYTHON.fullmatch(reference.python):
+        return ResultCorrupt(f"the worker of attempt {uid} describes its result in a way in which no result is")
+    return None
+
+
+def _too_big(uid: str) -> ResultTooBig:
+    return ResultTooBig(f"the result of attempt {uid} is larger than {MAX_RESULT_BYTES} bytes")
 
 
 def _read_at(path: Path, position: int, count: int) -> bytes:

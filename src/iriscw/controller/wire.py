@@ -5,14 +5,15 @@ A number that this version does not know counts as "not said", as the protocol d
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from iriscw.cloud.model import Attributes, AttributeValue, Capacity, Constraint, Mode, Op
 from iriscw.errors import InvalidArgument
 from iriscw.fleet.model import Availability, GroupConfig, GroupRow, SliceRow, SliceState
-from iriscw.jobs.messages import JobRow, JobView, TaskRow
+from iriscw.jobs.messages import AttemptRow, JobRow, JobView, TaskRow
 from iriscw.jobs.model import (
+    JOB_TERMINAL,
     Band,
     Ending,
     Entrypoint,
@@ -33,6 +34,16 @@ DEFAULT_RETRIES_PREEMPTION = 100
 
 MAX_REASON_CHARS = 1024
 """Of the sentence that an observation carries into the journal."""
+
+MAX_FAULT_LINES = 40
+"""Of what the user's code said about its end: a traceback with a dozen frames. The last ones say most, and the whole is
+in the log."""
+
+MAX_FAULT_CHARS = 4096
+"""Likewise: lines may be long. Kubernetes keeps as many bytes of a container's termination message."""
+
+CUT = "..."
+"""The first line of a fault of which the beginning is left out."""
 
 _BANDS = {
     v1.PriorityBand.PRODUCTION: Band.PRODUCTION,
@@ -128,6 +139,7 @@ def _ms(wall_ns: int | None) -> int:
 def job_status(view: JobView, *, version: int, entrypoint: str) -> v1.JobStatus:
     """Write all that is known of a job."""
     reason = view.reason or view.pending_reason
+    fault = view.fault or reason
     failed = view.state in (JobState.FAILED, JobState.WORKER_FAILED, JobState.UNSCHEDULABLE)
     return v1.JobStatus(
         job_id=view.job_id,
@@ -136,10 +148,11 @@ def job_status(view: JobView, *, version: int, entrypoint: str) -> v1.JobStatus:
         state=v1.JobState[view.state.name],
         version=version,
         num_tasks=view.spec.replicas,
-        tasks=[v1.TaskCount(state=v1.TaskState[state.name], count=count) for state, count in view.counts],
+        tasks=_task_counts(view.counts),
         reason=reason,
-        fault=v1.Fault(kind=view.state.value, text=reason) if failed else None,
+        fault=v1.Fault(kind=view.state.value, text=fault) if failed else None,
         submitted_at_ms=_ms(view.submitted_wall_ns),
+        started_at_ms=_ms(view.started_wall_ns),
         finished_at_ms=_ms(view.ended_wall_ns),
         priority=v1.PriorityBand[view.spec.band.name],
         parent_job_id=view.spec.parent_job_id,
@@ -150,8 +163,13 @@ def job_status(view: JobView, *, version: int, entrypoint: str) -> v1.JobStatus:
     )
 
 
-def job_row(row: JobRow, version: int) -> v1.JobStatus:
-    """Write a job of a listing: what the registry knows without asking the job."""
+def _task_counts(counts: Iterable[tuple[TaskState, int]]) -> list[v1.TaskCount]:
+    return [v1.TaskCount(state=v1.TaskState[state.name], count=count) for state, count in counts]
+
+
+def job_row(row: JobRow, version: int, pending_reason: str = "") -> v1.JobStatus:
+    """Write a job of a listing: what the registry knows without asking the job, and why its tasks wait."""
+    tally = row.tally
     return v1.JobStatus(
         job_id=row.job_id,
         job_uid=row.uid,
@@ -159,29 +177,28 @@ def job_row(row: JobRow, version: int) -> v1.JobStatus:
         state=v1.JobState[row.state.name],
         version=version,
         num_tasks=row.replicas,
-        reason=row.reason,
+        tasks=_task_counts(tally.counts),
+        reason=row.reason or pending_reason,
         submitted_at_ms=_ms(row.submitted_wall_ns),
+        started_at_ms=_ms(tally.started_wall_ns),
         finished_at_ms=_ms(row.ended_wall_ns),
+        failures=tally.failures,
+        preemptions=tally.preemptions,
     )
 
 
+def waits(row: JobRow) -> bool:
+    """Whether a job of a listing has tasks that wait, and does not say itself why it is not further."""
+    waiting = any(state is TaskState.PENDING for state, _ in row.tally.counts)
+    return waiting and not row.reason and row.state not in JOB_TERMINAL
+
+
 def task_status(job_id: str, row: TaskRow, pending_reason: str) -> v1.TaskStatus:
-    """Write a task with its latest attempt."""
+    """Write a task with its attempts, the newest first."""
     attempts = []
     if row.uid:
-        attempts.append(
-            v1.AttemptStatus(
-                attempt_uid=row.uid,
-                attempt_number=attempt_number(row.number),
-                state=_attempt_state(row),
-                worker_id=row.worker_id,
-                exit=_exit(row.exit_code),
-                fault=_fault(row),
-                started_at_ms=_ms(row.started_wall_ns),
-                finished_at_ms=_ms(row.ended_wall_ns),
-                log_end_offset=row.log_offset,
-            )
-        )
+        state = row.attempt_state or row.state
+        attempts = [_attempt(row, state), *(_attempt(each, each.state) for each in row.earlier)]
     return v1.TaskStatus(
         task_id=task_id(job_id, row.index),
         task_index=row.index,
@@ -191,6 +208,31 @@ def task_status(job_id: str, row: TaskRow, pending_reason: str) -> v1.TaskStatus
         failures=row.failures,
         preemptions=row.preemptions,
         worker_id=row.worker_id,
+    )
+
+
+def said_chars(row: TaskRow) -> int:
+    """Count the characters of what a task's attempts say."""
+    attempts: tuple[TaskRow | AttemptRow, ...] = (row, *row.earlier)
+    return sum(len(each.reason) + len(each.fault) for each in attempts)
+
+
+def _attempt(row: TaskRow | AttemptRow, state: TaskState) -> v1.AttemptStatus:
+    ending = row.ending
+    fault = None
+    if ending is not None and ending is not Ending.SUCCEEDED:
+        fault = v1.Fault(kind=ending.value, text=row.fault or row.reason)
+    return v1.AttemptStatus(
+        attempt_uid=row.uid,
+        attempt_number=attempt_number(row.number),
+        state=v1.TaskState[state.name] if ending is None else _ENDED_AS[ending],
+        worker_id=row.worker_id,
+        exit=_exit(row.exit_code),
+        fault=fault,
+        placed_at_ms=_ms(row.placed_wall_ns),
+        started_at_ms=_ms(row.started_wall_ns),
+        finished_at_ms=_ms(row.ended_wall_ns),
+        log_end_offset=row.log_offset,
     )
 
 
@@ -205,12 +247,6 @@ def _exit(code: int | None) -> v1.ProcessExit | None:
     return v1.ProcessExit(code=code) if code >= 0 else v1.ProcessExit(signal=-code)
 
 
-def _fault(row: TaskRow) -> v1.Fault | None:
-    if row.ending in (None, Ending.SUCCEEDED):
-        return None
-    return v1.Fault(kind=row.ending.value, text=row.reason)
-
-
 _ENDED_AS = {
     Ending.SUCCEEDED: v1.TaskState.SUCCEEDED,
     Ending.FAILED: v1.TaskState.FAILED,
@@ -222,12 +258,6 @@ _ENDED_AS = {
     Ending.KILLED: v1.TaskState.KILLED,
     Ending.GANG_STOPPED: v1.TaskState.COSCHED_FAILED,
 }
-
-
-def _attempt_state(row: TaskRow) -> v1.TaskState:
-    if row.ending is not None:
-        return _ENDED_AS[row.ending]
-    return v1.TaskState[(row.attempt_state or row.state).name]
 
 
 # Workers
@@ -287,6 +317,7 @@ def observation(sent: v1.AttemptObserved, *, logs_stored: int, with_end: bool = 
         started=started,
         exit_code=_exit_code(sent.exit),
         reason=_reason(sent.fault),
+        fault=_last_lines(sent.fault) if ending is Ending.FAILED else "",
         log_offset=sent.log_end_offset,
         logs_stored=logs_stored,
     )
@@ -305,6 +336,18 @@ def _reason(fault: v1.Fault | None) -> str:
     said = lines[-1] if lines else ""
     whole = said if not fault.kind or fault.kind in said else f"{fault.kind}: {said}".removesuffix(": ")
     return whole[:MAX_REASON_CHARS]
+
+
+def _last_lines(fault: v1.Fault | None) -> str:
+    """Give the end of what the user's code said, if that is more than the line that the reason has."""
+    if fault is None:
+        return ""
+    whole = fault.text.strip("\n")
+    if "\n" not in whole:
+        return ""
+    lines = whole.split("\n")
+    kept = "\n".join(lines[-MAX_FAULT_LINES:])[-MAX_FAULT_CHARS:]
+    return kept if kept == whole else f"{CUT}\n{kept}"
 
 
 def specification(

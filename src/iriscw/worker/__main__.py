@@ -2,8 +2,8 @@
 
 What is not said on the command line is taken from the environment: ``IRIS_CONTROLLER_ADDRESS``, ``IRIS_WORKER_ID``,
 ``IRISCW_INCARNATION`` (else ``IRISCW_POD_UID``), ``IRISCW_CACHE_DIR``, ``IRIS_TOKEN_FILE``, ``IRISCW_WORKER_HOST``,
-``IRISCW_WORKER_PORT``, ``IRISCW_CONFIG``, ``IRISCW_GROUP``. ``IRISCW_ATTRIBUTES`` holds the worker's attributes as a
-JSON object.
+``IRISCW_WORKER_PORT``, ``IRISCW_CONFIG``, ``IRISCW_GROUP``, ``IRISCW_ORPHAN_AFTER_S``. ``IRISCW_ATTRIBUTES`` holds the
+worker's attributes as a JSON object.
 
 With a configuration and a group, a machine that has less than the group promises is refused before anything starts.
 
@@ -19,6 +19,7 @@ code meaning
 3    the machine has less than the group promises
 4    the controller does not want this worker: it must not be started again as it is
 5    the worker could not start: port, folder or journal in use, no disk space, no route
+6    no controller was there for ``--orphan-after`` seconds: it ended its attempts and itself
 ==== ==========================================================================================
 """
 
@@ -45,10 +46,13 @@ from iriscw.worker.assembly import DEFAULT_PORT, Worker, WorkerSettings, python_
 from iriscw.worker.lines import JsonLines
 from iriscw.worker.probe import Machine, probe
 
+ORPHAN_VARIABLE = "IRISCW_ORPHAN_AFTER_S"
+
 EXIT_USAGE = 2
 EXIT_LESS_THAN_PROMISED = 3
 EXIT_TURNED_AWAY = 4
 EXIT_NOT_STARTED = 5
+EXIT_ORPHANED = 6
 
 log = logging.getLogger("iriscw.worker")
 
@@ -79,6 +83,8 @@ def parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     option("--port", "IRISCW_WORKER_PORT", fallback=str(DEFAULT_PORT), text="0: a free one")
     option("--config", "IRISCW_CONFIG", text="the cluster's configuration")
     option("--group", "IRISCW_GROUP", text="the scale group whose promise the machine must keep")
+    orphan = "seconds without any controller after which the worker ends itself; 0: never"
+    option("--orphan-after", ORPHAN_VARIABLE, fallback="0", text=orphan)
     insecure = environment.get("IRISCW_INSECURE_PLAINTEXT") == "1"
     made.add_argument("--insecure-plaintext", action="store_true", default=insecure, help="the network is trusted")
     return made
@@ -114,8 +120,16 @@ def settings_of(arguments: argparse.Namespace, environment: Mapping[str, str]) -
         host=arguments.host,
         port=int(arguments.port),
         advertise_host=machine.address,
+        orphan_after_s=_seconds("--orphan-after", arguments.orphan_after),
         insecure_plaintext=arguments.insecure_plaintext,
     )
+
+
+def _seconds(name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise Incomplete(f"{name}: {text!r} is no number of seconds") from error
 
 
 def check_promise(config: Path, group: str, machine: Machine) -> None:
@@ -157,7 +171,7 @@ async def serve(settings: WorkerSettings) -> int:
     if turned_away is not None:
         log.error("the controller does not want this worker: %s", turned_away.text)
         return EXIT_TURNED_AWAY
-    return 0
+    return EXIT_ORPHANED if worker.orphaned else 0
 
 
 async def _leave_on_signal(worker: Worker) -> None:

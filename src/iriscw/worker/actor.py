@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 from iriscw.runtime import Behavior, ChildSpec, Restart
 from iriscw.worker import lifecycle, registry, session
 from iriscw.worker.drivers.desk import Desk
 from iriscw.worker.drivers.stream import ControllerStream
-from iriscw.worker.effects import Dial, DropStrangers
+from iriscw.worker.effects import Dial, DropStrangers, HoldLease
 from iriscw.worker.lifecycle import Attempt
 from iriscw.worker.registry import Registry, RegistryDecisions
 from iriscw.worker.session import Session
@@ -27,8 +28,14 @@ def attempt(uid: str, desk: Desk) -> ChildSpec:
     return ChildSpec(uid, behavior, restart=Restart.TRANSIENT, entity=True)
 
 
-def tree(desk: Desk, stream: ControllerStream, lease_ns: int) -> Behavior:
-    """Give the root. The session is started last and stopped first."""
+def tree(desk: Desk, stream: ControllerStream, session_of: Callable[[], Session]) -> Behavior:
+    """Give the root. The session is started last and stopped first.
+
+    Args:
+        desk: carries out what attempts ask for.
+        stream: dials.
+        session_of: gives the state that each incarnation of the session begins with.
+    """
     decisions = RegistryDecisions(functools.partial(attempt, desk=desk))
     attempts = Behavior(
         initial=Registry,
@@ -40,9 +47,10 @@ def tree(desk: Desk, stream: ControllerStream, lease_ns: int) -> Behavior:
         name="attempts",
     )
     to_controller = Behavior(
-        initial=functools.partial(Session, lease_ns),
+        initial=session_of,
         on=session.rules(),
         resume=session.resume,
+        effects={HoldLease: desk.hold_lease},
         sessions={Dial: stream.serve},
         name="session",
     )

@@ -8,10 +8,10 @@
 Files, below the cache folder::
 
     bundles/                          shared by all workers of the machine
-    <worker id>/<incarnation>/        one life of a worker: journal/, attempts/, specifications/
+    <worker id>/<incarnation>/        one life of a worker: journal/, attempts/, specifications/, lease
 
-A worker that is started again with the same incarnation takes up its attempts. What earlier incarnations of the same
-worker left running is ended first: their uids mean nothing to this one.
+A worker that is started again with the same incarnation takes up its attempts, but those whose lease ran out while it
+was away. What earlier incarnations of the same worker left running is ended first: their uids mean nothing to this one.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from __future__ import annotations
 import logging
 import re
 import shutil
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
@@ -28,10 +29,12 @@ import anyio
 import anyio.to_thread
 import attrs
 
+from iriscw.bundles.cache import BundleCache
 from iriscw.cloud.model import Attributes, Capacity
 from iriscw.errors import InvalidArgument, SystemClosed
 from iriscw.files import make_private_folder
 from iriscw.journal.sqlite import SqliteJournal
+from iriscw.processes.lease import LeaseFile
 from iriscw.rpc.address import Address
 from iriscw.rpc.client import RpcChannel
 from iriscw.rpc.limits import RpcLimits
@@ -51,6 +54,7 @@ from iriscw.worker.messages import SESSION, Leave, Left, TurnedAway
 from iriscw.worker.model import DEFAULT_LEASE_NS, STOP_GRACE_NS
 from iriscw.worker.ports import TaskRuntime
 from iriscw.worker.runtimes.process import ProcessRuntime
+from iriscw.worker.session import Session
 
 log = logging.getLogger(__name__)
 
@@ -67,15 +71,22 @@ def _name(_: object, attribute: attrs.Attribute[str], value: str) -> None:
         raise InvalidArgument(f"{attribute.name}: {value!r} is no name: letters, digits, '.', '_' and '-'")
 
 
+def _not_negative(_: object, attribute: attrs.Attribute[float], value: float) -> None:
+    if not 0 <= value < float("inf"):
+        raise InvalidArgument(f"{attribute.name}: {value!r} is no number of seconds from 0")
+
+
 @attrs.frozen(kw_only=True)
 class WorkerSettings:
     """All that a worker is told. ``port`` 0 takes a free one; ``rpc`` bounds both of its connections.
 
     ``bound_memory`` holds each attempt without GPUs to the memory it asked for (``RLIMIT_AS``). ``lease_s`` counts
-    until the controller has said another. ``insecure_plaintext`` allows tokens to cross a network without TLS.
+    until the controller has said another. After ``orphan_after_s`` without a word of any controller the worker ends
+    itself; 0: never, because somebody else decides how long its pod lives. ``insecure_plaintext`` allows tokens to
+    cross a network without TLS.
 
     Raises:
-        InvalidArgument: an id cannot be the name of a folder.
+        InvalidArgument: an id cannot be the name of a folder, or ``orphan_after_s`` is below 0.
     """
 
     controller: str
@@ -91,6 +102,7 @@ class WorkerSettings:
     lease_s: float = DEFAULT_LEASE_NS / SECOND
     grace_s: float = STOP_GRACE_NS / SECOND
     flush_s: float = 10.0
+    orphan_after_s: float = attrs.field(default=0.0, validator=_not_negative)
     bound_memory: bool = False
     insecure_plaintext: bool = False
     rpc: RpcLimits = attrs.field(factory=RpcLimits)
@@ -115,6 +127,7 @@ class Worker:
         self._stack = AsyncExitStack()
         self._left = anyio.Event()
         self._turned_away: TurnedAway | None = None
+        self._orphaned = False
         self._figures = Figures(settings.worker_id, settings.incarnation)
         self._door: RpcServer | None = None
         self._system: ActorSystem | None = None
@@ -130,8 +143,15 @@ class Worker:
             raise InvalidArgument("the worker does not run")
         return self._door.address
 
+    @property
+    def orphaned(self) -> bool:
+        """Whether the worker ended itself because no controller was there (``orphan_after_s``)."""
+        return self._orphaned
+
     async def wait(self) -> TurnedAway | None:
-        """Wait until the worker has left: None after :meth:`leave`, else the controller's refusal."""
+        """Wait until the worker has left: the controller's refusal, or None after :meth:`leave` and if it is
+        :attr:`orphaned`.
+        """
         await self._left.wait()
         return self._turned_away
 
@@ -182,7 +202,9 @@ class Worker:
         journal = await anyio.to_thread.run_sync(SqliteJournal.open, life / "journal")
         stack.callback(journal.close)
         await end_earlier_lives(life)
-        runtime = self._runtime or ProcessRuntime(life / "attempts", one_log=True)
+        lease = await anyio.to_thread.run_sync(LeaseFile, life / "lease")
+        stack.callback(lease.close)
+        runtime = self._runtime or ProcessRuntime(life / "attempts", one_log=True, lease=lease)
         specifications = await anyio.to_thread.run_sync(Specifications, life / "specifications")
         channel = await stack.enter_async_context(
             RpcChannel(
@@ -193,7 +215,7 @@ class Worker:
             )
         )
         await anyio.to_thread.run_sync(make_private_folder, settings.cache_dir / "bundles")
-        bundles = ControllerBundles(settings.cache_dir / "bundles", channel)
+        bundles = BundleCache(settings.cache_dir / "bundles", ControllerBundles(channel))
         bind_host = settings.host
         place = Place(
             settings.worker_id, settings.controller, bind_host, settings.advertise_host, settings.bound_memory
@@ -216,10 +238,14 @@ class Worker:
         await door.listen_tcp(settings.host, settings.port)
         identity = Identity(settings.worker_id, settings.incarnation, settings.capacity, settings.attributes)
         stream = ControllerStream(channel, identity, self._own_address, specifications, desk, watch)
-        root = tree(desk, stream, round(settings.lease_s * SECOND))
+        root = tree(desk, stream, self._session_of(None if self._runtime else lease))
         self._system = await stack.enter_async_context(
             ActorSystem(root, name=settings.worker_id, journal=journal, on_event=self._note)
         )
+
+    def _session_of(self, lease: LeaseFile | None) -> Callable[[], Session]:
+        lease_ns, orphan_ns = round(self.settings.lease_s * SECOND), round(self.settings.orphan_after_s * SECOND)
+        return lambda: Session(lease_ns, None if lease is None else lease.until_ns, orphan_ns)
 
     def _own_address(self) -> str:
         return f"{self.settings.advertise_host}:{self.address.port}"
@@ -231,7 +257,7 @@ class Worker:
         self._figures.note(event)
         note(event)
         if isinstance(event, Left):
-            self._turned_away = event.turned_away
+            self._turned_away, self._orphaned = event.turned_away, event.orphaned
             self._left.set()
 
 

@@ -60,6 +60,7 @@ class Finish:
     log_bytes: int
     result: ResultFacts | None = None
     fault: Fault | None = None
+    lease_over: bool = False
 
 
 @message
@@ -82,6 +83,13 @@ class DropStrangers:
     """End and remove whatever runs here that is not among ``known``. Gives how many there were."""
 
     known: tuple[str, ...]
+
+
+@message
+class HoldLease:
+    """Tell whatever watches over attempts that they may run until ``until_ns`` of the monotonic clock. Gives None."""
+
+    until_ns: int
 
 
 @message

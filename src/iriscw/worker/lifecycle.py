@@ -170,12 +170,15 @@ def _sterner(before: AttemptStopping | None, after: AttemptStopping) -> AttemptS
 
 def judge(finish: Finish, stop: StopCause | None) -> Outcome:
     """Say what the end of a process means. A program that ended by itself before it was stopped counts as what it
-    says.
+    says; but a fault without a result is that of the result, and a success of which nobody has the result is none.
     """
     if finish.code is not None and not finish.stopped:
-        return Outcome.SUCCEEDED if finish.code == 0 else Outcome.FAILED
+        spoilt = finish.fault is not None and finish.result is None
+        return Outcome.SUCCEEDED if finish.code == 0 and not spoilt else Outcome.FAILED
     if stop is not None:
         return STOPPED[stop]
+    if finish.lease_over:
+        return STOPPED[StopCause.LEASE]
     if finish.stopped:
         return Outcome.KILLED
     return Outcome.FAILED if finish.signal is not None else Outcome.MISSING
@@ -298,6 +301,8 @@ def _started(attempt: Attempt, value: Started, ctx: Context) -> Returned:
 
 
 def _adopted(attempt: Attempt, found: bool, ctx: Context) -> Returned:
+    if attempt.phase is Phase.ENDED:  # stopped before it was looked for to the end: it had not begun
+        return None
     if not found:
         was_started = attempt.started is not None
         fault = Fault("AttemptLost", "the worker was restarted, and the attempt's process is gone without a trace")

@@ -10,7 +10,14 @@ import logging
 import time
 
 from iriscw.runtime import FailureReport
-from iriscw.worker.messages import AttemptChanged, Connected, Disconnected, LeaseExpired
+from iriscw.worker.messages import (
+    AttemptChanged,
+    Connected,
+    Disconnected,
+    LeaseExpired,
+    LeaseNotWritten,
+    Orphaned,
+)
 
 SECOND = 1_000_000_000
 
@@ -33,6 +40,10 @@ def note(event: object) -> None:
             log.warning("no stream to the controller: %s", error, extra={"again_after_s": pause_ns / SECOND})
         case LeaseExpired(live=live):
             log.error("no contact with the controller for the lease: %d attempts are killed", live)
+        case LeaseNotWritten(error=error):
+            log.error("the lease of the attempts cannot be written: %s", error)
+        case Orphaned(after_ns=after_ns):
+            log.error("no contact with a controller for %g s: this worker ends itself", after_ns / SECOND)
         case FailureReport():
             log.error("an actor failed: %s", event)
 

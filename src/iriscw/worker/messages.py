@@ -188,11 +188,13 @@ UpItem: TypeAlias = Heartbeat | ObservedAll | Changed | Goodbye | Flush
 
 @message
 class Left:
-    """The worker has ended its attempts and delivered what it could. ``turned_away`` says why it was not its own
-    wish.
+    """The worker has ended its attempts and delivered what it could.
+
+    It was not asked to if ``turned_away`` says why, or if it was ``orphaned``: no controller was there for too long.
     """
 
     turned_away: TurnedAway | None = None
+    orphaned: bool = False
 
 
 @message
@@ -215,6 +217,20 @@ class LeaseExpired:
     """No contact for the lease: the attempts are being killed."""
 
     live: int
+
+
+@message
+class LeaseNotWritten:
+    """The lease could not be renewed on this machine: when it runs out, attempts end in spite of the contact."""
+
+    error: str
+
+
+@message
+class Orphaned:
+    """No contact for so long that the worker ends itself."""
+
+    after_ns: int
 
 
 @message

@@ -160,3 +160,9 @@ class Observation:
     def live(self) -> bool:
         """Whether it may still have a process, or get one."""
         return self.phase is not Phase.ENDED
+
+    def without_result(self, fault: Fault) -> Observation:
+        """Give the same end without its result, which is lost: what succeeded with it has failed, with ``fault``."""
+        if self.outcome is Outcome.SUCCEEDED:
+            return attrs.evolve(self, outcome=Outcome.FAILED, fault=fault, result=None)
+        return attrs.evolve(self, result=None)

@@ -56,6 +56,8 @@ class EndKind(enum.Enum):
     """Killed by the kernel for memory."""
     STOPPED = "stopped"
     """After it was told to; ``killed`` says whether it had to be killed."""
+    LEASE_OVER = "lease_over"
+    """Killed because its worker's lease had run out, whether or not the worker was there."""
     LOST = "lost"
     """Nobody saw how: it is gone with its supervisor."""
 
@@ -164,6 +166,18 @@ class TaskRuntime(Protocol):
     async def adopt(self) -> tuple[RunningAttempt, ...]:
         """Find the attempts that an earlier worker process started here: running, or ended and not removed.
 
+        None of them is older than its lease: those whose lease is over were ended.
+
         Raises:
             WorkerTrouble: the folder of the attempts cannot be read.
+            SweepFailed: what is older than its lease does not die.
+        """
+
+    async def hold(self, until_ns: int) -> None:
+        """Say until when all attempts may run, those to come included, on the monotonic clock of this machine.
+
+        Where attempts outlive their worker, they end by themselves then, unless this was called again.
+
+        Raises:
+            WorkerTrouble: it cannot be told to them; what they were told last holds on.
         """

@@ -13,6 +13,11 @@ Theory of operation:
 * When the last contact is older than the lease, every attempt is killed: the controller may by now have started them
   elsewhere. Orders that come in while that is so are old news from a buffer: they are dropped, and the stream with
   them.
+* Each contact moves the end of the lease, which is written down (``HoldLease``): attempts outlive this process, and
+  must not outlive the lease. The next process of this life begins with what was written, never with a lease of its own
+  making.
+* A worker that nobody waits for may be told to end itself (``orphan_ns``). That is judged on the attentive clock, from
+  the last word of any controller: a machine that slept has lost nobody.
 """
 
 from __future__ import annotations
@@ -27,18 +32,21 @@ from iriscw.runtime.vocabulary import (
     Close,
     Closed,
     Command,
+    Completed,
     Context,
     DecisionFunction,
     Emit,
+    Failed,
     Feed,
     FeedRefused,
     Open,
     Outcome as Returned,
+    Run,
     SetTimer,
     Tell,
     Undelivered,
 )
-from iriscw.worker.effects import Dial
+from iriscw.worker.effects import Dial, HoldLease
 from iriscw.worker.messages import (
     ATTEMPTS,
     AttemptReleased,
@@ -56,9 +64,11 @@ from iriscw.worker.messages import (
     HeartbeatAcked,
     Holding,
     LeaseExpired,
+    LeaseNotWritten,
     Leave,
     Left,
     ObservedAll,
+    Orphaned,
     Resync,
     RunAttempt,
     StopAll,
@@ -83,12 +93,19 @@ MIN_HEARTBEAT_NS = 10 * MILLISECOND
 MAX_UNANSWERED = 1024
 """Heartbeats whose time is remembered."""
 
+NEVER_NS = 1 << 62
+"""The end of a lease that has none: 146 years of the monotonic clock, as in :mod:`iriscw.processes.lease`."""
+
 
 @attrs.define(eq=False)
 class Session:
     """What the worker tells the controller, and how the stream stands."""
 
     lease_ns: int = DEFAULT_LEASE_NS
+    granted_until: int | None = None
+    """The end of the lease that an earlier process of this life had; None: attempts cannot be older than this one."""
+    orphan_ns: int = 0
+    """After how long without a controller the worker ends itself; 0: never."""
     heartbeat_ns: int = DEFAULT_HEARTBEAT_NS
     observed: dict[str, Observation] = attrs.field(factory=dict)
     silent: dict[str, None] | None = None
@@ -102,12 +119,13 @@ class Session:
     synced: bool = False
     """Whether the stream that is up has had everything, so that changes may follow."""
     contact: int | None = None
-    """When the controller had certainly heard of the worker last; None: never in this process's life."""
+    """When the controller had certainly heard of the worker last, as far as anybody remembers."""
     sequence: int = 0
     unanswered: dict[int, int] = attrs.field(factory=dict)
     """When each heartbeat was sent that is not acknowledged."""
     turned_away: TurnedAway | None = None
     leaving: Leave | None = None
+    orphaned: bool = False
     flushing: bool = False
 
     @property
@@ -128,13 +146,27 @@ def rules() -> dict[type, DecisionFunction]:
         Due: due,
         Leave: leave,
         Undelivered: undelivered,
+        Completed: lease_written,
+        Failed: lease_not_written,
     }
 
 
 def resume(session: Session, ctx: Context) -> tuple[Command, ...]:
-    """Ask what is held; count the lease from now."""
-    session.contact = ctx.now
-    return (Tell(ATTEMPTS, Resync()), _lease_timer(session, ctx))
+    """Ask what is held; go on with the lease that there was."""
+    if session.granted_until is None:
+        session.contact = ctx.now
+    elif session.granted_until >= NEVER_NS:
+        session.contact, session.lease_ns = ctx.now, 0
+    else:
+        session.contact = session.granted_until - session.lease_ns
+    return (Tell(ATTEMPTS, Resync()), _lease_timer(session, ctx), *_heard(session))
+
+
+def _heard(session: Session) -> tuple[Command, ...]:
+    """There is a controller: count anew from here."""
+    if not session.orphan_ns or session.leaving is not None:
+        return ()
+    return (SetTimer("orphan", session.orphan_ns, Due("orphan"), attentive=True),)
 
 
 # From the attempts
@@ -169,6 +201,8 @@ def reported(session: Session, message: AttemptReport, ctx: Context) -> Returned
         commands = _dial_if_known(session, ctx)
     if session.synced and seen != before:
         commands = (Feed(STREAM, Changed(seen)),)
+    if seen.live and _stale(session, ctx):  # it was not known yet when the lease ended
+        commands += (Tell(ATTEMPTS, StopAttempt(seen.uid, StopCause.LEASE, 0)),)
     return (*commands, *_leave_if_over(session))
 
 
@@ -193,7 +227,7 @@ def arrived(session: Session, message: Arrived, ctx: Context) -> Returned:
             return _acknowledged(session, item, ctx)
         case TurnedAway():
             session.turned_away = item
-            return None
+            return _heard(session)
         case Flushed():
             return (Feed(STREAM, Goodbye(session.leaving.reason if session.leaving else "")),)
         case _ if _stale(session, ctx):
@@ -213,12 +247,12 @@ def _welcomed(session: Session, item: Welcomed, ctx: Context) -> Returned:
     session.failures = 0
     session.lease_ns = item.lease_ns
     session.heartbeat_ns = max(MIN_HEARTBEAT_NS, item.heartbeat_ns or DEFAULT_HEARTBEAT_NS)
-    session.contact = max(session.contact or session.dialled, session.dialled)
+    session.contact = session.dialled  # earlier contacts were before this dial
     session.synced = True
     return (
         Emit(Connected(item.session_id)),
         Feed(STREAM, ObservedAll(0, tuple(session.observed.values()))),
-        _lease_timer(session, ctx),
+        *_renewed(session, ctx),
         *_beat(session, ctx),
         *_leave_if_over(session),
     )
@@ -239,7 +273,23 @@ def _acknowledged(session: Session, item: HeartbeatAcked, ctx: Context) -> Retur
     for sequence in [each for each in session.unanswered if each <= item.sequence]:
         del session.unanswered[sequence]
     session.contact = max(session.contact or sent, sent)
-    return (_lease_timer(session, ctx),)
+    return _renewed(session, ctx)
+
+
+def _renewed(session: Session, ctx: Context) -> tuple[Command, ...]:
+    """The contact is younger, or the lease another one: tell the timers, and those that watch over attempts."""
+    until = (session.contact or 0) + session.lease_ns if session.lease_ns else NEVER_NS
+    return (_lease_timer(session, ctx), Run("lease", HoldLease(until)), *_heard(session))
+
+
+def lease_written(session: Session, message: Completed, ctx: Context) -> Returned:
+    """The attempts' supervisors can read it."""
+    return None
+
+
+def lease_not_written(session: Session, message: Failed, ctx: Context) -> Returned:
+    """Say so; the next heartbeat tries again, and attempts live for as long as was written last."""
+    return (Emit(LeaseNotWritten(f"{type(message.error).__name__}: {message.error}")),)
 
 
 def _desired(session: Session, item: Desired) -> Returned:
@@ -300,6 +350,8 @@ def due(session: Session, message: Due, ctx: Context) -> Returned:
             return _beat(session, ctx) if session.session_id else None
         case "lease":
             return _lease(session, ctx)
+        case "orphan":
+            return _orphaned(session, ctx)
         case "flush":
             return _left(session)
         case _:
@@ -330,13 +382,21 @@ def _lease(session: Session, ctx: Context) -> Returned:
     return commands
 
 
+def _orphaned(session: Session, ctx: Context) -> Returned:
+    if session.leaving is not None:
+        return None
+    session.orphaned = True
+    left = leave(session, Leave("no contact with a controller", STOP_GRACE_NS, 0), ctx)
+    return (Emit(Orphaned(session.orphan_ns)), *left)
+
+
 # The end
 
 
-def leave(session: Session, message: Leave, ctx: Context) -> Returned:
+def leave(session: Session, message: Leave, ctx: Context) -> tuple[Command, ...]:
     """End all attempts, then deliver what is left and say goodbye."""
     if session.leaving is not None:
-        return None
+        return ()
     session.leaving = message
     stop = Tell(ATTEMPTS, StopAll(StopCause.DRAINING, message.grace_ns))
     return (stop, *_leave_if_over(session))
@@ -356,7 +416,7 @@ def _leave_if_over(session: Session) -> tuple[Command, ...]:
 
 
 def _left(session: Session) -> tuple[Command, ...]:
-    return (Emit(Left(session.turned_away)),)
+    return (Emit(Left(session.turned_away, session.orphaned)),)
 
 
 def undelivered(session: Session, message: Undelivered, ctx: Context) -> Returned:

@@ -7,9 +7,13 @@ import pytest
 from controller_world import CLIENTS, World, submission, until
 
 from iriscw.bundles.pack import BundleTooLarge
+from iriscw.controller.doors import clients
+from iriscw.controller.doors.access import Access
 from iriscw.controller.errors import BundleMismatch, InvalidPageToken, NoSuchBundle
-from iriscw.errors import InvalidArgument
+from iriscw.errors import ActorRestarted, InvalidArgument
 from iriscw.jobs.errors import JobExists, KeyReused, NoSuchJob, TooManyJobs
+from iriscw.jobs.job import OWN_STATE
+from iriscw.jobs.messages import ExplainJobs, JobReasons
 from iriscw.jobs.registry import RegistryLimits
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.errors import PermissionDenied, Unauthenticated
@@ -160,6 +164,79 @@ async def test_jobs_are_listed_in_pages(world: World) -> None:
     request = v1.ListTasksRequest(job=ref(ids[0]), page_token="x")
     with pytest.raises(InvalidPageToken):
         await world.call("ListTasks", request, v1.ListTasksResponse)
+
+
+async def listed(world: World) -> dict[str, v1.JobStatus]:
+    """All jobs of the listing by name."""
+    page = await world.call("ListJobs", v1.ListJobsRequest(), v1.ListJobsResponse)
+    return {job.name: job for job in page.jobs}
+
+
+async def test_a_listing_counts_tasks_and_says_why_they_wait(world: World) -> None:
+    """A row has counts by state and, where tasks wait, what the workers lack: the same as the job by itself."""
+    away = [v1.Constraint(key="none", op=v1.ConstraintOp.EXISTS)]
+    waits = await world.submit("k1", name="waits", replicas=3, constraints=away)
+    runs = await world.submit("k2", name="runs")
+    async with world.worker(manual=True) as worker:
+        await until(lambda: worker.runs)
+        with anyio.fail_after(20):
+            while (await listed(world))["runs"].state is not v1.JobState.RUNNING:  # noqa: ASYNC110 - it has no event
+                await anyio.sleep(0.01)
+        found = await listed(world)
+        assert [(each.state, each.count) for each in found["waits"].tasks] == [(v1.TaskState.PENDING, 3)]
+        assert found["waits"].reason == (await world.status(waits.job_id)).reason
+        assert "constraint" in found["waits"].reason
+        assert [(each.state, each.count) for each in found["runs"].tasks] == [(v1.TaskState.RUNNING, 1)]
+        assert found["runs"].reason == ""
+        assert found["runs"].started_at_ms == (await world.status(runs.job_id)).started_at_ms > 0
+        (row,) = (await world.call("ListSlices", v1.ListSlicesRequest(), v1.ListSlicesResponse)).slices
+        assert [each.live_attempts for each in row.workers] == [1]
+
+
+async def test_a_listing_goes_on_without_the_scheduler(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the scheduler cannot say why tasks wait, or there are too many reasons, jobs are listed all the same."""
+    await world.submit(constraints=[v1.Constraint(key="none", op=v1.ConstraintOp.EXISTS)])
+    ask, failing = Access.ask, True
+
+    async def asked(access: Access, path: str, message: object) -> object:
+        if isinstance(message, ExplainJobs):
+            if failing:
+                raise ActorRestarted("for the test")
+            return JobReasons((), message.job_ids)
+        return await ask(access, path, message)
+
+    monkeypatch.setattr(Access, "ask", asked)
+    assert (await listed(world))["job"].reason == OWN_STATE
+    failing = False
+    assert (await listed(world))["job"].reason == clients.UNEXPLAINED
+
+
+async def test_retries_are_listed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task that is tried again shows each attempt, newest first, with what the user's code said."""
+    job = await world.submit(max_retries_failure=2, replicas=2)
+    words = "Traceback\n  File x\nValueError: boom"
+    async with world.worker(manual=True) as worker:
+        for attempt in range(3):
+            await until(lambda: len(worker.runs) == 2 * (attempt + 1))  # noqa: B023 - called before the next round
+            for uid in list(worker.runs)[2 * attempt :]:
+                await worker.finish(uid, v1.TaskState.FAILED, fault=v1.Fault(kind="ValueError", text=words))
+        last = (await world.until_over(job.job_id))[-1]
+    assert last.fault.text == words
+    assert last.reason.endswith("ValueError: boom")
+    request = v1.ListTasksRequest(job=ref(job.job_id))
+    task, other = (await world.call("ListTasks", request, v1.ListTasksResponse)).tasks
+    numbers = [each.attempt_number for each in task.attempts]
+    assert numbers == list(range(numbers[0], -1, -1))
+    assert len(task.attempts) + len(other.attempts) >= 5
+    assert {each.fault.text for each in task.attempts} == {words}
+    for each in task.attempts:
+        assert 0 < each.placed_at_ms <= each.started_at_ms <= each.finished_at_ms
+    monkeypatch.setattr(clients, "MAX_PAGE_CHARS", len(words) + 20)
+    first = await world.call("ListTasks", request, v1.ListTasksResponse)
+    assert [each.task_index for each in first.tasks] == [0]
+    rest = v1.ListTasksRequest(job=ref(job.job_id), page_token=first.next_page_token)
+    second = await world.call("ListTasks", rest, v1.ListTasksResponse)
+    assert ([each.task_index for each in second.tasks], second.next_page_token) == ([1], "")
 
 
 async def test_bundles(world: World) -> None:

@@ -7,11 +7,13 @@ import sys
 from pathlib import Path
 
 import anyio
+import attrs
 import pytest
 from hypothesis import given, strategies as st
 
 from iriscw.errors import InvalidArgument
 from iriscw.processes.identity import send_signal
+from iriscw.processes.lease import NEVER_NS, LeaseFile
 from iriscw.processes.supervised import Ending, Limits
 from iriscw.processes.sweep import marked_processes
 from iriscw.task.environment import task_environment
@@ -158,6 +160,63 @@ async def test_a_result_that_is_none_is_unreadable(runtime: ProcessRuntime) -> N
         await attempt.result()
 
 
+@pytest.fixture
+def lease(tmp_path: Path):
+    lease = LeaseFile(tmp_path / "lease")
+    yield lease
+    lease.close()
+
+
+@pytest.fixture
+def leased(runtime: ProcessRuntime, lease: LeaseFile) -> ProcessRuntime:
+    """A runtime whose attempts have a lease."""
+    return attrs.evolve(runtime, lease=lease)
+
+
+async def test_attempts_end_with_the_lease(leased: ProcessRuntime) -> None:
+    """A lease that is shortened reaches those that run; after its end nothing starts."""
+    await leased.hold(NEVER_NS)
+    attempt = await leased.start(program(PAUSE))
+    await until_up(attempt.stdout)
+    await leased.hold(1)
+    with anyio.fail_after(60):
+        end = await attempt.wait()
+    assert (end.kind, end.killed) == (EndKind.LEASE_OVER, True)
+    assert "lease" in end.reason
+    with pytest.raises(WorkerTrouble, match="lease"):
+        await leased.start(program(PAUSE, "late"))
+    assert [each.uid for each in await leased.adopt()] == ["attempt-1"]
+
+
+async def test_what_holds_reaches_the_file_before_an_attempt_starts(leased: ProcessRuntime, lease: LeaseFile) -> None:
+    """An order that came after a renewal does not meet the lease from before it."""
+    lease.hold(NEVER_NS)  # and it is not written yet
+    attempt = await leased.start(program("pass"))
+    assert (await attempt.wait()).succeeded
+
+
+async def test_no_attempt_older_than_its_lease_is_adopted(leased: ProcessRuntime, tmp_path: Path) -> None:
+    """Even one whose supervisor did not come to look: it has ended when the next worker sees it."""
+    await leased.hold(NEVER_NS)
+    attempt = await leased.start(program(PAUSE))
+    await until_up(attempt.stdout)
+    send_signal(attempt.supervised.supervisor, signal.SIGSTOP)
+    await leased.hold(1)
+    lease = LeaseFile(tmp_path / "lease")
+    with anyio.fail_after(60):
+        [found] = await ProcessRuntime(leased.root, lease=lease).adopt()
+    assert marked_processes({MARKER: "attempt-1", "IRIS_WORKDIR": str(attempt.folder.work)}) == ()
+    assert (await found.wait()).kind is EndKind.LEASE_OVER
+    lease.close()
+
+
+async def test_a_lease_that_cannot_be_written_has_a_name(leased: ProcessRuntime, lease: LeaseFile) -> None:
+    """The worker goes on; what was written last holds."""
+    lease.close()
+    with pytest.raises(WorkerTrouble, match="lease"):
+        await leased.hold(NEVER_NS)
+
+
 @given(
     st.builds(
         Ending,
@@ -166,13 +225,14 @@ async def test_a_result_that_is_none_is_unreadable(runtime: ProcessRuntime) -> N
         stopped=st.booleans(),
         killed=st.booleans(),
         out_of_memory=st.booleans(),
+        lease_over=st.booleans(),
     )
 )
 def test_every_ending_has_a_word_and_a_sentence(ending: Ending) -> None:
     """Only an unasked exit with code 0 is a success."""
     end = classify(ending)
     assert end.reason
-    assert end.succeeded is (ending.code == 0 and not ending.stopped)
+    assert end.succeeded is (ending.code == 0 and not ending.stopped and not ending.lease_over)
 
 
 def test_the_kernels_kill_for_memory_has_its_own_word() -> None:

@@ -12,8 +12,8 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 
 from iriscw._version import __version__
+from iriscw.bundles.cache import bundle_key
 from iriscw.bundles.pack import BundleLimits, BundleTooLarge
-from iriscw.bundles.store import bundle_key
 from iriscw.controller import wire
 from iriscw.controller.doors import reading
 from iriscw.controller.doors.access import Access
@@ -23,10 +23,14 @@ from iriscw.controller.events import EventHub
 from iriscw.controller.logs import LogStore
 from iriscw.controller.payloads import Payloads, display_name
 from iriscw.controller.results import ResultStore
-from iriscw.errors import InvalidArgument
+from iriscw.errors import InvalidArgument, OperationError
+from iriscw.jobs.job import OWN_STATE
 from iriscw.jobs.messages import (
     MAX_PAGE,
+    ExplainJobs,
     JobPage,
+    JobReasons,
+    JobRow,
     JobView,
     ListJobs,
     ListTasks,
@@ -43,6 +47,16 @@ from iriscw.rpc.tokens import Principal, Role
 from iriscw.tiers.ports import IfAbsent, ObjectExists, ObjectNotFound, ObjectStore
 
 DEFAULT_PAGE = 100
+
+MAX_PAGE_CHARS = 2 * 1024 * 1024
+"""Of what the attempts on a page of tasks say: a page that would be longer ends early. As UTF-8 and with all else it
+is within the 16 MiB that a client takes as one message."""
+
+MAX_EXPLAIN_ASKS = 8
+"""Steps of the scheduler for the reasons of one listing; the jobs that are left say that `iriscw job` tells theirs."""
+
+UNEXPLAINED = "waits for a worker; asking for this job alone says why"
+"""Of a job beyond these."""
 
 _INDEX = re.compile(r"\d{1,6}")
 
@@ -141,14 +155,30 @@ class ClientDoor(v1.ControllerServiceBase):
         self._access.admin()
         states = wire.job_states(message.states)
         token, size = message.page_token, page_size(message.page_size)
-        rows: list[v1.JobStatus] = []
+        rows: list[JobRow] = []
         while True:
             page: JobPage = await self._access.ask("/jobs", ListJobs(token, size - len(rows), states))
-            named = [row for row in page.rows if row.job_id.startswith(message.id_prefix)]
-            rows += [wire.job_row(row, self._hub.version(row.job_id)) for row in named]
+            rows += [row for row in page.rows if row.job_id.startswith(message.id_prefix)]
             token = page.next
             if not token or len(rows) == size:
-                return v1.ListJobsResponse(jobs=rows, next_page_token=token)
+                break
+        reasons = await self._reasons(tuple(row.job_id for row in rows if wire.waits(row)))
+        jobs = [wire.job_row(row, self._hub.version(row.job_id), reasons.get(row.job_id, "")) for row in rows]
+        return v1.ListJobsResponse(jobs=jobs, next_page_token=token)
+
+    async def _reasons(self, job_ids: tuple[str, ...]) -> dict[str, str]:
+        """Say why the tasks of some jobs wait; a listing does not fail because the scheduler starts."""
+        reasons = dict.fromkeys(job_ids, UNEXPLAINED)
+        for _ in range(MAX_EXPLAIN_ASKS):
+            if not job_ids:
+                break
+            try:
+                answer: JobReasons = await self._access.ask("/jobs/scheduler", ExplainJobs(job_ids))
+            except OperationError:
+                return {**reasons, **dict.fromkeys(job_ids, OWN_STATE)}
+            reasons.update(answer.reasons)
+            job_ids = answer.rest
+        return reasons
 
     async def list_tasks(self, message: v1.ListTasksRequest) -> v1.ListTasksResponse:
         """Give a page of a job's tasks by index."""
@@ -159,11 +189,17 @@ class ClientDoor(v1.ControllerServiceBase):
         start, size = int(message.page_token or 0), page_size(message.page_size)
         wanted = {each.name for each in message.states}
         rows: list[v1.TaskStatus] = []
+        room = MAX_PAGE_CHARS
         while start >= 0 and len(rows) < size:
             page = await self._tasks(view.job_id, ListTasks(start, size - len(rows)))
-            kept = [row for row in page.rows if not wanted or row.state.name in wanted]
-            rows += [wire.task_status(view.job_id, row, page.pending_reason) for row in kept]
             start = page.next
+            for row in page.rows:
+                if wanted and row.state.name not in wanted:
+                    continue
+                room -= wire.said_chars(row)
+                if room < 0 and rows:
+                    return v1.ListTasksResponse(tasks=rows, next_page_token=str(row.index))
+                rows.append(wire.task_status(view.job_id, row, page.pending_reason))
         return v1.ListTasksResponse(tasks=rows, next_page_token=str(start) if start >= 0 else "")
 
     async def _tasks(self, job_id: str, question: ListTasks) -> TaskPage:

@@ -25,6 +25,15 @@ MAX_OUTGOING = 256
 
 
 @attrs.define(eq=False)
+class PendingEnd:
+    """An end that is kept back until the attempt's log and result are here."""
+
+    sent: v1.AttemptObserved
+    idle_s: float = 0.0
+    """How long nothing of the attempt has come."""
+
+
+@attrs.define(eq=False)
 class Connection:
     """One stream of one worker."""
 
@@ -36,8 +45,9 @@ class Connection:
     outgoing: MemoryObjectReceiveStream[v1.ControllerMessage]
     specifications: dict[str, bytes] = attrs.field(factory=dict)
     """By job, the hash under which the worker was sent its specification on this stream."""
-    pending_ends: dict[str, v1.AttemptObserved] = attrs.field(factory=dict)
-    """Ends that are kept back until the attempt's result is here."""
+    pending_ends: dict[str, PendingEnd] = attrs.field(factory=dict)
+    strangers: int = 0
+    """Messages about attempts that the worker was not given."""
     believed: dict[str, None] = attrs.field(factory=dict)
     """What the worker was thought to hold when the stream began; empty once it has said what it does."""
     desired: dict[str, None] = attrs.field(factory=dict)
@@ -46,6 +56,8 @@ class Connection:
     """What it was told to stop on this stream, and why."""
     seen_at: float = 0.0
     """When the fleet was last told of a sign of life, on the loop's clock."""
+    beat_at: float = attrs.field(factory=anyio.current_time)
+    """When the last heartbeat came, or the stream began, on the loop's clock."""
     over: anyio.Event = attrs.field(factory=anyio.Event)
 
     @classmethod

@@ -9,8 +9,11 @@ The stream of a worker, in order::
 The door keeps three promises to the actors behind it:
 
 * A log chunk is stored before anything that the worker sent after it is passed on, so ``logs_stored`` is true.
-* An end whose attempt returned something is passed on only when the result is here, whole and verified.
+* An end is passed on only when the attempt's log is here, and what it returned, whole and verified, or known never to
+  be (:mod:`iriscw.controller.doors.intake`).
 * An attempt's log is opened, and its specification sent, before the worker is told to run it.
+
+and one to everybody else: a worker is believed about the attempts that it was given, and about no other.
 
 Flow control: each chunk is acknowledged when it is stored; the worker keeps at most a window of bytes unacknowledged.
 Chunks do not pass through mailboxes. Contact is told to the fleet at most twice a second and conflated.
@@ -26,15 +29,16 @@ from collections.abc import AsyncIterator, Mapping
 import anyio
 import attrs
 
-from iriscw.bundles.store import bundle_key
+from iriscw.bundles.cache import bundle_key
 from iriscw.controller import wire
 from iriscw.controller.admission import RETRY_AFTER_MS, AdmissionGate
+from iriscw.controller.doors.intake import Intake
 from iriscw.controller.doors.streams import Connection, Switchboard
 from iriscw.controller.errors import NoSuchBundle
 from iriscw.controller.held import HeldAttempts
 from iriscw.controller.logs import LogStore
 from iriscw.controller.payloads import Payloads
-from iriscw.controller.results import Reference, ResultStore, ResultTooBig
+from iriscw.controller.results import ResultStore
 from iriscw.controller.tokens import ControllerTokens, WorkerPrincipal
 from iriscw.errors import ActorRestarted, ActorStopped, AskTimeout, InvalidArgument, NoSuchActor, SystemClosed
 from iriscw.fleet.messages import Accepted, WorkerDialled, WorkerHungUp, WorkerSeen
@@ -93,7 +97,7 @@ class WorkerDoor(v1.WorkerServiceBase):
         settings: what workers are told.
         logs: takes log chunks.
         results: takes result chunks.
-        held: which attempts each worker may hold.
+        held: which attempts each worker was given.
         payloads: what jobs run.
         bundles: the object store with the bundles.
         prefix: of their keys.
@@ -122,6 +126,7 @@ class WorkerDoor(v1.WorkerServiceBase):
         self._bundles = bundles
         self._prefix = prefix
         self._tokens = tokens
+        self.intake = Intake(logs, results, held)
         self.gate = gate or AdmissionGate()
         self.switchboard = Switchboard()
         self.system: ActorSystem | None = None
@@ -286,67 +291,20 @@ class WorkerDoor(v1.WorkerServiceBase):
             connection.outgoing_in.close()
 
     async def _take(self, message: v1.WorkerMessage, connection: Connection) -> None:
+        intake = self.intake
         if message.log is not None:
-            await self._take_log(message.log, connection)
+            await intake.take_log(message.log, connection)
         elif message.result is not None:
-            await self._take_result(message.result, connection)
+            await intake.take_result(message.result, connection)
         elif message.heartbeat is not None:
             ack = v1.HeartbeatAck(sequence=message.heartbeat.sequence)
             await connection.send(v1.ControllerMessage(heartbeat_ack=ack))
+            await intake.pass_time(connection)
         elif message.observed is not None:
-            await connection.report(Observed((await self._observation(message.observed, connection),)))
+            await connection.report(Observed((await intake.observation(message.observed, connection),)))
         elif message.observed_set is not None:
-            seen = [await self._observation(each, connection) for each in message.observed_set.attempts]
+            seen = [await intake.observation(each, connection) for each in message.observed_set.attempts]
             await connection.report(Observed((*seen, *_absent(message.observed_set, connection))))
-
-    async def _take_log(self, chunk: v1.LogChunk, connection: Connection) -> None:
-        end = await self._logs.append(chunk.attempt_uid, chunk.offset, chunk.data)
-        if end is not None:
-            await connection.send(v1.ControllerMessage(log_ack=v1.LogAck(attempt_uid=chunk.attempt_uid, offset=end)))
-
-    async def _take_result(self, chunk: v1.ResultChunk, connection: Connection) -> None:
-        uid = chunk.attempt_uid
-        self._expect_result(uid)
-        try:
-            end = await self._results.append(uid, chunk.offset, chunk.data)
-        except ResultTooBig as error:
-            log.warning("%s", error)
-            return
-        if end is None:
-            return
-        waiting = connection.pending_ends.get(uid)
-        passed = None if waiting is None else await self._observation(waiting, connection)
-        ack = v1.ResultAck(attempt_uid=uid, offset=self._results.stored(uid))
-        await connection.send(v1.ControllerMessage(result_ack=ack))
-        if passed is not None and passed.ending is not None:
-            await connection.report(Observed((passed,)))
-
-    def _expect_result(self, uid: str) -> None:
-        """Take the result of any attempt whose log was begun.
-
-        A worker that outlived the controller sends what it has before the link orders anything, and only once.
-        """
-        known = self._logs.attempt(uid)
-        if known is not None:
-            self._results.begin(known.job_id, known.index, known.number, uid)
-
-    async def _observation(self, sent: v1.AttemptObserved, connection: Connection) -> Observation:
-        """Read an observation; keep an end back until the attempt's result is here."""
-        uid = sent.attempt_uid
-        known = self._logs.attempt(uid)
-        ended = wire.ending_of(sent) is not None
-        with_end = True
-        if ended and sent.result is not None and known is not None:
-            self._expect_result(uid)
-            reference = Reference(sent.result.size_bytes, sent.result.sha256.hex(), sent.result.python_version)
-            with_end = await self._results.settle(uid, reference)
-        if with_end:
-            connection.pending_ends.pop(uid, None)
-        else:
-            connection.pending_ends[uid] = sent
-        if ended and known is not None and known.end >= sent.log_end_offset:
-            self._logs.finish(uid)
-        return wire.observation(sent, logs_stored=known.end if known is not None else 0, with_end=with_end)
 
     # Down: the port of jobs
 
@@ -387,7 +345,8 @@ class WorkerDoor(v1.WorkerServiceBase):
 
     async def _order(self, connection: Connection, orders: Orders) -> None:
         for stop in orders.stop:
-            connection.stops[stop.uid] = stop.ending
+            if self._held.owns(connection.key, stop.uid):  # there is no end to names that a worker can make up
+                connection.stops[stop.uid] = stop.ending
             await connection.send(v1.ControllerMessage(stop=_stop(stop)))
         runs = []
         for order in orders.run:

@@ -24,7 +24,7 @@ from iriscw.task.environment import AttemptFacts
 from iriscw.task.framing import FrameCorrupt, UnknownFormat, python_name, this_python
 from iriscw.task.result import read_result_summary
 from iriscw.worker.drivers.specifications import Specifications
-from iriscw.worker.effects import Adopt, AwaitEnd, DropStrangers, End, Fetch, Finish, Remove, Start, Started
+from iriscw.worker.effects import Adopt, AwaitEnd, DropStrangers, End, Fetch, Finish, HoldLease, Remove, Start, Started
 from iriscw.worker.model import MAX_FAULT_CHARS, Fault, Order, ResultFacts, Specification
 from iriscw.worker.ports import (
     AttemptEnd,
@@ -46,7 +46,7 @@ class TooFewPorts(OperationError):
 
 
 class Bundles(Protocol):
-    """Where unpacked bundles come from; see :class:`iriscw.worker.drivers.bundles.ControllerBundles`."""
+    """Where unpacked bundles come from; see :class:`iriscw.bundles.cache.BundleCache`."""
 
     async def fetch(self, bundle_id: str) -> Path:
         """Give the folder of a bundle."""
@@ -61,6 +61,10 @@ class Held:
     """Set when nothing writes to its log any more."""
     log_acked: int = 0
     result_acked: int = 0
+    result: ResultFacts | None = None
+    """What its end says of its result; None until it has ended, or if it has none."""
+    lost: Fault | None = None
+    """Why that result cannot be had any more."""
 
 
 @attrs.frozen
@@ -164,7 +168,8 @@ class Desk:
         try:
             told = finish(end, await held.running.result(), time.time_ns())
         except ResultUnreadable as error:  # the program's own doing: the attempt has ended all the same
-            told = finish(end, None, time.time_ns(), Fault(type(error).__name__, str(error)[-MAX_FAULT_CHARS:]))
+            told = finish(end, None, time.time_ns(), unreadable(error))
+        held.result = told.result
         held.ended.set()
         return told
 
@@ -186,6 +191,14 @@ class Desk:
         if held is not None:
             await held.running.remove()
             del self.held[effect.uid]
+
+    async def hold_lease(self, effect: HoldLease) -> None:
+        """Say until when attempts may run.
+
+        Raises:
+            WorkerTrouble: see ``TaskRuntime.hold``.
+        """
+        await self._runtime.hold(effect.until_ns)
 
     async def drop_strangers(self, effect: DropStrangers) -> int:
         """End what runs here and is not known.
@@ -249,17 +262,24 @@ def free_ports(names: tuple[str, ...], host: str) -> dict[str, int]:
 
 
 def finish(end: AttemptEnd, result: bytes | None, wall_ns: int, fault: Fault | None = None) -> Finish:
-    """Say in the worker's words how a process ended; ``fault`` is that of a result which cannot be read."""
+    """Say in the worker's words how a process ended; ``fault`` is that of a result which cannot be read.
+
+    Bytes that are no result are not described: nobody could read them. What is left of them is the fault.
+    """
+    facts = None
+    if result is not None:
+        facts, fault = read_result(result)
     return Finish(
         wall_ns=wall_ns,
         code=end.code,
         signal=end.signal,
-        stopped=end.kind is EndKind.STOPPED,
+        stopped=end.kind in (EndKind.STOPPED, EndKind.LEASE_OVER),
         out_of_memory=end.kind is EndKind.OUT_OF_MEMORY,
         reason=end.reason,
         log_bytes=end.stdout_bytes + end.stderr_bytes,
-        result=None if result is None else result_facts(result),
-        fault=fault if result is None else result_fault(result),
+        result=facts,
+        fault=fault,
+        lease_over=end.kind is EndKind.LEASE_OVER,
     )
 
 
@@ -271,13 +291,24 @@ def result_facts(result: bytes) -> ResultFacts:
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def result_fault(result: bytes) -> Fault | None:
-    """Say what the callable raised; None if it returned."""
+def read_result(result: bytes) -> tuple[ResultFacts | None, Fault | None]:
+    """Describe a result, and say what the callable raised, if it did; what is no result has only a fault."""
     try:
         summary = read_result_summary(result)
     except (FrameCorrupt, UnknownFormat) as error:
-        return Fault(type(error).__name__, str(error))
+        return None, Fault(type(error).__name__, str(error))
+    facts = result_facts(result)
     if summary.succeeded:
-        return None
+        return facts, None
     text = _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", summary.traceback or summary.message)
-    return Fault(summary.error_type[:256], text[-MAX_FAULT_CHARS:])
+    return facts, Fault(summary.error_type[:256], text[-MAX_FAULT_CHARS:])
+
+
+def result_fault(result: bytes) -> Fault | None:
+    """Say what the callable raised, or why this is no result; None if it returned."""
+    return read_result(result)[1]
+
+
+def unreadable(error: ResultUnreadable) -> Fault:
+    """Say that a result cannot be read."""
+    return Fault(type(error).__name__, str(error)[-MAX_FAULT_CHARS:])

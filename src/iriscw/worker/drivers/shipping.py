@@ -25,8 +25,9 @@ import attrs
 
 from iriscw.errors import OperationError
 from iriscw.proto.iriscw import v1
-from iriscw.worker.drivers.desk import Held
+from iriscw.worker.drivers.desk import Held, result_facts, unreadable
 from iriscw.worker.inotify import FileWatch, Growth
+from iriscw.worker.model import Fault, Observation
 from iriscw.worker.ports import ResultUnreadable
 
 log = logging.getLogger(__name__)
@@ -116,11 +117,13 @@ class Shipping:
         self._tasks = tasks
         self._shipments: dict[str, Shipment] = {}
 
-    def begin(self, uid: str) -> None:
+    def begin(self, seen: Observation) -> None:
         """Ship what there is of an attempt; once per stream."""
+        uid = seen.uid
         held = self._table.get(uid)
         if held is None or uid in self._shipments:
             return
+        held.result = held.result or seen.result  # of what ended in an earlier process of this worker
         shipment = Shipment(uid, held, self._window_bytes, held.log_acked, held.result_acked)
         self._shipments[uid] = shipment
         self._tasks.start_soon(self._ship, shipment, name=f"shipment of {uid}")
@@ -153,6 +156,17 @@ class Shipping:
             if shipment.held.ended.is_set():
                 await shipment.acked.wait()
 
+    def as_found(self, seen: Observation) -> Observation:
+        """Give an end as it is now that its result was looked for: what it says of that was true when it ended."""
+        held = self._table.get(seen.uid)
+        if seen.result is None:
+            return seen
+        if held is None:
+            return seen.without_result(Fault("ResultMissing", "the attempt's files are gone, and its result with them"))
+        if held.lost is None or held.result_acked >= seen.result.size_bytes:
+            return seen
+        return seen.without_result(held.lost)
+
     def forget(self, uid: str) -> None:
         """The attempt was released: nobody waits for the rest."""
         shipment = self._shipments.pop(uid, None)
@@ -160,11 +174,12 @@ class Shipping:
             shipment.finish()
 
     async def _ship(self, shipment: Shipment) -> None:
-        result = None
+        result: bytes | None = None
         while not shipment.over:
             moved = shipment.moved
             await self._ship_log(shipment, shipment.held.running.stdout)
-            result = result or await _result(shipment.held)
+            if result is None:
+                result = await _result(shipment.held)
             await self._ship_result(shipment, result)
             shipment.sent.set()
             if shipment.held.log_acked >= shipment.log_sent and shipment.held.result_acked >= len(result):
@@ -225,11 +240,22 @@ class Shipping:
 
 
 async def _result(held: Held) -> bytes:
-    """Give what the callable left; nothing if that cannot be read: the attempt's end says so (see ``Desk``)."""
-    try:
-        return await held.running.result() or b""
-    except ResultUnreadable:
+    """Give what the callable left, as the attempt's end describes it.
+
+    Nothing, if the end describes nothing; nothing as well, and that is noted, if it is not here as it was any more.
+    """
+    if held.result is None:
         return b""
+    try:
+        data = await held.running.result()
+    except ResultUnreadable as error:
+        held.lost = unreadable(error)
+        return b""
+    found = None if data is None else await anyio.to_thread.run_sync(result_facts, data)
+    if found is None or (found.size_bytes, found.sha256) != (held.result.size_bytes, held.result.sha256):
+        held.lost = Fault("ResultCorrupt", "the result is not what it was when the attempt ended")
+        return b""
+    return data or b""
 
 
 def _open_log(path: Path) -> int:

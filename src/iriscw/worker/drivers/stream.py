@@ -3,7 +3,8 @@
 What is state (orders, observations, heartbeats) goes between the stream and ``/session``; what is data
 (specifications, logs, results and their acknowledgements) ends here. Two rules join them:
 
-* The end of an attempt is passed on only when its log and its result were sent before it.
+* The end of an attempt is passed on only when its log and its result were sent before it; one that was told at the
+  stream's beginning is told again if its result cannot be had any more.
 * A specification is on disk before the order that names it is passed to the actors.
 """
 
@@ -30,7 +31,7 @@ from iriscw.worker.drivers.specifications import Specifications, SpecificationsF
 from iriscw.worker.effects import Dial
 from iriscw.worker.inotify import FileWatch
 from iriscw.worker.messages import Changed, Flush, Flushed, Goodbye, ObservedAll
-from iriscw.worker.model import Phase
+from iriscw.worker.model import Observation, Phase
 
 CONNECT = "/iriscw.v1.WorkerService/Connect"
 
@@ -154,11 +155,11 @@ class ControllerStream:
         async for item in port:
             match item:
                 case Changed(observation=seen) if seen.phase is Phase.ENDED:
-                    shipping.begin(seen.uid)
-                    tasks.start_soon(self._end, call, shipping, item)
+                    shipping.begin(seen)
+                    tasks.start_soon(self._end, call, shipping, seen, None)
                     continue
                 case Changed(observation=seen) if seen.was_started:
-                    shipping.begin(seen.uid)
+                    shipping.begin(seen)
                 case Flush():
                     tasks.start_soon(self._flush, port, shipping)
             message = wire.up(item)
@@ -166,15 +167,18 @@ class ControllerStream:
                 await call.send(message)
             if isinstance(item, ObservedAll):
                 for seen in item.observations:
-                    shipping.begin(seen.uid)
+                    shipping.begin(seen)
+                    if seen.result is not None:
+                        tasks.start_soon(self._end, call, shipping, seen, seen)
             if isinstance(item, Goodbye):
                 await call.end()
 
-    async def _end(self, call: Call, shipping: Shipping, item: Changed) -> None:
-        await shipping.until_sent(item.observation.uid)
-        message = wire.up(item)
-        assert message is not None
-        await call.send(message)
+    async def _end(self, call: Call, shipping: Shipping, seen: Observation, told: Observation | None) -> None:
+        """Tell an end, once its log and its result were sent, and unless that was ``told``."""
+        await shipping.until_sent(seen.uid)
+        found = shipping.as_found(seen)
+        if found != told:
+            await call.send(v1.WorkerMessage(observed=wire.observed(found)))
 
     async def _flush(self, port: SessionPort, shipping: Shipping) -> None:
         await shipping.until_acked()

@@ -1,7 +1,9 @@
 """Attempts as processes: a session of their own, files for output, nothing inherited.
 
 Each attempt runs under a supervisor (see :mod:`iriscw.processes.supervisor`), so it outlives its worker, is
-adopted by the next one, and takes every child with it when it ends. Standard input is ``/dev/null`` and
+adopted by the next one, and takes every child with it when it ends. It outlives the worker for as long as the lease
+lasts that the worker was given last: the supervisor ends it then, because the controller may have it run elsewhere
+(INV-J2). Standard input is ``/dev/null`` and
 output goes to files, so that no descriptor ties it to the worker: what freezing needs.
 
 The environment is: what a login shell has, then the user's variables, then iriscw's, which win.
@@ -22,6 +24,7 @@ import attrs
 
 from iriscw.errors import InvalidArgument
 from iriscw.processes.environment import basic_environment
+from iriscw.processes.lease import LeaseFile
 from iriscw.processes.supervised import (
     BinaryRefused,
     Ending,
@@ -30,6 +33,7 @@ from iriscw.processes.supervised import (
     Program,
     Supervised,
     adopt,
+    find,
     launch,
 )
 from iriscw.task.environment import task_environment
@@ -50,8 +54,9 @@ from iriscw.worker.runtimes.workdir import AttemptFolder
 MARKER = "IRIS_ATTEMPT_UID"
 """The variable by which all processes of an attempt are found."""
 
-_NOT_A_FILE = (errno.ELOOP, errno.ENXIO)
-"""A link, a socket: a program put it where its result should be, and nothing else will ever be there."""
+_NEVER_READ = (errno.ELOOP, errno.ENXIO, errno.EIO)
+"""A link, a socket: a program put it where its result should be, and nothing else will ever be there. Or the disk has
+lost it."""
 
 CALLABLE_ARGV = (sys.executable, "-m", "iriscw.task")
 
@@ -93,7 +98,7 @@ class ProcessAttempt:
         except (ValueError, IsADirectoryError, NotADirectoryError, PermissionError) as error:
             raise ResultUnreadable(f"the result of {self.uid} cannot be read: {error}") from error
         except OSError as error:
-            kind = ResultUnreadable if error.errno in _NOT_A_FILE else WorkerTrouble
+            kind = ResultUnreadable if error.errno in _NEVER_READ else WorkerTrouble
             raise kind(f"the result of {self.uid} cannot be read: {error}") from error
 
     async def remove(self) -> None:
@@ -113,12 +118,13 @@ class ProcessRuntime:
     """Runs attempts as processes below ``root``; see :class:`~iriscw.worker.ports.TaskRuntime`.
 
     ``ours`` is the environment of which :func:`basic_environment` goes to the attempts. With ``one_log`` both outputs
-    of an attempt go to one file.
+    of an attempt go to one file. Without a ``lease`` attempts run until they are told to end.
     """
 
     root: Path
     ours: Mapping[str, str] = attrs.field(factory=lambda: dict(os.environ), repr=False)
     one_log: bool = False
+    lease: LeaseFile | None = None
 
     async def start(self, spec: AttemptSpec) -> ProcessAttempt:
         """Start an attempt."""
@@ -145,8 +151,12 @@ class ProcessRuntime:
             environment={**basic_environment(self.ours), **spec.environment, **variables},
             markers=markers,
             limits=spec.limits,
+            lease=None if self.lease is None else self.lease.path,
         )
+        until_ns = 0 if self.lease is None else self.lease.until_ns
         try:
+            if self.lease is not None:  # orders that came in after a renewal must not overtake it
+                await anyio.to_thread.run_sync(self.lease.write)
             supervised = await launch(program)
         except (MissingBinary, BinaryRefused) as error:
             await anyio.to_thread.run_sync(folder.discard)
@@ -154,6 +164,8 @@ class ProcessRuntime:
         except (NotStarted, OSError) as error:
             await anyio.to_thread.run_sync(folder.discard)
             raise WorkerTrouble(str(error)) from error
+        if self.lease is not None and self.lease.until_ns < until_ns:  # meanwhile, and perhaps after it was read
+            supervised.look_at_lease()
         return ProcessAttempt(folder, supervised)
 
     async def adopt(self) -> tuple[ProcessAttempt, ...]:
@@ -167,9 +179,29 @@ class ProcessRuntime:
             supervised = await adopt(folder.path, _markers(folder))
             if supervised is None:  # prepared, but never launched
                 await anyio.to_thread.run_sync(folder.remove)
-            else:
-                found.append(ProcessAttempt(folder, supervised))
+                continue
+            if self.lease is not None and self.lease.over:  # its supervisor ends it too: whoever comes first
+                await supervised.stop(0)
+            found.append(ProcessAttempt(folder, supervised))
         return tuple(found)
+
+    async def hold(self, until_ns: int) -> None:
+        """Write down until when attempts may run; supervisors look there by themselves, unless it is sooner."""
+        if self.lease is None:
+            return
+        sooner = self.lease.hold(until_ns)
+        try:
+            await anyio.to_thread.run_sync(self.lease.write)
+            if sooner:
+                await anyio.to_thread.run_sync(self._tell_all)
+        except (OSError, ValueError) as error:
+            raise WorkerTrouble(f"the lease cannot be written: {error}") from error
+
+    def _tell_all(self) -> None:
+        for path in self.root.iterdir() if self.root.exists() else ():
+            supervised = find(path, {})
+            if supervised is not None:
+                supervised.look_at_lease()
 
     def _folders(self) -> list[AttemptFolder]:
         if not self.root.exists():
@@ -188,6 +220,9 @@ def _markers(folder: AttemptFolder) -> dict[str, str]:
 
 def classify(ending: Ending) -> AttemptEnd:
     """Say in the port's words how a program ended. Pure."""
+    if ending.lease_over:
+        reason = "its worker had no contact with the controller for the lease"
+        return AttemptEnd(EndKind.LEASE_OVER, ending.code, ending.signal, killed=True, reason=reason)
     if ending.stopped:
         how = "was killed after its grace" if ending.killed else "ended when it was told to"
         return AttemptEnd(EndKind.STOPPED, ending.code, ending.signal, ending.killed, f"the attempt {how}")

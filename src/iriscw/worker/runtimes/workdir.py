@@ -22,6 +22,7 @@ import attrs
 
 from iriscw.errors import InvalidArgument
 from iriscw.files import make_private_folder, read_bounded, write_atomic
+from iriscw.rpc.limits import MAX_RESULT_BYTES
 from iriscw.task.environment import (
     CONTEXT_FILE,
     PAYLOAD_FILE,
@@ -31,14 +32,11 @@ from iriscw.task.environment import (
     decode_facts,
     encode_facts,
 )
-from iriscw.task.framing import HEADER_BYTES
-from iriscw.task.result import MAX_RESULT_BYTES, MAX_TEXT_CHARS
 from iriscw.worker.ports import AttemptSpec
 
 _UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _RECORD = "attempt.json"
 _MAX_RECORD_BYTES = 1 << 20
-_MAX_RESULT_FILE_BYTES = MAX_RESULT_BYTES + HEADER_BYTES + 16 * MAX_TEXT_CHARS
 
 
 @attrs.frozen
@@ -122,7 +120,7 @@ class AttemptFolder:
             OSError: it cannot be read, or is a link.
         """
         try:
-            return read_bounded(self.work / PRIVATE_FOLDER / RESULT_FILE, _MAX_RESULT_FILE_BYTES)
+            return read_bounded(self.work / PRIVATE_FOLDER / RESULT_FILE, MAX_RESULT_BYTES)
         except FileNotFoundError:
             return None
 

@@ -1,0 +1,204 @@
+"""What workers say of attempts: whose word counts, what is stored of it, and which ends wait for it.
+
+A worker is believed about the attempts that it was given (:meth:`iriscw.controller.held.HeldAttempts.owns`), and about
+no other: neither a log line nor a result, which clients unpickle, nor an end of another worker's attempt comes from it.
+What it says of strangers changes nothing, as the protocol demands, and the stream goes on: a worker that was told to
+forget an attempt long ago may still have it. Its link hears that it has *something* of that name, and has it stopped or
+forgotten; of an attempt that the link wants after all, it hears that nothing can be had of it any more.
+
+An end waits for the rest of the log and for the result, because the worker is told to forget an attempt as soon as its
+end has been passed on. It does not wait for ever: for a log of which nothing comes it waits a while; for a result not
+at all, once it is known never to be kept because it is too big, is not what was announced, or does not come. A success
+without its result is a failure of the task.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import anyio
+
+from iriscw.controller import wire
+from iriscw.controller.doors.streams import Connection, PendingEnd
+from iriscw.controller.held import HeldAttempts
+from iriscw.controller.logs import AttemptLog, LogStore
+from iriscw.controller.results import Reference, ResultStore, Verdict
+from iriscw.jobs.model import Ending, Observation, Observed, TaskState
+from iriscw.proto.iriscw import v1
+from iriscw.runtime.vocabulary import replace
+
+log = logging.getLogger(__name__)
+
+LOG_PATIENCE_S = 30.0
+"""How long an end waits for a log of which nothing comes: as long as a worker waits for an acknowledgement."""
+
+RESULT_PATIENCE_S = 300.0
+"""How long an end waits for a result when nothing of the attempt comes: in the end it costs the attempt."""
+
+LONGEST_STEP_S = 15.0
+"""What one heartbeat adds to the wait at most: while this process stood still, no worker could have been heard."""
+
+MAX_UID_SHOWN = 64
+"""Characters of an attempt's name, as a stranger says it, in the log."""
+
+
+class Intake:
+    """Takes what all workers say of attempts.
+
+    Args:
+        logs: takes log chunks.
+        results: takes result chunks.
+        held: which attempts each worker was given.
+    """
+
+    def __init__(self, logs: LogStore, results: ResultStore, held: HeldAttempts) -> None:
+        self._logs = logs
+        self._results = results
+        self._held = held
+        self.strangers = 0
+        """Messages that were not believed, since the start."""
+
+    def _known(self, uid: str, connection: Connection) -> AttemptLog | None:
+        """Give what is known of an attempt, if this worker was given it."""
+        known = self._logs.attempt(uid)
+        if known is not None and self._held.owns(connection.key, uid):
+            return known
+        self.strangers += 1
+        if not connection.strangers:
+            text = "worker %s#%s speaks of attempt %r, which it was not given: not believed (said once a stream)"
+            log.warning(text, *connection.key, uid[:MAX_UID_SHOWN])
+        connection.strangers += 1
+        return None
+
+    async def take_log(self, chunk: v1.LogChunk, connection: Connection) -> None:
+        """Store a piece of a log, and acknowledge it; pass the end on that waited for it.
+
+        Raises:
+            LogStoreBroken: it cannot be stored.
+            ResultStoreBroken: the result cannot be kept.
+        """
+        uid = chunk.attempt_uid
+        if self._known(uid, connection) is None:
+            return
+        waiting = _moved(uid, connection)
+        end = await self._logs.append(uid, chunk.offset, chunk.data)
+        if end is None:
+            return
+        await _acknowledge_log(uid, end, connection)
+        if waiting is not None and end >= waiting.sent.log_end_offset:
+            await self._pass_on(waiting, connection)
+
+    async def take_result(self, chunk: v1.ResultChunk, connection: Connection) -> None:
+        """Store a piece of a result, and acknowledge it; pass the end on that waited for it.
+
+        A worker that outlived the controller sends what it has before the link orders anything, and only once.
+
+        Raises:
+            ResultStoreBroken: it cannot be stored.
+        """
+        uid = chunk.attempt_uid
+        known = self._known(uid, connection)
+        if known is None:
+            return
+        waiting = _moved(uid, connection)
+        self._results.begin(known.job_id, known.index, known.number, uid)
+        end = await self._results.append(uid, chunk.offset, chunk.data)
+        if end is None:
+            return
+        await _acknowledge_result(uid, end, connection)
+        if waiting is not None and not await self._pass_on(waiting, connection):
+            stored = self._results.stored(uid)
+            if stored < end:  # all is wanted again, which a worker hears as less than before
+                await _acknowledge_result(uid, stored, connection)
+
+    async def _pass_on(self, waiting: PendingEnd, connection: Connection, *, patient: bool = True) -> bool:
+        """Tell the link of an end, if it need not wait any longer. Gives which."""
+        seen = await self.observation(waiting.sent, connection, patient=patient)
+        if seen.ending is not None:
+            await connection.report(Observed((seen,)))
+        return seen.ending is not None
+
+    async def observation(
+        self, sent: v1.AttemptObserved, connection: Connection, *, patient: bool = True
+    ) -> Observation:
+        """Read an observation; keep an end back until the attempt's log and result are here.
+
+        Args:
+            sent: the observation.
+            connection: of the worker whose it is.
+            patient: whether to wait for the log.
+
+        Raises:
+            ResultStoreBroken: the result cannot be kept.
+        """
+        uid = sent.attempt_uid
+        known = self._known(uid, connection)
+        if known is None:
+            return _of_a_stranger(sent)
+        ended = wire.ending_of(sent) is not None
+        verdict = await self._settle(sent.result, known) if ended and sent.result is not None else None
+        whole = known.end >= sent.log_end_offset
+        waits = verdict is Verdict.WANTED or (ended and not whole and patient)
+        if not waits:
+            connection.pending_ends.pop(uid, None)
+        elif uid in connection.pending_ends:
+            connection.pending_ends[uid].sent = sent
+        else:
+            connection.pending_ends[uid] = PendingEnd(sent)
+            # Where the stores stand: a worker that knows better has to go back, because a machine lost what it had.
+            await _acknowledge_log(uid, known.end, connection)
+            if verdict is Verdict.WANTED:
+                await _acknowledge_result(uid, self._results.stored(uid), connection)
+        if ended and whole:
+            self._logs.finish(uid)
+        seen = wire.observation(sent, logs_stored=known.end, with_end=not waits)
+        if verdict is Verdict.REFUSED and seen.ending is Ending.SUCCEEDED:
+            refusal = self._results.refusal(uid)
+            reason = f"{type(refusal).__name__}: {refusal}"
+            return replace(seen, ending=Ending.FAILED, started=True, reason=reason)
+        return seen
+
+    async def _settle(self, sent: v1.ResultRef, known: AttemptLog) -> Verdict:
+        self._results.begin(known.job_id, known.index, known.number, known.uid)
+        reference = Reference(sent.size_bytes, sent.sha256.hex(), sent.python_version)
+        return await self._results.settle(known.uid, reference)
+
+    async def pass_time(self, connection: Connection) -> None:
+        """Take note of a heartbeat: an end that has waited too long waits no longer.
+
+        Raises:
+            ResultStoreBroken: what there is of the result cannot be removed.
+        """
+        now = anyio.current_time()
+        step_s = min(now - connection.beat_at, LONGEST_STEP_S)
+        connection.beat_at = now
+        for uid, waiting in list(connection.pending_ends.items()):
+            waiting.idle_s += step_s
+            if waiting.idle_s >= RESULT_PATIENCE_S:
+                await self._results.give_up(uid)
+            if waiting.idle_s >= LOG_PATIENCE_S:
+                await self._pass_on(waiting, connection, patient=False)
+
+
+def _moved(uid: str, connection: Connection) -> PendingEnd | None:
+    """Take note that something of an attempt came; give its end, if that waits."""
+    waiting = connection.pending_ends.get(uid)
+    if waiting is not None:
+        waiting.idle_s = 0.0
+    return waiting
+
+
+async def _acknowledge_log(uid: str, offset: int, connection: Connection) -> None:
+    await connection.send(v1.ControllerMessage(log_ack=v1.LogAck(attempt_uid=uid, offset=offset)))
+
+
+async def _acknowledge_result(uid: str, offset: int, connection: Connection) -> None:
+    await connection.send(v1.ControllerMessage(result_ack=v1.ResultAck(attempt_uid=uid, offset=offset)))
+
+
+def _of_a_stranger(sent: v1.AttemptObserved) -> Observation:
+    """Say no more than that there is something of this name: how it stands, or ended, is not believed."""
+    if wire.ending_of(sent) is None:
+        return Observation(sent.attempt_uid, TaskState.ASSIGNED)
+    reason = "it is over on a worker that is not known to have been given it"
+    return Observation(sent.attempt_uid, TaskState.ASSIGNED, Ending.MISSING, reason=reason)
