@@ -333,3 +333,15 @@ def test_a_stashed_question_passes_what_waits_for_the_disk():
     kernel.drought(end=("stopself",), over=False, path="/a")
     assert kernel.system.tree.parked
     kernel.teardown()
+
+
+def test_starts_that_fail_are_judged_in_the_order_in_which_they_fail():
+    """Of two children that fail to start, one at once and one after it loaded, the second exhausts the budget."""
+    kernel = Kernel()
+    kernel.boot(seed=0, careful=False, sync_ns=0, kind=Kind(strategy=Strategy.ONE_FOR_ALL, restarts=1))
+    kernel.step(count=1)
+    kernel.spawn_below(path="/a", name="b", kind=Kind(failing_starts=1, resumes=True))
+    kernel.spawn_below(path="/a", name="a", kind=Kind(entity=True, failing_starts=1))
+    kernel.run_until_idle()
+    assert kernel.system.tree.quarantined == 1
+    kernel.teardown()

@@ -110,19 +110,21 @@ class Lifecycle:
         parent.children[name] = cell
         tree.starts += 1
         behavior = spec.behavior
-        if behavior.starts_at_once:
+        control = self.dispatcher.control
+        # Behind others it waits its turn, so that failures are judged in the order in which they happen.
+        if behavior.starts_at_once and not control:
             try:
                 cell.state = behavior.initial()
             except Exception as error:
                 cell.scheduled = True
-                self.dispatcher.control.append((self.failed, (cell, None, error)))
+                control.append((self.failed, (cell, None, error)))
             else:
                 cell.started_at = self.dispatcher.now
                 cell.status = ACTIVE
         else:
             cell.state = UNLOADED
             cell.scheduled = True
-            self.dispatcher.control.append((self.start, (cell, cell.incarnation)))
+            control.append((self.start, (cell, cell.incarnation)))
         return cell
 
     def start(self, cell: Cell, incarnation: int) -> None:

@@ -137,6 +137,13 @@ class Context(Protocol):
     def sim(self) -> bool:
         """Whether time is virtual. For fault points only; a decision that branches on it is a bug."""
 
+    def await_journal(self) -> None:
+        """Go on only if the journal takes records; else the decision ends here, and nothing of it happened.
+
+        A host's question is then refused by name; any other message is decided on once there is room. For actors
+        that pass questions on: whoever records gets its answer refused by itself.
+        """
+
     def new_id(self, prefix: str = "") -> str:
         """Give an id that no other call gives: ``prefix`` and 12 characters of ``[a-z2-7]``."""
 
