@@ -16,6 +16,9 @@ from typing import TYPE_CHECKING, Final
 from iriscw._version import __version__ as __version__
 
 if TYPE_CHECKING:
+    import iriscw.blocking as blocking
+    import iriscw.runtime as runtime
+    import iriscw.testing as testing
     from iriscw.client.client import (
         Client as Client,
         connect as connect,
@@ -58,12 +61,14 @@ if TYPE_CHECKING:
         InvalidDecision as InvalidDecision,
         IriscwError as IriscwError,
         JournalCorrupt as JournalCorrupt,
+        JournalFull as JournalFull,
         JournalLocked as JournalLocked,
         JournalLost as JournalLost,
         JournalUnavailable as JournalUnavailable,
         MailboxFull as MailboxFull,
         NoSuchActor as NoSuchActor,
         OperationError as OperationError,
+        OutcomePending as OutcomePending,
         OutcomeUnknown as OutcomeUnknown,
         RestartsExhausted as RestartsExhausted,
         SystemClosed as SystemClosed,
@@ -103,6 +108,7 @@ __all__ = [
     "JobFailed",
     "JobStatus",
     "JournalCorrupt",
+    "JournalFull",
     "JournalLocked",
     "JournalLost",
     "JournalUnavailable",
@@ -112,6 +118,7 @@ __all__ = [
     "NoSuchActor",
     "NoSuchJob",
     "OperationError",
+    "OutcomePending",
     "OutcomeUnknown",
     "PoolStatus",
     "Resources",
@@ -123,9 +130,12 @@ __all__ = [
     "UnhandledMessage",
     "UsageError",
     "WaitTimeout",
+    "blocking",
     "connect",
     "context",
     "load_config",
+    "runtime",
+    "testing",
 ]
 
 _MODULE_OF: Final[dict[str, str]] = {
@@ -149,6 +159,7 @@ _MODULE_OF: Final[dict[str, str]] = {
     "JobFailed": "iriscw.client.errors",
     "JobStatus": "iriscw.client.model",
     "JournalCorrupt": "iriscw.errors",
+    "JournalFull": "iriscw.errors",
     "JournalLocked": "iriscw.errors",
     "JournalLost": "iriscw.errors",
     "JournalUnavailable": "iriscw.errors",
@@ -158,6 +169,7 @@ _MODULE_OF: Final[dict[str, str]] = {
     "NoSuchActor": "iriscw.errors",
     "NoSuchJob": "iriscw.jobs.errors",
     "OperationError": "iriscw.errors",
+    "OutcomePending": "iriscw.errors",
     "OutcomeUnknown": "iriscw.errors",
     "PoolStatus": "iriscw.client.model",
     "Resources": "iriscw.resources",
@@ -169,9 +181,12 @@ _MODULE_OF: Final[dict[str, str]] = {
     "UnhandledMessage": "iriscw.errors",
     "UsageError": "iriscw.errors",
     "WaitTimeout": "iriscw.client.errors",
+    "blocking": "iriscw.blocking",
     "connect": "iriscw.client.client",
     "context": "iriscw.task.context",
     "load_config": "iriscw.config.load",
+    "runtime": "iriscw.runtime",
+    "testing": "iriscw.testing",
 }
 """Where each public name is defined. A module by its own name stands as ``"testing": "iriscw.testing"``."""
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))  # for worker_storm
+sys.path.insert(0, str(Path(__file__).parent))  # for ratios and worker_storm
 
 
 @pytest.fixture

@@ -1,11 +1,9 @@
 """Work per job, and the report that collects all figures."""
 
-import json
-
 import pytest
 
 from iriscw.bench import control_plane
-from iriscw.bench.control_plane import acceptance, growth, median_of, per_job
+from iriscw.bench.control_plane import FULL, QUICK, acceptance, growth, median_of, per_job
 
 
 @pytest.fixture(scope="module")
@@ -59,28 +57,25 @@ def test_acceptance_counts_every_job():
     assert figures["commits"] < 64
 
 
-@pytest.mark.parametrize("output", ["json", "text"])
-def test_the_report_is_printed(output, monkeypatch, capsys):
-    """The report goes to the standard output as it was asked for, with the targets it is held against."""
-    report = {"dispatch": [{"workers": 79, "tasks": 5_000, "dispatch_cpu_s": 0.1234567}]}
-    monkeypatch.setattr(control_plane, "run", lambda progress: report)
-    control_plane.main(["-o", output])
-    printed = capsys.readouterr().out
-    if output == "json":
-        assert json.loads(printed) == report
-    else:
-        assert "0.1235" in printed
-        assert "target 0.375" in printed
-
-
-def test_every_figure_is_run(monkeypatch):
-    """The full report names each figure, with its sizes from small to large."""
+@pytest.mark.parametrize(("sizes", "commits_ms"), [(FULL, [5, 20]), (QUICK, [5])], ids=["full", "quick"])
+def test_every_figure_is_run(monkeypatch, sizes, commits_ms):
+    """The report names each figure, with its sizes from small to large, and what they are held against."""
     for name in ("per_job", "acceptance", "dispatch", "crowd", "list_jobs", "consecutive", "large_job"):
-        monkeypatch.setattr(control_plane, name, lambda *sizes, **options: {"size": sizes[-1]})
+        monkeypatch.setattr(control_plane, name, lambda *of, **options: {"size": of[0]})
     monkeypatch.setattr(control_plane, "memory_per_task", lambda size: {"size": size})
     lines = []
-    report = control_plane.run(lines.append, rounds=1)
-    assert [row["size"] for row in report["per_job"]] == [1, 10, 100]
-    assert [row["size"] for row in report["acceptance"]] == [5, 20]
-    assert {"dispatch", "crowd_of_gangs", "large_job", "memory_per_task"} <= report.keys()
-    assert len(lines) == sum(map(len, report.values()))
+    report = control_plane.run(lines.append, sizes, rounds=1)
+    figures = report["figures"]
+    assert [row["size"] for row in figures["per_job"]] == [1, 10, 100]
+    assert [row["size"] for row in figures["acceptance"]] == commits_ms
+    assert {"dispatch", "crowd_of_gangs", "large_job", "memory_per_task"} <= figures.keys()
+    assert len(lines) == sum(map(len, figures.values()))
+    assert (report["targets"], report["rounds"]) == (control_plane.TARGETS, 1)
+    for rows in figures.values():
+        assert [row["size"] for row in rows] == sorted(row["size"] for row in rows)
+
+
+@pytest.mark.parametrize("sizes", [FULL, QUICK], ids=["full", "quick"])
+def test_a_target_has_its_figure(sizes):
+    """Both choices of sizes have a dispatch that a target is about."""
+    assert {(each["workers"], each["tasks"]) for each in control_plane.TARGETS} & set(sizes.dispatch)

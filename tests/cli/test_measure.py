@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from iriscw.bench import runtime
+from iriscw.bench import control_plane, runtime
 
 REPORT = {"ratios": {"queue": {"tell": 0.9, "ask": 3.0}}, "bytes_per_idle_actor": 300}
 
@@ -37,6 +37,68 @@ def test_bench_takes_a_share_of_the_floors(iriscw, measured):
     assert (code, measured) == (0, [1])
     assert "queue" in out
     assert "300 bytes per idle actor" in out
+
+
+FIGURES = {
+    "figures": {
+        "per_job": [{"tasks": 1, "decisions": 27}, {"tasks": 10, "decisions": 151}],
+        "dispatch": [{"workers": 79, "tasks": 5_000, "dispatch_cpu_s": 0.1234567, "decisions": 242}],
+    },
+    "targets": [{"workers": 79, "tasks": 5_000, "dispatch_cpu_s": 0.375}],
+    "rounds": 3,
+}
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """Bench without measuring: the report is given, sizes and rounds are noted."""
+    asked = []
+
+    def run(progress, sizes, rounds):
+        asked.append((sizes, rounds))
+        progress("per_job 1")
+        return FIGURES
+
+    monkeypatch.setattr(control_plane, "run", run)
+    return asked
+
+
+def test_control_plane_gives_the_report(iriscw, counted):
+    """The JSON is one object on standard output; progress goes elsewhere."""
+    code, out, err = iriscw("bench", "control-plane", "-o", "json")
+    assert (code, json.loads(out), err) == (0, FIGURES, "per_job 1\n")
+    assert counted == [(control_plane.FULL, control_plane.ROUNDS)]
+
+
+def test_control_plane_writes_tables(iriscw, counted):
+    """A table for each group has a column for each size, and the target beside the figure that it is about."""
+    code, out, _ = iriscw("bench", "control-plane", "--quick", "--rounds", "1")
+    assert (code, counted) == (0, [(control_plane.QUICK, 1)])
+    lines = [line.split() for line in out.splitlines()]
+    assert ["tasks", "1", "10"] in lines
+    assert ["decisions", "27", "151"] in lines
+    assert ["dispatch_cpu_s", "0.1235", "(0.375)"] in lines
+
+
+def test_control_plane_measures(iriscw, monkeypatch):
+    """The whole way: real figures at the smallest sizes."""
+    tiny = control_plane.Sizes(
+        tasks=(1,),
+        commits_ms=(1,),
+        submissions=1,
+        dispatch=((2, 4),),
+        crowd_workers=2,
+        crowds=(2,),
+        listed=(3,),
+        consecutive=2,
+        replicas=(4,),
+    )
+    monkeypatch.setattr(control_plane, "QUICK", tiny)
+    code, out, _ = iriscw("bench", "control-plane", "--quick", "--rounds", "1", "-o", "json")
+    report = json.loads(out)
+    assert code == 0
+    assert report["figures"]["per_job"][0]["records"] == 9
+    assert all(len(rows) == 1 for rows in report["figures"].values())
 
 
 def test_sim_runs_seeds(iriscw):

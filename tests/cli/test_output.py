@@ -2,12 +2,13 @@
 
 import enum
 import json
+import sys
 
 import attrs
 from hypothesis import given, strategies as st
 from ruamel.yaml import YAML
 
-from iriscw.cli.output import age, amount, cell, counts, plain, size, table, to_json, to_yaml
+from iriscw.cli.output import age, amount, cell, counts, plain, size, table, terminal_columns, to_json, to_yaml
 
 SCALARS = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(st.characters(codec="utf-8"), max_size=8)
 PLAIN = st.recursive(
@@ -48,6 +49,31 @@ def test_columns_line_up():
     """Columns are as wide as their widest cell, and lines end without spaces."""
     assert table(["A", "LONG"], [["xyz", "1"], ["y", ""]]) == "A    LONG\nxyz  1\ny\n"
     assert table(["A", "B"], []) == "A  B\n"
+
+
+def test_the_last_column_is_cut_to_the_terminal():
+    """A line is as long as the terminal at most; without one nothing is cut."""
+    heads, rows = ["A", "REASON"], [["x" * 10, "y" * 50], ["z", "short"]]
+    lines = table(heads, rows, 52).splitlines()
+    assert [len(line) for line in lines[1:]] == [52, 17]
+    assert lines[1].endswith("y\N{HORIZONTAL ELLIPSIS}")
+    assert len(table(heads, rows).splitlines()[1]) == 62
+
+
+def test_a_long_text_has_a_line_of_its_own():
+    """Where a terminal has little room beside the other columns, what does not fit there follows, indented."""
+    heads, rows = ["A", "REASON"], [["x" * 10, "y" * 50], ["z", "short"]]
+    assert table(heads, rows, 30) == (
+        f"A           REASON\n{'x' * 10}\n    {'y' * 25}\N{HORIZONTAL ELLIPSIS}\nz           short\n"
+    )
+
+
+def test_pipes_get_the_whole(monkeypatch):
+    """Nothing is cut where standard output is no terminal; a terminal says how wide it is."""
+    assert terminal_columns() is None
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "93")
+    assert terminal_columns() == 93
 
 
 def test_cells_stay_on_their_line():

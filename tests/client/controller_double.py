@@ -4,7 +4,7 @@ import hashlib
 
 import anyio
 
-from iriscw.errors import JournalUnavailable
+from iriscw.errors import JournalFull
 from iriscw.jobs.errors import JobExists, NoSuchJob
 from iriscw.proto.iriscw.v1 import (
     Amount,
@@ -87,8 +87,9 @@ def parts_of(index, value, size=7):
 class Break:
     """In a script: the stream breaks here, once."""
 
-    def __init__(self):
+    def __init__(self, error=None):
         self.done = False
+        self.error = error or RpcUnavailable("the controller restarts")
 
 
 class ControllerDouble(ControllerServiceBase):
@@ -99,6 +100,7 @@ class ControllerDouble(ControllerServiceBase):
         self.keys = []
         self.by_key = {}
         self.fail_submits = 0
+        self.refusal = "the disk of /j is full"
         self.job = job_of()
         self.statuses = []
         self.logs = []
@@ -119,7 +121,7 @@ class ControllerDouble(ControllerServiceBase):
             self.submitted.append(message)
             self.by_key[key] = SubmitJobResponse(job_id="job-1", job_uid="uid-1", created=True)
         if len(self.keys) <= self.fail_submits:
-            raise JournalUnavailable("the disk is slow")
+            raise JournalFull(self.refusal)
         return self.by_key[key]
 
     async def get_job(self, message):
@@ -171,7 +173,7 @@ class ControllerDouble(ControllerServiceBase):
             if isinstance(item, Break):
                 if not item.done:
                     item.done = True
-                    raise RpcUnavailable("the controller restarts")
+                    raise item.error
                 continue
             yield item
 

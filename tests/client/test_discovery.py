@@ -1,5 +1,6 @@
 """Where a client finds its controller."""
 
+import json
 import os
 
 import pytest
@@ -47,6 +48,16 @@ def test_a_context_is_private_and_found(path):
     assert "<secret>" in repr(written)
     found = discover()
     assert (found.address, found.token) == ("127.0.0.1:7", Secret("tok"))
+
+
+def test_a_context_says_where_the_cluster_lives(path):
+    """For whoever cleans up after it; what an earlier version wrote did not say so."""
+    write_context(path, "127.0.0.1:7", Secret("tok"), path.parent / "work")
+    assert read_context(path).workdir == path.parent / "work"
+    content = json.loads(path.read_text())
+    del content["workdir"]
+    path.write_text(json.dumps(content))
+    assert read_context(path).workdir is None
 
 
 def test_the_token_belongs_to_its_address(path):

@@ -6,7 +6,7 @@ from controller_double import Break, failed_task, job_of, parts_of
 from iriscw.client.errors import JobFailed, ResultDamaged, WaitTimeout
 from iriscw.errors import InvalidArgument
 from iriscw.jobs.model import JobState, TaskState
-from iriscw.proto.iriscw.v1 import JobState as Wire, LogBatch
+from iriscw.proto.iriscw.v1 import Fault, JobState as Wire, LogBatch
 
 DONE = job_of(Wire.SUCCEEDED, version=3)
 
@@ -71,6 +71,23 @@ async def test_a_failed_job_says_what_its_task_said(client, controller):
         await job.result()
     assert (caught.value.state, caught.value.task_index, caught.value.job_id) == ("FAILED", 1, "job-1")
     assert "1 of 2 tasks" in str(caught.value)
+
+
+async def test_a_traceback_is_told_once(client, controller):
+    """What the failed task said is in the error once, though job, attempt and log all have it; if they differ, all."""
+    words = "Traceback ...\n  File x\nValueError: too small"
+    reason = "1 of 2 tasks; task 1: ValueError"
+    controller.statuses = [job_of(Wire.FAILED, version=4, reason=reason, fault=Fault(text=words))]
+    controller.tasks = [failed_task(1, words)]
+    job = await client.job("job-1")
+    with pytest.raises(JobFailed) as caught:
+        await job.result()
+    assert str(caught.value).count("ValueError: too small") == 1
+    controller.tasks = [failed_task(1, "another")]
+    with pytest.raises(JobFailed) as caught:
+        await job.result()
+    assert words in str(caught.value)
+    assert "another" in str(caught.value)
 
 
 async def test_a_killed_job_has_no_result(client, controller):

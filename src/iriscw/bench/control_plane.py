@@ -1,4 +1,4 @@
-"""How much work the control plane does: ``python -m iriscw.bench.control_plane [-o json]``.
+"""How much work the control plane does: ``iriscw bench control-plane``.
 
 A shared machine has no wall time worth reading. So figures are counts, which are the same in every run, and thread CPU
 time, whose growth from one size to ten times that size is what is judged. Each figure is a function that gives a flat
@@ -10,26 +10,27 @@ against, never asserted: the machines differ.
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
-import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
+
+import attrs
 
 from iriscw.bench.dispatching import crowd, dispatch
 from iriscw.bench.plane import ControlPlane, Figures
 from iriscw.bench.sizes import consecutive, large_job, list_jobs, memory_per_task
 from iriscw.bench.submissions import accept_with
 
-TARGETS = {
-    (79, 5_000): {"dispatch_cpu_s": 0.375, "steady_cpu_ms": 25.7, "resync_cpu_s": 0.0257},
-    (5_000, 5_000): {"dispatch_cpu_s": 1.27, "steady_cpu_ms": 430.0, "resync_cpu_s": 0.43},
-}
-"""By workers and tasks: a tenth of 3.75 s, 12.7 s, 257 ms and 4.3 s. The peer's steady step compares all workers with
-what they should run; ours does so only when streams come back, hence the same bound for both."""
+TARGETS: list[Figures] = [
+    {"workers": 79, "tasks": 5_000, "dispatch_cpu_s": 0.375, "steady_cpu_ms": 25.7, "resync_cpu_s": 0.0257},
+    {"workers": 5_000, "tasks": 5_000, "dispatch_cpu_s": 1.27, "steady_cpu_ms": 430.0, "resync_cpu_s": 0.43},
+]
+"""Of dispatch, by workers and tasks: a tenth of 3.75 s, 12.7 s, 257 ms and 4.3 s. The peer's steady step compares all
+workers with what they should run; ours does so only when streams come back, hence the same bound for both."""
+
+Report: TypeAlias = dict[str, Any]
 
 ROUNDS = 3
 """Runs of a figure in CPU time, of which the median is given."""
@@ -71,59 +72,74 @@ def growth(figures: Sequence[Figures], size: str = "tasks") -> dict[str, float]:
     return {name: last[name] / first[name] / factor for name in first if name != size and first[name]}
 
 
-def run(progress: Callable[[str], None], rounds: int = ROUNDS) -> dict[str, list[Figures]]:
-    """Measure everything at full size; takes some minutes."""
-    report: dict[str, list[Figures]] = {}
+@attrs.frozen
+class Sizes:
+    """At which sizes the figures are taken, from small to large.
 
-    def measure(name: str, rounds: int, figure: Callable[..., Figures], *sizes: Any, **options: Any) -> None:
-        progress(f"{name} {sizes[0] if len(sizes) == 1 else sizes}")
-        report.setdefault(name, []).append(median_of(rounds, lambda: figure(*sizes, **options)))
+    Args:
+        tasks: of the jobs whose work is counted.
+        commits_ms: how long a commit of the journal takes.
+        submissions: of each submitter.
+        dispatch: workers and tasks.
+        crowd_workers: that are full while a crowd waits.
+        crowds: jobs that wait.
+        listed: jobs of a listing.
+        consecutive: jobs, one after the other.
+        replicas: of the jobs that are called large.
+    """
 
-    for tasks in (1, 10, 100):
+    tasks: tuple[int, ...] = (1, 10, 100)
+    commits_ms: tuple[int, ...] = (5, 20)
+    submissions: int = 20
+    dispatch: tuple[tuple[int, int], ...] = ((79, 500), (79, 5_000), (500, 500), (5_000, 5_000))
+    crowd_workers: int = 1_000
+    crowds: tuple[int, ...] = (50, 500)
+    listed: tuple[int, ...] = (1_000, 10_000)
+    consecutive: int = 200
+    replicas: tuple[int, ...] = (10_000, 100_000)
+
+
+FULL = Sizes()
+QUICK = Sizes(
+    commits_ms=(5,),
+    submissions=5,
+    dispatch=((79, 500), (79, 5_000)),
+    crowd_workers=200,
+    crowds=(10, 100),
+    listed=(100, 1_000),
+    consecutive=40,
+    replicas=(500, 5_000),
+)
+"""Seconds instead of minutes: enough to see growth, and the figures of one of the two targets."""
+
+
+def run(progress: Callable[[str], None], sizes: Sizes = FULL, rounds: int = ROUNDS) -> Report:
+    """Measure everything and give the report of ``iriscw bench control-plane -o json``.
+
+    Raises:
+        MeasurementFailed: the control plane did not do what was to be measured.
+    """
+    figures: dict[str, list[Figures]] = {}
+
+    def measure(name: str, rounds: int, figure: Callable[..., Figures], *of: Any, **options: Any) -> None:
+        progress(f"{name} {of[0] if len(of) == 1 else of}")
+        figures.setdefault(name, []).append(median_of(rounds, lambda: figure(*of, **options)))
+
+    for tasks in sizes.tasks:
         measure("per_job", 1, per_job, tasks)
-    for commit_ms in (5, 20):
-        measure("acceptance", 1, acceptance, commit_ms)
-    for workers, tasks in ((79, 500), (79, 5_000), (500, 500), (5_000, 5_000)):
+    for commit_ms in sizes.commits_ms:
+        measure("acceptance", 1, acceptance, commit_ms, sizes.submissions)
+    for workers, tasks in sizes.dispatch:
         measure("dispatch", rounds, dispatch, workers, tasks)
-    for waiting in (50, 500):
-        measure("crowd_of_gangs", rounds, crowd, 1_000, waiting, gangs=True)
-    for waiting in (50, 500):
-        measure("crowd_of_demands", rounds, crowd, 1_000, waiting, gangs=False)
-    for jobs in (1_000, 10_000):
+    for waiting in sizes.crowds:
+        measure("crowd_of_gangs", rounds, crowd, sizes.crowd_workers, waiting, gangs=True)
+    for waiting in sizes.crowds:
+        measure("crowd_of_demands", rounds, crowd, sizes.crowd_workers, waiting, gangs=False)
+    for jobs in sizes.listed:
         measure("list_jobs", rounds, list_jobs, jobs)
-    measure("consecutive", 1, consecutive, 200)
-    for replicas in (10_000, 100_000):
+    measure("consecutive", 1, consecutive, sizes.consecutive)
+    for replicas in sizes.replicas:
         measure("large_job", 1, large_job, replicas)
-    for replicas in (10_000, 100_000):
+    for replicas in sizes.replicas:
         measure("memory_per_task", 1, memory_per_task, replicas)
-    return report
-
-
-def _rounded(value: float) -> float:
-    return round(value) if abs(value) >= 1_000 else float(f"{value:.4g}")
-
-
-def _progress(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Print all figures."""
-    parser = argparse.ArgumentParser(prog="python -m iriscw.bench.control_plane", description=__doc__)
-    parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
-    output = parser.parse_args(arguments).output
-    report = run(_progress)
-    if output == "json":
-        sys.stdout.write(json.dumps(report, indent=2) + "\n")
-        return
-    for name, rows in report.items():
-        for row in rows:
-            sys.stdout.write(f"{name}\n")
-            target = TARGETS.get((int(row.get("workers", 0)), int(row.get("tasks", 0))), {})
-            for figure, value in row.items():
-                against = f"   target {target[figure]:g}" if figure in target else ""
-                sys.stdout.write(f"  {figure:28} {_rounded(value):>12g}{against}\n")
-
-
-if __name__ == "__main__":
-    main()
+    return {"figures": figures, "targets": TARGETS, "rounds": rounds}

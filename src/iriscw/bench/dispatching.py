@@ -13,6 +13,9 @@ REPLACEMENTS = 100
 END_EVERY_S = 0.01
 """Virtual seconds between two ends where their number, not their rate, is of interest."""
 
+SETTLE_S = 2
+"""Virtual seconds after which jobs have told listings of the last change: they do so once a second."""
+
 IDLE_S = 60
 """Virtual seconds in which nothing happens; all that recurs does so within 30."""
 
@@ -58,8 +61,9 @@ def _steady(plane: ControlPlane) -> Figures:
         for _ in range(REPLACEMENTS):
             plane.system.tell("/jobs/scheduler", Pass())
             plane.system.run_until_idle()
+    passed = plane.count().since(before).decisions / REPLACEMENTS
+    plane.system.advance(SETTLE_S)
     after = plane.count()
-    passed = after.since(before).decisions / REPLACEMENTS
     with Stopwatch() as idle:
         plane.system.advance(IDLE_S)
     idled = plane.count().since(after).decisions

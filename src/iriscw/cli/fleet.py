@@ -31,6 +31,7 @@ def slices(*, scale_group: str, form: str, address: str | None, token_file: Path
                 "STATE": lambda each: each.state,
                 "WORKERS": lambda each: f"{sum(one.connected for one in each.workers)}/{len(each.workers)}",
                 "USED": used,
+                "TASKS": lambda each: sum(one.live_attempts for one in each.workers),
                 "IDLE": lambda each: age(each.idle_since_ms, now_ms),
                 "AGE": lambda each: age(each.created_at_ms, now_ms),
                 "REASON": lambda each: each.reason,

@@ -10,15 +10,16 @@ from typing import Any
 
 import click
 
+from iriscw.cli.attempts import describe
 from iriscw.cli.connection import connection_options, find_job, with_client
 from iriscw.cli.outcome import DONE, UNWELL
-from iriscw.cli.output import age, amount, cell, counts, format_option, plain, show, show_one, table, to_json, to_yaml
+from iriscw.cli.output import age, cell, counts, format_option, plain, show, show_one, to_json, to_yaml
 from iriscw.client.client import Client
 from iriscw.client.job import Job
-from iriscw.client.model import JobStatus, LogLine, TaskStatus
+from iriscw.client.model import JobStatus, LogLine
 from iriscw.client.submission import Command
 from iriscw.config.quantities import DurationError, parse_duration
-from iriscw.jobs.model import JOB_TERMINAL, JobState
+from iriscw.jobs.model import JOB_TERMINAL, JobState, TaskState
 from iriscw.resources import Resources
 
 _NS_PER_S = 1_000_000_000
@@ -151,8 +152,24 @@ def log_text(line: LogLine, *, with_task: bool) -> str:
     return f"{line.task_index} | {line.text}\n" if with_task else f"{line.text}\n"
 
 
-def _tasks(status: JobStatus) -> str:
-    return f"{status.ended}/{status.num_tasks}" if status.tasks else str(status.num_tasks)
+_WORDS = {
+    TaskState.PENDING: "wait",
+    TaskState.ASSIGNED: "start",
+    TaskState.BUILDING: "start",
+    TaskState.RUNNING: "run",
+    TaskState.SUCCEEDED: "done",
+    TaskState.KILLED: "killed",
+}
+"""Of a listing's tasks, so that a line of it fits a terminal; all other states have failed."""
+
+
+def tasks_text(status: JobStatus) -> str:
+    """Write how many of a job's tasks are how far: ``4 wait, 7 run, 1 done``."""
+    words: dict[str, int] = {}
+    for state, count in status.tasks.items():
+        word = _WORDS.get(state, "failed")
+        words[word] = words.get(word, 0) + count
+    return counts(words) or str(status.num_tasks)
 
 
 @click.command()
@@ -160,7 +177,11 @@ def _tasks(status: JobStatus) -> str:
 @connection_options
 @format_option
 def jobs(*, all_states: bool, form: str, address: str | None, token_file: Path | None) -> None:
-    """List the jobs that have not ended; --all lists the others, too."""
+    """List the jobs that have not ended; --all lists the others, too.
+
+    TASKS says how many tasks wait, start, run and have ended how, as it was a second ago at most; JSON and YAML count
+    them by state. A terminal shows as much of the REASON as fits; `iriscw job` shows the whole.
+    """
     now_ms = time.time_ns() // 1_000_000
     states = () if all_states else tuple(state for state in JobState if state not in JOB_TERMINAL)
 
@@ -173,7 +194,7 @@ def jobs(*, all_states: bool, form: str, address: str | None, token_file: Path |
                 "ID": lambda job: job.job_id,
                 "NAME": lambda job: job.name,
                 "STATE": lambda job: job.state.value,
-                "TASKS": _tasks,
+                "TASKS": tasks_text,
                 "AGE": lambda job: age(job.submitted_at_ms, now_ms),
                 "REASON": lambda job: job.reason,
             },
@@ -187,44 +208,22 @@ def jobs(*, all_states: bool, form: str, address: str | None, token_file: Path |
 @connection_options
 @format_option
 def job(*, job_id: str, form: str, address: str | None, token_file: Path | None) -> None:
-    """Show one job with its tasks; JOB is an id, or the name of the latest such job."""
+    """Show one job with its tasks and their retries; JOB is an id, or the name of the latest such job.
+
+    A task has its last 16 attempts; -o json has all of them, the table the latest 40 that were followed by another.
+    """
+    now_ms = time.time_ns() // 1_000_000
 
     async def shown(client: Client) -> None:
         found = await find_job(client, job_id)
         status, tasks = await found.status(), await found.tasks()
         if form == "table":
-            sys.stdout.write(describe(status, tasks))
+            sys.stdout.write(describe(status, tasks, now_ms))
             return
         content = {**plain(status), "tasks": plain(tasks), "counts": plain(status.tasks)}
         sys.stdout.write(to_json(content) if form == "json" else to_yaml(content))
 
     with_client(address, token_file, shown)
-
-
-def describe(status: JobStatus, tasks: list[TaskStatus]) -> str:
-    """Write a job for people."""
-    wanted = status.resources
-    facts = {
-        "job": f"{status.job_id}  {status.name}",
-        "state": status.state.value + (f": {status.reason}" if status.reason else ""),
-        "runs": status.entrypoint,
-        "tasks": f"{status.num_tasks}: {counts(status.tasks)}",
-        "each": amount(wanted.cpu_milli, wanted.memory_bytes, wanted.gpu_count, wanted.gpu_class),
-        "retries": f"{status.failures} after failures, {status.preemptions} after lost workers",
-    }
-    lines = "".join(f"{name:8} {cell(text)}\n" for name, text in facts.items())
-    rows = [
-        [
-            str(task.index),
-            task.state.value,
-            cell(task.worker_id),
-            str(task.attempts[-1].number if task.attempts else 0),
-            cell(next((code for each in reversed(task.attempts) if (code := each.exit_code) is not None), "")),
-            cell(task.reason or (task.attempts[-1].fault.strip().rpartition("\n")[2] if task.attempts else "")),
-        ]
-        for task in tasks
-    ]
-    return f"{lines}\n{table(['TASK', 'STATE', 'WORKER', 'ATTEMPT', 'EXIT', 'REASON'], rows)}"
 
 
 @click.command()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
@@ -48,6 +48,47 @@ def ratios_table(report: Mapping[str, Any], floors: Mapping[str, Mapping[str, fl
     return (
         f"{table(['AGAINST', 'TEST', 'RATIO', 'FLOOR'], rows)}\n{report['bytes_per_idle_actor']} bytes per idle actor\n"
     )
+
+
+@bench.command(name="control-plane")
+@click.option("--quick", is_flag=True, help="Smaller sizes: seconds instead of minutes.")
+@click.option("--rounds", type=click.IntRange(min=1), default=None, help="Runs of a figure in CPU time; default 3.")
+@format_option
+def bench_control_plane(*, quick: bool, rounds: int | None, form: str) -> None:
+    """Count what the control plane does for a job, and take its CPU time.
+
+    Counts are the same in every run. A target is what a peer's maintainers report of another machine, so missing
+    one does not change the exit code.
+    """
+    from iriscw.bench import control_plane
+
+    report = control_plane.run(
+        lambda line: click.echo(line, err=True),
+        control_plane.QUICK if quick else control_plane.FULL,
+        rounds if rounds is not None else control_plane.ROUNDS,
+    )
+    _write(report, form, lambda: figures_table(report["figures"], report["targets"]))
+
+
+def figures_table(figures: Mapping[str, Sequence[Mapping[str, float]]], targets: Sequence[Mapping[str, float]]) -> str:
+    """Write a table for each group of figures, a column for each size, with the targets in brackets."""
+    return "\n".join(_group_table(name, rows, targets) for name, rows in figures.items())
+
+
+def _group_table(name: str, rows: Sequence[Mapping[str, float]], targets: Sequence[Mapping[str, float]]) -> str:
+    def written(figure: str, of: Mapping[str, float]) -> str:
+        same = [each for each in targets if all(of.get(size) == each[size] for size in ("workers", "tasks"))]
+        target = next((each[figure] for each in same if figure in each), None)
+        text = _short(of[figure])
+        return text if target is None or figure in ("workers", "tasks") else f"{text} ({target:g})"
+
+    cells = [[figure, *(written(figure, of) for of in rows)] for figure in rows[0]]
+    return table([name, *([""] * len(rows))], cells)
+
+
+def _short(value: float) -> str:
+    """Write a figure to four digits, and large ones whole."""
+    return f"{round(value)}" if abs(value) >= 1_000 else f"{float(f'{value:.4g}'):g}"
 
 
 @click.group()

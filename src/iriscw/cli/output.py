@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 import json
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
@@ -16,6 +17,9 @@ import click
 
 FORMATS: Final = ("table", "json", "yaml")
 _MARGIN: Final = 2
+_LEAST_ROOM: Final = 40
+"""Characters of a last column below which a text that is longer stands on a line of its own: half a sentence."""
+_INDENT: Final = 4
 
 Row = TypeVar("Row")
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -55,7 +59,7 @@ def show(rows: Sequence[Row], form: str, columns: Mapping[str, Callable[[Row], o
         sys.stdout.write(to_yaml(rows))
     else:
         cells = [[cell(column(row)) for column in columns.values()] for row in rows]
-        sys.stdout.write(table(list(columns), cells))
+        sys.stdout.write(table(list(columns), cells, terminal_columns()))
 
 
 def show_one(value: Any, form: str, text: Callable[[], str]) -> None:
@@ -110,14 +114,40 @@ def _scalar(value: Any) -> str:
     return "".join(each if each.isprintable() else f"\\U{ord(each):08X}" for each in quoted)
 
 
-def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Write aligned columns; without rows only the heads."""
+def terminal_columns() -> int | None:
+    """Give the width of the terminal that standard output is; None if it is none, and nothing is to be cut."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]], columns: int | None = None) -> str:
+    """Write aligned columns; without rows only the heads.
+
+    With ``columns``, the width of a terminal, what stands in the last column is cut where a line would be longer; where
+    there is little room for it, it follows on a line of its own.
+    """
     widths = [max(len(row[index]) for row in [heads, *rows]) for index in range(len(heads))]
+    if columns is not None:
+        room = columns - sum(width + _MARGIN for width in widths[:-1])
+        rows = [line for row in rows for line in _fitted(row, room, columns)]
     lines = [
-        "".join(text.ljust(width + _MARGIN) for text, width in zip(row, widths, strict=True)).rstrip()
+        "".join(text.ljust(width + _MARGIN) for text, width in zip(row, widths, strict=False)).rstrip()
         for row in [heads, *rows]
     ]
     return "\n".join(lines) + "\n"
+
+
+def _fitted(row: Sequence[str], room: int, columns: int) -> Iterable[Sequence[str]]:
+    """Give a row with its last text cut to ``room``, or that text by itself, as far as a line has place for it."""
+    *others, last = row
+    if room >= _LEAST_ROOM or len(last) <= room:
+        yield [*others, _cut(last, room)]
+        return
+    yield others
+    yield [" " * _INDENT + _cut(last, columns - _INDENT)]
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
 def cell(value: object) -> str:

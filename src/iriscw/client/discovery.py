@@ -52,6 +52,8 @@ class ClusterContext:
     token: Secret
     owner: ProcessIdentity
     """The process that keeps the cluster up."""
+    workdir: Path | None = None
+    """Where it keeps its state; None in what an earlier version wrote."""
 
     @property
     def is_alive(self) -> bool:
@@ -70,15 +72,20 @@ def context_path(environ: Mapping[str, str] | None = None) -> Path:
     return home / ".local" / "state" / "iriscw" / "context.json"
 
 
-def write_context(path: Path, address: str, token: Secret) -> ClusterContext:
+def write_context(path: Path, address: str, token: Secret, workdir: Path | None = None) -> ClusterContext:
     """Leave a context of this process at ``path``: whole or not at all, mode 0600.
 
     Raises:
         OSError: as the file system says it.
     """
-    written = ClusterContext(address, token, identify(os.getpid()))
+    written = ClusterContext(address, token, identify(os.getpid()), workdir)
     make_private_folder(path.parent)
-    content = {"address": address, "token": token.reveal(), "owner": attrs.asdict(written.owner)}
+    content: dict[str, object] = {
+        "address": address,
+        "token": token.reveal(),
+        "owner": attrs.asdict(written.owner),
+        "workdir": None if workdir is None else str(workdir),
+    }
     write_atomic(path, json.dumps(content, indent=1).encode() + b"\n")
     return written
 
@@ -101,7 +108,9 @@ def read_context(path: Path) -> ClusterContext | None:
     try:
         content = json.loads(data)
         owner = ProcessIdentity(**content["owner"])
-        return ClusterContext(str(content["address"]), Secret(content["token"]), owner)
+        workdir = content.get("workdir")
+        where = Path(workdir) if workdir is not None else None
+        return ClusterContext(str(content["address"]), Secret(content["token"]), owner, where)
     except (ValueError, KeyError, TypeError) as error:  # its text may be a part of the token: not shown
         raise InvalidContextFile(f"{path} is no context of a cluster ({type(error).__name__}); remove it") from None
 

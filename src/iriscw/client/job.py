@@ -239,21 +239,27 @@ class Job:
         text = f"job {self.id} ({self.name}) ended {status.state.value}"
         if status.reason:
             text += f": {status.reason}"
-        if status.fault and status.fault not in text:
+        index, words = await self._words_of_the_unwell()
+        if status.fault and status.fault not in f"{text}\n{words}":
             text += f"\n{status.fault}"
+        if words:
+            text += f"\ntask {index}:\n{words}"
+        return JobFailed(text, job_id=self.id, state=status.state.value, task_index=index)
+
+    async def _words_of_the_unwell(self) -> tuple[int | None, str]:
+        """Give the index of the task that says most, and what it said."""
         for state in _UNWELL:
             for task in await self.tasks(states=(state,)):
                 words = await self._last_words(task)
                 if words:
-                    text += f"\ntask {task.index}:\n{words}"
-                    return JobFailed(text, job_id=self.id, state=status.state.value, task_index=task.index)
-        return JobFailed(text, job_id=self.id, state=status.state.value)
+                    return task.index, words
+        return None, ""
 
     async def _last_words(self, task: TaskStatus) -> str:
         """Give what a task's last attempt said: the end of its log (a traceback), or its fault."""
         if not task.attempts:
             return ""
-        last = task.attempts[-1]
+        last = task.attempts[0]
         lines = self.logs(task=task.index, attempt=last.number, tail=LAST_WORDS_LINES)
         said = "\n".join([line.text async for line in lines])
         return said if last.fault in said else f"{said}\n{last.fault}".lstrip("\n")

@@ -42,11 +42,11 @@ class JobStatus:
     """Grows with each change."""
     num_tasks: int
     tasks: Mapping[TaskState, int]
-    """How many tasks are in each state that occurs."""
+    """How many tasks are in each state that occurs; in a listing a second late at most."""
     reason: str = ""
     """Why it is not further: one sentence."""
     fault: str = ""
-    """What went wrong, as text."""
+    """What went wrong, as text: what the failed task of lowest index said, such as the end of its traceback."""
     entrypoint: str = ""
     resources: AmountStatus = AmountStatus()
     """Of each task."""
@@ -56,6 +56,7 @@ class JobStatus:
     parent_job_id: str = ""
     submitted_at_ms: int = 0
     started_at_ms: int = 0
+    """When the code of a task was first known to run."""
     finished_at_ms: int = 0
 
     @property
@@ -87,9 +88,11 @@ class AttemptStatus:
     """Of its process; negative for a signal, None where no process ended by itself."""
     fault_kind: str = ""
     fault: str = ""
-    """What went wrong, as text: the traceback, if a callable raised."""
+    """What went wrong, as text: a sentence, or the last 40 lines of a traceback; the whole of it is in the log."""
     placed_at_ms: int = 0
+    """When its worker was chosen."""
     started_at_ms: int = 0
+    """When its code was first known to run."""
     finished_at_ms: int = 0
     log_end_offset: int = 0
 
@@ -104,7 +107,7 @@ class TaskStatus:
     reason: str = ""
     """For a pending task: what the workers lack, and what the fleet does about it."""
     attempts: tuple[AttemptStatus, ...] = ()
-    """The last ones, oldest first."""
+    """The last 16, newest first; fewer where a job has had more than 4096 besides the latest of each task."""
     failures: int = 0
     preemptions: int = 0
     worker_id: str = ""
@@ -134,6 +137,7 @@ class WorkerStatus:
     capacity: AmountStatus = AmountStatus()
     committed: AmountStatus = AmountStatus()
     live_attempts: int = 0
+    """Attempts that hold room on it."""
     attributes: Mapping[str, str | int] = attrs.field(factory=dict)
 
 

@@ -173,12 +173,12 @@ async def _kill_worker(cluster: Cluster, job: Job, index: int, view: View, check
     async with aclosing(job.watch()) as statuses:
         async for status in statuses:
             after = await _task(job, index)
-            again = bool(after.attempts) and after.attempts[-1].number > before.attempts[-1].number
+            again = bool(after.attempts) and after.attempts[0].number > before.attempts[0].number
             if again or status.is_over:
                 break
     checks.that(again, f"task {index} is tried again after its worker was killed", after.state.value)
     if again:
-        view.say(f"task {index}: attempt {after.attempts[-1].number} on {after.worker_id}")
+        view.say(f"task {index}: attempt {after.attempts[0].number} on {after.worker_id}")
     checks.that(after.preemptions >= 1 and after.failures == 0, "the loss is not counted as a failure of the task")
 
 

@@ -742,10 +742,17 @@ class AttemptStatus(betterproto2.Message):
     exit: "ProcessExit | None" = betterproto2.field(5, betterproto2.TYPE_MESSAGE, optional=True)
 
     fault: "Fault | None" = betterproto2.field(6, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    How it ended otherwise than well. The text is one sentence, or where the user's code failed the last 40 lines of
+    what it said, at most 4096 characters of them and a million of a job; the whole is in the log.
+    """
 
     placed_at_ms: "int" = betterproto2.field(7, betterproto2.TYPE_INT64)
 
     started_at_ms: "int" = betterproto2.field(8, betterproto2.TYPE_INT64)
+    """
+    When its code was first known to run.
+    """
 
     finished_at_ms: "int" = betterproto2.field(9, betterproto2.TYPE_INT64)
 
@@ -1416,19 +1423,25 @@ class JobStatus(betterproto2.Message):
 
     tasks: "list[TaskCount]" = betterproto2.field(7, betterproto2.TYPE_MESSAGE, repeated=True)
     """
-    Only states that occur.
+    Only states that occur. In a listing they are a second late at most.
     """
 
     reason: "str" = betterproto2.field(8, betterproto2.TYPE_STRING)
     """
-    Why it is not further: one sentence for people.
+    Why it is not further: one sentence for people. A job whose tasks wait says what the workers lack.
     """
 
     fault: "Fault | None" = betterproto2.field(9, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    Of the failed task of lowest index, as its attempt's.
+    """
 
     submitted_at_ms: "int" = betterproto2.field(10, betterproto2.TYPE_INT64)
 
     started_at_ms: "int" = betterproto2.field(11, betterproto2.TYPE_INT64)
+    """
+    When the code of a task was first known to run.
+    """
 
     finished_at_ms: "int" = betterproto2.field(12, betterproto2.TYPE_INT64)
 
@@ -2252,7 +2265,7 @@ class TaskStatus(betterproto2.Message):
 
     attempts: "list[AttemptStatus]" = betterproto2.field(5, betterproto2.TYPE_MESSAGE, repeated=True)
     """
-    The last ones, oldest first; at most 16.
+    The last ones, newest first: at most 16, and fewer where a job has had more than 4096 besides the latest ones.
     """
 
     failures: "int" = betterproto2.field(6, betterproto2.TYPE_INT32)
@@ -2399,6 +2412,9 @@ class WorkerStatus(betterproto2.Message):
     committed: "Amount | None" = betterproto2.field(6, betterproto2.TYPE_MESSAGE, optional=True)
 
     live_attempts: "int" = betterproto2.field(7, betterproto2.TYPE_INT32)
+    """
+    Attempts that hold room on it.
+    """
 
     attributes: "dict[str, AttributeValue]" = betterproto2.field(
         8, betterproto2.TYPE_MAP, map_meta=betterproto2.map_meta(betterproto2.TYPE_STRING, betterproto2.TYPE_MESSAGE)

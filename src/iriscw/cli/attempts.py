@@ -1,0 +1,104 @@
+"""One job for people: what it is, its tasks, their retries, and what the user's code said last. Pure.
+
+Texts of jobs are escaped wherever they are shown: what a program printed must not command the reader's terminal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from iriscw.cli.output import age, amount, cell, counts, table, terminal_columns, visible
+from iriscw.client.model import AttemptStatus, JobStatus, TaskStatus
+
+MAX_RETRIES_SHOWN: Final = 40
+"""Attempts that were followed by another one, as a table shows them: a screenful. JSON has all."""
+
+
+class Tried(NamedTuple):
+    """An attempt and the index of its task."""
+
+    task: int
+    attempt: AttemptStatus
+
+
+def describe(status: JobStatus, tasks: Sequence[TaskStatus], now_ms: int) -> str:
+    """Write a job for people. ``now_ms`` is the time since 1970."""
+    earlier = [Tried(task.index, each) for task in tasks for each in task.attempts[1:]]
+    earlier.sort(key=lambda each: each.attempt.finished_at_ms, reverse=True)
+    parts = [_facts(status, now_ms), _tasks_table(tasks)]
+    if earlier:
+        parts.append(_retries_table(earlier, now_ms))
+    parts.append(_last_words(status, tasks, earlier))
+    return "\n".join(part for part in parts if part)
+
+
+def _facts(status: JobStatus, now_ms: int) -> str:
+    wanted = status.resources
+    times = {"submitted": status.submitted_at_ms, "started": status.started_at_ms, "ended": status.finished_at_ms}
+    facts = {
+        "job": f"{status.job_id}  {status.name}",
+        "state": status.state.value + (f": {status.reason}" if status.reason else ""),
+        "runs": status.entrypoint,
+        "tasks": f"{status.num_tasks}: {counts(status.tasks)}",
+        "each": amount(wanted.cpu_milli, wanted.memory_bytes, wanted.gpu_count, wanted.gpu_class),
+        "times": ", ".join(f"{what} {age(at_ms, now_ms)} ago" for what, at_ms in times.items() if at_ms),
+        "retries": f"{status.failures} after failures, {status.preemptions} after lost workers",
+    }
+    return "".join(f"{name:8} {cell(text)}\n" for name, text in facts.items())
+
+
+def _tasks_table(tasks: Sequence[TaskStatus]) -> str:
+    rows = []
+    for task in tasks:
+        latest = task.attempts[0] if task.attempts else None
+        reason = task.reason or (last_line(latest.fault) if latest is not None else "")
+        rows.append(
+            [
+                str(task.index),
+                task.state.value,
+                cell(task.worker_id),
+                str(latest.number if latest is not None else 0),
+                cell(next((code for each in task.attempts if (code := each.exit_code) is not None), "")),
+                cell(reason),
+            ]
+        )
+    return table(["TASK", "STATE", "WORKER", "ATTEMPT", "EXIT", "REASON"], rows, terminal_columns())
+
+
+def _retries_table(earlier: Sequence[Tried], now_ms: int) -> str:
+    rows = [
+        [
+            str(task),
+            str(each.number),
+            each.state.value,
+            cell(each.worker_id),
+            cell("" if each.exit_code is None else each.exit_code),
+            age(each.started_at_ms, each.finished_at_ms),
+            age(each.finished_at_ms, now_ms),
+            cell(last_line(each.fault)),
+        ]
+        for task, each in earlier[:MAX_RETRIES_SHOWN]
+    ]
+    heads = ["TRIED", "ATTEMPT", "ENDED", "WORKER", "EXIT", "RAN", "AGO", "REASON"]
+    more = len(earlier) - len(rows)
+    return table(heads, rows, terminal_columns()) + (f"and {more} more: -o json has them\n" if more else "")
+
+
+def _last_words(status: JobStatus, tasks: Sequence[TaskStatus], earlier: Sequence[Tried]) -> str:
+    """Write what was said in more than one line: by the task that failed the job, else by the latest attempt."""
+    said = [Tried(each.index, each.attempts[0]) for each in tasks if each.attempts]
+    if "\n" in status.fault:
+        said = [each for each in said if each.attempt.fault == status.fault]
+    else:
+        said = [each for each in (*said, *earlier) if "\n" in each.attempt.fault]
+    if not said:
+        return ""
+    task, attempt = max(said, key=lambda each: each.attempt.finished_at_ms)
+    lines = "".join(f"  {line}\n" for line in visible(attempt.fault).split("\n"))
+    return f"task {task}, attempt {attempt.number}, ended with\n{lines}"
+
+
+def last_line(text: str) -> str:
+    """Give the last line that says something: of a traceback, the error itself."""
+    return text.strip().rpartition("\n")[2]

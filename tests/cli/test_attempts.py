@@ -1,0 +1,84 @@
+"""One job for people: facts, tasks, retries, and what was said last."""
+
+from iriscw.cli.attempts import MAX_RETRIES_SHOWN, describe, last_line
+from iriscw.client.model import AttemptStatus, JobStatus, TaskStatus
+from iriscw.jobs.model import JobState, TaskState
+
+NOW_MS = 10_000_000
+TRACEBACK = "Traceback (most recent call last):\n  File x\nValueError: boom"
+
+
+def job(state=JobState.RUNNING, **more):
+    """A job of two tasks."""
+    fields = {"reason": "", "submitted_at_ms": NOW_MS - 90_000, "started_at_ms": NOW_MS - 30_000}
+    return JobStatus("job-1", "uid", "train", state, 1, 2, {TaskState.RUNNING: 2}, **{**fields, **more})
+
+
+def attempt(number, state=TaskState.FAILED, *, ended_s=0, fault="", **more):
+    """An attempt that ended so many seconds ago, after 5 s."""
+    ended_ms = NOW_MS - ended_s * 1000
+    return AttemptStatus(
+        f"u{number}",
+        number,
+        state,
+        "worker-1",
+        fault=fault,
+        started_at_ms=ended_ms - 5_000,
+        finished_at_ms=ended_ms,
+        **more,
+    )
+
+
+def task(index, *attempts, **more):
+    """A task with attempts, newest first."""
+    return TaskStatus(f"job-1/{index}", index, TaskState.RUNNING, attempts=attempts, **more)
+
+
+def test_a_job_without_retries():
+    """Facts and tasks, and nothing about retries that were not."""
+    text = describe(job(), [task(0, attempt(0, TaskState.RUNNING)), task(1, reason="no room")], NOW_MS)
+    assert "times    submitted 90s ago, started 30s ago\n" in text
+    assert "no room" in text
+    assert "TRIED" not in text
+    assert "ended with" not in text
+
+
+def test_retries_have_reasons():
+    """Each attempt that was followed by another is a line: task, number, end, worker, exit, times and reason."""
+    failed = attempt(1, ended_s=60, fault=TRACEBACK, exit_code=1)
+    retried = task(1, attempt(2, TaskState.RUNNING), failed, attempt(0, ended_s=120))
+    text = describe(job(), [task(0), retried], NOW_MS)
+    lines = text[text.index("TRIED") :].splitlines()
+    assert lines[1].split() == ["1", "1", "FAILED", "worker-1", "1", "5s", "60s", "ValueError:", "boom"]
+    assert lines[2].split() == ["1", "0", "FAILED", "worker-1", "-", "5s", "2m", "-"]
+    assert "task 1, attempt 1, ended with\n  Traceback (most recent call last):\n    File x\n  ValueError: boom" in text
+
+
+def test_many_retries_are_cut():
+    """A screenful of retries is shown, the latest, and how many more there are."""
+    tasks = [task(index, attempt(1), attempt(0, ended_s=index)) for index in range(MAX_RETRIES_SHOWN + 5)]
+    text = describe(job(), tasks, NOW_MS)
+    assert "and 5 more: -o json has them\n" in text
+    shown = text[text.index("TRIED") :].splitlines()[1:-1]
+    assert [int(line.split()[0]) for line in shown] == list(range(MAX_RETRIES_SHOWN))
+
+
+def test_a_failed_jobs_own_fault_comes_first():
+    """Of a job that failed the task is shown that failed it, not the one that said something last."""
+    tasks = [task(0, attempt(0, ended_s=9, fault="a\nfirst")), task(1, attempt(0, ended_s=1, fault="a\nsecond"))]
+    text = describe(job(JobState.FAILED, fault="a\nfirst"), tasks, NOW_MS)
+    assert "task 0, attempt 0, ended with\n  a\n  first\n" in text
+
+
+def test_terminals_see_no_escapes():
+    """What a program said is escaped wherever it is shown, line by line."""
+    bad = "Traceback\x1b[2J\nValueError: \x1b]0;title\x07\rhidden\u202e"
+    text = describe(job(reason=bad, fault=bad), [task(0, attempt(1, fault=bad), attempt(0, fault=bad))], NOW_MS)
+    assert text.replace("\n", "").isprintable()
+    assert "\\x1b]0;title\\x07\\rhidden\\u202e" in text
+
+
+def test_the_last_line_says_most():
+    """Of a traceback it is the error; of nothing, nothing."""
+    assert last_line(f"{TRACEBACK}\n\n") == "ValueError: boom"
+    assert last_line("") == ""
