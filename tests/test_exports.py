@@ -51,8 +51,8 @@ def spoken_of(texts):
 
 
 def times_documented(package, name, names, packages):
-    """Count how often the reference documents one public name."""
-    return names.count(f"{package}.{name}") + packages.count(package)
+    """Count how often the reference documents one public name; a package may be one, with a page of its own."""
+    return names.count(f"{package}.{name}") + packages.count(package) + packages.count(f"{package}.{name}")
 
 
 @pytest.fixture(scope="module")
@@ -166,6 +166,18 @@ def test_unknown_name():
     """A name that does not exist is an AttributeError that says so."""
     with pytest.raises(AttributeError, match="has no attribute 'Nope'"):
         iriscw.Nope  # noqa: B018 - the look-up is what is tested
+
+
+def test_packages_are_attributes():
+    """``iriscw.blocking`` and the like need no import of their own, and ``import iriscw`` does not load them."""
+    code = (
+        "import sys, iriscw; names = ('blocking', 'runtime', 'testing');"
+        "early = [name for name in names if f'iriscw.{name}' in sys.modules];"
+        "late = [getattr(iriscw, name).__name__ for name in names];"
+        "print(early, late, iriscw.blocking.connect.__name__)"
+    )
+    said = subprocess.check_output([sys.executable, "-c", code], text=True, timeout=60).strip()
+    assert said == "[] ['iriscw.blocking', 'iriscw.runtime', 'iriscw.testing'] connect"
 
 
 def test_names_survive_pickling():

@@ -67,6 +67,8 @@ LATEST_LANDING = 30 * SECOND
 
 POOLS, PODS = "pools", "pods"
 
+_MINE = {LABEL_CLUSTER: CLUSTER}
+
 
 @attrs.define(eq=False)
 class Watch:
@@ -391,6 +393,31 @@ class SimCloud:
             # Gone means gone: no process of it runs any more.
             self.world.workers.kill(name, "its pod is gone")
             self._show(PODS, self.pods.pop(name), gone=True)
+
+    # Losses behind the controller's back
+
+    def mine(self, kind: str) -> list[Any]:
+        """Give the pools or pods of the simulated cluster, the controller's own apart."""
+        every = self.table(kind).values()
+        return [each for each in every if _has(each, _MINE) and each.labels.get(LABEL_ROLE) != ROLE_CONTROLLER]
+
+    def lose_everything(self) -> None:
+        """Have all pools of the cluster gone, with all that ran there and without a trace."""
+        for pool in self.mine(POOLS):
+            del self.pools[pool.name]
+            self._show(POOLS, pool, gone=True)
+        self.lose_pods()
+
+    def lose_pods(self) -> None:
+        """Have all pods of the cluster gone at once; their pools stay."""
+        for pod in self.mine(PODS):
+            self._remove_pod(pod.name, pod.uid)
+
+    def lose_machines(self) -> None:
+        """Have all machines die; others come after a while. What ran there is shown for a while as if it did still."""
+        for pool in self.mine(POOLS):
+            for node in pool.nodes:
+                self.kill_node(pool.name, node.name)
 
     # The end of faults
 

@@ -9,19 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import attrs
-
 from iriscw.runtime.vocabulary import SECOND
-from iriscw_sims.swarm import Fault
+from iriscw_sims.restarts import CLOSES, Poison
+from iriscw_sims.swarm import RESTART_FAULTS, Fault
 
 if TYPE_CHECKING:
     from iriscw_sims.workers import SimWorker
     from iriscw_sims.world import World
-
-
-@attrs.define
-class Poison:
-    """A message that no actor has a rule for: it fails whoever gets it."""
 
 
 def strike(world: World, fault: Fault) -> None:
@@ -56,14 +50,18 @@ def _stand_still(world: World, pick: int) -> bool:
 def _disk_stalls(world: World, pick: int) -> bool:
     journal = world.system.journal
     journal.stall()
-    world.simulation.call_after(_span(pick, 1, 40), journal.resume)
+    span = _span(pick, 1, 40)
+    world.disturbed(span)
+    world.simulation.call_after(span, journal.resume)
     return True
 
 
 def _disk_full(world: World, pick: int) -> bool:
     journal = world.system.journal
     journal.fill()
-    world.simulation.call_after(_span(pick, 1, 40), journal.free)
+    span = _span(pick, 1, 40)
+    world.disturbed(span)
+    world.simulation.call_after(span, journal.free)
     return True
 
 
@@ -165,6 +163,13 @@ def _pool_removed(world: World, pick: int) -> bool:
     return True
 
 
+def _around_a_restart(kind: str) -> Callable[[World, int], bool]:
+    def strike_one(world: World, pick: int) -> bool:
+        return world.restarts.close(pick) if kind == CLOSES else world.restarts.lose(kind, pick)
+
+    return strike_one
+
+
 _FAULTS: dict[str, Callable[[World, int], bool]] = {
     "controller crashes": _crash,
     "controller crashes between two steps": _crash_between,
@@ -182,4 +187,5 @@ _FAULTS: dict[str, Callable[[World, int], bool]] = {
     "node dies": _node_dies,
     "pod removed from outside": _pod_removed,
     "pool removed from outside": _pool_removed,
+    **{kind: _around_a_restart(kind) for kind in RESTART_FAULTS},
 }

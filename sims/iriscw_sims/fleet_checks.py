@@ -20,13 +20,14 @@ import attrs
 from iriscw.cloud.effects import CreateNodePool, CreatePod, DeleteNodePool, DeletePod
 from iriscw.cloud.model import LABEL_CLUSTER, LABEL_ROLE, LABEL_SLICE, ROLE_CONTROLLER, NodePool
 from iriscw.fleet.groups import Group
-from iriscw.fleet.messages import Cordon, ReopenGroup
+from iriscw.fleet.messages import Cordoned, ReopenGroup
 from iriscw.fleet.model import SliceState, Trouble, slice_of
 from iriscw.fleet.records import SliceDeleted, SliceDoomed, SliceRequested
 from iriscw.fleet.signals import Dismiss, GroupStarted, SliceReported, SliceStarted
 from iriscw.fleet.slices import Slice
 from iriscw.runtime.cell import Cell
 from iriscw.runtime.vocabulary import SECOND
+from iriscw.testing.simulation import EPOCH
 from iriscw_sims.swarm import CLUSTER, TIMING
 
 if TYPE_CHECKING:
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 
 SLACK = 6 * SECOND
 """How far two idle clocks may differ for reasons that are nobody's fault: messages take turns."""
+
+LONGEST_IDLE = "it was the longest idle"
+"""How the reason begins that a group gives for a slice that it removes for being idle."""
 
 _SHOWN_AS = {Trouble.QUOTA: "quota", Trouble.CAPACITY: "capacity", Trouble.INVALID: "invalid"}
 
@@ -68,6 +72,10 @@ class FleetChecks:
         """When a slice's actor was first told to go: the patience with its deletion begins."""
         self.closed_until: dict[str, int] = {}
         """Until when a group that hit its quota asks for nothing."""
+        self.closed_at: dict[str, int] = {}
+        """When it was told so last: what it had decided before may reach the disk later."""
+        self._answered: tuple[Group, Cordoned] | None = None
+        """The answer on which a group decides in this step."""
 
     def broken(self, invariant: str, what: str) -> None:
         """Note that an invariant does not hold."""
@@ -123,11 +131,11 @@ class FleetChecks:
     def durable(self, path: str, record: Any) -> None:
         """A record reached the disk."""
         match record:
-            case SliceRequested(slice_id=slice_id):
+            case SliceRequested(slice_id=slice_id, requested_at_ns=requested_at):
                 group = path.rpartition("/")[2]
                 self.promised[slice_id] = Promised(group)
                 self.ever[slice_id] = group
-                self._within_bounds(group)
+                self._within_bounds(group, requested_at - EPOCH)
             case SliceDoomed(slice_id=slice_id, reason=reason):
                 self.promised[slice_id].doomed_at = self.world.simulation.now
                 self._chosen(slice_id, reason)
@@ -136,14 +144,14 @@ class FleetChecks:
 
     def _chosen(self, slice_id: str, reason: str) -> None:
         live: list[str] = []
-        if reason.startswith("it was the longest idle"):
+        if reason.startswith(LONGEST_IDLE):
             live = self.world.job_checks.live_on_slice(slice_id)
         elif reason.startswith("nobody needs it"):
             live = self.world.job_checks.running_on_slice(slice_id)
         for uid in live:
             self.broken("F3", f"{slice_id} goes ({reason}) while {uid} lives there")
 
-    def _within_bounds(self, group: str) -> None:
+    def _within_bounds(self, group: str, decided_at: int) -> None:
         now = self.world.simulation.now
         patience = TIMING.deletion_patience
         counted = [
@@ -154,7 +162,7 @@ class FleetChecks:
         most = self.world.group(group).max_slices
         if len(counted) > most:
             self.broken("F4", f"{group} has {len(counted)} slices of at most {most}: {', '.join(counted)}")
-        if now < self.closed_until.get(group, 0):
+        if decided_at > self.closed_at.get(group, 0) and now < self.closed_until.get(group, 0):
             self.broken("F5", f"{group} asks for a slice while its quota is known to be used up")
 
     # What actors are told
@@ -172,8 +180,8 @@ class FleetChecks:
                 self.closed_until.pop(group, None)
             case ReopenGroup(group=group):
                 self.closed_until.pop(group, None)
-            case Cordon():
-                self._cordon(message)
+            case Cordoned() if isinstance(cell.state, Group):
+                self._answered = (cell.state, message)
 
     def _reported(self, group: Group, report: SliceReported) -> None:
         row = report.row
@@ -190,11 +198,21 @@ class FleetChecks:
         fresh = promise is not None and not promise.doomed and not closed
         if row.state is SliceState.FAILED and shown == "quota" and fresh:
             self.closed_until[row.group] = now + TIMING.quota_backoff * 3 // 4 - SECOND
+            self.closed_at[row.group] = now
 
-    def _cordon(self, cordon: Cordon) -> None:
+    def check(self) -> None:
+        """Look at what a group has done about the answer to a cordon, in the step in which it did."""
+        if self._answered is None:
+            return
+        (group, cordon), self._answered = self._answered, None
+        promise = group.promises.get(cordon.slice_id)
+        if promise is not None and promise.doomed.startswith(LONGEST_IDLE):
+            self._longest_idle(cordon)
+
+    def _longest_idle(self, cordon: Cordoned) -> None:
         """The fleet chose a slice to remove: nobody else may have been idle for longer."""
         chosen = self._slice(cordon.slice_id)
-        if chosen is None or chosen.state is not SliceState.READY or chosen.cordon == cordon.round:
+        if chosen is None or chosen.state is not SliceState.READY:
             return
         mine = self.since(cordon.slice_id, chosen)
         for slice_id in self.promised:

@@ -8,6 +8,7 @@ INV-J5    failures and losses count against their own budgets, what never ran ag
 INV-J7    a task that waits has a reason
 INV-J8    the last log line is stored before the task's end is shown as complete
 INV-J10   a worker is called silent only after real silence; a stall of the controller is none
+INV-J11   what is gone for certain is not waited for: an attempt without a pod is over soon
 INV-R9    orders leave only when the attempt's placement is on the disk
 ========  ============================================================================================
 """
@@ -20,7 +21,7 @@ import attrs
 
 from iriscw.cloud.model import Capacity
 from iriscw.fleet.messages import WorkerLost
-from iriscw.fleet.model import slice_of
+from iriscw.fleet.model import pod_name, slice_of
 from iriscw.jobs.messages import AttemptsOver, JobChanged, JobView, TaskChanged
 from iriscw.jobs.model import JOB_TERMINAL, TASK_TERMINAL, Ending, JobSpec, JobState, Orders, TaskState
 from iriscw.jobs.records import (
@@ -40,6 +41,12 @@ from iriscw_sims.swarm import TIMING
 if TYPE_CHECKING:
     from iriscw_sims.workers import SimAttempt, SimWorker
     from iriscw_sims.world import World
+
+
+GONE_BOUND = 45 * SECOND
+"""How long an attempt may live on the disk whose pod is gone, with nothing else wrong: a controller that was started
+waits for what its predecessor may have asked for, lists what exists, and has all jobs report. Less than what it waits
+for workers of which nothing is known."""
 
 
 @attrs.define
@@ -100,6 +107,10 @@ class JobChecks:
         self.truth: dict[str, Ending] = {}
         """How processes, and attempts that never had one, really ended."""
         self.acknowledged: dict[str, None] = {}
+        self.live: dict[str, TruthOfAttempt] = {}
+        """The attempts that have not ended by the disk."""
+        self.gone_since: dict[str, int] = {}
+        """Since when the pod of such an attempt is gone."""
         self.last_end_on_slice: dict[str, int] = {}
         self.heard: dict[str, int] = {}
         """Attentive time of the last contact, by pod name."""
@@ -147,7 +158,7 @@ class JobChecks:
 
     def live_on_slice(self, slice_id: str) -> list[str]:
         """Give the attempts that live on a slice, by the disk or in truth."""
-        live = [uid for uid, each in self.attempts.items() if not each.over and slice_of(each.worker_id) == slice_id]
+        live = [uid for uid, each in self.live.items() if slice_of(each.worker_id) == slice_id]
         return live + self.running_on_slice(slice_id)
 
     def running_on_slice(self, slice_id: str) -> list[str]:
@@ -222,13 +233,16 @@ class JobChecks:
         if task.live:
             self.broken("J2", f"task {record.index} of {job_id} gets {record.uid} while {task.live} lives")
         task.live = record.uid
-        self.attempts[record.uid] = TruthOfAttempt(job_id, record.index, record.worker_id, record.incarnation)
+        attempt = TruthOfAttempt(job_id, record.index, record.worker_id, record.incarnation)
+        self.attempts[record.uid] = self.live[record.uid] = attempt
         self.world.fleet_checks.placed(record.worker_id)
 
     def _ended(self, job_id: str, record: AttemptEnded) -> None:
         job, known = self.jobs[job_id], self.attempts[record.uid]
         task = job.tasks[record.index]
         known.over, known.ending, task.live = True, record.ending, ""
+        del self.live[record.uid]
+        self.gone_since.pop(record.uid, None)
         process = self.running.get(record.uid)
         if process is not None:
             self.broken("J2", f"{record.uid} is called over ({record.ending.value}) and still runs")
@@ -305,7 +319,22 @@ class JobChecks:
         if said and not known and "no worker is connected" in said:
             self.broken("J7", f"{view.job_id} waits and is told only: {said}")
 
-    # Liveness of workers
+    # Liveness
+
+    def gone(self) -> None:
+        """INV-J11, once in a while: find attempts that are waited for although their pods are gone."""
+        world = self.world
+        if world.system.crashed:
+            return
+        for uid, each in self.live.items():
+            if pod_name(each.worker_id, each.incarnation) in world.cloud.pods:
+                continue
+            since = max(self.gone_since.setdefault(uid, world.simulation.now), world.disturbed_until)
+            waited = world.simulation.now - since
+            if waited > GONE_BOUND:
+                promised = slice_of(each.worker_id) in world.fleet_checks.promised
+                what = f"{uid} of {each.job_id} lives by the disk, and {each.worker_id}-{each.incarnation} is gone"
+                self.broken("J11", f"{what} for {waited // SECOND} s, its slice {'is not' if promised else 'is'}")
 
     def contact(self, worker: SimWorker) -> None:
         """Something of a worker reached the controller."""

@@ -36,6 +36,9 @@ HEARTBEAT = 5 * SECOND
 
 LOGS_BOUND = 15 * SECOND
 
+RESTART_SHARE = 0.25
+"""In how many plans each fault around restarts happens: together in most, and each loses all that runs."""
+
 RATES: tuple[tuple[str, int], ...] = (
     ("api throttled", 60),
     ("api lost", 40),
@@ -67,6 +70,15 @@ RATES: tuple[tuple[str, int], ...] = (
 )
 """Each kind of chance with its highest rate, in thousandths."""
 
+RESTART_FAULTS: tuple[str, ...] = (
+    "controller closes",
+    "cloud lost while the controller is down",
+    "machines lost while the controller is down",
+    "controller stops behind the end of a slice",
+    "end of a slice meets a new scheduler",
+)
+"""Faults of the time between two controllers, and at its edges: see :mod:`iriscw_sims.restarts`."""
+
 FAULTS: tuple[str, ...] = (
     "controller crashes",
     "controller crashes between two steps",
@@ -84,6 +96,7 @@ FAULTS: tuple[str, ...] = (
     "node dies",
     "pod removed from outside",
     "pool removed from outside",
+    *RESTART_FAULTS,
 )
 """Faults that a plan puts at a moment."""
 
@@ -156,11 +169,12 @@ def draw_plan(seed: int) -> Plan:
     groups = tuple(_group(rng, number) for number in range(rng.choice((1, 1, 2, 2, 3))))
     safety = rng.randrange(120, 360) * SECOND
     jobs = tuple(_job(rng, number, groups, safety) for number in range(rng.randrange(2, 9)))
-    kinds = [kind for kind in FAULTS if rng.random() < 0.5]
+    kinds = [kind for kind in FAULTS if kind not in RESTART_FAULTS and rng.random() < 0.5]
     faults = []
     for kind in kinds:
         most = 3 if kind in ("actor poisoned", "controller crashes") else 4
         faults += [Fault(rng.randrange(safety), kind, rng.getrandbits(32)) for _ in range(rng.randrange(1, most))]
+    faults += _restarts(Random(f"{seed}:restarts"), safety)
     rates = tuple((name, rng.randrange(1, most + 1)) for name, most in RATES if rng.random() < 0.5)
     return Plan(
         seed,
@@ -171,6 +185,14 @@ def draw_plan(seed: int) -> Plan:
         safety,
         rng.choice((0, 0, 20 * SECOND)),
     )
+
+
+def _restarts(rng: Random, safety: int) -> list[Fault]:
+    """Draw the faults around restarts: from a stream of their own, so that a plan without them is what it ever was."""
+    kinds = [kind for kind in RESTART_FAULTS if rng.random() < RESTART_SHARE]
+    return [
+        Fault(rng.randrange(safety), kind, rng.getrandbits(32)) for kind in kinds for _ in range(rng.randrange(1, 3))
+    ]
 
 
 def _group(rng: Random, number: int) -> GroupConfig:

@@ -47,15 +47,16 @@ from iriscw.journal.records import REGISTRY
 from iriscw.runtime.behavior import Behavior, ChildSpec, Strategy, Supervision
 from iriscw.runtime.cell import Cell
 from iriscw.runtime.envelope import Envelope, Slot
-from iriscw.runtime.vocabulary import SECOND
+from iriscw.runtime.vocabulary import MILLISECOND, SECOND
 from iriscw.testing import checks
 from iriscw.testing.checks import InvariantBroken
 from iriscw.testing.simulation import Livelock, SimOperation, SimSystem, Simulation
 from iriscw_sims.cloud import SimCloud
-from iriscw_sims.faults import Poison, strike
+from iriscw_sims.faults import strike
 from iriscw_sims.fleet_checks import FleetChecks
 from iriscw_sims.job_checks import JobChecks
 from iriscw_sims.network import Network
+from iriscw_sims.restarts import Poison, Restarts
 from iriscw_sims.swarm import CLUSTER, LEASE_GRACE, LOGS_BOUND, Plan, draw_plan
 from iriscw_sims.users import Users
 from iriscw_sims.workers import Workers
@@ -76,6 +77,9 @@ LARGEST_DECISION_BYTES = 64 * 1024
 
 REST = 5 * SECOND
 """Between two looks whether the world has come to rest."""
+
+CLOSING = 20 * SECOND
+"""How long a controller that closes has for it; a disk that stalls may take longer, and then it is killed."""
 
 LOOKS = 12
 """Looks in a row that have to find it at rest: what is on its way to happen has happened by then."""
@@ -140,6 +144,8 @@ class World:
         self.healed_at = 0
         self.booted_at = 0
         """When the controller, or ``/fleet``, last began anew."""
+        self.disturbed_until = 0
+        """When the last fault so far was over, as far as it has an end of its own."""
         self.crash_at_step = -1
         self.stall_next = 0
         self.stalled = 0
@@ -157,6 +163,7 @@ class World:
         self.cloud = SimCloud(self)
         self.workers = Workers(self)
         self.network = Network(self)
+        self.restarts = Restarts(self)
         self.system = SimSystem(
             self._root(),
             simulation=self.simulation,
@@ -219,8 +226,13 @@ class World:
     def fired(self, name: str) -> None:
         """Count a fault that came true."""
         self.counts[name] += 1
+        self.disturbed()
         self.log.append((self.simulation.now, name))
         self.simulation.note("fault", name)
+
+    def disturbed(self, span: int = 0) -> None:
+        """Note that something is wrong, for ``span`` ns from now."""
+        self.disturbed_until = max(self.disturbed_until, self.simulation.now + span)
 
     def group(self, name: str) -> GroupConfig:
         """Give a group's configuration."""
@@ -254,21 +266,50 @@ class World:
             case _:
                 self.cloud.request(operation)
 
-    def crash(self, down_s: int) -> bool:
-        """Kill the controller, and have it start again after ``down_s`` seconds; False if it is down."""
+    def crash(self, down_s: int, *, keep: int | None = None) -> bool:
+        """Kill the controller, and have it start again after ``down_s`` seconds; False if it is down.
+
+        ``keep`` records that are not durable reach the disk anyway; by default a random number.
+        """
         if self.healed or self.system.crashed:
             return False
         self.fired("controller down")
-        self.system.crash()
-        self.cloud.drop_watches()
-        self.network.controller_down()
+        self._goes_down(keep)
         self.simulation.call_after(down_s * SECOND, self.restart)
         return True
+
+    def close(self, down_s: int, then: Callable[[], None] | None = None) -> bool:
+        """Stop the controller in order, do something else, and start it again; False if it is down or closing."""
+        if self.healed or self.system.crashed or self.system.tree.closing:
+            return False
+        self.system.stop()
+        self._closes(self.system.boot, self.simulation.now + CLOSING, down_s, then)
+        return True
+
+    def _closes(self, boot: int, deadline: int, down_s: int, then: Callable[[], None] | None) -> None:
+        system, journal = self.system, self.system.journal
+        if system.boot != boot:
+            return
+        if not system.crashed:
+            self.disturbed()
+            whole = system.tree.stopped and journal.durable == journal.appended
+            if not whole and self.simulation.now < deadline:
+                self.simulation.call_after(100 * MILLISECOND, self._closes, boot, deadline, down_s, then)
+                return
+            self.crash(down_s)
+        if then is not None:
+            then()
+
+    def _goes_down(self, keep: int | None) -> None:
+        self.system.crash(keep)
+        self.cloud.drop_watches()
+        self.network.controller_down()
 
     def restart(self) -> None:
         """Start the controller again, unless it runs."""
         if self.system.crashed:
             self.booted_at = self.simulation.now
+            self.disturbed()
             self.fleet_checks.closed_until.clear()
             self.system.restart()
 
@@ -276,7 +317,10 @@ class World:
         """End all faults."""
         self.healed, self.healed_at = True, self.simulation.now
         self.simulation.note("healed")
+        self.disturbed_until = self.simulation.now
         self.crash_at_step = -1
+        if self.system.tree.closing and not self.system.crashed:
+            self._goes_down(None)
         self.restart()
         self.system.journal.resume()
         self.system.journal.free()
@@ -295,6 +339,7 @@ class World:
         if cell.tree is self.system.tree:
             self.fleet_checks.delivered(cell, message)
             self.job_checks.delivered(cell, message)
+            self.restarts.delivered(cell, message)
 
     def _written(self, path: str, record: Any) -> None:
         self.fleet_checks.durable(path, record)
@@ -322,6 +367,8 @@ class World:
             self.violate("R10", f"{waiting} bytes wait for the disk")
         if steps == self.crash_at_step:
             self.crash(1 + steps % 20)
+        self.fleet_checks.check()
+        self.restarts.check()
 
     def _actors_only_fail_when_poisoned(self) -> None:
         """An actor that fails on anything else has a bug: the assertions of the pure rooms are checks, too."""
@@ -366,6 +413,7 @@ class World:
         simulation = self.simulation
         while simulation.now < self.plan.safety:
             simulation.advance(1.0)
+            self.job_checks.gone()
             if self.stall_next:
                 self._stall()
         self.heal()
@@ -378,6 +426,7 @@ class World:
                 self.violate("liveness", f"not at rest {CONVERGE // SECOND} s after all was healed: {left}")
                 return
             simulation.advance(REST / SECOND)
+            self.job_checks.gone()
         checks.settled(self.system)
 
     def _stall(self) -> None:
@@ -387,6 +436,7 @@ class World:
             # Of a stall the attentive clock counts a second, and so do the checks.
             self.stalled += lasts - SECOND
             self.simulation.stall(lasts / SECOND)
+            self.disturbed()
 
     def report(self) -> str:
         """Give everything that is needed to understand a failure, and the command that repeats it."""

@@ -84,6 +84,9 @@ class FakeContext:
     sim: bool = True
     serial: int = 0
 
+    def await_journal(self) -> None:
+        """Go on: this journal takes everything."""
+
     def new_id(self, prefix: str = "") -> str:
         self.serial += 1
         return f"{prefix}id{self.serial:010d}"

@@ -6,7 +6,7 @@ import pytest
 
 from iriscw.cloud.model import LABEL_CLUSTER, LABEL_MANAGED, LABEL_ROLE, NodePool, Relisted, Removed, Upserted
 from iriscw.fleet import root
-from iriscw.fleet.messages import MAX_DEMAND_ENTRIES, DemandChanged, DemandEntry, DemandRouted, SlicesMissed
+from iriscw.fleet.messages import MAX_DEMAND_ENTRIES, DemandChanged, DemandEntry, DemandRouted, WorkersMissed
 from iriscw.fleet.model import Availability, FleetConfig, slice_name
 from iriscw.fleet.signals import Evaluate, GroupReported
 from iriscw.runtime.vocabulary import Arrived, Tell
@@ -58,9 +58,9 @@ def test_demand_beyond_the_limit_is_told_so(fleet, ctx, big):
     assert "more than 1000 kinds" in dict(routed.reasons)[f"d{MAX_DEMAND_ENTRIES + 1}"]
 
 
-def test_missed_slices_go_to_the_one_group_that_can_have_named_them(fleet, group_config, ctx):
+def test_missed_workers_go_to_the_one_group_that_can_have_named_them(fleet, group_config, ctx):
     """A group whose name begins with another one's is not taken for it; unknown groups are not asked."""
     it = fleet(group_config("gpu"), group_config("gpu-a"))
-    ids = (slice_name("gpu", "abc"), slice_name("gpu-a", "abc"), slice_name("other", "abc"))
-    told = root.slices_missed(it, SlicesMissed(ids), ctx)
-    assert [(each.to.name, each.message.slice_ids) for each in told] == [("gpu", ids[:1]), ("gpu-a", ids[1:2])]
+    places = tuple((f"{slice_name(group, 'abc')}-0", "i1") for group in ("gpu", "gpu-a", "other"))
+    told = root.workers_missed(it, WorkersMissed(places), ctx)
+    assert [(each.to.name, each.message.places) for each in told] == [("gpu", places[:1]), ("gpu-a", places[1:2])]

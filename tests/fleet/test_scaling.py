@@ -195,6 +195,20 @@ def test_any_other_answer_keeps_the_slice(opened, ctx, why):
     assert told(commands, Uncordon) == [Uncordon(names[0], cordon.round)]
 
 
+def test_a_slice_that_is_not_the_longest_idle_any_more_stays(opened, ctx):
+    """What is learned between the question and its answer counts: the slice is opened again (INV-F3)."""
+    it = opened()
+    names = ready_slices(it, ctx, 2)
+    (cordon,) = told(send(it, ctx.later(40), Evaluate())[1], Cordon)
+    send(it, ctx, row(names[0], SliceState.READY, ctx, idle=True))
+    facts, commands = send(it, ctx, Cordoned(names[0], 0, cordon.round))
+    assert facts == []
+    assert told(commands, Uncordon) == [Uncordon(names[0], cordon.round)]
+    assert told(commands, Cordon) == []
+    (cordon,) = told(send(it, ctx.later(10), Evaluate())[1], Cordon)
+    assert cordon.slice_id == names[1]
+
+
 def test_new_scheduler_first_hears_what_runs(opened, ctx):
     """After the scheduler began anew no cordon is answered or asked for a while (INV-F3)."""
     it = opened()

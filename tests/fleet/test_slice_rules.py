@@ -6,7 +6,7 @@ import attrs
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from iriscw.cloud.effects import CreateNodePool, DeleteNodePool, ListNodePools
+from iriscw.cloud.effects import CreateNodePool, DeleteNodePool, ListNodePools, ListPods
 from iriscw.cloud.model import (
     Condition,
     Conflict,
@@ -20,7 +20,7 @@ from iriscw.cloud.model import (
     Unavailable,
 )
 from iriscw.fleet import slice_rules
-from iriscw.fleet.messages import ActivityChanged, Cordon, SchedulerStarted, Uncordon, WorkerReady
+from iriscw.fleet.messages import ActivityChanged, Cordon, SchedulerStarted, Uncordon, WorkerReady, WorkersMissed
 from iriscw.fleet.model import PodState, SliceState, Trouble, WorkerInfo, worker_name
 from iriscw.fleet.signals import (
     Dismiss,
@@ -254,10 +254,17 @@ def messages(draw, it, pool, labels):
         draw(st.integers(0, 2)), uid, conditions=condition, deleting=draw(st.sampled_from([False] * 4 + [True]))
     )
     effect = draw(
-        st.sampled_from([CreateNodePool(it.seed.pool), DeleteNodePool(NAME, uid), ListNodePools(it.seed.labels)])
+        st.sampled_from(
+            [
+                CreateNodePool(it.seed.pool),
+                DeleteNodePool(NAME, uid),
+                ListNodePools(it.seed.labels),
+                ListPods(it.seed.labels),
+            ]
+        )
     )
     listed = draw(st.sampled_from([(), (shown,)]))
-    value = {CreateNodePool: shown, DeleteNodePool: None, ListNodePools: listed}[type(effect)]
+    value = {CreateNodePool: shown, DeleteNodePool: None, ListNodePools: listed, ListPods: ()}[type(effect)]
     error = draw(st.sampled_from([Unavailable("a"), Gone("b"), QuotaExceeded("c"), NoCapacity("d"), KeyError("e")]))
     index = draw(st.integers(0, 1))
     name = worker_name(NAME, index)
@@ -292,6 +299,8 @@ def messages(draw, it, pool, labels):
                 PodVanished(pod),
                 ActivityChanged(name, draw(st.sampled_from(["i1", "i2"])), draw(st.integers(0, 2))),
                 SchedulerStarted(),
+                WorkersMissed(((name, draw(st.sampled_from(["i1", "i2"]))),)),
+                TryAgain("missed"),
                 Dismiss("enough"),
                 Terminated(_path(name), StopReason.QUARANTINED),
             ]

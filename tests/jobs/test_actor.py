@@ -37,7 +37,8 @@ from iriscw.jobs.model import (
     Observation,
     TaskState,
 )
-from iriscw.jobs.registry import RegistryLimits
+from iriscw.jobs.registry import RegistryDecisions, RegistryLimits
+from iriscw.runtime.vocabulary import SECOND
 
 NOTHING = Capacity()
 
@@ -82,6 +83,7 @@ def test_job_succeeds(world):
     world.sim.advance(0.5)
     assert view(world, job_id).state is JobState.RUNNING
     assert figures(world).live_attempts == 6
+    assert figures(world).attempts == (("slice-0-0", 4), ("slice-1-1", 2))
     world.sim.advance(5)
     seen = view(world, job_id)
     assert seen.state is JobState.SUCCEEDED
@@ -500,6 +502,74 @@ def test_listing_pages(world):
     killed = world.sim.ask("/jobs", ListJobs(states=(JobState.KILLED,)))
     assert [row.job_id for row in killed.rows] == [jobs[0]]
     assert [row.name for row in world.sim.ask("/jobs", ListJobs(name="job3")).rows] == ["job3"]
+
+
+def listed(world):
+    """Give the rows of a listing by job."""
+    return {row.job_id: row for row in world.sim.ask("/jobs", ListJobs()).rows}
+
+
+def test_listing_shows_what_tasks_are_up_to():
+    """A row counts tasks by state: at once when the job's state changes, else within a second, and to the end."""
+    world = World(script=forever)
+    job_id = world.submit(command_spec(replicas=6))
+    assert listed(world)[job_id].tally.counts == ((TaskState.PENDING, 6),)
+    world.add(worker_info(0))
+    world.sim.advance(1.2)
+    assert listed(world)[job_id].tally.counts == ((TaskState.PENDING, 2), (TaskState.RUNNING, 4))
+    world.sim.ask("/jobs", TerminateJob(job_id))
+    world.sim.advance(1)
+    tally = listed(world)[job_id].tally
+    assert tally.counts == ((TaskState.KILLED, 6),)
+    assert tally.started_wall_ns == view(world, job_id).started_wall_ns > 0
+
+
+def test_placed_tasks_of_silent_workers_are_listed():
+    """Tasks that were placed are shown so within a second, even if their worker says nothing."""
+    world = World(script=lambda order: [])
+    world.add(worker_info(0))
+    job_id = world.submit(command_spec(replicas=2))
+    world.sim.advance(1.1)
+    assert listed(world)[job_id].tally.counts == ((TaskState.ASSIGNED, 2),)
+
+
+def test_listing_after_a_crash():
+    """A new controller knows of each job, running or ended, how many of its tasks are in which state."""
+    world = World(script=lambda order: forever(order) if order.spec.name == "long" else succeed(order))
+    world.add(worker_info(0))
+    long, short = (world.submit(command_spec(name, replicas=2)) for name in ("long", "short"))
+    world.sim.advance(5)
+    before = {job_id: row.tally for job_id, row in listed(world).items()}
+    world.sim.crash()
+    world.sim.restart()
+    world.sim.advance(1)
+    assert {job_id: row.tally for job_id, row in listed(world).items()} == before
+    assert [before[job_id].counts for job_id in (long, short)] == [
+        ((TaskState.RUNNING, 2),),
+        ((TaskState.SUCCEEDED, 2),),
+    ]
+
+
+def test_a_large_job_tells_listings_once_a_second(monkeypatch):
+    """1,280 tasks that change 3,840 times within seconds are a few words to the registry; a listing asks nobody."""
+    told = []
+    advanced = RegistryDecisions.advanced
+    monkeypatch.setattr(
+        RegistryDecisions,
+        "advanced",
+        lambda self, registry, message, ctx: told.append(ctx.now) or advanced(self, registry, message, ctx),
+    )
+    world = World()
+    world.add(*(worker_info(number, cpus=8) for number in range(80)))
+    job_id = world.submit(command_spec(replicas=1_280))
+    world.sim.advance(20)
+    seen = view(world, job_id)
+    assert seen.state is JobState.SUCCEEDED
+    seconds = (seen.ended_wall_ns - seen.submitted_wall_ns) / SECOND
+    assert 2 <= len(told) <= 3 + seconds < 10, told
+    before = world.sim.statistics().sent
+    assert listed(world)[job_id].tally.counts == ((TaskState.SUCCEEDED, 1_280),)
+    assert world.sim.statistics().sent - before <= 1
 
 
 def test_finished_jobs_are_forgotten():

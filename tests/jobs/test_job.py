@@ -2,6 +2,7 @@
 
 from jobs_world import FakeContext, command_spec
 
+from iriscw.jobs import views
 from iriscw.jobs.job import JobDecisions
 from iriscw.jobs.ledger import Ledger, evolve
 from iriscw.jobs.messages import AttemptsObserved, AttemptsOver, JobDone, Placed, Placement
@@ -42,5 +43,5 @@ def test_a_task_is_placed_once():
 def test_an_end_is_told_again():
     """A new incarnation of a finished job tells the registry: the first message may have died with the process."""
     ledger = ledger_with(JobEnded(JobState.KILLED, "why", 7))
-    done = JobDone("job-a", JobState.KILLED, "why", 7)
+    done = JobDone("job-a", JobState.KILLED, "why", 7, views.tally(ledger))
     assert list(DECISIONS.resume(ledger, FakeContext())) == [Tell(ActorPath("/jobs"), done)]

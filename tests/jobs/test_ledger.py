@@ -4,10 +4,19 @@ import attrs
 from hypothesis import given, settings, strategies as st
 from jobs_world import FakeContext, command_spec
 
+from iriscw.jobs import job as job_module, ledger as ledger_module
 from iriscw.jobs.job import JobDecisions
 from iriscw.jobs.ledger import Ledger, compact, evolve, terminal_tasks
 from iriscw.jobs.messages import AttemptsLost, AttemptsObserved, Due, Placed, Placement, Settle, TerminateJob
-from iriscw.jobs.model import TASK_LIVE, TASK_TERMINAL, Ending, JobState, Observation, TaskState
+from iriscw.jobs.model import (
+    MAX_ATTEMPTS_SHOWN,
+    TASK_LIVE,
+    TASK_TERMINAL,
+    Ending,
+    JobState,
+    Observation,
+    TaskState,
+)
 from iriscw.runtime.vocabulary import Completed, Continue, Decision, Run
 
 REPLICAS = 4
@@ -77,7 +86,8 @@ class Life:
             self.observe(uid, Observation(uid, other))
         elif kind == "end" and uid:
             ending, started, logs = other
-            seen = Observation(uid, TaskState.RUNNING, ending, started, log_offset=3 * logs)
+            said = "boom\n" * (ending is Ending.FAILED) * one
+            seen = Observation(uid, TaskState.RUNNING, ending, started, log_offset=3 * logs, fault=said)
             self.gone.append(uid)
             self.observe(uid, seen)
         elif kind == "stranger" and self.gone:
@@ -123,6 +133,13 @@ def check(ledger):
     assert all(states[index] in TASK_LIVE for index in live.values())
     assert all(uid in live for uid in ledger.timed)
     assert all(ledger.tasks[index].logs_due for index in ledger.due)
+    earlier = [each.uid for task in ledger.tasks.values() for each in task.earlier]
+    assert sorted(ledger.earlier) == sorted(earlier)
+    assert not ledger.earlier.keys() & live.keys()
+    kept = [each for task in ledger.tasks.values() for each in (task.attempt, *task.earlier)]
+    assert ledger.faults_chars == sum(len(each.fault) for each in kept)
+    failed = [index for index, state in enumerate(states) if state is TaskState.FAILED]
+    assert ledger.culprit == min(failed, default=None)
     if ledger.open:
         ranges = [index for first, end in ledger.pending_ranges() for index in range(first, end)]
         assert sorted(ranges) == [index for index, state in enumerate(states) if state is TaskState.PENDING]
@@ -147,6 +164,7 @@ def test_laws(spec, steps):
             evolve(again, record)
         assert clean(again) == clean(life.ledger)
         assert list(again.timed) == list(life.ledger.timed)
+        assert list(again.earlier) == list(life.ledger.earlier)
     assert len(life.ends) <= 1
     for task in life.ledger.tasks.values():
         assert task.failures <= spec.max_retries_failure + 1
@@ -180,3 +198,67 @@ def test_resume_covers_every_obligation():
     again = list(life.decisions.resume(life.ledger, life.ctx))
     kinds = [type(getattr(command, "message", None) or command).__name__ for command in again]
     assert kinds == ["JobAwake", "DesiredOn", "Due", "Run", "Settle"]
+
+
+def again_and_again(life, index, times, fault=""):
+    """Have a task's attempts fail, one after the other, before the user's code ran or (with a fault) by its doing."""
+    for _ in range(times):
+        life.step("place", index, 0)
+        (uid,) = life.ledger.live
+        ending = Ending.FAILED if fault else Ending.REFUSED
+        life.observe(uid, Observation(uid, TaskState.RUNNING, ending, bool(fault), fault=fault))
+
+
+def restored(life):
+    """Give the ledger that the job's snapshot makes."""
+    again = Ledger("job-a", 0, life.ledger.spec, life.ledger.submitted_wall_ns)
+    for record in compact(life.ledger):
+        evolve(again, record)
+    return again
+
+
+def test_a_task_keeps_its_newest_attempts():
+    """Of 20 attempts of one task the last 16 are kept, the latest included, through a snapshot as well."""
+    life = Life(command_spec())
+    again_and_again(life, 0, 20)
+    check(life.ledger)
+    task = life.ledger.tasks[0]
+    assert [each.number for each in (*task.earlier, task.attempt)] == list(range(20 - MAX_ATTEMPTS_SHOWN + 1, 21))
+    assert clean(restored(life)) == clean(life.ledger)
+
+
+def test_a_job_keeps_its_newest_attempts(monkeypatch):
+    """Beyond the job's own limit the attempt that was followed first is forgotten, whichever task it was of."""
+    monkeypatch.setattr(ledger_module, "MAX_EARLIER_ATTEMPTS", 5)
+    life = Life(command_spec(replicas=3))
+    for index in (0, 1, 2, 0, 1, 2):
+        again_and_again(life, index, 2)
+        check(life.ledger)
+    kept = [[each.number for each in life.ledger.tasks[index].earlier] for index in range(3)]
+    assert kept == [[3], [2, 3], [2, 3]]
+    assert clean(restored(life)) == clean(life.ledger)
+
+
+def test_what_a_job_says_is_bounded(monkeypatch):
+    """When a job's faults have filled their room, further ones are left out; room comes back with what is forgotten."""
+    monkeypatch.setattr(job_module, "MAX_FAULTS_CHARS", 25)
+    monkeypatch.setattr(ledger_module, "MAX_EARLIER_ATTEMPTS", 3)
+    life = Life(command_spec(max_retries_failure=9))
+    again_and_again(life, 0, 6, fault="0123456789")
+    check(life.ledger)
+    task = life.ledger.tasks[0]
+    assert [len(each.fault) for each in (*task.earlier, task.attempt)] == [0, 0, 10, 10]
+    assert life.ledger.faults_chars == 20
+
+
+def test_a_start_is_remembered():
+    """When the user's code first ran is kept through snapshots, and known of an attempt that was never seen running."""
+    life = Life(command_spec(replicas=2, max_retries_failure=9))
+    life.step("place", 0, 0)
+    (uid,) = life.ledger.live
+    assert life.ledger.started_wall_ns == 0
+    life.observe(uid, Observation(uid, TaskState.RUNNING, Ending.FAILED, True))
+    began = life.ledger.started_wall_ns
+    assert began == life.ledger.tasks[0].attempt.started_wall_ns > 0
+    again_and_again(life, 0, 1, fault="x")
+    assert restored(life).started_wall_ns == life.ledger.started_wall_ns == began

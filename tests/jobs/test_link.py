@@ -126,12 +126,52 @@ def test_nothing_is_stopped_before_all_jobs_have_spoken():
 
 
 def test_silent_job_is_not_waited_for_forever():
-    """After a while the link goes on with what it knows."""
+    """After a while the link serves those that have spoken, and does nothing to what the others may want."""
+    wire = Wire()
+    wire.tell(LinkExpects("a", ("job-a", "job-b")))
+    wire.up(RUNNING, attrs.evolve(ENDED, uid="v"), attrs.evolve(RUNNING, uid="x"))
+    wire.tell(DesiredOn("job-b", "a", (Desired(order("w", "job-b"), False, None),)))
+    assert wire.fed == []
+    wire.tell(Due("sync"))
+    assert (ActorPath("/jobs/scheduler"), LinkSynced("w", "a")) in wire.told
+    assert wire.fed == [Orders(run=(order("w", "job-b"),))]
+    assert wire.tell(Arrived("stream", Observed((attrs.evolve(ENDED, uid="x"),)))).fed == []
+
+
+@pytest.mark.parametrize("stream_first", [True, False])
+def test_a_job_that_speaks_late_finds_all_that_it_wants(stream_first):
+    """Ends that came meanwhile are told to it; what nobody wants is stopped or forgotten only then (INV-J1, R9)."""
+    wire = Wire()
+    wire.tell(LinkExpects("a", ("job-a",)))
+    observed = (RUNNING, attrs.evolve(ENDED, uid="v"), attrs.evolve(ENDED, uid="x"), attrs.evolve(RUNNING, uid="y"))
+    if stream_first:
+        wire.up(*observed)
+        assert wire.tell(Due("sync")).fed == []
+    else:
+        wire.tell(Due("sync"))
+        assert wire.up(*observed).fed == []
+    wanted = tuple(Desired(order(uid), started, None) for uid, started in (("u", True), ("v", True), ("z", True)))
+    wire.tell(DesiredOn("job-a", "a", (*wanted, Desired(order("w"), False, None))))
+    orders = wire.fed[-1]
+    assert orders.complete
+    assert [each.uid for each in orders.run] == ["u", "w"]
+    assert [(each.uid, each.ending) for each in orders.stop] == [("y", Ending.KILLED)]
+    assert orders.release == ("x",)
+    (told,) = [message for _, message in wire.told if isinstance(message, AttemptsObserved)]
+    endings = [(seen.uid, seen.ending) for seen in told.observations]
+    assert endings == [("u", None), ("v", Ending.SUCCEEDED), ("z", Ending.MISSING)]
+
+
+def test_a_stream_that_breaks_meanwhile_begins_with_all_that_is_known():
+    """The worker says everything again, so nothing unclaimed is kept from an earlier stream."""
     wire = Wire()
     wire.tell(LinkExpects("a", ("job-a",)))
     wire.up(RUNNING)
-    (orders,) = wire.tell(Due("sync")).fed
-    assert [each.uid for each in orders.stop] == ["u"]
+    wire.tell(Due("sync"))
+    wire.tell(Closed("stream", None))
+    assert wire.up(attrs.evolve(ENDED, uid="x")).fed == []
+    (orders,) = wire.tell(DesiredOn("job-a", "a", ())).fed
+    assert (orders.complete, orders.stop, orders.release) == (True, (), ("x",))
 
 
 def test_orders_pass_while_the_stream_is_up():

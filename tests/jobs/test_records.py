@@ -36,6 +36,10 @@ FACTS = [
     records.WorkerReturned("w", "a"),
     records.VerdictReached(JobState.FAILED, TaskState.KILLED, "why", 1),
     records.JobEnded(JobState.FAILED, "why", 2),
+    records.JobBegan(9),
+    records.AttemptKept(
+        1, "u", 2, "w", "a", TaskState.RUNNING, 3, 4, 5, Ending.FAILED, 1, "boom", 7, overran=False, fault="a\nboom"
+    ),
 ]
 
 
@@ -45,6 +49,24 @@ def test_round_trip(fact):
     text = REGISTRY.encode(fact)
     entry = Entry(1, "/jobs", Kind.RECORD, text)
     assert REGISTRY.decode(entry) == [fact]
+
+
+def test_an_older_journal_is_read():
+    """A record from before faults and snapshots without them are read as having none."""
+    ended = (
+        '["jobs.attempt_ended",1,{"index":1,"uid":"u","ending":"FAILED","then":"FAILED","wall_ns":6,"failure":true,'
+        '"preemption":false,"unstarted":false,"exit_code":1,"reason":"boom","log_offset":7,"logs_due":false}]'
+    )
+    (read,) = REGISTRY.decode(Entry(1, "/jobs/job-a", Kind.RECORD, ended))
+    assert (read.reason, read.fault) == ("boom", "")
+    kept = (
+        '["jobs.task_kept",1,{"index":1,"state":"RUNNING","since_wall_ns":1,"failures":0,"preemptions":0,"unstarted":0,'
+        '"logs_due":false,"logs_lost":false,"uid":"u","number":1,"worker_id":"w","incarnation":"a",'
+        '"attempt_state":"RUNNING","placed_wall_ns":1,"started_wall_ns":2,"ended_wall_ns":0,"ending":null,'
+        '"exit_code":null,"reason":"","log_offset":0,"overran":false}]'
+    )
+    (read,) = REGISTRY.decode(Entry(1, "/jobs/job-a", Kind.RECORD, kept))
+    assert (read.started_wall_ns, read.fault) == (2, "")
 
 
 def test_spec_round_trip():

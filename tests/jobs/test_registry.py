@@ -4,8 +4,17 @@ import attrs
 from hypothesis import given, settings, strategies as st
 from jobs_world import FakeContext, command_spec
 
-from iriscw.jobs.messages import JobAdvanced, JobDone, JobIntroduced, SubmitJob, Submitted, Sweep
-from iriscw.jobs.model import Existing, JobState
+from iriscw.jobs.messages import (
+    JobAdvanced,
+    JobDone,
+    JobIntroduced,
+    JobTally,
+    ListJobs,
+    SubmitJob,
+    Submitted,
+    Sweep,
+)
+from iriscw.jobs.model import Existing, JobState, TaskState
 from iriscw.jobs.registry import Registry, RegistryDecisions, RegistryLimits, compact, evolve
 from iriscw.runtime.behavior import Behavior, ChildSpec
 from iriscw.runtime.vocabulary import (
@@ -133,3 +142,55 @@ def test_specifications_are_bounded():
     """All specifications together have a limit: they must fit into one snapshot."""
     bench = Bench(specs_bytes=2000)
     assert [bench.submit(name) is not None for name in "abc"] == [True, True, False]
+
+
+def listed(bench):
+    """Give the rows of a listing."""
+    (reply,) = bench.decide(ListJobs(), asked=True)
+    return {row.job_id: row for row in reply.value.rows}
+
+
+def test_an_untouched_job_waits_with_all_its_tasks():
+    """A job that has told nothing yet is listed with all tasks pending."""
+    bench = Bench()
+    job_id = bench.submit("a")
+    assert listed(bench)[job_id].tally.counts == ((TaskState.PENDING, 1),)
+    bench.decide(JobAdvanced(job_id, JobState.RUNNING))
+    assert listed(bench)[job_id].tally.counts == ()
+
+
+def test_tallies_are_noted_and_not_recorded():
+    """What the tasks are up to is listed as it was told last, also of a job that has ended, and takes no record."""
+    bench = Bench()
+    job_id = bench.submit("a")
+    running = JobTally(((TaskState.RUNNING, 1),), started_wall_ns=5, reason="why")
+    bench.decide(JobAdvanced(job_id, JobState.RUNNING, running))
+    records = len(bench.records)
+    again = attrs.evolve(running, reason="because")
+    bench.decide(JobAdvanced(job_id, JobState.RUNNING, again))
+    row = listed(bench)[job_id]
+    assert (row.tally, row.reason, len(bench.records)) == (again, "because", records)
+    done = JobTally(((TaskState.SUCCEEDED, 1),))
+    bench.decide(JobDone(job_id, JobState.SUCCEEDED, "", 1, done))
+    assert (listed(bench)[job_id].tally, listed(bench)[job_id].reason) == (done, "")
+
+
+def test_an_ended_job_tells_its_tally_again():
+    """After a restart the end is known from records; the tally comes with the job's word that it has ended."""
+    bench = Bench()
+    job_id = bench.submit("a")
+    bench.decide(JobDone(job_id, JobState.SUCCEEDED, "", 1))
+    done = JobTally(((TaskState.SUCCEEDED, 1),))
+    records = len(bench.records)
+    bench.decide(JobDone(job_id, JobState.SUCCEEDED, "", 1, done))
+    assert (listed(bench)[job_id].tally, len(bench.records)) == (done, records)
+
+
+def test_a_successor_says_what_it_waits_for():
+    """A job that takes the place of another one names it until it has ended."""
+    bench = Bench()
+    older = bench.submit("a")
+    newer = bench.submit("a", Existing.RECREATE)
+    assert older in listed(bench)[newer].reason
+    bench.decide(JobDone(older, JobState.KILLED, "", 1))
+    assert listed(bench)[newer].reason == ""

@@ -2,11 +2,14 @@
 
 from jobs_world import FakeContext, command_spec, worker_info
 
-from iriscw.fleet.messages import Cordon, Cordoned, SliceGone, SlicesMissed, WorkerLost, WorkerReady
+from iriscw.cloud.model import Capacity
+from iriscw.fleet.messages import Cordon, Cordoned, SliceGone, WorkerLost, WorkerReady, WorkersMissed
+from iriscw.jobs import scheduler as scheduler_module
 from iriscw.jobs.messages import (
     AttemptsLost,
     AttemptsOver,
     Due,
+    ExplainJobs,
     JobAbsent,
     JobAwake,
     JobIntroduced,
@@ -17,6 +20,7 @@ from iriscw.jobs.messages import (
     LinkNeedsDesired,
     LinkStarted,
     LinkSynced,
+    LinkUnwanted,
     LiveAttempt,
     Pass,
     Placed,
@@ -24,7 +28,7 @@ from iriscw.jobs.messages import (
 )
 from iriscw.jobs.schedule import Scheduler
 from iriscw.jobs.scheduler import REPORT_WINDOW, SchedulerDecisions
-from iriscw.runtime.vocabulary import ActorPath, Continue, SetTimer, Tell, Undelivered
+from iriscw.runtime.vocabulary import ActorPath, Continue, ReplyTo, SetTimer, Tell, Undelivered
 
 FLEET = ActorPath("/fleet")
 SPEC = command_spec(replicas=3)
@@ -133,6 +137,55 @@ def test_links_are_briefed():
     assert not bench.state.inventory.hosts["slice-0-0"].placeable
 
 
+def explained(bench, *job_ids):
+    """Ask why jobs wait."""
+    bench.ctx.reply_to = ReplyTo(1)
+    (reply,) = bench.decisions.explain_jobs(bench.state, ExplainJobs(job_ids), bench.ctx)
+    return reply.value
+
+
+def crowd(bench, *specs):
+    """Introduce jobs that nobody has room for."""
+    bench.report("job-z", pending=())
+    for number, spec in enumerate(specs):
+        bench.tell(JobIntroduced(f"job-{number}", number, spec))
+
+
+def test_jobs_are_explained_together(monkeypatch):
+    """Jobs that are placed alike are looked into once; unknown ones have their sentence, too."""
+    bench = Bench(["job-z"])
+    bench.worker(0, cpus=0)
+    small, large = command_spec(), command_spec(replicas=9, demand=Capacity(9_000))
+    crowd(bench, small, large, small)
+    looked = []
+    explain = scheduler_module.explain
+    monkeypatch.setattr(
+        scheduler_module, "explain", lambda *args, **named: looked.append(args) or explain(*args, **named)
+    )
+    answer = explained(bench, "job-0", "job-1", "job-2", "job-x")
+    assert [job_id for job_id, _ in answer.reasons] == ["job-0", "job-1", "job-2", "job-x"]
+    reasons = dict(answer.reasons)
+    assert reasons["job-0"] == reasons["job-2"] == "of 1 worker: 1 is too small (CPU, memory)"
+    assert reasons["job-1"] == "of 1 worker: 1 is too small (CPU)"
+    assert reasons["job-x"] == "waits for the job that it replaces to end"
+    assert (len(looked), answer.rest) == (2, ())
+
+
+def test_a_step_explains_so_much_and_no_more(monkeypatch):
+    """Beyond the looks of one step the rest is given back, and asking again gets through."""
+    monkeypatch.setattr(scheduler_module, "EXPLAINED_HOSTS", 3)
+    bench = Bench(["job-z"])
+    for number in range(2):
+        bench.worker(number, cpus=1)
+    crowd(bench, *(command_spec(demand=Capacity(2_000, size)) for size in range(1, 6)))
+    rest, steps = tuple(f"job-{number}" for number in range(5)), 0
+    while rest:
+        answer = explained(bench, *rest)
+        assert 1 <= len(answer.reasons) <= 2
+        rest, steps = answer.rest, steps + 1
+    assert steps == 3
+
+
 def test_cordons_wait_for_knowledge():
     """A cordon is answered when all that lives there is known."""
     bench = Bench(["job-a"])
@@ -204,13 +257,46 @@ def test_many_tasks_take_many_short_passes():
     assert bench.tell(Pass()) == []
 
 
-def test_slices_that_are_missed_are_asked_for_until_they_are_told():
+def test_the_end_of_a_slice_fences_all_that_is_known_there():
+    """Workers, older incarnations and absent ones of that slice; nobody of another one."""
+    bench = Bench(["job-b"])
+    bench.report("job-b", LiveAttempt("u", 0, "slice-0-1", "x"), LiveAttempt("v", 1, "slice-00-0", "x"), pending=())
+    bench.worker(0, cpus=3)
+    bench.tell(JobIntroduced("job-a", 1, SPEC))
+    bench.tell(WorkerReady(worker_info(0, cpus=3, incarnation="b")))
+    told = bench.tell(SliceGone("slice-0"))
+    why = "its slice is gone"
+    assert [each for each in told if isinstance(each, AttemptsLost)] == [
+        AttemptsLost("slice-0-0", "a", True, why),
+        AttemptsLost("slice-0-1", "x", True, why),
+    ]
+    assert [each for each in told if isinstance(each, LinkUnwanted)] == [
+        LinkUnwanted("slice-0-0", "b"),
+        LinkUnwanted("slice-0-0", "a"),
+        LinkUnwanted("slice-0-1", "x"),
+    ]
+    assert bench.state.inventory.hosts == {}
+
+
+def test_a_new_scheduler_that_hears_of_an_end_too_early_asks_again():
+    """Before the jobs have reported nobody is known there; the end is not lost all the same."""
+    bench = Bench(["job-a", "job-b"])
+    bench.report("job-a", LiveAttempt("u", 0, "slice-7-0", "a"), pending=())
+    assert bench.state.syncing
+    assert bench.tell(SliceGone("slice-7"))
+    bench.report("job-b", LiveAttempt("v", 0, "slice-7-0", "a"), pending=())
+    assert bench.heard(WorkersMissed) == [WorkersMissed((("slice-7-0", "a"),))]
+    bench.tell(SliceGone("slice-7"))
+    assert bench.told.count(AttemptsLost("slice-7-0", "a", True, "its slice is gone")) == 2
+
+
+def test_workers_that_are_missed_are_asked_for_until_they_are_told():
     """Attempts on workers nobody tells of are fenced as soon as the fleet says that their slice is gone."""
     bench = Bench(["job-a"])
     bench.tell(SliceGone("slice-7"))
     bench.report("job-a", LiveAttempt("u", 0, "slice-7-0", "a"), pending=())
-    assert bench.heard(SlicesMissed) == [SlicesMissed(("slice-7",))]
-    assert bench.tell(Due("missed")) == [SlicesMissed(("slice-7",))]
+    assert bench.heard(WorkersMissed) == [WorkersMissed((("slice-7-0", "a"),))]
+    assert bench.tell(Due("missed")) == [WorkersMissed((("slice-7-0", "a"),))]
     assert bench.timers == [Due("missed")]
     bench.tell(SliceGone("slice-7"))
     assert bench.heard(AttemptsLost) == [AttemptsLost("slice-7-0", "a", True, "its slice is gone")]

@@ -10,6 +10,7 @@ from iriscw.jobs.records import (
     AttemptAdvanced,
     AttemptEnded,
     AttemptPlaced,
+    JobEnded,
     LogsSettled,
     VerdictReached,
     WorkerSuspected,
@@ -76,6 +77,48 @@ def test_reasons_name_the_first_culprit():
     ledger = ledger_with(*RUNNING, ended(Ending.FAILED, TaskState.FAILED, exit_code=3), replicas=2)
     assert views.reason_of(ledger, JobState.FAILED) == "1 of 2 tasks; task 0: exit code 3"
     assert views.reason_of(ledger, JobState.SUCCEEDED) == ""
+
+
+def test_retries_are_rows():
+    """A task's row has its earlier attempts, newest first, each with how it ended, where and when."""
+    ledger = ledger_with(
+        *RUNNING,
+        AttemptEnded(0, "u", Ending.FAILED, TaskState.PENDING, 8, True, exit_code=1, reason="boom", fault="a\nboom"),
+        AttemptPlaced(0, "v", 2, "x", "b", 9),
+        AttemptEnded(0, "v", Ending.REFUSED, TaskState.PENDING, 10, reason="no room"),
+        AttemptPlaced(0, "y", 3, "w", "a", 11),
+    )
+    (row,) = views.answer(ledger, ListTasks(), "").rows
+    assert (row.uid, row.number, row.placed_wall_ns, row.fault) == ("y", 3, 11, "")
+    assert [(each.uid, each.number, each.worker_id, each.ending) for each in row.earlier] == [
+        ("v", 2, "x", Ending.REFUSED),
+        ("u", 1, "w", Ending.FAILED),
+    ]
+    first = row.earlier[1]
+    assert (first.exit_code, first.reason, first.fault) == (1, "boom", "a\nboom")
+    assert (first.placed_wall_ns, first.started_wall_ns, first.ended_wall_ns) == (6, 7, 8)
+    assert row.earlier[0].started_wall_ns == 0
+
+
+def test_faults_wait_for_logs_and_end_up_in_the_job():
+    """What the user's code said is shown with the end of its log, not before; a failed job says it too."""
+    ledger = ledger_with(*RUNNING, ended(Ending.FAILED, TaskState.FAILED, fault="a\nb", logs_due=True))
+    assert views.answer(ledger, ListTasks(), "").rows[0].fault == ""
+    evolve(ledger, LogsSettled(0, "u", complete=True))
+    assert views.answer(ledger, ListTasks(), "").rows[0].fault == "a\nb"
+    assert views.answer(ledger, DescribeJob(), "").fault == ""
+    evolve(ledger, JobEnded(JobState.FAILED, "why", 9))
+    view = views.answer(ledger, DescribeJob(), "")
+    assert (view.fault, view.started_wall_ns) == ("a\nb", 7)
+
+
+def test_a_tally_is_what_a_listing_shows():
+    """The tally has the counts that users see, and why the job is not further."""
+    ledger = ledger_with(*RUNNING, WorkerSuspected("w", "a", "silent", 8), replicas=3)
+    tally = views.tally(ledger)
+    assert tally.counts == ((TaskState.PENDING, 2), (TaskState.RUNNING, 1))
+    assert (tally.failures, tally.preemptions, tally.started_wall_ns) == (0, 0, 7)
+    assert "out of reach" in tally.reason
 
 
 def test_waiting_tasks_follow_the_verdict():

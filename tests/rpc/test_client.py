@@ -159,6 +159,17 @@ async def test_retries_end_at_the_deadline(channel: RpcChannel) -> None:
         await ask(channel, "busy", safe=True, timeout_s=0.4)
 
 
+async def test_says_why_it_repeats(channel: RpcChannel, echo: EchoService) -> None:
+    """Whoever wants to know is told each error that a repetition follows, and not the one that is raised."""
+    echo.fail_first = 2
+    told: list[str] = []
+    await ask(channel, "flaky", safe=True, on_retry=lambda error: told.append(type(error).__name__))
+    assert told == ["JournalUnavailable", "JournalUnavailable"]
+    with pytest.raises(InvalidArgument):
+        await ask(channel, "usage", safe=True, on_retry=lambda error: told.append(type(error).__name__))
+    assert len(told) == 2
+
+
 async def test_refused_connection(server: RpcServer) -> None:
     """Nobody listening is unavailable, and retryable."""
     await server.drain(0)

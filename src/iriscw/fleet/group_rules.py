@@ -19,10 +19,10 @@ from iriscw.fleet.groups import (
     pools_listed,
     slice_broken,
     slice_started,
-    slices_missed,
     try_open,
+    workers_missed,
 )
-from iriscw.fleet.messages import Cordoned, ReopenGroup, SchedulerStarted, SlicesMissed
+from iriscw.fleet.messages import Cordoned, ReopenGroup, SchedulerStarted, WorkersMissed
 from iriscw.fleet.scaling import cordoned, evaluate, slice_reported, withdraw_cordon
 from iriscw.fleet.signals import (
     Evaluate,
@@ -121,9 +121,9 @@ def on_scheduler_started(group: Group, message: SchedulerStarted, ctx: Context) 
     return (CancelTimer("cordon"), *told)
 
 
-def on_slices_missed(group: Group, message: SlicesMissed, ctx: Context) -> Outcome:
-    """The scheduler misses workers of these slices."""
-    return tuple(slices_missed(group, message.slice_ids, ctx))
+def on_workers_missed(group: Group, message: WorkersMissed, ctx: Context) -> Outcome:
+    """The scheduler misses workers of slices of this group."""
+    return tuple(workers_missed(group, message.places, ctx))
 
 
 def on_reopen(group: Group, message: ReopenGroup, ctx: Context) -> Outcome:
@@ -163,6 +163,8 @@ def on_try_again(group: Group, message: TryAgain, ctx: Context) -> Outcome:
 
 def on_undelivered(group: Group, message: Undelivered, ctx: Context) -> Outcome:
     """Bring a slice up to date that had no room for a message; a cordon is left to its deadline."""
+    if isinstance(message.message, WorkersMissed):
+        return None  # The scheduler asks again.
     name = message.to.name
     if message.to.parent == ctx.path:
         return (SetTimer(("again", name), RETELL_DELAY, SliceStarted(name)),)
@@ -182,7 +184,7 @@ RULES: Mapping[type[Any], DecisionFunction] = {
     Cordoned: cordoned,
     Overdue: on_overdue,
     SchedulerStarted: on_scheduler_started,
-    SlicesMissed: on_slices_missed,
+    WorkersMissed: on_workers_missed,
     ReopenGroup: on_reopen,
     Terminated: on_terminated,
     Completed: on_completed,

@@ -20,8 +20,8 @@ import attrs
 
 from iriscw.cloud.model import LABEL_SLICE, NodePool, Pod
 from iriscw.fleet.experience import Experience
-from iriscw.fleet.messages import SliceGone
-from iriscw.fleet.model import Availability, GroupConfig, GroupRow, SliceRow, SliceState, Trouble
+from iriscw.fleet.messages import SliceGone, WorkersMissed
+from iriscw.fleet.model import Availability, GroupConfig, GroupRow, SliceRow, SliceState, Trouble, slice_of
 from iriscw.fleet.orphans import Orphans
 from iriscw.fleet.pacing import (
     CREATES_BURST,
@@ -360,19 +360,26 @@ def slice_gone(group: Group, slice_id: str, ctx: Context) -> tuple[list[object],
     return [SliceDeleted(slice_id)], [StopChild(slice_id), row, told]
 
 
-def slices_missed(group: Group, slice_ids: tuple[str, ...], ctx: Context) -> list[Command]:
-    """Tell again which slices are gone. Certain only once open: nothing promised, nothing seen, nothing can land."""
+def workers_missed(group: Group, places: tuple[tuple[str, str], ...], ctx: Context) -> list[Command]:
+    """Tell again which slices are gone, and have the others say what became of their workers.
+
+    Certain only once open: nothing promised, nothing seen, nothing can land.
+    """
     sight = group.sight
     if not sight.opened:
         return []
     leftover = {orphan.thing.labels.get(LABEL_SLICE, ""): None for orphan in sight.orphans.known.values()}
-    return [
-        Tell(group.seed.scheduler, SliceGone(slice_id))
-        for slice_id in slice_ids
-        if not (
-            slice_id in group.promises or slice_id in leftover or sight.pools.get(slice_id) or sight.pods.get(slice_id)
-        )
-    ]
+    by_slice: dict[str, list[tuple[str, str]]] = {}
+    for place in places:
+        by_slice.setdefault(slice_of(place[0]), []).append(place)
+    commands: list[Command] = []
+    for slice_id, missed in by_slice.items():
+        if slice_id in sight.started:
+            commands.append(Tell(ctx.path / slice_id, WorkersMissed(tuple(missed)), conflate="missed"))
+        left = slice_id in leftover or sight.pools.get(slice_id) or sight.pods.get(slice_id)
+        if slice_id not in group.promises and not left:
+            commands.append(Tell(group.seed.scheduler, SliceGone(slice_id)))
+    return commands
 
 
 def slice_broken(group: Group, slice_id: str, reason: StopReason, ctx: Context) -> list[Command]:

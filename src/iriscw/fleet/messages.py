@@ -71,14 +71,16 @@ class SchedulerStarted:
 
 
 @message
-class SlicesMissed:
-    """Attempts are recorded on workers of these slices, and nobody has told of such workers.
+class WorkersMissed:
+    """Attempts are recorded on these workers, and nobody has told of them: ids with incarnations.
 
-    Answered with :class:`SliceGone` for each slice that is certainly gone, else with nothing: ask again. A slice
-    that was dropped while the scheduler or a job could not hear it is told of in this way only.
+    Answered with :class:`SliceGone` for each slice that is certainly gone, with a fenced :class:`WorkerLost` for each
+    other worker that is, with :class:`WorkerReady` for each that is registered, closed (:class:`Cordon`) while its
+    slice is incomplete; else with nothing: ask again. What was lost while the scheduler or a job could not hear it is
+    told of in this way only.
     """
 
-    slice_ids: tuple[str, ...]
+    places: tuple[tuple[str, str], ...]
 
 
 # fleet -> jobs, to the scheduler
@@ -114,7 +116,7 @@ class SliceGone:
     """Nothing of a slice is left, machines included: whatever ran on any worker of it is fenced.
 
     Told once a slice is dropped, because an actor of the fleet that was restarted may not know the workers that its
-    predecessor announced, and so never tells their loss one by one. Told again in answer to :class:`SlicesMissed`.
+    predecessor announced, and so never tells their loss one by one. Told again in answer to :class:`WorkersMissed`.
     """
 
     slice_id: str

@@ -44,7 +44,7 @@ from iriscw.fleet.messages import (
     DescribeFleet,
     ReopenGroup,
     SchedulerStarted,
-    SlicesMissed,
+    WorkersMissed,
 )
 from iriscw.fleet.model import (
     Availability,
@@ -383,19 +383,20 @@ def scheduler_started(fleet: Fleet, message: SchedulerStarted, ctx: Context) -> 
     return (*told, *_reroute(fleet))
 
 
-def slices_missed(fleet: Fleet, message: SlicesMissed, ctx: Context) -> Outcome:
-    """Have each group say which of its slices are gone.
+def workers_missed(fleet: Fleet, message: WorkersMissed, ctx: Context) -> Outcome:
+    """Have each group say what became of its workers.
 
-    Nobody vouches for slices of a group that is not configured, nor for a name that two groups could have given.
+    Nobody vouches for workers of a group that is not configured, nor for a name that two groups could have given.
     """
-    missed: dict[str, list[str]] = {}
-    for slice_id in message.slice_ids:
+    missed: dict[str, list[tuple[str, str]]] = {}
+    for place in message.places:
+        slice_id = slice_of(place[0])
         unique = slice_id.rpartition("-")[2]
         owners = [group.name for group in fleet.config.groups if slice_name(group.name, unique) == slice_id]
         if len(owners) == 1:
-            missed.setdefault(owners[0], []).append(slice_id)
+            missed.setdefault(owners[0], []).append(place)
     return tuple(
-        Tell(ctx.path / group, SlicesMissed(tuple(slice_ids)), conflate="missed") for group, slice_ids in missed.items()
+        Tell(ctx.path / group, WorkersMissed(tuple(places)), conflate="missed") for group, places in missed.items()
     )
 
 
@@ -439,7 +440,7 @@ def terminated(fleet: Fleet, message: Terminated, ctx: Context) -> Outcome:
 
 def undelivered(fleet: Fleet, message: Undelivered, ctx: Context) -> Outcome:
     """Bring up to date whoever had no room: lists for groups, the present routing for the scheduler."""
-    if isinstance(message.message, SlicesMissed):
+    if isinstance(message.message, WorkersMissed):
         return None  # The scheduler asks again.
     if message.to.parent == ctx.path and not isinstance(message.message, SlicesWanted):
         return (SetTimer("relist", RELIST_DELAY, Relist()),)
@@ -461,7 +462,7 @@ RULES: Mapping[type[Any], DecisionFunction] = {
     ActivityChanged: activity,
     Cordoned: cordoned,
     SchedulerStarted: scheduler_started,
-    SlicesMissed: slices_missed,
+    WorkersMissed: workers_missed,
     SliceRowChanged: row_changed,
     DescribeFleet: describe,
     ReopenGroup: reopen,

@@ -12,7 +12,8 @@ and for failures (a pause that doubles). The first slice with ready nodes ends t
 capacity, the first ready one all.
 
 Removal takes two steps. The scheduler is asked to place nothing on the slice (``Cordon``); only its answer
-that nothing runs there dooms it. Any other answer, or none in time, lifts the cordon.
+that nothing runs there dooms it, if it still is the longest idle. Any other answer, or none in time, lifts
+the cordon.
 """
 
 from __future__ import annotations
@@ -277,14 +278,15 @@ def cordoned(group: Group, message: Cordoned, ctx: Context) -> Decision | None:
     if message.slice_id not in group.promises or report is None:
         return Decision(commands=tuple(stop))
     census = count_slices(group, ctx.now)
-    idle = [slice_id for _, slice_id in census.idle]
+    # What was known when the question was asked may have been old: reports wait while the disk takes nothing.
+    longest = bool(census.idle) and census.idle[0][1] == message.slice_id
     surplus = plan(group.config, census, sight.wanted).surplus
-    if message.live_attempts == 0 and surplus and message.slice_id in idle:
+    if message.live_attempts == 0 and surplus and longest:
         seconds = group.config.timing.scale_down_delay // SECOND
         reason = f"it was the longest idle, for more than {seconds} s"
         records = dooming(group, message.slice_id, reason, ctx, failed=False)
         return Decision(records=tuple(records), commands=tuple(stop))
-    if message.live_attempts:
+    if message.live_attempts or not longest:
         sight.quiet_until = ctx.now + group.config.timing.evaluation_interval
     undo = Tell(group.seed.scheduler, Uncordon(message.slice_id, message.round))
     return Decision(commands=(undo, *stop))

@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from iriscw.cloud.effects import CreateNodePool, DeleteNodePool, DeletePod, ListNodePools
+from iriscw.cloud.effects import CreateNodePool, DeleteNodePool, DeletePod, ListNodePools, ListPods
 from iriscw.cloud.lifecycle import Refusal, RefusalJudgement, judge_error
 from iriscw.cloud.model import LABEL_WORKER, NodePool
 from iriscw.fleet.lifecycle import COMING, GOING
-from iriscw.fleet.messages import ActivityChanged, Cordon, SchedulerStarted, Uncordon, WorkerReady
+from iriscw.fleet.messages import ActivityChanged, Cordon, SchedulerStarted, Uncordon, WorkerReady, WorkersMissed
 from iriscw.fleet.model import PodState, SliceState, Trouble, slice_of
 from iriscw.fleet.pacing import backoff
 from iriscw.fleet.signals import (
@@ -29,6 +29,7 @@ from iriscw.fleet.signals import (
     TryAgain,
 )
 from iriscw.fleet.slice_end import delete, delete_again, dismiss, overdue, pods_over, pool_is_gone, proceed
+from iriscw.fleet.slice_missed import list_failed, pods_listed, workers_missed
 from iriscw.fleet.slices import (
     Slice,
     announce,
@@ -135,6 +136,8 @@ def completed(piece: Slice, message: Completed, ctx: Context) -> Outcome:
             return (*commands, report(piece, ctx))
         case ListNodePools():
             return (*_listed(piece, message.value, ctx), report(piece, ctx))
+        case ListPods():
+            return tuple(pods_listed(piece, message.value))
         case DeleteNodePool() if piece.state is SliceState.DELETING and piece.pool_uid:
             return (delete_again(piece, ctx), report(piece, ctx))
     return None
@@ -158,6 +161,8 @@ def failed(piece: Slice, message: Failed, ctx: Context) -> Outcome:
             return (*_create_failed(piece, judgement, ctx), report(piece, ctx))
         case DeleteNodePool(uid=uid) if judgement.refusal is Refusal.ABSENT:
             return (*pool_is_gone(piece, ctx), report(piece, ctx)) if uid == piece.pool_uid else None
+        case ListPods():
+            return (list_failed(piece, judgement, ctx),)
         case DeletePod():
             return None  # a stray: the watch shows it again if it is still there
     return (_later(piece, judgement, ctx), report(piece, ctx))
@@ -199,6 +204,9 @@ def try_again(piece: Slice, message: TryAgain, ctx: Context) -> Outcome:
         if piece.state in GOING:
             told += [Tell(ctx.path / name, RemovePod()) for name in piece.places]
         return (*told, report(piece, ctx))
+    if message.what == "missed":
+        piece.missed = ()
+        return None
     match piece.state:
         case SliceState.CREATING:
             return (ask_for_pool(piece),)
@@ -383,6 +391,7 @@ RULES: Mapping[type[Any], DecisionFunction] = {
     Terminated: place_ended,
     ActivityChanged: activity,
     SchedulerStarted: scheduler_started,
+    WorkersMissed: workers_missed,
     Dismiss: dismissed,
     Undelivered: undelivered,
     Cordon: tell_cordon,

@@ -138,6 +138,8 @@ class Slice:
     slice is taken for gone while its pool may still come."""
     retries: int = 0
     stuck: bool = False
+    missed: tuple[tuple[str, str], ...] = ()
+    """Workers the scheduler misses whose pods are being looked for."""
 
     def check(self) -> None:
         """Assert what must always hold."""

@@ -23,6 +23,9 @@ a wait early only across a restart, and one that jumps back prolongs it at most 
 
 * ``timeout_ns`` runs from when the controller first saw the attempt RUNNING. Workers enforce nothing.
 * ``scheduling_timeout_ns`` runs for each task from its submission, or from when it began to wait again.
+
+**Listings.** The registry is told each new state at once, and what else changed of the tasks at most once a
+second: the first change now, those of the next second when it is over.
 """
 
 from __future__ import annotations
@@ -63,6 +66,7 @@ from iriscw.jobs.messages import (
     TerminateJob,
 )
 from iriscw.jobs.model import (
+    MAX_FAULTS_CHARS,
     TASK_TERMINAL,
     Attempt,
     AwaitLogs,
@@ -111,6 +115,9 @@ from iriscw.runtime.vocabulary import (
 AGAIN = 1 * SECOND
 """How long a job waits before it tells a full mailbox again."""
 
+TALLY_EVERY = 1 * SECOND
+"""How often listings learn what the tasks are up to, at most: a job of 100,000 tasks has as many changes a second."""
+
 EXPLAIN_TIMEOUT = 2 * SECOND
 """How long a description waits for the scheduler's reason."""
 
@@ -152,6 +159,7 @@ class _Ends:
     uids: list[str] = attrs.field(factory=list)
     pending: list[tuple[int, int]] = attrs.field(factory=list)
     released: dict[str, list[str]] = attrs.field(factory=dict)
+    faults_chars: int = 0
     stops_gang: bool = False
 
 
@@ -212,6 +220,8 @@ class JobDecisions:
         if declined:
             commands.append(Tell(_scheduler(ctx), AttemptsOver(ledger.job_id, tuple(declined))))
         commands += map(Emit, changes)
+        if records and not ledger.telling:
+            commands.append(SetTimer("tally", TALLY_EVERY, Due("tally")))
         return Decision(records=tuple(records), commands=tuple(commands))
 
     def report(self, ledger: Ledger, message: ReportJob, ctx: Context) -> Outcome:
@@ -280,6 +290,9 @@ class JobDecisions:
         )
         final = judged.then in TASK_TERMINAL
         logs_due = final and ending not in LOST and seen.log_offset > seen.logs_stored
+        room = ledger.faults_chars + ends.faults_chars + len(seen.fault) <= MAX_FAULTS_CHARS
+        fault = seen.fault if room else ""
+        ends.faults_chars += len(fault)
         ends.records.append(
             AttemptEnded(
                 index=index,
@@ -294,6 +307,7 @@ class JobDecisions:
                 reason=seen.reason,
                 log_offset=seen.log_offset,
                 logs_due=logs_due,
+                fault=fault,
             )
         )
         ends.uids.append(seen.uid)
@@ -427,10 +441,11 @@ class JobDecisions:
         return Decision(
             records=(JobEnded(verdict, reason, ctx.wall),),
             commands=(
-                Tell(ctx.path.parent, JobDone(ledger.job_id, verdict, reason, ctx.wall)),
+                Tell(ctx.path.parent, JobDone(ledger.job_id, verdict, reason, ctx.wall, views.tally(ledger))),
                 Tell(_scheduler(ctx), JobWithdrawn(ledger.job_id)),
                 CancelTimer("timeout"),
                 CancelTimer("scheduling"),
+                CancelTimer("tally"),
                 Emit(JobChanged(ledger.job_id, verdict, reason, ctx.wall)),
             ),
         )
@@ -445,11 +460,22 @@ class JobDecisions:
     def _show(self, ledger: Ledger, message: Settle, ctx: Context) -> tuple[Command, ...]:
         state = ledger.shown()
         if state is message.before:
+            return self._tell(ledger, ctx)
+        return (*self._tell(ledger, ctx, now=True), Emit(JobChanged(ledger.job_id, state, "", ctx.wall)))
+
+    def _tell(self, ledger: Ledger, ctx: Context, *, now: bool = False) -> tuple[Command, ...]:
+        """Tell the registry what listings show: ``now``, or if it has changed and was not told within the second."""
+        if ledger.fresh or (ledger.telling and not now):
+            return ()  # of an untouched job the registry knows all there is
+        tally = views.tally(ledger)
+        if tally == ledger.told and not now:
             return ()
-        return (
-            Tell(ctx.path.parent, JobAdvanced(ledger.job_id, state), conflate="advanced"),
-            Emit(JobChanged(ledger.job_id, state, "", ctx.wall)),
-        )
+        ledger.told = tally
+        told = Tell(ctx.path.parent, JobAdvanced(ledger.job_id, ledger.shown(), tally), conflate="advanced")
+        if ledger.telling:
+            return (told,)
+        ledger.telling = True
+        return (told, SetTimer("tally", TALLY_EVERY, Due("tally")))
 
     # Clocks
 
@@ -483,8 +509,11 @@ class JobDecisions:
                 return (self._desired_on(ledger, (message.worker_id, message.incarnation), ctx),)
             case "scheduler":
                 return (Tell(_scheduler(ctx), JobAwake(ledger.job_id)),)
+            case "tally":
+                ledger.telling = False
+                return self._tell(ledger, ctx)
             case _:
-                return (Tell(ctx.path.parent, JobAdvanced(ledger.job_id, ledger.shown()), conflate="advanced"),)
+                return self._tell(ledger, ctx, now=True)
 
     def _overdue(self, ledger: Ledger, ctx: Context) -> Outcome:
         timeout = ledger.spec.timeout_ns
@@ -575,9 +604,11 @@ class JobDecisions:
 
     def resume(self, ledger: Ledger, ctx: Context) -> Iterator[Command]:
         """Take up all that the ledger owes: placement, links, leases, logs, clocks, and the end."""
+        ledger.told, ledger.telling = None, False
         if ledger.ended is not None:
             end = ledger.ended
-            yield Tell(ctx.path.parent, JobDone(ledger.job_id, end.state, end.reason, end.wall_ns))
+            done = JobDone(ledger.job_id, end.state, end.reason, end.wall_ns, views.tally(ledger))
+            yield Tell(ctx.path.parent, done)
             return
         if not ledger.fresh or ctx.incarnation:
             yield Tell(_scheduler(ctx), JobAwake(ledger.job_id))

@@ -6,7 +6,12 @@ placed has no object: 100,000 replicas cost nothing until something happens to t
 
 Kept beside the tasks, so that no decision has to search: counts of tasks by state, live attempts by uid and
 by worker, tasks that wait again (oldest first), attempts under a timeout (oldest first), tasks whose last log
-line is still due.
+line is still due, attempts that were followed by another one (oldest first).
+
+Of those only the newest are kept: ``MAX_ATTEMPTS_SHOWN`` of a task, the latest included, and
+``MAX_EARLIER_ATTEMPTS`` of the job. What they said beyond a sentence is bounded for the job as a whole.
+
+``told`` and ``telling`` are notes, not facts: what the registry was told last is told again after a restart.
 """
 
 from __future__ import annotations
@@ -17,12 +22,25 @@ from typing import Any
 import attrs
 
 from iriscw.jobs.lifecycle import LOST, shown_state
-from iriscw.jobs.model import TASK_LIVE, TASK_TERMINAL, Attempt, JobSpec, JobState, TaskState
+from iriscw.jobs.messages import JobTally
+from iriscw.jobs.model import (
+    MAX_ATTEMPTS_SHOWN,
+    MAX_EARLIER_ATTEMPTS,
+    TASK_LIVE,
+    TASK_TERMINAL,
+    Attempt,
+    Ending,
+    JobSpec,
+    JobState,
+    TaskState,
+)
 from iriscw.jobs.records import (
     AttemptAdvanced,
     AttemptEnded,
+    AttemptKept,
     AttemptOverran,
     AttemptPlaced,
+    JobBegan,
     JobEnded,
     LogsSettled,
     TaskKept,
@@ -47,6 +65,8 @@ class Task:
     unstarted: int = 0
     attempt: Attempt | None = None
     """The latest."""
+    earlier: tuple[Attempt, ...] = ()
+    """Those before it that are kept, oldest first."""
     logs_due: bool = False
     logs_lost: bool = False
 
@@ -73,10 +93,22 @@ class Ledger:
     """The uid of the ended attempt whose last log line is due, by task."""
     suspects: dict[Place, str] = attrs.field(factory=dict)
     """Workers out of reach that have attempts of this job, and why."""
+    earlier: dict[str, int] = attrs.field(factory=dict)
+    """The index of the task, by the uid of an attempt that was followed by another one."""
+    faults_chars: int = 0
+    """Of all attempts that are kept."""
+    culprit: int | None = None
+    """The lowest index of a FAILED task."""
+    started_wall_ns: int = 0
+    """When the user's code was first known to run; 0 if never."""
     failures: int = 0
     preemptions: int = 0
     verdict: VerdictReached | None = None
     ended: JobEnded | None = None
+    told: JobTally | None = attrs.field(default=None, eq=False)
+    """What the registry was told last."""
+    telling: bool = attrs.field(default=False, eq=False)
+    """Whether a timer runs at which it is told what has changed by then."""
 
     def __attrs_post_init__(self) -> None:
         self.counts.setdefault(TaskState.PENDING, self.spec.replicas)
@@ -160,11 +192,30 @@ def _placed(ledger: Ledger, record: AttemptPlaced) -> None:
     ledger.move(task.state, TaskState.ASSIGNED)
     task.state = TaskState.ASSIGNED
     task.since_wall_ns = record.wall_ns
+    if task.attempt is not None:
+        _is_followed(ledger, record.index, task, task.attempt)
     task.attempt = Attempt(
         record.uid, record.number, record.worker_id, record.incarnation, TaskState.ASSIGNED, record.wall_ns
     )
     ledger.waiting.pop(record.index, None)
     _lives(ledger, record.index, task.attempt)
+
+
+def _is_followed(ledger: Ledger, index: int, task: Task, attempt: Attempt) -> None:
+    """Keep an attempt that another one follows; forget the oldest beyond the limits."""
+    task.earlier = (*task.earlier, attempt)
+    ledger.earlier[attempt.uid] = index
+    if len(task.earlier) >= MAX_ATTEMPTS_SHOWN:
+        _forget_earliest(ledger, task)
+    if len(ledger.earlier) > MAX_EARLIER_ATTEMPTS:
+        _forget_earliest(ledger, ledger.tasks[next(iter(ledger.earlier.values()))])
+
+
+def _forget_earliest(ledger: Ledger, task: Task) -> None:
+    forgotten, *rest = task.earlier
+    task.earlier = tuple(rest)
+    del ledger.earlier[forgotten.uid]
+    ledger.faults_chars -= len(forgotten.fault)
 
 
 def _lives(ledger: Ledger, index: int, attempt: Attempt) -> None:
@@ -180,9 +231,14 @@ def _advanced(ledger: Ledger, record: AttemptAdvanced) -> None:
     ledger.move(task.state, record.state)
     task.state = attempt.state = record.state
     if record.state is TaskState.RUNNING:
-        attempt.started_wall_ns = record.wall_ns
+        _runs(ledger, attempt, record.wall_ns)
         if ledger.spec.timeout_ns:
             ledger.timed[record.uid] = record.wall_ns
+
+
+def _runs(ledger: Ledger, attempt: Attempt, wall_ns: int) -> None:
+    attempt.started_wall_ns = wall_ns
+    ledger.started_wall_ns = ledger.started_wall_ns or wall_ns
 
 
 def _overran(ledger: Ledger, record: AttemptOverran) -> None:
@@ -211,12 +267,22 @@ def _ended(ledger: Ledger, record: AttemptEnded) -> None:
     attempt.ended_wall_ns = record.wall_ns
     attempt.exit_code = record.exit_code
     attempt.reason = record.reason
+    attempt.fault = record.fault
     attempt.log_offset = record.log_offset
+    ledger.faults_chars += len(record.fault)
+    if not attempt.started_wall_ns and (record.ending is Ending.SUCCEEDED or record.failure or record.preemption):
+        _runs(ledger, attempt, record.wall_ns)  # too short to be seen running
+    _blame(ledger, record.index, record.then)
     _is_over(ledger, record.index, attempt)
     if record.then is TaskState.PENDING:
         ledger.waiting[record.index] = None
     if record.logs_due:
         ledger.due[record.index] = record.uid
+
+
+def _blame(ledger: Ledger, index: int, state: TaskState) -> None:
+    if state is TaskState.FAILED:
+        ledger.culprit = index if ledger.culprit is None else min(index, ledger.culprit)
 
 
 def _is_over(ledger: Ledger, index: int, attempt: Attempt) -> None:
@@ -260,17 +326,16 @@ def _kept(ledger: Ledger, record: TaskKept) -> None:
         record.failures,
         record.preemptions,
         record.unstarted,
-        None,
-        record.logs_due,
-        record.logs_lost,
+        logs_due=record.logs_due,
+        logs_lost=record.logs_lost,
     )
     ledger.tasks[record.index] = task
     ledger.move(TaskState.PENDING, record.state)
     ledger.failures += record.failures
     ledger.preemptions += record.preemptions
-    attempt = task.attempt = Attempt(
-        **{name: getattr(record, name) for name in _ATTEMPT_FIELDS}, state=record.attempt_state
-    )
+    attempt = task.attempt = _kept_attempt(record)
+    ledger.faults_chars += len(attempt.fault)
+    _blame(ledger, record.index, record.state)
     if attempt.live:
         _lives(ledger, record.index, attempt)
         if attempt.started_wall_ns and ledger.spec.timeout_ns and not attempt.overran:
@@ -279,6 +344,21 @@ def _kept(ledger: Ledger, record: TaskKept) -> None:
         ledger.waiting[record.index] = None
     if record.logs_due:
         ledger.due[record.index] = attempt.uid
+
+
+def _kept_attempt(record: TaskKept | AttemptKept) -> Attempt:
+    return Attempt(**{name: getattr(record, name) for name in _ATTEMPT_FIELDS}, state=record.attempt_state)
+
+
+def _earlier_kept(ledger: Ledger, record: AttemptKept) -> None:
+    task = ledger.tasks[record.index]
+    task.earlier = (*task.earlier, _kept_attempt(record))
+    ledger.earlier[record.uid] = record.index
+    ledger.faults_chars += len(record.fault)
+
+
+def _began(ledger: Ledger, record: JobBegan) -> None:
+    ledger.started_wall_ns = record.wall_ns
 
 
 _ATTEMPT_FIELDS = tuple(field.name for field in attrs.fields(Attempt) if field.name != "state")
@@ -294,6 +374,8 @@ _EVOLVE: dict[type, Any] = {
     VerdictReached: _verdict,
     JobEnded: _job_ended,
     TaskKept: _kept,
+    AttemptKept: _earlier_kept,
+    JobBegan: _began,
 }
 
 
@@ -302,7 +384,11 @@ def compact(ledger: Ledger) -> Iterable[Any]:
 
     Tasks come in the order in which their state began, so that what is kept oldest first comes out so again.
     """
+    if ledger.started_wall_ns:
+        yield JobBegan(ledger.started_wall_ns)
     yield from map(_keep, sorted(ledger.tasks.items(), key=_age))
+    for uid, index in ledger.earlier.items():
+        yield _keep_earlier(index, next(each for each in ledger.tasks[index].earlier if each.uid == uid))
     for (worker_id, incarnation), reason in ledger.suspects.items():
         yield WorkerSuspected(worker_id, incarnation, reason, 0)
     if ledger.verdict is not None:
@@ -334,6 +420,11 @@ def _keep(item: tuple[int, Task]) -> TaskKept:
         attempt_state=attempt.state,
         **{name: getattr(attempt, name) for name in _ATTEMPT_FIELDS},
     )
+
+
+def _keep_earlier(index: int, attempt: Attempt) -> AttemptKept:
+    fields = {name: getattr(attempt, name) for name in _ATTEMPT_FIELDS}
+    return AttemptKept(index=index, attempt_state=attempt.state, **fields)
 
 
 def terminal_tasks(ledger: Ledger) -> int:

@@ -17,7 +17,10 @@ no            knows it as ended           the worker may forget it
 ============  ==========================  ====================================================
 
 Plain state: a new link waits until each job that has attempts on its worker has said which (the scheduler
-names these jobs), for at most ``SYNC_LIMIT``; until then it neither orders nor stops anything.
+names these jobs), for at most ``SYNC_LIMIT``; until then it neither orders nor stops anything. After that it
+serves those that have spoken. What the worker knows and none of them wants is left alone until all have: it
+may be the end of an attempt that is written down nowhere else, or one that has to live on. A job may be
+silent for as long as the journal takes nothing.
 
 A link's actor lives as long as the fleet keeps this incarnation of the worker; streams come and go.
 """
@@ -205,6 +208,8 @@ class Link:
     """What the worker says it knows, while the link cannot answer yet."""
     up: bool = False
     """Whether the stream is there and was answered."""
+    unclaimed: dict[str, Observation] | None = None
+    """What the worker knows and no job has claimed, while some have not spoken; None once all have."""
 
 
 class LinkDecisions:
@@ -268,9 +273,14 @@ class LinkDecisions:
             uid = each.order.uid
             known = before.pop(uid, None)
             held = link.held[uid] = Held(each.order, each.started, each.stop)
+            seen = None
             if known is not None:
                 held.seen, held.started = known.seen, held.started or known.started
-            elif each.stop is None:
+            elif link.unclaimed is not None:
+                seen = link.unclaimed.pop(uid, None) or _absent(held)
+            if seen is not None:
+                _note(held, seen)
+            elif known is None and each.stop is None:
                 run.append(each.order)
             if each.stop is not None and (known is None or known.stop is None):
                 stop.append(self._stop_order(uid, each.stop))
@@ -320,6 +330,8 @@ class LinkDecisions:
         yield Tell(_scheduler_of_link(ctx), LinkSynced(link.worker_id, link.incarnation))
         if link.arrived is not None:
             yield from self._agree(link, ctx)
+        elif link.unclaimed is not None and not link.expected:
+            yield self._complete(link)
 
     def _agree(self, link: Link, ctx: Context) -> Iterator[Command]:
         """Answer a stream that began: the table above."""
@@ -327,23 +339,39 @@ class LinkDecisions:
         assert known is not None
         link.arrived = None
         link.up = True
-        run, stop = [], []
         told: dict[str, list[Observation]] = {}
         for uid, held in link.held.items():
             seen = known.pop(uid, None) or _absent(held)
             if seen is not None:
                 _note(held, seen)
                 told.setdefault(held.order.job_id, []).append(seen)
-            if seen is not None and seen.ending is not None:
+        link.unclaimed = known
+        if link.expected:
+            run, stop = self._wanted(link)
+            yield from self._feed(link, Orders(run=tuple(run), stop=tuple(stop)))
+        else:
+            yield self._complete(link)
+        yield from self._tell_all(link, told, ctx)
+
+    def _wanted(self, link: Link) -> tuple[list[RunOrder], list[StopOrder]]:
+        """Give what shall run and what shall be stopped, of all that is not known to have ended."""
+        run, stop = [], []
+        for uid, held in link.held.items():
+            if held.seen is not None and held.seen.ending is not None:
                 continue
             if held.stop is None:
                 run.append(held.order)
             else:
                 stop.append(self._stop_order(uid, held.stop))
-        release = tuple(uid for uid, seen in known.items() if seen.ending is not None)
-        stop += [self._stop_order(uid, Ending.KILLED) for uid, seen in known.items() if seen.ending is None]
-        yield Feed(STREAM, Orders(complete=True, run=tuple(run), stop=tuple(stop), release=release))
-        yield from self._tell_all(link, told, ctx)
+        return run, stop
+
+    def _complete(self, link: Link) -> Command:
+        """Say all that is wanted, once all jobs have spoken: what nobody claims is stopped, or forgotten."""
+        unclaimed, link.unclaimed = link.unclaimed or {}, None
+        run, stop = self._wanted(link)
+        release = tuple(uid for uid, seen in unclaimed.items() if seen.ending is not None)
+        stop += [self._stop_order(uid, Ending.KILLED) for uid, seen in unclaimed.items() if seen.ending is None]
+        return Feed(STREAM, Orders(complete=True, run=tuple(run), stop=tuple(stop), release=release))
 
     def _tell_all(self, link: Link, told: dict[str, list[Observation]], ctx: Context) -> Iterator[Command]:
         for job_id, observations in told.items():
@@ -362,7 +390,7 @@ class LinkDecisions:
         """The worker says something."""
         item = message.item
         if isinstance(item, StreamUp):
-            link.up = False
+            link.up, link.unclaimed = False, None
             link.arrived = {seen.uid: seen for seen in item.observed}
             return tuple(self._agree(link, ctx)) if link.synced else None
         assert isinstance(item, Observed)
@@ -380,6 +408,8 @@ class LinkDecisions:
             if held is not None:
                 _note(held, seen)
                 told.setdefault(held.order.job_id, {})[seen.uid] = seen
+            elif link.unclaimed is not None:
+                link.unclaimed[seen.uid] = seen
             elif seen.ending is not None:
                 release.append(seen.uid)
             else:
@@ -389,7 +419,7 @@ class LinkDecisions:
 
     def closed(self, link: Link, message: Closed, ctx: Context) -> Outcome:
         """The stream ended: wait for the next one."""
-        link.up = False
+        link.up, link.unclaimed = False, None
         link.arrived = None
         if message.error is not None:
             return (SetTimer("open", AGAIN, Due("open")),)
@@ -399,7 +429,7 @@ class LinkDecisions:
         """The worker does not keep up: end the stream; the next one begins with all that is wanted."""
         if not link.up:
             return None
-        link.up = False
+        link.up, link.unclaimed = False, None
         return (Close(STREAM), self._open(link))
 
     def dial_again(self, link: Link, message: DialAgain, ctx: Context) -> Outcome:
@@ -415,7 +445,6 @@ class LinkDecisions:
         if message.what == "open":
             return (self._open(link),)
         if message.what == "sync":
-            link.expected.clear()
             return tuple(self._synced(link, ctx))
         if message.what == "announce":
             return (self._announcement(link, ctx),)

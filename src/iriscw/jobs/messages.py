@@ -79,8 +79,27 @@ class ListJobs:
 
 
 @message
+class JobTally:
+    """What a listing shows of a job's tasks.
+
+    Args:
+        counts: each state that occurs, in the order of the states.
+        failures: failed attempts.
+        preemptions: attempts lost to the infrastructure.
+        started_wall_ns: when the user's code was first known to run; 0 if it never did.
+        reason: why the job is not further, as far as the job itself knows; empty if there is nothing to say.
+    """
+
+    counts: tuple[tuple[TaskState, int], ...] = ()
+    failures: int = 0
+    preemptions: int = 0
+    started_wall_ns: int = 0
+    reason: str = ""
+
+
+@message
 class JobRow:
-    """A job in a listing."""
+    """A job in a listing. What its tasks are up to is as the job told it last, a second ago at most."""
 
     job_id: str
     uid: str
@@ -90,6 +109,7 @@ class JobRow:
     replicas: int
     submitted_wall_ns: int
     ended_wall_ns: int
+    tally: JobTally
 
 
 @message
@@ -110,7 +130,10 @@ class DescribeJob:
 
 @message
 class JobView:
-    """All that is known of a job as a whole. ``counts`` has each state that occurs, in the order of the states."""
+    """All that is known of a job as a whole. ``counts`` has each state that occurs, in the order of the states.
+
+    ``fault`` is what the failed task of lowest index said in more than one line.
+    """
 
     job_id: str
     uid: str
@@ -123,6 +146,8 @@ class JobView:
     pending_reason: str
     submitted_wall_ns: int
     ended_wall_ns: int
+    started_wall_ns: int = 0
+    fault: str = ""
 
 
 @message
@@ -134,8 +159,30 @@ class ListTasks:
 
 
 @message
+class AttemptRow:
+    """An attempt of a task before the latest one."""
+
+    number: int
+    uid: str
+    worker_id: str
+    state: TaskState
+    ending: Ending | None
+    exit_code: int | None
+    reason: str
+    fault: str
+    log_offset: int
+    placed_wall_ns: int
+    started_wall_ns: int
+    ended_wall_ns: int
+
+
+@message
 class TaskRow:
-    """A task. ``uid`` and what follows belong to its latest attempt and are empty if it never had one."""
+    """A task. ``uid`` and what follows belong to its latest attempt and are empty if it never had one.
+
+    ``earlier`` are the attempts before that, newest first: ``MAX_ATTEMPTS_SHOWN - 1`` of a task and
+    ``MAX_EARLIER_ATTEMPTS`` of a job at most.
+    """
 
     index: int
     state: TaskState
@@ -152,6 +199,9 @@ class TaskRow:
     logs_complete: bool
     started_wall_ns: int
     ended_wall_ns: int
+    placed_wall_ns: int = 0
+    fault: str = ""
+    earlier: tuple[AttemptRow, ...] = ()
 
 
 @message
@@ -197,10 +247,11 @@ class TaskChanged:
 
 @message
 class JobAdvanced:
-    """A job's state changed; for listings."""
+    """A job's state or its tasks' changed; for listings. Changes of tasks alone are told at most once a second."""
 
     job_id: str
     state: JobState
+    tally: JobTally | None = None
 
 
 @message
@@ -211,6 +262,7 @@ class JobDone:
     state: JobState
     reason: str
     wall_ns: int
+    tally: JobTally | None = None
 
 
 # /jobs <-> /jobs/scheduler
@@ -332,6 +384,24 @@ class ExplainPending:
     """Asked of the scheduler: why does this job's pending task wait? Answered with one sentence."""
 
     job_id: str
+
+
+@message
+class ExplainJobs:
+    """Asked of the scheduler: why do the pending tasks of these jobs wait? Answered with :class:`JobReasons`."""
+
+    job_ids: tuple[str, ...]
+
+
+@message
+class JobReasons:
+    """One sentence for each job, in the order of the question; ``rest`` are to be asked for again.
+
+    Jobs whose tasks are placed alike share their reason. A step looks at so many workers and no more.
+    """
+
+    reasons: tuple[tuple[str, str], ...]
+    rest: tuple[str, ...]
 
 
 @message
@@ -498,7 +568,10 @@ class Resend:
 
 @message
 class SchedulerStatistics:
-    """Figures of the scheduler; ``committed`` holds worker id and what live attempts take there, ordered by id."""
+    """Figures of the scheduler.
+
+    ``committed`` holds worker id and what live attempts take there, ordered by id; ``attempts`` how many these are.
+    """
 
     syncing: bool
     workers: int
@@ -509,3 +582,4 @@ class SchedulerStatistics:
     placements: int
     passes: int
     committed: tuple[tuple[str, Capacity], ...]
+    attempts: tuple[tuple[str, int], ...]

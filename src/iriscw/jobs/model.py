@@ -40,6 +40,15 @@ MAX_CONSTRAINTS = 64
 MAX_RETRIES = 10_000
 """The largest retry budget. Iris's defaults are 0 for failures and 100 for preemptions."""
 
+MAX_ATTEMPTS_SHOWN = 16
+"""Attempts of one task that are kept and shown, the newest; Kubernetes' Job keeps the counts only, Nomad 10 events."""
+
+MAX_EARLIER_ATTEMPTS = 4_096
+"""Attempts of one job that are kept beside the latest of each task, the newest: about a megabyte of a snapshot."""
+
+MAX_FAULTS_CHARS = 1024 * 1024
+"""Characters of all faults that one job keeps: a quarter of a thousand of the longest. Further ones are a sentence."""
+
 MAX_DURATION_NS = 10 * 365 * 86_400 * 1_000_000_000
 """The longest timeout: ten years. More is a slip of units."""
 
@@ -302,7 +311,7 @@ class Attempt:
     state: TaskState
     placed_wall_ns: int
     started_wall_ns: int = 0
-    """When the user's code was first seen running; 0 if never."""
+    """When the user's code was first known to run; 0 if never."""
     ended_wall_ns: int = 0
     ending: Ending | None = None
     exit_code: int | None = None
@@ -311,6 +320,8 @@ class Attempt:
     """The number of log bytes it wrote; known when it has ended."""
     overran: bool = False
     """Whether it is being stopped because it ran too long."""
+    fault: str = ""
+    """What the user's code said about its end, in more than one line; empty if ``reason`` says it all."""
 
     @property
     def live(self) -> bool:
@@ -340,6 +351,7 @@ class Observation:
         started: whether the user's code ever ran.
         exit_code: of the process, if it ended by itself; negative for a signal.
         reason: one sentence for people; empty if there is nothing to say.
+        fault: the end of what the user's code said, a traceback for instance; empty if ``reason`` says it all.
         log_offset: the number of log bytes it wrote; final when it has ended.
         logs_stored: how many of them the log store held when this was passed on. Filled in by the door.
     """
@@ -352,6 +364,7 @@ class Observation:
     reason: str = ""
     log_offset: int = 0
     logs_stored: int = 0
+    fault: str = ""
 
 
 @message

@@ -189,6 +189,7 @@ class AttemptEnded:
     reason: str = ""
     log_offset: int = 0
     logs_due: bool = False
+    fault: str = ""
 
 
 @record("jobs.logs_settled", version=1)
@@ -274,3 +275,34 @@ class TaskKept:
     reason: str
     log_offset: int
     overran: bool
+    fault: str = ""
+
+
+@record("jobs.attempt_kept", version=1)
+@message
+class AttemptKept:
+    """One attempt before the latest one of its task, as a snapshot holds it; those that were followed first, first."""
+
+    index: int
+    uid: str
+    number: int
+    worker_id: str
+    incarnation: str
+    attempt_state: TaskState
+    placed_wall_ns: int
+    started_wall_ns: int
+    ended_wall_ns: int
+    ending: Ending | None
+    exit_code: int | None
+    reason: str
+    log_offset: int
+    overran: bool
+    fault: str
+
+
+@record("jobs.began", version=1)
+@message
+class JobBegan:
+    """When the user's code was first known to run. For snapshots: the attempt that ran first may be forgotten."""
+
+    wall_ns: int

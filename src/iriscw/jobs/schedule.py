@@ -67,6 +67,7 @@ def statistics(state: Scheduler) -> SchedulerStatistics:
             (worker_id, _sum(each.demand for each in host.commitments.values()))
             for worker_id, host in sorted(inventory.hosts.items())
         ),
+        attempts=tuple((worker_id, len(host.commitments)) for worker_id, host in sorted(inventory.hosts.items())),
     )
 
 

@@ -3,9 +3,9 @@
 Plain state: all it knows it was told, and asks for again when it starts. Until all live jobs have reported
 what they hold, it places nothing (it could give a worker away twice) and answers no cordon (it could call a
 busy slice idle). Workers that jobs name and the fleet does not (yet) are *absent*: after ``ADOPTION_GRACE``
-their attempts are called lost, not fenced. Meanwhile the fleet is asked for their slices every
-``MISSED_REPEAT``: one that was dropped while nobody here could hear it (the controller was closing, or is new)
-is gone for certain, and its attempts are fenced at once.
+their attempts are called lost, not fenced. Meanwhile the fleet is asked for them every ``MISSED_REPEAT``: one
+that went while nobody here could hear it (the controller was closing, or is new) is gone for certain, and its
+attempts are fenced at once.
 
 Room is taken under a fresh attempt uid the moment a worker is chosen, and is given back only when the job
 says that this attempt is over. So what is committed on a worker is always the sum over the attempts that live
@@ -36,10 +36,10 @@ from iriscw.fleet.messages import (
     DemandRouted,
     SchedulerStarted,
     SliceGone,
-    SlicesMissed,
     Uncordon,
     WorkerLost,
     WorkerReady,
+    WorkersMissed,
 )
 from iriscw.fleet.model import slice_of
 from iriscw.jobs.ledger import Place
@@ -47,10 +47,12 @@ from iriscw.jobs.messages import (
     AttemptsLost,
     AttemptsOver,
     Due,
+    ExplainJobs,
     ExplainPending,
     JobAbsent,
     JobAwake,
     JobIntroduced,
+    JobReasons,
     JobReport,
     JobsKnown,
     JobWithdrawn,
@@ -102,10 +104,13 @@ ADOPTION_GRACE = 60 * SECOND
 """How long the fleet has to find a worker again that a job's attempt runs on, after the scheduler started."""
 
 MISSED_REPEAT = 1 * SECOND
-"""How often the fleet is asked for the slices of absent workers: it answers once it has listed what exists."""
+"""How often the fleet is asked for absent workers: it answers once it has listed what exists."""
 
 DEMAND_REPEAT = 10 * SECOND
 """How often unmet demand is told again."""
+
+EXPLAINED_HOSTS = 10_000
+"""Looks at a worker in one step that gives reasons to a listing: about 10 ms."""
 
 AGAIN = 1 * SECOND
 """How long the scheduler waits before it tells a full mailbox again."""
@@ -140,6 +145,7 @@ class SchedulerDecisions:
             Pass: self.place,
             Due: self.due,
             ExplainPending: self.explain_pending,
+            ExplainJobs: self.explain_jobs,
             SchedulerFigures: self.figures,
             Undelivered: self.undelivered,
             Resend: self.resend,
@@ -218,8 +224,7 @@ class SchedulerDecisions:
     def _ask_missed(self, state: Scheduler) -> Iterator[Command]:
         """Ask the fleet what became of absent workers, as long as there are any."""
         if state.absent:
-            slice_ids = dict.fromkeys(slice_of(worker_id) for worker_id, _ in state.absent)
-            yield Tell(self.fleet, SlicesMissed(tuple(slice_ids)), conflate="missed")
+            yield Tell(self.fleet, WorkersMissed(tuple(state.absent)), conflate="missed")
             yield SetTimer("missed", MISSED_REPEAT, Due("missed"))
 
     def _hold(self, state: Scheduler, place: Place, uid: str, commitment: Commitment) -> None:
@@ -592,6 +597,28 @@ class SchedulerDecisions:
         """Say why a job's tasks wait."""
         return None if ctx.reply_to is None else (Reply(self._explain(state, message.job_id)),)
 
+    def explain_jobs(self, state: Scheduler, message: ExplainJobs, ctx: Context) -> Outcome:
+        """Say why the tasks of several jobs wait, as far as one step may take it."""
+        if ctx.reply_to is None:
+            return None
+        reasons: list[tuple[str, str]] = []
+        said: dict[Shape, str] = {}
+        looks = EXPLAINED_HOSTS
+        for job_id in message.job_ids:
+            job = state.jobs.get(job_id)
+            shape = None if job is None or state.syncing else job.shape
+            if shape is None or shape not in said:
+                if looks <= 0:
+                    break
+                looks -= 1 if shape is None else max(1, len(state.inventory.hosts))
+                reason = self._explain(state, job_id)
+            else:
+                reason = said[shape]
+            if shape is not None:
+                said[shape] = reason
+            reasons.append((job_id, reason))
+        return (Reply(JobReasons(tuple(reasons), message.job_ids[len(reasons) :])),)
+
     def _explain(self, state: Scheduler, job_id: str) -> str:
         if state.syncing:
             return f"the scheduler has just started and waits for {len(state.asked) + len(state.unasked)} jobs"
@@ -612,7 +639,7 @@ class SchedulerDecisions:
     def undelivered(self, state: Scheduler, message: Undelivered, ctx: Context) -> Outcome:
         """A mailbox was full: take room back that was offered, tell anything else again in a while."""
         told = message.message
-        if isinstance(told, SlicesMissed):
+        if isinstance(told, WorkersMissed):
             return None  # Asked again anyway.
         if isinstance(told, (Placed, ReportJob)):
             job_id = message.to.name

@@ -8,8 +8,18 @@ from __future__ import annotations
 
 from iriscw.jobs.ledger import Ledger
 from iriscw.jobs.lifecycle import stopped_as
-from iriscw.jobs.messages import MAX_PAGE, DescribeJob, JobView, ListTasks, TaskChanged, TaskPage, TaskRow
-from iriscw.jobs.model import TASK_TERMINAL, JobSpec, JobState, TaskState, job_uid
+from iriscw.jobs.messages import (
+    MAX_PAGE,
+    AttemptRow,
+    DescribeJob,
+    JobTally,
+    JobView,
+    ListTasks,
+    TaskChanged,
+    TaskPage,
+    TaskRow,
+)
+from iriscw.jobs.model import TASK_TERMINAL, Attempt, JobSpec, JobState, TaskState, job_uid
 
 
 def answer(ledger: Ledger, question: DescribeJob | ListTasks, pending_reason: str) -> JobView | TaskPage:
@@ -29,7 +39,28 @@ def answer(ledger: Ledger, question: DescribeJob | ListTasks, pending_reason: st
         pending_reason=pending_reason,
         submitted_wall_ns=ledger.submitted_wall_ns,
         ended_wall_ns=end.wall_ns if end is not None else 0,
+        started_wall_ns=ledger.started_wall_ns,
+        fault=_fault(ledger) if end is not None and end.state is JobState.FAILED else "",
     )
+
+
+def tally(ledger: Ledger) -> JobTally:
+    """Give what a listing shows of the job's tasks."""
+    return JobTally(
+        counts=ledger.visible_counts(),
+        failures=ledger.failures,
+        preemptions=ledger.preemptions,
+        started_wall_ns=ledger.started_wall_ns,
+        reason=_stopping(ledger),
+    )
+
+
+def _fault(ledger: Ledger) -> str:
+    """Give what the task said that :func:`reason_of` a failed job names."""
+    if ledger.culprit is None:
+        return ""
+    attempt = ledger.tasks[ledger.culprit].attempt
+    return "" if attempt is None else attempt.fault
 
 
 def _stopping(ledger: Ledger) -> str:
@@ -73,6 +104,26 @@ def _task_row(ledger: Ledger, index: int) -> TaskRow:
         reason=reason,
         log_offset=attempt.log_offset,
         logs_complete=not attempt.live and not task.logs_due and not task.logs_lost,
+        started_wall_ns=attempt.started_wall_ns,
+        ended_wall_ns=attempt.ended_wall_ns,
+        placed_wall_ns=attempt.placed_wall_ns,
+        fault="" if task.logs_due else attempt.fault,
+        earlier=tuple(_attempt_row(each) for each in reversed(task.earlier)),
+    )
+
+
+def _attempt_row(attempt: Attempt) -> AttemptRow:
+    return AttemptRow(
+        number=attempt.number,
+        uid=attempt.uid,
+        worker_id=attempt.worker_id,
+        state=attempt.state,
+        ending=attempt.ending,
+        exit_code=attempt.exit_code,
+        reason=attempt.reason,
+        fault=attempt.fault,
+        log_offset=attempt.log_offset,
+        placed_wall_ns=attempt.placed_wall_ns,
         started_wall_ns=attempt.started_wall_ns,
         ended_wall_ns=attempt.ended_wall_ns,
     )

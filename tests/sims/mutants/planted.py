@@ -62,13 +62,14 @@ MUTANTS = (
         "slice-created-before-its-id-is-durable",
         (
             "runtime/interpreter.py",
-            "rests_on = cell.rests_on if cell.rests_on > tree.durable else 0\n        item = Envelope(Kind.PLAIN,",
-            "rests_on = 0\n        item = Envelope(Kind.PLAIN,",
+            "rests_on = cell.rests_on if cell.rests_on > tree.durable else 0\n    if command.conflate is None:\n",
+            "rests_on = 0\n    if command.conflate is None:\n",
         ),
     ),
     _bug(
         "shortest-idle-is-removed",
         (SCALING, "    idle_since, slice_id = census.idle[0]\n", "    idle_since, slice_id = census.idle[-1]\n"),
+        (SCALING, " and census.idle[0][1] == message.slice_id\n", " and census.idle[-1][1] == message.slice_id\n"),
     ),
     _bug(
         "running-slice-is-removed",
@@ -118,6 +119,38 @@ MUTANTS = (
             "jobs/lifecycle.py",
             "    Ending.WORKER_LOST: Consequence(Budget.PREEMPTION,",
             "    Ending.WORKER_LOST: Consequence(Budget.FAILURE,",
+        ),
+    ),
+    _bug(
+        "end-of-a-slice-ignored",
+        (SCHEDULER, "            if slice_of(place[0]) == message.slice_id:\n", "            if not place:\n"),
+    ),
+    _bug(
+        "missed-workers-never-asked-for",
+        (
+            SCHEDULER,
+            "        if state.absent:\n            yield",
+            "        if state.absent and not state.jobs:\n            yield",
+        ),
+    ),
+    _bug(
+        "missed-workers-asked-for-once",
+        (SCHEDULER, '            yield SetTimer("missed", MISSED_REPEAT, Due("missed"))\n', ""),
+    ),
+    _bug(
+        "missed-slices-never-told",
+        ("fleet/groups.py", "        if slice_id not in group.promises and not left:\n", "        if not slice_id:\n"),
+    ),
+    _bug(
+        "missed-workers-never-looked-for",
+        ("fleet/slice_missed.py", "    if unseen and not piece.missed:\n", "    if unseen and piece.missed:\n"),
+    ),
+    _bug(
+        "end-of-a-slice-counts-as-a-failure",
+        (
+            JOB,
+            "            self._end(ledger, index, Ending.WORKER_LOST, seen, ends, ctx)\n",
+            "            self._end(ledger, index, Ending.FAILED, seen, ends, ctx)\n",
         ),
     ),
     _bug(
