@@ -184,13 +184,17 @@ def place(module):
     return top, "decision" if top in FEATURES and rest else ""
 
 
+def _at_runtimes_edge(module):
+    return f"{module}.".startswith("iriscw.runtime.edge.")
+
+
 def is_pure(module):
     """Whether a module may only decide: a pure room, or the runtime but for its edge."""
     top, room = place(module)
     if top in ("journal", "testing", "proto", "client", "cli"):
         return False
     if top == "runtime":
-        return module != "iriscw.runtime.edge"
+        return not _at_runtimes_edge(module)
     return room in PURE_ROOMS
 
 
@@ -255,7 +259,7 @@ def check_libraries(module, tree):
         if library in ("", "iriscw", "iriscw_sims", "attrs", "attr") or library in sys.stdlib_module_names:
             continue
         if library == "anyio":
-            if own[1:2] == ["runtime"] and module != "iriscw.runtime.edge":
+            if own[1:2] == ["runtime"] and not _at_runtimes_edge(module):
                 yield f"{module}:{line}: only the runtime's edge imports anyio"
         elif library not in LIBRARIES:
             yield f"{module}:{line}: no table lists {library}; say in LIBRARIES where it belongs"
@@ -379,6 +383,7 @@ PLANTED = [
     (check_libraries, "iriscw.jobs.model", "import cattrs", "cattrs belongs to"),
     (check_libraries, "iriscw.config.load", "import yaml", "no table lists yaml"),
     (check_libraries, "iriscw.runtime.cell", "import anyio", "only the runtime's edge"),
+    (check_libraries, "iriscw.runtime.edgeless", "import anyio", "only the runtime's edge"),
     # purity
     *(
         (check_purity, "iriscw.fleet.policy", f"import {banned}", "pure module")
@@ -426,7 +431,7 @@ ALLOWED = [
     ("iriscw.jobs.actor", "from iriscw.runtime.dispatcher import System\nfrom iriscw.jobs import policy"),
     ("iriscw.cloud.drivers.coreweave.watch", "import asyncio, kubernetes_asyncio\nfrom iriscw import errors"),
     ("iriscw.controller.tree", "from iriscw.operator.actor import root\nimport anyio"),
-    ("iriscw.runtime.edge", "import time, asyncio, anyio, random\nx = {id(y)}"),
+    ("iriscw.runtime.edge.driver", "import time, asyncio, anyio, random\nx = {id(y)}"),
     ("iriscw.fleet.policy", "x = {1: 2, **y}\nsettle(y)"),
     ("iriscw.fleet.model", "from datetime import datetime\ndatetime.fromtimestamp(0)\nimport attrs"),
 ]

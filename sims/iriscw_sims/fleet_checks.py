@@ -20,10 +20,10 @@ import attrs
 from iriscw.cloud.effects import CreateNodePool, CreatePod, DeleteNodePool, DeletePod
 from iriscw.cloud.model import LABEL_CLUSTER, LABEL_ROLE, LABEL_SLICE, ROLE_CONTROLLER, NodePool
 from iriscw.fleet.groups import Group
-from iriscw.fleet.messages import Cordoned, ReopenGroup
+from iriscw.fleet.messages import ReopenGroup
 from iriscw.fleet.model import SliceState, Trouble, slice_of
 from iriscw.fleet.records import SliceDeleted, SliceDoomed, SliceRequested
-from iriscw.fleet.signals import Dismiss, GroupStarted, SliceReported, SliceStarted
+from iriscw.fleet.signals import CordonAnswered, Dismiss, GroupStarted, SliceReported, SliceStarted
 from iriscw.fleet.slices import Slice
 from iriscw.runtime.cell import Cell
 from iriscw.runtime.vocabulary import SECOND
@@ -74,7 +74,7 @@ class FleetChecks:
         """Until when a group that hit its quota asks for nothing."""
         self.closed_at: dict[str, int] = {}
         """When it was told so last: what it had decided before may reach the disk later."""
-        self._answered: tuple[Group, Cordoned] | None = None
+        self._answered: tuple[Group, CordonAnswered] | None = None
         """The answer on which a group decides in this step."""
 
     def broken(self, invariant: str, what: str) -> None:
@@ -180,7 +180,7 @@ class FleetChecks:
                 self.closed_until.pop(group, None)
             case ReopenGroup(group=group):
                 self.closed_until.pop(group, None)
-            case Cordoned() if isinstance(cell.state, Group):
+            case CordonAnswered() if isinstance(cell.state, Group):
                 self._answered = (cell.state, message)
 
     def _reported(self, group: Group, report: SliceReported) -> None:
@@ -209,7 +209,7 @@ class FleetChecks:
         if promise is not None and promise.doomed.startswith(LONGEST_IDLE):
             self._longest_idle(cordon)
 
-    def _longest_idle(self, cordon: Cordoned) -> None:
+    def _longest_idle(self, cordon: CordonAnswered) -> None:
         """The fleet chose a slice to remove: nobody else may have been idle for longer."""
         chosen = self._slice(cordon.slice_id)
         if chosen is None or chosen.state is not SliceState.READY:

@@ -27,7 +27,7 @@ class Gate:
         self.commits += 1
         if self.commits == 1:
             for _ in range(3_000):
-                if len(self.system.waiting) == SUBMITTERS:
+                if len(self.system._driver.waiting) == SUBMITTERS:
                     self.all_waited = True
                     return
                 threading.Event().wait(0.01)

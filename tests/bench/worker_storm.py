@@ -39,6 +39,7 @@ from iriscw.controller.held import HeldAttempts
 from iriscw.controller.logs import LogStore
 from iriscw.controller.payloads import Payloads
 from iriscw.controller.results import ResultStore
+from iriscw.controller.stores import Stores
 from iriscw.controller.tokens import ControllerTokens
 from iriscw.errors import OperationError
 from iriscw.fleet.messages import Accepted, WorkerDialled, WorkerHungUp, WorkerSeen
@@ -221,19 +222,12 @@ async def _controller(
     (folder / "objects").mkdir()
     objects = open_store(f"file://{folder}/objects")
     stack.push_async_callback(objects.aclose)
+    logs = await LogStore.open(folder / "logs")
+    results = await ResultStore.open(folder / "results")
+    stores = Stores(logs, results, Payloads(objects, ""), objects, "bundles")
     group = GroupConfig(name=GROUP, per_worker=CAPACITY)
     settings = WorkerSettings("storm", {GROUP: group}, {}, heartbeat_interval_ms=60_000, lease_ms=600_000)
-    door = WorkerDoor(
-        settings,
-        logs=await LogStore.open(folder / "logs"),
-        results=await ResultStore.open(folder / "results"),
-        held=HeldAttempts(folder / "held"),
-        payloads=Payloads(objects, ""),
-        bundles=objects,
-        prefix="bundles",
-        tokens=tokens,
-        gate=gate,
-    )
+    door = WorkerDoor(settings, stores, held=HeldAttempts(folder / "held"), tokens=tokens, gate=gate)
     door.system = ActorSystem(_fleet(workers), name="storm")
     await stack.enter_async_context(door.system)
     health = Route(lambda: HttpResponse(200, "text/plain", b"ok\n"), public=True)

@@ -1,5 +1,6 @@
 """A controller for tests: its cloud is in memory, and its workers speak the real protocol over loopback."""
 
+import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -252,3 +253,15 @@ class FakeWorker:
             for offset, data in ((0, self.result[:half]), (half, self.result[half:])):
                 chunk = v1.ResultChunk(attempt_uid=uid, offset=offset, data=data)
                 await self.call.send(v1.WorkerMessage(result=chunk))
+
+
+async def get(world: World, path: str, token: str = "") -> tuple[int, bytes]:
+    """Send one HTTP/1.1 request to the controller; give the status and the body."""
+    address = world.controller.address
+    reader, writer = await asyncio.open_connection(address.host, address.port)
+    line = f"Authorization: Bearer {token}\r\n" if token else ""
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{line}\r\n".encode())
+    answer = await reader.read()
+    writer.close()
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return int(head.split()[1]), body

@@ -7,10 +7,12 @@ import pytest
 from iriscw.cloud.effects import DeleteNodePool
 from iriscw.cloud.model import NodePool, Pod
 from iriscw.fleet import group_rules, groups
-from iriscw.fleet.messages import Cordon, Cordoned, SchedulerStarted, Uncordon
+from iriscw.fleet.messages import Cordon, SchedulerStarted, Uncordon
 from iriscw.fleet.model import Availability, SliceRow, SliceState, Trouble
 from iriscw.fleet.records import SliceDeleted, SliceDoomed, SliceRequested
+from iriscw.fleet.scaling import ANSWER_AGE
 from iriscw.fleet.signals import (
+    CordonAnswered,
     Dismiss,
     Evaluate,
     GroupReported,
@@ -160,6 +162,12 @@ def test_pauses_double_and_success_ends_them(opened, ctx):
     assert it.sight.closure is None
 
 
+def answer(it, ctx, name, live, round_, **changes):
+    """Send the scheduler's answer as it comes by way of the slice, which knows what its last report said."""
+    told = {"idle_since": it.sight.reports[name].idle_since, "at": ctx.now, **changes}
+    return send(it, ctx, CordonAnswered(name, live, round_, **told))
+
+
 def test_longest_idle_is_asked_about_first(opened, ctx):
     """One at a time, the longest idle, and only after scale_down_delay (INV-F3)."""
     it = opened()
@@ -168,28 +176,34 @@ def test_longest_idle_is_asked_about_first(opened, ctx):
     (cordon,) = told(send(it, ctx.later(10), Evaluate())[1], Cordon)
     assert cordon.slice_id == names[0]
     assert told(send(it, ctx, Evaluate())[1], Cordon) == []
-    facts, commands = send(it, ctx, Cordoned(names[0], 0, cordon.round))
+    facts, commands = answer(it, ctx, names[0], 0, cordon.round)
     assert [fact.slice_id for fact in facts] == [names[0]]
     assert len(told(commands, Dismiss)) == 1
 
 
-@pytest.mark.parametrize("why", ["busy", "late", "wanted", "other round"])
+@pytest.mark.parametrize("why", ["busy", "late", "wanted", "other round", "idle anew", "not idle", "old"])
 def test_any_other_answer_keeps_the_slice(opened, ctx, why):
-    """Running attempts, an old round, new demand or silence: the slice stays, and is opened again (INV-F3)."""
+    """Running attempts, new demand, silence, or what is not what was believed: it stays, and opens again (INV-F3)."""
     it = opened()
     names = ready_slices(it, ctx, 1)
     (cordon,) = told(send(it, ctx.later(40), Evaluate())[1], Cordon)
     match why:
         case "busy":
-            facts, commands = send(it, ctx, Cordoned(names[0], 1, cordon.round))
+            facts, commands = answer(it, ctx, names[0], 1, cordon.round)
         case "late":
             facts, commands = send(it, ctx, Overdue("cordon"))
-            assert send(it, ctx, Cordoned(names[0], 0, cordon.round)) == ([], [])
+            assert answer(it, ctx, names[0], 0, cordon.round) == ([], [])
         case "wanted":
             it.sight.reports[names[0]] = row(names[0], SliceState.READY, ctx, idle=False)
-            facts, commands = send(it, ctx, Cordoned(names[0], 0, cordon.round))
+            facts, commands = answer(it, ctx, names[0], 0, cordon.round)
+        case "idle anew":  # the report that would have said so waits somewhere
+            facts, commands = answer(it, ctx, names[0], 0, cordon.round, idle_since=ctx.now - SECOND)
+        case "not idle":
+            facts, commands = answer(it, ctx, names[0], 0, cordon.round, idle_since=None)
+        case "old":  # the answer itself waited
+            facts, commands = answer(it, ctx, names[0], 0, cordon.round, at=ctx.now - ANSWER_AGE - 1)
         case _:
-            assert send(it, ctx, Cordoned(names[0], 0, cordon.round - 1)) == ([], [])
+            assert answer(it, ctx, names[0], 0, cordon.round - 1) == ([], [])
             return
     assert not any(isinstance(fact, SliceDoomed) for fact in facts)
     assert told(commands, Uncordon) == [Uncordon(names[0], cordon.round)]
@@ -201,7 +215,7 @@ def test_a_slice_that_is_not_the_longest_idle_any_more_stays(opened, ctx):
     names = ready_slices(it, ctx, 2)
     (cordon,) = told(send(it, ctx.later(40), Evaluate())[1], Cordon)
     send(it, ctx, row(names[0], SliceState.READY, ctx, idle=True))
-    facts, commands = send(it, ctx, Cordoned(names[0], 0, cordon.round))
+    facts, commands = answer(it, ctx, names[0], 0, cordon.round)
     assert facts == []
     assert told(commands, Uncordon) == [Uncordon(names[0], cordon.round)]
     assert told(commands, Cordon) == []
@@ -215,7 +229,7 @@ def test_new_scheduler_first_hears_what_runs(opened, ctx):
     names = ready_slices(it, ctx, 1)
     (cordon,) = told(send(it, ctx.later(40), Evaluate())[1], Cordon)
     send(it, ctx, SchedulerStarted())
-    assert send(it, ctx, Cordoned(names[0], 0, cordon.round)) == ([], [])
+    assert answer(it, ctx, names[0], 0, cordon.round) == ([], [])
     assert told(send(it, ctx.later(20), Evaluate())[1], Cordon) == []
     assert len(told(send(it, ctx.later(20), Evaluate())[1], Cordon)) == 1
 

@@ -20,9 +20,18 @@ from iriscw.cloud.model import (
     Unavailable,
 )
 from iriscw.fleet import slice_rules
-from iriscw.fleet.messages import ActivityChanged, Cordon, SchedulerStarted, Uncordon, WorkerReady, WorkersMissed
+from iriscw.fleet.messages import (
+    ActivityChanged,
+    Cordon,
+    Cordoned,
+    SchedulerStarted,
+    Uncordon,
+    WorkerReady,
+    WorkersMissed,
+)
 from iriscw.fleet.model import PodState, SliceState, Trouble, WorkerInfo, worker_name
 from iriscw.fleet.signals import (
+    CordonAnswered,
     Dismiss,
     Overdue,
     PodReported,
@@ -154,6 +163,17 @@ def test_idle_clock_counts_attempts_of_the_present_incarnation(ready, ctx):
     send(ready, ctx, ActivityChanged(worker_name(NAME, 0), "i1", 0))
     assert ready.idle_since == first + 10 * SECOND
     assert ready.used
+
+
+def test_answer_to_a_cordon_passes_with_the_idle_clock(ready, ctx):
+    """The group hears from the slice itself since when it is idle, and when that was true (INV-F3)."""
+    ctx.later(7)
+    (answer,) = told(send(ready, ctx, Cordoned(NAME, 3, 11)), CordonAnswered)
+    assert answer == CordonAnswered(NAME, 3, 11, idle_since=ready.idle_since, at=ctx.now)
+    assert answer.idle_since is not None
+    send(ready, ctx, ActivityChanged(worker_name(NAME, 0), "i1", 1))
+    (answer,) = told(send(ready, ctx, Cordoned(NAME, 1, 12)), CordonAnswered)
+    assert answer.idle_since is None
 
 
 def test_capacity_stops_the_clocks_and_starts_them_anew(piece, ctx, pool):

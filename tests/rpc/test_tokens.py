@@ -16,6 +16,7 @@ from iriscw.rpc.tokens import (
     Principal,
     Role,
     Secret,
+    SignedNames,
     mint_token,
     read_token_file,
     write_token_file,
@@ -115,3 +116,14 @@ def test_bad_token_file(tmp_path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with pytest.raises(InvalidTokenFile, match="token"):
         read_token_file(path)
+
+
+def test_kinds_of_signed_names_are_apart() -> None:
+    """Names signed as one kind, or with another secret, are no names of another kind."""
+    secret = mint_token()
+    ours = SignedNames(secret, "k1", b"kind 1\0")
+    token = ours.token("a", "b.c", "ü").reveal()
+    assert ours.names(token) == ("a", "b.c", "ü")
+    for other in (SignedNames(secret, "k1", b"kind 2\0"), SignedNames(mint_token(), "k1", b"kind 1\0")):
+        assert other.names(token) is None
+    assert [ours.names(text) for text in ("", "k1", token[:-1], f"{token}x", "ü", "x" * 3000)] == [None] * 6

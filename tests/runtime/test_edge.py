@@ -201,7 +201,7 @@ async def test_a_cancelled_asker_leaves_nothing():
             await ref.ask(Do())
         assert scope.cancelled_caught
         assert not ref._cell.slots
-        assert not system.waiting
+        assert not system._driver.waiting
 
 
 @pytest.mark.parametrize(

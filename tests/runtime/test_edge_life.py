@@ -30,9 +30,11 @@ from iriscw.runtime import (
     Shutdown,
     StopSelf,
     Supervision,
+    delivery,
+    dispatcher,
 )
 from iriscw.runtime.dispatcher import Dispatcher
-from iriscw.runtime.edge import SystemClock
+from iriscw.runtime.edge.driver import SystemClock
 
 
 @pytest.fixture(params=["asyncio", "trio"])
@@ -263,7 +265,8 @@ async def test_a_bug_in_an_ask_crashes_the_block(monkeypatch, waiting):
     with pytest.raises(ExceptionGroup) as caught:
         async with ActorSystem() as system:
             ref = system.spawn("a", puppet())
-            monkeypatch.setattr(Dispatcher, "question", buggy)
+            for module in (dispatcher, delivery):
+                monkeypatch.setattr(module, "question", buggy)
             if waiting:
                 ref.tell("before")  # so that the question is queued, and the asker drives the dispatcher
             with pytest.raises(Boom):
@@ -439,7 +442,7 @@ async def test_a_stall_of_ours_counts_as_a_second():
         )
         before = system._dispatcher.attentive
         clock.ahead = 60 * SECOND
-        system.wake()
+        system._driver.wake()
         await log.wait()
         passed = system._dispatcher.attentive - before
         assert log == ["plain"]

@@ -50,7 +50,7 @@ from iriscw.runtime import (
     message,
 )
 from iriscw.runtime.dispatcher import Dispatcher
-from iriscw.runtime.edge import SystemClock
+from iriscw.runtime.edge.driver import SystemClock
 from iriscw.runtime.interpreter import MAX_COMMANDS, MAX_SESSION_ITEMS
 from iriscw.runtime.tree import Tree
 from iriscw.runtime.vocabulary import ROOT

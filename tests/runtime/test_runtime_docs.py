@@ -12,9 +12,10 @@ from iriscw.journal.port import DEFAULT_BOUND_BYTES, MAX_RECORD_BYTES
 from iriscw.runtime import SECOND, Backoff, ChildSpec, Open, Supervision
 from iriscw.runtime.behavior import DEFAULT_CAPACITY, DEFAULT_SHUTDOWN
 from iriscw.runtime.dispatcher import SLOW_TURN, STEP_MESSAGES, STEP_TIME, THROUGHPUT
-from iriscw.runtime.edge import CHECKPOINT_EVERY, DEFAULT_ASK_TIMEOUT_S, DEFAULT_GRACE_S
+from iriscw.runtime.edge.reference import CHECKPOINT_EVERY, DEFAULT_ASK_TIMEOUT_S
+from iriscw.runtime.edge.system import DEFAULT_GRACE_S
 from iriscw.runtime.interpreter import MAX_COMMANDS, MAX_SESSION_ITEMS
-from iriscw.testing.simulation import STEPS_WITHOUT_TIME
+from iriscw.testing.simulation.world import STEPS_WITHOUT_TIME
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "runtime.md"
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)

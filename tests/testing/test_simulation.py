@@ -111,7 +111,7 @@ def test_run_until():
 
 def test_a_loop_without_end_is_named(monkeypatch):
     """Actors that keep each other busy at one instant are a Livelock, not a test that hangs."""
-    monkeypatch.setattr(simulation, "STEPS_WITHOUT_TIME", 1_000)
+    monkeypatch.setattr(simulation.world, "STEPS_WITHOUT_TIME", 1_000)
     made = SimSystem()
     made.spawn("a", Behavior(decide=lambda state, told, ctx: (Continue(told),)))
     made.tell("/a", "on")

@@ -23,7 +23,8 @@ from iriscw.jobs.messages import SubmitJob
 from iriscw.jobs.model import AwaitLogs, WorkerStream
 from iriscw.journal.sqlite import SqliteJournal
 from iriscw.runtime.behavior import Behavior
-from iriscw.runtime.edge import ActorRef, ActorSystem
+from iriscw.runtime.edge.reference import ActorRef
+from iriscw.runtime.edge.system import ActorSystem
 
 ASK_TIMEOUT_S = 60.0
 """More than any commit that is injected takes; a submission that waits longer hangs."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from iriscw.errors import UsageError
 
 if TYPE_CHECKING:
     from iriscw.cluster import Cluster
+    from iriscw.controller.assembly import Controller
 
 STOPPING = (signal.SIGINT, signal.SIGTERM)
 
@@ -101,15 +102,11 @@ async def _keep_up(cluster: Cluster, path: Path, dead: tuple[Path, ...]) -> None
             written = write_context(path, cluster.address, cluster.admin_token, cluster.workdir)
             try:
                 _say(f"iriscw is up at {cluster.address}; try `iriscw submit -f -- echo hello` in another terminal")
-                await _first(signals)
+                await anext(signals)
                 _say("stopping ...")
             finally:
                 remove_context(path, written)
     _say("stopped; nothing is left running")
-
-
-async def _first(signals: AsyncIterator[signal.Signals]) -> signal.Signals:
-    return await anext(signals)
 
 
 def _say(text: str) -> None:
@@ -147,26 +144,25 @@ def controller_serve(
 
     Machines are left running: the next controller takes them up again.
     """
-    from iriscw.controller.assembly import Controller
     from iriscw.controller.logging import configure
+    from iriscw.controller.serve import serve
+
+    def ready(made: Controller) -> None:
+        _say(f"iriscw controller at {made.address}; its token is in {made.state_dir / 'secrets'}")
 
     configure()
-    made = Controller(
-        load_config(config),
-        state_dir=state_dir,
-        host=host,
-        port=port,
-        bundle_prefix=bundle_prefix,
-        insecure_plaintext=insecure_plaintext,
+    run_async(
+        functools.partial(
+            serve,
+            load_config(config),
+            state_dir=state_dir,
+            host=host,
+            port=port,
+            bundle_prefix=bundle_prefix,
+            insecure_plaintext=insecure_plaintext,
+            ready=ready,
+        )
     )
-
-    async def serve() -> None:
-        with anyio.open_signal_receiver(*STOPPING) as signals:
-            async with made:
-                _say(f"iriscw controller at {made.address}; its token is in {made.state_dir / 'secrets'}")
-                await _first(signals)
-
-    run_async(serve)
 
 
 @click.group()

@@ -14,7 +14,7 @@ never one with ``iris-role: controller`` (INV-F2). They keep within the rate lim
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 from iriscw.cloud.model import ExecResult, NodePool, NodePoolSpec, Pod, PodSpec, WatchEvent
 
@@ -25,9 +25,37 @@ MAX_EXEC_OUTPUT_BYTES = 1 << 20
 """What :meth:`Connection.run` keeps of each output. Longer output goes through :meth:`Connection.stream`."""
 
 
+Thing_co = TypeVar("Thing_co", covariant=True)
+
+
+class Observer(Protocol[Thing_co]):
+    """Observes all things of one kind in our cluster."""
+
+    async def list(self, labels: Mapping[str, str]) -> tuple[Thing_co, ...]:
+        """Give all that have these labels, ordered by name; read from the API, not from a cache.
+
+        Raises:
+            Forbidden: the credentials do not allow it.
+            Throttled: too many calls.
+            Unavailable: no answer.
+        """
+        ...
+
+    def watch(self, labels: Mapping[str, str]) -> AsyncIterator[WatchEvent]:
+        """Give a ``Relisted``, then every change in order, until cancelled; resumes and relists by itself.
+
+        Nothing that outlasts a relist is missed: what came and went in a gap is absent from the next ``Relisted``.
+
+        Raises:
+            Forbidden: the credentials do not allow it.
+            Unavailable: the API did not answer for longer than the driver was willing to try.
+        """
+        ...
+
+
 @runtime_checkable
-class NodePoolDriver(Protocol):
-    """Makes, removes and observes node pools."""
+class NodePoolDriver(Observer[NodePool], Protocol):
+    """Makes, removes and observes node pools. One counts as changed when one of its nodes does."""
 
     async def create(self, spec: NodePoolSpec) -> NodePool:
         """Ask for a pool, and give it as the API acknowledged it: its nodes come later.
@@ -61,32 +89,9 @@ class NodePoolDriver(Protocol):
         """
         ...
 
-    async def list(self, labels: Mapping[str, str]) -> tuple[NodePool, ...]:
-        """Give all pools of our cluster with these labels, ordered by name; read from the API, not from a
-        cache.
-
-        Raises:
-            Forbidden: the credentials do not allow it.
-            Throttled: too many calls.
-            Unavailable: no answer.
-        """
-        ...
-
-    def watch(self, labels: Mapping[str, str]) -> AsyncIterator[WatchEvent]:
-        """Give a ``Relisted``, then every change in order, until cancelled; resumes and relists by itself.
-
-        A pool counts as changed when one of its nodes does. Nothing that outlasts a relist is missed: a
-        pool that came and went in a gap is absent from the next ``Relisted``.
-
-        Raises:
-            Forbidden: the credentials do not allow it.
-            Unavailable: the API did not answer for longer than the driver was willing to try.
-        """
-        ...
-
 
 @runtime_checkable
-class PodDriver(Protocol):
+class PodDriver(Observer[Pod], Protocol):
     """Makes, removes and observes worker pods."""
 
     async def create(self, spec: PodSpec) -> Pod:
@@ -118,26 +123,6 @@ class PodDriver(Protocol):
             Forbidden: the credentials do not allow it.
             Throttled: too many calls.
             Unavailable: no answer; it may have been deleted.
-        """
-        ...
-
-    async def list(self, labels: Mapping[str, str]) -> tuple[Pod, ...]:
-        """Give all pods of our cluster with these labels, ordered by name; read from the API, not from a
-        cache.
-
-        Raises:
-            Forbidden: the credentials do not allow it.
-            Throttled: too many calls.
-            Unavailable: no answer.
-        """
-        ...
-
-    def watch(self, labels: Mapping[str, str]) -> AsyncIterator[WatchEvent]:
-        """Give a ``Relisted``, then every change in order, until cancelled; resumes and relists by itself.
-
-        Raises:
-            Forbidden: the credentials do not allow it.
-            Unavailable: the API did not answer for longer than the driver was willing to try.
         """
         ...
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from iriscw.controller.serve import run_controller
+import anyio
+
+from iriscw.controller.logging import configure
+from iriscw.controller.serve import serve
 from iriscw.errors import IriscwError, UsageError
 
 USAGE = 2
@@ -15,7 +19,10 @@ REFUSED = 3
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Serve; give the exit code: 0 after an ordered stop, 2 for a wrong call, 3 when the world said no."""
+    """Serve, with logs as JSON on standard error; give the exit code.
+
+    It is 0 after an ordered stop, 2 for a wrong call, 3 when the world said no.
+    """
     parser = argparse.ArgumentParser(prog="python -m iriscw.controller", description="The controller of a cluster.")
     parser.add_argument("command", choices=["serve"])
     parser.add_argument("--config", required=True, type=Path, help="the cluster's configuration")
@@ -26,13 +33,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--insecure-plaintext", action="store_true", help="listen without TLS: the network is trusted")
     said = parser.parse_args(arguments)
     try:
-        run_controller(
-            said.config,
-            host=said.host,
-            port=said.port,
-            bundle_prefix=said.bundle_prefix,
-            state_dir=said.state_dir,
-            insecure_plaintext=said.insecure_plaintext,
+        configure()
+        anyio.run(
+            functools.partial(
+                serve,
+                said.config,
+                host=said.host,
+                port=said.port,
+                bundle_prefix=said.bundle_prefix,
+                state_dir=said.state_dir,
+                insecure_plaintext=said.insecure_plaintext,
+            )
         )
     except IriscwError as error:
         sys.stderr.write(f"{type(error).__name__}: {error}\n")

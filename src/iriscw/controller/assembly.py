@@ -47,6 +47,7 @@ from iriscw.controller.held import HeldAttempts
 from iriscw.controller.logs import LogLimits, LogStore
 from iriscw.controller.payloads import Payloads
 from iriscw.controller.results import ResultStore
+from iriscw.controller.stores import Stores
 from iriscw.controller.tending import Tending
 from iriscw.controller.tokens import ControllerTokens, keep_token
 from iriscw.errors import InvalidArgument
@@ -159,6 +160,7 @@ class Controller:
             fleet=self._tending.fleet,
             scheduler=self._tending.scheduler,
             admission=self._workers.gate.statistics(),
+            strangers=self._workers.intake.strangers,
         )
 
     async def __aenter__(self) -> Self:
@@ -200,7 +202,7 @@ class Controller:
         self._logs = await LogStore.open(state / "logs", self._log_limits)
         results = await ResultStore.open(state / "results")
         objects = await stack.enter_async_context(_object_store(self._bundle_url))
-        payloads = Payloads(objects, "")
+        stores = Stores(self._logs, results, Payloads(objects, ""), objects, BUNDLE_PREFIX)
         held = HeldAttempts(state / "held")
 
         fleet = settings.fleet_config(config)
@@ -209,28 +211,10 @@ class Controller:
         await _drop_stale(held, drivers)
 
         self._hub = EventHub(time.time_ns() // 1000, self._report)
-        self._workers = WorkerDoor(
-            self._worker_settings(fleet),
-            logs=self._logs,
-            results=results,
-            held=held,
-            payloads=payloads,
-            bundles=objects,
-            prefix=BUNDLE_PREFIX,
-            tokens=tokens,
-        )
+        self._workers = WorkerDoor(self._worker_settings(fleet), stores, held=held, tokens=tokens)
         access = Access(self._logs)
         self._overview = Overview(access, self._facts(fleet), self._workers.switchboard, self._journal)
-        clients = ClientDoor(
-            access,
-            hub=self._hub,
-            logs=self._logs,
-            results=results,
-            payloads=payloads,
-            bundles=objects,
-            prefix=BUNDLE_PREFIX,
-            overview=self._overview,
-        )
+        clients = ClientDoor(access, stores, hub=self._hub, overview=self._overview)
         self._tending = Tending(access, self._overview, self._logs, results, self._limits.finished)
         self.system = access.system = self._workers.system = self._tree(fleet, drivers)
         await stack.enter_async_context(self.system)

@@ -20,7 +20,7 @@ from iriscw.cloud.effects import (
     WatchPods,
 )
 from iriscw.cloud.model import NodePool, Pod, WatchEvent
-from iriscw.runtime.edge import SessionPort
+from iriscw.runtime.edge.session import SessionPort
 from iriscw.runtime.vocabulary import SECOND
 
 Effects = Mapping[type, Callable[[Any], Awaitable[Any]]]

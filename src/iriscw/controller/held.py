@@ -19,17 +19,17 @@ own idempotency does not cover.
 from __future__ import annotations
 
 import collections
-import contextlib
-import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
 import attrs
 
+from iriscw.controller.stored_files import append_whole, naming
 from iriscw.errors import OperationError
-from iriscw.files import PRIVATE_FILE_MODE, make_private_folder, write_atomic
+from iriscw.files import write_atomic
 
 Key = tuple[str, str]
 """A worker's id and incarnation."""
@@ -141,8 +141,9 @@ class HeldAttempts:
         return record
 
     async def _append(self, key: Key, lines: list[str]) -> None:
+        content = "".join(f"{line}\n" for line in lines).encode()
         with _named(self._root):
-            await anyio.to_thread.run_sync(_append, self._path(key), "".join(f"{line}\n" for line in lines).encode())
+            await anyio.to_thread.run_sync(append_whole, self._path(key), content)
 
     async def _rewrite(self, key: Key, record: Record) -> None:
         lines = [*(f"-{uid}\n" for uid in record.struck), *(f"+{uid}\n" for uid in record.held)]
@@ -177,23 +178,6 @@ def _read(path: Path) -> tuple[list[str], bool]:
     return [line for line in lines if len(line) > 1], bool(rest)
 
 
-def _append(path: Path, data: bytes) -> None:
-    make_private_folder(path.parent)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-    descriptor = os.open(path, flags, PRIVATE_FILE_MODE)
-    try:
-        before = os.fstat(descriptor).st_size
-        try:
-            left = memoryview(data)
-            while left:
-                left = left[os.write(descriptor, left) :]
-        except OSError:
-            os.ftruncate(descriptor, before)  # half a line would become one with the next
-            raise
-    finally:
-        os.close(descriptor)
-
-
 def _remove_others(root: Path, kept: dict[Path, None]) -> None:
     if root.is_dir():
         for path in root.iterdir():
@@ -201,9 +185,5 @@ def _remove_others(root: Path, kept: dict[Path, None]) -> None:
                 path.unlink(missing_ok=True)
 
 
-@contextlib.contextmanager
-def _named(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise HeldBroken(f"the record of held attempts at {path} fails: {error.strerror or error}") from error
+def _named(path: Path) -> AbstractContextManager[None]:
+    return naming(HeldBroken, "the record of held attempts", path)

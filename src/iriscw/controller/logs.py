@@ -18,10 +18,10 @@ from __future__ import annotations
 import collections
 import contextlib
 import logging
-import os
 import re
 import shutil
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import anyio
@@ -29,8 +29,9 @@ import anyio.to_thread
 import attrs
 
 from iriscw.controller.events import Subscription
+from iriscw.controller.stored_files import append_whole, naming, read_at
 from iriscw.errors import OperationError
-from iriscw.files import PRIVATE_FILE_MODE, make_private_folder
+from iriscw.files import make_private_folder
 from iriscw.jobs.model import AwaitLogs
 from iriscw.runtime.vocabulary import SECOND
 
@@ -208,21 +209,8 @@ class LogStore:
         self._tell(attempt)
 
     def _write(self, attempt: AttemptLog, start: int, data: bytes) -> None:
-        folder = self._root / attempt.job_id
-        make_private_folder(folder)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-        descriptor = os.open(folder / attempt.name(start), flags, PRIVATE_FILE_MODE)
-        try:
-            before = os.fstat(descriptor).st_size
-            try:
-                left = memoryview(data)
-                while left:
-                    left = left[os.write(descriptor, left) :]
-            except OSError:
-                os.ftruncate(descriptor, before)  # all or nothing, so that offsets stay true
-                raise
-        finally:
-            os.close(descriptor)
+        # All or nothing, so that offsets stay true.
+        append_whole(self._root / attempt.job_id / attempt.name(start), data)
 
     async def _drop(self, attempt: AttemptLog, segment: list[int]) -> None:
         with _named(self._root):
@@ -303,7 +291,7 @@ class LogStore:
                     continue
                 path = self._root / attempt.job_id / attempt.name(start)
                 with _named(path):
-                    data = await anyio.to_thread.run_sync(_read_at, path, offset - start, count)
+                    data = await anyio.to_thread.run_sync(_read_if_there, path, offset - start, count)
                 if data is not None:
                     return offset, data
         return max(offset, attempt.begin), b""
@@ -359,20 +347,12 @@ class LogStore:
         return LogStatistics(len(self._attempts), self._stored_bytes, self._appended_bytes, self._dropped_bytes)
 
 
-def _read_at(path: Path, position: int, count: int) -> bytes | None:
+def _read_if_there(path: Path, position: int, count: int) -> bytes | None:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        return read_at(path, position, count)
     except FileNotFoundError:
         return None  # dropped between the look at the list and the look at the disk
-    try:
-        return os.pread(descriptor, count, position)
-    finally:
-        os.close(descriptor)
 
 
-@contextlib.contextmanager
-def _named(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise LogStoreBroken(f"the log store at {path} fails: {error.strerror or error}") from error
+def _named(path: Path) -> AbstractContextManager[None]:
+    return naming(LogStoreBroken, "the log store", path)

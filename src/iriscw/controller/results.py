@@ -18,13 +18,14 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
 import attrs
 
+from iriscw.controller.stored_files import naming, read_at, write_all
 from iriscw.errors import OperationError
 from iriscw.files import PRIVATE_FILE_MODE, make_private_folder, sync_folder
 from iriscw.rpc.limits import MAX_RESULT_BYTES
@@ -183,9 +184,7 @@ class ResultStore:
         try:
             os.ftruncate(descriptor, result.size_bytes)  # what an interrupted write left behind the end
             os.lseek(descriptor, 0, os.SEEK_END)
-            left = memoryview(data)
-            while left:
-                left = left[os.write(descriptor, left) :]
+            write_all(descriptor, data)
         finally:
             os.close(descriptor)
 
@@ -285,7 +284,7 @@ class ResultStore:
         """
         path = self._root / result.job_id / result.name
         with _named(path):
-            return await anyio.to_thread.run_sync(_read_at, path, offset, limit_bytes)
+            return await anyio.to_thread.run_sync(read_at, path, offset, limit_bytes)
 
     def jobs(self) -> list[str]:
         """Give the jobs that have results."""
@@ -316,17 +315,5 @@ def _too_big(uid: str) -> ResultTooBig:
     return ResultTooBig(f"the result of attempt {uid} is larger than {MAX_RESULT_BYTES} bytes")
 
 
-def _read_at(path: Path, position: int, count: int) -> bytes:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    try:
-        return os.pread(descriptor, count, position)
-    finally:
-        os.close(descriptor)
-
-
-@contextlib.contextmanager
-def _named(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise ResultStoreBroken(f"the result store at {path} fails: {error.strerror or error}") from error
+def _named(path: Path) -> AbstractContextManager[None]:
+    return naming(ResultStoreBroken, "the result store", path)

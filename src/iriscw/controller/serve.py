@@ -16,7 +16,6 @@ import anyio
 from iriscw.config.load import load_config
 from iriscw.config.model import ClusterConfig
 from iriscw.controller.assembly import Controller
-from iriscw.controller.logging import configure
 
 log = logging.getLogger(__name__)
 
@@ -63,30 +62,3 @@ async def serve(
             async for received in signals:
                 log.info("stopping on %s", signal.Signals(received).name)
                 break
-
-
-def run_controller(
-    config: ClusterConfig | str | Path,
-    *,
-    host: str | None = None,
-    port: int | None = None,
-    bundle_prefix: str | None = None,
-    state_dir: Path | None = None,
-    insecure_plaintext: bool = False,
-    ready: Callable[[Controller], None] | None = None,
-) -> None:
-    """Be the controller's process: log as JSON to standard error and :func:`serve`. Parameters and errors are its."""
-    configure()
-
-    async def main() -> None:
-        await serve(
-            config,
-            host=host,
-            port=port,
-            bundle_prefix=bundle_prefix,
-            state_dir=state_dir,
-            insecure_plaintext=insecure_plaintext,
-            ready=ready,
-        )
-
-    anyio.run(main)

@@ -6,6 +6,8 @@ name follow the same rule.
 
 from __future__ import annotations
 
+import attrs
+
 from iriscw.cloud.model import Attributes, Capacity
 from iriscw.config.model import AcceleratorType, ClusterConfig, PlatformKind, ScaleGroupConfig
 from iriscw.fleet.model import FleetConfig, GroupConfig, Timing
@@ -90,17 +92,10 @@ def _timing(group: ScaleGroupConfig) -> Timing:
 
 
 def _local_timing(config: ClusterConfig, group: ScaleGroupConfig) -> Timing:
-    timeouts, scaling, local = group.timeouts, group.autoscaler, config.platform.local
+    local = config.platform.local
     assert local is not None
-    return Timing(
-        requesting_timeout=timeouts.requesting_timeout,
-        boot_timeout=timeouts.boot_timeout,
-        init_timeout=timeouts.init_timeout,
-        startup_grace=scaling.startup_grace_period,
-        evaluation_interval=scaling.evaluation_interval,
-        scale_up_delay=scaling.scale_up_delay,
-        scale_down_delay=scaling.scale_down_delay,
-        liveness_timeout=timeouts.worker_timeout,
+    return attrs.evolve(
+        _timing(group),
         cordon_timeout=5 * SECOND,
         failure_backoff=1 * SECOND,
         failure_backoff_max=30 * SECOND,

@@ -7,8 +7,6 @@ ever gave without a table. A worker's token therefore opens the stream of that o
 
 from __future__ import annotations
 
-import base64
-import hmac
 import os
 import stat
 from collections.abc import Iterable
@@ -17,16 +15,14 @@ from pathlib import Path
 import attrs
 
 from iriscw.controller.errors import StateUnusable
-from iriscw.errors import InvalidArgument
 from iriscw.files import make_private_folder
 from iriscw.rpc.errors import InvalidTokenFile
 from iriscw.rpc.tokens import (
-    MAX_NAME_BYTES,
-    MAX_TOKEN_CHARS,
     ClusterTokens,
     Principal,
     Role,
     Secret,
+    SignedNames,
     mint_token,
     read_token_file,
     write_token_file,
@@ -57,7 +53,7 @@ class ControllerTokens:
     """
 
     def __init__(self, cluster_secret: Secret, admins: Iterable[Secret]) -> None:
-        self._key = cluster_secret.reveal().encode()
+        self._workers = SignedNames(cluster_secret, _WORKER_PREFIX, _WORKER_DOMAIN)
         self._cluster = ClusterTokens(cluster_secret, admins=admins)
 
     def worker_token(self, worker_id: str, incarnation: str) -> Secret:
@@ -66,11 +62,7 @@ class ControllerTokens:
         Raises:
             InvalidArgument: a name is empty or longer than 256 bytes.
         """
-        for name in (worker_id, incarnation):
-            if not 0 < len(name.encode()) <= MAX_NAME_BYTES:
-                raise InvalidArgument(f"a token's names have 1 to {MAX_NAME_BYTES} bytes, not {len(name.encode())}")
-        claim = f"{_WORKER_PREFIX}.{_encode(worker_id.encode())}.{_encode(incarnation.encode())}"
-        return Secret(f"{claim}.{self._signature(claim)}")
+        return self._workers.token(worker_id, incarnation)
 
     def job_token(self, job_id: str, attempt_uid: str) -> Secret:
         """Derive the token of one attempt; see :meth:`ClusterTokens.job_token`."""
@@ -78,25 +70,11 @@ class ControllerTokens:
 
     def authenticate(self, token: str) -> Principal | None:
         """Say who holds ``token``, or None."""
-        if not token or len(token) > MAX_TOKEN_CHARS or not token.isascii():
-            return None
-        claim, _, signature = token.rpartition(".")
-        if hmac.compare_digest(self._signature(claim), signature):
-            # Signed by this cluster, so it has the form that worker_token gave it.
-            _, worker_id, incarnation = claim.split(".")
-            return WorkerPrincipal(Role.WORKER, worker_id=_decode(worker_id), incarnation=_decode(incarnation))
-        return self._cluster.authenticate(token)
-
-    def _signature(self, claim: str) -> str:
-        return _encode(hmac.digest(self._key, _WORKER_DOMAIN + claim.encode(), "sha256"))
-
-
-def _encode(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
-
-
-def _decode(text: str) -> str:
-    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()
+        names = self._workers.names(token)
+        if names is None:
+            return self._cluster.authenticate(token)
+        worker_id, incarnation = names
+        return WorkerPrincipal(Role.WORKER, worker_id=worker_id, incarnation=incarnation)
 
 
 def keep_token(path: Path) -> Secret:

@@ -22,9 +22,10 @@ from iriscw.fleet.groups import (
     try_open,
     workers_missed,
 )
-from iriscw.fleet.messages import Cordoned, ReopenGroup, SchedulerStarted, WorkersMissed
+from iriscw.fleet.messages import ReopenGroup, SchedulerStarted, WorkersMissed
 from iriscw.fleet.scaling import cordoned, evaluate, slice_reported, withdraw_cordon
 from iriscw.fleet.signals import (
+    CordonAnswered,
     Evaluate,
     Overdue,
     PodsListed,
@@ -181,7 +182,7 @@ RULES: Mapping[type[Any], DecisionFunction] = {
     SliceStarted: on_slice_started,
     SliceReported: on_slice_reported,
     Evaluate: evaluate,
-    Cordoned: cordoned,
+    CordonAnswered: cordoned,
     Overdue: on_overdue,
     SchedulerStarted: on_scheduler_started,
     WorkersMissed: on_workers_missed,

@@ -371,9 +371,9 @@ def activity(fleet: Fleet, message: ActivityChanged, ctx: Context) -> Outcome:
 
 
 def cordoned(fleet: Fleet, message: Cordoned, ctx: Context) -> Outcome:
-    """Pass on the answer to a cordon."""
+    """Pass on the answer to a cordon, by way of the slice, which knows since when it is idle."""
     row = fleet.rows.get(message.slice_id)
-    return (Tell(ctx.path / row.group, message),) if row is not None else None
+    return (Tell(ctx.path / row.group / message.slice_id, message),) if row is not None else None
 
 
 def scheduler_started(fleet: Fleet, message: SchedulerStarted, ctx: Context) -> Outcome:

@@ -12,8 +12,8 @@ and for failures (a pause that doubles). The first slice with ready nodes ends t
 capacity, the first ready one all.
 
 Removal takes two steps. The scheduler is asked to place nothing on the slice (``Cordon``); only its answer
-that nothing runs there dooms it, if it still is the longest idle. Any other answer, or none in time, lifts
-the cordon.
+that nothing runs there dooms it, if it still is the longest idle. The answer comes by way of the slice itself,
+which says since when it is idle. Any other answer, or none in time, lifts the cordon.
 """
 
 from __future__ import annotations
@@ -21,11 +21,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from iriscw.fleet.groups import Closure, CordonRound, Group, dooming, look, pool_created, slice_gone
-from iriscw.fleet.messages import Cordon, Cordoned, Uncordon
+from iriscw.fleet.messages import Cordon, Uncordon
 from iriscw.fleet.model import Availability, GroupRow, SliceState, Trouble, slice_name
 from iriscw.fleet.pacing import backoff
 from iriscw.fleet.records import SliceRequested
-from iriscw.fleet.signals import Dismiss, Evaluate, GroupReported, Overdue, SliceReported, SliceRowChanged
+from iriscw.fleet.signals import (
+    CordonAnswered,
+    Dismiss,
+    Evaluate,
+    GroupReported,
+    Overdue,
+    SliceReported,
+    SliceRowChanged,
+)
 from iriscw.fleet.sizing import Census, Plan, plan, take_census
 from iriscw.runtime.vocabulary import (
     SECOND,
@@ -40,6 +48,9 @@ from iriscw.runtime.vocabulary import (
 
 KEEP_ABOVE_CHURN_PERCENT = 50
 """With this share of short lives idle slices are kept: Iris blocks its scale-down there."""
+
+ANSWER_AGE = 5 * SECOND
+"""How old the answer to a cordon may be: an older one waited for the disk, and much may have happened since."""
 
 _CLOSED_AS: Mapping[Trouble, Availability] = {
     Trouble.QUOTA: Availability.QUOTA_EXCEEDED,
@@ -267,8 +278,8 @@ def _cordon_longest_idle(group: Group, census: Census, target: Plan, ctx: Contex
     ]
 
 
-def cordoned(group: Group, message: Cordoned, ctx: Context) -> Decision | None:
-    """Doom the slice if nothing runs there and it is still too many; open it again otherwise."""
+def cordoned(group: Group, message: CordonAnswered, ctx: Context) -> Decision | None:
+    """Doom the slice if nothing runs there and it is still the longest idle and too many; else open it again."""
     sight = group.sight
     if sight.cordon is None or (sight.cordon.slice_id, sight.cordon.round) != (message.slice_id, message.round):
         return None
@@ -278,8 +289,10 @@ def cordoned(group: Group, message: Cordoned, ctx: Context) -> Decision | None:
     if message.slice_id not in group.promises or report is None:
         return Decision(commands=tuple(stop))
     census = count_slices(group, ctx.now)
-    # What was known when the question was asked may have been old: reports wait while the disk takes nothing.
-    longest = bool(census.idle) and census.idle[0][1] == message.slice_id
+    # Reports wait while the disk takes nothing, and so may the answer have: what it says must be what is believed
+    # here. The others' clocks can only have begun later.
+    fresh = ctx.now - message.at <= ANSWER_AGE
+    longest = fresh and bool(census.idle) and census.idle[0] == (message.idle_since, message.slice_id)
     surplus = plan(group.config, census, sight.wanted).surplus
     if message.live_attempts == 0 and surplus and longest:
         seconds = group.config.timing.scale_down_delay // SECOND

@@ -130,6 +130,17 @@ class SliceReported:
     """Whether no worker was ever started on it: then nothing can run there."""
 
 
+@message
+class CordonAnswered:
+    """The scheduler's answer to a cordon, with what the slice knew when it came by. Times are monotonic ns."""
+
+    slice_id: str
+    live_attempts: int
+    round: int
+    idle_since: int | None
+    at: int
+
+
 # group -> slice -> pod
 
 

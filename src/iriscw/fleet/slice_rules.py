@@ -11,10 +11,19 @@ from iriscw.cloud.effects import CreateNodePool, DeleteNodePool, DeletePod, List
 from iriscw.cloud.lifecycle import Refusal, RefusalJudgement, judge_error
 from iriscw.cloud.model import LABEL_WORKER, NodePool
 from iriscw.fleet.lifecycle import COMING, GOING
-from iriscw.fleet.messages import ActivityChanged, Cordon, SchedulerStarted, Uncordon, WorkerReady, WorkersMissed
+from iriscw.fleet.messages import (
+    ActivityChanged,
+    Cordon,
+    Cordoned,
+    SchedulerStarted,
+    Uncordon,
+    WorkerReady,
+    WorkersMissed,
+)
 from iriscw.fleet.model import PodState, SliceState, Trouble, slice_of
 from iriscw.fleet.pacing import backoff
 from iriscw.fleet.signals import (
+    CordonAnswered,
     Dismiss,
     Overdue,
     PodBriefed,
@@ -355,6 +364,18 @@ def scheduler_started(piece: Slice, message: SchedulerStarted, ctx: Context) -> 
     return tuple(announce(piece)) if piece.state is SliceState.READY else None
 
 
+def cordoned(piece: Slice, message: Cordoned, ctx: Context) -> Outcome:
+    """Pass the scheduler's answer to the group, whose reports of this slice may be old."""
+    answer = CordonAnswered(
+        slice_id=piece.seed.slice_id,
+        live_attempts=message.live_attempts,
+        round=message.round,
+        idle_since=piece.idle_since,
+        at=ctx.now,
+    )
+    return (Tell(ctx.path.parent, answer),)
+
+
 def dismissed(piece: Slice, message: Dismiss, ctx: Context) -> Outcome:
     """Begin the end."""
     if not piece.briefed:
@@ -392,6 +413,7 @@ RULES: Mapping[type[Any], DecisionFunction] = {
     ActivityChanged: activity,
     SchedulerStarted: scheduler_started,
     WorkersMissed: workers_missed,
+    Cordoned: cordoned,
     Dismiss: dismissed,
     Undelivered: undelivered,
     Cordon: tell_cordon,

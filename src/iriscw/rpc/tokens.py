@@ -116,6 +116,48 @@ def mint_token() -> Secret:
     return Secret(secrets.token_urlsafe(TOKEN_BYTES))
 
 
+class SignedNames:
+    """Tokens that say some names, and that who gave them out knew the cluster's secret: ``prefix.name.name.signature``.
+
+    Args:
+        cluster_secret: what they are signed with.
+        prefix: how they begin.
+        domain: keeps this kind of token apart from all others that the secret signs.
+    """
+
+    def __init__(self, cluster_secret: Secret, prefix: str, domain: bytes) -> None:
+        self._key = cluster_secret.reveal().encode()
+        self._prefix = prefix
+        self._domain = domain
+
+    def token(self, *names: str) -> Secret:
+        """Derive the token of some names. The same names give the same token.
+
+        Raises:
+            InvalidArgument: a name is empty or longer than 256 bytes.
+        """
+        for name in names:
+            if not 0 < len(name.encode()) <= MAX_NAME_BYTES:
+                raise InvalidArgument(f"a token's names have 1 to {MAX_NAME_BYTES} bytes, not {len(name.encode())}")
+        claim = ".".join([self._prefix, *(_encode(name.encode()) for name in names)])
+        return Secret(f"{claim}.{self._signature(claim)}")
+
+    def names(self, token: str) -> tuple[str, ...] | None:
+        """Give the names of a token that was signed so, None of any other. All these take the same time."""
+        if not _may_be_token(token):
+            return None
+        claim, _, signature = token.rpartition(".")
+        if not hmac.compare_digest(self._signature(claim), signature):
+            return None
+        # Signed by this cluster, so it has the form that `token` gave it.
+        prefix, *names = claim.split(".")
+        assert prefix == self._prefix
+        return tuple(_decode(name) for name in names)
+
+    def _signature(self, claim: str) -> str:
+        return _encode(hmac.digest(self._key, self._domain + claim.encode(), "sha256"))
+
+
 class ClusterTokens:
     """The tokens of one cluster; its :meth:`authenticate` is the callback of a server.
 
@@ -128,7 +170,7 @@ class ClusterTokens:
     def __init__(
         self, cluster_secret: Secret, *, admins: Iterable[Secret] = (), workers: Iterable[Secret] = ()
     ) -> None:
-        self._key = cluster_secret.reveal().encode()
+        self._jobs = SignedNames(cluster_secret, _JOB_PREFIX, _JOB_DOMAIN)
         self._fixed = [(token, Principal(Role.ADMIN)) for token in admins]
         self._fixed += [(token, Principal(Role.WORKER)) for token in workers]
 
@@ -138,33 +180,24 @@ class ClusterTokens:
         Raises:
             InvalidArgument: a name is empty or longer than 256 bytes.
         """
-        for name in (job_id, attempt_uid):
-            if not 0 < len(name.encode()) <= MAX_NAME_BYTES:
-                raise InvalidArgument(f"a token's names have 1 to {MAX_NAME_BYTES} bytes, not {len(name.encode())}")
-        claim = f"{_JOB_PREFIX}.{_encode(job_id.encode())}.{_encode(attempt_uid.encode())}"
-        return Secret(f"{claim}.{self._signature(claim)}")
+        return self._jobs.token(job_id, attempt_uid)
 
     def authenticate(self, token: str) -> Principal | None:
         """Say who holds ``token``, or None. Takes the same time for every wrong token of one kind."""
-        if not token or len(token) > MAX_TOKEN_CHARS or not token.isascii():
+        if not _may_be_token(token):
             return None
         found: Principal | None = None
         for secret, principal in self._fixed:  # no early exit: the time must not say which one was close
             if secret.matches(token):
                 found = principal
-        return found or self._job_principal(token)
+        if found is not None:
+            return found
+        names = self._jobs.names(token)
+        return None if names is None else Principal(Role.JOB, *names)
 
-    def _job_principal(self, token: str) -> Principal | None:
-        claim, _, signature = token.rpartition(".")
-        if not hmac.compare_digest(self._signature(claim), signature):
-            return None
-        # Signed by this cluster, so nothing below can fail for a token that job_token made.
-        prefix, job_id, attempt_uid = claim.split(".")
-        assert prefix == _JOB_PREFIX
-        return Principal(Role.JOB, _decode(job_id), _decode(attempt_uid))
 
-    def _signature(self, claim: str) -> str:
-        return _encode(hmac.digest(self._key, _JOB_DOMAIN + claim.encode(), "sha256"))
+def _may_be_token(text: str) -> bool:
+    return bool(text) and len(text) <= MAX_TOKEN_CHARS and text.isascii()
 
 
 def _encode(data: bytes) -> str:

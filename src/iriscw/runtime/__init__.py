@@ -7,7 +7,9 @@ only asynchronous code, and their results come back as messages. See ``docs/runt
 from __future__ import annotations
 
 from iriscw.runtime.behavior import Backoff, Behavior, ChildSpec, Restart, Shutdown, Strategy, Supervision
-from iriscw.runtime.edge import ActorRef, ActorSystem, SessionPort
+from iriscw.runtime.edge.reference import ActorRef
+from iriscw.runtime.edge.session import SessionPort
+from iriscw.runtime.edge.system import ActorSystem
 from iriscw.runtime.tree import FailureReport, TreeStatistics
 from iriscw.runtime.vocabulary import (
     KEEP,

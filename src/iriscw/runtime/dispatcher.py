@@ -3,7 +3,8 @@
 Theory of operation. Cells with something to do stand in one run queue. A *step* takes cells from it, one *turn* each:
 up to ``throughput`` messages, one decision each, its commands carried out at once. A step ends when its budget of
 messages or of time is spent, so that the host's event loop gets its turn. What the runtime itself consumes (starting,
-stopping, restarting) is done in small pieces on a queue of its own that goes first, a quota of pieces per step.
+stopping, restarting) is done in small pieces on a queue of its own that goes first, a quota of pieces per step. What is
+not a plain message is handed to :mod:`iriscw.runtime.delivery`.
 
 The dispatcher never sleeps and never awaits. Who drives it gives it the time: a task on an event loop
 (:mod:`iriscw.runtime.edge`), or a simulation that jumps from timer to timer (:mod:`iriscw.testing`). With a random
@@ -21,12 +22,13 @@ from typing import Any, Protocol
 from iriscw.errors import AskInsideDecision, AskTimeout
 from iriscw.runtime.cell import ACTIVE, DRAINING, Cell
 from iriscw.runtime.context import DispatcherContext
-from iriscw.runtime.envelope import FIRST_ANSWER, Envelope, Kind, Slot
+from iriscw.runtime.delivery import park, question, unwrap
+from iriscw.runtime.envelope import Envelope, Kind, Slot
 from iriscw.runtime.interpreter import Unavailable, carry_out, send
 from iriscw.runtime.lifecycle import Lifecycle
 from iriscw.runtime.timers import Entry, TimerQueue
 from iriscw.runtime.tree import Tree
-from iriscw.runtime.vocabulary import KEEP, MILLISECOND, SECOND, Decision, Reply, Tell
+from iriscw.runtime.vocabulary import KEEP, MILLISECOND, SECOND, Decision, Tell
 
 THROUGHPUT = 64
 """Messages of one turn: Akka's dispatchers take 5, ractor has no bound; 64 hides the cost of changing cells."""
@@ -268,7 +270,7 @@ class Dispatcher:
                     received = mailbox.popleft()
                     rule = rules[type(received)]
                     if rule is None:
-                        self.unwrap(cell, received)
+                        unwrap(self, cell, received)
                         if not self._goes_on(cell, status):
                             break
                         continue
@@ -296,7 +298,7 @@ class Dispatcher:
                         if not mailbox:
                             break
                     except Unavailable:
-                        self.park(cell, received)
+                        park(cell, received)
                         break
                     except Exception as error:
                         self.lifecycle.failed(cell, received, error)
@@ -373,157 +375,19 @@ class Dispatcher:
                 tree.trace(cell, message)
             rule = cell.rules[type(message)]
             if rule is None:
-                self.unwrap(cell, message)
+                unwrap(self, cell, message)
             elif cell.parked is not None:
-                self.park(cell, message)
+                park(cell, message)
             else:
                 try:
                     outcome = rule(cell.state, message, self.context)
                     if outcome is not None:
                         carry_out(tree, cell, outcome, message)
                 except Unavailable:
-                    self.park(cell, message)
+                    park(cell, message)
                 except Exception as error:
                     self.lifecycle.failed(cell, message, error)
         return taken
-
-    def park(self, cell: Cell, item: Any) -> None:
-        """Keep an entry until the journal takes records again: nothing is lost, and nothing overtakes."""
-        tree = cell.tree
-        if type(item) is Envelope and item.kind >= FIRST_ANSWER:
-            tree.answers_delivered -= 1
-            cell.reserved += 1
-        else:
-            tree.delivered -= 1
-        if cell.parked is None:
-            cell.parked = deque()
-            tree.parked[cell.path] = cell
-        cell.parked.append(item)
-        cell.set_room()
-
-    def unwrap(self, cell: Cell, envelope: Envelope | Slot) -> None:
-        """Deliver what is not a plain message, if it still is for this incarnation; counted as delivered already."""
-        if type(envelope) is Slot:
-            self.question(cell, envelope)
-            return
-        assert isinstance(envelope, Envelope)
-        kind = envelope.kind
-        tree = cell.tree
-        if kind >= FIRST_ANSWER:
-            tree.delivered -= 1
-            cell.reserved -= 1
-            tree.answers_delivered += 1
-            if cell.parked is not None and not self.stale(cell, envelope, take=False):
-                self.park(cell, envelope)
-                return
-            if self.stale(cell, envelope, take=True):
-                tree.answers_delivered -= 1
-                tree.answers_stale += 1
-                return
-        else:
-            if cell.parked is not None:
-                self.park(cell, envelope)
-                return
-            if envelope.key is not None and cell.conflated is not None:
-                cell.conflated.pop(envelope.key, None)
-        cell.rests_on = max(cell.rests_on, envelope.rests_on)
-        message = envelope.message
-        rule = cell.rules[type(message)]
-        assert rule is not None
-        try:
-            outcome = rule(cell.state, message, self.context)
-            if outcome is not None:
-                carry_out(tree, cell, outcome, envelope)
-        except Unavailable:
-            if kind >= FIRST_ANSWER:
-                self._give_back(cell, envelope)
-            self.park(cell, envelope)
-        except Exception as error:
-            self.lifecycle.failed(cell, message, error)
-
-    @staticmethod
-    def _table(cell: Cell, kind: int) -> Any:
-        """Give where the cell keeps what an answer of this kind is checked against."""
-        match kind:
-            case Kind.NOTE:
-                return None
-            case Kind.TIMER:
-                return cell.timers
-            case Kind.WATCH:
-                return cell.watching
-            case Kind.ANSWER:
-                return cell.requests
-            case _:
-                return cell.operations
-
-    def stale(self, cell: Cell, envelope: Envelope, *, take: bool) -> bool:
-        """Whether an answer is not for this incarnation any more; with ``take`` what it answers is settled."""
-        kind = envelope.kind
-        key = envelope.key
-        token = envelope.token
-        if envelope.incarnation != cell.incarnation:
-            return True
-        if kind == Kind.NOTE:
-            return False
-        table: Any = self._table(cell, kind)
-        if table is None or table.get(key) != token:
-            return True
-        if take:
-            if kind == Kind.ITEM:
-                token.unseen -= 1
-                cell.tree.edge.room(token)
-            else:
-                del table[key]
-        return False
-
-    def _give_back(self, cell: Cell, envelope: Envelope) -> None:
-        """Undo that an answer was taken: while it is parked it can still be cancelled."""
-        table: Any = self._table(cell, envelope.kind)
-        if envelope.kind == Kind.ITEM:
-            envelope.token.unseen += 1
-        elif table is not None:
-            table[envelope.key] = envelope.token
-
-    def question(self, cell: Cell, slot: Slot) -> None:
-        """Deliver a question: its answer goes to the slot, and so does the error if the decision raises."""
-        tree = cell.tree
-        if slot.abandoned:
-            tree.delivered -= 1
-            tree.dead += 1
-            return
-        if cell.parked is not None and slot.asker is not None:
-            self.park(cell, slot)
-            return
-        context = self.context
-        context.slot = slot
-        context.stashed = False
-        if slot.rests_on > cell.rests_on:
-            cell.rests_on = slot.rests_on
-        message = slot.message
-        rule = cell.rules[type(message)]
-        assert rule is not None
-        try:
-            outcome = rule(cell.state, message, context)
-            if outcome is not None:
-                if type(outcome) is tuple and len(outcome) == 1 and type(outcome[0]) is Reply and outcome[0].to is None:
-                    tree.fill(slot, outcome[0].value, None, cell.rests_on)
-                else:
-                    carry_out(tree, cell, outcome, slot)
-        except Unavailable:
-            if slot.asker is not None:  # a host was answered by name already
-                self.park(cell, slot)
-        except Exception as error:
-            tree.fill(slot, None, error, cell.rests_on)
-            self.lifecycle.failed(cell, message, error)
-        else:
-            if not slot.done and not slot.held and not context.stashed and cell.status <= DRAINING:
-                if slot.id == 0:
-                    slot.id = tree.serial()
-                if cell.slots is None:
-                    cell.slots = {}
-                cell.slots[slot.id] = slot
-        finally:
-            context.slot = None
 
     def ask_now(self, slot: Slot) -> bool:
         """Deliver a host's question at once if its actor is idle and so is everybody else; tells whether it was.
@@ -552,7 +416,7 @@ class Dispatcher:
         tree.sent += 1
         tree.delivered += 1
         try:
-            self.question(cell, slot)
+            question(self, cell, slot)
         finally:
             self.deciding = False
         if cell.status == ACTIVE:

@@ -6,10 +6,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import anyio
 import pytest
-from controller_world import FakeWorker, World, until
+from controller_world import FakeWorker, World, get, until
 
 from iriscw.cloud.model import LABEL_INCARNATION
 from iriscw.proto.iriscw import v1
+
+LIES = 6
+"""Messages that `plant` sends."""
 
 RIGHT, PLANTED = b"what the first returned", b"a pickle of the second's"
 
@@ -52,6 +55,11 @@ async def results(world: World, job_id: str) -> bytes:
     return b"".join(part.data for part in parts)
 
 
+async def metrics(world: World) -> str:
+    """What a scraper sees."""
+    return (await get(world, "/metrics", world.controller.admin_token.reveal()))[1].decode()
+
+
 @asynccontextmanager
 async def pair(world: World) -> AsyncIterator[tuple[FakeWorker, FakeWorker, str, str]]:
     """Two workers, each with the attempt of a job of its own; and these jobs."""
@@ -70,6 +78,16 @@ async def pair(world: World) -> AsyncIterator[tuple[FakeWorker, FakeWorker, str,
         if run.task_id.startswith(jobs[1]):
             jobs.reverse()
         yield first, second, jobs[0], jobs[1]
+
+
+async def test_lies_are_counted(world: World) -> None:
+    """Whoever scrapes the controller sees that a worker speaks of attempts that it was not given, and how often."""
+    async with pair(world) as (first, liar, _, _):
+        [uid] = first.runs
+        assert "iriscw_worker_strangers_total 0.0" in await metrics(world)
+        await plant(liar, uid)
+        await heard(liar, 1)
+        assert f"iriscw_worker_strangers_total {LIES:.1f}" in await metrics(world)
 
 
 async def test_a_planted_result(world: World) -> None:

@@ -19,7 +19,7 @@ def _bug(name, *edits):
 
 
 TREE, DISPATCHER, LIFECYCLE = "runtime/tree.py", "runtime/dispatcher.py", "runtime/lifecycle.py"
-INTERPRETER, SUPERVISION = "runtime/interpreter.py", "runtime/supervision.py"
+DELIVERY, INTERPRETER, SUPERVISION = "runtime/delivery.py", "runtime/interpreter.py", "runtime/supervision.py"
 
 MUTANTS = (
     _bug(
@@ -32,22 +32,22 @@ MUTANTS = (
     ),
     _bug(
         "timer-generation-not-checked-at-delivery",
-        (DISPATCHER, "        if kind == Kind.NOTE:\n", "        if kind == Kind.NOTE or kind == Kind.TIMER:\n"),
+        (DELIVERY, "    if kind == Kind.NOTE:\n", "    if kind == Kind.NOTE or kind == Kind.TIMER:\n"),
     ),
     _bug(
         "effect-result-of-an-old-incarnation-delivered",
         (
-            DISPATCHER,
-            "        if envelope.incarnation != cell.incarnation:\n            return True\n",
-            "        if envelope.incarnation != cell.incarnation:\n            return kind != Kind.EFFECT\n",
+            DELIVERY,
+            "    if envelope.incarnation != cell.incarnation:\n        return True\n",
+            "    if envelope.incarnation != cell.incarnation:\n        return kind != Kind.EFFECT\n",
         ),
     ),
     _bug(
         "reserved-slot-not-given-back",
         (
-            DISPATCHER,
-            "            cell.reserved -= 1\n            tree.answers_delivered += 1\n",
-            "            tree.answers_delivered += 1\n",
+            DELIVERY,
+            "        cell.reserved -= 1\n        tree.answers_delivered += 1\n",
+            "        tree.answers_delivered += 1\n",
         ),
     ),
     _bug(
@@ -176,9 +176,9 @@ MUTANTS = (
             "                pass\n",
         ),
         (
-            DISPATCHER,
-            "        if envelope.incarnation != cell.incarnation:\n",
-            "        if envelope.incarnation != cell.incarnation and kind != Kind.WATCH:\n",
+            DELIVERY,
+            "    if envelope.incarnation != cell.incarnation:\n",
+            "    if envelope.incarnation != cell.incarnation and kind != Kind.WATCH:\n",
         ),
     ),
     _bug(

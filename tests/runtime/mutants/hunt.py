@@ -14,9 +14,9 @@ import hypothesis  # noqa: E402
 from hypothesis import HealthCheck, Phase  # noqa: E402
 from hypothesis.stateful import run_state_machine_as_test  # noqa: E402
 
-import iriscw.testing.simulation as simulation  # noqa: E402
+import iriscw.testing.simulation.world as world  # noqa: E402
 
-simulation.STEPS_WITHOUT_TIME = 20_000
+world.STEPS_WITHOUT_TIME = 20_000
 SETTINGS = hypothesis.settings(
     max_examples=EXAMPLES,
     stateful_step_count=25,

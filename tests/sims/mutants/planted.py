@@ -69,7 +69,11 @@ MUTANTS = (
     _bug(
         "shortest-idle-is-removed",
         (SCALING, "    idle_since, slice_id = census.idle[0]\n", "    idle_since, slice_id = census.idle[-1]\n"),
-        (SCALING, " and census.idle[0][1] == message.slice_id\n", " and census.idle[-1][1] == message.slice_id\n"),
+        (
+            SCALING,
+            "census.idle[0] == (message.idle_since, message.slice_id)\n",
+            "census.idle[-1] == (message.idle_since, message.slice_id)\n",
+        ),
     ),
     _bug(
         "running-slice-is-removed",

@@ -9,7 +9,8 @@ import pytest
 from iriscw.errors import InvalidArgument
 from iriscw.task.payload import make_payload
 from iriscw.testing.conformance.task_runtime import TaskRuntimeConformance, facts
-from iriscw.worker.ports import AttemptSpec, EndKind, TaskRuntime
+from iriscw.worker.ports import AttemptSpec, EndKind, ResultUnreadable, TaskRuntime
+from iriscw.worker.runtimes import workdir
 from iriscw.worker.runtimes.inline import InlineRuntime
 
 
@@ -40,6 +41,17 @@ async def test_the_environment_of_the_process_is_not_touched(runtime: InlineRunt
     assert dict(os.environ) == before
     await attempt.wait()
     assert dict(os.environ) == before
+
+
+async def test_a_result_that_is_too_big_fails_the_attempt(
+    runtime: InlineRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It never gets smaller: a worker that took it for a passing trouble would try for ever."""
+    monkeypatch.setattr(workdir, "MAX_RESULT_BYTES", 64)
+    attempt = await runtime.start(AttemptSpec(facts(), payload=make_payload(bytes, [1000], {})))
+    assert (await attempt.wait()).succeeded
+    with pytest.raises(ResultUnreadable, match="longer than 64 bytes"):
+        await attempt.result()
 
 
 RELEASE = threading.Event()

@@ -30,11 +30,12 @@ def runtime(tmp_path: Path) -> ProcessRuntime:
 
 
 class TestProcessRuntime(TaskRuntimeConformance):
-    """The public suite."""
+    """The public suite, with a lease: without one attempts run until they are told to end."""
 
     @pytest.fixture
-    def runtime(self, runtime: ProcessRuntime) -> TaskRuntime:
-        return runtime
+    def runtime(self, runtime: ProcessRuntime, lease: LeaseFile) -> TaskRuntime:
+        lease.hold(NEVER_NS)
+        return attrs.evolve(runtime, lease=lease)
 
 
 def program(code: str, uid: str = "attempt-1", **changes) -> AttemptSpec:

@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 
 from iriscw._version import __version__
-from iriscw.bundles.cache import bundle_key
 from iriscw.bundles.pack import BundleLimits, BundleTooLarge
 from iriscw.controller import wire
 from iriscw.controller.doors import reading
@@ -20,9 +19,8 @@ from iriscw.controller.doors.access import Access
 from iriscw.controller.doors.overview import Overview
 from iriscw.controller.errors import BundleMismatch, InvalidPageToken, NoSuchBundle
 from iriscw.controller.events import EventHub
-from iriscw.controller.logs import LogStore
-from iriscw.controller.payloads import Payloads, display_name
-from iriscw.controller.results import ResultStore
+from iriscw.controller.payloads import display_name
+from iriscw.controller.stores import Stores
 from iriscw.errors import InvalidArgument, OperationError
 from iriscw.jobs.job import OWN_STATE
 from iriscw.jobs.messages import (
@@ -44,7 +42,7 @@ from iriscw.proto.iriscw import v1
 from iriscw.rpc.context import call_context
 from iriscw.rpc.errors import PermissionDenied
 from iriscw.rpc.tokens import Principal, Role
-from iriscw.tiers.ports import IfAbsent, ObjectExists, ObjectNotFound, ObjectStore
+from iriscw.tiers.ports import IfAbsent, ObjectExists, ObjectNotFound
 
 DEFAULT_PAGE = 100
 
@@ -71,34 +69,15 @@ class ClientDoor(v1.ControllerServiceBase):
 
     Args:
         access: asks on behalf of callers.
+        stores: what is stored.
         hub: rings when a job changes.
-        logs: what attempts wrote.
-        results: what callables returned.
-        payloads: what jobs run.
-        bundles: the object store for bundles.
-        prefix: of their keys.
         overview: answers about the whole cluster.
     """
 
-    def __init__(
-        self,
-        access: Access,
-        *,
-        hub: EventHub,
-        logs: LogStore,
-        results: ResultStore,
-        payloads: Payloads,
-        bundles: ObjectStore,
-        prefix: str,
-        overview: Overview,
-    ) -> None:
+    def __init__(self, access: Access, stores: Stores, *, hub: EventHub, overview: Overview) -> None:
         self._access = access
+        self._stores = stores
         self._hub = hub
-        self._logs = logs
-        self._results = results
-        self._payloads = payloads
-        self._bundles = bundles
-        self._prefix = prefix
         self._overview = overview
 
     # Jobs
@@ -114,7 +93,7 @@ class ClientDoor(v1.ControllerServiceBase):
             raise InvalidArgument("the command is empty")
         if message.bundle_id:
             await self._require_bundle(message.bundle_id)
-        kept = await self._payloads.keep(entrypoint, message.bundle_id)
+        kept = await self._stores.payloads.keep(entrypoint, message.bundle_id)
         spec = wire.job_spec(message, kept, parent)
         submitted: Submitted = await self._access.ask("/jobs", SubmitJob(spec, key, wire.existing(message.existing)))
         return v1.SubmitJobResponse(job_id=submitted.job_id, job_uid=submitted.uid, created=submitted.fresh)
@@ -132,7 +111,7 @@ class ClientDoor(v1.ControllerServiceBase):
 
     async def _require_bundle(self, bundle_id: str) -> None:
         try:
-            await self._bundles.stat(bundle_key(self._prefix, bundle_id))
+            await self._stores.bundles.stat(self._stores.bundle_key(bundle_id))
         except ObjectNotFound:
             raise NoSuchBundle(f"there is no bundle {bundle_id}: put it before the job that uses it") from None
 
@@ -144,7 +123,7 @@ class ClientDoor(v1.ControllerServiceBase):
     async def _status(self, view: JobView, version: int | None) -> v1.JobStatus:
         """Write a job's status. ``version`` was read before the view, if it matters that it is not newer."""
         try:
-            name = display_name(await self._payloads.load(view.spec.entrypoint.payload_sha256))
+            name = display_name(await self._stores.payloads.load(view.spec.entrypoint.payload_sha256))
         except ObjectNotFound:
             name = ""
         known = self._hub.version(view.job_id) if version is None else version
@@ -244,7 +223,7 @@ class ClientDoor(v1.ControllerServiceBase):
         async def is_over() -> bool:
             return (await self._access.view(ref, principal)).state in JOB_TERMINAL
 
-        logs = reading.LogReading(self._logs, view.job_id, message)
+        logs = reading.LogReading(self._stores.logs, view.job_id, message)
         over = view.state in JOB_TERMINAL
         batches = logs.follow(self._hub, is_over) if message.follow else logs.present(over=over)
         async with aclosing(batches):
@@ -263,7 +242,7 @@ class ClientDoor(v1.ControllerServiceBase):
         async def ask(question: ListTasks) -> TaskPage:
             return await self._tasks(view.job_id, question)
 
-        async with aclosing(reading.results(self._results, ask)) as parts:
+        async with aclosing(reading.results(self._stores.results, ask)) as parts:
             async for part in parts:
                 yield part
 
@@ -277,10 +256,10 @@ class ClientDoor(v1.ControllerServiceBase):
         limit = BundleLimits().packed_bytes
         if not 0 < header.size_bytes <= limit:
             raise BundleTooLarge(f"a bundle has 1 to {limit} bytes, not {header.size_bytes}")
-        key = bundle_key(self._prefix, header.bundle_id)
+        key = self._stores.bundle_key(header.bundle_id)
         existed = False
         try:
-            await self._bundles.put(key, _verified(messages, header), condition=IfAbsent())
+            await self._stores.bundles.put(key, _verified(messages, header), condition=IfAbsent())
         except ObjectExists:
             existed = True
         return v1.PutBundleResponse(bundle_id=header.bundle_id, existed=existed)

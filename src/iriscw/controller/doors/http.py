@@ -47,6 +47,8 @@ class ControllerStatistics:
     fleet: FleetDescription | None = None
     scheduler: SchedulerStatistics | None = None
     admission: AdmissionStatistics = attrs.field(factory=AdmissionStatistics)
+    strangers: int = 0
+    """Messages of workers about attempts that they were not given, since the start: none of them was believed."""
 
 
 class _Figures(Collector):
@@ -62,6 +64,8 @@ class _Figures(Collector):
         yield from _gauges("iriscw_logs", figures.logs)
         yield from _gauges("iriscw_admission", figures.admission)
         yield GaugeMetricFamily("iriscw_workers_connected", "Workers with a stream.", figures.workers_connected)
+        text = "Messages of workers about attempts that they were not given."
+        yield CounterMetricFamily("iriscw_worker_strangers", text, figures.strangers)
         yield GaugeMetricFamily("iriscw_degraded", "1 while no new work is taken.", int(bool(figures.degraded)))
         for name, counts in (("job", figures.job_changes), ("task", figures.task_changes)):
             family = CounterMetricFamily(

@@ -29,16 +29,13 @@ from collections.abc import AsyncIterator, Mapping
 import anyio
 import attrs
 
-from iriscw.bundles.cache import bundle_key
 from iriscw.controller import wire
 from iriscw.controller.admission import RETRY_AFTER_MS, AdmissionGate
 from iriscw.controller.doors.intake import Intake
 from iriscw.controller.doors.streams import Connection, Switchboard
 from iriscw.controller.errors import NoSuchBundle
 from iriscw.controller.held import HeldAttempts
-from iriscw.controller.logs import LogStore
-from iriscw.controller.payloads import Payloads
-from iriscw.controller.results import ResultStore
+from iriscw.controller.stores import Stores
 from iriscw.controller.tokens import ControllerTokens, WorkerPrincipal
 from iriscw.errors import ActorRestarted, ActorStopped, AskTimeout, InvalidArgument, NoSuchActor, SystemClosed
 from iriscw.fleet.messages import Accepted, WorkerDialled, WorkerHungUp, WorkerSeen
@@ -60,9 +57,9 @@ from iriscw.rpc.context import call_context
 from iriscw.rpc.errors import PermissionDenied, VersionMismatch
 from iriscw.rpc.tokens import Role
 from iriscw.runtime import ActorSystem
-from iriscw.runtime.edge import SessionPort
+from iriscw.runtime.edge.session import SessionPort
 from iriscw.runtime.vocabulary import MILLISECOND, ROOT, ActorPath
-from iriscw.tiers.ports import ObjectNotFound, ObjectStore
+from iriscw.tiers.ports import ObjectNotFound
 
 log = logging.getLogger(__name__)
 
@@ -95,12 +92,8 @@ class WorkerDoor(v1.WorkerServiceBase):
 
     Args:
         settings: what workers are told.
-        logs: takes log chunks.
-        results: takes result chunks.
+        stores: what is stored.
         held: which attempts each worker was given.
-        payloads: what jobs run.
-        bundles: the object store with the bundles.
-        prefix: of their keys.
         tokens: derives the tokens of attempts.
         gate: how many shake hands at a time. Default: one with the usual bounds.
     """
@@ -108,25 +101,17 @@ class WorkerDoor(v1.WorkerServiceBase):
     def __init__(
         self,
         settings: WorkerSettings,
+        stores: Stores,
         *,
-        logs: LogStore,
-        results: ResultStore,
         held: HeldAttempts,
-        payloads: Payloads,
-        bundles: ObjectStore,
-        prefix: str,
         tokens: ControllerTokens,
         gate: AdmissionGate | None = None,
     ) -> None:
         self._settings = settings
-        self._logs = logs
-        self._results = results
+        self._stores = stores
         self._held = held
-        self._payloads = payloads
-        self._bundles = bundles
-        self._prefix = prefix
         self._tokens = tokens
-        self.intake = Intake(logs, results, held)
+        self.intake = Intake(stores.logs, stores.results, held)
         self.gate = gate or AdmissionGate()
         self.switchboard = Switchboard()
         self.system: ActorSystem | None = None
@@ -165,9 +150,9 @@ class WorkerDoor(v1.WorkerServiceBase):
     async def get_bundle(self, message: v1.GetBundleRequest) -> AsyncIterator[v1.BundleChunk]:
         """Give the bytes of a bundle from an offset on."""
         call_context().require(Role.WORKER, Role.ADMIN)
-        key = bundle_key(self._prefix, message.bundle_id)
+        key = self._stores.bundle_key(message.bundle_id)
         try:
-            async with self._bundles.get(key, start=message.offset) as reading:
+            async with self._stores.bundles.get(key, start=message.offset) as reading:
                 offset, total = message.offset, reading.info.size_bytes
                 async for chunk in reading:
                     for begin in range(0, len(chunk), CHUNK_BYTES):
@@ -373,7 +358,7 @@ class WorkerDoor(v1.WorkerServiceBase):
         digest = connection.specifications.get(order.job_id)
         if digest is None:
             try:
-                document = await self._payloads.load(order.spec.entrypoint.payload_sha256)
+                document = await self._stores.payloads.load(order.spec.entrypoint.payload_sha256)
             except ObjectNotFound as error:
                 refused = Observation(order.uid, TaskState.ASSIGNED, Ending.REFUSED, reason=str(error))
                 await connection.report(Observed((refused,)))
@@ -385,8 +370,8 @@ class WorkerDoor(v1.WorkerServiceBase):
                 await connection.send(v1.ControllerMessage(specification=message))
             connection.specifications[order.job_id] = digest
         number = wire.attempt_number(order.number)
-        await self._logs.begin(order.job_id, order.index, number, order.uid)
-        self._results.begin(order.job_id, order.index, number, order.uid)
+        await self._stores.logs.begin(order.job_id, order.index, number, order.uid)
+        self._stores.results.begin(order.job_id, order.index, number, order.uid)
         return wire.run_attempt(order, digest, self._tokens.job_token(order.job_id, order.uid).reveal())
 
 

@@ -7,6 +7,7 @@ The suite runs callables, which every runtime can; a runtime's own tests run pro
 from __future__ import annotations
 
 import threading
+import time
 
 import anyio
 import pytest
@@ -17,6 +18,8 @@ from iriscw.task.environment import AttemptFacts
 from iriscw.task.payload import make_payload
 from iriscw.task.result import load_result, read_result_summary
 from iriscw.worker.ports import AttemptExists, AttemptSpec, EndKind, PayloadRefused, RunningAttempt, TaskRuntime
+
+HOUR_NS = 3600 * 10**9
 
 
 def facts(uid: str = "attempt-1", **changes: object) -> AttemptFacts:
@@ -127,6 +130,28 @@ class TaskRuntimeConformance:
         assert not await anyio.Path(attempt.stdout).exists()
         assert await runtime.adopt() == ()
 
+    async def test_a_lease_that_is_renewed_ends_nothing(self, runtime: TaskRuntime) -> None:
+        """However often it is said until when attempts may run: those that run go on, and others start."""
+        await runtime.hold(_from_now(HOUR_NS))
+        attempt = await runtime.start(AttemptSpec(facts("first"), payload=make_payload(_never, [], {})))
+        for hours in (3, 2):  # sooner than was said before, too
+            await runtime.hold(_from_now(hours * HOUR_NS))
+        later = await runtime.start(AttemptSpec(facts("second"), payload=make_payload(_add, [1, 2], {})))
+        assert (await later.wait()).succeeded
+        with anyio.fail_after(20):
+            assert (await attempt.stop(0.05)).kind is EndKind.STOPPED
+
+    async def test_no_attempt_outlives_worker_and_lease(self, runtime: TaskRuntime) -> None:
+        """Once the lease is over, the next worker adopts none that still runs, and no attempt ended well for it."""
+        await runtime.hold(_from_now(HOUR_NS))
+        attempt = await runtime.start(AttemptSpec(facts(), payload=make_payload(_never, [], {})))
+        await runtime.hold(_from_now(0))
+        with anyio.fail_after(60):
+            ends = [await each.wait() for each in await runtime.adopt()]
+            ends.append(await attempt.stop(0))
+        assert {end.kind for end in ends} <= {EndKind.LEASE_OVER, EndKind.STOPPED}
+        assert not any(end.succeeded for end in ends)
+
     async def test_many_at_once(self, runtime: TaskRuntime) -> None:
         """Attempts do not get into each other's way."""
         values: dict[int, object] = {}
@@ -141,6 +166,10 @@ class TaskRuntimeConformance:
             for number in range(6):
                 group.start_soon(run, number)
         assert values == {number: number + 100 for number in range(6)}
+
+
+def _from_now(duration_ns: int) -> int:
+    return time.monotonic_ns() + duration_ns
 
 
 async def _result(attempt: RunningAttempt) -> bytes:

@@ -22,7 +22,7 @@ from iriscw.cloud.model import Attributes, Capacity
 from iriscw.errors import OperationError
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.client import BidiCall, RpcChannel
-from iriscw.runtime.edge import SessionPort
+from iriscw.runtime.edge.session import SessionPort
 from iriscw.task.framing import python_name, this_python
 from iriscw.worker import wire
 from iriscw.worker.drivers.desk import Desk

@@ -26,7 +26,8 @@ from iriscw.task.context import TaskContext, entered
 from iriscw.task.environment import PRIVATE_FOLDER, RESULT_FILE
 from iriscw.task.payload import load_payload
 from iriscw.task.result import encode_exception, encode_value
-from iriscw.worker.ports import AttemptEnd, AttemptExists, AttemptSpec, EndKind, WorkerTrouble
+from iriscw.worker.ports import AttemptEnd, AttemptSpec, EndKind
+from iriscw.worker.runtimes.attempt import FolderAttempt, prepare
 from iriscw.worker.runtimes.process import check_payload
 from iriscw.worker.runtimes.workdir import AttemptFolder
 
@@ -34,27 +35,13 @@ EXIT_RAISED = 1
 
 
 @attrs.define(eq=False)
-class InlineAttempt:
-    """An attempt that is a thread; see :class:`~iriscw.worker.ports.RunningAttempt`."""
+class InlineAttempt(FolderAttempt):
+    """An attempt that is a thread; see :class:`~iriscw.worker.ports.RunningAttempt`. ``stdout`` is always empty, and
+    ``stderr`` takes the traceback of a failure.
+    """
 
-    folder: AttemptFolder
     _ended: anyio.Event = attrs.field(factory=anyio.Event)
     _end: AttemptEnd | None = None
-
-    @property
-    def uid(self) -> str:
-        """The attempt's uid."""
-        return self.folder.uid
-
-    @property
-    def stdout(self) -> Path:
-        """The file that would take its standard output: always empty."""
-        return self.folder.stdout
-
-    @property
-    def stderr(self) -> Path:
-        """The file that takes the traceback of a failure."""
-        return self.folder.stderr
 
     async def wait(self) -> AttemptEnd:
         """Wait until it has ended, or was abandoned."""
@@ -68,20 +55,6 @@ class InlineAttempt:
             return await self.wait()
         self.finish(AttemptEnd(EndKind.STOPPED, killed=True, reason="its thread was abandoned after its grace"))
         return await self.wait()
-
-    async def result(self) -> bytes | None:
-        """Give what its callable left."""
-        try:
-            return await anyio.to_thread.run_sync(self.folder.result)
-        except (OSError, ValueError) as error:
-            raise WorkerTrouble(f"the result of {self.uid} cannot be read: {error}") from error
-
-    async def remove(self) -> None:
-        """Remove its files."""
-        try:
-            await anyio.to_thread.run_sync(self.folder.remove)
-        except OSError as error:
-            raise WorkerTrouble(f"the files of {self.uid} cannot be removed: {error}") from error
 
     def finish(self, end: AttemptEnd) -> None:
         """Set the end, unless it has one: what an abandoned thread gives comes too late."""
@@ -103,13 +76,7 @@ class InlineRuntime:
             raise InvalidArgument("the inline runtime runs callables only")
         check_payload(spec.payload)
         folder = AttemptFolder(self.root, spec.uid)
-        try:
-            await anyio.to_thread.run_sync(folder.prepare, spec)
-        except FileExistsError as error:
-            raise AttemptExists(f"there is an attempt {spec.uid!r} already") from error
-        except OSError as error:
-            await anyio.to_thread.run_sync(folder.discard)
-            raise WorkerTrouble(f"the folder of {spec.uid} cannot be made: {error}") from error
+        await prepare(folder, spec)
         attempt = InlineAttempt(folder)
         token = anyio.lowlevel.current_token()
 

@@ -11,7 +11,6 @@ The environment is: what a login shell has, then the user's variables, then iris
 
 from __future__ import annotations
 
-import errno
 import os
 import signal
 import sys
@@ -41,47 +40,26 @@ from iriscw.task.framing import FrameCorrupt, PythonMismatch, UnknownFormat, pyt
 from iriscw.task.payload import read_summary
 from iriscw.worker.ports import (
     AttemptEnd,
-    AttemptExists,
     AttemptSpec,
     EndKind,
     PayloadRefused,
     ProgramMissing,
-    ResultUnreadable,
     WorkerTrouble,
 )
+from iriscw.worker.runtimes.attempt import FolderAttempt, prepare
 from iriscw.worker.runtimes.workdir import AttemptFolder
 
 MARKER = "IRIS_ATTEMPT_UID"
 """The variable by which all processes of an attempt are found."""
 
-_NEVER_READ = (errno.ELOOP, errno.ENXIO, errno.EIO)
-"""A link, a socket: a program put it where its result should be, and nothing else will ever be there. Or the disk has
-lost it."""
-
 CALLABLE_ARGV = (sys.executable, "-m", "iriscw.task")
 
 
 @attrs.frozen(eq=False)
-class ProcessAttempt:
+class ProcessAttempt(FolderAttempt):
     """An attempt that is a process; see :class:`~iriscw.worker.ports.RunningAttempt`."""
 
-    folder: AttemptFolder
     supervised: Supervised
-
-    @property
-    def uid(self) -> str:
-        """The attempt's uid."""
-        return self.folder.uid
-
-    @property
-    def stdout(self) -> Path:
-        """The file that takes its standard output."""
-        return self.folder.stdout
-
-    @property
-    def stderr(self) -> Path:
-        """The file that takes its standard error."""
-        return self.folder.stderr
 
     async def wait(self) -> AttemptEnd:
         """Wait until it has ended."""
@@ -90,23 +68,6 @@ class ProcessAttempt:
     async def stop(self, grace_s: float) -> AttemptEnd:
         """Ask it to end with SIGTERM, kill all of it after ``grace_s``."""
         return await self._end(await self.supervised.stop(grace_s))
-
-    async def result(self) -> bytes | None:
-        """Give what its callable left."""
-        try:
-            return await anyio.to_thread.run_sync(self.folder.result)
-        except (ValueError, IsADirectoryError, NotADirectoryError, PermissionError) as error:
-            raise ResultUnreadable(f"the result of {self.uid} cannot be read: {error}") from error
-        except OSError as error:
-            kind = ResultUnreadable if error.errno in _NEVER_READ else WorkerTrouble
-            raise kind(f"the result of {self.uid} cannot be read: {error}") from error
-
-    async def remove(self) -> None:
-        """Remove its files."""
-        try:
-            await anyio.to_thread.run_sync(self.folder.remove)
-        except OSError as error:
-            raise WorkerTrouble(f"the files of {self.uid} cannot be removed: {error}") from error
 
     async def _end(self, ending: Ending) -> AttemptEnd:
         stdout_bytes, stderr_bytes = await anyio.to_thread.run_sync(self.folder.log_bytes)
@@ -135,13 +96,7 @@ class ProcessRuntime:
         for name in markers:
             del variables[name]
         _check_environment(spec.environment)
-        try:
-            await anyio.to_thread.run_sync(folder.prepare, spec)
-        except FileExistsError as error:
-            raise AttemptExists(f"there is an attempt {spec.uid!r} already") from error
-        except OSError as error:
-            await anyio.to_thread.run_sync(folder.discard)
-            raise WorkerTrouble(f"the folder of {spec.uid} cannot be made: {error}") from error
+        await prepare(folder, spec)
         program = Program(
             argv=argv,
             folder=folder.path,

@@ -1,0 +1,193 @@
+"""A tree of actors in a host's program: the actor system.
+
+:class:`ActorSystem` embeds a tree of actors in an anyio program::
+
+    async with ActorSystem() as system:
+        counter = system.spawn("counter", counter_behavior)
+        counter.tell(Increment(2))
+        total = await counter.ask(Read())
+
+One task drives the dispatcher and starts the effects, each in a task of its own. Both run below a shielded scope: when
+the host's scope is cancelled, or its block raises, the actors still stop in order, within a bounded grace. A bug in the
+dispatcher, an escalation past the root and a lost journal crash the host's ``async with`` block.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Any, Self
+
+import anyio
+
+from iriscw.errors import InvalidArgument, NoSuchActor, SystemClosed, TellInsideDecision
+from iriscw.runtime.behavior import DEFAULT_CAPACITY, DEFAULT_SHUTDOWN, Behavior, ChildSpec, Restart, Shutdown
+from iriscw.runtime.cell import STOPPED
+from iriscw.runtime.edge.driver import Driver
+from iriscw.runtime.edge.reference import DEFAULT_ASK_TIMEOUT_S, ActorRef, refuse_late
+from iriscw.runtime.tree import JournalPort, TreeStatistics
+from iriscw.runtime.vocabulary import ActorPath, StopReason, seconds
+
+DEFAULT_GRACE_S = 10.0
+"""What a system may take to stop in order before the rest is forced; docker stop's default."""
+
+
+class ActorSystem:
+    """A supervised tree of actors in an anyio program: an async context manager.
+
+    Args:
+        root: the behavior of ``/``; its children are the top level. Default: one that only supervises.
+        name: shown in reports.
+        journal: where durable actors keep their records; see :mod:`iriscw.journal`.
+        seed: of all randomness. Default: drawn from the operating system, so that ids are unique across processes.
+        grace_s: what an ordered stop may take.
+        on_event: called with every emitted event and every :class:`FailureReport`, outside any decision. What it raises
+            crashes the system: give it a function that does not fail.
+    """
+
+    def __init__(
+        self,
+        root: Behavior | None = None,
+        *,
+        name: str = "system",
+        journal: JournalPort | None = None,
+        seed: str | None = None,
+        grace_s: float = DEFAULT_GRACE_S,
+        on_event: Callable[[Any], None] | None = None,
+    ) -> None:
+        self.name = name
+        self._driver = Driver(
+            name=name,
+            seed=seed if seed is not None else secrets.token_hex(16),
+            journal=journal,
+            on_event=on_event,
+        )
+        self._dispatcher = self._driver.dispatcher
+        self._tree = self._driver.tree
+        self._root_spec = ChildSpec("", root or Behavior(name="root"), shutdown_budget=seconds(grace_s))
+        self._exit: AsyncExitStack | None = None
+
+    # The host's side
+
+    def ref(self, path: str) -> ActorRef:
+        """Give a reference to the actor at ``path``.
+
+        Raises:
+            NoSuchActor: there is none now.
+        """
+        cell = self._tree.cells.get(ActorPath(path))
+        if cell is None:
+            raise NoSuchActor(f"there is no actor at {path}")
+        return ActorRef(self._driver, cell)
+
+    def spawn(
+        self,
+        name: str,
+        behavior: Behavior,
+        *,
+        restart: Restart = Restart.PERMANENT,
+        shutdown: Shutdown = Shutdown.STOP,
+        shutdown_budget_s: float | None = None,
+        entity: bool = False,
+        capacity: int = DEFAULT_CAPACITY,
+    ) -> ActorRef:
+        """Start an actor below the root; the parameters are those of :class:`ChildSpec`.
+
+        Raises:
+            InvalidArgument: the name is empty, holds ``/`` or is taken, the capacity is not positive, or the actor is
+                durable without a journal.
+            SystemClosed: the system is stopping, or has not been entered.
+            TellInsideDecision: a decision is running; it returns ``Spawn`` instead.
+        """
+        tree = self._tree
+        root = tree.root
+        if self._dispatcher.deciding:
+            raise TellInsideDecision("a decision spawns with the Spawn command")
+        if root is None or tree.closing:
+            raise SystemClosed("the actor system is not running")
+        if not name or "/" in name:
+            raise InvalidArgument(f"an actor's name is non-empty and holds no '/': {name!r}")
+        if root.children is not None and name in root.children:
+            raise InvalidArgument(f"there is an actor called {name!r}")
+        if behavior.evolve is not None and tree.journal is None:
+            raise InvalidArgument(f"{name!r} is durable, but the system has no journal")
+        if capacity < 1:
+            raise InvalidArgument(f"a mailbox holds at least one message, not {capacity}")
+        budget = DEFAULT_SHUTDOWN if shutdown_budget_s is None else seconds(shutdown_budget_s)
+        spec = ChildSpec(name, behavior, restart, shutdown, budget, entity, capacity)
+        cell = self._dispatcher.lifecycle.spawn(root, spec)
+        if self._dispatcher.control and self._dispatcher.idle:
+            self._driver.wake()
+        return ActorRef(self._driver, cell)
+
+    def tell(self, path: str, message: Any) -> None:
+        """Send a message to the actor at ``path``; without one it is a dead letter. Raises as ``ActorRef.tell``."""
+        cell = self._tree.cells.get(ActorPath(path))
+        if cell is None:
+            refuse_late(self._tree)
+        else:
+            ActorRef(self._driver, cell).tell(message)
+
+    async def ask(self, path: str, message: Any, timeout_s: float = DEFAULT_ASK_TIMEOUT_S) -> Any:
+        """Ask the actor at ``path``. Raises as :meth:`ActorRef.ask`, and :class:`NoSuchActor`."""
+        return await self.ref(path).ask(message, timeout_s)
+
+    def statistics(self) -> TreeStatistics:
+        """Give the system's counters."""
+        return self._tree.statistics()
+
+    @property
+    def failure(self) -> Exception | None:
+        """What ended the system by itself, if anything did."""
+        return self._tree.fatal
+
+    def call_soon(self, function: Callable[..., None], *args: Any) -> None:
+        """Call ``function`` in the system's thread, soon; from any thread. Nothing happens once the loop is gone."""
+        self._driver.call_soon(function, *args)
+
+    # From start to stop
+
+    async def __aenter__(self) -> Self:
+        if self._exit is not None:
+            raise SystemClosed("an actor system is entered once")
+        self._driver.open()
+        self._dispatcher.lifecycle.plant(self._tree, self._root_spec)
+        async with AsyncExitStack() as stack:
+            tasks = await stack.enter_async_context(anyio.create_task_group())
+            await tasks.start(self._driver.run, name=f"actor system {self.name}")
+            self._exit = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        assert self._exit is not None
+        await self.stop()
+        if isinstance(error, Exception) and not self._driver.crashed:
+            # The block's own error leaves as it is: that there is a task group inside is nobody's business.
+            await self._exit.__aexit__(None, None, None)
+            return None
+        return await self._exit.__aexit__(kind, error, trace)
+
+    async def stop(self) -> None:
+        """Stop all actors in order, within the grace; then the rest is forced. Waits until everything has ended.
+
+        Raises:
+            SystemClosed: the system has not been entered.
+        """
+        finished = self._driver.finished
+        if finished is None:
+            raise SystemClosed("the actor system has not been entered")
+        tree = self._tree
+        if tree.root is not None and tree.root.status < STOPPED:
+            tree.closing = True
+            self._dispatcher.look_at_clock()  # it may have slept for long, and budgets count from now
+            self._dispatcher.lifecycle.stop(tree.root, StopReason.NORMAL)
+            self._driver.wake()
+        with anyio.CancelScope(shield=True):
+            await finished.wait()
+
+
+__all__ = ["DEFAULT_GRACE_S", "ActorSystem"]
