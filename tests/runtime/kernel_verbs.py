@@ -69,8 +69,16 @@ class Verbs:
     def _do_stop(self, life, message, ctx, commands, later, name):
         commands.append(v.StopChild(name))
         child = life.node.children.get(name)
-        if child is not None:
-            later.append(lambda: self.gone(child))
+        if child is None:
+            return
+
+        def stop():
+            for path in self.nodes:
+                if path == child.path or path.startswith(f"{child.path}/"):
+                    self.ended_marks[path] = max(self.ended_marks.get(path, 0), life.mark)
+            self.gone(child)
+
+        later.append(stop)
 
     def _do_revive(self, life, message, ctx, commands, later, name):
         commands.append(v.ReviveChild(name))

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from iriscw.errors import ActorStopped, InvalidDecision, JournalLost, MailboxFull
-from iriscw.runtime.behavior import ChildSpec
+from iriscw.runtime.behavior import Behavior, ChildSpec
 from iriscw.runtime.cell import QUARANTINED, WAITING, Cell
 from iriscw.runtime.envelope import Envelope, Kind, Slot
 from iriscw.runtime.operations import Operation
@@ -32,6 +32,7 @@ from iriscw.runtime.vocabulary import (
     Outcome,
     Refuse,
     Reply,
+    ReplyTo,
     Request,
     ReviveChild,
     Run,
@@ -106,10 +107,12 @@ def _check_path(tree: Tree, cell: Cell, command: Watch | Unwatch, seen: dict[str
 
 
 def _check_spawn(tree: Tree, cell: Cell, command: Spawn, seen: dict[str, Any]) -> None:
-    spec = command.spec
+    spec: Any = command.spec
     if not isinstance(spec, ChildSpec):
         raise InvalidDecision(f"Spawn needs a ChildSpec, not {type(spec).__name__}")
-    name = spec.name
+    name: Any = spec.name
+    if not isinstance(name, str) or type(spec.shutdown_budget) is not int or type(spec.behavior) is not Behavior:
+        raise InvalidDecision("a child has a str as its name, a whole number of ns as its budget, and a Behavior")
     if not name or "/" in name:
         raise InvalidDecision(f"a child's name is non-empty and holds no '/': {name!r}")
     if name in seen or (cell.children is not None and name in cell.children):
@@ -156,8 +159,11 @@ def _check_forget(tree: Tree, cell: Cell, command: Forget, seen: dict[str, Any])
 
 
 def _check_reply(tree: Tree, cell: Cell, command: Reply | Refuse, seen: dict[str, Any]) -> None:
-    if command.to is None and tree.dispatcher.context.slot is None:
-        raise InvalidDecision("nobody waits for an answer to this message")
+    if command.to is None:
+        if tree.dispatcher.context.slot is None:
+            raise InvalidDecision("nobody waits for an answer to this message")
+    elif type(command.to) is not ReplyTo:
+        raise InvalidDecision(f"an answer goes to what ctx.reply_to gave, not to a {type(command.to).__name__}")
     if type(command) is Refuse and not isinstance(command.error, Exception):
         raise InvalidDecision("Refuse needs an exception")
 
@@ -308,13 +314,24 @@ def _unstash(tree: Tree, cell: Cell, command: Unstash, item: Any) -> None:
 
 
 def unstash(cell: Cell) -> None:
-    """Put what is stashed back in front of the mailbox; the answers among it take reserved slots again."""
+    """Put what is stashed back in front of the mailbox; the answers among it take reserved slots again.
+
+    While the journal holds what came later, it goes in front of that instead; but hosts' questions do not wait.
+    """
     if cell.stash:
         cell.reserved += cell.stashed_answers
         cell.stashed_answers = 0
-        cell.box().extendleft(reversed(cell.stash))
-        cell.stash.clear()
+        back = cell.stash
+        if cell.parked is not None:
+            cell.parked.extendleft(item for item in reversed(back) if not _reads(item))
+            back = deque(item for item in back if _reads(item))
+        cell.box().extendleft(reversed(back))
+        cell.stash = None
         cell.set_room()
+
+
+def _reads(item: Any) -> bool:
+    return type(item) is Slot and item.asker is None
 
 
 def _spawn(tree: Tree, cell: Cell, command: Spawn, item: Any) -> None:
@@ -473,16 +490,30 @@ def record(tree: Tree, cell: Cell, records: tuple[Any, ...]) -> None:
             evolve(cell.state, fact)
         cell.rests_on = journal.append(cell.path, records)
         cell.records_since_snapshot += len(records)
-        compact = cell.behavior.compact
-        if compact is not None and cell.records_since_snapshot >= cell.behavior.snapshot_every:
-            cell.rests_on = journal.snapshot(cell.path, tuple(compact(cell.state)))
-            cell.records_since_snapshot = 0
     except JournalLost as error:
         tree.lose(error)
         raise
     except Exception:
         tree.dispatcher.lifecycle.unload(cell)
         raise
+    if cell.records_since_snapshot >= cell.behavior.snapshot_every:
+        _snapshot(tree, cell)
+
+
+def _snapshot(tree: Tree, cell: Cell) -> None:
+    """Have a snapshot replace the actor's records. The decision stands without it: its records are written."""
+    compact = cell.behavior.compact
+    journal = tree.journal
+    if compact is None or journal is None or journal.status.name != "READY":
+        return  # with the next record that the journal takes
+    cell.records_since_snapshot = 0
+    try:
+        cell.rests_on = journal.snapshot(cell.path, tuple(compact(cell.state)))
+    except JournalLost as error:
+        tree.lose(error)
+        raise
+    except Exception as error:
+        tree.dispatcher.lifecycle.no_snapshot(cell, error)
 
 
 def carry_out(tree: Tree, cell: Cell, outcome: Outcome, item: Any) -> None:

@@ -167,6 +167,12 @@ class Lifecycle:
         cell.rests_on = max(cell.rests_on, tree.journal.appended)
         return state
 
+    def no_snapshot(self, cell: Cell, error: Exception) -> None:
+        """Report that an actor could not be compacted: its records stay, and it is tried again after as many more."""
+        tree = cell.tree
+        tree.failures += 1
+        tree.publish(FailureReport(tree.name, cell.path, cell.incarnation, None, error, "none"))
+
     def unload(self, cell: Cell) -> None:
         """Have the state read from the journal again: a record was half applied."""
         cell.state = UNLOADED
@@ -459,7 +465,7 @@ class Lifecycle:
         slots = cell.slots
         cell.slots = None
         for slot in (slots or {}).values():
-            tree.fill(slot, None, error, 0)
+            tree.fill(slot, None, error, tree.news)
 
     def _bury(self, cell: Cell) -> None:
         """Turn what still waits into dead letters, and tell those who asked."""
@@ -472,7 +478,7 @@ class Lifecycle:
                     continue
                 tree.dead += 1
                 if type(item) is Slot:
-                    tree.fill(item, None, error, 0)
+                    tree.fill(item, None, error, tree.news)
         cell.mailbox = cell.stash = cell.parked = cell.conflated = None
         cell.reserved = cell.stashed_answers = 0
         cell.set_room()
@@ -495,7 +501,7 @@ class Lifecycle:
             if watcher is not None:
                 tree.answer(
                     watcher,
-                    Envelope(Kind.WATCH, message, cell.path, generation, watcher.incarnation, cell.rests_on),
+                    Envelope(Kind.WATCH, message, cell.path, generation, watcher.incarnation, tree.news),
                 )
         if (
             parent is not None
@@ -504,7 +510,7 @@ class Lifecycle:
             and parent.pending_stop is None
             and parent.rules.answers(Terminated)
         ):
-            tree.note(parent, message, cell.rests_on)
+            tree.note(parent, message, tree.news)
         if quarantined:
             tree.quarantined += 1
         else:

@@ -58,6 +58,7 @@ class FailureReport:
     """The message; None if the actor failed while it started."""
     error: Exception
     verdict: str
+    """``restart``, ``stop``, ``quarantine``, ``escalate``; ``none`` if it goes on, because only its snapshot failed."""
 
 
 @attrs.frozen
@@ -219,7 +220,7 @@ class Tree:
 
     @property
     def news(self) -> int:
-        """What the news that an actor is absent rests on: any record so far may have ended it."""
+        """What the news that an actor ended, began anew or is absent rests on: any record so far may have led to it."""
         return 0 if self.journal is None else self.journal.appended
 
     # Output gating

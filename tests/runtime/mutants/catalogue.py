@@ -98,6 +98,10 @@ MUTANTS = (
         ),
     ),
     _bug(
+        "news-of-an-end-leaves-early",
+        (TREE, "        return 0 if self.journal is None else self.journal.appended\n", "        return 0\n"),
+    ),
+    _bug(
         "message-mark-not-carried",
         (
             INTERPRETER,
@@ -156,8 +160,8 @@ MUTANTS = (
         "unstash-reverses-the-order",
         (
             INTERPRETER,
-            "        cell.box().extendleft(reversed(cell.stash))\n",
-            "        cell.box().extendleft(cell.stash)\n",
+            "        cell.box().extendleft(reversed(back))\n",
+            "        cell.box().extendleft(back)\n",
         ),
     ),
     _bug(

@@ -134,9 +134,10 @@ class ActorRef:
         tree = cell.tree
         if tree.closing:
             raise SystemClosed("the actor system is stopping")
-        if cell.status > WAITING:
-            raise ActorStopped(f"{cell.path} has stopped")
         slot = Slot(cell, message)
+        if cell.status > WAITING:
+            tree.fill(slot, None, ActorStopped(f"{cell.path} has stopped"), tree.news)
+            return await self._answer(slot, timeout_s)
         driver = self._driver
         try:
             answered = dispatcher.ask_now(slot)
@@ -152,9 +153,12 @@ class ActorRef:
             tree.sent += 1
             cell.box().append(slot)
             driver.pump(slot)
+        return await self._answer(slot, timeout_s)
+
+    async def _answer(self, slot: Slot, timeout_s: float) -> Any:
         if not slot.done:
             await self._wait(slot, timeout_s)
-        elif not dispatcher.inline_budget % CHECKPOINT_EVERY:
+        elif not self._dispatcher.inline_budget % CHECKPOINT_EVERY:
             await anyio.lowlevel.checkpoint()
         if slot.error is not None:
             raise slot.error

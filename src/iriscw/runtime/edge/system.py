@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Self
 
 import anyio
+import anyio.abc
 
 from iriscw.errors import InvalidArgument, NoSuchActor, SystemClosed, TellInsideDecision
 from iriscw.runtime.behavior import DEFAULT_CAPACITY, DEFAULT_SHUTDOWN, Behavior, ChildSpec, Restart, Shutdown
@@ -67,7 +67,7 @@ class ActorSystem:
         self._dispatcher = self._driver.dispatcher
         self._tree = self._driver.tree
         self._root_spec = ChildSpec("", root or Behavior(name="root"), shutdown_budget=seconds(grace_s))
-        self._exit: AsyncExitStack | None = None
+        self._tasks: anyio.abc.TaskGroup | None = None
 
     # The host's side
 
@@ -150,26 +150,40 @@ class ActorSystem:
     # From start to stop
 
     async def __aenter__(self) -> Self:
-        if self._exit is not None:
+        if self._tasks is not None:
             raise SystemClosed("an actor system is entered once")
         self._driver.open()
         self._dispatcher.lifecycle.plant(self._tree, self._root_spec)
-        async with AsyncExitStack() as stack:
-            tasks = await stack.enter_async_context(anyio.create_task_group())
+        self._tasks = tasks = anyio.create_task_group()
+        await tasks.__aenter__()
+        try:
             await tasks.start(self._driver.run, name=f"actor system {self.name}")
-            self._exit = stack.pop_all()
+        except BaseException as error:
+            await tasks.__aexit__(type(error), error, error.__traceback__)
+            raise
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        assert self._exit is not None
-        await self.stop()
+        assert self._tasks is not None
+        try:
+            await self.stop()
+        except BaseException as cut:  # asyncio's own cancellation, which no shield holds off: the tasks are waited for
+            await self._tasks.__aexit__(type(cut), cut, cut.__traceback__)
+            raise
         if isinstance(error, Exception) and not self._driver.crashed:
             # The block's own error leaves as it is: that there is a task group inside is nobody's business.
-            await self._exit.__aexit__(None, None, None)
+            await self._tasks.__aexit__(None, None, None)
             return None
-        return await self._exit.__aexit__(kind, error, trace)
+        try:
+            return await self._tasks.__aexit__(kind, error, trace)
+        except BaseException as raised:
+            # A task group raises the cancellation that it was given. Whoever is told of it a second time may take it
+            # for a new one: contextlib's exit stacks then make it its own context, and follow that chain for ever.
+            if raised is error:
+                return False
+            raise
 
     async def stop(self) -> None:
         """Stop all actors in order, within the grace; then the rest is forced. Waits until everything has ended.
