@@ -16,11 +16,11 @@ Behind each block runs an event loop in a thread of its own, which ends with the
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
-from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, overload
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
@@ -28,14 +28,13 @@ import iriscw.client.client as _client
 import iriscw.client.job as _job
 import iriscw.cluster as _cluster
 from iriscw.client.discovery import Secret
+from iriscw.client.errors import ClientClosed, NotConnected
 from iriscw.client.model import (
     ClusterStatus,
-    JobState,
     JobStatus,
     LogLine,
     PoolStatus,
     SliceStatus,
-    TaskState,
     TaskStatus,
 )
 from iriscw.client.submission import Command
@@ -47,7 +46,41 @@ __all__ = ["Client", "Cluster", "Job", "connect"]
 Value = TypeVar("Value")
 
 
-def _iterate(portal: BlockingPortal, values: AsyncGenerator[Value, None]) -> Iterator[Value]:
+class _Loop:
+    """The event loop behind a block; None of it can be used once the block has ended."""
+
+    def __init__(self, portal: BlockingPortal) -> None:
+        self._portal = portal
+        self.ended = False
+
+    @overload
+    def call(self, function: Callable[..., Coroutine[Any, Any, Value]], *args: Any) -> Value: ...
+
+    @overload
+    def call(self, function: Callable[..., Value], *args: Any) -> Value: ...
+
+    def call(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Have ``function(*args)`` run there and give what it returns.
+
+        Raises:
+            ClientClosed: the block has ended.
+        """
+        if self.ended:
+            raise ClientClosed("a client works inside of the `with` block that gave it, and that has ended")
+        return self._portal.call(function, *args)
+
+
+@contextmanager
+def _loop() -> Iterator[tuple[_Loop, BlockingPortal]]:
+    with start_blocking_portal() as portal:
+        loop = _Loop(portal)
+        try:
+            yield loop, portal
+        finally:
+            loop.ended = True
+
+
+def _iterate(loop: _Loop, values: AsyncGenerator[Value, None]) -> Iterator[Value]:
     """Iterate from outside of the loop; a reader that stops early closes the stream."""
     end = object()
 
@@ -55,17 +88,18 @@ def _iterate(portal: BlockingPortal, values: AsyncGenerator[Value, None]) -> Ite
         return await anext(values, end)
 
     try:
-        while (value := portal.call(following)) is not end:
+        while (value := loop.call(following)) is not end:
             yield value
     finally:
-        portal.call(values.aclose)
+        if not loop.ended:  # else the loop has closed it
+            loop.call(values.aclose)
 
 
 class Job:
     """:class:`iriscw.Job` for scripts. Made by :class:`Client`."""
 
-    def __init__(self, portal: BlockingPortal, job: _job.Job) -> None:
-        self._portal = portal
+    def __init__(self, loop: _Loop, job: _job.Job) -> None:
+        self._loop = loop
         self._job = job
 
     def __repr__(self) -> str:
@@ -93,40 +127,40 @@ class Job:
 
     def status(self) -> JobStatus:
         """Ask where the job is now; errors as :meth:`iriscw.Job.status`."""
-        return self._portal.call(self._job.status)
+        return self._loop.call(self._job.status)
 
     def watch(self) -> Iterator[JobStatus]:
         """Iterate over the job's statuses, the last of which is terminal; errors as :meth:`iriscw.Job.watch`."""
-        return _iterate(self._portal, self._job.watch())
+        return _iterate(self._loop, self._job.watch())
 
     def wait(self, timeout: float | None = None) -> JobStatus:
         """Wait at most ``timeout`` seconds for the job's end; errors as :meth:`iriscw.Job.wait`."""
-        return self._portal.call(self._job.wait, timeout)
+        return self._loop.call(self._job.wait, timeout)
 
-    def result(self) -> list[Any]:
+    def result(self, timeout_s: float | None = None) -> list[Any]:
         """Wait for the end and give what the tasks returned; errors as :meth:`iriscw.Job.result`."""
-        return self._portal.call(self._job.result)
+        return self._loop.call(self._job.result, timeout_s)
 
     def logs(
         self, *, follow: bool = False, task: int | None = None, attempt: int | None = None, tail: int = 0
     ) -> Iterator[LogLine]:
         """Iterate over the lines that the tasks have written; arguments and errors as :meth:`iriscw.Job.logs`."""
-        return _iterate(self._portal, self._job.logs(follow=follow, task=task, attempt=attempt, tail=tail))
+        return _iterate(self._loop, self._job.logs(follow=follow, task=task, attempt=attempt, tail=tail))
 
-    def tasks(self, *, states: tuple[TaskState, ...] = ()) -> list[TaskStatus]:
+    def tasks(self, *, states: Iterable[str] = ()) -> list[TaskStatus]:
         """List the job's tasks; errors as :meth:`iriscw.Job.tasks`."""
-        return self._portal.call(lambda: self._job.tasks(states=states))
+        return self._loop.call(lambda: self._job.tasks(states=states))
 
     def terminate(self, reason: str = "") -> JobStatus:
         """Have the job ended; errors as :meth:`iriscw.Job.terminate`."""
-        return self._portal.call(self._job.terminate, reason)
+        return self._loop.call(self._job.terminate, reason)
 
 
 class Client:
     """:class:`iriscw.Client` for scripts. Made by :func:`connect` or a :class:`Cluster`."""
 
-    def __init__(self, portal: BlockingPortal, client: _client.Client) -> None:
-        self._portal = portal
+    def __init__(self, loop: _Loop, client: _client.Client) -> None:
+        self._loop = loop
         self._client = client
 
     def __repr__(self) -> str:
@@ -139,36 +173,63 @@ class Client:
 
     def submit(self, entrypoint: Callable[..., Any] | Command, *args: Any, name: str, **options: Any) -> Job:
         """Run a callable or a command; arguments and errors as :meth:`iriscw.Client.submit`."""
-        made = self._portal.call(lambda: self._client.submit(entrypoint, *args, name=name, **options))
-        return Job(self._portal, made)
+        made = self._loop.call(lambda: self._client.submit(entrypoint, *args, name=name, **options))
+        return Job(self._loop, made)
 
     def job(self, job_id: str) -> Job:
-        """Find a job by its id; errors as :meth:`iriscw.Client.job`."""
-        return Job(self._portal, self._portal.call(self._client.job, job_id))
+        """Find a job by its id or its name; errors as :meth:`iriscw.Client.job`."""
+        return Job(self._loop, self._loop.call(self._client.job, job_id))
 
-    def jobs(self, *, states: Iterable[JobState] = (), prefix: str = "") -> list[Job]:
+    def jobs(self, *, states: Iterable[str] = (), prefix: str = "") -> list[Job]:
         """List the jobs; arguments and errors as :meth:`iriscw.Client.jobs`."""
-        found = self._portal.call(lambda: self._client.jobs(states=states, prefix=prefix))
-        return [Job(self._portal, each) for each in found]
+        found = self._loop.call(lambda: self._client.jobs(states=states, prefix=prefix))
+        return [Job(self._loop, each) for each in found]
 
     def slices(self, scale_group: str = "") -> list[SliceStatus]:
         """List the slices; errors as :meth:`iriscw.Client.slices`."""
-        return self._portal.call(self._client.slices, scale_group)
+        return self._loop.call(self._client.slices, scale_group)
 
     def pools(self) -> list[PoolStatus]:
         """List the scale groups; errors as :meth:`iriscw.Client.pools`."""
-        return self._portal.call(self._client.pools)
+        return self._loop.call(self._client.pools)
 
     def status(self) -> ClusterStatus:
         """Ask what the controller looks after; errors as :meth:`iriscw.Client.status`."""
-        return self._portal.call(self._client.status)
+        return self._loop.call(self._client.status)
+
+
+class Connecting(AbstractContextManager[Client]):
+    """What :func:`connect` gives: a block, and within it the client."""
+
+    def __init__(self, made: AbstractContextManager[Client]) -> None:
+        self._made = made
+
+    def __enter__(self) -> Client:
+        """Give the client; errors as :func:`iriscw.connect`."""
+        return self._made.__enter__()
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> bool | None:
+        """Close the connection."""
+        return self._made.__exit__(exc_type, exc, tb)
+
+    if not TYPE_CHECKING:  # a type checker that saw this would accept every name
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Say what was forgotten."""
+            raise NotConnected(f"connect() is a block: `with connect() as client: client.{name}`")
+
+
+def connect(address: str | None = None, token: str | Secret | None = None) -> Connecting:
+    """Give a client of a running controller; arguments and errors as :func:`iriscw.connect`."""
+    return Connecting(_connected(address, token))
 
 
 @contextmanager
-def connect(address: str | None = None, token: str | Secret | None = None) -> Iterator[Client]:
-    """Give a client of a running controller; arguments and errors as :func:`iriscw.connect`."""
-    with start_blocking_portal() as portal, portal.wrap_async_context_manager(_client.connect(address, token)) as made:
-        yield Client(portal, made)
+def _connected(address: str | None, token: str | Secret | None) -> Iterator[Client]:
+    with _loop() as (loop, portal), portal.wrap_async_context_manager(_client.connect(address, token)) as made:
+        yield Client(loop, made)
 
 
 class Cluster:
@@ -177,7 +238,7 @@ class Cluster:
     def __init__(self, made: AbstractAsyncContextManager[_cluster.Cluster]) -> None:
         self._made = made
         self._stack = ExitStack()
-        self._portal: BlockingPortal | None = None
+        self._loop: _Loop | None = None
         self._cluster: _cluster.Cluster | None = None
 
     @classmethod
@@ -193,8 +254,8 @@ class Cluster:
     def __enter__(self) -> Self:
         """Start the cluster; errors as :class:`iriscw.Cluster`."""
         with ExitStack() as stack:
-            self._portal = stack.enter_context(start_blocking_portal())
-            self._cluster = stack.enter_context(self._portal.wrap_async_context_manager(self._made))
+            self._loop, portal = stack.enter_context(_loop())
+            self._cluster = stack.enter_context(portal.wrap_async_context_manager(self._made))
             self._stack = stack.pop_all()
         return self
 
@@ -214,8 +275,8 @@ class Cluster:
     def client(self) -> Client:
         """A client of this cluster."""
         running = self._running()
-        assert self._portal is not None
-        return Client(self._portal, running.client)
+        assert self._loop is not None
+        return Client(self._loop, running.client)
 
     @property
     def address(self) -> str:
@@ -235,5 +296,5 @@ class Cluster:
     def statistics(self) -> ControllerStatistics:
         """Give the counts of this moment."""
         running = self._running()
-        assert self._portal is not None
-        return self._portal.call(running.statistics)
+        assert self._loop is not None
+        return self._loop.call(running.statistics)

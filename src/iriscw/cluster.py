@@ -11,6 +11,10 @@ The end. The controller closes first and leaves its machines running, as it must
 platform the machines are then deleted: the platform is opened once more, adopts what runs, and ends it. That way a
 controller that failed, or a start that was cut short, is cleaned up by the same path.
 
+Ctrl-C, as ``asyncio.run`` and ``anyio.run`` take it: the first ends the block in order, with a second's grace for calls
+under way. The second leaves out the grace; machines and folder are still ended and removed, on a thread of their own.
+The third ends the program as it is, and what is left is that of a host that was killed.
+
 A host that is killed ends nothing. Its workers end themselves when no controller was there for ``orphan_after``
 seconds, their attempts when their lease is over; and the next local cluster of the same user removes the temporary
 folder of the dead one, and ends at once what still runs in it.
@@ -19,6 +23,7 @@ folder of the dead one, and ends at once what still runs in it.
 from __future__ import annotations
 
 import contextlib
+import functools
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
@@ -38,6 +43,7 @@ from iriscw.config.load import build_config
 from iriscw.config.model import ClusterConfig, PlatformKind
 from iriscw.controller.assembly import Controller, default_state_dir
 from iriscw.controller.doors.http import ControllerStatistics as ControllerStatistics  # noqa: PLC0414 - for who sees only this module
+from iriscw.controller.uncut import threads_dismissed, uncut
 from iriscw.errors import InvalidArgument, OperationError, UsageError
 from iriscw.processes.identity import ProcessGone, ProcessIdentity
 from iriscw.processes.sweep import marked_processes
@@ -166,24 +172,29 @@ class Cluster:
 
         Raises:
             ClusterNotRunning: it was entered before; describe another one.
+            NeedsAsyncio: this is no task of an asyncio loop.
             JournalLocked, WorkdirLocked: another controller uses the folder.
             AddressInUse: another process listens on the port.
             IriscwError: what else the controller cannot be opened for; see its text.
         """
         if self._workdir is not None:
             raise ClusterNotRunning("a cluster is entered once; describe another one")
-        if self._local:
-            await remove_abandoned()
-        async with AsyncExitStack() as stack:
-            self._workdir = await self._folder(stack)
-            stack.push_async_callback(self._destroy, self._workdir)
-            self._controller = Controller(self.config, state_dir=self._workdir, drivers=self._drivers)
-            await stack.enter_async_context(self._controller)
-            address = str(self._controller.address)
-            self._client = await stack.enter_async_context(connect(address, self._controller.admin_token))
-            stack.callback(self._forget)
-            self._stack = stack.pop_all()
+        with threads_dismissed():
+            if self._local:
+                await remove_abandoned()
+            async with AsyncExitStack() as stack:
+                await self._start(stack)
+                self._stack = stack.pop_all()
         return self
+
+    async def _start(self, stack: AsyncExitStack) -> None:
+        self._workdir = await self._folder(stack)
+        stack.push_async_callback(self._destroy, self._workdir)
+        self._controller = Controller(self.config, state_dir=self._workdir, drivers=self._drivers)
+        await stack.enter_async_context(self._controller)
+        address = str(self._controller.address)
+        self._client = await stack.enter_async_context(connect(address, self._controller.admin_token))
+        stack.callback(self._forget)
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
@@ -196,7 +207,8 @@ class Cluster:
         """
         stack, self._stack = self._stack, None
         assert stack is not None
-        return await stack.__aexit__(exc_type, exc, tb)
+        with threads_dismissed():
+            return await stack.__aexit__(exc_type, exc, tb)
 
     @property
     def client(self) -> Client:
@@ -269,7 +281,7 @@ class Cluster:
         if self._given_workdir is not None:
             return self._given_workdir
         made = await anyio.to_thread.run_sync(ThrowawayFolder.make)
-        stack.push_async_callback(_remove, made)
+        stack.push_async_callback(uncut, made.remove)  # bounded by the disk
         return made.path
 
     @property
@@ -277,23 +289,22 @@ class Cluster:
         return self.config.platform.kind is PlatformKind.LOCAL and self._drivers is None
 
     async def _destroy(self, workdir: Path) -> None:
-        """Delete the local machines, if they are ours to delete."""
+        """Delete the local machines, if they are ours to delete: on a loop of its own, which no interrupt reaches."""
         root = workdir / PLATFORM_FOLDER
         if self._keep or not self._local or not root.is_dir():
             return
-        with anyio.CancelScope(shield=True), anyio.move_on_after(DESTROY_TIMEOUT_S) as bound:
-            async with open_platform(LocalOptions(root=root, budget=Capacity(), cluster=self.config.name)) as platform:
-                async with platform.lock:
-                    for pod in list(platform.pods.values()):
-                        await platform.end_pod(pod, 0.0)  # their controller is gone: nobody would hear a last word
-                await platform.destroy()
-        if bound.cancelled_caught:
-            raise MachinesLeft(f"processes of the cluster are left after {DESTROY_TIMEOUT_S:g} s; see {root}")
+        await uncut(functools.partial(anyio.run, _end_machines, root, self.config.name))
 
 
-async def _remove(folder: ThrowawayFolder) -> None:
-    with anyio.CancelScope(shield=True):  # bounded by the disk
-        await anyio.to_thread.run_sync(folder.remove)
+async def _end_machines(root: Path, cluster: str) -> None:
+    with anyio.move_on_after(DESTROY_TIMEOUT_S) as bound:
+        async with open_platform(LocalOptions(root=root, budget=Capacity(), cluster=cluster)) as platform:
+            async with platform.lock:
+                for pod in list(platform.pods.values()):
+                    await platform.end_pod(pod, 0.0)  # their controller is gone: nobody would hear a last word
+            await platform.destroy()
+    if bound.cancelled_caught:
+        raise MachinesLeft(f"processes of the cluster are left after {DESTROY_TIMEOUT_S:g} s; see {root}")
 
 
 def _count(nodes: object) -> int:

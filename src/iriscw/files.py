@@ -5,15 +5,23 @@ objects) is written here: to a temporary name beside the target, flushed to the 
 sees the old file or the new one, never a part, at any crash point. Folders are made with mode 0700 and files
 with 0600, because job environments, tokens and checkpoints are private to the user who runs the process.
 
+What a stranger may have written is read with a bound, and folders are removed whatever was done to them.
+
 These functions block; call them from a thread when an event loop must go on.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
+import json
 import os
+import stat
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+import attrs
 
 PRIVATE_FILE_MODE = 0o600
 PRIVATE_FOLDER_MODE = 0o700
@@ -21,6 +29,7 @@ PRIVATE_FOLDER_MODE = 0o700
 TEMPORARY_PREFIX = ".iriscw-"
 """How the names of unfinished files begin; whoever lists a folder skips them."""
 
+_ENTERED = stat.S_IRUSR | stat.S_IXUSR
 _numbers = itertools.count()
 
 
@@ -82,15 +91,185 @@ def sync_folder(path: Path) -> None:
 
 
 def read_bounded(path: Path, limit_bytes: int) -> bytes:
-    """Read a file that is no link and at most ``limit_bytes`` long.
+    """Read a plain file that is no link and at most ``limit_bytes`` long.
 
     Raises:
-        ValueError: the file is longer; nothing beyond the limit was read.
-        OSError: as the file system says it; ``ELOOP`` for a link.
+        ValueError: the file is longer, and nothing beyond the limit was read; or it is a pipe, a device.
+        OSError: as the file system says it; ``ELOOP`` for a link, ``EISDIR`` for a folder, ``ENXIO`` for a socket.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    with os.fdopen(descriptor, "rb") as file:
-        data = file.read(limit_bytes + 1)
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(mode):
+            raise ValueError(f"{path} is no plain file")
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            data = file.read(limit_bytes + 1)
+    finally:
+        os.close(descriptor)
     if len(data) > limit_bytes:
         raise ValueError(f"{path} is longer than {limit_bytes} bytes")
     return data
+
+
+def decode_json(data: bytes) -> object:
+    """Read JSON that somebody else may have written.
+
+    Raises:
+        ValueError: it is none, or nested deeper than anything of ours.
+    """
+    try:
+        return json.loads(data)
+    except RecursionError:
+        raise ValueError("JSON that is nested too deeply") from None
+
+
+def remove_tree(folder: Path, *, first: Sequence[str] = (), last: str = "") -> None:
+    """Remove a folder with all below it, whatever its programs left: read-only folders, links, a tree of any depth.
+
+    What cannot be removed does not keep the rest: all else is gone when the error is raised. Links are removed, not
+    followed, and other file systems that are mounted below stay as they are. A folder that is not there is fine.
+
+    Args:
+        folder: what to remove.
+        first: names in it that go before all others: secrets.
+        last: the name in it that goes after all others, and only with them: until then it says what this folder is.
+            The removal is on the disk then.
+
+    Raises:
+        OSError: as the file system says it, of the first thing that cannot be removed.
+    """
+    try:
+        top = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return
+    except PermissionError:
+        folder.chmod(PRIVATE_FOLDER_MODE)
+        top = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    removal = _Removal(os.fstat(top).st_dev)
+    try:
+        with removal.goes_on():
+            _let_in(top)
+        with os.scandir(top) as entries:
+            names = [entry.name for entry in entries]
+        for name in sorted(names, key=lambda name: (name not in first, name)):
+            if name != last:
+                removal.remove(top, name)
+        if removal.failure is not None:
+            raise removal.failure
+        if last:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(last, dir_fd=top)
+    finally:
+        os.close(top)
+    folder.rmdir()
+    if last:
+        sync_folder(folder.parent)
+
+
+@attrs.define
+class _Below:
+    """A folder that is being emptied: its name in the one above, which folder that was, and what is left to enter."""
+
+    name: str
+    above: tuple[int, int]
+    folders: list[str]
+
+
+@attrs.define
+class _Removal:
+    """Removes one thing after the other, and remembers the first failure.
+
+    There are two descriptors at most, and no recursion: a program can make a tree deeper than either would bear. The
+    way up is "..", and must lead to where it came from.
+    """
+
+    device: int
+    failure: OSError | None = None
+
+    @contextlib.contextmanager
+    def goes_on(self) -> Iterator[None]:
+        """Remember a failure and go on; what is gone already is none."""
+        try:
+            yield
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            self.failure = self.failure or error
+
+    def remove(self, parent: int, name: str) -> None:
+        """Remove what ``name`` is in the folder ``parent``."""
+        below: list[_Below] = []
+        current = os.dup(parent)
+        try:
+            current = self._enter(current, name, below)
+            while below:
+                if below[-1].folders:
+                    current = self._enter(current, below[-1].folders.pop(), below)
+                else:
+                    current = self._leave(current, below)
+        finally:
+            os.close(current)
+
+    def _enter(self, current: int, name: str, below: list[_Below]) -> int:
+        """Remove a file, or go into a folder and remove the files there; give the folder to go on in."""
+        inner = -1
+        with self.goes_on():
+            if not stat.S_ISDIR(os.stat(name, dir_fd=current, follow_symlinks=False).st_mode):
+                os.unlink(name, dir_fd=current)
+            else:
+                inner = _open_folder(current, name)
+                folders = self._remove_files(inner)
+                found = os.fstat(current)
+                below.append(_Below(name, (found.st_dev, found.st_ino), folders))
+                current, inner = inner, current
+        if inner >= 0:  # the folder that was left, or one that nobody may empty
+            os.close(inner)
+        return current
+
+    def _remove_files(self, folder: int) -> list[str]:
+        """Remove what is no folder; give the names of the folders."""
+        if os.fstat(folder).st_dev != self.device:
+            raise OSError(errno.EXDEV, "another file system is mounted there")
+        _let_in(folder)
+        folders: list[str] = []
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.name)
+                    continue
+                with self.goes_on():
+                    os.unlink(entry.name, dir_fd=folder)
+        return folders
+
+    def _leave(self, current: int, below: list[_Below]) -> int:
+        """Go up, and remove the folder that was left."""
+        left = below.pop()
+        above = os.open("..", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=current)
+        os.close(current)
+        found = os.fstat(above)
+        if (found.st_dev, found.st_ino) != left.above:
+            below.clear()
+            self.failure = self.failure or OSError(errno.ESTALE, f"{left.name} was moved while it was removed")
+        else:
+            with self.goes_on():
+                os.rmdir(left.name, dir_fd=above)
+        return above
+
+
+def _open_folder(parent: int, name: str) -> int:
+    """Open a folder, and no link, that may be closed to its owner."""
+    place = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    try:
+        if os.fstat(place).st_mode & _ENTERED != _ENTERED:
+            Path(f"/proc/self/fd/{place}").chmod(PRIVATE_FOLDER_MODE)  # the folder itself, whatever has its name now
+        return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=place)
+    finally:
+        os.close(place)
+
+
+def _let_in(folder: int) -> None:
+    """Let the owner of an open folder change what is in it."""
+    if os.fstat(folder).st_mode & stat.S_IRWXU != stat.S_IRWXU:
+        os.fchmod(folder, PRIVATE_FOLDER_MODE)

@@ -62,6 +62,33 @@ def test_verbose_after_the_dashes_belongs_to_the_job(iriscw):
     assert "Traceback" not in err
 
 
+def test_a_full_disk_is_named():
+    """What cannot be written is an error of the world, told once, for results as for help."""
+    for arguments in (["doctor"], ["--help"], ["jobs", "--help"], ["doctor", "-o", "json"]):
+        done = run_with("/dev/full", *arguments)
+        assert (done.returncode, done.stderr.count("\n")) == (3, 1)
+        assert "OutputLost: standard output cannot be written: No space left on device" in done.stderr
+
+
+def test_closed_outputs_are_no_bugs():
+    """Without standard output nothing is begun; without standard error commands still work."""
+    done = run_with(None, "doctor")
+    assert (done.returncode, done.stderr) == (3, "iriscw: OutputLost: standard output is closed\n")
+    shell = ["sh", "-c", 'exec "$@" 2>&-', "sh", *PROGRAM, "doctor"]
+    done = subprocess.run(shell, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout.startswith("WHAT")) == (0, True)
+
+
+PROGRAM = [sys.executable, "-c", "import sys; from iriscw.cli import main; sys.exit(main(sys.argv[1:]))"]
+
+
+def run_with(output, *arguments):
+    """Run a command whose standard output is a file, or closed."""
+    where = f">{output}" if output else ">&-"
+    shell = ["sh", "-c", f'exec "$@" {where}', "sh", *PROGRAM, *arguments]
+    return subprocess.run(shell, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+
+
 def test_version(iriscw):
     """The version is that of the package."""
     import iriscw as package

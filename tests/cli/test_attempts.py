@@ -1,6 +1,6 @@
 """One job for people: facts, tasks, retries, and what was said last."""
 
-from iriscw.cli.attempts import MAX_RETRIES_SHOWN, describe, last_line
+from iriscw.cli.attempts import MAX_COMMAND_CHARS, MAX_RETRIES_SHOWN, describe, last_line
 from iriscw.client.model import AttemptStatus, JobStatus, TaskStatus
 from iriscw.jobs.model import JobState, TaskState
 
@@ -41,6 +41,29 @@ def test_a_job_without_retries():
     assert "no room" in text
     assert "TRIED" not in text
     assert "ended with" not in text
+
+
+def test_a_reason_is_told_once():
+    """Tasks that wait for what the job waits for, or for what the one above does, say so in two words."""
+    tasks = [task(0, reason="no room"), task(1, reason="no  room"), task(2, reason="zone=a"), task(3, reason="zone=a")]
+    text = describe(job(JobState.PENDING, reason="no room"), tasks, NOW_MS)
+    assert [line.split()[5:] for line in text[text.index("TASK") :].splitlines()[1:]] == [
+        ["as", "above"],
+        ["as", "above"],
+        ["zone=a"],
+        ["as", "above"],
+    ]
+
+
+def test_attempts_are_counted_as_what_they_are():
+    """Failed attempts are no retries: the last of them had none."""
+    assert "attempts 3 failed, 2 lost with their workers\n" in describe(job(failures=3, preemptions=2), [], NOW_MS)
+
+
+def test_a_long_command_is_cut():
+    """People see the beginning of what a job runs, and how much more there is."""
+    text = describe(job(entrypoint="x" * (MAX_COMMAND_CHARS + 7)), [], NOW_MS)
+    assert f"runs     {'x' * MAX_COMMAND_CHARS}... and 7 characters: -o json has them\n" in text
 
 
 def test_retries_have_reasons():

@@ -1,9 +1,10 @@
-"""The columns of a listing."""
+"""The columns of a listing, and what options select."""
 
 import pytest
 
-from iriscw.cli.jobs import tasks_text
-from iriscw.client.model import JobStatus
+from iriscw.cli.jobs import check_selection, tasks_text
+from iriscw.cli.outcome import NoSuchSelection
+from iriscw.client.model import AttemptStatus, JobStatus, TaskStatus
 from iriscw.jobs.model import JobState, TaskState
 
 
@@ -19,3 +20,39 @@ from iriscw.jobs.model import JobState, TaskState
 def test_tasks_are_counted_in_few_words(tasks, text):
     """A listing says how many tasks are how far; without counts it says how many there are."""
     assert tasks_text(JobStatus("job-1", "uid", "name", JobState.RUNNING, 1, 9, tasks)) == text
+
+
+class Job:
+    """A job whose first task was tried twice, whose second waits."""
+
+    id = "job-1"
+
+    async def tasks(self):
+        tried = tuple(AttemptStatus(f"u{number}", number, TaskState.FAILED, "w") for number in (1, 0))
+        return [
+            TaskStatus("job-1/0", 0, TaskState.FAILED, attempts=tried),
+            TaskStatus("job-1/1", 1, TaskState.PENDING),
+        ]
+
+
+@pytest.mark.parametrize(
+    ("task", "attempt", "said"),
+    [
+        (2, None, "--task 2: job-1 has tasks 0 to 1"),
+        (None, 2, "--attempt 2: job-1 has had attempts 0 to 1"),
+        (0, 7, "--attempt 7: task 0 of job-1 has had attempts 0 to 1"),
+        (1, 0, "--attempt 0: task 1 of job-1 has had no attempt yet"),
+    ],
+)
+async def test_what_is_not_there_is_named(task, attempt, said):
+    """The log of a task or attempt that is not there is no empty log."""
+    with pytest.raises(NoSuchSelection) as found:
+        await check_selection(Job(), JobStatus("job-1", "u", "n", JobState.RUNNING, 1, 2, {}), task, attempt)
+    assert str(found.value) == said
+
+
+async def test_what_is_there_may_be_read():
+    """Tasks and attempts that are there are, with and without the other option."""
+    status = JobStatus("job-1", "u", "n", JobState.RUNNING, 1, 2, {})
+    for task, attempt in ((None, None), (1, None), (0, 1), (None, 0)):
+        await check_selection(Job(), status, task, attempt)

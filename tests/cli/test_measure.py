@@ -37,6 +37,7 @@ def test_bench_takes_a_share_of_the_floors(iriscw, measured):
     assert (code, measured) == (0, [1])
     assert "queue" in out
     assert "300 bytes per idle actor" in out
+    assert f"left out, since not installed: {', '.join(peer for peer in runtime.FLOORS if peer != 'queue')}\n" in out
 
 
 FIGURES = {
@@ -78,6 +79,7 @@ def test_control_plane_writes_tables(iriscw, counted):
     assert ["tasks", "1", "10"] in lines
     assert ["decisions", "27", "151"] in lines
     assert ["dispatch_cpu_s", "0.1235", "(0.375)"] in lines
+    assert out.splitlines()[-1].startswith("In brackets: targets")
 
 
 def test_control_plane_measures(iriscw, monkeypatch):

@@ -1,15 +1,30 @@
 """Calls that wait for the controller: repeated as long as may be, and their user knows for what."""
 
 import logging
+import socket
+import subprocess
+import sys
 
+import anyio
 import pytest
-from controller_double import Break, job_of
+from controller_double import TOKEN, Break, job_of
 
-from iriscw.client.calls import CALL_TIMEOUT_S, PATIENCE_S, Reasons
+from iriscw.client import contact
+from iriscw.client.calls import CALL_TIMEOUT_S, PATIENCE_S, Calls, Reasons
+from iriscw.client.client import connect
 from iriscw.client.submission import Command
 from iriscw.errors import JournalFull, OutcomePending
 from iriscw.jobs.model import JobState
-from iriscw.proto.iriscw.v1 import JobState as Wire
+from iriscw.processes.identity import identify
+from iriscw.proto.iriscw.v1 import (
+    GetJobRequest,
+    JobRef,
+    JobState as Wire,
+    JobStatus,
+    PutBundleRequest,
+    PutBundleResponse,
+)
+from iriscw.rpc.client import RpcChannel
 from iriscw.rpc.errors import RpcCancelled, RpcDeadline, RpcUnavailable
 
 DONE = job_of(Wire.SUCCEEDED, version=3)
@@ -66,3 +81,44 @@ def test_a_reason_commands_no_terminal(told):
     [line] = told()
     assert line.isprintable()
     assert r"\x1b[2Jfull\nof it" in line
+
+
+def dead():
+    """Give the identity of a process that has ended."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        owner = identify(process.pid)
+        process.communicate(b"\n")
+    return owner
+
+
+@pytest.mark.parametrize("call", ["ask", "stream", "send"])
+async def test_nobody_waits_for_a_dead_cluster(call):
+    """Every kind of call ends with the first failure once the process that kept the cluster up is gone."""
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        address = f"127.0.0.1:{closed.getsockname()[1]}"
+
+    async def nothing():
+        yield PutBundleRequest(data=b"x")
+
+    async def make(calls):
+        if call == "ask":
+            await calls.ask("GetJob", GetJobRequest(), JobStatus)
+        elif call == "stream":
+            _ = [each async for each in calls.watch(JobRef(job_id="j"))]
+        else:
+            await calls.send("PutBundle", nothing, PutBundleRequest, PutBundleResponse, timeout_s=5)
+
+    async with RpcChannel(address) as channel:
+        with pytest.raises(RpcUnavailable, match=f"the cluster at {address} has ended"), anyio.fail_after(10):
+            await make(Calls(channel, owner=dead()))
+
+
+async def test_a_controller_that_is_away_is_told(door, controller, told, monkeypatch):
+    """A controller that goes is told of by its address, once until it answers again."""
+    monkeypatch.setattr(contact, "QUIET_S", 0.0)
+    controller.statuses = [job_of(Wire.PENDING), *(Break() for _ in range(4)), DONE]
+    async with connect(str(door.address), TOKEN) as client:
+        job = await client.job("job-1")
+        assert (await job.wait()).state is JobState.SUCCEEDED
+    assert 1 <= len(told()) <= 4
+    assert {line.partition(" (")[0] for line in told()} == {f"iriscw: cannot reach {door.address}"}

@@ -1,10 +1,11 @@
 """The client against a scripted controller, over a real connection."""
 
+import anyio
 import pytest
-from controller_double import job_of
+from controller_double import TOKEN, job_of
 
 from iriscw.client.client import connect
-from iriscw.client.errors import InvalidJob, JobExists, NoSuchJob
+from iriscw.client.errors import ClientClosed, InvalidJob, JobExists, NeedsAsyncio, NoSuchJob, NotConnected
 from iriscw.client.submission import Command
 from iriscw.errors import InvalidArgument
 from iriscw.jobs.model import JobState
@@ -105,6 +106,13 @@ async def test_jobs_reads_all_pages(client):
     assert [job.id for job in await client.jobs()] == [f"job-{number}" for number in range(5)]
 
 
+async def test_jobs_by_state(client):
+    """States are members or names; a state that is none is an error by name."""
+    assert len(await client.jobs(states=["RUNNING", JobState.PENDING])) == 5
+    with pytest.raises(InvalidArgument, match="'RUNING' is none of PENDING"):
+        await client.jobs(states=["RUNING"])
+
+
 async def test_listings_are_values(client):
     """Slices, pools and the status arrive as plain values."""
     [one] = await client.slices()
@@ -134,3 +142,33 @@ def test_states_have_the_same_names_on_the_wire():
     from iriscw.jobs.model import TaskState as Ours
 
     assert {state.value for state in Ours} == {state.name for state in TaskState} - {"UNSPECIFIED"}
+
+
+async def test_closed_with_its_block(door):
+    """After the block the client and its jobs say that it has ended, instead of dialling again."""
+    async with connect(str(door.address), TOKEN) as client:
+        job = await client.submit(double, 21, name="twice")
+    for call in (client.status, client.jobs, job.status, job.terminate):
+        with pytest.raises(ClientClosed, match="after its block"):
+            await call()
+    with pytest.raises(ClientClosed):
+        await anext(job.watch())
+
+
+def test_connect_is_a_block():
+    """Who forgets the block is told of it, by a word that hasattr() knows as well."""
+    made = connect("127.0.0.1:1", TOKEN)
+    with pytest.raises(NotConnected, match=r"async with connect\(\) as client: client\.submit"):
+        made.submit(double, name="x")
+    assert not hasattr(made, "jobs")
+
+
+def test_connect_needs_asyncio():
+    """On trio the error says what is needed."""
+
+    async def use():
+        async with connect("127.0.0.1:1", TOKEN):
+            pass
+
+    with pytest.raises(NeedsAsyncio, match="asyncio"):
+        anyio.run(use, backend="trio")

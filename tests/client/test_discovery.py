@@ -123,6 +123,16 @@ def test_a_task_finds_its_own_controller(path, tmp_path):
     assert (found.address, found.token, found.job_id) == ("127.0.0.1:5", Secret("scoped"), "job-7")
 
 
+def test_the_owner_is_known_where_it_lives(path):
+    """A client learns which process keeps the cluster up, if that is this machine's, however it was found."""
+    owner = write_context(path, "127.0.0.1:7", Secret("t")).owner
+    assert discover().owner == owner
+    assert discover("127.0.0.1:7").owner == owner
+    assert discover("127.0.0.1:8").owner is None
+    write_context(path, "10.0.0.1:7", Secret("t"))
+    assert discover().owner is None
+
+
 def test_a_dead_owner_is_seen(path):
     """Whether the cluster's process lives can be told from the file."""
     written = write_context(path, "a:1", Secret("t"))

@@ -45,6 +45,25 @@ async def test_result_gives_values_in_task_order(client, controller):
     assert await job.result() == [{"a": 1}, [2, 3]]
 
 
+async def test_result_has_a_timeout(client, controller):
+    """A job that goes on is the same named error; one that ends in time gives its values."""
+    controller.statuses = [job_of(Wire.RUNNING, reason="2 of 2 tasks run")]
+    job = await client.job("job-1")
+    with pytest.raises(WaitTimeout, match=r"RUNNING after 0\.2 s \(2 of 2 tasks run\)"):
+        await job.result(timeout_s=0.2)
+    controller.statuses = [DONE]
+    controller.parts = [*parts_of(0, 1), *parts_of(1, 2)]
+    assert await job.result(timeout_s=60) == [1, 2]
+
+
+async def test_a_failure_in_time_is_no_timeout(client, controller):
+    """How the job ended is told, whatever the timeout."""
+    controller.statuses = [job_of(Wire.KILLED, version=4, reason="stopped by hand")]
+    job = await client.job("job-1")
+    with pytest.raises(JobFailed, match="KILLED"):
+        await job.result(timeout_s=60)
+
+
 async def test_result_of_a_command_is_none(client, controller):
     """Tasks without values give None."""
     controller.statuses = [DONE]
@@ -103,6 +122,15 @@ async def test_tasks_are_values(client, controller):
     controller.tasks = [failed_task(0, "boom")]
     [task] = await (await client.job("job-1")).tasks()
     assert (task.state, task.attempts[0].exit_code, task.attempts[0].fault) == (TaskState.FAILED, 1, "boom")
+
+
+async def test_tasks_by_state(client, controller):
+    """States are members or names; what is none is refused before anything travels."""
+    controller.tasks = [failed_task(0, "boom")]
+    job = await client.job("job-1")
+    assert [task.index for task in await job.tasks(states=["FAILED", TaskState.KILLED])] == [0]
+    with pytest.raises(InvalidArgument, match="'BROKEN'"):
+        await job.tasks(states=["BROKEN"])
 
 
 async def test_logs_survive_a_break(client, controller):

@@ -4,7 +4,7 @@ import itertools
 
 from hypothesis import given, strategies as st
 
-from iriscw.client.lines import LINE_LIMIT_BYTES, LineReader
+from iriscw.client.lines import LINE_LIMIT_BYTES, MAX_CURSORS, LineReader
 from iriscw.proto.iriscw.v1 import LogBatch
 
 
@@ -45,6 +45,28 @@ def test_a_gap_ends_the_line_before_it():
     assert read(reader, batch(0, b"one\ntw"), batch(100, b"later\n")) == ["one", "tw", "later"]
 
 
+def test_gaps_are_told():
+    """What is no longer kept is told before what follows it: where, and how much."""
+    told = []
+    reader = LineReader(lambda gap: told.append(str(gap)))
+    assert read(reader, batch(10, b"a\n")) == ["a"]
+    assert read(reader, batch(10, b"a\nb\n"), batch(20, b"c\n")) == ["b", "c"]
+    assert read(reader, batch(7, b"", uid="gone", at_end=True)) == []
+    assert told == [
+        "task 0, attempt 0: the first 10 bytes of the log are no longer kept",
+        "task 0, attempt 0: 6 bytes of the log, from byte 14 on, are no longer kept",
+        "task 0, attempt 0: the first 7 bytes of the log are no longer kept",
+    ]
+
+
+def test_a_tail_misses_nothing_before_it():
+    """Who asked for the end of a log is not told that it begins late."""
+    told = []
+    reader = LineReader(told.append, whole=False)
+    assert read(reader, batch(10, b"a\n"), batch(12, b"b\n")) == ["a", "b"]
+    assert told == []
+
+
 def test_a_long_line_is_given_in_pieces():
     """A reader's memory stays bounded whatever a task writes."""
     reader = LineReader()
@@ -66,3 +88,14 @@ def test_attempts_are_kept_apart():
 def test_what_is_no_text_is_replaced():
     """Bytes that are no UTF-8 do not break a reader, nor do carriage returns."""
     assert read(LineReader(), batch(0, b"\xff ok\r\n")) == ["\ufffd ok"]
+
+
+def test_a_request_has_room_for_so_many_cursors():
+    """Of many attempts the latest go on where they were; of the others all comes again, and is left out."""
+    reader = LineReader()
+    for number in range(MAX_CURSORS + 5):
+        list(reader.take(batch(0, b"a\n", uid=f"uid-{number}")))
+    cursors = reader.cursors()
+    assert len(cursors) == MAX_CURSORS
+    assert cursors[0].attempt_uid == "uid-5"
+    assert list(reader.take(batch(0, b"a\n", uid="uid-0"))) == []

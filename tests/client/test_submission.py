@@ -1,10 +1,13 @@
 """What submit refuses, and how callables travel."""
 
+import functools
 import subprocess
 import sys
 import threading
+from pathlib import PurePath
 
 import pytest
+from hypothesis import given, strategies as st
 
 from iriscw.client.errors import InvalidJob
 from iriscw.client.submission import Command, build_submission, is_own_file, parse_constraints
@@ -12,7 +15,7 @@ from iriscw.cloud.model import Mode, Op
 from iriscw.errors import InvalidArgument
 from iriscw.jobs.model import Band, Existing
 from iriscw.resources import Resources
-from iriscw.task.environment import InvalidPortName
+from iriscw.task.environment import AttemptFacts, InvalidPortName, task_environment
 from iriscw.task.payload import NotPicklable, PayloadTooLarge
 
 USUAL = {
@@ -38,6 +41,8 @@ def build(entrypoint=len, args=([],), **changes):
 
 
 WRONG = [
+    ({"environment": {"IRIS_TASK_INDEX": "7"}}, "IRIS_TASK_INDEX is set by iriscw"),
+    ({"environment": {"IRIS_PORT_HTTP": "80"}}, "IRIS_PORT_HTTP is set by iriscw"),
     ({"name": ""}, "name"),
     ({"name": 7}, "name"),
     ({"name": "a/b"}, "name"),
@@ -178,3 +183,82 @@ def test_constraints_are_read():
     ]
     [equal] = parse_constraints({"slots": 3})
     assert (equal.op, equal.values, equal.mode) == (Op.EQ, (3,), Mode.REQUIRED)
+
+
+# What cannot be called, or not so
+
+
+@pytest.mark.parametrize("entrypoint", ["echo hi", ["echo", "hi"], None, 7])
+def test_a_program_is_no_callable(entrypoint):
+    """Whoever gives a shell line, or a list, is told of Command."""
+    with pytest.raises(InvalidJob, match=r"is not callable; for a program use iriscw\.Command\(\[\.\.\.\]\)"):
+        build(entrypoint, ())
+
+
+def add(left, right=0, *, scale=1):
+    return (left + right) * scale
+
+
+class Scaled:
+    """A class, and its instances, are callables."""
+
+    def __init__(self, scale):
+        self.scale = scale
+
+    def __call__(self, value):
+        return value * self.scale
+
+
+@pytest.mark.parametrize(
+    ("entrypoint", "args", "kwargs", "said"),
+    [
+        (add, (3,), {"replica": 2}, r"add\(left, right=0, \*, scale=1\).*'replica'; .*replica= \(replicas\?\)"),
+        (add, (3,), {"colour": 2}, r"'colour'$"),
+        (add, (), {}, "missing a required argument: 'left'"),
+        (add, (1, 2, 3), {}, "too many positional arguments"),
+        (add, (1,), {"left": 2}, "multiple values for argument 'left'"),
+        (functools.partial(add, 1), (), {"timout": 2}, r"timout= \(timeout\?\)"),
+        (Scaled, (), {}, "Scaled.*'scale'"),
+        (Scaled(2), (), {}, "Scaled.*'value'"),
+        (lambda: None, (1,), {}, "too many"),
+    ],
+)
+def test_arguments_that_do_not_fit(entrypoint, args, kwargs, said):
+    """Told at once instead of by the task; a slip in an option's name is guessed."""
+    with pytest.raises(InvalidJob, match=said):
+        build_submission(entrypoint, args, kwargs, **USUAL)
+
+
+def injecting(function):
+    """Give a first argument to a function that looks as if the caller had to."""
+
+    @functools.wraps(function)
+    def outer(*args, **kwargs):
+        return function(1, *args, **kwargs)
+
+    return outer
+
+
+@pytest.mark.parametrize(
+    ("entrypoint", "args", "kwargs"),
+    [
+        (add, (1,), {"scale": 2}),
+        (functools.partial(add, scale=3), (1, 2), {}),
+        (Scaled(2), (3,), {}),
+        (Scaled(2).__call__, (3,), {}),
+        (dict, (), {"any": 1}),
+        (max, (1, 2), {}),
+        (injecting(add), (), {}),
+    ],
+)
+def test_arguments_that_fit(entrypoint, args, kwargs):
+    """Partials, bound methods, objects, wrappers, and what was written in C and says nothing of itself."""
+    assert build_submission(entrypoint, args, kwargs, **USUAL).spec.name == "n"
+
+
+@given(st.sampled_from(sorted(task_environment(AttemptFacts("j", "t", "u", 0, 1, ports={"http": 1}), PurePath("/w")))))
+def test_no_variable_of_ours_can_be_given(name):
+    """Whatever a task finds in its environment from iriscw is refused as the user's; names beside them are not."""
+    with pytest.raises(InvalidJob, match=name):
+        build(environment={name: "x"})
+    assert dict(build(environment={f"MY_{name}": "x"}).spec.environment) == {f"MY_{name}": "x"}

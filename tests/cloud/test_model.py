@@ -6,6 +6,7 @@ import attrs
 import pytest
 from hypothesis import given, strategies as st
 
+from iriscw.client.submission import parse_constraints
 from iriscw.cloud.model import (
     UNLIMITED,
     Attributes,
@@ -101,7 +102,7 @@ def test_orders_of_words_do_not_hold():
         assert not Constraint("zone", op, (1,)).satisfied(known)
     assert Constraint("region", Op.IN, ("ord1", "lga1")).satisfied(known)
     assert not Constraint("zone", Op.IN, ("a",)).satisfied(known)
-    assert str(Constraint("region", Op.IN, ("ord1", "lga1"))) == "region in ord1, lga1"
+    assert str(Constraint("region", Op.IN, ("ord1", "lga1"))) == "region in ord1,lga1"
 
 
 @pytest.mark.parametrize(("op", "given_values"), [(Op.EQ, ()), (Op.EXISTS, (1,)), (Op.IN, ()), (Op.LT, (1, 2))])
@@ -161,3 +162,12 @@ def test_cloud_errors_say_whether_to_retry():
         CloudError("x")
     assert Throttled("slow", 5).retry_after == 5
     assert Throttled("slow", 5).retryable
+
+
+@pytest.mark.parametrize(
+    "text", ["region=mars", "region!=mars", "gpus>=4", "gpus<=4", "gpus>4", "gpus<4", "zone in a,b", "spot", "!spot"]
+)
+def test_a_constraint_is_shown_as_it_is_written(text: str) -> None:
+    """What a reason says of a constraint is what its user wrote."""
+    (constraint,) = parse_constraints([text])
+    assert str(constraint) == text

@@ -9,7 +9,7 @@ import anyio
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from iriscw.controller.logs import AttemptLog, LogLimits, LogStore, LogStoreBroken
+from iriscw.controller.logs import LINE_SHARE, AttemptLog, LogLimits, LogStore, LogStoreBroken
 from iriscw.jobs.model import AwaitLogs
 from iriscw.runtime.vocabulary import SECOND
 
@@ -97,6 +97,31 @@ async def test_limit_of_an_attempt(tmp_path: Path) -> None:
         assert (known(each).begin, known(each).end) == (80, 100)
         assert await everything(each, known(each)) == (80, b"I" * 10 + b"J" * 10)
     assert store.statistics().dropped_bytes == 80
+
+
+@pytest.mark.parametrize("chunk", [1, 13, 777, 20_000])
+async def test_segments_begin_with_lines(tmp_path: Path, chunk: int) -> None:
+    """What is left of a log that was cut begins with a whole line, wherever its chunks were cut."""
+    store = await LogStore.open(tmp_path, LogLimits(segment_bytes=LINE_SHARE * 20, attempt_bytes=LINE_SHARE * 60))
+    await store.begin(JOB, 0, 0, UID)
+    text = b"".join(b"%d" % number * 7 + b"\n" for number in range(700 if chunk < 100 else 7_000))
+    for start in range(0, len(text), chunk):
+        await store.append(UID, start, text[start : start + chunk])
+    begin, data = await everything(store, known(store))
+    assert data == text[begin:]
+    assert begin > 0 or len(known(store).segments) > 1
+    for start, _ in known(store).segments:
+        assert text[max(0, start - 1) : start] in (b"", b"\n")
+
+
+async def test_a_line_without_an_end_is_cut(tmp_path: Path) -> None:
+    """A segment does not wait for ever for the end of its line."""
+    store = await LogStore.open(tmp_path, LogLimits(segment_bytes=LINE_SHARE * 4))
+    await store.begin(JOB, 0, 0, UID)
+    for start in range(0, 3000, 3):
+        await store.append(UID, start, b"xxx")
+    assert [size for _, size in known(store).segments][:-1] == [LINE_SHARE * 4 + 5] * 2
+    assert await everything(store, known(store)) == (0, b"x" * 3000)
 
 
 async def test_limit_in_total(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

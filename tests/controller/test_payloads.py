@@ -1,5 +1,7 @@
 """Run documents: stored once, verified when read, bounded."""
 
+import shlex
+
 import pytest
 
 from iriscw.controller import payloads as module
@@ -28,6 +30,13 @@ async def test_round_trip(entrypoint: v1.Entrypoint, kind: EntrypointKind, pytho
     document = await Payloads(store, "").load(kept.payload_sha256)
     assert (bytes(document.entrypoint), document.bundle_id) == (bytes(entrypoint), "b")
     assert display_name(document) == name
+
+
+def test_a_command_is_shown_whole_and_quoted() -> None:
+    """What is shown can be given to a shell again, however long it is."""
+    argv = ["sh", "-c", "echo 'a b'; exit 1", "", "x" * 5000]
+    document = v1.TaskSpecification(entrypoint=v1.Entrypoint(command=v1.Command(argv=argv)))
+    assert shlex.split(display_name(document)) == argv
 
 
 async def test_damage_and_loss() -> None:

@@ -114,3 +114,11 @@ def test_configuration_that_cannot_be(tmp_path: Path, text: str) -> None:
     assert ended.returncode == 2
     assert "cluster.yaml" in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def test_a_closed_terminal_stops_it(tmp_path: Path) -> None:
+    """SIGHUP stops it as SIGTERM does."""
+    process = Process(tmp_path)
+    assert process.serving.wait(30)
+    assert process.end(signal.SIGHUP) == 0
+    assert "stopping on SIGHUP" in process.lines[-1]["message"]

@@ -123,6 +123,24 @@ def row_of(number: int, **more: object) -> AttemptRow:
     return AttemptRow(number=number, uid=f"u{number}", state=TaskState.RUNNING, **{**fields, **times, **more})
 
 
+@pytest.mark.parametrize(
+    ("kind", "text", "reason"),
+    [
+        ("__main__.MyErr", "Traceback\nMyErr: a", "MyErr: a"),
+        ("__main__.MyErr", "Traceback\nMyErr", "MyErr"),
+        ("m.MyErr", "Traceback\nm.MyErr: a", "m.MyErr: a"),
+        ("ValueError", "Traceback\nMyErrors: a", "ValueError: MyErrors: a"),
+        ("ProgramFailed", "exit code 1", "ProgramFailed: exit code 1"),
+    ],
+)
+def test_a_reason_names_its_error_once(kind: str, text: str, reason: str) -> None:
+    """A traceback's last line names the error already, with or without its module."""
+    sent = v1.AttemptObserved(
+        attempt_uid="u", state=v1.TaskState.FAILED, was_started=True, fault=v1.Fault(kind=kind, text=text)
+    )
+    assert wire.observation(sent, logs_stored=0).reason == reason
+
+
 def test_attempts_are_written_newest_first() -> None:
     """A task has its latest attempt first, then the earlier ones, each with its times, exit, worker and fault."""
     latest = {"attempt_state": TaskState.RUNNING, "ending": None, "exit_code": None, "reason": "", "log_offset": 0}
@@ -161,6 +179,10 @@ def test_a_listing_says_why_tasks_wait(state: JobState, waiting: int, reason: st
     assert written.reason == (reason or ("no room" if waits else ""))
     assert {each.state.name: each.count for each in written.tasks} == {state.name: count for state, count in counts}
     assert (written.failures, written.preemptions, written.started_at_ms, written.version) == (3, 4, 5, 7)
+    asked = attrs.evolve(row, demand=Capacity(500, 1, 2, 3, "H100"), band=Band.BATCH, parent_job_id="job-p")
+    written = wire.job_row(asked, 7)
+    assert wire.capacity(written.resources) == asked.demand
+    assert (written.priority, written.parent_job_id) == (v1.PriorityBand.BATCH, "job-p")
 
 
 def test_a_failed_job_says_what_its_task_said() -> None:

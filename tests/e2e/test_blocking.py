@@ -3,6 +3,7 @@
 import pytest
 
 from iriscw import blocking
+from iriscw.client.errors import ClientClosed, NotConnected
 from iriscw.client.submission import Command
 from iriscw.cluster import ClusterNotRunning
 from iriscw.jobs.model import JobState
@@ -42,3 +43,22 @@ def test_a_reader_may_stop_early():
             assert str(line) == "a"
             break
         assert job.terminate().name == "n"
+
+
+def test_after_the_block_everything_says_so():
+    """Client, job and a reader that was left open are no use after the block, and say so by name."""
+    with blocking.Cluster.local(nodes=1, boot_delay=0.0) as cluster:
+        client = cluster.client
+        job = client.submit(Command(["echo", "a"]), name="n", resources=SMALL)
+        lines = job.logs(follow=True)
+        assert str(next(lines)) == "a"
+    for call in (client.status, client.jobs, job.status, job.result, lambda: next(lines), lambda: next(job.watch())):
+        with pytest.raises(ClientClosed, match="`with` block"):
+            call()
+    lines.close()
+
+
+def test_connect_is_a_block():
+    """Who forgets the block is told of it."""
+    with pytest.raises(NotConnected, match=r"with connect\(\) as client: client\.submit"):
+        blocking.connect("127.0.0.1:1", "t" * 32).submit(add, name="x")

@@ -17,7 +17,7 @@ from iriscw.errors import UsageError
 from iriscw.jobs.model import JobState, TaskState
 from iriscw.processes.identity import send_signal
 from iriscw.resources import Resources
-from iriscw.rpc.errors import Unauthenticated
+from iriscw.rpc.errors import NeedsAsyncio, Unauthenticated
 from iriscw.task.context import context
 
 SMALL = Resources(cpu="250m", memory="64MiB")
@@ -204,3 +204,17 @@ def test_slips_are_named(options, said):
     """An option that cannot be is refused before anything starts."""
     with pytest.raises(UsageError, match=said):
         Cluster.local(**options)
+
+
+def test_other_loops_are_refused():
+    """On trio a cluster says that it needs asyncio, before it makes anything."""
+    cluster = Cluster.local(nodes=1)
+
+    async def use():
+        async with cluster:
+            pass
+
+    with pytest.raises(NeedsAsyncio, match="asyncio"):
+        anyio.run(use, backend="trio")
+    with pytest.raises(ClusterNotRunning):
+        _ = cluster.workdir

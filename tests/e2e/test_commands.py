@@ -61,24 +61,31 @@ def test_a_day_with_the_commands(up):
     code, out, err = up.run("submit", "-f", "--replicas", "2", *SMALL, "--", "sh", "-c", "echo from $IRIS_TASK_INDEX")
     assert (code, sorted(out.splitlines())) == (0, ["0 | from 0", "1 | from 1"])
     assert err.splitlines()[-1].endswith("SUCCEEDED")
+    first = err.split()[0]
     retried = ("--max-retries-failure", "1", *SMALL)
     assert up.run("submit", "-f", "--name", "bad", *retried, "--", "sh", "-c", "exit 3")[0] == 1
     code, out, _ = up.run("submit", "--name", "long", *SMALL, "--env", "A=b", "--", "sh", "-c", "echo $A; sleep 1000")
     long = out.strip()
     assert (code, long.startswith("job-")) == (0, True)
     [listed] = json.loads(up.run("jobs", "-o", "json")[1])
-    assert (listed["job_id"], listed["name"], sum(listed["tasks"].values())) == (long, "long", 1)
+    assert (listed["job_id"], listed["name"], sum(listed["task_counts"].values())) == (long, "long", 1)
+    assert listed["resources"]["cpu_milli"] > 0
+    assert (listed["priority"], "entrypoint" in listed, "tasks" in listed) == ("INTERACTIVE", False, False)
     code, _, err = up.run("submit", "--name", "long", "--", "true")
     assert (code, "--existing keep" in err, err.count("\n")) == (2, True, 1)
     assert up.run("stop", "long")[1] == f"{long} KILLED\n"
     described = json.loads(up.run("job", "bad", "-o", "json")[1])
     assert (described["state"], described["tasks"][0]["attempts"][0]["exit_code"]) == ("FAILED", 3)
+    assert described["task_counts"] == {"FAILED": 1}
+    assert listed.keys() <= described.keys(), "a listing has some of the same fields"
     assert [each["number"] for each in described["tasks"][0]["attempts"]] == [1, 0]
     assert described["tasks"][0]["attempts"][1]["fault"]
     shown = up.run("job", "bad")[1]
     assert "FAILED" in shown
     assert "TRIED" in shown
-    assert up.run("logs", "sh", "--task", "1")[1] == "from 1\n"
+    assert up.run("logs", first, "--task", "1")[1] == "from 1\n"
+    assert up.run("logs", first, "--task", "2")[0] == 2
+    assert up.run("slices", "--group", "nosuch")[0] == 2
     table = up.run("jobs", "--all")[1].splitlines()
     assert len(table) == 4
     assert ["1 killed" in line or "1 failed" in line or "2 done" in line for line in table[1:]] == [True] * 3
@@ -87,6 +94,32 @@ def test_a_day_with_the_commands(up):
     [one] = json.loads(up.run("slices", "-o", "json")[1])
     assert one["state"] == "READY"
     assert up.run("logs", "nope")[0] == 2
+
+
+def test_a_folder_travels(up, tmp_path):
+    """A command finds the files of a bundle in its working folder, retries them there, and says which attempt it is."""
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "train.sh").write_text("echo $1 $IRIS_TASK_INDEX; exit 5\n")
+    retried = ("--max-retries-failure", "1", *SMALL)
+    code, out, err = up.run("submit", "-f", "--bundle", str(folder), *retried, "sh", "train.sh", "--name")
+    assert (code, out) == (1, "--name 0\n--name 0\n")
+    assert "task 0, attempt 1:" in err.splitlines()
+    assert up.run("logs", err.split()[0], "--tail", "5")[1] == "--name 0\n"
+
+
+def test_followers_hear_why_a_job_waits_and_that_its_cluster_is_gone(tmp_path):
+    """A job that cannot run says why; a killed cluster ends its followers at once."""
+    terminal = Terminal(tmp_path)
+    with terminal.start("up", "--nodes", "1", "--workdir", str(tmp_path / "work"), "--orphan-after", "1") as process:
+        process.stderr.readline()
+        with terminal.start("submit", "-f", "--cpu", "99", "--", "true") as follower:
+            job_id = follower.stderr.readline().strip()
+            assert follower.stderr.readline().startswith(f"{job_id} waits: ")
+            process.kill()
+            process.wait(timeout=TIMEOUT_S)
+            assert f"has ended (process {process.pid} is gone)" in follower.stderr.read()
+            assert follower.wait(timeout=TIMEOUT_S) == 3
 
 
 def test_a_second_cluster_is_refused(up):

@@ -13,6 +13,7 @@ from kill_cluster import PATIENCE_S, SMALL, controller_process, resident_bytes, 
 
 from iriscw.client.calls import SERVICE
 from iriscw.client.client import PAGE
+from iriscw.client.errors import JobFailed
 from iriscw.client.submission import Command
 from iriscw.errors import InvalidArgument
 from iriscw.jobs.messages import MAX_PAGE
@@ -45,7 +46,8 @@ async def test_what_no_machine_has(cluster):
         assert (await job.wait()).state is JobState.UNSCHEDULABLE
     [task] = await job.tasks()
     assert (task.state, task.attempts) == (TaskState.UNSCHEDULABLE, ())
-    assert (await job.status()).fault or (await job.status()).reason or task.reason
+    assert "last heard: " in task.reason
+    assert (await job.status()).reason == task.reason
 
 
 async def test_what_cannot_be_sent(cluster):
@@ -166,3 +168,34 @@ async def test_a_line_of_1_gib(tmp_path):
     end, grown = await line_of(tmp_path, mib=1024)
     assert end == 1024 * MIB + len("\nend\n")
     assert max(grown) < 48 * MIB
+
+
+@pytest.mark.parametrize("code", [0, 3])
+async def test_a_callable_that_ends_its_process(cluster, code):
+    """Nobody has its value, so it has failed, whatever the exit code; `sys.exit(0)` is an end like any other."""
+
+    def leave():
+        import os
+
+        os._exit(code)
+
+    def exit_well():
+        sys.exit(0)
+
+    with anyio.fail_after(PATIENCE_S):
+        job = await cluster.client.submit(leave, name="leaves", resources=SMALL)
+        with pytest.raises(JobFailed, match="ResultMissing") as caught:
+            await job.result()
+        assert (caught.value.state, f"exit code {code}" in str(caught.value)) == ("FAILED", True)
+        well = await cluster.client.submit(exit_well, name="exits", resources=SMALL)
+        assert await well.result(timeout_s=PATIENCE_S) == [None]
+
+
+async def test_a_command_that_leaves_a_result(cluster):
+    """It is a file like any other: commands have no results, and none is looked at."""
+    script = "mkdir -p .iris; echo garbage > .iris/result"
+    with anyio.fail_after(PATIENCE_S):
+        job = await cluster.client.submit(Command(["sh", "-c", script]), name="litters", resources=SMALL)
+        assert await job.result() == [None]
+        assert (await (await cluster.client.job("litters")).status()).state == "SUCCEEDED"
+        assert [each.id for each in await cluster.client.jobs(states=["SUCCEEDED"])].count(job.id) == 1

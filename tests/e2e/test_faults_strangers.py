@@ -197,6 +197,49 @@ async def test_a_stolen_token_of_a_worker(cluster, tmp_path):
     await still_serves(cluster.client)
 
 
+async def test_a_task_that_would_keep_the_controller_busy(cluster):
+    """A task submits a million empty messages with its own token: it is refused by name; nobody's lease runs out."""
+
+    def crowd():
+        import os
+
+        import anyio
+
+        from iriscw.errors import IriscwError
+        from iriscw.proto.iriscw import v1
+        from iriscw.rpc.client import RpcChannel
+        from iriscw.rpc.tokens import read_token_file
+
+        class Crowd(v1.SubmitJobRequest):
+            def __bytes__(self):
+                return b"".join([b"\x42\x00"] * 1_000_000)
+
+        async def submit():
+            from pathlib import Path
+
+            token = read_token_file(Path(os.environ["IRIS_TOKEN_FILE"]))
+            request = v1.SubmitJobRequest()
+            request.__class__ = Crowd
+            async with RpcChannel(os.environ["IRIS_CONTROLLER_ADDRESS"], token) as channel:
+                try:
+                    await channel.unary("/iriscw.v1.ControllerService/SubmitJob", request, v1.SubmitJobResponse)
+                except IriscwError as error:
+                    return f"{type(error).__name__}: {error}"
+
+        return anyio.run(submit)
+
+    gate = Command(["sleep", "600"])  # it is ended below
+    async with contextlib.AsyncExitStack() as stack:
+        victim = await cluster.client.submit(gate, name="victim", resources=SMALL)
+        stack.push_async_callback(victim.terminate)
+        job = await cluster.client.submit(crowd, name="crowd", resources=SMALL)
+        with anyio.fail_after(PATIENCE_S):
+            [said] = await job.result()
+        assert said.startswith("MessageTooLarge: a SubmitJobRequest of more than 10000 parts")
+        assert (await victim.status()).preemptions == 0
+    await still_serves(cluster.client)
+
+
 @pytest.mark.parametrize(("size_bytes", "kind"), [(100, "FrameCorrupt"), ((18 << 20) + 1, "ResultUnreadable")])
 async def test_a_task_that_spoils_its_result(cluster, size_bytes, kind):
     """It has failed, whatever its exit code is; it is tried again as often as failures are, and the error says why."""

@@ -88,9 +88,9 @@ def test_two_gangs_share_a_slice_only_if_both_fit_whole():
     [
         (entry(what=Capacity(9000, 1)), "too little cpu"),
         (entry(what=attrs.evolve(TASK, gpu_class="L40")), "gpu_class"),
-        (entry(constraints=(Constraint("region", Op.EQ, ("ord1",)),)), "region eq ord1"),
+        (entry(constraints=(Constraint("region", Op.EQ, ("ord1",)),)), "region=ord1"),
         (entry(count=16, gang=16), "a gang of 16 needs more than the 1 workers"),
-        (entry(constraints=(Constraint("slice-id", Op.EQ, ("x",)),)), "slice-id eq x"),
+        (entry(constraints=(Constraint("slice-id", Op.EQ, ("x",)),)), "slice-id=x"),
     ],
 )
 def test_the_impossible_is_named(demand, text):

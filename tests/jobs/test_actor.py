@@ -311,13 +311,24 @@ def test_timeout():
 def test_scheduling_timeout(world):
     """A job that no worker takes in time is UNSCHEDULABLE and says so."""
     job_id = world.submit(command_spec(replicas=2, scheduling_timeout_ns=10 * 10**9))
-    world.sim.advance(9)
-    assert view(world, job_id).state is JobState.PENDING
-    world.sim.advance(2)
+    world.sim.advance(11)
     seen = view(world, job_id)
     assert seen.state is JobState.UNSCHEDULABLE
     assert seen.reason == "no worker took 2 of 2 tasks within 10 s"
     assert seen.counts == ((TaskState.UNSCHEDULABLE, 2),)
+    assert {row.reason for row in rows(world, job_id)} == {seen.reason}
+
+
+def test_what_is_given_up_says_why_it_waited(world):
+    """The scheduler's last word, if anybody asked for it, is in the reason of the job and of its tasks."""
+    job_id = world.submit(command_spec(replicas=2, scheduling_timeout_ns=10 * 10**9))
+    world.sim.advance(9)
+    assert view(world, job_id).pending_reason == "no worker is connected"
+    world.sim.advance(2)
+    seen = view(world, job_id)
+    assert seen.state is JobState.UNSCHEDULABLE
+    assert seen.reason == "no worker took 2 of 2 tasks within 10 s; last heard: no worker is connected"
+    assert {row.reason for row in rows(world, job_id)} == {seen.reason}
 
 
 def test_pending_tasks_have_a_reason(world):
@@ -329,7 +340,7 @@ def test_pending_tasks_have_a_reason(world):
     job_id = world.submit(command_spec("zone", replicas=3, constraints=(no,)))
     world.sim.advance(0.5)
     assert view(world, job_id).pending_reason == (
-        "of 2 workers: 1 fails the constraint zone eq b, 1 lacks CPU, 1 lacks memory"
+        "of 2 workers: 1 fails the constraint zone=b, 1 lacks CPU, 1 lacks memory"
     )
     big = world.submit(command_spec("big", demand=Capacity(8000, GIB)))
     assert view(world, big).pending_reason == "of 2 workers: 2 are too small (CPU)"

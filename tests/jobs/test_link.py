@@ -5,7 +5,7 @@ import pytest
 from jobs_world import FakeContext, command_spec
 
 from iriscw.fleet.messages import DialAgain
-from iriscw.jobs.link import Link, LinkDecisions, Links, LinksDecisions
+from iriscw.jobs.link import MAX_KNOWN, Link, LinkDecisions, Links, LinksDecisions
 from iriscw.jobs.messages import (
     AttemptsObserved,
     Desired,
@@ -113,6 +113,45 @@ def test_agreement(wanted, known, run, stop, release, told, stream_first):
         assert seen == []
     else:
         assert [each.ending for each in seen] == [told]
+
+
+def made_up(count, start=0):
+    """Give observations of attempts that nobody ever ordered."""
+    return tuple(Observation(f"x{number}", TaskState.RUNNING) for number in range(start, start + count))
+
+
+@pytest.mark.parametrize("briefed", [True, False])
+def test_made_up_attempts_are_bounded(briefed):
+    """While the link cannot answer it remembers what a worker says it has, up to a bound; then the stream ends."""
+    wire = Wire()
+    if briefed:  # synced by time, while a job is silent
+        wire.tell(LinkExpects("a", ("job-a",)))
+        wire.tell(Due("sync"))
+    wire.up(*made_up(10))
+    for start in range(10, MAX_KNOWN, 2):
+        wire.tell(Arrived("stream", Observed(made_up(2, start))))
+        assert not wire.out
+    kept = wire.link.unclaimed if briefed else wire.link.arrived
+    assert len(kept) == MAX_KNOWN
+    wire.tell(Arrived("stream", Observed(made_up(10))))
+    assert not wire.out, "what is known may change"
+    wire.tell(Arrived("stream", Observed(made_up(1, MAX_KNOWN))))
+    assert [type(command) for command in wire.out] == [Close, Open]
+    assert (wire.link.up, wire.link.unclaimed, wire.link.arrived) == (False, None, None)
+    wire.tell(LinkExpects("a", ("job-a",)))
+    wire.tell(DesiredOn("job-a", "a", (Desired(order(), True, None),)))
+    assert [message.observations for _, message in wire.up(RUNNING).told] == [(RUNNING,)], "the next stream is served"
+
+
+def test_what_the_controller_gave_is_never_too_much():
+    """The record with which a stream begins is taken whole, however long: only what comes on top is bounded."""
+    wire = Wire()
+    wire.up(*made_up(MAX_KNOWN + 50))
+    assert len(wire.link.arrived) == MAX_KNOWN + 50
+    wire.tell(Arrived("stream", Observed(made_up(MAX_KNOWN + 50))))
+    assert not wire.out
+    wire.tell(Arrived("stream", Observed(made_up(1, 9999))))
+    assert [type(command) for command in wire.out] == [Close, Open]
 
 
 def test_nothing_is_stopped_before_all_jobs_have_spoken():

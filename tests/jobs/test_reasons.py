@@ -30,7 +30,7 @@ def test_each_cause_is_counted():
     wish = Wish(Capacity(2000, 2 * GIB), (Constraint("zone", Op.EQ, ("a",)),))
     assert explain(inventory, wish) == (
         "of 10 workers: 1 is being drained, 1 is out of reach, 1 is connecting, 2 lack CPU, 3 lack memory, "
-        "1 is too small (CPU, memory), 1 fails the constraint zone eq a"
+        "1 is too small (CPU, memory), 1 fails the constraint zone=a"
     )
 
 

@@ -8,6 +8,7 @@ from iriscw.cloud.model import Constraint, Mode, Op
 from iriscw.jobs import records
 from iriscw.jobs.model import Band, Ending, JobState, TaskState, canonical_spec
 from iriscw.jobs.records import load_spec, store_spec
+from iriscw.journal.codec import Mismatch, codec_for
 from iriscw.journal.entries import Entry, Kind
 from iriscw.journal.records import REGISTRY
 
@@ -49,6 +50,16 @@ def test_round_trip(fact):
     text = REGISTRY.encode(fact)
     entry = Entry(1, "/jobs", Kind.RECORD, text)
     assert REGISTRY.decode(entry) == [fact]
+
+
+@pytest.mark.parametrize("state", [*JobState, *TaskState, *Ending])
+def test_states_are_journaled_by_value(state):
+    """What a state is written as never changes, and it is read as the same member, not as a text."""
+    codec = codec_for(type(state))
+    assert codec.encode(state) == f'"{state.name}"'
+    assert codec.decode(state.name) is state
+    with pytest.raises(Mismatch):
+        codec.encode(state.name)
 
 
 def test_an_older_journal_is_read():

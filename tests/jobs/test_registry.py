@@ -14,7 +14,7 @@ from iriscw.jobs.messages import (
     Submitted,
     Sweep,
 )
-from iriscw.jobs.model import Existing, JobState, TaskState
+from iriscw.jobs.model import Band, Existing, JobState, TaskState
 from iriscw.jobs.registry import Registry, RegistryDecisions, RegistryLimits, compact, evolve
 from iriscw.runtime.behavior import Behavior, ChildSpec
 from iriscw.runtime.vocabulary import (
@@ -65,10 +65,10 @@ class Bench:
         self.introduced += [message.job_id for message in told if isinstance(message, JobIntroduced)]
         return commands
 
-    def submit(self, name, existing=Existing.ERROR):
+    def submit(self, name, existing=Existing.ERROR, **changes):
         """Submit a job; give its id, or None if it was refused."""
         key = f"key{len(self.records)}"
-        commands = self.decide(SubmitJob(command_spec(name), key, existing), asked=True)
+        commands = self.decide(SubmitJob(command_spec(name, **changes), key, existing), asked=True)
         (answer,) = [command for command in commands if isinstance(command, (Reply, Refuse))]
         if isinstance(answer, Refuse):
             return None
@@ -157,6 +157,14 @@ def test_an_untouched_job_waits_with_all_its_tasks():
     assert listed(bench)[job_id].tally.counts == ((TaskState.PENDING, 1),)
     bench.decide(JobAdvanced(job_id, JobState.RUNNING))
     assert listed(bench)[job_id].tally.counts == ()
+
+
+def test_a_listing_says_what_was_asked_for():
+    """Size, priority and parent of a job are listed as they were submitted, without asking the job."""
+    bench = Bench()
+    job_id = bench.submit("a", band=Band.BATCH, parent_job_id="job-p")
+    row = listed(bench)[job_id]
+    assert (row.demand, row.band, row.parent_job_id) == (command_spec().demand, Band.BATCH, "job-p")
 
 
 def test_tallies_are_noted_and_not_recorded():

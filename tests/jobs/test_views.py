@@ -72,6 +72,15 @@ def test_lost_logs_and_workers_are_named():
     assert (row.reason, row.logs_complete) == ("gone; the end of its log was lost", False)
 
 
+def test_a_lost_log_is_the_attempts_own():
+    """The attempt that lost the end of its log says so, not the one that follows it."""
+    ledger = ledger_with(*RUNNING, ended(Ending.WORKER_LOST, TaskState.PENDING, preemption=True, reason="gone"))
+    evolve(ledger, AttemptPlaced(0, "v", 2, "w", "a", 9))
+    (row,) = views.answer(ledger, ListTasks(), "").rows
+    assert (row.uid, row.reason) == ("v", "")
+    assert [(each.uid, each.reason) for each in row.earlier] == [("u", "gone; the end of its log was lost")]
+
+
 def test_reasons_name_the_first_culprit():
     """A failed job says how many tasks failed, and what the one of lowest index says."""
     ledger = ledger_with(*RUNNING, ended(Ending.FAILED, TaskState.FAILED, exit_code=3), replicas=2)

@@ -1,5 +1,6 @@
 """A process is its number, its start and its boot; never its number alone."""
 
+import json
 import os
 import signal
 import subprocess
@@ -12,7 +13,9 @@ from hypothesis import given, strategies as st
 
 from iriscw.processes.identity import (
     ProcessGone,
+    ProcessIdentity,
     boot_id,
+    decode_identity,
     identify,
     is_alive,
     open_pidfd,
@@ -98,3 +101,36 @@ def test_no_descriptor_is_left_open() -> None:
         with pidfd_of(identify(os.getpid())):
             pass
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_an_identity_comes_back_from_json() -> None:
+    """As it was written."""
+    ours = identify(os.getpid())
+    assert decode_identity(json.loads(json.dumps(attrs.asdict(ours)))) == ours
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"pid": "1"},
+        {"pid": "self"},
+        {"pid": "1\0"},
+        {"pid": [1]},
+        {"pid": -1},
+        {"pid": 0},
+        {"pid": 10**30},
+        {"pid": 1.0},
+        {"start_ticks": -1},
+        {"start_ticks": 10**30},
+        {"start_ticks": None},
+        {"boot_id": 5},
+    ],
+)
+def test_what_no_process_can_be_is_refused(change: dict[str, object]) -> None:
+    """Before anything is looked up with it."""
+    content = {**attrs.asdict(ProcessIdentity(1, 2, "boot")), **change}
+    with pytest.raises(ValueError, match="process number"):
+        decode_identity(content)
+    for other in (None, [], "x", {}):
+        with pytest.raises(ValueError, match="process number"):
+            decode_identity(other)

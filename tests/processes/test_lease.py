@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
+from iriscw.processes import lease as module
 from iriscw.processes.identity import boot_id
 from iriscw.processes.lease import MAX_LINE_BYTES, NEVER_NS, LeaseFile, decode, encode
 
@@ -72,5 +73,80 @@ def test_a_link_is_no_lease(tmp_path: Path) -> None:
     """Nobody has us write elsewhere."""
     (tmp_path / "target").write_text("")
     (tmp_path / "lease").symlink_to(tmp_path / "target")
+    with pytest.raises(OSError, match="lease"):
+        LeaseFile(tmp_path / "lease")
+
+
+def _removed(path: Path) -> None:
+    path.unlink()
+
+
+def _link(path: Path) -> None:
+    path.rename(path.with_name("target"))
+    path.symlink_to("target")
+
+
+def _folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+    (path / "file").write_text("somebody's")
+
+
+def _pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def _another(path: Path) -> None:
+    path.unlink()
+    path.write_bytes(encode(boot_id(), NEVER_NS))
+
+
+@pytest.mark.parametrize("change", [_removed, _link, _folder, _pipe, _another])
+def test_the_file_is_put_back(tmp_path: Path, change) -> None:
+    """Whatever took its place: who opens it next reads what holds, and who has the old one open reads it once more."""
+    path = tmp_path / "lease"
+    lease = LeaseFile(path)
+    with path.open("rb", buffering=0) as reader:
+        change(path)
+        lease.hold(12345)
+        lease.write()
+        assert decode(reader.read(), boot_id()) == 12345
+    assert path.is_file()
+    assert not path.is_symlink()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    lease.hold(67890)
+    lease.write()
+    assert decode(path.read_bytes(), boot_id()) == 67890
+    if change is _folder:
+        assert [each.read_text() for each in tmp_path.glob("*/file")] == ["somebody's"]
+    lease.close()
+
+
+def test_what_cannot_be_put_back_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a full disk: programs that run have been told all the same, and the next write tries again."""
+    path = tmp_path / "lease"
+    lease = LeaseFile(path)
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with path.open("rb", buffering=0) as reader:
+        path.unlink()
+        monkeypatch.setattr(module, "write_atomic", full)
+        lease.hold(12345)
+        with pytest.raises(OSError, match="No space"):
+            lease.write()
+        assert decode(reader.read(), boot_id()) == 12345
+    monkeypatch.undo()
+    lease.write()
+    assert decode(path.read_bytes(), boot_id()) == 12345
+    lease.close()
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
+def test_what_is_no_file_is_no_lease(tmp_path: Path, make) -> None:
+    """Nobody waits for it."""
+    make(tmp_path / "lease")
     with pytest.raises(OSError, match="lease"):
         LeaseFile(tmp_path / "lease")

@@ -10,17 +10,18 @@ from pathlib import Path
 import anyio
 import pytest
 
+from iriscw.processes import supervised
 from iriscw.processes.identity import is_alive, pidfd_of, send_signal
+from iriscw.processes.status import UNKNOWN_ENDING, read_ending
 from iriscw.processes.supervised import (
-    UNKNOWN_ENDING,
     BinaryRefused,
     Limits,
     MissingBinary,
     Program,
+    SpawnFailed,
     WorkdirMissing,
     adopt,
     launch,
-    read_ending,
 )
 from iriscw.processes.sweep import marked_processes, sweep
 
@@ -274,3 +275,51 @@ async def test_the_program_dies_with_its_supervisor(build) -> None:
     with pidfd_of(running.target) as descriptor, anyio.fail_after(20):
         send_signal(running.supervisor, signal.SIGKILL)
         await anyio.wait_readable(descriptor)
+
+
+@pytest.mark.parametrize("argv", [("no-such-program-at-all",), ("/",)])
+async def test_what_was_not_started_is_not_found(build, argv: tuple[str, ...]) -> None:
+    """Nothing of it was executed, and whoever looks later sees that, too."""
+    program = build(None, *argv)
+    with pytest.raises((MissingBinary, BinaryRefused)):
+        await launch(program)
+    assert await adopt(program.folder, program.markers) is None
+
+
+SILENT = """
+import json, os, subprocess, sys
+order = json.load(sys.stdin)
+null = subprocess.DEVNULL
+child = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(600)"]
+subprocess.Popen(child, stdin=null, stdout=null, stderr=null, start_new_session=True)
+if {identified}:
+    stat = open("/proc/self/stat").read().rpartition(") ")[2].split()
+    me = {{"pid": os.getpid(), "start_ticks": int(stat[19])}}
+    boot = open("/proc/sys/kernel/random/boot_id").read().strip()
+    with open(order["folder"] + "/identity.json", "w") as file:
+        json.dump({{"boot_id": boot, "supervisor": me, "target": me}}, file)
+{then}
+"""
+
+
+@pytest.mark.parametrize("then", ["", "sys.stdout.write('{')", "import time; time.sleep(600)"])
+@pytest.mark.parametrize("identified", [True, False])
+async def test_a_supervisor_without_a_report(
+    build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, identified: bool, then: str
+) -> None:
+    """It died, or takes too long and is killed: all that it had begun is ended. Once it had written down who runs, the
+    program may have been executed, and that is what is said; before, it was not.
+    """
+    script = tmp_path / "silent.py"
+    script.write_text(SILENT.format(identified=identified, then=then))
+    monkeypatch.setattr(supervised, "_SUPERVISOR", script)
+    monkeypatch.setattr(supervised, "START_TIMEOUT_S", 3.0)
+    program = build("pass")
+    if identified:
+        running = await launch(program)
+        assert left_of(program) == 0
+        assert await running.wait() == UNKNOWN_ENDING
+    else:
+        with pytest.raises(SpawnFailed, match=r"supervisor\.log"):
+            await launch(program)
+        assert left_of(program) == 0

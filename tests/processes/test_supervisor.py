@@ -1,6 +1,9 @@
-"""What the supervisor does on its own: end its program with the lease, and keep a log within its bound."""
+"""What the supervisor does on its own: end its program with the lease, keep a log within its bound, tell the end on a
+full disk and whatever the program does to its files.
+"""
 
 import contextlib
+import errno
 import os
 import signal
 import sys
@@ -10,9 +13,10 @@ from pathlib import Path
 import anyio
 import pytest
 
+from iriscw.processes import supervisor
 from iriscw.processes.identity import ProcessGone, pidfd_of, send_signal
 from iriscw.processes.lease import NEVER_NS, LeaseFile
-from iriscw.processes.supervised import LeaseOver, Program, Supervised, launch
+from iriscw.processes.supervised import LeaseOver, Program, SpawnFailed, Supervised, adopt, launch
 from iriscw.processes.sweep import marked_processes
 
 MARKER = "IRIS_ATTEMPT_UID"
@@ -231,3 +235,207 @@ async def test_two_bounded_logs(tmp_path: Path) -> None:
         assert path.read_bytes().endswith(word + b"02999 ")
         assert path.stat().st_size <= 5_000
         assert {each[:3] for each in path.read_bytes().split()[1:]} == {word}
+
+
+async def test_a_lease_that_was_put_back_is_found(tmp_path: Path, lease: LeaseFile) -> None:
+    """Somebody removed the file: the next look is at the one that its writer made, renewals of which count."""
+    renew(lease, NEVER_NS)
+    running = await launch(program(tmp_path, PAUSE, lease=lease.path))
+    shorten(lease, running, 3)
+    await anyio.sleep(0.2)  # for it to be read
+    lease.path.unlink()
+    until_ns = lease.until_ns
+    renew(lease, NEVER_NS)
+    renew(lease, NEVER_NS)
+    await anyio.sleep((until_ns - time.monotonic_ns()) / SECOND + 0.5)
+    assert running.alive
+    renew(lease, 1)
+    running.look_at_lease()
+    with anyio.fail_after(PATIENCE_S):
+        assert (await running.wait()).lease_over
+
+
+@pytest.mark.parametrize("make", [None, Path.mkdir, os.mkfifo])
+async def test_a_lease_that_nobody_puts_back_ends(tmp_path: Path, lease: LeaseFile, make) -> None:
+    """Its supervisor goes by what it read last, and waits for no pipe."""
+    renew(lease, NEVER_NS)
+    running = await launch(program(tmp_path, PAUSE, lease=lease.path))
+    until_ns = shorten(lease, running, 1)
+    lease.path.unlink()
+    if make is not None:
+        make(lease.path)
+    running.look_at_lease()
+    with anyio.fail_after(PATIENCE_S):
+        assert (await running.wait()).lease_over
+    assert time.monotonic_ns() >= until_ns
+
+
+def fill(disk: Path, free_pages: int = 0) -> Path:
+    """Write until nothing more fits, then give some pages back."""
+    ballast = disk / "ballast"
+    ballast.unlink(missing_ok=True)
+    with ballast.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while file.write(bytes(4096)):
+            pass
+    os.truncate(ballast, ballast.stat().st_size - 4096 * free_pages)
+    return ballast
+
+
+def beside(disk: Path, logs: Path) -> dict[str, Path]:
+    """Have the status files on the disk, and the log elsewhere."""
+    return {"folder": disk / "program", "stdout": logs / "log", "stderr": logs / "log"}
+
+
+WAIT = "import os, signal; signal.pthread_sigmask(0, [10]); print('up', flush=True); signal.sigwait([10]); "
+
+
+async def up(asked: Program) -> Supervised:
+    running = await launch(asked)
+    await until_text(asked.stdout, "up")
+    return running
+
+
+def let_go(running: Supervised) -> None:
+    assert running.target is not None
+    send_signal(running.target, signal.SIGUSR1)
+
+
+async def test_a_full_disk_loses_no_end(tmp_path: Path, small_disk: Path) -> None:
+    """Its room was taken before the program began."""
+    running = await up(program(tmp_path, WAIT + "os._exit(3)", **beside(small_disk, tmp_path)))
+    fill(small_disk)
+    let_go(running)
+    with anyio.fail_after(PATIENCE_S):
+        assert (await running.wait()).code == 3
+    found = await adopt(running.folder, running.markers)
+    assert found is not None
+    assert (await found.wait()).code == 3
+
+
+async def test_a_full_disk_keeps_no_order_to_stop(tmp_path: Path, small_disk: Path) -> None:
+    """The program gets the very grace that was ordered, not the one that it was started with."""
+    code = f"import signal; signal.signal(15, lambda *_: print('asked', flush=True)); {PAUSE}; signal.pause()"
+    asked = program(tmp_path, code, **beside(small_disk, tmp_path), grace_s=3600)
+    running = await up(asked)
+    fill(small_disk)
+    with anyio.fail_after(PATIENCE_S):
+        ending = await running.stop(0.5)
+    assert (ending.stopped, ending.killed) == (True, True)
+    assert "asked" in text_of(asked.stdout)
+
+
+@pytest.mark.parametrize("free_pages", range(6))
+async def test_with_hardly_any_room_it_runs_or_not(tmp_path: Path, small_disk: Path, free_pages: int) -> None:
+    """Not started means that nothing was executed; started, that its end is told. Nothing is left of either."""
+    fill(small_disk, free_pages)
+    touched = tmp_path / "touched"
+    code = f"open({str(touched)!r}, 'w'); {ESCAPE}; " + WAIT + "os._exit(3)"
+    asked = program(tmp_path, code, **beside(small_disk, tmp_path))
+    try:
+        running = await up(asked)
+    except SpawnFailed:
+        assert not touched.exists()
+        assert await adopt(asked.folder, asked.markers) is None
+    except OSError:  # there was no room for the supervisor's log
+        assert not touched.exists()
+    else:
+        fill(small_disk)
+        let_go(running)
+        with anyio.fail_after(PATIENCE_S):
+            assert (await running.wait()).code == 3
+    assert marked_processes({MARKER: str(tmp_path)}) == ()
+
+
+ESCAPE = "import os, time; os.fork() or (os.setsid(), time.sleep(600))"
+
+
+def spoil(what: str) -> str:
+    """Give code that puts something else in the place of all files in ``folder``."""
+    return f"""
+import os, shutil, sys
+for name in os.listdir({{folder!r}}) + ["exit.json", "stop", "identity.json"]:
+    path = os.path.join({{folder!r}}, name)
+    if name == "log":
+        continue
+    if os.path.lexists(path) and not os.path.isdir(path):
+        os.unlink(path)
+    if not os.path.lexists(path):
+        {what}
+"""
+
+
+SPOILS = {
+    "nothing": "pass",
+    "links": "os.symlink('/etc/passwd', path)",
+    "pipes": "os.mkfifo(path)",
+    "huge files": "open(path, 'wb').truncate(1 << 40)",
+    "nonsense": "open(path, 'w').write('[' * 60000)",
+    "folders": "os.makedirs(path + '/inner')",
+}
+
+
+@pytest.mark.parametrize("what", SPOILS)
+async def test_a_program_that_spoils_its_files_has_its_end_told(tmp_path: Path, what: str) -> None:
+    """Links, pipes, folders: the supervisor puts the end where it belongs, and follows nothing."""
+    code = spoil(SPOILS[what]).format(folder=str(tmp_path / "program")) + WAIT + "os._exit(3)"
+    running = await up(program(tmp_path, code))
+    let_go(running)
+    with anyio.fail_after(PATIENCE_S):
+        assert (await running.wait()).code == 3
+
+
+@pytest.mark.parametrize("what", SPOILS)
+async def test_a_program_that_spoils_its_files_is_ended(tmp_path: Path, what: str) -> None:
+    """It gets the grace that it was started with; the next starter ends it as well, and has no trouble with it."""
+    spoiling = spoil(SPOILS[what]).format(folder=str(tmp_path / "program"))
+    running = await up(program(tmp_path, f"{ESCAPE}\n{spoiling}\n{WAIT}", grace_s=0.1))
+    with anyio.fail_after(PATIENCE_S):
+        assert (await running.stop(30)).signal == signal.SIGTERM
+    assert marked_processes({MARKER: str(tmp_path)}) == ()
+    again = again_in(tmp_path)
+    spoiling = spoil(SPOILS[what]).format(folder=str(again["folder"]))
+    await up(program(tmp_path, f"{ESCAPE}\n{spoiling}\n{WAIT}", **again))
+    with anyio.fail_after(PATIENCE_S):
+        found = await adopt(again["folder"], {MARKER: str(tmp_path)})
+        assert (found is None) == (what == "nothing"), "without a word of it, it was never executed"
+        if found is not None:
+            assert (await found.stop(30)).code is None
+    assert marked_processes({MARKER: str(tmp_path)}) == ()
+
+
+def again_in(tmp_path: Path) -> dict[str, Path]:
+    """Give another folder for the second program of a test."""
+    folder = tmp_path / "again"
+    return {"folder": folder, "stdout": folder / "log", "stderr": folder / "log"}
+
+
+class _Full(supervisor._Record):
+    """A record on a disk that copies what is overwritten: room that was taken is of no use."""
+
+    def __init__(self, failures: int, number: int) -> None:
+        self.failures = failures
+        self.number = number
+        self.written: list[object] = []
+
+    def write(self, content: dict[str, object]) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise OSError(self.number, "no room")
+        self.written.append(content)
+
+
+def test_room_that_was_taken_and_is_missing_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the lease holds; anything else is no matter of waiting."""
+    monkeypatch.setattr(supervisor, "_ROOM_RETRY_S", 0.0)
+    record = _Full(3, errno.ENOSPC)
+    supervisor._tell_end(record, {"code": 0}, supervisor._Lease(None))
+    assert record.written == [{"code": 0}]
+    with pytest.raises(OSError, match="no room"):
+        supervisor._tell_end(_Full(1, errno.EIO), {}, supervisor._Lease(None))
+
+
+def test_nobody_waits_for_room_after_the_lease(lease: LeaseFile) -> None:
+    """The program may run elsewhere by now."""
+    renew(lease, 1)
+    with pytest.raises(OSError, match="no room"):
+        supervisor._tell_end(_Full(1, errno.ENOSPC), {}, supervisor._Lease(str(lease.path)))

@@ -12,8 +12,10 @@ from rpc_world import ADMIN, CHAT, DOWNLOAD, UNARY, UPLOAD, WORKER, EchoService,
 from iriscw.errors import InvalidArgument, JournalUnavailable, NoSuchActor
 from iriscw.rpc.client import RpcChannel
 from iriscw.rpc.errors import (
+    ClientClosed,
     InsecureDoor,
     MessageTooLarge,
+    NeedsAsyncio,
     PermissionDenied,
     RemoteFailure,
     RpcDeadline,
@@ -340,3 +342,30 @@ def test_token_stays_home() -> None:
     """A token is not sent off this machine in plain text unless someone says so."""
     with pytest.raises(InsecureDoor, match=r"controller:10000 in plain text"):
         RpcChannel("controller:10000", ADMIN)
+
+
+async def test_closed_for_good(server: RpcServer) -> None:
+    """After its block a channel does not dial again: every call says so."""
+    async with RpcChannel(server.address, ADMIN) as channel:
+        assert (await ask(channel)).text == "hi"
+    with pytest.raises(ClientClosed, match="after its block"):
+        await ask(channel)
+    with pytest.raises(ClientClosed):
+        async with channel.server_stream(UNARY, EchoRequest(), EchoReply):
+            pass
+    assert channel.statistics().retries == 0
+
+
+def test_other_loops_are_refused() -> None:
+    """On trio a channel and a door say that they need asyncio."""
+
+    async def channel() -> None:
+        RpcChannel("127.0.0.1:1")
+
+    async def server() -> None:
+        async with RpcServer([], authenticate=lambda _: None):
+            pass
+
+    for use in (channel, server):
+        with pytest.raises(NeedsAsyncio, match="asyncio only"):
+            anyio.run(use, backend="trio")

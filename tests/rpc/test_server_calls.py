@@ -1,12 +1,16 @@
 """Served calls: admission, and methods that misbehave."""
 
 import asyncio
+import contextlib
+import gc
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 
 import anyio
+import anyio.lowlevel
 import pytest
 from rpc_echo import EchoReply, EchoRequest, EchoServiceBase
-from rpc_world import ADMIN, PREFIX, UNARY, authenticate, until
+from rpc_world import ADMIN, CHAT, PREFIX, UNARY, EchoService, authenticate, until
 
 from iriscw.rpc import server as server_module
 from iriscw.rpc.client import RpcChannel
@@ -129,6 +133,82 @@ async def test_methods_are_closed_in_their_own_task() -> None:
     with pytest.raises(ConnectionError):
         await _send_all(method, Gone(), "request")  # type: ignore[arg-type]
     assert closed_in == [asyncio.current_task()]
+
+
+@pytest.mark.parametrize("error", [ConnectionError(), asyncio.CancelledError()])
+async def test_a_yield_is_the_sending(error: BaseException) -> None:
+    """A method that yields inside a task group meets there what the sending met: the group ends in order with it."""
+    met: list[BaseException] = []
+
+    async def wait_until_cancelled() -> None:
+        try:
+            await anyio.sleep_forever()
+        except asyncio.CancelledError as stopped:
+            met.append(stopped)
+            raise
+
+    async def method(request: object) -> AsyncIterator[object]:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wait_until_cancelled)
+            await anyio.lowlevel.checkpoint()
+            try:
+                yield request
+            except BaseException as sent:
+                met.append(sent)
+                raise
+
+    class Gone:
+        async def send_message(self, message: object) -> None:
+            raise error
+
+    with pytest.raises((type(error), ExceptionGroup)) as caught:
+        await _send_all(method, Gone(), "request")  # type: ignore[arg-type]
+    found = caught.value
+    assert error in (found.exceptions if isinstance(found, ExceptionGroup) else (found,))
+    assert met[0] is error
+    assert len(met) == 2
+
+
+async def test_a_method_that_goes_on_after_its_caller_left() -> None:
+    """A method that swallows what its yield met is closed all the same, and the error is the call's."""
+
+    async def method(request: object) -> AsyncIterator[object]:
+        for _ in range(3):
+            with contextlib.suppress(ConnectionError):
+                yield request
+
+    class Gone:
+        sent = 0
+
+        async def send_message(self, message: object) -> None:
+            self.sent += 1
+            raise ConnectionError
+
+    gone = Gone()
+    with pytest.raises(ConnectionError):
+        await _send_all(method, gone, "request")  # type: ignore[arg-type]
+    assert gone.sent == 1
+
+
+async def test_callers_that_leave_leave_no_trace(
+    echo: EchoService, caplog: pytest.LogCaptureFixture, stack: AsyncExitStack
+) -> None:
+    """Streams whose callers hang up at any moment end without an error in the log, and without one nobody retrieved."""
+    lost: list[dict[str, object]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: lost.append(context))
+    chatty = EchoService()
+    server = await stack.enter_async_context(RpcServer([chatty], authenticate=authenticate))
+    await server.listen_tcp("127.0.0.1", 0)
+    for number in range(30):
+        async with RpcChannel(server.address, ADMIN) as channel, channel.bidi(CHAT, EchoRequest, EchoReply) as call:
+            for _ in range(number % 4):
+                await call.send(EchoRequest(text="x" * 1000 * number))
+    await until(lambda: server.statistics().calls_in_flight == 0)
+    await until(lambda: not server._calls._tasks)
+    gc.collect()
+    await anyio.lowlevel.checkpoint()
+    assert lost == []
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 def test_outside_of_a_call() -> None:

@@ -12,7 +12,10 @@ from h2.exceptions import FrameTooLargeError
 from hypothesis import given, strategies as st
 from rpc_echo import EchoRequest
 
-from iriscw.rpc.errors import MessageTooLarge
+from iriscw.errors import InvalidArgument
+from iriscw.rpc.errors import MalformedMessage, MessageTooLarge
+from iriscw.rpc.limits import RpcLimits
+from iriscw.rpc.rules import Bounds
 from iriscw.rpc.transport import BoundedCodec, BoundedStream, StrictFrames
 
 
@@ -93,13 +96,30 @@ async def test_cut_message(size: int) -> None:
 
 def test_codec() -> None:
     """Too large to send and impossible to read are named; what fits goes through."""
-    codec = BoundedCodec(10)
+    codec = BoundedCodec(RpcLimits(max_message_bytes=10))
     assert codec.decode(codec.encode(EchoRequest(text="ab"), EchoRequest), EchoRequest).text == "ab"
     with pytest.raises(MessageTooLarge):
         codec.encode(EchoRequest(text="x" * 11), EchoRequest)
-    with pytest.raises(GRPCError) as caught:
-        codec.decode(b"\x0a\xff", EchoRequest)
-    assert caught.value.status is Status.INVALID_ARGUMENT
+    for garbage in (b"\x0a\xff", b"\x0a\x02\xc3\x28", b"\x10"):  # cut, not UTF-8, cut
+        with pytest.raises(MalformedMessage):
+            codec.decode(garbage, EchoRequest)
+
+
+def test_codec_bounds_what_is_received() -> None:
+    """Its own bounds come before those of all messages; a field that is no field of the type is named at once."""
+    message = EchoRequest(text="x" * 100, count=1)
+    data = bytes(message)
+    with pytest.raises(MessageTooLarge, match="more than 1 parts"):
+        BoundedCodec(RpcLimits(max_message_parts=1)).decode(data, EchoRequest)
+    with pytest.raises(MessageTooLarge, match="more than 1 parts"):
+        BoundedCodec(RpcLimits(), Bounds(max_parts=1), EchoRequest).decode(data, EchoRequest)
+    with pytest.raises(MessageTooLarge, match=r"EchoRequest.text of 100 bytes"):
+        BoundedCodec(RpcLimits(), Bounds(field_bytes={"text": 99}), EchoRequest).decode(data, EchoRequest)
+    assert (
+        BoundedCodec(RpcLimits(), Bounds(field_bytes={"text": 100}), EchoRequest).decode(data, EchoRequest) == message
+    )
+    with pytest.raises(InvalidArgument):
+        BoundedCodec(RpcLimits(), Bounds(field_bytes={"texts": 99}), EchoRequest)
 
 
 def test_overlong_frame() -> None:

@@ -2,8 +2,10 @@
 
 # ruff: noqa: PT012 - what has to raise is the whole block, with the error inside it
 
+import asyncio
 import gc
 import threading
+from contextlib import AsyncExitStack
 
 import anyio
 import pytest
@@ -494,3 +496,34 @@ async def test_slow_turns_are_named():
     assert (seen.slow_turns, seen.slowest_actor) == (1, "/slow")
     assert 80 * MILLISECOND <= seen.slowest_turn_ns < 10 * SECOND
     assert seen.slowest_turn_ns > MICROSECOND
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"], indirect=True)
+async def test_a_stop_that_is_cut_waits_for_its_tasks(anyio_backend):
+    """asyncio's own cancellation during the stop comes out once, after the end, and no exit stack spins on it."""
+    order = []
+
+    async def host():
+        async with AsyncExitStack() as stack:  # two levels: contextlib's loop showed only in the outer one
+            outer = await stack.enter_async_context(AsyncExitStack())
+            system = await outer.enter_async_context(ActorSystem(grace_s=5.0))
+            system.spawn("slow", lingering(order, "slow", 0.05))
+            outer.push_async_callback(anyio.sleep_forever)  # where the second cancellation arrives
+            inside.set()
+            await anyio.sleep_forever()
+
+    inside = anyio.Event()
+    task = asyncio.create_task(host())
+    await inside.wait()
+    task.cancel()
+    await wait_all_tasks_blocked()
+    task.cancel()
+    await wait_all_tasks_blocked()
+    task.cancel()  # while the system stops
+    with pytest.raises(asyncio.CancelledError) as caught:
+        await task
+    seen, error = [], caught.value
+    while error is not None:
+        assert error not in seen
+        seen.append(error)
+        error = error.__context__

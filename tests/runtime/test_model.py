@@ -345,3 +345,14 @@ def test_starts_that_fail_are_judged_in_the_order_in_which_they_fail():
     kernel.run_until_idle()
     assert kernel.system.tree.quarantined == 1
     kernel.teardown()
+
+
+def test_who_asks_an_actor_that_goes_while_the_disk_is_full_is_refused():
+    """Nobody decided on the question: it is not said to be on its way."""
+    kernel = Kernel()
+    kernel.boot(seed=97, careful=False, sync_ns=0, kind=Kind())
+    kernel.drought(end=("untimer", "k"), over=True, path="/a")
+    kernel.ask(end=("reply",), path="/a", plan=(("fail",),))
+    kernel.tell_root(plan=(("stop", "a"),))
+    kernel.drought(end=("untimer", "k"), over=False, path="/a")
+    kernel.teardown()

@@ -1,15 +1,18 @@
 """The variables of a task are those of the documented list, and the context file holds the rest."""
 
-from pathlib import PurePath
+import re
+from pathlib import Path, PurePath
 
 import pytest
 from hypothesis import given, strategies as st
 
+from iriscw.processes.environment import CARRIED
 from iriscw.task.environment import (
     AttemptFacts,
     InvalidPortName,
     decode_facts,
     encode_facts,
+    is_reserved,
     port_variable,
     task_environment,
 )
@@ -81,3 +84,20 @@ def test_other_files_are_refused(data: bytes) -> None:
     """A file that is none gives an error, not empty facts."""
     with pytest.raises(ValueError, match=r".*"):
         decode_facts(data)
+
+
+def test_what_is_set_for_a_task_is_reserved() -> None:
+    """All of it, whatever the ports are called, and nothing else of the same prefix."""
+    assert all(is_reserved(name) for name in task_environment(FACTS, PurePath("/w")))
+    assert is_reserved(port_variable("anything"))
+    assert not any(is_reserved(name) for name in ("IRIS", "IRIS_", "IRIS_MINE", "iris_job_id", "PATH", *CARRIED))
+
+
+def test_the_page_of_tasks_names_every_variable() -> None:
+    """docs/tasks.md has a row for each variable, and the list of those that a worker hands on."""
+    page = (Path(__file__).parents[2] / "docs" / "tasks.md").read_text()
+    rows = re.findall(r"^\| `(\w+)(?:<NAME>)?` \|", page, re.MULTILINE)
+    fixed = {name for name in task_environment(FACTS, PurePath("/w")) if not name.startswith("IRIS_PORT_")}
+    assert set(rows) == {*fixed, "IRIS_PORT_"}
+    carried = page.partition("1. of the worker's own: ")[2].partition("where it has them")[0]
+    assert tuple(re.findall(r"`(\w+)`", carried)) == CARRIED

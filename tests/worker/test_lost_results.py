@@ -1,6 +1,8 @@
 """A callable that succeeded and whose result is no good, or is lost later: its attempt fails, by name, and at once."""
 
+import os
 import sys
+import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -13,7 +15,13 @@ from worker_world import Controller, serving, settings, world
 
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.limits import MAX_RESULT_BYTES
-from iriscw.task.result import MAX_RESULT_BYTES as MAX_VALUE_BYTES, MAX_TEXT_CHARS, encode_exception, encode_value
+from iriscw.task.result import (
+    MAX_RESULT_BYTES as MAX_VALUE_BYTES,
+    MAX_TEXT_CHARS,
+    encode_exception,
+    encode_value,
+    load_result,
+)
 from iriscw.worker.assembly import Worker
 from iriscw.worker.drivers.desk import finish
 from iriscw.worker.effects import Finish
@@ -59,11 +67,11 @@ def test_every_result_fits_the_limit() -> None:
 
 
 def test_a_success_without_its_result_is_none() -> None:
-    """A fault without a result is the result's: the exit code does not make up for it."""
+    """A fault is the result's, or that there is none: the exit code does not make up for it."""
     assert judge(Finish(0, 0, None, False, False, "", 0, result=FACTS), None) is Outcome.SUCCEEDED
     assert judge(Finish(0, 0, None, False, False, "", 0), None) is Outcome.SUCCEEDED, "a program has none"
     assert judge(Finish(0, 0, None, False, False, "", 0, fault=FAULT), None) is Outcome.FAILED
-    assert judge(Finish(0, 0, None, False, False, "", 0, result=FACTS, fault=FAULT), None) is Outcome.SUCCEEDED
+    assert judge(Finish(0, 0, None, False, False, "", 0, result=FACTS, fault=FAULT), None) is Outcome.FAILED
 
 
 def test_what_is_no_result_is_not_described() -> None:
@@ -97,14 +105,77 @@ def test_an_end_whose_result_is_lost() -> None:
 )
 async def test_a_result_that_is_no_good(cache: Path, size_bytes: int, kind: str) -> None:
     """Garbage, nothing, and too much: the attempt has failed, by name, and none of it travels."""
+
+    def spoil() -> None:
+        open(".iris/result", "wb").write(b"garbage")  # noqa: SIM115, PTH123 - it is pickled by value
+        os.truncate(".iris/result", size_bytes)
+        os._exit(0)
+
     async with world(cache) as (controller, _):
-        code = f"open('.iris/result', 'wb').write(b'garbage'); import os; os.truncate('.iris/result', {size_bytes})"
-        await controller.run("a1", argv=code)
+        await controller.run("a1", function=spoil)
         seen = await controller.ended("a1")
     assert (seen.state, seen.exit, seen.was_started) == (v1.TaskState.FAILED, v1.ProcessExit(code=0), True)
     assert seen.fault.kind == kind
     assert seen.result is None
     assert "a1" not in controller.results
+
+
+@pytest.mark.parametrize("code", [0, 3])
+async def test_a_callable_that_ends_its_process(cache: Path, code: int) -> None:
+    """Without a result it has failed, whatever the exit code: nobody would have the value."""
+
+    def leave() -> None:
+        os._exit(code)
+
+    async with world(cache) as (controller, _):
+        await controller.run("a1", function=leave)
+        seen = await controller.ended("a1")
+    assert (seen.state, seen.exit, seen.was_started) == (v1.TaskState.FAILED, v1.ProcessExit(code=code), True)
+    assert (seen.fault.kind, seen.result) == ("ResultMissing", None)
+    assert f"exit code {code}" in seen.fault.text
+
+
+@pytest.mark.parametrize("code", [None, 0])
+async def test_a_callable_that_exits_well(cache: Path, code: int | None) -> None:
+    """``sys.exit(0)`` is an end like any other: it leaves None as the value."""
+
+    def leave() -> None:
+        sys.exit(code)
+
+    async with world(cache) as (controller, _):
+        await controller.run("a1", function=leave)
+        seen = await controller.ended("a1")
+        await controller.until(lambda: "a1" in controller.results)
+    assert (seen.state, load_result(bytes(controller.results["a1"]))) == (v1.TaskState.SUCCEEDED, None)
+
+
+@pytest.mark.parametrize("left", ["file", "folder", "link", "failure"])
+async def test_a_program_has_no_result(cache: Path, left: str) -> None:
+    """Whatever it leaves where a callable's result would be is its own business; none of it travels."""
+    content = encode_exception(ValueError("not mine")) if left == "failure" else b"garbage"
+    code = {
+        "folder": "import os; os.mkdir('.iris/result')",
+        "link": "import os; os.symlink('/etc/passwd', '.iris/result')",
+    }.get(left, f"open('.iris/result', 'wb').write({content!r})")
+    async with world(cache) as (controller, _):
+        await controller.run("a1", argv=code)
+        seen = await controller.ended("a1")
+    assert (seen.state, seen.fault, seen.result) == (v1.TaskState.SUCCEEDED, None, None)
+    assert "a1" not in controller.results
+
+
+async def test_a_callable_that_was_stopped_owes_no_result(cache: Path) -> None:
+    """Its end says that it was stopped, not that its result is missing."""
+
+    def never() -> None:
+        time.sleep(600)
+
+    async with world(cache) as (controller, _):
+        await controller.run("a1", function=never)
+        await controller.running("a1")
+        await controller.stop("a1", grace_ms=0)
+        seen = await controller.ended("a1")
+    assert (seen.state, seen.fault.kind) == (v1.TaskState.KILLED, "AttemptStopped")
 
 
 def damage(path: Path) -> None:
@@ -137,7 +208,7 @@ class Deaf(Controller):
 @pytest.mark.parametrize("restart", [False, True])
 @pytest.mark.parametrize(
     ("harm", "kind"),
-    [(damage, "ResultCorrupt"), (Path.unlink, "ResultCorrupt"), (replace_by_folder, "ResultUnreadable")],
+    [(damage, "ResultCorrupt"), (Path.unlink, "ResultMissing"), (replace_by_folder, "ResultUnreadable")],
 )
 async def test_a_result_that_is_lost_after_the_end(
     cache: Path, harm: Callable[[Path], None], kind: str, restart: bool

@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from iriscw.errors import UsageError
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.tokens import write_token_file
 from iriscw.worker.__main__ import (
+    EXIT_CODES,
     EXIT_LESS_THAN_PROMISED,
     EXIT_ORPHANED,
     EXIT_TURNED_AWAY,
@@ -194,18 +196,19 @@ async def test_a_worker_that_nobody_waits_for_exits_with_6(tmp_path: Path) -> No
     assert any("no contact with a controller" in line["message"] for line in lines(tmp_path))
 
 
-async def test_sigterm_ends_it_in_order_without_a_secret_in_its_lines(tmp_path: Path) -> None:
-    """SIGTERM: attempts end and are reported, exit code 0; every line is JSON, with ids and without secrets."""
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+async def test_a_signal_ends_it_in_order_without_a_secret_in_its_lines(tmp_path: Path, number: signal.Signals) -> None:
+    """SIGTERM or SIGHUP: attempts end and are reported, exit code 0; lines are JSON, with ids and without secrets."""
     controller = Controller()
     async with serving(controller), process(tmp_path, controller) as worker:
         await controller.until(lambda: controller.outgoing is not None)
         await controller.run("a1", argv="import signal; print('up'); signal.pause()", environment={"S": "hidden-value"})
         await controller.until(lambda: controller.log("a1") == "up\n")
-        worker.terminate()
+        worker.send_signal(number)
         with anyio.fail_after(30):
             assert await worker.wait() == 0
     assert controller.observed["a1"].state == v1.TaskState.WORKER_FAILED
-    assert controller.goodbyes == ["SIGTERM to the worker"]
+    assert controller.goodbyes == [f"{number.name} to the worker"]
     assert any(each.get("attempt") == "a1" and each["task"] == "job-a/0" for each in lines(tmp_path))
     text = (tmp_path / "worker.log").read_text()
     assert not any(secret in text for secret in (TOKEN.reveal(), JOB_TOKEN, "hidden-value"))
@@ -303,3 +306,19 @@ def test_exit_codes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: str
     }
     monkeypatch.setattr(sys, "argv", ["worker", "serve", *(f"--{name}={value}" for name, value in options.items())])
     assert main() == code
+
+
+def test_the_help_is_complete(capsys: pytest.CaptureFixture[str]) -> None:
+    """It has every variable and every exit code, and the page of the worker has the same codes."""
+    with pytest.raises(SystemExit) as ended:
+        parser({}).parse_args(["--help"])
+    said = capsys.readouterr().out
+    assert ended.value.code == 0
+    source = Path(sys.modules["iriscw.worker.__main__"].__file__ or "").read_text()
+    variables = re.findall(r"IRIS(?:CW)?_[A-Z_]+", source)
+    assert len(set(variables)) > 10
+    assert [name for name in variables if name not in said] == []
+    page = (Path(__file__).parents[2] / "docs" / "worker.md").read_text()
+    for code, meaning in EXIT_CODES.items():
+        assert f"  {code}  {meaning}\n" in said
+        assert f"| {code} | {meaning.replace('--orphan-after', '`--orphan-after`')} |\n" in page

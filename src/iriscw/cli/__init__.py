@@ -5,11 +5,19 @@ Tasks of ``iriscw demo`` import modules below this package, and those must not l
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from typing import Final
+
+INTERRUPTED: Final = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and give its exit code; see :mod:`iriscw.cli.outcome` for what the codes mean."""
-    from iriscw.cli.app import run
+    try:
+        from iriscw.cli.app import run
 
-    return run(arguments)
+        return run(arguments)
+    except KeyboardInterrupt:  # during the imports, which take a third of a second
+        sys.stderr.write("interrupted\n")
+        return INTERRUPTED

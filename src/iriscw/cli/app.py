@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 import click
 
 from iriscw._version import __version__
 from iriscw.cli.outcome import DONE, INTERRUPTED, USAGE, report, silence_output
+from iriscw.cli.output import OutputLost, emit
 
 COMMANDS: Final = {
     "demo": "iriscw.cli.demo.command:demo",
     "up": "iriscw.cli.serve:up",
-    "submit": "iriscw.cli.jobs:submit",
+    "submit": "iriscw.cli.submit:submit",
     "jobs": "iriscw.cli.jobs:jobs",
     "job": "iriscw.cli.jobs:job",
     "logs": "iriscw.cli.jobs:logs",
@@ -23,6 +26,7 @@ COMMANDS: Final = {
     "slices": "iriscw.cli.fleet:slices",
     "pools": "iriscw.cli.fleet:pools",
     "doctor": "iriscw.cli.doctor:doctor",
+    "config": "iriscw.cli.config:config",
     "controller": "iriscw.cli.serve:controller",
     "worker": "iriscw.cli.serve:worker",
     "bench": "iriscw.cli.measure:bench",
@@ -44,6 +48,7 @@ class LazyGroup(click.Group):
             return None
         module, _, name = COMMANDS[cmd_name].partition(":")
         command: click.Command = getattr(importlib.import_module(module), name)
+        _understand_verbose(command)
         return command
 
     def resolve_command(
@@ -61,28 +66,52 @@ class LazyGroup(click.Group):
             raise click.UsageError(f"{error.message.rstrip('.')}: did you mean '{near[0]}'?", ctx) from None
 
 
+def _note_verbose(ctx: click.Context, parameter: click.Parameter, verbose: bool) -> None:
+    if verbose:
+        ctx.ensure_object(list).append("verbose")
+
+
+_VERBOSE: Final = click.Option(
+    ["--verbose"], is_flag=True, expose_value=False, hidden=True, is_eager=True, callback=_note_verbose
+)
+
+
+def _understand_verbose(command: click.Command) -> None:
+    """Let ``--verbose`` stand behind the command's name, too; what a command passes on it never sees."""
+    if _VERBOSE not in command.params:
+        command.params.append(_VERBOSE)
+    if isinstance(command, click.Group):
+        for each in command.commands.values():
+            _understand_verbose(each)
+
+
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="iriscw")
-@click.option("--verbose", is_flag=True, help="Show where an error came from, too.")
-@click.pass_context
-def app(ctx: click.Context, *, verbose: bool) -> None:
+@click.option(
+    "--verbose",
+    is_flag=True,
+    expose_value=False,
+    callback=_note_verbose,
+    help="Show where an error came from, too.",
+)
+def app() -> None:
     """The control plane for GPU fleets, as a tree of supervised actors.
 
     `iriscw demo` shows it at work; `iriscw up` starts a cluster here for the other commands.
     """
-    ctx.obj = verbose
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and give its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    verbose = "--verbose" in given[: given.index("--")] if "--" in given else "--verbose" in given
-    if verbose:  # wherever it stands before `--`
-        position = given.index("--verbose")
-        given = ["--verbose", *given[:position], *given[position + 1 :]]
+    if sys.stderr is None:  # `2>&-`; what is said there is lost, as was asked for
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - it lasts as long as the process
+    if sys.stdout is None:  # `>&-`: better refused than done with nobody to hear of it
+        return report(OutputLost("standard output is closed"), verbose=False)
+    noted: list[str] = []
     try:
-        code = app(given, prog_name="iriscw", standalone_mode=False)
-        sys.stdout.flush()
+        code = app(given, prog_name="iriscw", standalone_mode=False, obj=noted)
+        emit("")
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return USAGE
@@ -99,5 +128,17 @@ def run(arguments: Sequence[str] | None = None) -> int:
         silence_output()
         return DONE
     except Exception as error:  # noqa: BLE001 - whatever it is becomes one line and an exit code
-        return report(error, verbose=verbose)
+        return report(_output_lost() or error, verbose=bool(noted))
     return code if isinstance(code, int) else DONE
+
+
+def _output_lost() -> OutputLost | None:
+    """Say whether standard output is what failed, whoever wrote there; then let nothing more be written to it."""
+    try:
+        emit("")  # what could not be written is still to be
+    except OutputLost as error:
+        silence_output()
+        return error
+    except BrokenPipeError:
+        silence_output()
+    return None

@@ -6,13 +6,20 @@ Texts of jobs are escaped wherever they are shown: what a program printed must n
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from iriscw.cli.output import age, amount, cell, counts, table, terminal_columns, visible
+from iriscw.cli.output import age, amount, cell, counts, plain, table, terminal_columns, visible
 from iriscw.client.model import AttemptStatus, JobStatus, TaskStatus
 
 MAX_RETRIES_SHOWN: Final = 40
 """Attempts that were followed by another one, as a table shows them: a screenful. JSON has all."""
+
+
+MAX_COMMAND_CHARS: Final = 1000
+"""Of what a job runs: a dozen lines. JSON has all."""
+
+AS_ABOVE: Final = "as above"
+"""What stands for a reason that was just given: a thousand tasks wait for the same."""
 
 
 class Tried(NamedTuple):
@@ -22,11 +29,18 @@ class Tried(NamedTuple):
     attempt: AttemptStatus
 
 
+def fields(status: JobStatus) -> dict[str, Any]:
+    """Give a job's status for programs; ``tasks`` is the list of its tasks, so their counts have another name."""
+    content: dict[str, Any] = plain(status)
+    content["task_counts"] = content.pop("tasks")
+    return content
+
+
 def describe(status: JobStatus, tasks: Sequence[TaskStatus], now_ms: int) -> str:
     """Write a job for people. ``now_ms`` is the time since 1970."""
     earlier = [Tried(task.index, each) for task in tasks for each in task.attempts[1:]]
     earlier.sort(key=lambda each: each.attempt.finished_at_ms, reverse=True)
-    parts = [_facts(status, now_ms), _tasks_table(tasks)]
+    parts = [_facts(status, now_ms), _tasks_table(status, tasks)]
     if earlier:
         parts.append(_retries_table(earlier, now_ms))
     parts.append(_last_words(status, tasks, earlier))
@@ -39,17 +53,18 @@ def _facts(status: JobStatus, now_ms: int) -> str:
     facts = {
         "job": f"{status.job_id}  {status.name}",
         "state": status.state.value + (f": {status.reason}" if status.reason else ""),
-        "runs": status.entrypoint,
+        "runs": shortened(status.entrypoint),
         "tasks": f"{status.num_tasks}: {counts(status.tasks)}",
         "each": amount(wanted.cpu_milli, wanted.memory_bytes, wanted.gpu_count, wanted.gpu_class),
         "times": ", ".join(f"{what} {age(at_ms, now_ms)} ago" for what, at_ms in times.items() if at_ms),
-        "retries": f"{status.failures} after failures, {status.preemptions} after lost workers",
+        "attempts": f"{status.failures} failed, {status.preemptions} lost with their workers",
     }
-    return "".join(f"{name:8} {cell(text)}\n" for name, text in facts.items())
+    return "".join(f"{name:9}{cell(text)}\n" for name, text in facts.items())
 
 
-def _tasks_table(tasks: Sequence[TaskStatus]) -> str:
+def _tasks_table(status: JobStatus, tasks: Sequence[TaskStatus]) -> str:
     rows = []
+    said = cell(status.reason)
     for task in tasks:
         latest = task.attempts[0] if task.attempts else None
         reason = task.reason or (last_line(latest.fault) if latest is not None else "")
@@ -60,9 +75,10 @@ def _tasks_table(tasks: Sequence[TaskStatus]) -> str:
                 cell(task.worker_id),
                 str(latest.number if latest is not None else 0),
                 cell(next((code for each in task.attempts if (code := each.exit_code) is not None), "")),
-                cell(reason),
+                AS_ABOVE if reason and cell(reason) == said else cell(reason),
             ]
         )
+        said = cell(reason) if reason else said
     return table(["TASK", "STATE", "WORKER", "ATTEMPT", "EXIT", "REASON"], rows, terminal_columns())
 
 
@@ -97,6 +113,12 @@ def _last_words(status: JobStatus, tasks: Sequence[TaskStatus], earlier: Sequenc
     task, attempt = max(said, key=lambda each: each.attempt.finished_at_ms)
     lines = "".join(f"  {line}\n" for line in visible(attempt.fault).split("\n"))
     return f"task {task}, attempt {attempt.number}, ended with\n{lines}"
+
+
+def shortened(command: str) -> str:
+    """Give as much of a command as people read."""
+    more = len(command) - MAX_COMMAND_CHARS
+    return command if more <= 0 else f"{command[:MAX_COMMAND_CHARS]}... and {more} characters: -o json has them"
 
 
 def last_line(text: str) -> str:

@@ -77,6 +77,6 @@ def doctor(*, form: str) -> None:
         {
             "WHAT": lambda each: each.what,
             "FOUND": lambda each: cell(each.found),
-            "": lambda each: "" if each.good else "<- look here",
+            "NOTE": lambda each: "" if each.good else "<- look here",
         },
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from iriscw.cli.connection import connection_options, with_client
+from iriscw.cli.outcome import NoSuchSelection
 from iriscw.cli.output import age, amount, counts, format_option, show
 from iriscw.client.client import Client
 from iriscw.client.model import PoolStatus, SliceStatus
@@ -22,8 +23,13 @@ def slices(*, scale_group: str, form: str, address: str | None, token_file: Path
     now_ms = time.time_ns() // 1_000_000
 
     async def listed(client: Client) -> None:
+        found = await client.slices(scale_group)
+        if scale_group and not found:
+            groups = [each.scale_group for each in await client.pools()]
+            if scale_group not in groups:
+                raise NoSuchSelection(f"--group {scale_group}: the scale groups are {', '.join(groups) or 'none'}")
         show(
-            await client.slices(scale_group),
+            found,
             form,
             {
                 "SLICE": lambda each: each.slice_id,

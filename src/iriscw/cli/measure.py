@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import click
 
 from iriscw.cli.outcome import CheckFailed
-from iriscw.cli.output import format_option, table, to_json, to_yaml
+from iriscw.cli.output import emit, format_option, table, to_json, to_yaml
 
 
 @click.group()
@@ -45,9 +44,10 @@ def ratios_table(report: Mapping[str, Any], floors: Mapping[str, Mapping[str, fl
         for peer, ratios in report["ratios"].items()
         for test, ratio in ratios.items()
     ]
-    return (
-        f"{table(['AGAINST', 'TEST', 'RATIO', 'FLOOR'], rows)}\n{report['bytes_per_idle_actor']} bytes per idle actor\n"
-    )
+    missing = [peer for peer in floors if peer not in report["ratios"]]
+    skipped = f"left out, since not installed: {', '.join(missing)}\n" if missing else ""
+    heads = ["AGAINST", "TEST", "RATIO", "FLOOR"]
+    return f"{table(heads, rows)}\n{report['bytes_per_idle_actor']} bytes per idle actor\n{skipped}"
 
 
 @bench.command(name="control-plane")
@@ -72,7 +72,8 @@ def bench_control_plane(*, quick: bool, rounds: int | None, form: str) -> None:
 
 def figures_table(figures: Mapping[str, Sequence[Mapping[str, float]]], targets: Sequence[Mapping[str, float]]) -> str:
     """Write a table for each group of figures, a column for each size, with the targets in brackets."""
-    return "\n".join(_group_table(name, rows, targets) for name, rows in figures.items())
+    tables = "\n".join(_group_table(name, rows, targets) for name, rows in figures.items())
+    return f"{tables}\nIn brackets: targets, which a peer's maintainers report of another machine.\n"
 
 
 def _group_table(name: str, rows: Sequence[Mapping[str, float]], targets: Sequence[Mapping[str, float]]) -> str:
@@ -130,4 +131,4 @@ def runs_table(report: Mapping[str, Any]) -> str:
 
 def _write(report: Any, form: str, text: Any) -> None:
     written = to_json(report) if form == "json" else to_yaml(report) if form == "yaml" else text()
-    sys.stdout.write(written)
+    emit(written)

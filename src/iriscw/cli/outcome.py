@@ -47,6 +47,10 @@ class CheckFailed(OperationError):
     """A check of the command's own did not hold; the text says which."""
 
 
+class NoSuchSelection(UsageError):
+    """There is nothing of the kind that an option names: no such task, attempt or scale group."""
+
+
 def exit_code(error: BaseException) -> int:
     """Give the exit code of a command that ended with ``error``."""
     match error:
@@ -76,7 +80,7 @@ _WAYS_OUT: Final = {
     "Unauthenticated": "give the cluster's token with --token-file",
     "NoSuchJob": "`iriscw jobs` lists those there are",
     "JobExists": "choose another --name, or say --existing keep or --existing recreate",
-    "AddressInUse": "another process listens there; choose another --port, or 0 for any",
+    "AddressInUse": "choose another --port, or 0 for any",
     "WorkdirLocked": "another controller uses this folder; stop it, or choose another --workdir",
     "JournalLocked": "another controller uses this journal; stop it first",
 }

@@ -15,6 +15,8 @@ from typing import Any, Final, TypeVar
 import attrs
 import click
 
+from iriscw.errors import OperationError
+
 FORMATS: Final = ("table", "json", "yaml")
 _MARGIN: Final = 2
 _LEAST_ROOM: Final = 40
@@ -23,6 +25,26 @@ _INDENT: Final = 4
 
 Row = TypeVar("Row")
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class OutputLost(OperationError):
+    """Standard output cannot be written to: a full disk, or it is closed."""
+
+
+def emit(text: str) -> None:
+    """Write to standard output, at once.
+
+    Raises:
+        OutputLost: it cannot be written to.
+        BrokenPipeError: its reader has gone.
+    """
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputLost(f"standard output cannot be written: {error.strerror}") from error
 
 
 def format_option(function: Function) -> Function:
@@ -54,22 +76,22 @@ def plain(value: Any) -> Any:
 def show(rows: Sequence[Row], form: str, columns: Mapping[str, Callable[[Row], object]]) -> None:
     """Write rows to standard output."""
     if form == "json":
-        sys.stdout.write(to_json(rows))
+        emit(to_json(rows))
     elif form == "yaml":
-        sys.stdout.write(to_yaml(rows))
+        emit(to_yaml(rows))
     else:
         cells = [[cell(column(row)) for column in columns.values()] for row in rows]
-        sys.stdout.write(table(list(columns), cells, terminal_columns()))
+        emit(table(list(columns), cells, terminal_columns()))
 
 
 def show_one(value: Any, form: str, text: Callable[[], str]) -> None:
     """Write one value to standard output; ``text`` gives what people read."""
     if form == "json":
-        sys.stdout.write(to_json(value))
+        emit(to_json(value))
     elif form == "yaml":
-        sys.stdout.write(to_yaml(value))
+        emit(to_yaml(value))
     else:
-        sys.stdout.write(text())
+        emit(text())
 
 
 def to_json(value: Any) -> str:

@@ -26,7 +26,8 @@ other commands find it by the file that it leaves (mode 0600: address and token)
 own controller. `--address` and `--token-file` name any other one.
 
 Listings take `-o table|json|yaml`: a table has the columns that people look at, the others every field. An error is one
-line with the way out; `--verbose`, anywhere before `--`, adds where it came from.
+line with the way out; `--verbose`, anywhere before the program that `submit` runs, adds where it came from. Standard
+output has results and nothing else; what is said beside them stands on standard error.
 
 | exit code | meaning |
 | --- | --- |

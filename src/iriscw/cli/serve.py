@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
-import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
 import click
+from click.core import ParameterSource
 
+from iriscw.cli.interrupts import as_interrupts
+from iriscw.cli.kinds import NodeCpu, Size
 from iriscw.cli.outcome import run_async
 from iriscw.client.discovery import context_path, read_context, remove_context, write_context
 from iriscw.config.load import load_config
 from iriscw.errors import UsageError
+from iriscw.processes.stopping import stopping_signals
 
 if TYPE_CHECKING:
     from iriscw.cluster import Cluster
     from iriscw.controller.assembly import Controller
 
-STOPPING = (signal.SIGINT, signal.SIGTERM)
+OF_PROCESSES = ("nodes", "cpu", "memory", "scale_down_delay", "orphan_after", "port")
+"""Options of ``up`` that describe a cluster of processes; a configuration says such things itself."""
 
 
 class ClusterIsUp(UsageError):
@@ -32,11 +37,12 @@ class ClusterIsUp(UsageError):
 @click.option(
     "--config",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="The cluster's configuration; default: processes of this machine, as the options below say.",
+    help="The cluster's configuration, with no option but --workdir beside it; default: processes of this machine, "
+    "as the options below say.",
 )
 @click.option("--nodes", type=int, default=4, show_default=True, help="Nodes that there may be at once.")
-@click.option("--cpu", default="1", show_default=True, help="CPU cores of each node.")
-@click.option("--memory", default="1GiB", show_default=True, help="Memory of each node.")
+@click.option("--cpu", type=NodeCpu(), default="1", show_default=True, help="CPU cores of each node.")
+@click.option("--memory", type=Size(1), default="1GiB", show_default=True, help="Memory of each node; digits: bytes.")
 @click.option("--scale-down-delay", type=float, default=30.0, show_default=True, help="Idle seconds of a node.")
 @click.option(
     "--orphan-after",
@@ -57,17 +63,17 @@ def up(
     config: Path | None,
     nodes: int,
     cpu: str,
-    memory: str,
+    memory: int,
     scale_down_delay: float,
     orphan_after: float | None,
     port: int,
     workdir: Path | None,
 ) -> None:
-    """Run a cluster here, for the other commands, until Ctrl-C.
+    """Run a cluster here, for the other commands, until Ctrl-C, SIGTERM or the end of the terminal.
 
     Its address and token are left in a file that only you can read: $IRISCW_CONTEXT, else
     $XDG_RUNTIME_DIR/iriscw/context.json, else ~/.local/state/iriscw/context.json. What clusters in temporary folders
-    left that were killed is ended and removed first.
+    left that were killed is ended and removed first. A second Ctrl-C ends without grace for calls under way.
     """
     from iriscw.cluster import Cluster
 
@@ -78,6 +84,7 @@ def up(
             f"a cluster is up at {left.address} (process {left.owner.pid}); stop it first, or set IRISCW_CONTEXT"
         )
     if config is not None:
+        _refuse_beside_config(click.get_current_context())
         cluster = Cluster.open(load_config(config), workdir=workdir)
     else:
         cluster = Cluster.local(
@@ -92,10 +99,21 @@ def up(
     run_async(_keep_up, cluster, path, () if left is None or left.workdir is None else (left.workdir,))
 
 
+def _refuse_beside_config(ctx: click.Context) -> None:
+    names = [
+        f"--{name.replace('_', '-')}"
+        for name in OF_PROCESSES
+        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    ]
+    if names:
+        raise click.UsageError(f"{', '.join(names)}: with --config the configuration says it", ctx)
+
+
 async def _keep_up(cluster: Cluster, path: Path, dead: tuple[Path, ...]) -> None:
     from iriscw.cloud.drivers.local.throwaway import remove_abandoned
 
-    with anyio.open_signal_receiver(*STOPPING) as signals:  # before anything starts: it must end in order, too
+    with contextlib.ExitStack() as stack:  # before anything starts: it must end in order, too
+        signals = stack.enter_context(anyio.open_signal_receiver(*stopping_signals()))
         for each in await remove_abandoned(dead):
             _say(f"removed {each.folder}, left by a cluster that was killed (process {each.owner.pid})")
         async with cluster:
@@ -103,15 +121,18 @@ async def _keep_up(cluster: Cluster, path: Path, dead: tuple[Path, ...]) -> None
             try:
                 _say(f"iriscw is up at {cluster.address}; try `iriscw submit -f -- echo hello` in another terminal")
                 await anext(signals)
-                _say("stopping ...")
+                stack.close()
+                stack.enter_context(as_interrupts(stopping=True))
+                _say("stopping ... (Ctrl-C stops it at once)")
             finally:
                 remove_context(path, written)
     _say("stopped; nothing is left running")
 
 
 def _say(text: str) -> None:
-    sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()
+    with contextlib.suppress(OSError):  # the terminal was closed: what goes on does not depend on being told
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
 
 
 @click.group()
@@ -140,7 +161,7 @@ def controller_serve(
     state_dir: Path | None,
     insecure_plaintext: bool,
 ) -> None:
-    """Serve until SIGTERM or Ctrl-C. Logs go to standard error, as JSON lines.
+    """Serve until SIGTERM, SIGHUP or Ctrl-C. Logs go to standard error, as JSON lines.
 
     Machines are left running: the next controller takes them up again.
     """
@@ -177,7 +198,7 @@ def worker() -> None:
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def worker_serve(*, arguments: tuple[str, ...]) -> None:
-    """Serve until SIGTERM or Ctrl-C: `iriscw worker serve --help` lists the options and exit codes.
+    """Serve until SIGTERM, SIGHUP or Ctrl-C: `iriscw worker serve --help` lists the options and exit codes.
 
     This process becomes `python -m iriscw.worker serve`.
     """

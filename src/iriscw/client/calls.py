@@ -5,22 +5,24 @@ opened again where it broke: whoever reads it says from where. What ends the pat
 stream that moves may break as often as it likes.
 
 What the controller itself says while a call is repeated (its disk is full, say) is logged once per reason, as a warning
-of ``iriscw.client``: whoever waits should know for what. A controller that restarts says nothing; that takes seconds.
+of ``iriscw.client``: whoever waits should know for what. That nobody is there is told by :mod:`iriscw.client.contact`.
 """
 
 from __future__ import annotations
 
 import logging
 import random
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from typing import Final, TypeVar
 
 import anyio
 
 from iriscw.client import wire
+from iriscw.client.contact import Contact
 from iriscw.client.model import JobStatus
 from iriscw.errors import OperationError
+from iriscw.processes.identity import ProcessIdentity
 from iriscw.proto.iriscw.v1 import (
     FetchLogsRequest,
     GetResultsRequest,
@@ -54,10 +56,14 @@ class Calls:
     Args:
         channel: the connection; closed by whoever made it.
         patience_s: see ``PATIENCE_S``.
+        owner: the process of this machine that keeps the cluster up, if one is known to.
     """
 
-    def __init__(self, channel: RpcChannel, *, patience_s: float = PATIENCE_S) -> None:
+    def __init__(
+        self, channel: RpcChannel, *, patience_s: float = PATIENCE_S, owner: ProcessIdentity | None = None
+    ) -> None:
         self.channel = channel
+        self._contact = Contact(str(channel.address), owner)
         self._patience_s = patience_s
         self._rng = random.Random()  # noqa: S311 - spreads retries, keeps no secret
 
@@ -69,15 +75,33 @@ class Calls:
             RpcDeadline: it did not answer in time.
             IriscwError: what it says.
         """
-        return await self.channel.unary(
-            SERVICE + method,
-            request,
-            reply_type,
-            timeout_s=CALL_TIMEOUT_S,
-            safe=not key,
-            idempotency_key=key,
-            on_retry=Reasons(method, CALL_TIMEOUT_S).tell,
-        )
+        reasons, began_s = Reasons(method, CALL_TIMEOUT_S), anyio.current_time()
+        useless: OperationError | None = None
+
+        def repeated(error: OperationError) -> None:
+            nonlocal useless
+            reasons.tell(error)
+            try:
+                self._contact.lost(error, CALL_TIMEOUT_S, began_s)
+            except OperationError as found:  # the channel asks for no opinion here: it is stopped from outside
+                useless = found
+                scope.cancel()
+
+        with anyio.CancelScope() as scope:
+            try:
+                return await self.channel.unary(
+                    SERVICE + method,
+                    request,
+                    reply_type,
+                    timeout_s=CALL_TIMEOUT_S,
+                    safe=not key,
+                    idempotency_key=key,
+                    on_retry=repeated,
+                )
+            finally:
+                self._contact.settled()
+        assert useless is not None
+        raise useless
 
     async def stream(
         self, method: str, request: Callable[[], Request], reply_type: type[Reply]
@@ -88,17 +112,45 @@ class Calls:
             OperationError: it breaks for longer than the patience lasts.
             IriscwError: what the controller says.
         """
-        patience = Patience(self._patience_s, self._rng, method)
+        patience = Patience(self._patience_s, self._rng, method, self._contact)
         while True:
             try:
                 async with self.channel.server_stream(SERVICE + method, request(), reply_type) as replies:
                     async for reply in replies:
                         patience.restored()
+                        self._contact.settled()
                         yield reply
             except OperationError as error:
                 await patience.spend(error)
             else:
                 return
+
+    async def send(
+        self,
+        method: str,
+        requests: Callable[[], AsyncIterator[Request]],
+        request_type: type[Request],
+        reply_type: type[Reply],
+        *,
+        timeout_s: float,
+    ) -> Reply:
+        """Send a stream and give its answer; whenever it breaks, send fresh ``requests()``, which must be harmless.
+
+        Raises:
+            OperationError: it breaks for longer than the patience lasts.
+            IriscwError: what the controller says.
+        """
+        patience = Patience(self._patience_s, self._rng, method, self._contact)
+        while True:
+            try:
+                reply = await self.channel.client_stream(
+                    SERVICE + method, requests(), request_type, reply_type, timeout_s=timeout_s
+                )
+            except OperationError as error:
+                await patience.spend(error)
+            else:
+                self._contact.settled()
+                return reply
 
     async def watch(self, job: JobRef) -> AsyncGenerator[JobStatus, None]:
         """Iterate over a job's statuses, the last of which is terminal.
@@ -107,7 +159,7 @@ class Calls:
         is not given again.
         """
         last: JobStatus | None = None
-        patience = Patience(self._patience_s, self._rng, "WatchJob")
+        patience = Patience(self._patience_s, self._rng, "WatchJob", self._contact)
         while True:
             stream = self.stream("WatchJob", lambda: WatchJobRequest(job=job), WireJobStatus)
             async with aclosing(stream) as statuses:
@@ -139,7 +191,7 @@ class Reasons:
         self._told: dict[str, None] = {}
 
     def tell(self, error: OperationError) -> None:
-        """Log what the controller said, unless it was said before. A connection that broke is no word of its own."""
+        """Log what the controller said, unless it was said before. That it is away is told by ``Contact``."""
         name = type(error).__name__
         if name in self._told or isinstance(error, RpcUnavailable | RpcDeadline | RpcCancelled):
             return
@@ -157,8 +209,9 @@ class Reasons:
 class Patience:
     """Pauses between tries, growing with full jitter, until too long nothing has moved."""
 
-    def __init__(self, patience_s: float, rng: random.Random, method: str) -> None:
+    def __init__(self, patience_s: float, rng: random.Random, method: str, contact: Contact) -> None:
         self._patience_s = patience_s
+        self._contact = contact
         self._rng = rng
         self._method = method
         self.restored()
@@ -174,14 +227,17 @@ class Patience:
 
         Raises:
             OperationError: ``error`` itself, if another try is of no use or the patience is over.
+            RpcUnavailable: the process that kept the cluster up has ended.
         """
         if not error.retryable:
             raise error
+        self._contact.lost(error, self._patience_s)
         now_s = anyio.current_time()
         if self._until_s is None:
             self._until_s = now_s + self._patience_s
         pause_s = self._rng.uniform(0, self._pause_s)
         if now_s + pause_s > self._until_s:
+            self._contact.settled()
             raise error
         self._reasons.tell(error)
         await anyio.sleep(pause_s)

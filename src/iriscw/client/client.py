@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from iriscw.client import wire
 from iriscw.client.calls import Calls
 from iriscw.client.discovery import discover
+from iriscw.client.errors import NotConnected
 from iriscw.client.job import PAGE, Job
 from iriscw.client.model import ClusterStatus, JobStatus, PoolStatus, SliceStatus
 from iriscw.client.submission import Command, Constraints, build_submission
-from iriscw.jobs.model import JobState
+from iriscw.client.upload import upload
+from iriscw.processes.identity import ProcessIdentity
 from iriscw.proto.iriscw.v1 import (
     ClusterStatus as WireClusterStatus,
     GetClusterStatusRequest,
@@ -41,8 +45,8 @@ class Client:
     One client serves any number of tasks of an event loop at the same time.
     """
 
-    def __init__(self, channel: RpcChannel, *, job_id: str = "") -> None:
-        self._calls = Calls(channel)
+    def __init__(self, channel: RpcChannel, *, job_id: str = "", owner: ProcessIdentity | None = None) -> None:
+        self._calls = Calls(channel, owner=owner)
         self._job_id = job_id
 
     def __repr__(self) -> str:
@@ -70,6 +74,7 @@ class Client:
         max_retries_failure: int = 0,
         max_retries_preemption: int = 100,
         existing: str = "error",
+        bundle: str | os.PathLike[str] | None = None,
         **kwargs: Any,
     ) -> Job:
         """Have ``entrypoint(*args, **kwargs)`` run once in each of ``replicas`` tasks; return when the journal has it.
@@ -80,7 +85,7 @@ class Client:
             name: for people, and to find the job by; unique among those that have not ended.
             resources: of each task; 1 CPU and 1 GiB if None.
             replicas: how many tasks.
-            environment: variables of the tasks; iriscw's own win.
+            environment: variables of the tasks; those that iriscw sets for each task are refused.
             ports: names of ports to set aside for each task: ``context().port(name)``, ``IRIS_PORT_<NAME>``.
             constraints: which workers will do: ``{"region": "LGA1"}`` or ``["gpus>=4", "zone in a,b", "!spot"]``.
             coscheduling: an attribute, such as ``slice-id``: all tasks run at once, on workers that share its value.
@@ -91,6 +96,7 @@ class Client:
             max_retries_preemption: attempts that a task may lose to the infrastructure before it is given up.
             existing: what to do about a job of this name that has not ended: ``error`` refuses, ``keep`` returns that
                 one, ``recreate`` ends it first.
+            bundle: a folder whose files each task finds in its working folder; without it that is empty.
             kwargs: for the callable.
 
         Raises:
@@ -98,6 +104,8 @@ class Client:
             InvalidPortName: a port's name cannot become a variable's.
             NotPicklable: the callable or an argument cannot travel.
             PayloadTooLarge: they are too large to travel.
+            BundleTooLarge: the folder holds more than a bundle may.
+            InvalidBundleFolder: it is none, or holds a link or another thing that no bundle can.
             JobExists: see ``existing``.
             OperationError: the controller takes no work now, or cannot be reached.
         """
@@ -120,13 +128,16 @@ class Client:
             existing=existing,
             parent_job_id=self._job_id,
         )
+        bundle_id = "" if bundle is None else await upload(self._calls, bundle)
         key = uuid.uuid4().hex
-        request = wire.submit_request(submission.spec, submission.entrypoint, key=key, existing=submission.existing)
+        request = wire.submit_request(
+            submission.spec, submission.entrypoint, key=key, existing=submission.existing, bundle_id=bundle_id
+        )
         reply = await self._calls.ask("SubmitJob", request, SubmitJobResponse, key=key)
         return Job(self._calls, reply.job_id, reply.job_uid, name)
 
     async def job(self, job_id: str) -> Job:
-        """Find a job by its id.
+        """Find a job by its id, or by the name of the latest job that has it.
 
         Raises:
             NoSuchJob: there is none, or it was forgotten.
@@ -135,14 +146,15 @@ class Client:
         request = GetJobRequest(job=JobRef(job_id=job_id))
         return self._job(wire.job_status(await self._calls.ask("GetJob", request, WireJobStatus)))
 
-    async def jobs(self, *, states: Iterable[JobState] = (), prefix: str = "") -> list[Job]:
+    async def jobs(self, *, states: Iterable[str] = (), prefix: str = "") -> list[Job]:
         """List the jobs that the controller remembers; each has its status of now as ``seen``.
 
         Args:
-            states: only jobs in one of them; none given: all.
+            states: only jobs in one of them: ``iriscw.JobState``, or its name; none given: all.
             prefix: only ids that begin with it.
 
         Raises:
+            InvalidArgument: a state is none.
             OperationError: the controller cannot be reached.
         """
         wanted = wire.job_states(states)
@@ -202,8 +214,30 @@ class Client:
         return Job(self._calls, status.job_id, status.uid, status.name, status)
 
 
-@asynccontextmanager
-async def connect(address: str | None = None, token: str | Secret | None = None) -> AsyncIterator[Client]:
+class Connecting(AbstractAsyncContextManager[Client]):
+    """What :func:`iriscw.connect` gives: a block, and within it the client."""
+
+    def __init__(self, made: AbstractAsyncContextManager[Client]) -> None:
+        self._made = made
+
+    async def __aenter__(self) -> Client:
+        """Give the client; errors as :func:`iriscw.connect`."""
+        return await self._made.__aenter__()
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> bool | None:
+        """Close the connection."""
+        return await self._made.__aexit__(exc_type, exc, tb)
+
+    if not TYPE_CHECKING:  # a type checker that saw this would accept every name
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Say what was forgotten."""
+            raise NotConnected(f"connect() is a block: `async with connect() as client: client.{name}`")
+
+
+def connect(address: str | None = None, token: str | Secret | None = None) -> Connecting:
     """Give a client of a running controller; the connection ends with the block.
 
     Args:
@@ -215,8 +249,14 @@ async def connect(address: str | None = None, token: str | Secret | None = None)
         NoController: no address is given, and nothing says where a controller is.
         InvalidContextFile: what ``iriscw up`` left cannot be used.
         InvalidAddress: the text is no address.
+        NeedsAsyncio: this is no task of an asyncio loop.
         InsecureDoor: the token would leave this machine in plain text.
     """
+    return Connecting(_connected(address, token))
+
+
+@asynccontextmanager
+async def _connected(address: str | None, token: str | Secret | None) -> AsyncIterator[Client]:
     found = discover(address, token)
     async with RpcChannel(found.address, found.token) as channel:
-        yield Client(channel, job_id=found.job_id)
+        yield Client(channel, job_id=found.job_id, owner=found.owner)

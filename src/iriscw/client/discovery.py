@@ -42,6 +42,8 @@ class Endpoint:
     token: Secret | None = None
     job_id: str = ""
     """Of the task that asks; empty outside of tasks."""
+    owner: ProcessIdentity | None = None
+    """The process of this machine that keeps the cluster up; None if that is not known."""
 
 
 @attrs.frozen
@@ -59,6 +61,11 @@ class ClusterContext:
     def is_alive(self) -> bool:
         """Whether that process still runs."""
         return is_alive(self.owner)
+
+    @property
+    def owner_here(self) -> ProcessIdentity | None:
+        """That process if it is this machine's; on a shared home the file may be another machine's."""
+        return self.owner if self.address.startswith(_LOOPBACK) else None
 
 
 def context_path(environ: Mapping[str, str] | None = None) -> Path:
@@ -152,12 +159,14 @@ def discover(address: str | None = None, token: str | Secret | None = None) -> E
             raise NoController(
                 "no controller is known here: give an address, set IRIS_CONTROLLER_ADDRESS, or run `iriscw up`"
             )
-        if left.address.startswith(_LOOPBACK) and not left.is_alive:  # on a shared home it may be another machine's
+        if left.owner_here is not None and not left.is_alive:
             raise NoController(
                 f"the cluster at {left.address} is gone (process {left.owner.pid} was killed): run `iriscw up` again"
             )
-        return Endpoint(left.address, left.token)
-    return Endpoint(address, left.token if left is not None and left.address == address else None)
+        return Endpoint(left.address, left.token, owner=left.owner_here)
+    if left is None or left.address != address:
+        return Endpoint(address)
+    return Endpoint(address, left.token, owner=left.owner_here)
 
 
 def _of_task() -> Endpoint | None:

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 from iriscw.errors import InternalError, InvalidArgument, OperationError, UsageError
 from iriscw.jobs.errors import JobExists, KeyReused, NoSuchJob, TooManyJobs, TooManyTasks
+from iriscw.rpc.errors import ClientClosed, NeedsAsyncio
 
 __all__ = [
+    "ClientClosed",
     "InvalidContextFile",
     "InvalidJob",
     "JobExists",
     "JobFailed",
     "KeyReused",
+    "NeedsAsyncio",
     "NoController",
     "NoSuchJob",
+    "NotConnected",
     "ResultDamaged",
     "TooManyJobs",
     "TooManyTasks",
     "WaitTimeout",
 ]
 """The errors of jobs are imported so that they are known by name when the controller raises one."""
+
+
+class NotConnected(UsageError, AttributeError):
+    """``connect()`` was used like a client. It is a block, and gives the client: ``with connect() as client``."""
 
 
 class NoController(UsageError):

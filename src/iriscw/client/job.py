@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import uuid
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from typing import Any, Final
 
@@ -24,11 +25,12 @@ from iriscw.proto.iriscw.v1 import (
     JobStatus as WireJobStatus,
     ListTasksRequest,
     ListTasksResponse,
-    TaskState as WireTaskState,
     TerminateJobRequest,
     TerminateJobResponse,
 )
 from iriscw.task.result import load_result
+
+log = logging.getLogger("iriscw.client")
 
 PAGE: Final = 1000
 """Rows asked for at once; the controller's own limit."""
@@ -115,23 +117,35 @@ class Job:
                 async for status in statuses:
                     if status.is_over:
                         return status
+        raise self._late(timeout)
+
+    def _late(self, timeout_s: float | None) -> WaitTimeout:
         said = f" ({self.seen.reason})" if self.seen is not None and self.seen.reason else ""
         state = self.seen.state.value if self.seen is not None else "unknown"
-        raise WaitTimeout(f"job {self.id} is {state} after {timeout:g} s{said}")
+        return WaitTimeout(f"job {self.id} is {state} after {timeout_s:g} s{said}")
 
-    async def result(self) -> list[Any]:
+    async def result(self, timeout_s: float | None = None) -> list[Any]:
         """Wait for the job's end and give what its tasks returned, in task order; None for a command's.
+
+        Args:
+            timeout_s: seconds for all of it; None waits for ever.
 
         Raises:
             JobFailed: it ended otherwise than well.
+            WaitTimeout: it has not ended in time, or its values have not arrived. The job goes on.
             ResultDamaged: a value did not arrive as it was stored.
             PythonMismatch: the tasks ran another Python than this one.
             NoSuchJob: the controller has forgotten it.
             OperationError: the controller cannot be reached for minutes.
         """
-        status = await self.wait()
-        if status.state is not JobState.SUCCEEDED:
-            raise await self._failure(status)
+        with anyio.move_on_after(timeout_s):
+            status = await self.wait()
+            if status.state is not JobState.SUCCEEDED:
+                raise await self._failure(status)
+            return await self._values(status)
+        raise self._late(timeout_s)
+
+    async def _values(self, status: JobStatus) -> list[Any]:
         values: list[Any] = [None] * status.num_tasks
         received: dict[int, bytearray] = {}
         async with aclosing(self._calls.results(self._ref)) as parts:
@@ -163,13 +177,15 @@ class Job:
         """Iterate over the lines that the job's tasks have written.
 
         Lines of one attempt come in their order, those of different tasks as they arrive. A reader that stops early
-        frees the stream at once by closing the iterator (``contextlib.aclosing``).
+        frees the stream at once by closing the iterator (``contextlib.aclosing``). Of each attempt the last 64 MiB are
+        kept; what is no longer is a warning of the logger ``iriscw.client``.
 
         Args:
             follow: go on until the job's end.
             task: only this task's.
             attempt: only the attempts of this number.
-            tail: begin so many lines before the end of each attempt; 0: at the start.
+            tail: begin so many lines before the end of each task's latest attempt, and leave out the earlier ones; at
+                most 1 MiB before it. 0: all attempts, from their starts.
 
         Raises:
             InvalidArgument: a number is negative.
@@ -179,7 +195,7 @@ class Job:
         for name, number in (("task", task), ("attempt", attempt), ("tail", tail)):
             if number is not None and number < 0:
                 raise InvalidArgument(f"{name}: {number} is negative")
-        reader = LineReader()
+        reader = LineReader(lambda gap: log.warning("iriscw: %s", gap), whole=tail == 0)
 
         def request() -> FetchLogsRequest:
             return FetchLogsRequest(
@@ -198,13 +214,18 @@ class Job:
         for line in reader.finish():
             yield line
 
-    async def tasks(self, *, states: tuple[TaskState, ...] = ()) -> list[TaskStatus]:
-        """List the job's tasks, in order of their indexes; with ``states``, only those in one of them.
+    async def tasks(self, *, states: Iterable[str] = ()) -> list[TaskStatus]:
+        """List the job's tasks, in order of their indexes.
+
+        Args:
+            states: only tasks in one of them: ``iriscw.TaskState``, or its name; none given: all.
 
         Raises:
+            InvalidArgument: a state is none.
             NoSuchJob: the controller has forgotten it.
             OperationError: the controller cannot be reached.
         """
+        wanted = wire.task_states(states)
         found: list[TaskStatus] = []
         token = ""
         while True:
@@ -212,7 +233,7 @@ class Job:
                 job=self._ref,
                 page_size=PAGE,
                 page_token=token,
-                states=[WireTaskState[state.value] for state in states],
+                states=wanted,
             )
             page = await self._calls.ask("ListTasks", request, ListTasksResponse)
             found += [wire.task_status(each) for each in page.tasks]

@@ -2,17 +2,20 @@
 
 Batches of several attempts arrive mixed, lines are split over batches, and a stream that broke is opened again from the
 cursors. So each attempt has its own rest of a line and its own offset. What arrives twice is left out; a gap (the
-bounded store dropped what was there) ends the line before it.
+bounded store dropped what was there) ends the line before it, and is told.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import attrs
 
 from iriscw.client.model import LogLine
 from iriscw.proto.iriscw.v1 import LogBatch, LogCursor
+
+MAX_CURSORS = 2_000
+"""Attempts of which a broken stream goes on where it was: what the controller takes in one request."""
 
 LINE_LIMIT_BYTES = 64 << 10
 """A longer line is given in pieces, so that a reader's memory stays bounded: Kubernetes cuts at 16 KiB."""
@@ -29,23 +32,53 @@ class _Reader:
         return LogLine(self.task_index, self.attempt_number, data.rstrip(b"\r").decode("utf-8", "replace"))
 
 
-class LineReader:
-    """Puts lines together for any number of attempts."""
+@attrs.frozen
+class Gap:
+    """A part of an attempt's log that is no longer kept."""
 
-    def __init__(self) -> None:
+    task_index: int
+    attempt_number: int
+    offset: int
+    size_bytes: int
+
+    def __str__(self) -> str:
+        """Say it in one sentence."""
+        size = f"{self.size_bytes} bytes of the log"
+        which = f"the first {size}" if self.offset == 0 else f"{size}, from byte {self.offset} on,"
+        return f"task {self.task_index}, attempt {self.attempt_number}: {which} are no longer kept"
+
+
+class LineReader:
+    """Puts lines together for any number of attempts.
+
+    Args:
+        missed: told of each gap, before the lines behind it are given.
+        whole: attempts are read from their start; if not, what stands before the first batch is not missed.
+    """
+
+    def __init__(self, missed: Callable[[Gap], object] = lambda _: None, *, whole: bool = True) -> None:
         self._readers: dict[str, _Reader] = {}
+        self._missed = missed
+        self._whole = whole
 
     def cursors(self) -> list[LogCursor]:
-        """Say where to go on, for every attempt that was heard of."""
-        return [LogCursor(attempt_uid=uid, offset=reader.offset) for uid, reader in self._readers.items()]
+        """Say where to go on, for the latest ``MAX_CURSORS`` attempts that were heard of.
+
+        Of others all comes again, and what was taken before is left out.
+        """
+        latest = list(self._readers.items())[-MAX_CURSORS:]
+        return [LogCursor(attempt_uid=uid, offset=reader.offset) for uid, reader in latest]
 
     def take(self, batch: LogBatch) -> Iterator[LogLine]:
         """Take a batch and give the lines that it completes."""
         reader = self._readers.get(batch.attempt_uid)
         if reader is None:
-            reader = self._readers[batch.attempt_uid] = _Reader(batch.task_index, batch.attempt_number, batch.offset)
+            begin = 0 if self._whole else batch.offset
+            reader = self._readers[batch.attempt_uid] = _Reader(batch.task_index, batch.attempt_number, begin)
         if batch.offset > reader.offset:
             yield from self._rest(reader)
+            size_bytes = batch.offset - reader.offset
+            self._missed(Gap(reader.task_index, reader.attempt_number, reader.offset, size_bytes))
             reader.offset = batch.offset
         data = batch.data[reader.offset - batch.offset :]
         reader.offset += len(data)

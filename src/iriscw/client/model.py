@@ -46,8 +46,10 @@ class JobStatus:
     reason: str = ""
     """Why it is not further: one sentence."""
     fault: str = ""
-    """What went wrong, as text: what the failed task of lowest index said, such as the end of its traceback."""
+    """What went wrong, as text: what the failed task of lowest index said, such as the end of its traceback. A listing
+    does not say."""
     entrypoint: str = ""
+    """What it runs, for people. A listing does not say."""
     resources: AmountStatus = AmountStatus()
     """Of each task."""
     failures: int = 0
@@ -120,7 +122,8 @@ class LogLine:
     task_index: int
     attempt_number: int
     text: str
-    """Without its line feed; bytes that are no UTF-8 are replaced."""
+    """Without its line feed and carriage returns before that; bytes that are no UTF-8 are replaced. A line of more than
+    64 KiB comes in pieces."""
 
     def __str__(self) -> str:
         return self.text

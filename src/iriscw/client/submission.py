@@ -10,6 +10,7 @@ function of a script or a notebook's neighbour runs on workers that have never s
 
 from __future__ import annotations
 
+import inspect
 import re
 import site
 import sys
@@ -17,6 +18,7 @@ import sysconfig
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, TypeAlias
@@ -28,7 +30,7 @@ from iriscw.cloud.model import Capacity, Constraint, Op
 from iriscw.jobs.model import Band, Entrypoint, EntrypointKind, Existing, JobSpec, check_spec
 from iriscw.proto.iriscw.v1 import Callable as WireCallable, Command as WireCommand, Entrypoint as WireEntrypoint
 from iriscw.resources import Resources
-from iriscw.task.environment import port_variable
+from iriscw.task.environment import is_reserved, port_variable
 from iriscw.task.payload import PayloadTooLarge, make_payload, read_summary
 
 PAYLOAD_LIMIT_BYTES: Final = 4 << 20
@@ -114,7 +116,7 @@ def build_submission(
     """Check what a user gave and make a submission of it.
 
     Raises:
-        InvalidJob: an argument cannot be.
+        InvalidJob: an argument cannot be, the entrypoint is no callable, or it does not take its arguments.
         InvalidArgument: an amount, or a combination, cannot be.
         InvalidPortName: a port's name cannot become a variable's.
         NotPicklable: the callable or an argument cannot travel.
@@ -152,6 +154,14 @@ def build_submission(
     return Submission(spec, sent, _choice("existing", Existing, existing))
 
 
+_PARAMETERS: Final = inspect.signature(build_submission).parameters.values()
+_OPTIONS: Final = (
+    "bundle",
+    *(each.name for each in _PARAMETERS if each.kind is each.KEYWORD_ONLY and each.default is each.empty),
+)
+"""Of ``submit``: what a misspelt one is compared with."""
+
+
 def _entrypoint(
     entrypoint: Callable[..., Any] | Command, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[WireEntrypoint, Entrypoint]:
@@ -162,6 +172,9 @@ def _entrypoint(
             WireEntrypoint(command=WireCommand(argv=list(entrypoint.argv))),
             Entrypoint(EntrypointKind.COMMAND, ""),
         )
+    if not callable(entrypoint):
+        raise InvalidJob(f"entrypoint: {entrypoint!r:.64} is not callable; for a program use iriscw.Command([...])")
+    _check_call(entrypoint, args, kwargs)
     with own_code_by_value(entrypoint):
         payload = make_payload(entrypoint, args, kwargs)
     if len(payload) > PAYLOAD_LIMIT_BYTES:
@@ -173,6 +186,25 @@ def _entrypoint(
     shown = f"{getattr(entrypoint, '__module__', None) or '?'}.{summary.name}"
     called = WireCallable(payload=payload, python_version=summary.python, display_name=shown)
     return WireEntrypoint(callable=called), Entrypoint(EntrypointKind.CALLABLE, "", summary.python)
+
+
+def _check_call(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Refuse arguments that the callable cannot take: a slip in an option of ``submit`` ends up among them.
+
+    What wraps another callable is asked itself: it may give it arguments of its own.
+    """
+    try:
+        signature = inspect.signature(function, follow_wrapped=False)
+    except (TypeError, ValueError):  # many a callable written in C has none
+        return
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        unknown = [name for name in kwargs if name not in signature.parameters]
+        near = [f"{name}= ({found[0]}?)" for name in unknown if (found := get_close_matches(name, _OPTIONS, 1))]
+        hint = f"; is an option of submit() misspelt: {', '.join(near)}" if near else ""
+        name = getattr(function, "__qualname__", None) or type(function).__qualname__
+        raise InvalidJob(f"the arguments do not fit {name}{signature!s:.200}: {error}{hint}") from error
 
 
 _registering = threading.Lock()
@@ -236,9 +268,10 @@ def _duration(name: str, value: float | None) -> int:
 def _environment(environment: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     if not isinstance(environment, Mapping):
         raise InvalidJob("environment: give a mapping from names to values")
-    return tuple(
-        (_text("environment", name), _text(f"environment: {name!r:.64}", environment[name])) for name in environment
-    )
+    for name in environment:
+        if is_reserved(_text("environment", name)):
+            raise InvalidJob(f"environment: {name} is set by iriscw for each task")
+    return tuple((name, _text(f"environment: {name!r:.64}", environment[name])) for name in environment)
 
 
 def _text(name: str, value: object) -> str:

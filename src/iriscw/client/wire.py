@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from iriscw.client import model
 from iriscw.cloud.model import Capacity, Constraint, Mode, Op
+from iriscw.errors import InvalidArgument
 from iriscw.jobs.model import Band, Existing, JobSpec, JobState, TaskState
 from iriscw.proto.iriscw.v1 import (
     Amount,
@@ -28,6 +29,7 @@ from iriscw.proto.iriscw.v1 import (
     PriorityBand,
     SliceStatus,
     SubmitJobRequest,
+    TaskState as WireTaskState,
     TaskStatus,
     WorkerStatus,
 )
@@ -179,12 +181,38 @@ def cluster_status(sent: ClusterStatus) -> model.ClusterStatus:
 # What is sent
 
 
-def job_states(states: Iterable[JobState]) -> list[WireJobState]:
-    """Write states for a listing's filter."""
-    return [WireJobState[each.value] for each in states]
+def job_states(states: Iterable[str]) -> list[WireJobState]:
+    """Write states for a listing's filter.
+
+    Raises:
+        InvalidArgument: one is no state of a job.
+    """
+    return [WireJobState[each.name] for each in _states(JobState, states)]
 
 
-def submit_request(spec: JobSpec, entrypoint: Entrypoint, *, key: str, existing: Existing) -> SubmitJobRequest:
+def task_states(states: Iterable[str]) -> list[WireTaskState]:
+    """Write states for a filter of tasks.
+
+    Raises:
+        InvalidArgument: one is no state of a task.
+    """
+    return [WireTaskState[each.name] for each in _states(TaskState, states)]
+
+
+def _states(kind: type[S], states: Iterable[Any]) -> list[S]:
+    if isinstance(states, str):  # each of its letters would be taken for a state
+        raise InvalidArgument(f"states: give several: [{str(states)!r}]")
+    found = []
+    for each in states:
+        if not isinstance(each, str) or each not in kind.__members__:
+            raise InvalidArgument(f"states: {each!r:.64} is none of {', '.join(kind.__members__)}")
+        found.append(kind[each])
+    return found
+
+
+def submit_request(
+    spec: JobSpec, entrypoint: Entrypoint, *, key: str, existing: Existing, bundle_id: str = ""
+) -> SubmitJobRequest:
     """Write a submission. The specification's own entrypoint names what ``entrypoint`` holds and is not sent."""
     return SubmitJobRequest(
         idempotency_key=key,
@@ -203,6 +231,7 @@ def submit_request(spec: JobSpec, entrypoint: Entrypoint, *, key: str, existing:
         max_retries_preemption=spec.max_retries_preemption,
         max_task_failures=spec.max_task_failures,
         existing=ExistingJobPolicy[existing.name],
+        bundle_id=bundle_id,
         parent_job_id=spec.parent_job_id,
     )
 

@@ -183,6 +183,19 @@ class Op(enum.Enum):
     IN = "in"
 
 
+_WRITTEN = {
+    Op.EQ: "{}={}",
+    Op.NE: "{}!={}",
+    Op.EXISTS: "{}",
+    Op.NOT_EXISTS: "!{}",
+    Op.GT: "{}>{}",
+    Op.GE: "{}>={}",
+    Op.LT: "{}<{}",
+    Op.LE: "{}<={}",
+    Op.IN: "{} in {}",
+}
+
+
 class Mode(enum.Enum):
     """Whether a constraint must hold, or is only liked."""
 
@@ -268,8 +281,8 @@ class Constraint:
                 return have <= want
 
     def __str__(self) -> str:
-        values = ", ".join(str(value) for value in self.values)
-        return f"{self.key} {self.op.value} {values}".rstrip()
+        """Write it as users do: ``region=mars``, ``zone in a,b``, ``!spot``."""
+        return _WRITTEN[self.op].format(self.key, ",".join(str(value) for value in self.values))
 
 
 # Wishes

@@ -70,12 +70,15 @@ _INTRODUCTION: Final = """\
 
 One file, `cluster.yaml`, describes a cluster: where its machines come from, its controller, and the groups of machines
 it may scale. Its shape is defined by `protos/iriscw/v1/config.proto`. `iriscw.load_config(path)` reads it, and refuses
-it with every mistake at once, each with its line, its key and what would be right.
+it with every mistake at once, each with its line, its key and what would be right. `iriscw config check FILE` does the
+same and starts nothing: it prints the whole configuration with every default, or the mistakes.
 
 ```yaml
 {example}```
 
-On one machine this is enough:
+The `coreweave` platform is *not there yet*: such a file is read and checked, but iriscw has no drivers for it, and a
+controller that is started with it refuses by name (`NoSuchPlatform`), unless an installed package offers them or
+`Cluster.open(config, drivers=...)` gives some. The `local` platform is built in. On one machine this is enough:
 
 ```yaml
 platform: {{ local: {{}} }}

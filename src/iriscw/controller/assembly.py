@@ -22,11 +22,11 @@ import contextlib
 import logging
 import socket
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import anyio
 import anyio.to_thread
@@ -50,6 +50,7 @@ from iriscw.controller.results import ResultStore
 from iriscw.controller.stores import Stores
 from iriscw.controller.tending import Tending
 from iriscw.controller.tokens import ControllerTokens, keep_token
+from iriscw.controller.uncut import uncut
 from iriscw.errors import InvalidArgument
 from iriscw.files import make_private_folder, write_atomic
 from iriscw.fleet.actor import FLEET_CAPACITY, fleet_behavior
@@ -58,6 +59,7 @@ from iriscw.jobs.actor import jobs_child
 from iriscw.jobs.registry import RegistryLimits
 from iriscw.journal.sqlite import SqliteJournal
 from iriscw.rpc.address import Address
+from iriscw.rpc.listening import require_asyncio
 from iriscw.rpc.server import RpcServer
 from iriscw.rpc.tokens import Secret
 from iriscw.runtime import ActorSystem, Behavior, ChildSpec, Strategy, Supervision
@@ -167,6 +169,7 @@ class Controller:
         """Open everything; the controller serves when this returns.
 
         Raises:
+            NeedsAsyncio: this is no task of an asyncio loop.
             StateUnusable: the state folder cannot be used.
             JournalLocked: another controller uses it.
             JournalCorrupt: the journal's records do not fit together.
@@ -175,6 +178,7 @@ class Controller:
             InvalidStoreUrl, NoSuchStore: the bundle prefix is none.
             AddressInUse, AddressUnavailable, InsecureDoor: the door cannot be opened.
         """
+        require_asyncio()
         with _unwrapped():
             async with AsyncExitStack() as stack:
                 await self._open(stack)
@@ -198,7 +202,7 @@ class Controller:
         config, state = self.config, self.state_dir
         tokens = await self._open_secrets()
         self._journal = await anyio.to_thread.run_sync(SqliteJournal.open, state / "journal")
-        stack.push_async_callback(_close_journal, self._journal)
+        stack.push_async_callback(uncut, self._journal.close)  # bounded by the disk: what was accepted is written
         self._logs = await LogStore.open(state / "logs", self._log_limits)
         results = await ResultStore.open(state / "results")
         objects = await stack.enter_async_context(_object_store(self._bundle_url))
@@ -218,9 +222,7 @@ class Controller:
         self._tending = Tending(access, self._overview, self._logs, results, self._limits.finished)
         self.system = access.system = self._workers.system = self._tree(fleet, drivers)
         await stack.enter_async_context(self.system)
-        tasks = await stack.enter_async_context(anyio.create_task_group())
-        stack.callback(tasks.cancel_scope.cancel)
-        tasks.start_soon(self._tending.run)
+        await stack.enter_async_context(_beside(self._tending.run))
         await self._open_door(stack, clients, tokens)
 
     async def _open_secrets(self) -> ControllerTokens:
@@ -326,9 +328,15 @@ def _usual_port(path: Path, host: str) -> int:
     return chosen
 
 
-async def _close_journal(journal: SqliteJournal) -> None:
-    with anyio.CancelScope(shield=True):  # bounded by the disk: what was accepted is written
-        await anyio.to_thread.run_sync(journal.close)
+@contextlib.asynccontextmanager
+async def _beside(function: Callable[[], Coroutine[Any, Any, None]]) -> AsyncIterator[None]:
+    """Run a function for as long as the block lasts."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(function)
+        try:
+            yield
+        finally:
+            tasks.cancel_scope.cancel()
 
 
 async def _drop_stale(held: HeldAttempts, drivers: CloudDrivers) -> None:

@@ -2,7 +2,7 @@
 
 Layout. ``<root>/<job id>/<index>-<number>-<uid>.<start>.log``: a *segment* with the bytes of one attempt's log from
 ``start`` on. The names say everything, so a restarted controller finds its place by listing folders. A segment that
-is full is followed by the next; beyond ``attempt_bytes`` the oldest segment of the attempt goes, beyond
+is full is followed by the next, at the start of a line; beyond ``attempt_bytes`` the oldest of the attempt goes, beyond
 ``total_bytes`` the logs of the jobs that finished longest ago. What is gone leaves an empty segment that starts where
 the log ended: readers see a gap in the offsets, never a shorter log.
 
@@ -38,6 +38,10 @@ from iriscw.runtime.vocabulary import SECOND
 log = logging.getLogger(__name__)
 
 MIB = 1 << 20
+
+LINE_SHARE = 256
+"""By this part of its size, and a chunk, a full segment grows while its last line has no end: 64 KiB, the longest line
+that readers get in one piece."""
 
 _NAME = re.compile(r"(\d{1,6})-(\d{1,6})-([0-9a-f]{16})\.(\d{1,15})\.log")
 _JOB = re.compile(r"job-[a-z2-7]{12}")
@@ -81,6 +85,8 @@ class AttemptLog:
     """``[start, size]`` in bytes, in order."""
     over: bool = False
     """Whether the attempt was seen to end: nothing more comes."""
+    ends_line: bool = False
+    """Whether the last byte is known to end a line; it is not after a restart."""
     lock: anyio.Lock = attrs.field(factory=anyio.Lock)
 
     @property
@@ -192,21 +198,33 @@ class LogStore:
         return attempt.end
 
     async def _grow(self, attempt: AttemptLog, data: bytes) -> None:
-        segment = attempt.segments[-1] if attempt.segments else None
-        if segment is None or segment[1] >= self._limits.segment_bytes:
-            segment = [attempt.end, 0]
-        with _named(self._root):
-            await anyio.to_thread.run_sync(self._write, attempt, segment[0], data)
-        if segment not in attempt.segments[-1:]:
-            attempt.segments.append(segment)
-        segment[1] += len(data)
-        self._stored_bytes += len(data)
-        self._appended_bytes += len(data)
+        """Append to the last segment, or to the next: a full one ends with a line, so that the next begins one."""
+        segment = attempt.segments[-1] if attempt.segments else [attempt.end, 0]
+        over_bytes = segment[1] - self._limits.segment_bytes
+        if over_bytes >= 0 and not attempt.ends_line:
+            end = data.find(b"\n") + 1
+            if not end and over_bytes < self._limits.segment_bytes // LINE_SHARE:
+                end = len(data)
+            if end:
+                await self._append(attempt, segment, data[:end])
+            data = data[end:]
+        if data:
+            await self._append(attempt, [attempt.end, 0] if over_bytes >= 0 else segment, data)
         while attempt.stored_bytes > self._limits.attempt_bytes and len(attempt.segments) > 1:
             await self._drop(attempt, attempt.segments[0])
         if self._stored_bytes > self._limits.total_bytes:
             await self._make_room()
         self._tell(attempt)
+
+    async def _append(self, attempt: AttemptLog, segment: list[int], data: bytes) -> None:
+        with _named(self._root):
+            await anyio.to_thread.run_sync(self._write, attempt, segment[0], data)
+        if segment not in attempt.segments[-1:]:
+            attempt.segments.append(segment)
+        segment[1] += len(data)
+        attempt.ends_line = data.endswith(b"\n")
+        self._stored_bytes += len(data)
+        self._appended_bytes += len(data)
 
     def _write(self, attempt: AttemptLog, start: int, data: bytes) -> None:
         # All or nothing, so that offsets stay true.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import collections
 import hashlib
+import shlex
 
 from iriscw.controller.errors import SubmissionTooLarge
 from iriscw.jobs.model import Entrypoint, EntrypointKind
@@ -18,6 +19,9 @@ from iriscw.tiers.ports import IfAbsent, ObjectExists, ObjectStore, StoreUnreach
 
 MAX_DOCUMENT_BYTES = 8 << 20
 """The wire's bound on a specification."""
+
+MAX_NAME_CHARS = 1 << 20
+"""Of what a job is said to run: what our client lets a command have (128 KiB), quoted. A status is one message."""
 
 CACHE_BYTES = 64 << 20
 """Documents that were read lately: a job's tasks start on many workers within seconds."""
@@ -89,10 +93,10 @@ class Payloads:
 
 
 def display_name(document: TaskSpecification) -> str:
-    """Say in a few words what a job runs."""
+    """Say what a job runs: a callable's name, or a command as a shell would take it, all of it."""
     entrypoint = document.entrypoint
     if entrypoint is None:
         return ""
     if entrypoint.callable is not None:
         return entrypoint.callable.display_name
-    return " ".join(entrypoint.command.argv)[:200] if entrypoint.command is not None else ""
+    return shlex.join(entrypoint.command.argv)[:MAX_NAME_CHARS] if entrypoint.command is not None else ""

@@ -1,7 +1,7 @@
 """The controller as a process: reads its configuration, serves until it is told to stop, stops in order.
 
-SIGTERM and SIGINT stop it: doors first, then the tree, the journal last. A second signal does not hurry it; the stop is
-bounded, and the journal makes a harder end safe.
+SIGTERM, SIGINT and a closed terminal (SIGHUP) stop it: doors first, then the tree, the journal last. A second signal
+does not hurry it; the stop is bounded, and the journal makes a harder end safe.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import anyio
 from iriscw.config.load import load_config
 from iriscw.config.model import ClusterConfig
 from iriscw.controller.assembly import Controller
+from iriscw.processes.stopping import stopping_signals
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +31,7 @@ async def serve(
     insecure_plaintext: bool = False,
     ready: Callable[[Controller], None] | None = None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT.
+    """Serve until SIGTERM, SIGINT or SIGHUP.
 
     Args:
         config: the configuration, or its file.
@@ -46,7 +47,7 @@ async def serve(
         IriscwError: the controller could not be opened, or ended from the inside; see :class:`Controller`.
     """
     loaded = config if isinstance(config, ClusterConfig) else load_config(config)
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+    with anyio.open_signal_receiver(*stopping_signals()) as signals:
         controller = Controller(
             loaded,
             state_dir=state_dir,

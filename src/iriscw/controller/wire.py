@@ -168,7 +168,10 @@ def _task_counts(counts: Iterable[tuple[TaskState, int]]) -> list[v1.TaskCount]:
 
 
 def job_row(row: JobRow, version: int, pending_reason: str = "") -> v1.JobStatus:
-    """Write a job of a listing: what the registry knows without asking the job, and why its tasks wait."""
+    """Write a job of a listing: what the registry knows without asking the job, and why its tasks wait.
+
+    What it runs and what its tasks said is left out: a listing reads no stored file and asks no job.
+    """
     tally = row.tally
     return v1.JobStatus(
         job_id=row.job_id,
@@ -182,6 +185,9 @@ def job_row(row: JobRow, version: int, pending_reason: str = "") -> v1.JobStatus
         submitted_at_ms=_ms(row.submitted_wall_ns),
         started_at_ms=_ms(tally.started_wall_ns),
         finished_at_ms=_ms(row.ended_wall_ns),
+        priority=v1.PriorityBand[row.band.name],
+        parent_job_id=row.parent_job_id,
+        resources=amount(row.demand),
         failures=tally.failures,
         preemptions=tally.preemptions,
     )
@@ -334,7 +340,9 @@ def _reason(fault: v1.Fault | None) -> str:
         return ""
     lines = [line.strip() for line in fault.text.splitlines() if line.strip()]
     said = lines[-1] if lines else ""
-    whole = said if not fault.kind or fault.kind in said else f"{fault.kind}: {said}".removesuffix(": ")
+    name = fault.kind.rpartition(".")[2]  # as a traceback ends: without the module if that is the program itself
+    named = fault.kind in said or said == name or said.startswith(f"{name}:")
+    whole = said if named else f"{fault.kind}: {said}".removesuffix(": ")
     return whole[:MAX_REASON_CHARS]
 
 

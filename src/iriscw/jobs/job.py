@@ -217,6 +217,8 @@ class JobDecisions:
             Tell(_link(ctx, worker_id), RunAttempts(incarnation, tuple(run)))
             for (worker_id, incarnation), run in orders.items()
         ]
+        if records:
+            ledger.heard = ""
         if declined:
             commands.append(Tell(_scheduler(ctx), AttemptsOver(ledger.job_id, tuple(declined))))
         commands += map(Emit, changes)
@@ -534,6 +536,8 @@ class JobDecisions:
             return tuple(self._clocks(ledger, ctx))
         number = ledger.counts[TaskState.PENDING]
         reason = f"no worker took {number} of {ledger.spec.replicas} tasks within {timeout / SECOND:g} s"
+        if ledger.heard:  # nobody is asked now: a thousand jobs may be given up at once
+            reason += f"; last heard: {ledger.heard}"
         return self._reach(ledger, JobState.UNSCHEDULABLE, TaskState.UNSCHEDULABLE, reason, ctx)
 
     # Logs
@@ -584,8 +588,9 @@ class JobDecisions:
         return (Request(_scheduler(ctx), ExplainPending(ledger.job_id), key, EXPLAIN_TIMEOUT),)
 
     def explained(self, ledger: Ledger, message: Replied, ctx: Context) -> Outcome:
-        """Pass the scheduler's reason on."""
-        return (_answer(ledger, message.key, str(message.value)),)
+        """Pass the scheduler's reason on, and note it: if the tasks are given up, it is the best there is to say."""
+        ledger.heard = str(message.value)
+        return (_answer(ledger, message.key, ledger.heard),)
 
     def unexplained(self, ledger: Ledger, message: RequestFailed, ctx: Context) -> Outcome:
         """Answer without a reason of the scheduler: it has just started."""

@@ -11,7 +11,8 @@ line is still due, attempts that were followed by another one (oldest first).
 Of those only the newest are kept: ``MAX_ATTEMPTS_SHOWN`` of a task, the latest included, and
 ``MAX_EARLIER_ATTEMPTS`` of the job. What they said beyond a sentence is bounded for the job as a whole.
 
-``told`` and ``telling`` are notes, not facts: what the registry was told last is told again after a restart.
+``told``, ``telling`` and ``heard`` are notes, not facts: what the registry was told last is told again after a restart,
+and what the scheduler said last is only a courtesy.
 """
 
 from __future__ import annotations
@@ -109,6 +110,8 @@ class Ledger:
     """What the registry was told last."""
     telling: bool = attrs.field(default=False, eq=False)
     """Whether a timer runs at which it is told what has changed by then."""
+    heard: str = attrs.field(default="", eq=False)
+    """Why tasks wait, as the scheduler said when somebody last asked; empty if nobody has since one was placed."""
 
     def __attrs_post_init__(self) -> None:
         self.counts.setdefault(TaskState.PENDING, self.spec.replicas)

@@ -94,6 +94,10 @@ SYNC_LIMIT = 30 * SECOND
 AGAIN = 1 * SECOND
 """Before a stream that failed is opened again, or a full mailbox told again."""
 
+MAX_KNOWN = 1024
+"""Attempts that a worker may say it has before the link can answer: it holds 512 at most, and the controller's record
+may name as many that it never got. Who speaks of more says what is not so, and the stream ends."""
+
 STOP_GRACE = 10 * SECOND
 """Between asking an attempt to end and killing it. Docker's default is 10 s, Kubernetes' 30 s."""
 
@@ -394,28 +398,36 @@ class LinkDecisions:
             link.arrived = {seen.uid: seen for seen in item.observed}
             return tuple(self._agree(link, ctx)) if link.synced else None
         assert isinstance(item, Observed)
-        if not link.up:
-            if link.arrived is not None:
-                link.arrived.update((seen.uid, seen) for seen in item.observations)
-            return None
-        return tuple(self._observed(link, item.observations, ctx))
+        if link.up:
+            return tuple(self._observed(link, item.observations, ctx))
+        if link.arrived is not None and not _keep(link.arrived, item.observations):
+            return self._hang_up(link)
+        return None
+
+    def _hang_up(self, link: Link) -> tuple[Command, ...]:
+        """End the stream; the next one begins with all that is wanted."""
+        link.up, link.unclaimed = False, None
+        link.arrived = None
+        return (Close(STREAM), self._open(link))
 
     def _observed(self, link: Link, observations: Iterable[Observation], ctx: Context) -> Iterator[Command]:
         told: dict[str, dict[str, Observation]] = {}
-        release, stop = [], []
+        release, stop, unclaimed = [], [], []
         for seen in observations:
             held = link.held.get(seen.uid)
             if held is not None:
                 _note(held, seen)
                 told.setdefault(held.order.job_id, {})[seen.uid] = seen
             elif link.unclaimed is not None:
-                link.unclaimed[seen.uid] = seen
+                unclaimed.append(seen)
             elif seen.ending is not None:
                 release.append(seen.uid)
             else:
                 stop.append(self._stop_order(seen.uid, Ending.KILLED))
         yield from self._feed(link, Orders(stop=tuple(stop), release=tuple(release)))
         yield from self._tell_all(link, {job: list(seen.values()) for job, seen in told.items()}, ctx)
+        if link.unclaimed is not None and not _keep(link.unclaimed, unclaimed):
+            yield from self._hang_up(link)
 
     def closed(self, link: Link, message: Closed, ctx: Context) -> Outcome:
         """The stream ended: wait for the next one."""
@@ -427,10 +439,7 @@ class LinkDecisions:
 
     def feed_refused(self, link: Link, message: FeedRefused, ctx: Context) -> Outcome:
         """The worker does not keep up: end the stream; the next one begins with all that is wanted."""
-        if not link.up:
-            return None
-        link.up, link.unclaimed = False, None
-        return (Close(STREAM), self._open(link))
+        return self._hang_up(link) if link.up else None
 
     def dial_again(self, link: Link, message: DialAgain, ctx: Context) -> Outcome:
         """The fleet has forgotten the worker."""
@@ -456,6 +465,15 @@ class LinkDecisions:
             return (SetTimer("announce", AGAIN, Due("announce")),)
         job_id = message.to.name
         return (SetTimer(("again", job_id), AGAIN, Due(job_id)),)
+
+
+def _keep(known: dict[str, Observation], observations: Iterable[Observation]) -> bool:
+    """Remember what a worker says it has; whether there is room for it."""
+    for seen in observations:
+        if seen.uid not in known and len(known) >= MAX_KNOWN:
+            return False
+        known[seen.uid] = seen
+    return True
 
 
 def _note(held: Held, seen: Observation) -> None:

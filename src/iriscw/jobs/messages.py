@@ -26,7 +26,7 @@ from __future__ import annotations
 from typing import Any
 
 from iriscw.cloud.model import Capacity
-from iriscw.jobs.model import Ending, Existing, JobSpec, JobState, Observation, RunOrder, TaskState
+from iriscw.jobs.model import Band, Ending, Existing, JobSpec, JobState, Observation, RunOrder, TaskState
 from iriscw.runtime.vocabulary import ActorPath, message
 
 MAX_PAGE = 1000
@@ -110,6 +110,10 @@ class JobRow:
     submitted_wall_ns: int
     ended_wall_ns: int
     tally: JobTally
+    demand: Capacity = Capacity()
+    """Of each task."""
+    band: Band = Band.INTERACTIVE
+    parent_job_id: str = ""
 
 
 @message

@@ -53,8 +53,8 @@ MAX_DURATION_NS = 10 * 365 * 86_400 * 1_000_000_000
 """The longest timeout: ten years. More is a slip of units."""
 
 
-class TaskState(enum.Enum):
-    """Where a task is. An attempt's state uses the same words."""
+class TaskState(enum.StrEnum):
+    """Where a task is. An attempt's state uses the same words. A text: equal to its name."""
 
     PENDING = "PENDING"
     """It waits for a worker."""
@@ -65,6 +65,7 @@ class TaskState(enum.Enum):
     RUNNING = "RUNNING"
     """The user's code runs."""
     SUCCEEDED = "SUCCEEDED"
+    """The user's code ended well."""
     FAILED = "FAILED"
     """The user's code failed and the failure budget is spent."""
     KILLED = "KILLED"
@@ -81,17 +82,25 @@ class TaskState(enum.Enum):
     """Of an attempt only: its worker is there and knows nothing of it."""
 
 
-class JobState(enum.Enum):
-    """Where a job is, derived from its tasks (see :mod:`iriscw.jobs.lifecycle`)."""
+class JobState(enum.StrEnum):
+    """Where a job is, derived from its tasks. A text: equal to its name."""
 
     PENDING = "PENDING"
+    """Its tasks wait for workers."""
     BUILDING = "BUILDING"
+    """Workers prepare tasks; no code of the user's has started."""
     RUNNING = "RUNNING"
+    """The user's code runs."""
     SUCCEEDED = "SUCCEEDED"
+    """All tasks have."""
     FAILED = "FAILED"
+    """More tasks have failed than the job allows."""
     KILLED = "KILLED"
+    """It was stopped."""
     WORKER_FAILED = "WORKER_FAILED"
+    """A task lost more attempts to the infrastructure than the job allows."""
     UNSCHEDULABLE = "UNSCHEDULABLE"
+    """No worker took a task in the time the job allows for that."""
 
 
 TASK_LIVE = (TaskState.ASSIGNED, TaskState.BUILDING, TaskState.RUNNING)

@@ -507,4 +507,7 @@ def _row(entry: Entry) -> JobRow:
         entry.submitted_wall_ns,
         entry.ended_wall_ns,
         tally,
+        entry.spec.demand,
+        entry.spec.band,
+        entry.spec.parent_job_id,
     )

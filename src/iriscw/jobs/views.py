@@ -7,7 +7,7 @@ and then misses lines of its log (INV-J8).
 from __future__ import annotations
 
 from iriscw.jobs.ledger import Ledger
-from iriscw.jobs.lifecycle import stopped_as
+from iriscw.jobs.lifecycle import LOST, stopped_as
 from iriscw.jobs.messages import (
     MAX_PAGE,
     AttemptRow,
@@ -83,13 +83,16 @@ def _task_row(ledger: Ledger, index: int) -> TaskRow:
     task = ledger.tasks.get(index)
     attempt = None if task is None else task.attempt
     if task is None or attempt is None:
-        return TaskRow(index, ledger.state_of(index), 0, 0, 0, "", "", None, None, None, "", 0, False, 0, 0)
+        state = ledger.state_of(index)
+        given_up = ledger.verdict if state is TaskState.UNSCHEDULABLE else None
+        reason = "" if given_up is None else given_up.reason
+        return TaskRow(index, state, 0, 0, 0, "", "", None, None, None, reason, 0, False, 0, 0)
     reason = attempt.reason
     suspicion = ledger.suspects.get((attempt.worker_id, attempt.incarnation))
     if attempt.live and suspicion is not None:
         reason = f"worker out of reach ({suspicion}): waits until it is fenced or its lease is over"
-    elif task.logs_lost:
-        reason = f"{reason}; the end of its log was lost" if reason else "the end of its log was lost"
+    elif task.logs_lost and not attempt.live:  # else it is the one before that lost it
+        reason = _with_lost_log(reason)
     return TaskRow(
         index=index,
         state=attempt.state if task.logs_due else ledger.state_of(index),
@@ -112,6 +115,10 @@ def _task_row(ledger: Ledger, index: int) -> TaskRow:
     )
 
 
+def _with_lost_log(reason: str) -> str:
+    return f"{reason}; the end of its log was lost" if reason else "the end of its log was lost"
+
+
 def _attempt_row(attempt: Attempt) -> AttemptRow:
     return AttemptRow(
         number=attempt.number,
@@ -120,7 +127,7 @@ def _attempt_row(attempt: Attempt) -> AttemptRow:
         state=attempt.state,
         ending=attempt.ending,
         exit_code=attempt.exit_code,
-        reason=attempt.reason,
+        reason=_with_lost_log(attempt.reason) if attempt.ending in LOST else attempt.reason,
         fault=attempt.fault,
         log_offset=attempt.log_offset,
         placed_wall_ns=attempt.placed_wall_ns,

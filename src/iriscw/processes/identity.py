@@ -5,7 +5,7 @@ after a reboot everything begins again. So iriscw remembers a :class:`ProcessIde
 parts before it signals anything (INV-C3). Signals go through a pidfd that was verified *after* it was
 opened: a pidfd stays with its process, so between the check and the signal nobody else can slip in.
 
-``parse_stat`` is pure; the functions below it read ``/proc``.
+``parse_stat`` and ``decode_identity`` are pure; the functions below it read ``/proc``.
 """
 
 from __future__ import annotations
@@ -23,6 +23,10 @@ from iriscw.errors import OperationError
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _DEAD_STATES = frozenset("ZXx")
+_MAX_PID = 1 << 22
+"""The kernel gives no larger number: PID_MAX_LIMIT."""
+
+_MAX_TICKS = 1 << 63
 
 
 class ProcessGone(OperationError, ProcessLookupError):
@@ -36,6 +40,20 @@ class ProcessIdentity:
     pid: int
     start_ticks: int
     boot_id: str
+
+
+def decode_identity(content: object) -> ProcessIdentity:
+    """Read what ``attrs.asdict`` gave for an identity, when it was JSON meanwhile.
+
+    Raises:
+        ValueError: it is something else, or no process can be that.
+    """
+    match content:
+        case {"pid": int(pid), "start_ticks": int(ticks), "boot_id": str(boot)} if (
+            0 < pid <= _MAX_PID and 0 <= ticks < _MAX_TICKS
+        ):
+            return ProcessIdentity(pid, ticks, boot)
+    raise ValueError("these are not a process number, a start time and a boot")
 
 
 @attrs.frozen

@@ -5,19 +5,26 @@ another worker afterwards. So the end of the lease must not depend on the worker
 down until when, and each supervisor (see :mod:`iriscw.processes.supervisor`) looks there when the time it read last
 has come: if it was not moved, it ends its program.
 
-The time is CLOCK_MONOTONIC, which is the same for all processes of one boot and no wall clock moves. The line holds
-the boot as well, so what an earlier boot wrote has run out. It has a fixed length and is written in place: renewing a
-lease needs no room on a full disk, and supervisors keep the file open. It says the time twice, because a reader may
-see half of a write.
+The time is CLOCK_MONOTONIC, which is the same for all processes of one boot and no wall clock moves. It stands still
+while the machine is suspended, and so do the clocks of the worker, and of the controller of a cluster on one machine:
+there nothing is lost by closing the lid. A worker elsewhere that was suspended wakes with what was left of its lease.
+The line holds the boot as well, so what an earlier boot wrote has run out.
+
+The line has a fixed length and is written in place: renewing a lease needs no room on a full disk. It says the time
+twice, because a reader may see half of a write. Whoever removes the file, or puts something else in its place, stops
+nobody: the writer makes another one, and supervisors open it anew for each look. They hold on to the one before for as
+long as there is none.
 """
 
 from __future__ import annotations
 
 import os
+import stat
 import threading
 import time
 from pathlib import Path
 
+from iriscw.files import temporary_name, write_atomic
 from iriscw.processes.identity import boot_id
 
 NEVER_NS = 1 << 62
@@ -53,8 +60,7 @@ class LeaseFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = threading.Lock()
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        self._descriptor = os.open(path, flags, 0o600)
+        self._descriptor = _open(path, os.O_CREAT)
         try:
             self.until_ns = decode(os.pread(self._descriptor, MAX_LINE_BYTES, 0), boot_id())
             self.write()
@@ -80,10 +86,39 @@ class LeaseFile:
             OSError: as the file system says it; supervisors see what was written last.
         """
         with self._lock:
-            os.pwrite(self._descriptor, encode(boot_id(), self.until_ns), 0)
+            line = encode(boot_id(), self.until_ns)
+            os.pwrite(self._descriptor, line, 0)  # first: whoever has it open is told, wherever its name went
+            if not self._in_place():
+                self._replace(line)
 
     def close(self) -> None:
         """Let go of the file; what was written holds on. Repeating it is fine."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
+
+    def _in_place(self) -> bool:
+        """Whether a supervisor that starts now opens the file that is written."""
+        try:
+            found, ours = self.path.lstat(), os.fstat(self._descriptor)
+        except FileNotFoundError:
+            return False
+        return (found.st_dev, found.st_ino) == (ours.st_dev, ours.st_ino)
+
+    def _replace(self, line: bytes) -> None:
+        """Put a new file where the old one was. A link goes; a folder, which may hold something, is moved aside."""
+        if self.path.is_dir() and not self.path.is_symlink():
+            self.path.rename(self.path.with_name(temporary_name(self.path.name)))
+        write_atomic(self.path, line, durable=False)
+        descriptor = _open(self.path)
+        os.close(self._descriptor)
+        self._descriptor = descriptor
+
+
+def _open(path: Path, more: int = 0) -> int:
+    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | more
+    descriptor = os.open(path, flags, 0o600)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(f"{path} is no plain file")
+    return descriptor

@@ -1,8 +1,11 @@
 """Start a program under its own supervisor, wait for its end, stop it, find it again after a restart.
 
 The supervisor is :mod:`iriscw.processes.supervisor`; this module is the side of whoever wants a program run.
-All that has to be remembered is the program's *folder*: ``identity.json`` says who runs, ``exit.json`` how
-it ended, and ``stop.json`` the grace that was ordered. So :func:`adopt` needs a folder and nothing else.
+All that has to be remembered is the program's *folder*, with the status files in it (see
+:mod:`iriscw.processes.status`). So :func:`adopt` needs a folder and nothing else.
+
+That a program was not started is said only where nothing of it was executed for certain: where its supervisor says
+so, or died without having written down who runs. In doubt it was started, and nobody saw how it ended.
 
 Waiting uses a pidfd and the event loop's readiness, never a child watcher: those of Python 3.11 and 3.12 can
 lose an exit (python/cpython#87744), and no watcher can wait for a process that is not our child.
@@ -14,6 +17,7 @@ import contextlib
 import errno
 import io
 import json
+import logging
 import os
 import select
 import signal
@@ -27,7 +31,7 @@ import anyio.to_thread
 import attrs
 
 from iriscw.errors import OperationError
-from iriscw.files import make_private_folder, read_bounded, write_atomic
+from iriscw.files import make_private_folder
 from iriscw.processes.identity import (
     ProcessGone,
     ProcessIdentity,
@@ -36,16 +40,25 @@ from iriscw.processes.identity import (
     read_stat,
     send_signal,
 )
-from iriscw.processes.sweep import sweep
+from iriscw.processes.status import (
+    MAX_STATUS_BYTES,
+    UNKNOWN_ENDING,
+    Ending,
+    StatusDamaged,
+    decode_identities,
+    read_ending,
+    read_identity,
+    write_stop,
+)
+from iriscw.processes.sweep import SweepFailed, sweep
+
+log = logging.getLogger(__name__)
 
 START_TIMEOUT_S = 60.0
 """How long a supervisor may take to report. It takes 30 ms; a machine that swaps takes seconds."""
 
 STUCK_MARGIN_S = 5.0
 """How long after the grace a supervisor may take to kill all and end, before it is killed itself."""
-
-MAX_STATUS_BYTES = 64 << 10
-"""The status files hold a few hundred bytes."""
 
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
 
@@ -130,155 +143,149 @@ class Program:
     """
 
 
-@attrs.frozen
-class Ending:
-    """How a program ended. Exactly one of ``code`` and ``signal`` is set, or neither for one whose end
-    nobody saw.
-    """
-
-    code: int | None
-    signal: int | None
-    stopped: bool = False
-    """It ended after it had been told to."""
-    killed: bool = False
-    """It did not end within its grace and was killed."""
-    lease_over: bool = False
-    """It was killed because its lease had run out."""
-    out_of_memory: bool = False
-    """The kernel killed it for memory: its group's count of such kills rose and nobody else sent SIGKILL."""
-    max_rss_bytes: int = 0
-
-
-UNKNOWN_ENDING = Ending(code=None, signal=None)
-"""The end of a program whose supervisor was killed: it is gone, and nobody saw how."""
-
-
 @attrs.define(eq=False)
 class Supervised:
     """A program that was started, here or by an earlier process. Safe to use from several tasks."""
 
     folder: Path
-    supervisor: ProcessIdentity
+    supervisor: ProcessIdentity | None
     target: ProcessIdentity | None
-    """The program itself; None when its supervisor was killed before it could write that down."""
+    """The program itself. Both are None when that is not to be told any more; then nothing of it is left."""
     markers: Mapping[str, str]
 
     @property
     def alive(self) -> bool:
         """Whether the supervisor runs, and so perhaps the program."""
-        return is_alive(self.supervisor)
+        return self.supervisor is not None and is_alive(self.supervisor)
 
     async def wait(self) -> Ending:
         """Wait until nothing of the program runs any more, and say how it ended.
 
         Raises:
             SweepFailed: the supervisor was killed, and what it left cannot be.
+            OSError: how it ended cannot be read just now.
         """
-        await _ended(self.supervisor)
-        ending = read_ending(self.folder)
+        if self.supervisor is not None:
+            await _ended(self.supervisor)
+        try:
+            ending = read_ending(self.folder)
+        except StatusDamaged as error:
+            log.warning("nobody can tell how a program ended: %s", error)
+            ending = None
         if ending is not None:
             return ending
-        await self._sweep()
+        await sweep(self.markers)
         return UNKNOWN_ENDING
 
     def look_at_lease(self) -> None:
         """Have the supervisor read the lease: it may end sooner than was written before."""
-        with contextlib.suppress(ProcessGone):
-            send_signal(self.supervisor, signal.SIGUSR1)
+        self._signal(signal.SIGUSR1)
 
     async def stop(self, grace_s: float) -> Ending:
         """Ask the program to end with SIGTERM, kill all of it after ``grace_s``, and wait until it is gone.
 
         The order is written down first: it is carried out even if this process ends now. A second order may
-        only shorten the grace.
+        only shorten the grace. Where the program spoilt the file, it gets the grace that it was started with, and no
+        more than this one.
 
         Raises:
             SweepFailed: processes are left that do not die, or the supervisor had to be killed and they
-            escaped.
+                escaped.
+            OSError: how it ended cannot be read just now.
         """
-        order = json.dumps({"grace_s": grace_s}).encode()
-        with contextlib.suppress(FileNotFoundError):  # the folder is removed only after the end
-            await anyio.to_thread.run_sync(write_atomic, self.folder / "stop.json", order)
-        with contextlib.suppress(ProcessGone):
-            send_signal(self.supervisor, signal.SIGTERM)
-            send_signal(self.supervisor, signal.SIGCONT)  # it may be stopped, with all it watches over
+        try:
+            write_stop(self.folder, grace_s)
+        except OSError as error:
+            log.info("the grace of a program cannot be written down, it ends all the same: %s", error)
+        self._signal(signal.SIGTERM)
+        self._signal(signal.SIGCONT)  # it may be stopped, with all it watches over
         with anyio.move_on_after(grace_s + STUCK_MARGIN_S):
             return await self.wait()
-        with contextlib.suppress(ProcessGone):
-            send_signal(self.supervisor, signal.SIGKILL)
-        await self._sweep()
+        self._signal(signal.SIGKILL)
+        await sweep(self.markers)
         return await self.wait()
 
-    async def _sweep(self) -> None:
-        await sweep(self.markers)
+    def _signal(self, number: signal.Signals) -> None:
+        if self.supervisor is not None:
+            with contextlib.suppress(ProcessGone):
+                send_signal(self.supervisor, number)
 
 
 async def launch(program: Program) -> Supervised:
     """Start ``program`` and return once it runs.
 
     Takes two processes: the program and its supervisor (about 9 MB). A cancellation waits until it is known
-    whether the program runs, at most ``START_TIMEOUT_S``.
+    whether the program runs, at most ``START_TIMEOUT_S``. If its supervisor dies meanwhile, nothing of the program is
+    left; what is given then has an unknown end, if the program may have been executed.
 
     Raises:
         MissingBinary, BinaryRefused, WorkdirMissing, SpawnFailed, LeaseOver: it did not start; nothing is left of it.
         OSError: the folder could not be made.
     """
     await anyio.to_thread.run_sync(make_private_folder, program.folder)
-    with anyio.CancelScope(shield=True):  # bounded by START_TIMEOUT_S
+    with anyio.CancelScope(shield=True):  # bounded by START_TIMEOUT_S, and the time of a sweep
         report = await anyio.to_thread.run_sync(_spawn, program)
+        if not report:
+            return await _unreported(program)
     if "failure" in report:
         raise _not_started(program, report["failure"])
-    return _supervised(program.folder, report["identity"], program.markers)
+    return Supervised(program.folder, *decode_identities(report["identity"]), program.markers)
 
 
 async def adopt(folder: Path, markers: Mapping[str, str]) -> Supervised | None:
-    """Find the program that was started with ``folder``; None if there never was one.
+    """Find the program that was started with ``folder``; None if nothing of it was ever executed.
 
-    The program may have ended meanwhile: ``wait`` then returns at once. If its supervisor was killed before
-    it could write who it is, whatever carries the markers is killed.
+    The program may have ended meanwhile: ``wait`` then returns at once. If it cannot be told who it is, whatever
+    carries the markers is killed: a supervisor that has not begun, or whose file the program spoilt.
 
     Raises:
         SweepFailed: such leftovers do not die.
+        OSError: its folder cannot be read just now.
     """
-    found = find(folder, markers)
-    if found is None:
+    found = _find_or_lost(folder, markers)
+    if found is None or found.supervisor is None:
         await sweep(markers)
+        found = _find_or_lost(folder, markers)  # it may have been executed between the look and the end
     return found
 
 
 def find(folder: Path, markers: Mapping[str, str]) -> Supervised | None:
-    """Like :func:`adopt`, but nothing is killed: without a status file the program may be starting just now."""
+    """Like :func:`adopt`, but nothing is killed: without a status file the program may be starting just now.
+
+    Raises:
+        StatusDamaged: there is one, and it cannot be told who runs.
+        OSError: it cannot be read just now.
+    """
+    identity = read_identity(folder)
+    return None if identity is None else Supervised(folder, *identity, markers)
+
+
+def _find_or_lost(folder: Path, markers: Mapping[str, str]) -> Supervised | None:
     try:
-        identity = json.loads(read_bounded(folder / "identity.json", MAX_STATUS_BYTES))
-    except FileNotFoundError:
-        return None
-    return _supervised(folder, identity, markers)
+        return find(folder, markers)
+    except StatusDamaged as error:
+        log.warning("nobody can tell any more which processes a program has: %s", error)
+        return Supervised(folder, None, None, markers)
 
 
-def read_ending(folder: Path) -> Ending | None:
-    """Read how the program of ``folder`` ended; None while it runs, or when nobody saw the end."""
+async def _unreported(program: Program) -> Supervised:
+    """Judge a start whose supervisor ended without a word, or was killed because it took too long."""
     try:
-        content = json.loads(read_bounded(folder / "exit.json", MAX_STATUS_BYTES))
-    except FileNotFoundError:
-        return None
-    if not content.pop("started"):
-        return UNKNOWN_ENDING
-    return Ending(**content)
-
-
-def _supervised(folder: Path, identity: dict[str, Any], markers: Mapping[str, str]) -> Supervised:
-    boot = identity["boot_id"]
-    target = identity["target"]
-    return Supervised(
-        folder=folder,
-        supervisor=ProcessIdentity(boot_id=boot, **identity["supervisor"]),
-        target=None if target is None else ProcessIdentity(boot_id=boot, **target),
-        markers=markers,
-    )
+        await sweep(program.markers)
+    except SweepFailed as error:  # whoever waits for the end tries again; who was not let go by now never is
+        log.warning("%s", error)
+    found = _find_or_lost(program.folder, program.markers)
+    if found is None:
+        text = f"its supervisor ended without a report, see {program.folder / 'supervisor.log'}"
+        raise SpawnFailed(f"{program.argv[0]!r} was not started: {text}")
+    return found
 
 
 def _spawn(program: Program) -> dict[str, Any]:
-    """Start the supervisor, give it its order and read its report. Runs in a thread."""
+    """Start the supervisor, give it its order and read its report: empty if there is none, and it has ended.
+
+    Runs in a thread.
+    """
     order = json.dumps(
         {
             "argv": program.argv,
@@ -295,35 +302,29 @@ def _spawn(program: Program) -> dict[str, Any]:
     ).encode()
     order_out, order_in = os.pipe()
     report_out, report_in = os.pipe()
-    with (
-        os.fdopen(report_out, "rb", buffering=0) as report,
-        os.fdopen(order_in, "wb", buffering=0) as writing,
-    ):
+    with os.fdopen(report_out, "rb", buffering=0) as report:
         try:
             pid = _spawn_supervisor(program, order_out, report_in)
         except OSError as error:
+            os.close(order_in)
             return {"failure": {"step": "spawn", "errno": error.errno, "text": str(error)}}
         finally:
             os.close(order_out)
             os.close(report_in)
         try:
-            writing.write(order)
-            writing.close()
-            line = _read_line(report, START_TIMEOUT_S)
-        except BrokenPipeError:
-            line = b""
-        if not line:
+            with os.fdopen(order_in, "wb") as writing:
+                writing.write(order)
+            content: dict[str, Any] = json.loads(_read_line(report, START_TIMEOUT_S))
+        except (OSError, ValueError):  # it died before it had read all, or before it had said all
             _kill_child(pid)
-            text = f"its supervisor ended without a report, see {program.folder / 'supervisor.log'}"
-            return {"failure": {"step": "spawn", "errno": errno.EIO, "text": text}}
-    content: dict[str, Any] = json.loads(line)
+            return {}
     if "failure" in content:
         os.waitpid(pid, 0)
     return content
 
 
 def _spawn_supervisor(program: Program, order: int, report: int) -> int:
-    log = os.open(program.folder / "supervisor.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    errors = os.open(program.folder / "supervisor.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
         return os.posix_spawn(
             sys.executable,
@@ -332,14 +333,14 @@ def _spawn_supervisor(program: Program, order: int, report: int) -> int:
             file_actions=[
                 (os.POSIX_SPAWN_DUP2, order, 0),
                 (os.POSIX_SPAWN_DUP2, report, 1),
-                (os.POSIX_SPAWN_DUP2, log, 2),
+                (os.POSIX_SPAWN_DUP2, errors, 2),
             ],
             setsid=True,
             setsigdef=(signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1),
             setsigmask=(),
         )
     finally:
-        os.close(log)
+        os.close(errors)
 
 
 def _read_line(file: io.FileIO, timeout_s: float) -> bytes:

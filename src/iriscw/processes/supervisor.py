@@ -1,4 +1,4 @@
-# ruff: noqa: PTH104, PTH123, PTH208
+# ruff: noqa: PTH104, PTH108, PTH123, PTH208
 # pathlib would double the time that this process takes to start.
 """The small process above each process that iriscw starts, so that nothing of it can outlive its order to
 stop.
@@ -12,9 +12,10 @@ supervisor of its own:
   that exactly.
 * It is in a session of its own and needs nobody: it goes on when its starter dies, and it writes down who
   runs (``identity.json``) and how it ended (``exit.json``), so that a restarted starter can adopt the
-  program and still learn its exit code.
+  program and still learn its exit code (see :mod:`iriscw.processes.status`).
 * It ends only after everything below it has ended. Whoever waits for the supervisor knows that nothing runs.
-
+* A full disk changes none of that. The program's process is made first, identified on the disk, and only then let go
+  to become the program: without an ``identity.json`` nothing was executed. The room for the end is taken before, too.
 * With a lease (see :mod:`iriscw.processes.lease`) it does not even need its starter to end the program: when the
   lease has run out and was not renewed, it kills the program, whoever is left to want it.
 
@@ -43,6 +44,7 @@ import json
 import os
 import resource
 import signal
+import stat
 import sys
 import threading
 import time
@@ -57,6 +59,11 @@ _LONGEST_WAIT_S = 1e9  # the kernel's and Python's types of time end a little fu
 _LEASE_READS = 100
 _PIECE_BYTES = 64 << 10
 _FLUSH_S = 5.0  # for what is left in the pipe when nothing of the program runs: 64 KiB at most
+_RECORD_BYTES = 512  # of identity.json and exit.json, which hold half of that: room for all of it is taken beforehand
+_STOP_LINE_BYTES = 64
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+_ROOM_RETRY_S = 1.0
+_ROOM_PATIENCE_S = 3600.0  # for a disk that copies what is overwritten, and was full all that time
 
 
 def _prctl(option: int, value: int) -> None:
@@ -65,21 +72,62 @@ def _prctl(option: int, value: int) -> None:
         raise OSError(ctypes.get_errno(), "prctl failed")
 
 
-def _write(folder: str, name: str, content: dict[str, Any]) -> None:
-    """Give ``folder/name`` its content as a whole, on the disk, readable by nobody else."""
-    temporary = f"{folder}/.iriscw-{os.getpid()}-{name}"
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+def _clear(path: str) -> None:
+    """Have nothing of this name: a file goes, a folder that a program made is moved aside."""
     try:
-        os.write(descriptor, json.dumps(content).encode())
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    os.rename(temporary, f"{folder}/{name}")
+        os.unlink(path)
+    except FileNotFoundError:
+        return
+    except IsADirectoryError:
+        os.rename(path, f"{path}.aside")
+
+
+def _take_room(path: str, size: int) -> int:
+    """Make a file (0600) that needs no more room to be written."""
+    _clear(path)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    os.posix_fallocate(descriptor, 0, size)
+    return descriptor
+
+
+class _Record:
+    """A status file that is there as a whole or not at all, and whose room on the disk is taken beforehand."""
+
+    def __init__(self, folder: str, name: str) -> None:
+        self._path = f"{folder}/{name}"
+        self._temporary = f"{folder}/.iriscw-{os.getpid()}-{name}"
+        self._file = _take_room(self._temporary, _RECORD_BYTES)
+
+    def write(self, content: dict[str, Any]) -> None:
+        """Give the file its content, on the disk."""
+        if not self._in_place():  # the program spoilt it, and has to take its chance
+            self._file = _take_room(self._temporary, _RECORD_BYTES)
+        data = json.dumps(content).encode().ljust(_RECORD_BYTES)
+        if os.pwrite(self._file, data, 0) != len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._temporary)
+        os.fsync(self._file)
+        try:
+            os.rename(self._temporary, self._path)
+        except IsADirectoryError:
+            _clear(self._path)
+            os.rename(self._temporary, self._path)
+
+    def _in_place(self) -> bool:
+        try:
+            found = os.lstat(self._temporary)
+        except FileNotFoundError:
+            return False
+        return os.path.samestat(found, os.fstat(self._file))
 
 
 def _start_ticks(pid: int) -> int:
     with open(f"/proc/{pid}/stat", encoding="utf-8", errors="surrogateescape") as file:
         return int(file.read().rpartition(") ")[2].split()[19])
+
+
+def _boot_id() -> str:
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()
 
 
 def _process(pid: int) -> dict[str, int]:
@@ -88,8 +136,11 @@ def _process(pid: int) -> dict[str, int]:
 
 def _oom_kills() -> int:
     """Count the kernel's out-of-memory kills in this process's memory group; 0 where that is not told."""
-    with open("/proc/self/cgroup", encoding="utf-8") as file:
-        groups = [line.rstrip("\n").split(":", 2) for line in file]
+    try:
+        with open("/proc/self/cgroup", encoding="utf-8") as file:
+            groups = [line.rstrip("\n").split(":", 2) for line in file]
+    except OSError:
+        return 0
     for _, controllers, path in groups:
         name = {"": f"/sys/fs/cgroup{path}/memory.events"}.get(controllers)
         if controllers == "memory":
@@ -209,42 +260,76 @@ def _outputs(order: dict[str, Any]) -> list[_Output]:
     return [_Output(path) if limit is None else _BoundedOutput(path, limit) for path in paths]
 
 
-def _start(order: dict[str, Any], outputs: list[_Output]) -> tuple[int, dict[str, Any] | None]:
-    """Start the program; give its process number and, if it did not become the program, why not."""
+def _start(order: dict[str, Any], outputs: list[_Output]) -> tuple[int, dict[str, Any]]:
+    """Start the program. Give its process number, and the report: who runs, or why it did not become the program."""
+    folder = order["folder"]
     reading, writing = os.pipe()
+    gate, opening = os.pipe()
     parent = os.getpid()
     pid = os.fork()
     if pid == 0:
+        os.close(opening)
+        if not os.read(gate, 1):  # the supervisor died, or could not write down who this is
+            os._exit(_FAILED_EXEC_CODE)
         _become(order, parent, outputs[0].descriptor, outputs[-1].descriptor, writing)
+    os.close(gate)
     os.close(writing)
     for output in outputs:
         output.begin()
+    try:
+        identity = {"boot_id": _boot_id(), "supervisor": _process(parent), "target": _process(pid)}
+        _Record(folder, "identity.json").write(identity)
+        os.write(opening, b"x")
+    except BaseException:
+        os.close(opening)
+        os.waitpid(pid, 0)
+        raise
+    os.close(opening)
     with open(reading, "rb") as file:
         failure = file.read()
     if not failure:
-        return pid, None
+        return pid, {"identity": identity}
     os.waitpid(pid, 0)
-    return pid, json.loads(failure)
+    os.unlink(f"{folder}/identity.json")
+    return pid, {"failure": json.loads(failure)}
 
 
 class _Lease:
     """Until when the program may run; without a file, for ever.
 
-    The file stays open: whoever renews it writes in place.
+    The file is opened anew for each look, as its writer may have had to make another one. While it cannot be, the one
+    from before says until when.
     """
 
     def __init__(self, path: str | None) -> None:
-        self._file = None if path is None else os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        self._path = path
+        self._boot = _boot_id().encode()
+        self._file = -1 if path is None else _open_lease(path)
 
     def left_s(self) -> float:
         """Give how long it lasts; 0 or less when it is over, and when the file says nothing that can be read."""
-        if self._file is None:
+        if self._path is None:
             return _LONGEST_WAIT_S
+        try:
+            file = _open_lease(self._path)
+        except OSError:
+            file = self._file
+        if file != self._file:
+            os.close(self._file)
+            self._file = file
         for _ in range(_LEASE_READS):  # the two times differ while they are being written
             words = os.pread(self._file, 128, 0).split()
-            if len(words) == 3 and words[1] == words[2]:
+            if len(words) == 3 and words[0] == self._boot and words[1] == words[2] and words[1].isdigit():
                 return (int(words[1]) - time.monotonic_ns()) / 1e9
         return 0.0
+
+
+def _open_lease(path: str) -> int:
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise OSError(errno.EINVAL, "no plain file", path)
+    return file
 
 
 def _descendants() -> list[int]:
@@ -256,7 +341,7 @@ def _descendants() -> list[int]:
         try:
             with open(f"/proc/{entry}/stat", encoding="utf-8", errors="surrogateescape") as file:
                 parent = int(file.read().rpartition(") ")[2].split()[1])
-        except (FileNotFoundError, ProcessLookupError):
+        except OSError:  # it has ended, or it is another user's and hidden: then it is none of ours
             continue
         children.setdefault(parent, []).append(int(entry))
     found: list[int] = []
@@ -322,18 +407,24 @@ class _Program:
             for pid in _descendants():
                 try:
                     os.kill(pid, signal.SIGKILL)
-                except ProcessLookupError:
+                except (ProcessLookupError, PermissionError):  # it has another user's rights: it is waited for
                     continue
             if not self.reap(wait=True):
                 return
 
 
 def _ordered_grace_s(folder: str, default_s: float) -> float:
+    """Read how long the program gets; it may have spoilt the file, and then it gets the default."""
     try:
-        with open(f"{folder}/stop.json", encoding="utf-8") as file:
-            return float(json.load(file)["grace_s"])
-    except FileNotFoundError:
+        file = os.open(f"{folder}/stop", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            words = os.read(file, _STOP_LINE_BYTES).split()
+        finally:
+            os.close(file)
+        grace_s = float(words[0]) if len(words) == 2 and words[0] == words[1] else -1.0
+    except (OSError, ValueError):
         return default_s
+    return grace_s if grace_s >= 0 else default_s
 
 
 def _signal_group(pid: int) -> None:
@@ -354,6 +445,35 @@ def _report(content: dict[str, Any]) -> None:
     os.dup2(null, 1)
 
 
+def _ending(program: _Program, *, told: bool, lease_over: bool, killed: bool, out_of_memory: bool) -> dict[str, Any]:
+    status = program.status
+    assert status is not None, "sweep ends only when the program was reaped"
+    by_signal = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
+    return {
+        "code": None if by_signal else os.WEXITSTATUS(status),
+        "signal": by_signal,
+        "stopped": told or lease_over,
+        "killed": killed,
+        "lease_over": lease_over,
+        "out_of_memory": by_signal == signal.SIGKILL and not killed and out_of_memory,
+        "max_rss_bytes": program.max_rss_bytes,
+    }
+
+
+def _tell_end(record: _Record, ending: dict[str, Any], lease: _Lease) -> None:
+    """Write down how it ended. Room that was taken can be missing all the same, on a disk that copies what is
+    overwritten: it is waited for, while anybody counts on the program.
+    """
+    deadline = time.monotonic() + _ROOM_PATIENCE_S
+    while True:
+        try:
+            return record.write(ending)
+        except OSError as error:
+            if error.errno not in _NO_ROOM or min(lease.left_s(), deadline - time.monotonic()) <= 0:
+                raise
+        signal.sigtimedwait((signal.SIGUSR1,), _ROOM_RETRY_S)  # the lease may be over sooner
+
+
 def main() -> int:
     """Carry out the order on standard input."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _SHIELDED)
@@ -361,50 +481,37 @@ def main() -> int:
     order = json.load(sys.stdin)
     folder = order["folder"]
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-        boot_id = file.read().strip()
-    identity = {"boot_id": boot_id, "supervisor": _process(os.getpid()), "target": None}
-    _write(folder, "identity.json", identity)
     oom_kills_before = _oom_kills()
     outputs: list[_Output] = []
+    pid = 0
     try:
         lease = _Lease(order["lease"])
         if lease.left_s() > 0:
+            record = _Record(folder, "exit.json")
+            os.close(_take_room(f"{folder}/stop", _STOP_LINE_BYTES))
             outputs = _outputs(order)
-            pid, failure = _start(order, outputs)
+            pid, report = _start(order, outputs)
         else:
-            pid, failure = 0, {"step": "lease", "errno": 0, "text": "its lease was over before it began"}
+            failure = {"step": "lease", "errno": 0, "text": "its lease was over before it began"}
+            report = {"failure": failure}
     except OSError as error:
-        pid, failure = 0, {"step": "spawn", "errno": error.errno or errno.EIO, "text": str(error)}
-    if failure is not None:
-        _write(folder, "exit.json", {"started": False, "failure": failure})
-        _report({"failure": failure})
+        report = {"failure": {"step": "spawn", "errno": error.errno or errno.EIO, "text": str(error)}}
+    if "failure" in report:
+        _report(report)
         return 0
+    # The program cannot be reaped before run(): its number stays its own until then, even if it ended already.
     program = _Program(pid)
-    # The program cannot be reaped before run(): its number stays its own until then, even if it ended
-    # already.
-    identity["target"] = _process(pid)
-    _write(folder, "identity.json", identity)
-    _report({"identity": identity})
-    told, lease_over = program.run(folder, order["grace_s"], lease)
-    ended_alone = program.status is not None
-    program.sweep()
+    try:
+        _report(report)
+        told, lease_over = program.run(folder, order["grace_s"], lease)
+        killed = program.status is None
+    finally:
+        program.sweep()
     for output in outputs:
         output.finish()
-    status = program.status
-    assert status is not None, "sweep ends only when the program was reaped"
-    by_signal = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
-    ending = {
-        "started": True,
-        "code": None if by_signal else os.WEXITSTATUS(status),
-        "signal": by_signal,
-        "stopped": told or lease_over,
-        "killed": not ended_alone,
-        "lease_over": lease_over,
-        "out_of_memory": by_signal == signal.SIGKILL and ended_alone and _oom_kills() > oom_kills_before,
-        "max_rss_bytes": program.max_rss_bytes,
-    }
-    _write(folder, "exit.json", ending)
+    ooms = _oom_kills() > oom_kills_before
+    ending = _ending(program, told=told, lease_over=lease_over, killed=killed, out_of_memory=ooms)
+    _tell_end(record, ending, lease)
     return 0
 
 

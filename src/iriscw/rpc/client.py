@@ -39,8 +39,9 @@ from iriscw.errors import IriscwError, OperationError
 from iriscw.rpc.address import Address
 from iriscw.rpc.client_call import CallStream, Connector
 from iriscw.rpc.context import IDEMPOTENCY_KEY, PROTOCOL_KEY, PROTOCOL_VERSION
-from iriscw.rpc.errors import InsecureDoor, MalformedReply, RpcDeadline, RpcUnavailable
+from iriscw.rpc.errors import ClientClosed, InsecureDoor, MalformedReply, RpcDeadline, RpcUnavailable
 from iriscw.rpc.limits import RpcLimits
+from iriscw.rpc.listening import require_asyncio
 from iriscw.rpc.tls import client_tls
 from iriscw.rpc.tokens import Secret
 
@@ -75,6 +76,7 @@ class RpcChannel:
 
     Raises:
         InvalidAddress: the text is no address.
+        NeedsAsyncio: it is made outside of an asyncio loop.
         InsecureDoor: the token would leave this machine in plain text, and nobody said
         ``insecure_plaintext``.
     """
@@ -96,11 +98,13 @@ class RpcChannel:
             raise InsecureDoor(
                 f"the token would travel to {self.address} in plain text: use https://, or say insecure_plaintext=True"
             )
+        require_asyncio()
         self._limits = limits or RpcLimits()
         self._connector = Connector(self.address, tls, self._limits)
         self._token = token
         self._rng = rng or random.Random()  # noqa: S311 - spreads retries, keeps no secret
         self._started = self._failed = self._retries = 0
+        self._closed = False
 
     def __repr__(self) -> str:
         return f"<RpcChannel to {self.address}>"
@@ -110,7 +114,8 @@ class RpcChannel:
         return RpcChannelStatistics(self._started, self._failed, self._retries)
 
     def close(self) -> None:
-        """Close the connection; calls under way end as unavailable. The next call would connect again."""
+        """Close the connection for good; calls under way end as unavailable."""
+        self._closed = True
         self._connector.close()
 
     async def __aenter__(self) -> Self:
@@ -147,6 +152,7 @@ class RpcChannel:
             on_retry: told why, before each pause that a repetition follows. Must not raise.
 
         Raises:
+            ClientClosed: the channel was closed.
             RpcDeadline: no answer in time; it may have had its effect.
             RpcUnavailable: no connection, or it was lost. Likewise.
             IriscwError: what the service or the door raised.
@@ -274,6 +280,8 @@ class RpcChannel:
         timeout_s: float | None,
         metadata: Mapping[str, str] | None,
     ) -> AsyncIterator[CallStream]:
+        if self._closed:
+            raise ClientClosed(f"the client of {self.address} was used after its block: connect again")
         timeout_s = self._limits.stream_timeout_s if timeout_s is None else timeout_s
         if timeout_s <= 0:
             raise RpcDeadline(f"{route} to {self.address}: no time was left for the call")

@@ -205,7 +205,7 @@ class Connector(Channel):
     """Makes the connection when a call needs it, with our transport and a bound on the attempt."""
 
     def __init__(self, address: Address, tls: ssl.SSLContext | None, limits: RpcLimits) -> None:
-        codec = BoundedCodec(limits.max_message_bytes)
+        codec = BoundedCodec(limits)
         if address.is_unix:
             super().__init__(path=address.path, codec=codec)
         else:

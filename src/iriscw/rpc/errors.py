@@ -50,9 +50,13 @@ class VersionMismatch(UsageError):
 
 
 class MessageTooLarge(UsageError):
-    """A message is larger than the limit of the side that sends or receives it. The error names both
-    sizes.
+    """A message is larger than the limit of the side that sends or receives it: in bytes, or in fields and messages
+    within it. The error names the limit.
     """
+
+
+class MalformedMessage(UsageError):
+    """The bytes of a message are not those of the message that this method takes."""
 
 
 class InvalidAddress(UsageError, ValueError):
@@ -99,6 +103,14 @@ class RemoteFailure(InternalError):
 
 class MalformedReply(InternalError):
     """The peer's answer breaks the protocol: an answer is missing, or there are two."""
+
+
+class ClientClosed(UsageError):
+    """A client, or a job it gave, was used after the block it belongs to. Connect again."""
+
+
+class NeedsAsyncio(UsageError):
+    """A client or a cluster was opened where no asyncio loop runs: on trio, or on no event loop at all."""
 
 
 class NotInsideCall(InternalError):

@@ -31,6 +31,10 @@ class RpcLimits:
     """One message, either way. gRPC's own default is 4 MiB; a snapshot of a fleet of thousands needs some
     more. Checkpoints do not travel here."""
 
+    max_message_parts: int = attrs.field(default=1_000_000, validator=_positive)
+    """Fields and messages within one message that is received (:mod:`iriscw.rpc.anatomy`), some 3 us each. A page of
+    1000 tasks with 16 attempts each has 300,000. What a server takes of each method is less: its rules."""
+
     max_head_bytes: int = attrs.field(default=16 << 10, validator=_positive)
     """The head of an HTTP/1.1 request, or an HTTP/2 header list. gRPC's hard limit is 16 KiB, nginx's 4 x 8
     KiB."""

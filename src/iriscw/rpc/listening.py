@@ -1,4 +1,6 @@
-"""Taking an address: who else has it, who could read what arrives there, and sockets nobody else can open."""
+"""Taking an address: on which loop, who else has it, who could read what arrives there, and sockets nobody else can
+open.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,21 @@ from pathlib import Path
 from typing import Any
 
 from iriscw.rpc.address import is_loopback
-from iriscw.rpc.errors import AddressInUse, AddressUnavailable, InvalidAddress
+from iriscw.rpc.errors import AddressInUse, AddressUnavailable, InvalidAddress, NeedsAsyncio
+
+
+def require_asyncio() -> None:
+    """Refuse to begin where no asyncio loop runs: connections are grpclib's, which knows no other.
+
+    Raises:
+        NeedsAsyncio: none does.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        raise NeedsAsyncio(
+            "clients and clusters run on asyncio only: use asyncio.run, or anyio.run with its default backend"
+        ) from None
 
 
 async def exposed_addresses(host: str, port: int) -> list[str]:

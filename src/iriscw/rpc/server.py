@@ -38,7 +38,7 @@ from iriscw.rpc.door import FirstBytes
 from iriscw.rpc.errors import InsecureDoor, RpcUnavailable
 from iriscw.rpc.http1 import HttpSide, Route
 from iriscw.rpc.limits import RpcLimits
-from iriscw.rpc.listening import bind_unix, exposed_addresses, named_errors, widen_backlog
+from iriscw.rpc.listening import bind_unix, exposed_addresses, named_errors, require_asyncio, widen_backlog
 from iriscw.rpc.pacing import Turnstile
 from iriscw.rpc.server_calls import Authenticate, Calls
 from iriscw.rpc.transport import LINGER_S, BoundedCodec, BoundedProtocol
@@ -109,7 +109,7 @@ class RpcServer:
         self._calls = Calls(authenticate, self._limits)
         self._methods = _merge([self._calls.table(service) for service in services])
         self._http = HttpSide(routes or {}, authenticate, self._limits)
-        self._codec = BoundedCodec(self._limits.max_message_bytes)
+        self._codec = BoundedCodec(self._limits)
         self._listeners: list[asyncio.Server] = []
         self._addresses: list[Address] = []
         self._sockets_on_disk: dict[Path, int] = {}
@@ -223,7 +223,12 @@ class RpcServer:
         return DrainReport(calls_cut=cut, methods_left=left)
 
     async def __aenter__(self) -> Self:
-        """Give the server; :meth:`listen_tcp` and :meth:`listen_unix` open its doors."""
+        """Give the server; :meth:`listen_tcp` and :meth:`listen_unix` open its doors.
+
+        Raises:
+            NeedsAsyncio: this is no task of an asyncio loop.
+        """
+        require_asyncio()
         return self
 
     async def __aexit__(

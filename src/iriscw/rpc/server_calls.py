@@ -5,7 +5,7 @@ then the client's reset), which interrupts clean-up even under a shield. Here th
 own inside an anyio scope; grpclib's task only waits for the outcome, and whatever happens to it becomes one
 cancellation of that scope::
 
-    request task  --admit-->  refuse (token, version, draining)
+    request task  --admit-->  refuse (token, role, version, draining)
                   --start-->  method task: scope(deadline) { set context; run method }
                   <-outcome-  None | error          -> trailers: status, text, class name
     cancelled (deadline, reset, connection lost, drain) -> scope.cancel(), once
@@ -17,12 +17,14 @@ answered.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from typing import Any, cast
 
 import anyio
+import attrs
 from betterproto2.grpclib import ServiceBase
 from grpclib._typing import IServable
 from grpclib.const import Cardinality, Handler
@@ -34,9 +36,10 @@ from iriscw.errors import OperationError, UsageError
 from iriscw.rpc.context import PROTOCOL_KEY, PROTOCOL_VERSION, CallContext, enter_call
 from iriscw.rpc.errors import RpcCancelled, RpcDeadline, RpcUnavailable, Unauthenticated, VersionMismatch
 from iriscw.rpc.limits import RpcLimits
+from iriscw.rpc.rules import MethodRule, rule_of
 from iriscw.rpc.status import WireError, to_wire
 from iriscw.rpc.tokens import Principal, Role
-from iriscw.rpc.transport import BoundedConnection
+from iriscw.rpc.transport import BoundedCodec, BoundedConnection, BoundedStream
 
 log = logging.getLogger(__name__)
 
@@ -67,10 +70,8 @@ class _Call:
         try:
             with self._scope:
                 await self._method(self._stream)
-        except (ProtocolError, StreamTerminatedError) as gone:
-            error = RpcCancelled(f"the caller left: {gone}")
         except Exception as failure:  # noqa: BLE001 - every failure becomes the call's outcome
-            error = _sole(failure)
+            error = RpcCancelled(f"the caller left: {_sole(failure)}") if _caller_left(failure) else _sole(failure)
         if self._scope.cancelled_caught and error is None:
             error = RpcDeadline(f"{self._context.method} took longer than its deadline")
         if error is not None and not isinstance(error, UsageError | OperationError | GRPCError):
@@ -87,6 +88,29 @@ class _Call:
     def cancel(self) -> None:
         """Cancel the method; nobody waits for its outcome any more."""
         self._scope.cancel()
+
+
+@attrs.frozen(eq=False)
+class _Gate:
+    """What stands before one method."""
+
+    route: str
+    method: Handler
+    rule: MethodRule | None
+    codec: BoundedCodec
+    max_message_bytes: int
+
+    @classmethod
+    def make(cls, route: str, method: Handler, rule: MethodRule | None, limits: RpcLimits) -> _Gate:
+        if rule is None:
+            return cls(route, method, None, BoundedCodec(limits), limits.max_message_bytes)
+        codec = BoundedCodec(limits, rule.request, method.request_type)
+        return cls(route, method, rule, codec, min(rule.request.max_bytes, limits.max_message_bytes))
+
+    def bound(self, stream: AnyStream) -> None:
+        """Bound the messages of a call that is let in; none was read so far."""
+        stream._codec = self.codec
+        cast("BoundedStream", stream._stream).max_message_bytes = self.max_message_bytes
 
 
 class Calls:
@@ -115,13 +139,20 @@ class Calls:
         return len(self._live)
 
     def table(self, service: IServable) -> dict[str, Handler]:
-        """Give grpclib's table of a service's methods, each behind this gate."""
+        """Give grpclib's table of a service's methods, each behind its gate.
+
+        Raises:
+            InvalidArgument: the service has rules (:mod:`iriscw.rpc.rules`), and they do not fit its methods.
+        """
         if isinstance(service, ServiceBase):
             # The generated loop leaves a method's generator to the garbage collector, which closes it in a
             # foreign task, where its scopes and task groups cannot be left.
             service._call_rpc_handler_server_stream = _send_all  # type: ignore[method-assign, assignment]
         mapping: Mapping[str, Handler] = service.__mapping__()
-        return {route: self._behind_gate(route, method) for route, method in mapping.items()}
+        return {
+            route: self._behind_gate(_Gate.make(route, method, rule_of(service, route), self._limits))
+            for route, method in mapping.items()
+        }
 
     async def wait_until_none(self) -> None:
         """Wait until every call was answered."""
@@ -141,23 +172,24 @@ class Calls:
         _, pending = await asyncio.wait(self._tasks, timeout=timeout_s)
         return len(pending)
 
-    def _behind_gate(self, route: str, method: Handler) -> Handler:
+    def _behind_gate(self, gate: _Gate) -> Handler:
         async def serve(stream: AnyStream) -> None:
-            await self._serve(route, method, stream)
+            await self._serve(gate, stream)
 
-        return method._replace(func=serve)
+        return gate.method._replace(func=serve)
 
-    async def _serve(self, route: str, method: Handler, stream: AnyStream) -> None:
+    async def _serve(self, gate: _Gate, stream: AnyStream) -> None:
         connection = cast("BoundedConnection", stream._stream.connection)
         try:
-            context = self._admit(route, method.cardinality, stream, connection)
+            context = self._admit(gate, stream, connection)
         except (UsageError, OperationError) as refusal:
             self.refused += 1
             await _end(stream, refusal)
             if connection.refusals >= self._limits.max_stranger_refusals and not connection.authenticated:
                 connection.goodbye("too many calls with a wrong token")
             return
-        error = await self._run(_Call(context, method.func, stream))
+        gate.bound(stream)
+        error = await self._run(_Call(context, gate.method.func, stream))
         if error is not None:
             self.failed += 1
             await _end(stream, error)
@@ -177,11 +209,12 @@ class Calls:
             if not self._live:
                 self._none_live.set()
 
-    def _admit(self, route: str, shape: Cardinality, stream: AnyStream, connection: BoundedConnection) -> CallContext:
-        """Judge a call by its head.
+    def _admit(self, gate: _Gate, stream: AnyStream, connection: BoundedConnection) -> CallContext:
+        """Judge a call by its head: none of its messages has been read.
 
         Raises:
             Unauthenticated: no token, or a wrong one.
+            PermissionDenied: the method is not for such callers.
             VersionMismatch: the caller speaks another version of the protocol.
             RpcUnavailable: the server is stopping.
         """
@@ -197,16 +230,18 @@ class Calls:
             connection.refusals += 1
             raise Unauthenticated("the token is not one of this cluster" if tokens else "the call carries no token")
         connection.authenticated = True
+        if gate.rule is not None:
+            gate.rule.admit(principal, gate.route)
         version = metadata.get(PROTOCOL_KEY, PROTOCOL_VERSION)
         if version != PROTOCOL_VERSION:
             raise VersionMismatch(f"this side speaks protocol {PROTOCOL_VERSION}, the caller {str(version)[:32]!r}")
         if self.draining:
             raise RpcUnavailable("the server is stopping")
         return CallContext(
-            method=route,
+            method=gate.route,
             peer=connection.peer_name,
             principal=principal,
-            deadline_s=anyio.current_time() + self._timeout_s(shape, stream),
+            deadline_s=anyio.current_time() + self._timeout_s(gate.method.cardinality, stream),
             metadata=metadata,
         )
 
@@ -219,6 +254,13 @@ class Calls:
             return stream.deadline.time_remaining()
         unary = shape is Cardinality.UNARY_UNARY
         return self._limits.unary_timeout_s if unary else self._limits.stream_timeout_s
+
+
+def _caller_left(error: BaseException) -> bool:
+    """Whether nothing went wrong but that the caller is gone: its method may have met that in several tasks."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(_caller_left(each) for each in error.exceptions)
+    return isinstance(error, ProtocolError | StreamTerminatedError)
 
 
 def _sole(error: BaseException) -> BaseException:
@@ -246,6 +288,13 @@ async def _send_all(method: Callable[[Any], Any], stream: AnyStream, request: ob
     if not isinstance(replies, AsyncIterable):
         await replies  # a method that returns without a single yield is a plain coroutine
         return
-    async with aclosing(cast("AsyncIterator[Any]", replies)) as replies:  # type: ignore[type-var]
+    async with aclosing(cast("AsyncGenerator[Any, None]", replies)) as replies:
         async for reply in replies:
-            await stream.send_message(reply)
+            try:
+                await stream.send_message(reply)
+            except BaseException as error:
+                # A yield is the sending, also for a method that yields inside a scope or a task group: these are left
+                # with the caller's end or the cancellation, where a GeneratorExit would come out of them wrapped.
+                with contextlib.suppress(StopAsyncIteration):
+                    await replies.athrow(error)
+                raise

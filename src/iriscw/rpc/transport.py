@@ -2,8 +2,8 @@
 
 Each class below replaces one of grpclib's and names the hazard it closes:
 
-* :class:`BoundedCodec`: no limit on what is sent; garbage on the wire raised whatever the decoder happened to
-  raise.
+* :class:`BoundedCodec`: no limit on what is sent; messages of few bytes that decode to gigabytes; garbage on the
+  wire raised whatever the decoder happened to raise.
 * :class:`BoundedStream`: no limit on what is received (256 MiB was accepted); a receive that was cancelled
   half-way lost the frame's head, and the next one read garbage.
 * :class:`BoundedConnection`: a peer that stops reading kept a closed connection open until the kernel gave
@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from typing import Any, cast
 
 from grpclib.config import Configuration
@@ -32,8 +33,10 @@ from h2.connection import H2Connection
 from h2.frame_buffer import FrameBuffer
 from h2.settings import SettingCodes, Settings
 
-from iriscw.rpc.errors import MessageTooLarge
+from iriscw.rpc.anatomy import by_number, examine
+from iriscw.rpc.errors import MalformedMessage, MessageTooLarge
 from iriscw.rpc.limits import RpcLimits
+from iriscw.rpc.rules import Bounds
 
 log = logging.getLogger(__name__)
 
@@ -46,10 +49,25 @@ grpclib's own."""
 
 
 class BoundedCodec(ProtoCodec):
-    """Encodes and decodes messages up to a size."""
+    """Encodes messages up to a size, and decodes those that have few enough parts.
 
-    def __init__(self, max_message_bytes: int) -> None:
-        self._max = max_message_bytes
+    Args:
+        limits: what may be sent, and received where ``received`` does not say otherwise.
+        received: bounds of what is received.
+        message_type: of what is received, if that is of one type; ``received.field_bytes`` are of its fields.
+
+    Raises:
+        InvalidArgument: the type has no such field.
+    """
+
+    def __init__(
+        self, limits: RpcLimits, received: Bounds | None = None, message_type: type[Any] | None = None
+    ) -> None:
+        self._max = limits.max_message_bytes
+        self._max_parts = limits.max_message_parts if received is None else received.max_parts
+        self._field_bytes: Mapping[int, int] = {}
+        if received is not None and message_type is not None:
+            self._field_bytes = by_number(message_type, received.field_bytes)
 
     def encode(self, message: Any, message_type: Any) -> bytes:
         """Encode ``message``.
@@ -65,11 +83,17 @@ class BoundedCodec(ProtoCodec):
         return data
 
     def decode(self, data: bytes, message_type: Any) -> Any:
-        """Decode ``data``, turning whatever the decoder raises for garbage into one status."""
+        """Decode ``data``, after a look at what that takes.
+
+        Raises:
+            MessageTooLarge: it has more parts than the bounds allow, or a field of more bytes.
+            MalformedMessage: it is no message of this type.
+        """
+        examine(data, message_type, self._max_parts, self._field_bytes)
         try:
             return super().decode(data, message_type)
-        except Exception as error:
-            raise GRPCError(Status.INVALID_ARGUMENT, f"malformed {message_type.__name__}") from error
+        except Exception as error:  # what the look leaves to the decoder: texts that are not UTF-8
+            raise MalformedMessage(f"malformed {message_type.__name__}: {type(error).__name__}") from error
 
 
 class BoundedStream(Stream):

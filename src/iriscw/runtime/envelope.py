@@ -75,6 +75,7 @@ class Slot:
         "key",
         "message",
         "rests_on",
+        "undone",
         "value",
         "waiter",
     )
@@ -96,6 +97,8 @@ class Slot:
         """The answer exists but waits for the disk."""
         self.abandoned = False
         """Nobody waits any more."""
+        self.undone = False
+        """Nobody decided on it, and nobody will: whom it was for is gone."""
         self.error: Exception | None = None
         self.waiter: Any = None
         """What the host's task sleeps on, once it does; has ``set()``."""

@@ -478,7 +478,7 @@ class Lifecycle:
                     continue
                 tree.dead += 1
                 if type(item) is Slot:
-                    tree.fill(item, None, error, tree.news)
+                    tree.disown(item, error)
         cell.mailbox = cell.stash = cell.parked = cell.conflated = None
         cell.reserved = cell.stashed_answers = 0
         cell.set_room()

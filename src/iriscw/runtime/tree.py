@@ -212,6 +212,11 @@ class Tree:
         message = Replied(slot.key, value) if error is None else RequestFailed(slot.key, error)
         self.answer(asker, Envelope(Kind.ANSWER, message, slot.key, slot, asker.incarnation, rests_on))
 
+    def disown(self, slot: Slot, error: Exception) -> None:
+        """Fail a question that nobody decided on and nobody will: whom it was for is gone."""
+        slot.undone = True
+        self.fill(slot, None, error, self.news)
+
     def give_up(self, slot: Slot) -> None:
         """Nobody waits for this answer any more: who owes it need not remember."""
         slot.abandoned = True
@@ -280,7 +285,9 @@ class Tree:
         name = JournalFull if self.journal.status.name == "FULL" else JournalUnavailable
         return name(self.trouble or "the journal took no records just now")
 
-    def _pending(self, slot: Slot) -> OutcomePending:
+    def _pending(self, slot: Slot) -> Exception:
+        if slot.undone:
+            return self.refusal()  # that whom it was for is gone is not on the disk, but nothing was done either way
         return OutcomePending(f"{slot.cell.path} answered, but {self.trouble or 'its records are not on disk yet'}")
 
     def unpark(self, cell: Cell) -> None:

@@ -6,12 +6,14 @@ whole. The exit code says how it went, for those who do not read the result:
 ==== ==============================================================================
 code meaning
 ==== ==============================================================================
-0    the call returned; ``result`` holds the value
+0    the call returned, or raised ``SystemExit(0)``; ``result`` holds the value, or None
 1    the call raised, or its value cannot be sent; ``result`` holds why
 64   the payload cannot be loaded (damaged, other Python, missing module); ``result`` holds why
 65   the result could not be written; standard error says why
-n    the call raised ``SystemExit(n)`` with n other than 0
+n    the call raised ``SystemExit(n)`` with n other than 0; 1 for what has no low byte, such as a text
 ==== ==============================================================================
+
+A call that ends the process (``os._exit``) leaves no result, and the attempt has failed for that, whatever the code.
 """
 
 from __future__ import annotations
@@ -64,7 +66,8 @@ def _run(folder: Path) -> tuple[int, bytes]:
     try:
         return 0, encode_value(call())
     except SystemExit as error:
-        code = error.code if isinstance(error.code, int) else EXIT_RAISED
+        # Only the low byte of a code reaches whoever waits: 256 must not look like a success.
+        code = (error.code & 0xFF if isinstance(error.code, int) else 0) or EXIT_RAISED
         if not isinstance(error.code, int | None):
             sys.stderr.write(f"{error.code}\n")
         return code, encode_exception(error)

@@ -24,6 +24,8 @@ TOKEN_FILE = "token"  # noqa: S105  # a file's name
 PAYLOAD_FILE = "payload"
 RESULT_FILE = "result"
 
+_PORT_PREFIX = "IRIS_PORT_"
+
 
 class InvalidPortName(UsageError, ValueError):
     """A port's name is letters, digits and ``_``, and begins with a letter: it becomes part of a variable."""
@@ -56,7 +58,12 @@ def port_variable(name: str) -> str:
     """
     if not (name.isascii() and name.isidentifier() and name[0].isalpha()):
         raise InvalidPortName(f"{name!r} is no name for a port: letters, digits and '_', a letter first")
-    return f"IRIS_PORT_{name.upper()}"
+    return f"{_PORT_PREFIX}{name.upper()}"
+
+
+def is_reserved(name: str) -> bool:
+    """Whether iriscw sets the variable ``name`` for each task, so that nobody else's value would be seen."""
+    return name in _RESERVED or name.startswith(_PORT_PREFIX)
 
 
 def task_environment(facts: AttemptFacts, workdir: PurePath) -> dict[str, str]:
@@ -98,3 +105,6 @@ def decode_facts(data: bytes) -> AttemptFacts:
         return AttemptFacts(**{name: value for name, value in content.items() if name in names})
     except (TypeError, AttributeError) as error:
         raise ValueError(f"not the context of a task: {error}") from error
+
+
+_RESERVED = frozenset(task_environment(AttemptFacts("", "", "", 0, 0), PurePath()))

@@ -2,25 +2,15 @@
 
 What is not said on the command line is taken from the environment: ``IRIS_CONTROLLER_ADDRESS``, ``IRIS_WORKER_ID``,
 ``IRISCW_INCARNATION`` (else ``IRISCW_POD_UID``), ``IRISCW_CACHE_DIR``, ``IRIS_TOKEN_FILE``, ``IRISCW_WORKER_HOST``,
-``IRISCW_WORKER_PORT``, ``IRISCW_CONFIG``, ``IRISCW_GROUP``, ``IRISCW_ORPHAN_AFTER_S``. ``IRISCW_ATTRIBUTES`` holds the
-worker's attributes as a JSON object.
+``IRISCW_WORKER_PORT``, ``IRISCW_CONFIG``, ``IRISCW_GROUP``, ``IRISCW_ORPHAN_AFTER_S``,
+``IRISCW_INSECURE_PLAINTEXT=1``. ``IRISCW_ATTRIBUTES`` holds the worker's attributes as a JSON object.
 
 With a configuration and a group, a machine that has less than the group promises is refused before anything starts.
 
-SIGTERM and SIGINT end the worker in order: attempts are asked to end, their logs and ends are delivered, then the
-stream is closed. A second signal kills the attempts at once.
+SIGTERM, SIGINT and a closed terminal (SIGHUP) end the worker in order: attempts are asked to end, their logs and ends
+are delivered, then the stream is closed. A second signal kills the attempts at once.
 
-==== ==========================================================================================
-code meaning
-==== ==========================================================================================
-0    it ended in order, after a signal
-1    a bug
-2    the command line, the environment, the configuration or the token file is no good
-3    the machine has less than the group promises
-4    the controller does not want this worker: it must not be started again as it is
-5    the worker could not start: port, folder or journal in use, no disk space, no route
-6    no controller was there for ``--orphan-after`` seconds: it ended its attempts and itself
-==== ==========================================================================================
+The exit codes are ``EXIT_CODES``; ``--help`` lists them, and the variables.
 """
 
 from __future__ import annotations
@@ -33,6 +23,7 @@ import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 import anyio
 import anyio.to_thread
@@ -40,6 +31,7 @@ import anyio.to_thread
 from iriscw.cloud.model import Attributes, Capacity
 from iriscw.config.load import load_config
 from iriscw.errors import OperationError, UsageError
+from iriscw.processes.stopping import stopping_signals
 from iriscw.rpc.address import Address
 from iriscw.rpc.tokens import read_token_file
 from iriscw.worker.assembly import DEFAULT_PORT, Worker, WorkerSettings, python_attribute
@@ -48,11 +40,25 @@ from iriscw.worker.probe import Machine, probe
 
 ORPHAN_VARIABLE = "IRISCW_ORPHAN_AFTER_S"
 
+ATTRIBUTES_VARIABLE = "IRISCW_ATTRIBUTES"
+PLAINTEXT_VARIABLE = "IRISCW_INSECURE_PLAINTEXT"
+
 EXIT_USAGE = 2
 EXIT_LESS_THAN_PROMISED = 3
 EXIT_TURNED_AWAY = 4
 EXIT_NOT_STARTED = 5
 EXIT_ORPHANED = 6
+
+EXIT_CODES: Final[Mapping[int, str]] = {
+    0: "it ended in order, after a signal",
+    1: "a bug",
+    EXIT_USAGE: "the command line, the environment, the configuration or the token file is no good",
+    EXIT_LESS_THAN_PROMISED: "the machine has less than its group promises",
+    EXIT_TURNED_AWAY: "the controller does not want this worker: do not start it again as it is",
+    EXIT_NOT_STARTED: "it could not start: port, folder or journal in use, no disk space, no route",
+    EXIT_ORPHANED: "no controller was there for --orphan-after seconds",
+}
+"""What the process's end means; ``docs/worker.md`` has the same table."""
 
 log = logging.getLogger("iriscw.worker")
 
@@ -70,9 +76,15 @@ def parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
 
     def option(name: str, *variables: str, fallback: str | None = None, text: str) -> None:
         default = next((environment[each] for each in variables if environment.get(each)), fallback)
-        made.add_argument(name, default=default, help=text)
+        said = ", else ".join(f"${each}" for each in variables) + (f", else {fallback}" if fallback else "")
+        made.add_argument(name, default=default, help=f"{text}; default: {said}")
 
-    made = argparse.ArgumentParser(prog="python -m iriscw.worker", description="Run one worker.")
+    made = argparse.ArgumentParser(
+        prog="python -m iriscw.worker",
+        description="Run one worker until SIGTERM or Ctrl-C; a second signal kills its attempts at once.",
+        epilog=_epilog(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     made.add_argument("command", nargs="?", default="serve", choices=("serve",))
     option("--controller", "IRIS_CONTROLLER_ADDRESS", text="the controller's address")
     option("--worker-id", "IRIS_WORKER_ID", text="the name of this worker")
@@ -85,9 +97,16 @@ def parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     option("--group", "IRISCW_GROUP", text="the scale group whose promise the machine must keep")
     orphan = "seconds without any controller after which the worker ends itself; 0: never"
     option("--orphan-after", ORPHAN_VARIABLE, fallback="0", text=orphan)
-    insecure = environment.get("IRISCW_INSECURE_PLAINTEXT") == "1"
-    made.add_argument("--insecure-plaintext", action="store_true", default=insecure, help="the network is trusted")
+    insecure = environment.get(PLAINTEXT_VARIABLE) == "1"
+    trusted = f"the network is trusted; the same as {PLAINTEXT_VARIABLE}=1"
+    made.add_argument("--insecure-plaintext", action="store_true", default=insecure, help=trusted)
     return made
+
+
+def _epilog() -> str:
+    codes = "\n".join(f"  {code}  {meaning}" for code, meaning in EXIT_CODES.items())
+    attributes = f"variables:\n  {ATTRIBUTES_VARIABLE}  the worker's attributes, a JSON object"
+    return f"{attributes}\n\nexit codes:\n{codes}"
 
 
 def settings_of(arguments: argparse.Namespace, environment: Mapping[str, str]) -> WorkerSettings:
@@ -152,7 +171,7 @@ def check_promise(config: Path, group: str, machine: Machine) -> None:
 
 def _attributes(worker_id: str, environment: Mapping[str, str]) -> Attributes:
     try:
-        given = json.loads(environment.get("IRISCW_ATTRIBUTES") or "{}")
+        given = json.loads(environment.get(ATTRIBUTES_VARIABLE) or "{}")
     except ValueError as error:
         raise Incomplete(f"IRISCW_ATTRIBUTES is no JSON: {error}") from error
     if not isinstance(given, dict) or not all(isinstance(value, str | int) for value in given.values()):
@@ -175,10 +194,12 @@ async def serve(settings: WorkerSettings) -> int:
 
 
 async def _leave_on_signal(worker: Worker) -> None:
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+    with anyio.open_signal_receiver(*stopping_signals()) as signals:
         async with anyio.create_task_group() as tasks:
             grace_s: float | None = None
             async for number in signals:
+                if number == signal.SIGHUP and grace_s == 0:
+                    continue  # a terminal that closes says so more than once
                 tasks.start_soon(worker.leave, f"{signal.Signals(number).name} to the worker", grace_s)
                 grace_s = 0
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import logging
 import re
-import shutil
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -32,7 +31,7 @@ import attrs
 from iriscw.bundles.cache import BundleCache
 from iriscw.cloud.model import Attributes, Capacity
 from iriscw.errors import InvalidArgument, SystemClosed
-from iriscw.files import make_private_folder
+from iriscw.files import make_private_folder, remove_tree
 from iriscw.journal.sqlite import SqliteJournal
 from iriscw.processes.lease import LeaseFile
 from iriscw.rpc.address import Address
@@ -273,7 +272,7 @@ async def end_earlier_lives(life: Path) -> None:
             continue
         for running in await ProcessRuntime(earlier / "attempts").adopt():
             await running.stop(0)
-        await anyio.to_thread.run_sync(shutil.rmtree, earlier)
+        await anyio.to_thread.run_sync(remove_tree, earlier)
         log.info("removed what the incarnation %s left", earlier.name)
 
 

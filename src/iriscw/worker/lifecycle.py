@@ -170,11 +170,10 @@ def _sterner(before: AttemptStopping | None, after: AttemptStopping) -> AttemptS
 
 def judge(finish: Finish, stop: StopCause | None) -> Outcome:
     """Say what the end of a process means. A program that ended by itself before it was stopped counts as what it
-    says; but a fault without a result is that of the result, and a success of which nobody has the result is none.
+    says; but a callable whose result says otherwise, is no good or is missing has not succeeded, whatever the code.
     """
     if finish.code is not None and not finish.stopped:
-        spoilt = finish.fault is not None and finish.result is None
-        return Outcome.SUCCEEDED if finish.code == 0 and not spoilt else Outcome.FAILED
+        return Outcome.SUCCEEDED if finish.code == 0 and finish.fault is None else Outcome.FAILED
     if stop is not None:
         return STOPPED[stop]
     if finish.lease_over:

@@ -37,6 +37,10 @@ class ResultUnreadable(OperationError):
     """What an attempt left as its result can never be read: it is too large, a link, a folder."""
 
 
+class ResultMissing(ResultUnreadable):
+    """A callable left no result: its process ended within the call, or its files were removed."""
+
+
 class PayloadRefused(AttemptNotStarted):
     """The callable cannot be loaded here: it is damaged, or was written by another Python."""
 
@@ -134,10 +138,11 @@ class RunningAttempt(Protocol):
         """
 
     async def result(self) -> bytes | None:
-        """Give what its callable returned or raised (see ``iriscw.task.result``); None for a program, or if
-        it ended before it could say.
+        """Give what its callable returned or raised (see ``iriscw.task.result``); None for a program, whatever lies
+        where a result would be.
 
         Raises:
+            ResultMissing: it is a callable, and there is none.
             ResultUnreadable: it is larger than any result is, or no file.
             WorkerTrouble: it cannot be read just now.
         """

@@ -42,6 +42,8 @@ from iriscw.worker.messages import (
 from iriscw.worker.model import Observation, Order, Outcome, Phase, RefusalReason, Specification, StopCause
 
 PROTOCOL_VERSION = 1
+MAX_TOLD_CHARS = 4096
+"""Of a fault's text: the end, which is what the controller keeps."""
 
 
 class MalformedSpecification(OperationError):
@@ -100,7 +102,9 @@ def observed(seen: Observation) -> v1.AttemptObserved:
         attempt_uid=seen.uid,
         state=state,
         exit=how,
-        fault=None if fault is None else v1.Fault(kind=fault.kind, text=fault.text, retryable=fault.retryable),
+        fault=None
+        if fault is None
+        else v1.Fault(kind=fault.kind, text=fault.text[-MAX_TOLD_CHARS:], retryable=fault.retryable),
         log_end_offset=seen.log_bytes,
         result=None
         if result is None

@@ -45,6 +45,43 @@ def test_live_view_draws_everything():
         assert part in text
 
 
+@pytest.mark.parametrize("height", [8, 12, 40])
+def test_the_newest_line_is_always_seen(height):
+    """On a terminal of few rows older lines go, and long ones are cut: the newest stays."""
+    from rich.console import Console
+
+    view = LiveView()
+    view._console = console = Console(width=60, height=height, record=True, file=io.StringIO())
+    with view:
+        view.slices([SLICE, SLICE])
+        view.job(STATUS)
+        for number in range(20):
+            view.log(LogLine(1, 0, f"line {number} " + 60 * "x"))
+        console.print(view._draw())
+    drawn = console.export_text().splitlines()
+    assert len(drawn) < height
+    assert "line 19" in drawn[-2]
+    assert any("line 12" in line for line in drawn) is (height == 40)
+
+
+def test_progress_is_told(capsys, monkeypatch):
+    """The live view shows the latest; lines tell of it now and then."""
+    live = LiveView()
+    live.progress("3 of 9 files")
+    from rich.console import Console
+
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(live._draw())
+    live.progress("")
+    assert "3 of 9 files" in console.export_text()
+    monkeypatch.setattr("iriscw.cli.demo.view.time.monotonic", iter([0.0, 5.0, 5.0, 5.5, 6.9, 7.0, 7.0]).__next__)
+    plain = PlainView()
+    for text in ("one", "two", "", "three"):
+        plain.progress(text)
+    said = [line.split("s  ", 1)[1] for line in capsys.readouterr().out.splitlines()]
+    assert said == ["one", "three"]
+
+
 @pytest.mark.parametrize("view", [PlainView, LiveView])
 def test_views_give_the_terminal_back(view, capsys):
     """An error inside leaves no live view running."""

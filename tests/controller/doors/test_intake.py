@@ -12,10 +12,12 @@ from hypothesis import given, settings, strategies as st
 from iriscw.cloud.model import Attributes, Capacity
 from iriscw.controller.doors import intake as module
 from iriscw.controller.doors.intake import LOG_PATIENCE_S, RESULT_PATIENCE_S, Intake
+from iriscw.controller.doors.rules import MAX_HELD_ATTEMPTS
 from iriscw.controller.doors.streams import Connection
 from iriscw.controller.held import HeldAttempts
 from iriscw.controller.logs import LogStore
 from iriscw.controller.results import MAX_MISMATCHES, ResultStore
+from iriscw.errors import InvalidArgument
 from iriscw.fleet.model import WorkerInfo
 from iriscw.jobs.model import Ending, Observation, TaskState
 from iriscw.proto.iriscw import v1
@@ -94,6 +96,38 @@ def ended(uid: str = MINE, data: bytes | None = VALUE, *, state=v1.TaskState.SUC
 
 
 # Whose word counts
+
+
+async def test_made_up_attempts_have_an_end(desk: Desk) -> None:
+    """What a worker says it has and was not given is bounded by what it can hold; the same ones may be told again."""
+    names = [f"{number:016x}" for number in range(MAX_HELD_ATTEMPTS)]
+    for _ in range(2):
+        for uid in names:
+            await desk.see(v1.AttemptObserved(attempt_uid=uid, state=v1.TaskState.RUNNING))
+    await desk.see(v1.AttemptObserved(attempt_uid=MINE, state=v1.TaskState.RUNNING))  # its own are none of these
+    with pytest.raises(InvalidArgument, match="at most 512"):
+        await desk.see(v1.AttemptObserved(attempt_uid=NOBODYS, state=v1.TaskState.RUNNING))
+
+
+@pytest.mark.parametrize("offset", [-1, -(1 << 63), (1 << 62) + 1, (1 << 63) - 1])
+async def test_no_offset(desk: Desk, offset: int) -> None:
+    """A piece that begins nowhere is refused by name, whosever it is; one beyond the end changes nothing."""
+    for uid in (MINE, OTHERS):
+        with pytest.raises(InvalidArgument, match="is no offset"):
+            await desk.line(uid, offset=offset)
+        with pytest.raises(InvalidArgument, match="is no offset"):
+            await desk.chunk(uid, offset=offset)
+    await desk.line(offset=1 << 62)
+    await desk.chunk(offset=1 << 62)
+    assert [(each.log_ack or each.result_ack).offset for each in desk.acks()] == [0, 0]
+
+
+async def test_no_name(desk: Desk) -> None:
+    """A name that no attempt can have is refused, and is never shown whole."""
+    name = "u" * 65
+    for take in (desk.chunk(name), desk.line(name), desk.see(v1.AttemptObserved(attempt_uid=name))):
+        with pytest.raises(InvalidArgument, match="64 characters, not 65"):
+            await take
 
 
 @pytest.mark.parametrize("uid", [OTHERS, NOBODYS])

@@ -6,6 +6,7 @@ import anyio
 import pytest
 from controller_world import CLIENTS, WORKERS, FakeWorker, World, until
 
+from iriscw.controller.doors.rules import CHUNK_BYTES
 from iriscw.errors import InvalidArgument
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.errors import PermissionDenied, VersionMismatch
@@ -90,6 +91,35 @@ async def test_later_stream_supersedes(world: World) -> None:
             assert (await world.until_over(job.job_id))[-1].state is v1.JobState.SUCCEEDED
 
 
+async def test_streams_that_begin_at_once(world: World) -> None:
+    """Of streams of one worker that dial at the same moment one stays, the others are told; the attempt ends once."""
+    job = await world.submit()
+    async with world.worker(manual=True) as first:
+        await until(lambda: first.runs)
+        [uid] = first.runs
+        over = anyio.Event()
+
+        async def dialled(stream: FakeWorker) -> None:
+            async with stream:
+                await over.wait()
+
+        async with anyio.create_task_group() as tasks:
+            streams = [
+                FakeWorker(world, first.worker_id, first.incarnation, manual=True, memory=dict(first.held))
+                for _ in range(6)
+            ]
+            for stream in streams:
+                tasks.start_soon(dialled, stream)
+            await until(lambda: sum(any(each.refused for each in stream.received) for stream in streams) == 5)
+            [last] = [stream for stream in streams if not any(each.refused for each in stream.received)]
+            reasons = {each.refused.reason for stream in streams for each in stream.received if each.refused}
+            assert reasons == {v1.RefusalReason.SUPERSEDED}
+            await last.finish(uid)
+            status = (await world.until_over(job.job_id))[-1]
+            assert (status.state, status.failures, status.preemptions) == (v1.JobState.SUCCEEDED, 0, 0)
+            over.set()
+
+
 async def test_end_waits_for_the_result(world: World) -> None:
     """An end is shown only when its result is here and has the hash that was named."""
     job = await world.submit()
@@ -154,7 +184,8 @@ async def test_bundle_is_fetched_from_an_offset(world: World) -> None:
     data = bytes(range(256)) * 4096
     bundle_id = hashlib.sha256(data).hexdigest()
     header = v1.BundleHeader(bundle_id=bundle_id, size_bytes=len(data))
-    parts = [v1.PutBundleRequest(header=header), v1.PutBundleRequest(data=data)]
+    pieces = [data[start : start + CHUNK_BYTES] for start in range(0, len(data), CHUNK_BYTES)]
+    parts = [v1.PutBundleRequest(header=header), *(v1.PutBundleRequest(data=piece) for piece in pieces)]
     await world.client.client_stream(CLIENTS + "PutBundle", parts, v1.PutBundleRequest, v1.PutBundleResponse)
     request = v1.GetBundleRequest(bundle_id=bundle_id, offset=1000)
     async with (

@@ -41,6 +41,7 @@ MUTANTS = (
     _bug(
         "declined-placement-keeps-its-room",
         (JOB, "        if declined:\n", "        if declined and not declined:\n"),
+        seeds=700,
     ),
     _bug(
         "room-of-a-lost-worker-leaks",

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from iriscw.task.environment import PRIVATE_FOLDER, RESULT_FILE
+from iriscw.task.environment import PAYLOAD_FILE, PRIVATE_FOLDER, RESULT_FILE, encode_facts
 from iriscw.testing.conformance.task_runtime import facts
-from iriscw.worker.ports import AttemptExists, AttemptSpec, ResultUnreadable, WorkerTrouble
+from iriscw.worker.ports import AttemptExists, AttemptSpec, ResultMissing, ResultUnreadable, WorkerTrouble
 from iriscw.worker.runtimes import workdir
 from iriscw.worker.runtimes.attempt import FolderAttempt, prepare
 from iriscw.worker.runtimes.workdir import AttemptFolder
@@ -20,7 +20,7 @@ from iriscw.worker.runtimes.workdir import AttemptFolder
 async def attempt(tmp_path: Path) -> FolderAttempt:
     """An attempt with a folder, and nothing in it that was left."""
     folder = AttemptFolder(tmp_path / "attempts", "attempt-1")
-    await prepare(folder, AttemptSpec(facts()))
+    await prepare(folder, AttemptSpec(facts(), payload=b"a callable"))
     return FolderAttempt(folder)
 
 
@@ -31,10 +31,21 @@ def left(attempt: FolderAttempt) -> Path:
 
 
 async def test_a_result(attempt: FolderAttempt, left: Path) -> None:
-    """None before there is one, then its bytes."""
-    assert await attempt.result() is None
+    """Missing before there is one, then its bytes."""
+    with pytest.raises(ResultMissing, match="attempt-1"):
+        await attempt.result()
     left.write_bytes(b"42")
     assert await attempt.result() == b"42"
+
+
+@pytest.mark.parametrize("record", [encode_facts(facts()), b"garbage", b"[]"], ids=["earlier", "garbage", "list"])
+async def test_a_record_that_does_not_say_what_ran(attempt: FolderAttempt, left: Path, record: bytes) -> None:
+    """An earlier version wrote it, or the program wrote over it: what has a payload is a callable."""
+    (attempt.folder.path / "attempt.json").write_bytes(record)
+    with pytest.raises(ResultMissing):
+        await attempt.result()
+    (left.parent / PAYLOAD_FILE).unlink()
+    assert await attempt.result() is None
 
 
 async def test_a_result_that_is_too_big(attempt: FolderAttempt, left: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,9 +98,32 @@ async def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
 async def test_files_that_stay(attempt: FolderAttempt, monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk that does not let go of them has a name."""
 
-    def stuck(path: Path) -> None:
+    def stuck(path: Path, **_: object) -> None:
         raise OSError(errno.EBUSY, "busy", str(path))
 
-    monkeypatch.setattr(workdir.shutil, "rmtree", stuck)
+    monkeypatch.setattr(workdir, "remove_tree", stuck)
     with pytest.raises(WorkerTrouble, match="cannot be removed"):
         await attempt.remove()
+
+
+async def test_what_an_attempt_closed_is_removed(attempt: FolderAttempt) -> None:
+    """Tools make folders read-only, to protect what is in them."""
+    closed = attempt.folder.work / "cache" / "module"
+    closed.mkdir(parents=True)
+    (closed / "file").write_text("x")
+    closed.chmod(0)
+    closed.parent.chmod(0o500)
+    await attempt.remove()
+    assert not attempt.folder.path.exists()
+
+
+async def test_an_attempt_began_whatever_became_of_its_record(attempt: FolderAttempt) -> None:
+    """Its program may have put anything there; what was never there is another matter."""
+    record = attempt.folder.path / "attempt.json"
+    record.write_bytes(b"[")
+    assert attempt.folder.began()
+    record.unlink()
+    record.symlink_to("nowhere")
+    assert attempt.folder.began()
+    record.unlink()
+    assert not attempt.folder.began()

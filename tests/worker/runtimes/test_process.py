@@ -17,8 +17,17 @@ from iriscw.processes.lease import NEVER_NS, LeaseFile
 from iriscw.processes.supervised import Ending, Limits
 from iriscw.processes.sweep import marked_processes
 from iriscw.task.environment import task_environment
+from iriscw.task.payload import make_payload
 from iriscw.testing.conformance.task_runtime import TaskRuntimeConformance, facts
-from iriscw.worker.ports import AttemptSpec, EndKind, ProgramMissing, ResultUnreadable, TaskRuntime, WorkerTrouble
+from iriscw.worker.ports import (
+    AttemptSpec,
+    EndKind,
+    ProgramMissing,
+    ResultMissing,
+    ResultUnreadable,
+    TaskRuntime,
+    WorkerTrouble,
+)
 from iriscw.worker.runtimes.process import MARKER, ProcessRuntime, classify
 
 PAUSE = "import signal; print('up', flush=True); signal.pause()"
@@ -155,10 +164,27 @@ async def test_limits_reach_the_program(runtime: ProcessRuntime) -> None:
 
 async def test_a_result_that_is_none_is_unreadable(runtime: ProcessRuntime) -> None:
     """A link in its place is not followed."""
-    attempt = await runtime.start(program("import os; os.symlink('/etc/passwd', '.iris/result')"))
+
+    def leave() -> None:
+        os.symlink("/etc/passwd", ".iris/result")  # noqa: PTH211 - it is pickled by value
+        os._exit(0)
+
+    attempt = await runtime.start(AttemptSpec(facts(), payload=make_payload(leave, [], {})))
     await attempt.wait()
     with pytest.raises(ResultUnreadable):
         await attempt.result()
+
+
+async def test_only_callables_have_results(runtime: ProcessRuntime) -> None:
+    """A program's leavings are not read, by the next worker neither; a callable without a result is told by name."""
+    left = await runtime.start(program("open('.iris/result', 'w').write('x')"))
+    none = await runtime.start(AttemptSpec(facts("attempt-2"), payload=make_payload(os._exit, [0], {})))
+    for attempt in (left, none):
+        assert (await attempt.wait()).succeeded
+    for attempts in ((left, none), await runtime.adopt()):
+        assert await attempts[0].result() is None
+        with pytest.raises(ResultMissing, match="attempt-2"):
+            await attempts[1].result()
 
 
 @pytest.fixture
@@ -240,3 +266,50 @@ def test_the_kernels_kill_for_memory_has_its_own_word() -> None:
     """It is the user's limit, not a stranger's signal."""
     assert classify(Ending(None, 9, out_of_memory=True, max_rss_bytes=5)).kind is EndKind.OUT_OF_MEMORY
     assert classify(Ending(None, 9)).kind is EndKind.SIGNALLED
+
+
+@pytest.mark.parametrize("change", ["pathlib.Path(path).write_text('[' * 60000)", "os.mkfifo(path)", "os.mkdir(path)"])
+async def test_an_attempt_that_spoils_its_files_keeps_no_worker_from_beginning(
+    leased: ProcessRuntime, change: str
+) -> None:
+    """It is lost, and ended; those beside it are adopted, and told of their lease."""
+    await leased.hold(NEVER_NS)
+    code = f"""
+import os, pathlib
+for name in ("identity.json", "attempt.json", "exit.json", "stop"):
+    path = "../" + name
+    if os.path.exists(path):
+        os.unlink(path)
+    {change}
+for path in ("../../.stray", "../../stray"):
+    {change}
+os.mkdir("../../half")
+"""
+    spoiler = await leased.start(program(code + PAUSE, "spoiler"))
+    good = await leased.start(program(PAUSE, "good"))
+    for attempt in (spoiler, good):
+        await until_up(attempt.stdout)
+    await leased.hold(NEVER_NS - 1)  # sooner: all are told, but for one that nobody can tell
+    found = {attempt.uid: attempt for attempt in await ProcessRuntime(leased.root).adopt()}
+    assert sorted(found) == ["good", "spoiler"]
+    assert marked_processes({MARKER: "spoiler"}) == ()
+    assert not (leased.root / "half").exists()
+    with anyio.fail_after(60):
+        assert (await found["spoiler"].wait()).kind is EndKind.LOST
+        assert (await found["good"].stop(20)).kind is EndKind.STOPPED
+        await found["spoiler"].remove()
+    assert not found["spoiler"].folder.path.exists()
+
+
+async def test_a_lease_file_that_is_gone_is_no_trouble(leased: ProcessRuntime, lease: LeaseFile) -> None:
+    """Somebody cleaned up: the next attempt starts, the one that runs goes on, and both end with the lease."""
+    await leased.hold(NEVER_NS)
+    first = await leased.start(program(PAUSE))
+    lease.path.unlink()
+    second = await leased.start(program(PAUSE, "attempt-2"))
+    for attempt in (first, second):
+        await until_up(attempt.stdout)
+    await leased.hold(1)
+    with anyio.fail_after(60):
+        for attempt in (first, second):
+            assert (await attempt.wait()).kind is EndKind.LEASE_OVER

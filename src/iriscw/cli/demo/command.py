@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from iriscw.cli.interrupts import as_interrupts
 from iriscw.cli.outcome import DONE, run_async
 
 
@@ -23,6 +24,6 @@ def demo(*, plain: bool, replicas: int, seconds: float) -> int:
     from iriscw.cli.demo.view import LiveView, PlainView, View
 
     chosen: View = PlainView() if plain or not sys.stdout.isatty() else LiveView()
-    with chosen as view:
+    with as_interrupts(), chosen as view:
         run_async(play, view, Options(replicas=replicas, seconds=seconds))
     return DONE

@@ -14,7 +14,13 @@ from iriscw.cli.output import counts
 from iriscw.client.model import JobStatus, LogLine, SliceStatus
 
 LOG_TAIL: Final = 8
-"""Lines of the tasks' logs in the live view."""
+"""Lines of the tasks' logs in the live view, where the terminal has room for them."""
+
+FRAME_ROWS: Final = 3
+"""Rows that the live view needs beside its content: its border, and the cursor's."""
+
+PROGRESS_EVERY_S: Final = 1.0
+"""How often lines tell of progress."""
 
 
 class View(Protocol):
@@ -35,6 +41,9 @@ class View(Protocol):
     def throughput(self, bytes_per_s: float) -> None:
         """How fast the tasks read together, now."""
 
+    def progress(self, text: str) -> None:
+        """How far a step is that takes a while; empty when it is done."""
+
     def __enter__(self) -> Self: ...
 
     def __exit__(
@@ -53,6 +62,7 @@ class PlainView:
     def __init__(self) -> None:
         self._began_s = time.monotonic()
         self._last: dict[str, str] = {}
+        self._progressed_s = 0.0
 
     def say(self, text: str) -> None:
         """Write it."""
@@ -79,6 +89,13 @@ class PlainView:
     def throughput(self, bytes_per_s: float) -> None:
         """Leave it out: the tasks' own lines have it."""
 
+    def progress(self, text: str) -> None:
+        """Write it, if the last one was a while ago."""
+        now_s = time.monotonic()
+        if text and now_s - self._progressed_s >= PROGRESS_EVERY_S:
+            self._progressed_s = now_s
+            self.say(text)
+
     def __enter__(self) -> Self:
         return self
 
@@ -100,6 +117,7 @@ class LiveView:
         self._status: JobStatus | None = None
         self._lines: collections.deque[LogLine] = collections.deque(maxlen=LOG_TAIL)
         self._rate = 0.0
+        self._progress = ""
         self._console = Console()
         # It draws at once, so all that is drawn has to be there before.
         self._live = Live(get_renderable=self._draw, console=self._console, refresh_per_second=5, transient=True)
@@ -124,18 +142,29 @@ class LiveView:
         """Draw it from now on."""
         self._rate = bytes_per_s
 
+    def progress(self, text: str) -> None:
+        """Draw it from now on."""
+        self._progress = text
+
     def _draw(self) -> Any:
         from rich.panel import Panel
         from rich.table import Table
         from rich.text import Text
 
         grid = Table.grid(padding=(0, 2))
-        grid.add_row("slices", "\n".join(map(slice_line, self._slices)) or "none")
+        rows = [("slices", each) for each in map(slice_line, self._slices)] or [("slices", "none")]
         if self._status is not None:
-            grid.add_row("job", f"{self._status.state.value}  {counts(self._status.tasks)}")
-        grid.add_row("speed", f"{self._rate / 1e6:.1f} MB/s")
-        log = "\n".join(f"{line.task_index}.{line.attempt_number} | {line.text}" for line in self._lines)
-        grid.add_row("log", Text(log))
+            rows.append(("job", f"{self._status.state.value}  {counts(self._status.tasks)}"))
+        rows.append(("speed", f"{self._rate / 1e6:.1f} MB/s"))
+        if self._progress:
+            rows.append(("check", self._progress))
+        room = self._console.size.height - FRAME_ROWS - len(rows)  # what does not fit is cut below, where the news is
+        newest = list(self._lines)[-room:] if room > 0 else []
+        rows += [("log", f"{line.task_index}.{line.attempt_number} | {line.text}") for line in newest]
+        named = ""
+        for name, text in rows:  # one row each: a line too long for the terminal is cut, not wrapped
+            grid.add_row(name if name != named else "", Text(text, no_wrap=True, overflow="ellipsis"))
+            named = name
         return Panel(grid, title="iriscw demo", expand=True)
 
     def __enter__(self) -> Self:

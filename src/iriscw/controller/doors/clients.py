@@ -17,6 +17,7 @@ from iriscw.controller import wire
 from iriscw.controller.doors import reading
 from iriscw.controller.doors.access import Access
 from iriscw.controller.doors.overview import Overview
+from iriscw.controller.doors.rules import CLIENT_RULES
 from iriscw.controller.errors import BundleMismatch, InvalidPageToken, NoSuchBundle
 from iriscw.controller.events import EventHub
 from iriscw.controller.payloads import display_name
@@ -73,6 +74,8 @@ class ClientDoor(v1.ControllerServiceBase):
         hub: rings when a job changes.
         overview: answers about the whole cluster.
     """
+
+    method_rules = CLIENT_RULES
 
     def __init__(self, access: Access, stores: Stores, *, hub: EventHub, overview: Overview) -> None:
         self._access = access

@@ -19,10 +19,12 @@ import logging
 import anyio
 
 from iriscw.controller import wire
+from iriscw.controller.doors.rules import MAX_HELD_ATTEMPTS
 from iriscw.controller.doors.streams import Connection, PendingEnd
 from iriscw.controller.held import HeldAttempts
 from iriscw.controller.logs import AttemptLog, LogStore
 from iriscw.controller.results import Reference, ResultStore, Verdict
+from iriscw.errors import InvalidArgument
 from iriscw.jobs.model import Ending, Observation, Observed, TaskState
 from iriscw.proto.iriscw import v1
 from iriscw.runtime.vocabulary import replace
@@ -38,8 +40,11 @@ RESULT_PATIENCE_S = 300.0
 LONGEST_STEP_S = 15.0
 """What one heartbeat adds to the wait at most: while this process stood still, no worker could have been heard."""
 
-MAX_UID_SHOWN = 64
-"""Characters of an attempt's name, as a stranger says it, in the log."""
+MAX_UID_CHARS = 64
+"""Characters of an attempt's name, as a worker says it; ours have 16."""
+
+MAX_OFFSET_BYTES = 1 << 62
+"""Where a piece may begin: what it makes of an offset must fit into one, too."""
 
 
 class Intake:
@@ -59,14 +64,20 @@ class Intake:
         """Messages that were not believed, since the start."""
 
     def _known(self, uid: str, connection: Connection) -> AttemptLog | None:
-        """Give what is known of an attempt, if this worker was given it."""
+        """Give what is known of an attempt, if this worker was given it.
+
+        Raises:
+            InvalidArgument: there can be no attempt of this name.
+        """
+        if len(uid) > MAX_UID_CHARS:
+            raise InvalidArgument(f"the name of an attempt has at most {MAX_UID_CHARS} characters, not {len(uid)}")
         known = self._logs.attempt(uid)
         if known is not None and self._held.owns(connection.key, uid):
             return known
         self.strangers += 1
         if not connection.strangers:
             text = "worker %s#%s speaks of attempt %r, which it was not given: not believed (said once a stream)"
-            log.warning(text, *connection.key, uid[:MAX_UID_SHOWN])
+            log.warning(text, *connection.key, uid)
         connection.strangers += 1
         return None
 
@@ -74,10 +85,12 @@ class Intake:
         """Store a piece of a log, and acknowledge it; pass the end on that waited for it.
 
         Raises:
+            InvalidArgument: it is no piece of a log.
             LogStoreBroken: it cannot be stored.
             ResultStoreBroken: the result cannot be kept.
         """
         uid = chunk.attempt_uid
+        _check_offset(chunk.offset)
         if self._known(uid, connection) is None:
             return
         waiting = _moved(uid, connection)
@@ -94,9 +107,11 @@ class Intake:
         A worker that outlived the controller sends what it has before the link orders anything, and only once.
 
         Raises:
+            InvalidArgument: it is no piece of a result.
             ResultStoreBroken: it cannot be stored.
         """
         uid = chunk.attempt_uid
+        _check_offset(chunk.offset)
         known = self._known(uid, connection)
         if known is None:
             return
@@ -129,11 +144,13 @@ class Intake:
             patient: whether to wait for the log.
 
         Raises:
+            InvalidArgument: it is of no attempt, or of one more that the worker was not given than any can hold.
             ResultStoreBroken: the result cannot be kept.
         """
         uid = sent.attempt_uid
         known = self._known(uid, connection)
         if known is None:
+            _note_stranger(uid, connection)
             return _of_a_stranger(sent)
         ended = wire.ending_of(sent) is not None
         verdict = await self._settle(sent.result, known) if ended and sent.result is not None else None
@@ -194,6 +211,22 @@ async def _acknowledge_log(uid: str, offset: int, connection: Connection) -> Non
 
 async def _acknowledge_result(uid: str, offset: int, connection: Connection) -> None:
     await connection.send(v1.ControllerMessage(result_ack=v1.ResultAck(attempt_uid=uid, offset=offset)))
+
+
+def _check_offset(offset: int) -> None:
+    if not 0 <= offset <= MAX_OFFSET_BYTES:
+        raise InvalidArgument(f"{offset} is no offset")
+
+
+def _note_stranger(uid: str, connection: Connection) -> None:
+    """Take note of an attempt that the worker says it has and was not given, until the link says what becomes of it.
+
+    Raises:
+        InvalidArgument: these are more than a worker can hold, so they are made up.
+    """
+    connection.strange_uids[uid] = None
+    if len(connection.strange_uids) > MAX_HELD_ATTEMPTS:
+        raise InvalidArgument(f"a worker holds at most {MAX_HELD_ATTEMPTS} attempts, and was given none of these")
 
 
 def _of_a_stranger(sent: v1.AttemptObserved) -> Observation:

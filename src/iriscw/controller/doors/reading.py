@@ -39,6 +39,27 @@ class LogReading:
         self._request = request
         self._positions = {cursor.attempt_uid: max(0, cursor.offset) for cursor in request.cursors}
         self._ended: dict[str, None] = {}
+        self._tailed: dict[str, None] = {}
+        if request.tail_lines > 0:
+            self._leave_out_earlier()
+
+    def _leave_out_earlier(self) -> None:
+        """Begin near the end of each task's latest attempt, or of the one that was read before the stream broke.
+
+        Attempts that begin later are read from their starts, those before it not at all.
+        """
+        wanted = [each for each in self._store.attempts(self._job_id) if self._wanted(each)]
+        latest: dict[int, AttemptLog] = {}
+        for attempt in wanted:  # those of a task by their numbers
+            known = latest.get(attempt.index)
+            if known is None or known.uid not in self._positions or attempt.uid in self._positions:
+                latest[attempt.index] = attempt
+        for attempt in wanted:
+            if attempt.uid not in self._positions:
+                if attempt.number < latest[attempt.index].number:
+                    self._ended[attempt.uid] = None
+                elif attempt is latest[attempt.index]:
+                    self._tailed[attempt.uid] = None
 
     def _wanted(self, attempt: AttemptLog) -> bool:
         request = self._request
@@ -79,7 +100,7 @@ class LogReading:
         position = self._positions.get(attempt.uid)
         if position is None:
             tail = self._request.tail_lines
-            position = await self._store.tail(attempt, tail) if tail > 0 else 0
+            position = await self._store.tail(attempt, tail) if attempt.uid in self._tailed else 0
         while True:
             ended = over or attempt.over  # looked at before reading: what was stored before it is read below
             offset, data = await self._store.read(attempt, position, BATCH_BYTES)

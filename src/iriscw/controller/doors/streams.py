@@ -48,6 +48,8 @@ class Connection:
     pending_ends: dict[str, PendingEnd] = attrs.field(factory=dict)
     strangers: int = 0
     """Messages about attempts that the worker was not given."""
+    strange_uids: dict[str, None] = attrs.field(factory=dict)
+    """The names of those that it says it has, until the link has answered."""
     believed: dict[str, None] = attrs.field(factory=dict)
     """What the worker was thought to hold when the stream began; empty once it has said what it does."""
     desired: dict[str, None] = attrs.field(factory=dict)

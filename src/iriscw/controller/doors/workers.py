@@ -32,6 +32,7 @@ import attrs
 from iriscw.controller import wire
 from iriscw.controller.admission import RETRY_AFTER_MS, AdmissionGate
 from iriscw.controller.doors.intake import Intake
+from iriscw.controller.doors.rules import CHUNK_BYTES, MAX_HELD_ATTEMPTS, WORKER_RULES
 from iriscw.controller.doors.streams import Connection, Switchboard
 from iriscw.controller.errors import NoSuchBundle
 from iriscw.controller.held import HeldAttempts
@@ -71,9 +72,6 @@ HELLO_TIMEOUT_S = 10.0
 SEEN_INTERVAL_S = 0.5
 """Between two signs of life that the fleet is told of: a worker that streams logs sends hundreds of messages."""
 
-CHUNK_BYTES = 256 << 10
-"""The wire's bound on one piece of a bundle."""
-
 
 @attrs.frozen
 class WorkerSettings:
@@ -97,6 +95,8 @@ class WorkerDoor(v1.WorkerServiceBase):
         tokens: derives the tokens of attempts.
         gate: how many shake hands at a time. Default: one with the usual bounds.
     """
+
+    method_rules = WORKER_RULES
 
     def __init__(
         self,
@@ -288,6 +288,8 @@ class WorkerDoor(v1.WorkerServiceBase):
         elif message.observed is not None:
             await connection.report(Observed((await intake.observation(message.observed, connection),)))
         elif message.observed_set is not None:
+            if len(message.observed_set.attempts) > MAX_HELD_ATTEMPTS:
+                raise InvalidArgument(f"a worker holds at most {MAX_HELD_ATTEMPTS} attempts")
             seen = [await intake.observation(each, connection) for each in message.observed_set.attempts]
             await connection.report(Observed((*seen, *_absent(message.observed_set, connection))))
 
@@ -330,6 +332,7 @@ class WorkerDoor(v1.WorkerServiceBase):
 
     async def _order(self, connection: Connection, orders: Orders) -> None:
         for stop in orders.stop:
+            connection.strange_uids.pop(stop.uid, None)
             if self._held.owns(connection.key, stop.uid):  # there is no end to names that a worker can make up
                 connection.stops[stop.uid] = stop.ending
             await connection.send(v1.ControllerMessage(stop=_stop(stop)))
@@ -348,7 +351,7 @@ class WorkerDoor(v1.WorkerServiceBase):
             for run in runs:
                 await connection.send(v1.ControllerMessage(run=run))
         for uid in orders.release:
-            for table in (connection.pending_ends, connection.desired, connection.stops):
+            for table in (connection.pending_ends, connection.desired, connection.stops, connection.strange_uids):
                 table.pop(uid, None)
             await connection.send(v1.ControllerMessage(forget=v1.ForgetAttempt(attempt_uid=uid)))
         await self._held.strike(connection.key, orders.release)

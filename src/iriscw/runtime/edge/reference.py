@@ -136,7 +136,7 @@ class ActorRef:
             raise SystemClosed("the actor system is stopping")
         slot = Slot(cell, message)
         if cell.status > WAITING:
-            tree.fill(slot, None, ActorStopped(f"{cell.path} has stopped"), tree.news)
+            tree.disown(slot, ActorStopped(f"{cell.path} has stopped"))
             return await self._answer(slot, timeout_s)
         driver = self._driver
         try:

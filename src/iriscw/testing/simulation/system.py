@@ -190,7 +190,7 @@ class SimSystem:
             raise NoSuchActor(f"there is no actor at {path}")
         slot = Slot(cell, message)
         if cell.status > WAITING or tree.closing:
-            tree.fill(slot, None, ActorStopped(f"{path} has stopped"), tree.news)
+            tree.disown(slot, ActorStopped(f"{path} has stopped"))
             return slot
         if cell.full:
             slot.fill(None, MailboxFull(f"{path} has {cell.spec.capacity} messages waiting"))

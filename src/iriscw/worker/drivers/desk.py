@@ -31,6 +31,7 @@ from iriscw.worker.ports import (
     AttemptSpec,
     EndKind,
     PayloadRefused,
+    ResultMissing,
     ResultUnreadable,
     RunningAttempt,
     TaskRuntime,
@@ -168,7 +169,7 @@ class Desk:
         try:
             told = finish(end, await held.running.result(), time.time_ns())
         except ResultUnreadable as error:  # the program's own doing: the attempt has ended all the same
-            told = finish(end, None, time.time_ns(), unreadable(error))
+            told = finish(end, None, time.time_ns(), lost_result(error, end))
         held.result = told.result
         held.ended.set()
         return told
@@ -307,6 +308,15 @@ def read_result(result: bytes) -> tuple[ResultFacts | None, Fault | None]:
 def result_fault(result: bytes) -> Fault | None:
     """Say what the callable raised, or why this is no result; None if it returned."""
     return read_result(result)[1]
+
+
+def lost_result(error: ResultUnreadable, end: AttemptEnd) -> Fault | None:
+    """Say why an attempt that has ended has no result; None where it was ended from outside, and owes none."""
+    if not isinstance(error, ResultMissing):
+        return unreadable(error)
+    if end.kind is not EndKind.EXITED:
+        return None
+    return Fault(type(error).__name__, f"{end.reason}, and no result: the call neither returned nor raised")
 
 
 def unreadable(error: ResultUnreadable) -> Fault:

@@ -9,7 +9,7 @@ import anyio
 import anyio.to_thread
 import attrs
 
-from iriscw.worker.ports import AttemptExists, AttemptSpec, ResultUnreadable, WorkerTrouble
+from iriscw.worker.ports import AttemptExists, AttemptSpec, ResultMissing, ResultUnreadable, WorkerTrouble
 from iriscw.worker.runtimes.workdir import AttemptFolder
 
 _NEVER_READ = (errno.ELOOP, errno.ENXIO, errno.EIO)
@@ -39,14 +39,17 @@ class FolderAttempt:
         return self.folder.stderr
 
     async def result(self) -> bytes | None:
-        """Give what its callable left.
+        """Give what its callable left; None for a program.
 
         Raises:
+            ResultMissing: it is a callable, and left none.
             ResultUnreadable: it is larger than any result is, or no file.
             WorkerTrouble: it cannot be read just now.
         """
         try:
             return await anyio.to_thread.run_sync(self.folder.result)
+        except FileNotFoundError as error:
+            raise ResultMissing(f"{self.uid} left no result: its call neither returned nor raised") from error
         except (ValueError, IsADirectoryError, NotADirectoryError, PermissionError) as error:
             raise ResultUnreadable(f"the result of {self.uid} cannot be read: {error}") from error
         except OSError as error:

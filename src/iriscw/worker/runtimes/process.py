@@ -11,6 +11,7 @@ The environment is: what a login shell has, then the user's variables, then iris
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -24,9 +25,9 @@ import attrs
 from iriscw.errors import InvalidArgument
 from iriscw.processes.environment import basic_environment
 from iriscw.processes.lease import LeaseFile
+from iriscw.processes.status import Ending, StatusDamaged
 from iriscw.processes.supervised import (
     BinaryRefused,
-    Ending,
     MissingBinary,
     NotStarted,
     Program,
@@ -48,6 +49,8 @@ from iriscw.worker.ports import (
 )
 from iriscw.worker.runtimes.attempt import FolderAttempt, prepare
 from iriscw.worker.runtimes.workdir import AttemptFolder
+
+log = logging.getLogger(__name__)
 
 MARKER = "IRIS_ATTEMPT_UID"
 """The variable by which all processes of an attempt are found."""
@@ -127,13 +130,16 @@ class ProcessRuntime:
         """Find the attempts of an earlier worker process; remove what it never finished preparing."""
         try:
             folders = await anyio.to_thread.run_sync(self._folders)
-        except (OSError, ValueError) as error:
+        except OSError as error:
             raise WorkerTrouble(f"the attempts in {self.root} cannot be read: {error}") from error
         found: list[ProcessAttempt] = []
         for folder in folders:
-            supervised = await adopt(folder.path, _markers(folder))
+            try:
+                supervised = await adopt(folder.path, _markers(folder))
+            except OSError as error:
+                raise WorkerTrouble(f"the attempt {folder.uid} cannot be found again: {error}") from error
             if supervised is None:  # prepared, but never launched
-                await anyio.to_thread.run_sync(folder.remove)
+                await anyio.to_thread.run_sync(folder.discard)
                 continue
             if self.lease is not None and self.lease.over:  # its supervisor ends it too: whoever comes first
                 await supervised.stop(0)
@@ -149,23 +155,33 @@ class ProcessRuntime:
             await anyio.to_thread.run_sync(self.lease.write)
             if sooner:
                 await anyio.to_thread.run_sync(self._tell_all)
-        except (OSError, ValueError) as error:
+        except OSError as error:
             raise WorkerTrouble(f"the lease cannot be written: {error}") from error
 
     def _tell_all(self) -> None:
         for path in self.root.iterdir() if self.root.exists() else ():
-            supervised = find(path, {})
+            try:
+                supervised = find(path, {})
+            except (StatusDamaged, OSError) as error:  # its supervisor looks when the time that it read has come
+                log.warning("an attempt is not told that its lease is shorter: %s", error)
+                continue
             if supervised is not None:
                 supervised.look_at_lease()
 
     def _folders(self) -> list[AttemptFolder]:
-        if not self.root.exists():
-            return []
-        folders = [AttemptFolder(self.root, path.name, self.one_log) for path in sorted(self.root.iterdir())]
-        for folder in folders:
-            if not folder.began():
-                folder.remove()
-        return [folder for folder in folders if folder.path.exists()]
+        """Give those of attempts that were prepared; remove what was not. Attempts may leave here what they like."""
+        folders: list[AttemptFolder] = []
+        for path in sorted(self.root.iterdir()) if self.root.exists() else ():
+            try:
+                folder = AttemptFolder(self.root, path.name, self.one_log)
+            except InvalidArgument as error:
+                log.warning("not looked at: %s", error)
+                continue
+            if folder.began():
+                folders.append(folder)
+            else:
+                folder.discard()
+        return folders
 
 
 def _markers(folder: AttemptFolder) -> dict[str, str]:

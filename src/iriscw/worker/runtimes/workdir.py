@@ -2,7 +2,8 @@
 
 ::
 
-    attempt.json             which attempt this is; written last: a folder without it was never begun
+    attempt.json             which attempt this is, and whether it is a callable: only those have results; written
+                             last: a folder without it was never begun
     stdout.log, stderr.log
     identity.json, ...       see iriscw.processes.supervised
     work/                    the working folder: a copy of the bundle
@@ -13,6 +14,9 @@ All functions block.
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
 import re
 import shutil
 import stat
@@ -21,7 +25,7 @@ from pathlib import Path
 import attrs
 
 from iriscw.errors import InvalidArgument
-from iriscw.files import make_private_folder, read_bounded, write_atomic
+from iriscw.files import decode_json, make_private_folder, read_bounded, remove_tree, write_atomic
 from iriscw.rpc.limits import MAX_RESULT_BYTES
 from iriscw.task.environment import (
     CONTEXT_FILE,
@@ -29,13 +33,13 @@ from iriscw.task.environment import (
     PRIVATE_FOLDER,
     RESULT_FILE,
     TOKEN_FILE,
-    decode_facts,
     encode_facts,
 )
 from iriscw.worker.ports import AttemptSpec
 
 _UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _RECORD = "attempt.json"
+_CALLABLE = "callable"
 _MAX_RECORD_BYTES = 1 << 20
 
 
@@ -98,31 +102,35 @@ class AttemptFolder:
             write_atomic(private / PAYLOAD_FILE, spec.payload, durable=False)
         for log in (self.stdout, self.stderr):
             write_atomic(log, b"", durable=False)
-        write_atomic(self.path / _RECORD, facts)
+        record = {**json.loads(facts), _CALLABLE: bool(spec.payload)}
+        write_atomic(self.path / _RECORD, json.dumps(record, indent=1).encode())
 
     def began(self) -> bool:
-        """Whether the attempt was prepared as a whole.
-
-        Raises:
-            ValueError: what stands there is no attempt.
-        """
-        try:
-            decode_facts(read_bounded(self.path / _RECORD, _MAX_RECORD_BYTES))
-        except FileNotFoundError:
-            return False
-        return True
+        """Whether the attempt was prepared as a whole, whatever its program has made of the record since."""
+        return os.path.lexists(self.path / _RECORD)
 
     def result(self) -> bytes | None:
-        """Read what the callable left.
+        """Read what the callable left; None for a program, which has no result.
 
         Raises:
+            FileNotFoundError: it is a callable, and there is none.
             ValueError: it is larger than any result is.
             OSError: it cannot be read, or is a link.
         """
-        try:
-            return read_bounded(self.work / PRIVATE_FOLDER / RESULT_FILE, MAX_RESULT_BYTES)
-        except FileNotFoundError:
+        if not self._is_callable():
             return None
+        return read_bounded(self.work / PRIVATE_FOLDER / RESULT_FILE, MAX_RESULT_BYTES)
+
+    def _is_callable(self) -> bool:
+        """Whether it is a callable. Where the record does not say so (an earlier version wrote it, or the program has
+        written over it), one has a payload; where there is no record any more, a result is missing, whoever ran.
+        """
+        try:
+            said = decode_json(read_bounded(self.path / _RECORD, _MAX_RECORD_BYTES))
+        except ValueError:
+            said = None
+        known = said.get(_CALLABLE) if isinstance(said, dict) else None
+        return (self.work / PRIVATE_FOLDER / PAYLOAD_FILE).exists() if known is None else known is True
 
     def log_bytes(self) -> tuple[int, int]:
         """Give the lengths of both logs; one that the program removed, or made a link of, has none."""
@@ -130,15 +138,14 @@ class AttemptFolder:
 
     def remove(self) -> None:
         """Remove the folder, its record first: what is left by a crash is no attempt any more."""
-        (self.path / _RECORD).unlink(missing_ok=True)
-        if self.path.exists():
-            shutil.rmtree(self.path)
+        remove_tree(self.path, first=(_RECORD,))
 
     def discard(self) -> None:
         """Remove what a failed start left, as far as that goes: the start's own error is the one to tell
         (INV-C15), and ``adopt`` removes the rest.
         """
-        shutil.rmtree(self.path, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            remove_tree(self.path)
 
 
 def _size(path: Path) -> int:

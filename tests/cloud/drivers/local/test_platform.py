@@ -24,7 +24,9 @@ from iriscw.cloud.drivers.local.pods import LocalPodDriver
 from iriscw.cloud.drivers.local.pools import LocalNodePoolDriver
 from iriscw.cloud.model import Capacity, Gone, Pod, PodPhase, Unavailable
 from iriscw.processes.identity import read_stat
-from iriscw.processes.sweep import marked_processes
+from iriscw.processes.status import Ending
+from iriscw.processes.supervised import Supervised
+from iriscw.processes.sweep import SweepFailed, marked_processes
 from iriscw.testing.conformance.cloud import CloudConformance, CloudUnderTest
 
 NODE = Capacity(cpu_milli=1000, memory_bytes=1 << 30)
@@ -465,3 +467,32 @@ async def test_a_full_disk_delays_and_does_not_end_the_platform(
             await anyio.sleep(0.1)
             assert [pool.name for pool in platform.pools_seen()] == ["slice-1"]
         await cloud.running_pod(cloud.pod())
+
+
+async def test_what_cannot_be_done_just_now_delays_and_does_not_end_the_platform(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Too many open files, a process that does not die at once: asked again, the pod runs and ends as it does."""
+    monkeypatch.setattr(local_platform, "RETRY_S", 0.01)
+    wait, adopt = Supervised.wait, local_platform.adopt
+    troubles: list[Exception] = [OSError(errno.EMFILE, "too many"), SweepFailed("not yet"), OSError(errno.EIO, "lost")]
+    late: list[Exception] = [SweepFailed("not yet")]
+
+    async def troubled_wait(running: Supervised) -> Ending:
+        if troubles:
+            raise troubles.pop()
+        return await wait(running)
+
+    async def troubled_adopt(folder: Path, markers: dict[str, str]) -> Supervised | None:
+        if late:
+            raise late.pop()
+        return await adopt(folder, markers)
+
+    monkeypatch.setattr(Supervised, "wait", troubled_wait)
+    monkeypatch.setattr(local_platform, "adopt", troubled_adopt)
+    async with opened(options(tmp_path, sys.executable, "-c", "raise SystemExit(3)")) as platform:
+        cloud = under_test(platform)
+        await cloud.ready_pool(cloud.pool())
+        pod = await cloud.pods.create(cloud.pod())
+        assert (await until_pod(platform, pod.name, PodPhase.FAILED)).exit_code == 3
+    assert (troubles, late) == ([], [])

@@ -295,3 +295,119 @@ async def test_what_cannot_be_removed_is_told(caplog: pytest.LogCaptureFixture) 
     assert folder.exists()
     assert "WorkdirCorrupt" in caplog.text
     assert str(folder) in caplog.text
+
+
+def _process(**changes: object) -> bytes:
+    content = attrs.asdict(dead())
+    content["process"].update(changes)
+    return json.dumps(content).encode()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        lambda: b"[" * 4096,
+        lambda: b"x" * 5000,
+        lambda: b"[]",
+        lambda: _process(pid="1\0"),
+        lambda: _process(pid="../self"),
+        lambda: _process(pid=10**30),
+        lambda: _process(pid=[1]),
+        lambda: json.dumps({**attrs.asdict(dead()), "host": 5}).encode(),
+    ],
+)
+async def test_a_damaged_file_stops_nobody(content, caplog: pytest.LogCaptureFixture) -> None:
+    """That folder stays, with a line in the log; the next one goes."""
+    damaged, other = left_by(dead()), left_by(dead(), "iriscw-other")
+    (damaged / OWNER_FILE).write_bytes(content())
+    assert [each.folder for each in await remove_abandoned()] == [other]
+    assert (damaged / "secrets" / "admin-token").exists()
+    assert str(damaged) in caplog.text
+
+
+async def test_an_error_that_nobody_thought_of_stops_nobody(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Cleaning up is no reason not to begin."""
+    folder = left_by(dead())
+
+    def broken(_: Path) -> None:
+        raise RecursionError("deep")
+
+    monkeypatch.setattr(throwaway, "_dead_owner_of", broken)
+    assert await remove_abandoned() == ()
+    assert f"stays at {folder}: RecursionError: deep" in caplog.text
+
+
+async def test_what_was_closed_goes_as_well() -> None:
+    """A task left a folder that is closed to its owner."""
+    folder = left_by(dead())
+    closed = folder / "attempts" / "work" / "cache"
+    closed.mkdir(parents=True)
+    (closed / "file").write_text("x")
+    closed.chmod(0)
+    assert len(await remove_abandoned()) == 1
+    assert not folder.exists()
+
+
+async def test_tokens_go_even_if_something_stays(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who left it is remembered, for the next one that tries."""
+    folder = left_by(dead())
+    (folder / "attempts").mkdir()
+    (folder / "attempts" / "stuck").write_text("x")
+    unlink = os.unlink
+
+    def stuck(name: str, *, dir_fd: int) -> None:
+        if name == "stuck":
+            raise PermissionError(1, "immutable", name)
+        unlink(name, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "unlink", stuck)
+    assert await remove_abandoned() == ()
+    monkeypatch.undo()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder.parent))
+    assert names_in(folder) == ["attempts", OWNER_FILE]
+    assert "immutable" in caplog.text
+    assert len(await remove_abandoned()) == 1
+
+
+@pytest.mark.parametrize("names", [(), (".iriscw-7-0-owner.json",)])
+async def test_a_folder_that_was_never_owned_goes(temporary: Path, names: tuple[str, ...]) -> None:
+    """Its maker was killed before it had said who it is: there is nothing else in it."""
+    folder = temporary / "iriscw-made"
+    folder.mkdir(mode=0o700)
+    for name in names:
+        (folder / name).write_text("")
+    assert await remove_abandoned() == ()
+    assert not folder.exists()
+
+
+async def test_whoever_makes_a_folder_meanwhile_makes_another(monkeypatch: pytest.MonkeyPatch, temporary: Path) -> None:
+    """It was taken for one that was never owned."""
+    taken = []
+
+    def write(path: Path, data: bytes) -> None:
+        if not taken:
+            taken.append(path.parent)
+            path.parent.rmdir()
+        write_atomic(path, data)
+
+    monkeypatch.setattr(throwaway, "write_atomic", write)
+    made = ThrowawayFolder.make()
+    assert made.path not in taken
+    assert names_in(temporary) == [made.path.name]
+    made.remove()
+
+
+def test_nobody_tries_for_ever(monkeypatch: pytest.MonkeyPatch, temporary: Path) -> None:
+    """Something else is wrong with a place where files vanish."""
+
+    def write(path: Path, data: bytes) -> None:
+        raise FileNotFoundError(2, "vanished", str(path))
+
+    monkeypatch.setattr(throwaway, "write_atomic", write)
+    with pytest.raises(FileNotFoundError, match="vanished"):
+        ThrowawayFolder.make()
+    assert names_in(temporary) == []

@@ -8,8 +8,8 @@ marker, so the pod's deletion finds it. Output of ``run`` goes to files, of whic
 
 from __future__ import annotations
 
+import contextlib
 import os
-import shutil
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
@@ -22,10 +22,13 @@ from iriscw.cloud.drivers.local.platform import POD_MARKER, LocalPlatform
 from iriscw.cloud.drivers.local.records import PodRecord
 from iriscw.cloud.model import ExecResult, Gone, InvalidSpec, PodPhase, Unavailable
 from iriscw.cloud.ports import MAX_EXEC_OUTPUT_BYTES
-from iriscw.files import make_private_folder
+from iriscw.files import make_private_folder, remove_tree
 from iriscw.processes.supervised import NotStarted, Program, SpawnFailed, Supervised, launch
 
 STREAM_CHUNK_BYTES = 64 << 10
+COMMAND_MARKER = "IRISCW_COMMAND"
+"""The variable by which the processes of one command are told from the others of its pod."""
+
 SIGNAL_EXIT_BASE = 128
 """A command that a signal killed has the exit code 128 and the signal's number, as in a shell."""
 
@@ -132,7 +135,7 @@ class LocalConnection:
                     stdout=stdout,
                     stderr=stderr,
                     environment={**self.platform.environment_of(record), **environment},
-                    markers={POD_MARKER: record.uid},
+                    markers={POD_MARKER: record.uid, COMMAND_MARKER: folder.name},
                     grace_s=0,
                 )
             )
@@ -160,4 +163,9 @@ async def _read_fifo(descriptor: int) -> bytes:
 async def _remove(folder: Path) -> None:
     """Remove a command's folder; it may be gone with its pod."""
     with anyio.CancelScope(shield=True):  # a few small files
-        await anyio.to_thread.run_sync(lambda: shutil.rmtree(folder, ignore_errors=True))
+        await anyio.to_thread.run_sync(_remove_files, folder)
+
+
+def _remove_files(folder: Path) -> None:
+    with contextlib.suppress(OSError):  # the command's own end is the one to tell; the rest goes with the pod
+        remove_tree(folder)

@@ -16,7 +16,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -25,7 +24,7 @@ import attrs
 
 from iriscw.cloud.drivers.local.records import PodRecord, PoolRecord, decode_pod, decode_pool, encode
 from iriscw.errors import OperationError
-from iriscw.files import PRIVATE_FILE_MODE, make_private_folder, read_bounded, sync_folder, write_atomic
+from iriscw.files import PRIVATE_FILE_MODE, make_private_folder, read_bounded, remove_tree, write_atomic
 
 _R = TypeVar("_R")
 
@@ -91,11 +90,11 @@ class Folder:
 
     def remove_pool(self, name: str) -> None:
         """Remove a pool with all below it, its record last."""
-        remove_tree(self.pool(name), "pool.json")
+        remove_tree(self.pool(name), last="pool.json")
 
     def remove_pod(self, record: PodRecord) -> None:
         """Remove a pod with all below it, its record last."""
-        remove_tree(self.pod(record), "pod.json")
+        remove_tree(self.pod(record), last="pod.json")
 
     def load(self) -> tuple[list[PoolRecord], list[PodRecord]]:
         """Read all records; folders without one were never begun, or are all but removed, and go.
@@ -108,13 +107,13 @@ class Folder:
         for pool_folder in sorted((self.root / "pools").iterdir()):
             pool = _load(pool_folder / "pool.json", decode_pool)
             if pool is None:
-                shutil.rmtree(pool_folder)
+                remove_tree(pool_folder)
                 continue
             pools.append(pool)
             for pod_folder in sorted((pool_folder / "pods").iterdir()):
                 pod = _load(pod_folder / "pod.json", decode_pod)
                 if pod is None:
-                    shutil.rmtree(pod_folder)
+                    remove_tree(pod_folder)
                     continue
                 pods.append(pod)
         return pools, pods
@@ -127,21 +126,3 @@ def _load(path: Path, decode: Callable[[bytes], _R]) -> _R | None:
         return None
     except ValueError as error:
         raise WorkdirCorrupt(f"{path} cannot be read: {error}") from error
-
-
-def remove_tree(folder: Path, last: str) -> None:
-    """Remove a folder with all below it, the file ``last`` after everything else: until then it says what this is.
-
-    Raises:
-        OSError: as the file system says it.
-    """
-    for path in folder.iterdir():
-        if path.name == last:
-            continue
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
-    (folder / last).unlink()
-    folder.rmdir()
-    sync_folder(folder.parent)

@@ -18,7 +18,8 @@ import anyio.to_thread
 import attrs
 
 from iriscw.cloud.model import PodPhase, Unavailable
-from iriscw.processes.supervised import Ending, Supervised
+from iriscw.processes.status import Ending
+from iriscw.processes.supervised import Supervised
 from iriscw.processes.sweep import SweepFailed
 
 _A = TypeVar("_A")
@@ -63,8 +64,10 @@ async def insist(step: Callable[[], Awaitable[None]]) -> None:
 
 
 async def stop_pod(running: Supervised, grace_s: float) -> None:
-    """Stop a pod's processes; whoever waits for their end deals with those that do not die."""
-    with contextlib.suppress(SweepFailed):
+    """Stop a pod's processes; whoever waits for their end deals with those that do not die, or whose end cannot be
+    read.
+    """
+    with contextlib.suppress(SweepFailed, OSError):
         await running.stop(grace_s)
 
 

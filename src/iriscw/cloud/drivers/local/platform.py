@@ -54,7 +54,8 @@ from iriscw.cloud.model import (
     Upserted,
 )
 from iriscw.processes.environment import basic_environment
-from iriscw.processes.supervised import Ending, NotStarted, Program, Supervised, adopt, launch
+from iriscw.processes.status import Ending
+from iriscw.processes.supervised import NotStarted, Program, Supervised, adopt, launch
 from iriscw.processes.sweep import SweepFailed, sweep
 
 POD_MARKER = "IRISCW_POD_UID"
@@ -334,12 +335,14 @@ class LocalPlatform:
                 return await running.wait()
             except SweepFailed:
                 await self._swept(record.spec.name, record.uid)
+            except OSError:  # too many open files, say: it passes
+                await anyio.sleep(RETRY_S)
 
     async def _start(self, record: PodRecord, life: Life) -> Supervised | None:
         """Adopt what an earlier controller started, else start; None if it is to be deleted before it began."""
         folder = self.folder.pod(record)
         markers = {POD_MARKER: record.uid}
-        running = await adopt(folder, markers)
+        running = await self._adopt(record, folder, markers)
         if running is not None or life.deleted.is_set():
             return running
         return await launch(
@@ -354,6 +357,13 @@ class LocalPlatform:
                 log_limit_bytes=POD_LOG_BYTES,
             )
         )
+
+    async def _adopt(self, record: PodRecord, folder: Path, markers: Mapping[str, str]) -> Supervised | None:
+        while True:
+            try:
+                return await adopt(folder, markers)
+            except SweepFailed:
+                await self._swept(record.spec.name, record.uid)
 
     async def _stop_when_deleted(self, name: str, life: Life, running: Supervised) -> None:
         await life.deleted.wait()

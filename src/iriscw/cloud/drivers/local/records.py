@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import Any
 
 import attrs
 
 from iriscw.cloud.model import Capacity, Condition, Node, NodePool, NodePoolSpec, Pod, PodPhase, PodSpec
+from iriscw.files import decode_json
 
 
 @attrs.frozen
@@ -145,7 +147,7 @@ def decode_pool(data: bytes) -> PoolRecord:
         ValueError: it is something else.
     """
     try:
-        content = json.loads(data)
+        content: Any = decode_json(data)
         spec = content.pop("spec")
         per_node = Capacity(**spec.pop("per_node"))
         nodes = tuple(NodeRecord(**node) for node in content.pop("nodes"))
@@ -163,7 +165,7 @@ def decode_pod(data: bytes) -> PodRecord:
         ValueError: it is something else.
     """
     try:
-        content = json.loads(data)
+        content: Any = decode_json(data)
         spec = content.pop("spec")
         request = Capacity(**spec.pop("request"))
         phase = PodPhase(content.pop("phase"))

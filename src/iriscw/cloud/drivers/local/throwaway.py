@@ -9,18 +9,20 @@ it (``owner.json``), and whoever makes the next one looks for those whose owner 
   owner also holds a lock on the file, which goes with it; whoever cleans up takes that lock, so two never do at once.
 * Only a real folder of this user that nobody else may enter is looked at (uid, mode 0700, no link), in a parent where
   nobody else could have put it in the place of another one.
+* One that was killed while it made its folder has left it empty, but for the beginning of that file. Such a folder is
+  removed without asking; whoever was making it all the same makes another one.
 * Pods are ended through their supervisors, which leave nothing of them; what was started by a supervisor that is gone
   is found by its environment: the pod's marker, and the working folders of attempts.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import logging
 import os
 import platform
-import shutil
 import stat
 import tempfile
 from collections.abc import Iterable
@@ -31,12 +33,12 @@ import anyio
 import anyio.to_thread
 import attrs
 
-from iriscw.cloud.drivers.local.folder import Folder, WorkdirLocked, remove_tree
+from iriscw.cloud.drivers.local.folder import Folder, WorkdirLocked
 from iriscw.cloud.drivers.local.platform import POD_MARKER
 from iriscw.cloud.drivers.local.records import PodRecord
 from iriscw.errors import OperationError
-from iriscw.files import write_atomic
-from iriscw.processes.identity import ProcessIdentity, boot_id, identify, is_alive
+from iriscw.files import TEMPORARY_PREFIX, decode_json, read_bounded, remove_tree, write_atomic
+from iriscw.processes.identity import ProcessIdentity, boot_id, decode_identity, identify, is_alive
 from iriscw.processes.supervised import adopt
 from iriscw.processes.sweep import sweep, sweep_told_of
 
@@ -50,8 +52,14 @@ PLATFORM_FOLDER: Final = "platform"
 ATTEMPT_FOLDER: Final = "IRIS_WORKDIR"
 """The variable by which the processes of attempts are found, their supervisors included."""
 
+SECRETS_FOLDER: Final = "secrets"
+"""Within a cluster's folder: its tokens, which go first."""
+
 MAX_OWNER_BYTES: Final = 4096
 """A few numbers and names."""
+
+MAX_TRIES: Final = 8
+"""To make a folder, when others that begin at the same moment take it for an abandoned one."""
 
 ORPHAN_AFTER_S: Final = 60.0
 """For how long workers of a throw-away cluster wait for their controller: no other ever comes. Three leases of the
@@ -103,16 +111,15 @@ class ThrowawayFolder:
         Raises:
             OSError: as the file system says it; nothing is left.
         """
-        path = Path(tempfile.mkdtemp(prefix=PREFIX))
-        try:
-            owner = Owner(identify(os.getpid()), platform.node(), _pid_namespace())
-            write_atomic(path / OWNER_FILE, json.dumps(attrs.asdict(owner)).encode())
-            lock = os.open(path / OWNER_FILE, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-            fcntl.flock(lock, fcntl.LOCK_EX)  # at once: nobody takes it from an owner that lives
-        except BaseException:
-            shutil.rmtree(path)
-            raise
-        return cls(path, lock)
+        for tries_left in reversed(range(MAX_TRIES)):
+            path = Path(tempfile.mkdtemp(prefix=PREFIX))
+            try:
+                return cls(path, _own(path))
+            except BaseException as error:
+                remove_tree(path)
+                if not tries_left or not isinstance(error, FileNotFoundError):  # which is: somebody cleaned up
+                    raise
+        raise AssertionError("the last try returns or raises")
 
     def remove(self) -> None:
         """Remove it with all below it.
@@ -121,7 +128,7 @@ class ThrowawayFolder:
             OSError: as the file system says it.
         """
         try:
-            remove_tree(self.path, OWNER_FILE)
+            remove_tree(self.path, first=(SECRETS_FOLDER,), last=OWNER_FILE)
         finally:
             os.close(self._lock)
 
@@ -133,13 +140,13 @@ async def remove_abandoned(also: Iterable[Path] = ()) -> tuple[Abandoned, ...]:
     """
     removed: list[Abandoned] = []
     for folder in await anyio.to_thread.run_sync(_candidates, tuple(also)):
-        owner = await anyio.to_thread.run_sync(_owner_of, folder)
-        if owner is None or not owner.is_dead or _lives_in(folder):
-            continue
         try:
+            owner = await anyio.to_thread.run_sync(_dead_owner_of, folder)
+            if owner is None or _lives_in(folder):
+                continue
             with anyio.fail_after(END_TIMEOUT_S):
                 gone = await _remove(folder)
-        except (OperationError, OSError, ValueError) as error:  # a time-out is an OSError, a damaged file the last
+        except Exception as error:  # noqa: BLE001  # whatever one of them is like, it keeps nobody from beginning
             log.warning("what a cluster left that was killed stays at %s: %s: %s", folder, type(error).__name__, error)
             continue
         if gone:
@@ -190,12 +197,29 @@ async def _remove(folder: Path) -> bool:
         if (folder / PLATFORM_FOLDER).is_dir():
             await end_all(folder / PLATFORM_FOLDER)
         await sweep_told_of(ATTEMPT_FOLDER, folder)
-        await anyio.to_thread.run_sync(remove_tree, folder, OWNER_FILE)
+        await anyio.to_thread.run_sync(_remove_files, folder)
     except (BlockingIOError, WorkdirLocked):  # somebody cleans up, or has taken the cluster over
         return False
     finally:
         os.close(lock)
     return True
+
+
+def _remove_files(folder: Path) -> None:
+    remove_tree(folder, first=(SECRETS_FOLDER,), last=OWNER_FILE)
+
+
+def _own(folder: Path) -> int:
+    """Write down that this process owns the folder; give the lock."""
+    owner = Owner(identify(os.getpid()), platform.node(), _pid_namespace())
+    write_atomic(folder / OWNER_FILE, json.dumps(attrs.asdict(owner)).encode())
+    lock = os.open(folder / OWNER_FILE, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # at once: nobody takes it from an owner that lives
+    except BaseException:
+        os.close(lock)
+        raise
+    return lock
 
 
 def _candidates(also: tuple[Path, ...]) -> list[Path]:
@@ -207,20 +231,50 @@ def _candidates(also: tuple[Path, ...]) -> list[Path]:
     return list(dict.fromkeys((*also, *found)))
 
 
-def _owner_of(folder: Path) -> Owner | None:
-    """Read who owns a throw-away folder of this user; None for everything else."""
+def _dead_owner_of(folder: Path) -> Owner | None:
+    """Read who left a throw-away folder of this user, and is dead; None for everything else.
+
+    Raises:
+        ValueError: it says who owns it, and that cannot be read.
+        OSError: likewise.
+    """
     try:
         parent, found = folder.parent.stat(), folder.lstat()
         if not (stat.S_ISDIR(found.st_mode) and _is_private(found) and _keeps_names(parent)):
             return None
-        descriptor = os.open(folder / OWNER_FILE, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-        with os.fdopen(descriptor, "rb") as file:
-            if not _is_private(os.fstat(descriptor)):
-                return None
-            content = json.loads(file.read(MAX_OWNER_BYTES))
-        return Owner(ProcessIdentity(**content["process"]), str(content["host"]), str(content["pid_namespace"]))
-    except (OSError, ValueError, KeyError, TypeError):  # none, or none that can be told
+        if not _is_private((folder / OWNER_FILE).lstat()):
+            return None
+        content = read_bounded(folder / OWNER_FILE, MAX_OWNER_BYTES)
+    except FileNotFoundError:
+        _remove_unowned(folder)
         return None
+    owner = decode_owner(content)
+    return owner if owner.is_dead else None
+
+
+def decode_owner(content: bytes) -> Owner:
+    """Read what says who owns a folder.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    match decode_json(content):
+        case {"process": process, "host": str(host), "pid_namespace": str(pid_namespace)}:
+            return Owner(decode_identity(process), host, pid_namespace)
+    raise ValueError(f"{OWNER_FILE} names no owner")
+
+
+def _remove_unowned(folder: Path) -> None:
+    """Remove a folder that was made, and whose maker was killed before it owned it: there is nothing else in it."""
+    with contextlib.suppress(OSError):  # something is in it, or it is gone
+        folder.rmdir()
+        return
+    with contextlib.suppress(OSError):
+        names = [path.name for path in folder.iterdir()]
+        if all(name.startswith(TEMPORARY_PREFIX) and name.endswith(f"-{OWNER_FILE}") for name in names):
+            for name in names:
+                (folder / name).unlink()
+            folder.rmdir()
 
 
 def _is_private(found: os.stat_result) -> bool:

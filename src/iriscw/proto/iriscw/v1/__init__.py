@@ -1433,7 +1433,7 @@ class JobStatus(betterproto2.Message):
 
     fault: "Fault | None" = betterproto2.field(9, betterproto2.TYPE_MESSAGE, optional=True)
     """
-    Of the failed task of lowest index, as its attempt's.
+    Of the failed task of lowest index, as its attempt's; not in a listing.
     """
 
     submitted_at_ms: "int" = betterproto2.field(10, betterproto2.TYPE_INT64)
@@ -1456,6 +1456,9 @@ class JobStatus(betterproto2.Message):
     preemptions: "int" = betterproto2.field(17, betterproto2.TYPE_INT32)
 
     entrypoint: "str" = betterproto2.field(18, betterproto2.TYPE_STRING)
+    """
+    What it runs, for people; not in a listing.
+    """
 
 
 default_message_pool.register_message("iriscw.v1", "JobStatus", JobStatus)

@@ -1,0 +1,38 @@
+"""``config check``: what a configuration says, without starting anything."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from iriscw.cli.output import emit
+
+
+@click.group()
+def config() -> None:
+    """Look at a cluster's configuration."""
+
+
+@config.command()
+@click.argument("file", type=click.Path(path_type=Path))
+def check(*, file: Path) -> None:
+    """Read FILE as a controller would, and print it with every default spelled out; nothing is started.
+
+    A file that is refused is told all its mistakes at once, each with its line and key; the exit code is 2. The values
+    of environments are printed, too.
+    """
+    from iriscw.cloud.drivers.loading import BUILT_IN, NoSuchPlatform, load_platform
+    from iriscw.config.dump import dump_config
+    from iriscw.config.load import load_config
+
+    loaded = load_config(file)
+    emit(dump_config(loaded))
+    platform = loaded.platform.kind.value
+    if platform == BUILT_IN:
+        return
+    try:
+        load_platform(platform)
+    except NoSuchPlatform as error:
+        sys.stderr.write(f"the file is good, but a controller cannot be started with it here: {error}\n")

@@ -1,0 +1,114 @@
+"""``submit``."""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from pathlib import Path
+from typing import Any
+
+import click
+
+from iriscw.cli.attempts import fields
+from iriscw.cli.connection import connection_options, with_client
+from iriscw.cli.following import conclude, follow
+from iriscw.cli.kinds import Assignment, Duration, Size
+from iriscw.cli.outcome import DONE
+from iriscw.cli.output import format_option, show_one
+from iriscw.client.client import Client
+from iriscw.client.submission import Command
+from iriscw.jobs.model import MAX_NAME_LENGTH
+from iriscw.resources import Resources
+
+
+@click.command(context_settings={"allow_interspersed_args": False})  # what follows the program is the program's
+@click.option("--name", help="For people, and to find the job by; default: the program's name and some digits.")
+@click.option(
+    "--bundle",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="A folder whose files the command finds in its working folder. Without it that is empty.",
+)
+@click.option("--replicas", type=int, default=1, show_default=True, help="How many tasks run the command.")
+@click.option("--cpu", default="1", show_default=True, help="CPU cores of each task: 4, 0.5 or 500m.")
+@click.option("--memory", type=Size(), default="1GiB", show_default=True, help="Memory of each task; digits: bytes.")
+@click.option("--disk", type=Size(), help="Disk space of each task, such as 10GiB.")
+@click.option("--gpu", type=int, default=0, help="GPUs of each task.")
+@click.option("--gpu-class", help="Which, such as H100.")
+@click.option("--env", type=Assignment(), multiple=True, metavar="NAME=VALUE", help="A variable; may be repeated.")
+@click.option("--port", "ports", multiple=True, metavar="NAME", help="A port to set aside; may be repeated.")
+@click.option(
+    "--constraint",
+    "constraints",
+    multiple=True,
+    help="Which workers will do: 'key=value', 'key>=4', 'key in a,b', 'key' or '!key'; may be repeated.",
+)
+@click.option("--coscheduling", metavar="ATTRIBUTE", help="Run all tasks at once, on workers that share its value.")
+@click.option(
+    "--priority",
+    type=click.Choice(["production", "interactive", "batch"]),
+    default="interactive",
+    show_default=True,
+    help="Who is placed first.",
+)
+@click.option("--timeout", type=Duration(), help="How long one attempt may run, such as 30m.")
+@click.option("--scheduling-timeout", type=Duration(), help="How long a task may wait for a worker.")
+@click.option("--max-retries-failure", type=int, default=0, show_default=True, help="Failed attempts of a task.")
+@click.option(
+    "--max-retries-preemption", type=int, default=100, show_default=True, help="Attempts lost to the infrastructure."
+)
+@click.option(
+    "--existing",
+    type=click.Choice(["error", "keep", "recreate"]),
+    default="error",
+    show_default=True,
+    help="What to do about a job of this --name that has not ended.",
+)
+@click.option("-f", "--follow", "followed", is_flag=True, help="Show the job's log and wait for its end.")
+@click.argument("argv", nargs=-1, required=True, type=click.UNPROCESSED)
+@connection_options
+@format_option
+def submit(
+    *,
+    argv: tuple[str, ...],
+    name: str | None,
+    followed: bool,
+    form: str,
+    address: str | None,
+    token_file: Path | None,
+    **wishes: Any,
+) -> int:
+    """Run a command on the cluster: `iriscw submit -f --bundle . -- python train.py`.
+
+    Neither this folder nor this environment travels: a command has an empty working folder, some variables of its
+    worker, and those that --env names. --bundle gives it a copy of a folder's files.
+
+    Prints the job's id. With -f the exit code is 1 if the job does not end well.
+    """
+    if name is None and wishes["existing"] != "error":
+        raise click.UsageError(
+            f"--existing {wishes['existing']} needs the --name of that job", click.get_current_context()
+        )
+    sizes = {key: wishes.pop(key) for key in ("cpu", "memory", "gpu", "gpu_class")}
+    if (disk := wishes.pop("disk")) is not None:
+        sizes["disk"] = disk
+    wishes["environment"] = dict(wishes.pop("env"))
+    command, resources = Command(argv), Resources(**sizes)
+
+    async def submitted(client: Client) -> int:
+        job = await client.submit(command, name=name or default_name(argv[0]), resources=resources, **wishes)
+        status = await job.status()
+        if not followed:
+            show_one(fields(status), form, lambda: f"{job.id}\n")
+            return DONE
+        sys.stderr.write(f"{job.id}\n")
+        await follow(job, with_task=status.num_tasks > 1)
+        return await conclude(job, form)
+
+    return with_client(address, token_file, submitted)
+
+
+def default_name(program: str) -> str:
+    """Make up a name that no other job has: only one that a user gave is worth a refusal."""
+    digits = uuid.uuid4().hex[:8]
+    shown = "".join(each for each in Path(program).name if each.isprintable()) or "job"
+    return f"{shown[: MAX_NAME_LENGTH - len(digits) - 1]}-{digits}"

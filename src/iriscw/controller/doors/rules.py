@@ -1,0 +1,62 @@
+"""Who may call which method of the controller, and what each of his messages may take: the whole table.
+
+Judged before a message is read (:mod:`iriscw.rpc.rules`). The methods themselves judge what the roles do not say:
+whether an attempt still lives, and which jobs it may see. Messages without bounds of their own are questions of a few
+fields. A part takes some 3 us, so that the worst message keeps the controller for 50 ms.
+"""
+
+from __future__ import annotations
+
+from iriscw.rpc.rules import Bounds, MethodRule, MethodRules
+from iriscw.rpc.tokens import Role
+
+KIB, MIB = 1 << 10, 1 << 20
+
+CHUNK_BYTES = 256 * KIB
+"""The wire's bound on one piece of a log, of a result or of a bundle."""
+
+MAX_HELD_ATTEMPTS = 512
+"""Attempts of one worker, as workers count them; 256 of them run."""
+
+_ROOM_BYTES = KIB
+"""Beside a piece, for what says where it belongs."""
+
+_ADMINS = (Role.ADMIN, Role.LOCAL)
+_CLIENTS = (Role.ADMIN, Role.LOCAL, Role.JOB)
+
+CLIENT_RULES: MethodRules = {
+    # A callable takes 4 MiB, a command 128 KiB in words of which there may be thousands, an environment 64 KiB.
+    "SubmitJob": MethodRule(roles=_CLIENTS, request=Bounds(max_bytes=5 * MIB, max_parts=10_000)),
+    "GetJob": MethodRule(roles=_CLIENTS),
+    "ListJobs": MethodRule(roles=_ADMINS),
+    "ListTasks": MethodRule(roles=_CLIENTS),
+    "TerminateJob": MethodRule(roles=_ADMINS),
+    "WatchJob": MethodRule(roles=_CLIENTS),
+    # Cursors of 4 parts and some 30 bytes each: of 2,400 attempts.
+    "FetchLogs": MethodRule(roles=_CLIENTS, request=Bounds(max_bytes=256 * KIB, max_parts=10_000)),
+    "GetResults": MethodRule(roles=_CLIENTS),
+    "PutBundle": MethodRule(roles=_CLIENTS, request=Bounds(max_bytes=CHUNK_BYTES + _ROOM_BYTES, max_parts=16)),
+    "ListSlices": MethodRule(roles=_ADMINS),
+    "ListPools": MethodRule(roles=_ADMINS),
+    "GetClusterStatus": MethodRule(roles=_ADMINS),
+}
+
+WORKER_RULES: MethodRules = {
+    # The set of all that a worker holds: 512 attempts of 22 parts, a named port, and 16 Ki characters of a fault.
+    "Connect": MethodRule(
+        roles=(Role.WORKER,),
+        request=Bounds(
+            max_bytes=8 * MIB,
+            max_parts=14_000,
+            field_bytes={
+                "hello": 64 * KIB,
+                "heartbeat": _ROOM_BYTES,
+                "observed": 128 * KIB,
+                "log": CHUNK_BYTES + _ROOM_BYTES,
+                "result": CHUNK_BYTES + _ROOM_BYTES,
+                "goodbye": 16 * KIB,
+            },
+        ),
+    ),
+    "GetBundle": MethodRule(roles=(Role.WORKER, Role.ADMIN)),
+}

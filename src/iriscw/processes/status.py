@@ -1,0 +1,138 @@
+"""What the supervisor of a program leaves in the program's folder, and what is left there for it.
+
+=================  ===================================================================================================
+``identity.json``  who runs: written before the program is executed. Where there is none, nothing of it ever was
+``exit.json``      how it ended; its room on the disk is taken before the program is executed
+``stop``           how long the program gets when the supervisor is told to end it: in place, in room taken likewise
+=================  ===================================================================================================
+
+The program may run as the same user, and do with these files what it likes. That costs it its own end, which is then
+unknown (:class:`StatusDamaged`), and must cost nobody else anything.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import attrs
+
+from iriscw.errors import OperationError
+from iriscw.files import decode_json, read_bounded
+from iriscw.processes.identity import ProcessIdentity, decode_identity
+
+MAX_STATUS_BYTES = 64 << 10
+"""The status files hold a few hundred bytes."""
+
+STOP_LINE_BYTES = 64
+"""A grace twice: a reader may see half of a write. ``supervisor.py`` has the same number."""
+
+_NEVER_READ = (errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ENXIO, errno.EACCES, errno.EIO)
+"""Something that is no file of ours stands there, or the disk has lost it: waiting changes nothing."""
+
+
+class StatusDamaged(OperationError):
+    """A status file of a program is not what its supervisor wrote."""
+
+
+@attrs.frozen
+class Ending:
+    """How a program ended. Exactly one of ``code`` and ``signal`` is set, or neither for one whose end
+    nobody saw.
+    """
+
+    code: int | None
+    signal: int | None
+    stopped: bool = False
+    """It ended after it had been told to."""
+    killed: bool = False
+    """It did not end within its grace and was killed."""
+    lease_over: bool = False
+    """It was killed because its lease had run out."""
+    out_of_memory: bool = False
+    """The kernel killed it for memory: its group's count of such kills rose and nobody else sent SIGKILL."""
+    max_rss_bytes: int = 0
+
+
+UNKNOWN_ENDING = Ending(code=None, signal=None)
+"""The end of a program whose supervisor was killed: it is gone, and nobody saw how."""
+
+
+def read_identity(folder: Path) -> tuple[ProcessIdentity, ProcessIdentity] | None:
+    """Give the supervisor and the program of ``folder``; None if nothing of the program was executed.
+
+    Raises:
+        StatusDamaged: it cannot be told who they are.
+        OSError: it cannot be read just now.
+    """
+    content = _read(folder / "identity.json")
+    if content is None:
+        return None
+    try:
+        return decode_identities(content)
+    except ValueError as error:
+        raise StatusDamaged(f"{folder}/identity.json: {error}") from error
+
+
+def decode_identities(content: object) -> tuple[ProcessIdentity, ProcessIdentity]:
+    """Give the supervisor and the program that ``identity.json`` names, and the supervisor's report.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    match content:
+        case {"boot_id": boot, "supervisor": {**supervisor}, "target": {**target}}:
+            return decode_identity({**supervisor, "boot_id": boot}), decode_identity({**target, "boot_id": boot})
+    raise ValueError("it names no supervisor and no program")
+
+
+def read_ending(folder: Path) -> Ending | None:
+    """Read how the program of ``folder`` ended; None while it runs, or when nobody saw the end.
+
+    Raises:
+        StatusDamaged: what stands there is no ending.
+        OSError: it cannot be read just now.
+    """
+    content = _read(folder / "exit.json")
+    match content:
+        case None:
+            return None
+        case {
+            "code": int() | None as code,
+            "signal": int() | None as signal,
+            "stopped": bool(stopped),
+            "killed": bool(killed),
+            "lease_over": bool(lease_over),
+            "out_of_memory": bool(out_of_memory),
+            "max_rss_bytes": int(max_rss_bytes),
+        } if (code is None) is not (signal is None):
+            return Ending(code, signal, stopped, killed, lease_over, out_of_memory, max_rss_bytes)
+    raise StatusDamaged(f"{folder}/exit.json holds something else")
+
+
+def write_stop(folder: Path, grace_s: float) -> None:
+    """Say how long the program gets, before its supervisor is told to end it.
+
+    Raises:
+        OSError: the file that the supervisor made is gone, or is none any more.
+    """
+    descriptor = os.open(folder / "stop", os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        os.pwrite(descriptor, f"{grace_s:.3f} {grace_s:.3f}".encode().ljust(STOP_LINE_BYTES), 0)
+    finally:
+        os.close(descriptor)
+
+
+def _read(path: Path) -> object:
+    """Read a status file; None if there is none."""
+    try:
+        return decode_json(read_bounded(path, MAX_STATUS_BYTES))
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise StatusDamaged(f"{path}: {error}") from error
+    except OSError as error:
+        if error.errno in _NEVER_READ:
+            raise StatusDamaged(f"{path}: {error}") from error
+        raise

@@ -1,0 +1,66 @@
+"""SIGTERM and a closed terminal, taken as Ctrl-C is."""
+
+import signal
+
+import pytest
+
+from iriscw.cli import main
+from iriscw.cli.interrupts import as_interrupts
+
+
+@pytest.fixture
+def heard():
+    """Note each interrupt; afterwards all signals do what they did before."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    heard = []
+    signal.signal(signal.SIGINT, lambda number, _: heard.append(number))
+    yield heard
+    for number, action in before.items():
+        signal.signal(number, action)
+
+
+def test_other_signals_interrupt(heard):
+    """Each SIGTERM does what Ctrl-C does; of SIGHUP only the first, and none after the block."""
+    term = signal.getsignal(signal.SIGTERM)
+    with as_interrupts():
+        for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGHUP, signal.SIGHUP):
+            signal.raise_signal(number)
+    assert heard == [signal.SIGINT] * 3
+    assert signal.getsignal(signal.SIGTERM) is term
+    signal.raise_signal(signal.SIGHUP)  # the process is about to end
+
+
+def test_a_closed_terminal_hurries_nothing(heard):
+    """Who is stopping already is not hurried by SIGHUP, but by SIGTERM."""
+    with as_interrupts(stopping=True):
+        signal.raise_signal(signal.SIGHUP)
+        assert heard == []
+        signal.raise_signal(signal.SIGTERM)
+    assert heard == [signal.SIGINT]
+
+
+def test_nothing_changes_for_who_was_not_signalled(heard):
+    """After the block every signal does what it did before."""
+    before = signal.getsignal(signal.SIGHUP)
+    with as_interrupts():
+        assert signal.getsignal(signal.SIGHUP) is not before
+    assert signal.getsignal(signal.SIGHUP) == before
+
+
+def test_an_ignored_interrupt_stays_ignored(heard):
+    """Where SIGINT is ignored, as in a shell's background, SIGTERM does not raise."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with as_interrupts():
+        signal.raise_signal(signal.SIGTERM)
+    assert heard == []
+
+
+def test_interrupted_before_it_runs(monkeypatch, capsys):
+    """Ctrl-C that no command took is one line and 130."""
+
+    def interrupted(arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("iriscw.cli.app.run", interrupted)
+    assert main([]) == 130
+    assert capsys.readouterr().err == "interrupted\n"
