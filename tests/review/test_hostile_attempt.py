@@ -9,6 +9,7 @@ import pytest
 
 from iriscw.task.environment import AttemptFacts
 from iriscw.task.framing import FrameCorrupt, unframe
+from iriscw.task.payload import make_payload
 from iriscw.worker.drivers.desk import finish, result_fault
 from iriscw.worker.drivers.shipping import LogUnreadable, _open_log
 from iriscw.worker.model import Fault
@@ -42,12 +43,18 @@ def test_a_frame_with_a_summary_of_its_writers_own_is_corrupt(summary: bytes) ->
 
 @pytest.mark.parametrize("script", ["mkdir .iris/result", "ln -s /etc/passwd .iris/result", "rm -r .iris; : >.iris"])
 async def test_a_result_that_is_no_file_is_told_from_trouble(tmp_path: Path, script: str) -> None:
-    """It is not asked for again and again: the attempt could never end."""
-    facts = AttemptFacts(job_id="job", task_id="job/0", attempt_uid="one", index=0, num_tasks=1)
-    attempt = await ProcessRuntime(tmp_path).start(AttemptSpec(facts=facts, argv=("sh", "-c", script)))
-    assert (await attempt.wait()).code == 0
-    with pytest.raises(ResultUnreadable):
-        await attempt.result()
+    """It is not asked for again and again: the attempt could never end. A program owes none, and may leave anything."""
+    runtime = ProcessRuntime(tmp_path)
+    call = make_payload(exec, (f"import os; os.system({script!r}); os._exit(0)",), {})
+    for uid, what in (("callable", {"payload": call}), ("program", {"argv": ("sh", "-c", script)})):
+        facts = AttemptFacts(job_id="job", task_id="job/0", attempt_uid=uid, index=0, num_tasks=1)
+        attempt = await runtime.start(AttemptSpec(facts=facts, **what))
+        assert (await attempt.wait()).code == 0
+        if uid == "callable":
+            with pytest.raises(ResultUnreadable):
+                await attempt.result()
+        else:
+            assert await attempt.result() is None
 
 
 def test_an_end_whose_result_cannot_be_read() -> None:
