@@ -1,0 +1,287 @@
+"""Server-side apply: a manager says what it wants of an object, and gets it, or is told whose wish it would break.
+
+Theory of operation. The applied configuration is merged into the live object. Fields that the manager applied before
+and does not any more are removed, unless somebody else owns them. What that changes against another owner is a
+conflict, unless forced. What the manager applied is what it owns, whether or not it changed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from iriscw_sims.kube.bodies import check_validation, read_as
+from iriscw_sims.kube.call import Call
+from iriscw_sims.kube.clock import written
+from iriscw_sims.kube.frozen import FrozenDict, thaw
+from iriscw_sims.kube.kinds import Json
+from iriscw_sims.kube.managed import (
+    Managed,
+    Manager,
+    manager_of,
+    schema_of,
+    stripped,
+    unwritten,
+    without_managed,
+)
+from iriscw_sims.kube.ownership import (
+    SELF,
+    Path,
+    Tree,
+    below,
+    compare,
+    element_name,
+    fields_of,
+    gathered,
+    has,
+    joined,
+    shown,
+)
+from iriscw_sims.kube.refusals import (
+    Refused,
+    apply_conflict,
+    bad_request,
+    conflict,
+    internal,
+    invalid,
+    not_found,
+    required_value,
+)
+from iriscw_sims.kube.schema import ANY, Schema, Unreadable, read
+from iriscw_sims.kube.structural import complete
+from iriscw_sims.kube.writes import check_place, create_object, update
+
+FIRST = "before-first-apply"
+"""Who owns what an object had before anybody's writing was tracked."""
+
+
+def apply(call: Call) -> tuple[int, FrozenDict]:
+    """Apply the body as the request's ``fieldManager``: 200, or 201 if that created the object.
+
+    Raises:
+        Refused: 400, 404, 409 (conflicts are causes of it), 422, or 500 for fields that the kind does not have.
+    """
+    if not call.request.parameter("fieldManager"):
+        said = "is required for apply patch"
+        raise invalid("meta.k8s.io", "PatchOptions", "", [required_value("fieldManager", said)])
+    check_validation(call, "PatchOptions")
+    config = _configuration(call)
+    old = call.objects.objects.get(call.key)
+    manager = manager_of(call, "Apply")
+    if old is not None:
+        return 200, update(call, old, lambda live: applied(call, live, config, manager), applied=True)
+    if call.route.subresource:
+        raise not_found(call.kind.group, call.kind.plural, call.route.name)
+    if config["metadata"].get("uid"):
+        uid = config["metadata"]["uid"]
+        said = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+        raise conflict(call.kind.group, call.kind.plural, call.route.name, said)
+    new = applied(call, None, config, manager)
+    new["metadata"] = dict(new["metadata"])
+    check_place(call, new)
+    return 201, create_object(call, new)
+
+
+def _configuration(call: Call) -> Json:
+    """Read and check what is applied."""
+    body = call.request.body
+    if not isinstance(body, dict):
+        raise bad_request("error decoding YAML: the body is no object")
+    config: Json = thaw(body)
+    if config.get("kind") is None or config.get("kind") == "":
+        raise bad_request("Object 'Kind' is missing")
+    if config.get("apiVersion") != call.kind.api_version:
+        said = f"Specified patch version: {config.get('apiVersion', '')}, expected: {call.kind.api_version}"
+        raise bad_request(f"Incorrect version specified in apply patch. {said}")
+    if config.get("metadata") is None:
+        config["metadata"] = {}
+    metadata = config["metadata"]
+    if not isinstance(metadata, dict):
+        raise _untyped(call, ".metadata: expected map")
+    if metadata.get("managedFields") is not None:
+        raise bad_request("metadata.managedFields must be nil")
+    name = metadata.setdefault("name", call.route.name)
+    if name != call.route.name:
+        said = f"the name of the object ({name}) does not match the name on the URL ({call.route.name})"
+        raise bad_request(said)
+    if call.kind.namespaced:
+        metadata.setdefault("namespace", call.route.namespace)
+    unknown: list[str] = []
+    try:
+        if call.kind.typed:
+            read(schema_of(call.kind), config, "", unknown)
+        elif call.kind.schema is not None:
+            complete(call.kind.schema, config, unknown)
+    except Unreadable as wrong:
+        raise _untyped(call, str(wrong)) from wrong
+    if unknown:
+        raise _untyped(call, ", ".join(f".{field}: field not declared in schema" for field in unknown))
+    return config
+
+
+def _untyped(call: Call, said: str) -> Refused:
+    kind = call.kind
+    where = f"{call.route.namespace}/{call.route.name}" if kind.namespaced else f"/{call.route.name}"
+    group = f"{kind.group}/{kind.version}" if kind.group else f"/{kind.version}"
+    return internal(f"failed to create typed patch object ({where}; {group}, Kind={kind.kind}): {said}")
+
+
+def applied(call: Call, live: FrozenDict | None, config: Json, manager: Manager) -> Json:
+    """Give the object that an apply leads to, with its managedFields.
+
+    Raises:
+        Refused: 409, others own what would change.
+    """
+    schema = schema_of(call.kind)
+    entries = live["metadata"].get("managedFields", ()) if live is not None else ()
+    managed = Managed.of(entries)
+    if live is not None and not entries:
+        managed.fields[Manager(FIRST, "Update", call.kind.api_version)] = _everything(call, live)
+        managed.times[Manager(FIRST, "Update", call.kind.api_version)] = written(call.now)
+    before = without_managed(live) if live is not None else unwritten(call.kind)
+    config = _within(call, config)
+    last = managed.fields.get(manager)
+    wanted = stripped(fields_of(schema, config))
+    merged = merge(schema, before, config)
+    managed.fields[manager] = wanted
+    if last:
+        owned = joined([*managed.fields.values()])
+        merged = _pruned(schema, merged, last, owned)
+    _settle_conflicts(call, managed, manager, compare(schema, before, merged))
+    managed.strip()
+    if merged != before and manager in managed.fields:
+        managed.times[manager] = written(call.now)
+    new = read_as(call, merged, []) if merged != before else dict(before)
+    new["metadata"] = dict(new["metadata"])
+    if managed.fields:
+        new["metadata"]["managedFields"] = managed.written()
+    return new
+
+
+def _everything(call: Call, live: FrozenDict) -> Tree:
+    found = compare(schema_of(call.kind), unwritten(call.kind), without_managed(live))
+    return stripped(gathered(path for path in (*found.added, *found.modified) if _is_written_by(call, path)))
+
+
+def _is_written_by(call: Call, path: Path) -> bool:
+    """Tell whether the request's path writes a field at all: the status, or all but it."""
+    part = path[0] if path else ""
+    if call.route.subresource == "status":
+        return part == "f:status" or (part == "f:metadata" and call.kind.typed)
+    return not (call.kind.status and part == "f:status")
+
+
+def _within(call: Call, config: Json) -> Json:
+    """Leave out what the path does not write: the status, or all but it."""
+    if call.route.subresource == "status":
+        written = ("apiVersion", "kind", "metadata", "status") if call.kind.typed else ("apiVersion", "kind", "status")
+        return {name: part for name, part in config.items() if name in written}
+    if call.kind.status:
+        return {name: part for name, part in config.items() if name != "status"}
+    return config
+
+
+def _settle_conflicts(call: Call, managed: Managed, manager: Manager, changed: Any) -> None:
+    gained: list[Path] = [*changed.modified, *changed.added]
+    against = [
+        (other, path)
+        for other, tree in managed.fields.items()
+        if other != manager
+        for path in gained
+        if has(tree, path)
+    ]
+    if against and not call.request.flag("force"):
+        raise _conflict(managed, against)
+    managed.lose([*(path for _, path in against), *changed.removed], keep=manager)
+
+
+def _conflict(managed: Managed, against: list[tuple[Manager, Path]]) -> Refused:
+    named = sorted((_said(managed, other), shown(path)) for other, path in against)
+    causes = [(field, f"conflict with {who}") for who, field in named]
+    if len(named) == 1:
+        who, field = named[0]
+        return apply_conflict(causes, f"Apply failed with 1 conflict: conflict with {who}: {field}")
+    lines: list[str] = []
+    for who in dict.fromkeys(who for who, _ in named):
+        lines.append(f"conflicts with {who}:")
+        lines += [f"- {field}" for other, field in named if other == who]
+    return apply_conflict(causes, f"Apply failed with {len(named)} conflicts: " + "\n".join(lines))
+
+
+def _said(managed: Managed, manager: Manager) -> str:
+    said = f'"{manager.name}"'
+    if manager.subresource:
+        said += f' with subresource "{manager.subresource}"'
+    if manager.operation == "Update":
+        said += f" using {manager.version}"
+        time = managed.times.get(manager)
+        said += f" at {time}" if time else ""
+    return said
+
+
+def merge(schema: Schema, live: Any, config: Any) -> Any:
+    """Merge a configuration into a live value, entry by entry where the type allows it."""
+    if config is None:
+        return live
+    if isinstance(config, dict) and isinstance(live, dict) and not schema.atomic:
+        merged = dict(live)
+        for name, item in config.items():
+            merged[name] = merge(below(schema, name), live.get(name), item)
+        return merged
+    if isinstance(config, list) and isinstance(live, list) and schema.list_type in ("map", "set"):
+        return _merge_list(schema, live, config)
+    if config == live and isinstance(config, bool) == isinstance(live, bool):
+        return live
+    return config
+
+
+def _merge_list(schema: Schema, live: list[Any], config: list[Any]) -> list[Any]:
+    """Merge keyed entries: in the order of the configuration, what only the live list has stays where it was."""
+    element = schema.element or ANY
+    had = {element_name(schema, item): item for item in live}
+    wanted = {element_name(schema, item): item for item in config}
+    rest = list(had)
+    merged: list[Any] = []
+    told: list[str] = []
+    for name, item in wanted.items():
+        while rest and (rest[0] not in wanted or rest[0] in told):
+            first = rest.pop(0)
+            if first not in wanted:
+                merged.append(had[first])
+        merged.append(merge(element, had[name], item) if name in had else item)
+        told.append(name)
+        if rest and rest[0] == name:
+            rest.pop(0)
+    merged.extend(had[name] for name in rest if name not in wanted)
+    return merged
+
+
+_GONE: Any = object()
+
+
+def _pruned(schema: Schema, value: Any, last: Tree, owned: Tree) -> Any:
+    """Give a value without what was applied before and is nobody's now."""
+    if isinstance(value, dict) and not schema.atomic:
+        kept: Json = {}
+        for name, item in value.items():
+            left = _pruned_entry(below(schema, name), item, f"f:{name}", last, owned)
+            if left is not _GONE:
+                kept[name] = left
+        return kept
+    if isinstance(value, list) and schema.list_type in ("map", "set"):
+        element = schema.element or ANY
+        entries = [_pruned_entry(element, item, element_name(schema, item), last, owned) for item in value]
+        return [item for item in entries if item is not _GONE]
+    return value
+
+
+def _pruned_entry(schema: Schema, item: Any, name: str, last: Tree, owned: Tree) -> Any:
+    was = last.get(name)
+    if was is None:
+        return item
+    now = owned.get(name)
+    if now is None and (not was or SELF in was):
+        return _GONE
+    if not was or not isinstance(item, dict | list):
+        return item
+    left = _pruned(schema, item, was, now or {})
+    return _GONE if not left and item and now is None else left

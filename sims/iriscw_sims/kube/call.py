@@ -1,0 +1,97 @@
+"""One request on its way through the store: what it is about, and what the store lends its verbs."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Protocol
+
+import attrs
+
+from iriscw_sims.kube.collection import Collection
+from iriscw_sims.kube.frozen import FrozenDict
+from iriscw_sims.kube.kinds import Kind
+from iriscw_sims.kube.messages import Request
+from iriscw_sims.kube.paths import Route
+from iriscw_sims.kube.refusals import Cause, Refused, invalid, not_found, unsupported_value
+
+
+class Ground(Protocol):
+    """What the verbs need of the store."""
+
+    revision: int
+    rng: Random
+
+    def collection(self, kind: Kind) -> Collection:
+        """Give a kind's objects."""
+
+    def named_collection(self, group: str, plural: str) -> Collection:
+        """Give the objects of a resource by its name."""
+
+    def namespace(self, name: str) -> FrozenDict | None:
+        """Give a namespace, ``None`` if there is none."""
+
+    def commit(self, collection: Collection, key: str, new: FrozenDict) -> FrozenDict:
+        """Write an object at the next revision and give it as it was written."""
+
+    def erase(self, collection: Collection, key: str, last: FrozenDict | None = None) -> FrozenDict:
+        """Remove an object at the next revision and give it as it was last seen, ``last`` if that differs."""
+
+
+@attrs.define(eq=False)
+class Call:
+    """One request, resolved: its kind, its objects, and the warnings its answer will carry."""
+
+    ground: Ground
+    request: Request
+    route: Route
+    kind: Kind
+    objects: Collection
+    now: int
+    warnings: list[str] = attrs.Factory(list)
+
+    @property
+    def key(self) -> str:
+        """The key of the object that the path names."""
+        return self.key_of(self.route.name)
+
+    def key_of(self, name: str) -> str:
+        """Give the key of an object beside the one that the path names."""
+        return f"{self.route.namespace}/{name}" if self.kind.namespaced else name
+
+    def key_in(self, item: FrozenDict) -> str:
+        """Give the key of an object of this kind."""
+        metadata = item["metadata"]
+        name: str = metadata["name"]
+        return f"{metadata['namespace']}/{name}" if self.kind.namespaced else name
+
+    @property
+    def prefix(self) -> str:
+        """What the keys of the collection that the path names begin with."""
+        return f"{self.route.namespace}/" if self.kind.namespaced and self.route.namespace else ""
+
+    @property
+    def dry(self) -> bool:
+        """Whether nothing is to be written (``dryRun=All``)."""
+        return any(name == "dryRun" for name, _ in self.request.query)
+
+    def found(self) -> FrozenDict:
+        """Give the object that the path names.
+
+        Raises:
+            Refused: 404, there is none.
+        """
+        item = self.objects.objects.get(self.key)
+        if item is None:
+            raise not_found(self.kind.group, self.kind.plural, self.route.name)
+        return item
+
+    def invalid(self, name: str, causes: list[Cause]) -> Refused:
+        """Give the 422 for an object of this kind."""
+        return invalid(self.kind.group, self.kind.kind, name, causes)
+
+    def check_dry_run(self, options: str) -> None:
+        """Refuse every ``dryRun`` but ``All``; ``options`` is the kind that the message names."""
+        values = [value for name, value in self.request.query if name == "dryRun"]
+        wrong = [unsupported_value("dryRun", values, ("All",))] if [v for v in values if v != "All"] else []
+        if wrong:
+            raise invalid("meta.k8s.io", options, "", wrong)

@@ -1,0 +1,51 @@
+"""Times as the API writes them: RFC 3339 in UTC, to the second or to the microsecond."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from functools import lru_cache
+
+_SECOND = 1_000_000_000
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_RFC3339 = re.compile(
+    r"(\d{4})-(\d{2})-(\d{2})[Tt](\d{2}):(\d{2}):(\d{2})(?:\.(\d{1,9}))?(?:[Zz]|([+-])(\d{2}):(\d{2}))"
+)
+
+_MICRO = re.compile(r":\d\d\.\d{6}(?:[Zz]|[+-])")
+
+
+@lru_cache(maxsize=1024)
+def _written(second: int) -> str:
+    return (_EPOCH + datetime.timedelta(seconds=second)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def written(now: int) -> str:
+    """Give a time in ns since 1970 as ``metav1.Time`` writes it, to the second, cut off."""
+    return _written(now // _SECOND)
+
+
+def parsed(text: str) -> int | None:
+    """Read RFC 3339 as ns since 1970, ``None`` if it is none."""
+    found = _RFC3339.fullmatch(text)
+    if found is None:
+        return None
+    year, month, day, hour, minute, second = (int(part) for part in found.group(1, 2, 3, 4, 5, 6))
+    try:
+        at = datetime.datetime(year, month, day, hour, minute, second, tzinfo=datetime.UTC)
+    except ValueError:
+        return None
+    delta = at - _EPOCH
+    whole = delta.days * 86_400 + delta.seconds
+    if found[8]:
+        offset = int(found[9]) * 3600 + int(found[10]) * 60
+        whole += offset if found[8] == "-" else -offset
+    return whole * _SECOND + int((found[7] or "0").ljust(9, "0"))
+
+
+def micro(text: str) -> str | None:
+    """Give a time as ``metav1.MicroTime`` writes it, ``None`` if ``text`` is no time."""
+    at = parsed(text) if _MICRO.search(text) else None
+    if at is None:
+        return None
+    return f"{_written(at // _SECOND)[:-1]}.{at % _SECOND // 1000:06d}Z"

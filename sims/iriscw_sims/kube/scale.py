@@ -1,0 +1,101 @@
+"""The scale subresource: how many replicas, without having to know the kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from iriscw_sims.kube.call import Call
+from iriscw_sims.kube.frozen import FrozenDict, thaw
+from iriscw_sims.kube.kinds import Json, nested
+from iriscw_sims.kube.patches import json_patch, merge
+from iriscw_sims.kube.refusals import Cause, bad_request, invalid, invalid_value, method_not_allowed
+from iriscw_sims.kube.writes import update
+
+MOST = (1 << 31) - 1
+
+
+def scale(call: Call) -> tuple[int, Json]:
+    """Read or change an object's scale: 200 and a Scale.
+
+    Raises:
+        Refused: 400, 404, 405, 409 or 422.
+    """
+    item = call.found()
+    shown = scale_of(call, item)
+    method, body = call.request.method, call.request.body
+    if method == "GET":
+        return 200, shown
+    if method == "PUT" and isinstance(body, dict):
+        wanted = body
+    elif method == "PATCH":
+        is_json_patch = call.request.content_type.partition(";")[0] == "application/json-patch+json"
+        wanted = json_patch(shown, thaw(body)) if is_json_patch else merge(shown, thaw(body))
+    else:
+        raise method_not_allowed()
+    replicas = nested(wanted, "spec", "replicas") or 0
+    if isinstance(replicas, bool) or not isinstance(replicas, int):
+        raise bad_request("json: cannot unmarshal into Go struct field ScaleSpec.spec.replicas of type int32")
+    if replicas < 0:
+        said = "must be greater than or equal to 0"
+        name = call.route.name
+        raise invalid("autoscaling", "Scale", name, [invalid_value("spec.replicas", replicas, said)])
+    version = nested(wanted, "metadata", "resourceVersion")
+    return 200, scale_of(call, update(call, item, lambda old: _scaled(call, old, replicas, version)))
+
+
+def _scaled(call: Call, old: FrozenDict, replicas: int, version: Any) -> Json:
+    assert call.kind.scale is not None
+    path = _names(call.kind.scale.wanted)
+    new = _with(old, path, replicas)
+    if version:
+        new["metadata"] = {**new["metadata"], "resourceVersion": version}
+    return new
+
+
+def _with(value: Json, path: list[str], leaf: int) -> Json:
+    inner = leaf if len(path) == 1 else _with(value.get(path[0]) or {}, path[1:], leaf)
+    return {**value, path[0]: inner}
+
+
+def scale_of(call: Call, item: Json) -> Json:
+    """Give an object's Scale."""
+    paths = call.kind.scale
+    assert paths is not None
+    metadata = item["metadata"]
+    kept = {
+        name: metadata[name]
+        for name in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+        if name in metadata
+    }
+    status: Json = {"replicas": nested(item, *_names(paths.current)) or 0}
+    selector = _selector(nested(item, *_names(paths.selector))) if paths.selector else ""
+    if selector:
+        status["selector"] = selector
+    replicas = nested(item, *_names(paths.wanted)) or 0
+    spec = {"replicas": replicas} if replicas else {}
+    return {"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": kept, "spec": spec, "status": status}
+
+
+def _selector(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    labels = nested(value, "matchLabels") or {}
+    return ",".join(f"{key}={labels[key]}" for key in sorted(labels))
+
+
+def _names(path: str) -> list[str]:
+    return path.strip(".").split(".")
+
+
+def judge_replicas(path: str, item: Json) -> Iterator[Cause]:
+    """Judge a number of replicas where a custom resource keeps it."""
+    value = nested(item, *_names(path))
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int):
+        yield invalid_value(path, 0, f"{path} accessor error: is not an integer")
+    elif value < 0:
+        yield invalid_value(path, value, "should be a non-negative integer")
+    elif value > MOST:
+        yield invalid_value(path, value, f"should be less than or equal to {MOST}")
