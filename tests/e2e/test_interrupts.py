@@ -1,5 +1,6 @@
 """Ctrl-C once, twice, three times, and a terminal that closes: everything ends soon, and nothing is left for good."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -89,7 +90,8 @@ class Program:
         self._reader.join()
         self.process.stdout.close()
         for line in processes_in(self.temporary):
-            os.kill(int(line.split()[0]), signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it ended with another
+                os.kill(int(line.split()[0]), signal.SIGKILL)
 
     def left(self):
         """Name what is left: processes and folders."""
@@ -145,11 +147,16 @@ anyio.run(stacked)""",
         ("stack", [0.05]),
     ],
 )
-def test_a_script_ends_at_the_first_or_second_ctrl_c(start, run, delays):
-    """A program around `Cluster.local` ends whenever the second Ctrl-C comes, and leaves neither process nor folder."""
+def test_a_script_ends_at_the_first_or_second_ctrl_c(start, monkeypatch, run, delays):
+    """A program around `Cluster.local` ends whenever the second Ctrl-C comes. The first leaves nothing.
+
+    Python raises the second wherever it happens to be. If that cuts the end short, the next cluster removes the rest.
+    """
     program = start("at work", sys.executable, "-c", SCRIPT.format(run=RUNS[run]))
     assert program.interrupt(delays) in INTERRUPTED
-    assert program.left() == ([], [])
+    if not delays:
+        assert program.left() == ([], [])
+    assert program.removed_by_the_next(monkeypatch) == ([], [])
 
 
 @pytest.mark.parametrize(("run", "delays"), [("asyncio", [0.02, 0.02]), ("asyncio", [0.1, 0.2]), ("anyio", [0.1, 0.1])])
