@@ -93,7 +93,7 @@ class Acting:
         if "fail" in verbs and node.parent is not None:
             return self._raise(life, message)
         if "bad" in verbs and node.parent is not None:
-            records, forgets = (), False
+            records = ()  # what it forgets is asked of the journal before it is found to be bad
         ready = self.system.journal.status.name == "READY"
         if (records or forgets) and not ready:
             if ctx.reply_to is None or message.sender_path != "host-question":

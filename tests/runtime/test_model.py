@@ -356,3 +356,16 @@ def test_who_asks_an_actor_that_goes_while_the_disk_is_full_is_refused():
     kernel.tell_root(plan=(("stop", "a"),))
     kernel.drought(end=("untimer", "k"), over=False, path="/a")
     kernel.teardown()
+
+
+def test_a_bad_decision_that_forgets_waits_for_the_disk_like_any_other():
+    """Whether it could be carried out is known only when the journal takes records again."""
+    kernel = Kernel()
+    kernel.boot(seed=0, careful=False, sync_ns=0, kind=Kind())
+    kernel.advance(ms=1)
+    kernel.disk(what="fill")
+    kernel.ask(end=("reply",), path="/b", plan=(("record",),))
+    kernel.advance(ms=1)
+    kernel.ask(end=("reply",), path="/a", plan=(("forget",), ("bad",)))
+    kernel.advance(ms=1)
+    kernel.teardown()
