@@ -85,6 +85,15 @@ def test_an_observation_whole() -> None:
     )
 
 
+def test_of_a_long_fault_the_end_is_told() -> None:
+    """What the controller would cut off does not travel: a set of many long faults would be refused as a whole."""
+    text = "begin" + "x" * wire.MAX_TOLD_CHARS + "the last line"
+    told = wire.observed(ended(Outcome.FAILED, fault=Fault("ValueError", text))).fault
+    assert told is not None
+    assert told.text == text[-wire.MAX_TOLD_CHARS :]
+    assert wire.MAX_TOLD_CHARS == controllers.MAX_FAULT_CHARS
+
+
 def test_upward() -> None:
     """Each item is one message; what only the stream reads is none."""
     seen = Observation("a1", Phase.RUNNING)

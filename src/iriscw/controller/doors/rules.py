@@ -42,7 +42,7 @@ CLIENT_RULES: MethodRules = {
 }
 
 WORKER_RULES: MethodRules = {
-    # The set of all that a worker holds: 512 attempts of 22 parts, a named port, and 16 Ki characters of a fault.
+    # The set of all that a worker holds: 512 attempts of 22 parts, a named port, and 4 Ki characters of a fault.
     "Connect": MethodRule(
         roles=(Role.WORKER,),
         request=Bounds(
