@@ -1,0 +1,256 @@
+"""What Kubernetes objects say, as values of the model. Total: whatever JSON comes is read or refused by name.
+
+Theory of operation. Only an object's identity must be there (name, uid, resource version): without it nothing can be
+done with the object, and :class:`MalformedObject` is raised. Everything else is read if it has the right shape and
+left at its default if it has not, because a status that is half written, or written by a newer version, is no reason
+to lose sight of a machine. Unknown conditions are passed on as they are; the fleet judges by those it knows
+(:mod:`iriscw.cloud.lifecycle`). :func:`unknown_words` lists what was not known, for the counters of a watch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from iriscw.cloud.kube import words
+from iriscw.cloud.model import CloudError, Condition, Node, NodePool, Pod, PodPhase
+
+MAX_CONDITIONS = 64
+"""Conditions of one object that are read; a NodePool has about six, a node of CoreWeave about thirty."""
+
+MAX_TEXT = 4096
+"""Characters of a text that is kept. Conditions quote errors of other systems."""
+
+
+class MalformedObject(CloudError):
+    """What the API gave as an object has no name, no uid or no resource version."""
+
+
+def pool_of(obj: Any, nodes: Iterable[Node] = ()) -> NodePool:
+    """Read a NodePool; ``nodes`` are those that were found to be its, in any order.
+
+    Raises:
+        MalformedObject: it has no identity.
+    """
+    name, uid, version = _identity(obj)
+    spec, status = _part(obj, "spec"), _part(obj, "status")
+    return NodePool(
+        name=name,
+        uid=uid,
+        resource_version=version,
+        labels=labels_of(obj),
+        target_nodes=_count(spec, "targetNodes") or words.RACK_NODES * _count(spec, "targetRacks"),
+        current_nodes=_count(status, "currentNodes"),
+        queued_nodes=_count(status, "queuedNodes"),
+        # Two names for one number: the docs of 2025 have the first, objects seen in 2026 the second.
+        in_progress_nodes=max(_count(status, "inProgress"), _count(status, "inProgressNodes")),
+        deleting=is_deleting(obj),
+        conditions=tuple(_conditions(status)),
+        nodes=tuple(sorted(nodes, key=lambda node: node.name)),
+    )
+
+
+def node_of(obj: Any) -> Node:
+    """Read a node.
+
+    Raises:
+        MalformedObject: it has no identity.
+    """
+    name, uid, _ = _identity(obj)
+    status = _part(obj, "status")
+    return Node(
+        name=name,
+        uid=uid,
+        ready=_condition(status, "Ready").get("status") == "True",
+        usable=not is_deleting(obj) and not _is_closed(_part(obj, "spec")) and _in_production(obj, status),
+        address=_address(status),
+    )
+
+
+def pod_of(obj: Any) -> Pod:
+    """Read a pod.
+
+    Raises:
+        MalformedObject: it has no identity.
+    """
+    name, uid, version = _identity(obj)
+    spec, status = _part(obj, "spec"), _part(obj, "status")
+    return Pod(
+        name=name,
+        uid=uid,
+        resource_version=version,
+        labels=labels_of(obj),
+        phase=_phase(status),
+        deleting=is_deleting(obj),
+        node=_text(spec, "nodeName"),
+        address=_text(status, "podIP"),
+        reason=_pod_reason(status),
+        exit_code=_exit_code(status),
+    )
+
+
+def labels_of(obj: Any) -> dict[str, str]:
+    """Give an object's labels, in the order of their names."""
+    labels = _part(_part(obj, "metadata"), "labels")
+    return dict(sorted((name, value) for name, value in labels.items() if isinstance(value, str)))
+
+
+def label_of(obj: Any, name: str) -> str:
+    """Give one of an object's labels, empty if it has none of this name."""
+    return _text(_part(_part(obj, "metadata"), "labels"), name)
+
+
+def is_deleting(obj: Any) -> bool:
+    """Whether an object has a deletion timestamp."""
+    return bool(_part(obj, "metadata").get("deletionTimestamp"))
+
+
+# The shapes of JSON, whatever stands there. It is JSON as Python has it: ``isinstance`` of a dict is what costs least,
+# and a fleet is told of thousands of heartbeats a minute.
+
+_NOTHING: Mapping[str, Any] = {}
+
+
+def _identity(obj: Any) -> tuple[str, str, str]:
+    metadata = _part(obj, "metadata")
+    name, uid, version = _text(metadata, "name"), _text(metadata, "uid"), _text(metadata, "resourceVersion")
+    if not (name and uid and version):
+        raise MalformedObject(f"the API gave an object without name, uid or version: {name[:80]!r}")
+    return name, uid, version
+
+
+def _part(obj: Any, name: str) -> Mapping[str, Any]:
+    part = obj.get(name) if isinstance(obj, dict) else None
+    return part if isinstance(part, dict) else _NOTHING
+
+
+def _parts(obj: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    found = obj.get(name)
+    if not isinstance(found, list):
+        return []
+    return [part for part in found[:MAX_CONDITIONS] if isinstance(part, dict)]
+
+
+def _text(obj: Mapping[str, Any], name: str) -> str:
+    found = obj.get(name)
+    return found[:MAX_TEXT] if isinstance(found, str) else ""
+
+
+def _count(obj: Mapping[str, Any], name: str) -> int:
+    found = obj.get(name)
+    return max(0, found) if isinstance(found, int) and not isinstance(found, bool) else 0
+
+
+def _conditions(status: Mapping[str, Any]) -> Iterator[Condition]:
+    for each in _parts(status, "conditions"):
+        kind = _text(each, "type")
+        if kind:
+            yield Condition(kind, _text(each, "status"), _text(each, "reason"), _text(each, "message"))
+
+
+def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    """Give the condition of this type as it was told, or nothing."""
+    for each in _parts(status, "conditions"):
+        if each.get("type") == kind:
+            return each
+    return _NOTHING
+
+
+# Nodes
+
+
+def _is_closed(spec: Mapping[str, Any]) -> bool:
+    """Whether a pod of ours would not be put here: cordoned, or tainted with what our pods do not tolerate."""
+    if spec.get("unschedulable") is True:
+        return True
+    for taint in _parts(spec, "taints"):
+        stands = taint.get("key") in words.OUR_TOLERATIONS or taint.get("key") in words.PASSING_TAINTS
+        if taint.get("effect") in ("NoSchedule", "NoExecute") and not stands:
+            return True
+    return False
+
+
+def _in_production(obj: Any, status: Mapping[str, Any]) -> bool:
+    for name in words.STATE_LABELS:
+        state = label_of(obj, name).lower()
+        if state:
+            return state == words.PRODUCTION
+    for kind in words.PHASE_CONDITIONS:
+        condition = _condition(status, kind)
+        for field in ("reason", "message"):
+            if _text(condition, field).lower().startswith(words.OTHER_STATES):
+                return False
+    return True
+
+
+def _address(status: Mapping[str, Any]) -> str:
+    found = {_text(each, "type"): _text(each, "address") for each in _parts(status, "addresses")}
+    return found.get("InternalIP") or found.get("ExternalIP") or ""
+
+
+# Pods
+
+
+_PHASES = {phase.value: phase for phase in PodPhase}
+
+
+def _phase(status: Mapping[str, Any]) -> PodPhase:
+    text = _text(status, "phase")
+    return _PHASES.get(text, PodPhase.UNKNOWN) if text else PodPhase.PENDING
+
+
+def _states(status: Mapping[str, Any], kind: str) -> list[Mapping[str, Any]]:
+    """Give what the containers' states say about waiting or about their end, main containers before others."""
+    containers = [*_parts(status, "containerStatuses"), *_parts(status, "initContainerStatuses")]
+    states = [_part(_part(each, "state"), kind) for each in containers]
+    return [state for state in states if state]
+
+
+def _pod_reason(status: Mapping[str, Any]) -> str:
+    """Give the most telling reason: why somebody ended it, how it ended, why it waits, in this order."""
+    ends = [_text(end, "reason") for end in _states(status, "terminated")]
+    waits = [_text(wait, "reason") for wait in _states(status, "waiting")]
+    disruption, scheduled = _condition(status, "DisruptionTarget"), _condition(status, "PodScheduled")
+    order = (
+        _text(status, "reason"),  # of the kubelet or a controller: Evicted, NodeLost, Shutdown
+        _text(disruption, "reason") if disruption.get("status") == "True" else "",
+        *(reason for reason in ends if reason not in words.EMPTY_ENDS),
+        *(reason for reason in waits if reason not in words.EMPTY_WAITS),
+        *ends,
+        _text(scheduled, "reason") if scheduled.get("status") == "False" else "",
+        *waits,
+    )
+    return next((reason for reason in order if reason), "")
+
+
+def _exit_code(status: Mapping[str, Any]) -> int | None:
+    """Give the exit code of the pod: of the first container that failed, else of the first that ended."""
+    codes = [
+        end["exitCode"]
+        for end in _states(status, "terminated")
+        if isinstance(end.get("exitCode"), int) and not isinstance(end["exitCode"], bool)
+    ]
+    return next((code for code in codes if code != 0), codes[0] if codes else None)
+
+
+# What is not known
+
+
+_CONDITIONS = dict.fromkeys((*words.POOL_CONDITIONS, *words.NODE_CONDITIONS, *words.POD_CONDITIONS))
+_REASONS = dict.fromkeys(("", *words.POOL_REASONS))
+
+
+def unknown_words(obj: Any) -> tuple[str, ...]:
+    """List the conditions, reasons and phases of an object that no table here knows, as ``kind word`` texts."""
+    status = _part(obj, "status")
+    found: list[str] = []
+    phase = _text(status, "phase")
+    if phase and phase not in _PHASES:
+        found.append(f"phase {phase}")
+    for condition in _parts(status, "conditions"):
+        kind = _text(condition, "type")
+        if kind not in _CONDITIONS:
+            found.append(f"condition {kind}")
+        elif kind in words.JUDGED_CONDITIONS and _text(condition, "reason") not in _REASONS:
+            found.append(f"reason {kind}/{_text(condition, 'reason')}")
+    return tuple(found)

@@ -1,0 +1,134 @@
+"""What a refusal of the API server means: Status and code in, an error of the port out.
+
+Theory of operation. Kubernetes says most with the code, but 403 says three things: the credentials do not allow it,
+a quota is used up, or a policy (an admission plugin or webhook) does not accept the object. Only the text tells them
+apart, and its wording is as old as the plugins. Whatever is not understood is ``Unavailable`` with the server's own
+words: repeating is harmless, and people read why.
+
+Which errors a method may raise is its port's contract; :func:`narrowed` folds the others.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from iriscw.cloud.kube.messages import ApiResponse
+from iriscw.cloud.model import (
+    CloudError,
+    Conflict,
+    Forbidden,
+    Gone,
+    InvalidSpec,
+    QuotaExceeded,
+    Throttled,
+    Unavailable,
+)
+from iriscw.runtime.vocabulary import SECOND
+
+MAX_TEXT = 1000
+"""Characters of a server's message that are kept: it ends in states and traces. Longer ones quote whole objects."""
+
+MAX_RETRY_AFTER = 3600 * SECOND
+"""What a server may ask for; more is taken for a mistake of a proxy."""
+
+QUOTA_WORDS = ("exceeded quota", "quota exceeded", "insufficient quota", "over quota")
+"""``exceeded quota: NAME, requested: ...`` is the ResourceQuota plugin's; the others are webhooks'."""
+
+TERMINATING_WORDS = ("because it is being terminated", "is being terminated")
+POLICY_WORDS = ("denied the request", "violates podsecurity", "usage per container", "usage per pod", "denied request")
+"""Webhooks and policies, PodSecurity, LimitRanger: about the object, not about who sends it."""
+
+
+@attrs.frozen
+class Status:
+    """A refusal as it was told. ``retry_after`` is in ns, ``None`` if the server did not say."""
+
+    code: int
+    reason: str = ""
+    text: str = ""
+    causes: tuple[str, ...] = ()
+    retry_after: int | None = None
+
+    @property
+    def expired(self) -> bool:
+        """Whether what was asked for (a resource version, a page) is not kept any more."""
+        return self.code == 410 or self.reason in ("Expired", "Gone")
+
+    @property
+    def passing(self) -> bool:
+        """Whether the same request may be answered differently by and by."""
+        return self.code in (408, 425, 429) or self.code >= 500
+
+
+def status_of(code: int, body: Any, retry_after: int | None = None) -> Status:
+    """Read a refusal, whatever its body is: proxies answer in HTML. Never raises."""
+    body = body if isinstance(body, dict) else {}
+    details = body.get("details")
+    details = details if isinstance(details, dict) else {}
+    causes = details.get("causes")
+    told = details.get("retryAfterSeconds")
+    if retry_after is None and isinstance(told, int) and told > 0:
+        retry_after = told * SECOND
+    return Status(
+        code=code,
+        reason=_text(body.get("reason")),
+        text=_text(body.get("message")) or f"the server answered {code}",
+        causes=tuple(_text(each.get("reason")) for each in causes if isinstance(each, dict))
+        if isinstance(causes, list)
+        else (),
+        retry_after=None if retry_after is None else min(max(0, retry_after), MAX_RETRY_AFTER),
+    )
+
+
+def status_of_event(body: Any) -> Status:
+    """Read the Status of a watch's ``ERROR`` event, whose code is inside. Never raises."""
+    code = body.get("code") if isinstance(body, dict) else None
+    return status_of(code if isinstance(code, int) else 0, body)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        return ""
+    return value if len(value) <= MAX_TEXT else f"{value[:MAX_TEXT]}..."
+
+
+def answered(response: ApiResponse) -> Status:
+    """Read the refusal that an answer is."""
+    return status_of(response.code, response.body, response.retry_after)
+
+
+def judged(status: Status) -> CloudError:
+    """Give the error that a refusal is, by code, then by reason and text."""
+    match status.code:
+        case 401:
+            return Forbidden(f"the API does not know these credentials: {status.text}")
+        case 403:
+            return _forbidden(status)
+        case 404:
+            return Gone(status.text)
+        case 409:
+            return Conflict(status.text)
+        case 400 | 413 | 415 | 422:
+            return InvalidSpec(f"the API does not accept the request: {status.text}")
+        case 429:
+            return Throttled(f"the API asks for slower calls: {status.text}", status.retry_after or 0)
+        case _:
+            return Unavailable(f"the API could not answer: {status.text}")
+
+
+def _forbidden(status: Status) -> CloudError:
+    text = status.text.lower()
+    if "NamespaceTerminating" in status.causes or any(words in text for words in TERMINATING_WORDS):
+        return Unavailable(f"the namespace is being deleted: {status.text}")
+    if any(words in text for words in QUOTA_WORDS):
+        return QuotaExceeded(f"the quota is used up: {status.text}")
+    if any(words in text for words in POLICY_WORDS):
+        return InvalidSpec(f"a policy of the cluster does not accept it: {status.text}")
+    return Forbidden(f"the credentials do not allow it: {status.text}")
+
+
+def narrowed(error: CloudError, *allowed: type[CloudError]) -> CloudError:
+    """Give ``error`` if it is one of ``allowed``, else ``Unavailable`` with its text: which is always allowed."""
+    return error if isinstance(error, (Unavailable, *allowed)) else Unavailable(str(error))

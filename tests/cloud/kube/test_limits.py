@@ -1,0 +1,42 @@
+"""Requests leave in order, a burst at once, and never more than the rate allows."""
+
+import pytest
+from hypothesis import given, strategies as st
+from kube_shell import SECOND
+
+from iriscw.cloud.kube.limits import RateLimit
+from iriscw.errors import InvalidArgument
+
+
+@given(
+    st.floats(0.01, 1000),
+    st.integers(1, 50),
+    st.lists(st.integers(0, 2 * SECOND), min_size=1, max_size=60),
+)
+def test_never_more_than_burst_and_rate(qps, burst, gaps):
+    """In any window of time, at most ``burst`` and what the rate allows within it."""
+    limit, now, left = RateLimit(qps, burst), 5, []
+    for gap in gaps:
+        now += gap
+        left.append(now + limit.take(now))
+    assert left == sorted(left), "order is kept"
+    interval = round(SECOND / qps)
+    for first in range(len(left)):
+        for last in range(first, len(left)):
+            assert last - first + 1 <= burst + (left[last] - left[first]) // interval
+
+
+@given(st.floats(0.1, 1000), st.integers(1, 50))
+def test_a_rested_limit_lets_a_burst_go_at_once(qps, burst):
+    """And makes the next one wait; after a rest it is whole again."""
+    limit = RateLimit(qps, burst)
+    for now in (0, 10**15):
+        assert [limit.take(now) for _ in range(burst)] == [0] * burst
+        assert limit.take(now) == round(SECOND / qps)
+
+
+@pytest.mark.parametrize(("qps", "burst"), [(0, 1), (-1, 1), (1, 0), (2e6, 1), (float("nan"), 1)])
+def test_limits_that_cannot_be(qps, burst):
+    """They are the caller's mistake."""
+    with pytest.raises(InvalidArgument):
+        RateLimit(qps, burst)

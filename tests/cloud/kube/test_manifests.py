@@ -1,0 +1,165 @@
+"""What is sent is what was meant, and what cannot be is refused before it is sent."""
+
+from random import Random
+
+import attrs
+import pytest
+from kube_shell import GIB, NODES, PODS, SECOND, SETTINGS, node_body, pod_spec, pool_spec
+
+from iriscw.cloud.kube.labels import InvalidLabels
+from iriscw.cloud.kube.manifests import SpecTooBig, nodepool_manifest, pod_manifest
+from iriscw.cloud.kube.pods import create_pod
+from iriscw.cloud.kube.pools import create_pool
+from iriscw.cloud.model import Capacity, InvalidSpec
+
+
+def test_a_pool_has_a_fixed_size_and_labels_its_nodes():
+    """CoreWeave's autoscaler is off, its bounds are the size; the nodes carry what the pool carries."""
+    made = nodepool_manifest(SETTINGS, attrs.evolve(pool_spec(nodes=3), compute_class="spot"))
+    assert made["apiVersion"] == "compute.coreweave.com/v1alpha1"
+    assert made["metadata"] == {"name": "slice-1", "labels": made["spec"]["nodeLabels"]}
+    assert made["metadata"]["labels"]["iris-slice-id"] == "slice-1"
+    assert {name: value for name, value in made["spec"].items() if name != "nodeLabels"} == {
+        "computeClass": "spot",
+        "instanceType": "gd-8xh100ib-i128",
+        "targetNodes": 3,
+        "minNodes": 3,
+        "maxNodes": 3,
+        "autoscaling": False,
+    }
+
+
+@pytest.mark.parametrize("kind", ["gb200-4x", "gb300-4x-e", "verarubin-4x-e"])
+def test_a_pool_of_rack_types_is_sized_in_racks(server, kind):
+    """Whole ones; what comes back is counted in nodes again."""
+    spec = attrs.evolve(pool_spec(nodes=36), instance_type=kind)
+    made = nodepool_manifest(SETTINGS, spec)["spec"]
+    assert made["targetRacks"] == 2
+    assert not {"targetNodes", "minNodes", "maxNodes"} & {*made}
+    assert server.run(create_pool(SETTINGS, spec, Random(1))).target_nodes == 36
+    with pytest.raises(InvalidSpec, match="racks"):
+        nodepool_manifest(SETTINGS, attrs.evolve(spec, target_nodes=20))
+
+
+def test_a_pod_says_where_it_runs_and_what_it_takes():
+    """A node of its slice, the taints it stands, requests that equal limits, no way back to the API."""
+    settings = attrs.evolve(
+        SETTINGS,
+        infiniband_groups=("h100",),
+        controller_address="c:10000",
+        environment={"A": "1", "B": "1"},
+        image_pull_secrets=("pull",),
+        command=("run",),
+        grace=1500 * SECOND // 1000,
+    )
+    spec = pod_spec(environment={"B": "2", "IRIS_WORKER_ID": "w"}, image="registry.test/own:1")
+    spec = attrs.evolve(spec, labels={**spec.labels, "iris-scale-group": "h100"})
+    made = pod_manifest(settings, spec, "pool-uid")
+    (owner,) = made["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["name"], owner["uid"]) == ("NodePool", "slice-1", "pool-uid")
+    body = made["spec"]
+    (container,) = body["containers"]
+    assert body["nodeSelector"] == {"iris-slice-id": "slice-1"}
+    assert [each["key"] for each in body["tolerations"]] == ["nvidia.com/gpu", "node.coreweave.cloud/reserved"]
+    assert (body["restartPolicy"], body["terminationGracePeriodSeconds"]) == ("Never", 2)
+    assert body["automountServiceAccountToken"] is False
+    assert body["imagePullSecrets"] == [{"name": "pull"}]
+    assert container["resources"]["requests"] == container["resources"]["limits"]
+    assert container["resources"]["limits"] == {
+        "cpu": "8000m",
+        "memory": str(64 * GIB),
+        "ephemeral-storage": str(100 * GIB),
+        "nvidia.com/gpu": "8",
+        "rdma/ib": "1",
+    }
+    told = {each["name"]: each.get("value") for each in container["env"]}
+    assert told == {
+        "A": "1",
+        "B": "2",
+        "IRIS_WORKER_ID": "w",
+        "IRIS_CONTROLLER_ADDRESS": "c:10000",
+        "IRISCW_CACHE_DIR": "/var/cache/iris",
+        "IRISCW_INCARNATION": "1",
+        "IRISCW_WORKER_HOST": "0.0.0.0",
+        "IRISCW_WORKER_PORT": "10001",
+        "IRIS_VM_ADDRESS": None,
+    }
+    assert (container["image"], container["command"]) == ("registry.test/own:1", ["run"])
+    assert "/dev/shm" in [mount["mountPath"] for mount in container["volumeMounts"]]
+
+
+def test_what_a_pod_does_not_need_is_left_out():
+    """No GPU, no disk, no memory file system, no owner: a small pod."""
+    settings = attrs.evolve(SETTINGS, cache_dir="")
+    made = pod_manifest(settings, attrs.evolve(pod_spec(), request=Capacity(500, GIB)))
+    (container,) = made["spec"]["containers"]
+    assert container["resources"]["limits"] == {"cpu": "500m", "memory": str(GIB)}
+    assert (made["spec"]["volumes"], container["volumeMounts"]) == ([], [])
+    assert "ownerReferences" not in made["metadata"]
+    assert "command" not in container
+
+
+def test_the_server_accepts_both(server):
+    """They pass validation, and a pod fits the labels of a node of its slice."""
+    server.run(create_pool(SETTINGS, pool_spec(), Random(1)))
+    server.do("POST", NODES, node_body("n1", "slice-1"))
+    server.run(create_pod(SETTINGS, pod_spec(environment={"A": "1"}), Random(1)))
+    (pod,) = server.objects(PODS)
+    (node,) = server.objects(NODES)
+    assert pod["spec"]["nodeSelector"].items() <= node["metadata"]["labels"].items()
+    assert pod["status"]["qosClass"] == "Guaranteed"
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        ({"a b": "x"}, "name"),
+        ({"a" * 64: "x"}, "name"),
+        ({"Bad_/x": "x"}, "prefix"),
+        ({"a/b/c": "x"}, "prefix"),
+        ({"x": "a" * 64}, "value"),
+        ({"x": "a b"}, "value"),
+        ({"x": "-a"}, "value"),
+        ({"coreweave.com/x": "x"}, "platform"),
+        ({"node.coreweave.cloud/state": "production"}, "platform"),
+        ({"kubernetes.io/hostname": "x"}, "platform"),
+        ({f"l{number}": "x" for number in range(64)}, "at most 64"),
+    ],
+)
+def test_labels_that_cannot_be_are_refused(labels, said):
+    """By name, with what is wrong: for pools and pods."""
+    with pytest.raises(InvalidLabels, match=said):
+        nodepool_manifest(SETTINGS, pool_spec(**labels))
+    with pytest.raises(InvalidLabels, match=said):
+        pod_manifest(SETTINGS, attrs.evolve(pod_spec(), labels=labels))
+
+
+@pytest.mark.parametrize(
+    ("error", "changes"),
+    [
+        (SpecTooBig, {"environment": {f"V{number}": "" for number in range(300)}}),
+        (SpecTooBig, {"environment": {"V": "x" * 200_000}}),
+        (InvalidSpec, {"request": Capacity(cpu_milli=-1)}),
+        (InvalidSpec, {"name": "A"}),
+        (InvalidSpec, {"pool": "../x"}),
+    ],
+)
+def test_pods_that_cannot_be_are_refused(error, changes):
+    """By name: a subclass of what the port promises."""
+    with pytest.raises(error):
+        pod_manifest(SETTINGS, attrs.evolve(pod_spec(), **changes))
+
+
+def test_a_pod_needs_an_image():
+    """Its own, or the default."""
+    with pytest.raises(InvalidSpec, match="image"):
+        pod_manifest(attrs.evolve(SETTINGS, image=""), pod_spec())
+
+
+@pytest.mark.parametrize(
+    "changes", [{"target_nodes": 0}, {"target_nodes": 10_001}, {"instance_type": ""}, {"name": ""}]
+)
+def test_pools_that_cannot_be_are_refused(changes):
+    """By name."""
+    with pytest.raises(InvalidSpec):
+        nodepool_manifest(SETTINGS, attrs.evolve(pool_spec(), **changes))

@@ -1,0 +1,21 @@
+"""Settings that make no sense are refused."""
+
+import pytest
+
+from iriscw.cloud.kube.settings import KubeSettings
+from iriscw.errors import InvalidArgument
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"page_limit": 0}, {"attempts": -1}, {"patience": 0}, {"pause_least": 10, "pause_most": 9}, {"qps": 0.0}],
+)
+def test_limits_that_cannot_be(change):
+    """A limit is positive, and the least is not above the most."""
+    with pytest.raises(InvalidArgument):
+        KubeSettings(cluster="c", **change)
+
+
+def test_the_environment_is_not_shown():
+    """Nothing in it is a secret; a repr in a log is no place for it all the same."""
+    assert "hidden" not in repr(KubeSettings(cluster="c", environment={"A": "hidden"}))
