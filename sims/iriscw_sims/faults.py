@@ -139,11 +139,43 @@ def _worker_hangs(world: World, pick: int) -> bool:
 
 
 def _node_dies(world: World, pick: int) -> bool:
-    nodes = [(pool.name, node.name) for pool in world.cloud.pools.values() for node in pool.nodes]
-    found = _one(nodes, pick)
-    if found is None:
-        return False
-    world.cloud.kill_node(*found)
+    name = _node(world, pick)
+    return name is not None and world.cloud.kill_node(name)
+
+
+def _node_lost(world: World, pick: int) -> bool:
+    name = _node(world, pick)
+    span = _span(pick, 1, 60)
+    return name is not None and world.cloud.struck(world.cloud.coreweave.lose_node_for(name, span), span)
+
+
+def _node_cordoned(world: World, pick: int) -> bool:
+    name = _node(world, pick)
+    span = _span(pick, 5, 60)
+    return name is not None and world.cloud.struck(world.cloud.coreweave.cordon(name, span), span)
+
+
+def _node_interrupted(world: World, pick: int) -> bool:
+    name = _node(world, pick)
+    return name is not None and world.cloud.struck(world.cloud.coreweave.interrupt(name))
+
+
+def _node_triaged(world: World, pick: int) -> bool:
+    name = _node(world, pick)
+    return name is not None and world.cloud.struck(world.cloud.coreweave.triage(name))
+
+
+def _node(world: World, pick: int) -> str | None:
+    name: str | None = _one(list(world.cloud.nodes), pick)
+    return name
+
+
+def _history_lost(world: World, pick: int) -> bool:
+    """The API server forgets its past; half of the time its connections break as well."""
+    server = world.cloud.server
+    server.forget()
+    for connection in list(server.connections) if pick & 1 else ():
+        connection.breaks()
     return True
 
 
@@ -185,6 +217,11 @@ _FAULTS: dict[str, Callable[[World, int], bool]] = {
     "worker starts anew": _worker_starts_anew,
     "worker hangs": _worker_hangs,
     "node dies": _node_dies,
+    "node out of reach": _node_lost,
+    "node cordoned for a while": _node_cordoned,
+    "node interrupted": _node_interrupted,
+    "node in triage": _node_triaged,
+    "api forgets its past": _history_lost,
     "pod removed from outside": _pod_removed,
     "pool removed from outside": _pool_removed,
     **{kind: _around_a_restart(kind) for kind in RESTART_FAULTS},

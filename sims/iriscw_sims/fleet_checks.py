@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from iriscw.cloud.effects import CreateNodePool, CreatePod, DeleteNodePool, DeletePod
-from iriscw.cloud.model import LABEL_CLUSTER, LABEL_ROLE, LABEL_SLICE, ROLE_CONTROLLER, NodePool
+from iriscw.cloud.model import LABEL_CLUSTER, LABEL_ROLE, LABEL_SLICE, ROLE_CONTROLLER
 from iriscw.fleet.groups import Group
 from iriscw.fleet.messages import ReopenGroup
 from iriscw.fleet.model import SliceState, Trouble, slice_of
@@ -111,10 +111,9 @@ class FleetChecks:
         """The cloud shows what is wrong with a slice's pool."""
         self.shown.setdefault(slice_id, []).append(why)
 
-    def booted(self, pool: NodePool) -> None:
-        """A node of a pool came up."""
-        if pool.ready_nodes >= pool.target_nodes:
-            self.whole[pool.name] = None
+    def booted(self, slice_id: str) -> None:
+        """All nodes of a slice's pool are up."""
+        self.whole[slice_id] = None
 
     def dials(self, worker: SimWorker) -> None:
         """A worker that exists asks to be registered."""

@@ -103,6 +103,12 @@ class JobChecks:
         self.attempts: dict[str, TruthOfAttempt] = {}
         self.running: dict[str, Process] = {}
         """By uid."""
+        self.running_of_task: dict[tuple[str, int], dict[str, None]] = {}
+        """The same by job and index: one at most, or INV-J2 is broken."""
+        self.running_on: dict[str, dict[str, Process]] = {}
+        """The same by slice."""
+        self.live_on: dict[str, dict[str, None]] = {}
+        """The attempts that have not ended by the disk, by slice."""
         self.started: dict[str, None] = {}
         self.truth: dict[str, Ending] = {}
         """How processes, and attempts that never had one, really ended."""
@@ -126,11 +132,9 @@ class JobChecks:
     def process_started(self, worker: SimWorker, attempt: SimAttempt) -> None:
         """The user's code of an attempt begins."""
         order = attempt.order
-        here = [each for each in self.running.values() if each.worker is worker]
-        for each in self.running.values():
-            other = each.attempt.order
-            if (other.job_id, other.index) == (order.job_id, order.index):
-                self.broken("J2", f"{order.uid} starts while {other.uid} runs task {order.index} of {order.job_id}")
+        task = self.running_of_task.setdefault((order.job_id, order.index), {})
+        for uid in task:
+            self.broken("J2", f"{order.uid} starts while {uid} runs task {order.index} of {order.job_id}")
         known = self.attempts.get(order.uid)
         if known is None:
             self.broken("R9", f"{order.uid} starts and is not on the disk")
@@ -138,18 +142,25 @@ class JobChecks:
             self.broken("J2", f"{order.uid} starts, and the disk says that it ended")
         if order.uid in self.started:
             self.broken("J2", f"{order.uid} starts twice")
-        self.running[order.uid] = Process(worker, attempt)
+        task[order.uid] = None
+        process = self.running[order.uid] = Process(worker, attempt)
+        on_slice = self.running_on.setdefault(worker.slice_id, {})
+        on_slice[order.uid] = process
         self.started[order.uid] = None
         taken = Capacity()
-        for process in [*here, self.running[order.uid]]:
-            taken = taken.plus(process.attempt.order.spec.demand)
+        for each in on_slice.values():
+            if each.worker is worker:
+                taken = taken.plus(each.attempt.order.spec.demand)
         if not worker.capacity.fits(taken):
             self.broken("J3", f"{worker.worker_id} runs more than it has: {taken.lacking(worker.capacity)}")
 
     def process_ended(self, attempt: SimAttempt, ending: Ending) -> None:
         """An attempt is really over."""
         order = attempt.order
-        self.running.pop(order.uid, None)
+        process = self.running.pop(order.uid, None)
+        if process is not None:
+            _take_out(self.running_of_task, (order.job_id, order.index), order.uid)
+            _take_out(self.running_on, process.worker.slice_id, order.uid)
         self.truth[order.uid] = ending
         if order.uid in self.attempts:
             self.attempts[order.uid].log_bytes = attempt.log_bytes
@@ -158,12 +169,11 @@ class JobChecks:
 
     def live_on_slice(self, slice_id: str) -> list[str]:
         """Give the attempts that live on a slice, by the disk or in truth."""
-        live = [uid for uid, each in self.live.items() if slice_of(each.worker_id) == slice_id]
-        return live + self.running_on_slice(slice_id)
+        return [*self.live_on.get(slice_id, ()), *self.running_on_slice(slice_id)]
 
     def running_on_slice(self, slice_id: str) -> list[str]:
         """Give the attempts that really run on a slice."""
-        return [uid for uid, process in self.running.items() if process.worker.slice_id == slice_id]
+        return list(self.running_on.get(slice_id, ()))
 
     # What leaves the controller
 
@@ -235,6 +245,7 @@ class JobChecks:
         task.live = record.uid
         attempt = TruthOfAttempt(job_id, record.index, record.worker_id, record.incarnation)
         self.attempts[record.uid] = self.live[record.uid] = attempt
+        self.live_on.setdefault(slice_of(record.worker_id), {})[record.uid] = None
         self.world.fleet_checks.placed(record.worker_id)
 
     def _ended(self, job_id: str, record: AttemptEnded) -> None:
@@ -242,6 +253,7 @@ class JobChecks:
         task = job.tasks[record.index]
         known.over, known.ending, task.live = True, record.ending, ""
         del self.live[record.uid]
+        _take_out(self.live_on, slice_of(known.worker_id), record.uid)
         self.gone_since.pop(record.uid, None)
         process = self.running.get(record.uid)
         if process is not None:
@@ -360,17 +372,18 @@ class JobChecks:
 
     # The scheduler
 
-    def scheduler(self) -> None:
-        """INV-J3: what is committed is the sum over attempts, and within capacity."""
+    def scheduler(self) -> int:
+        """INV-J3: what is committed is the sum over attempts, and within capacity. Give of how many workers."""
         state = self.world.system.state("/jobs/scheduler")
         if not isinstance(state, Scheduler):
-            return
+            return 0
         for host in state.inventory.hosts.values():
             free = host.info.capacity
             for each in host.commitments.values():
                 free = free.minus(each.demand)
             if free != host.free or min(free.cpu_milli, free.memory_bytes, free.gpu_count) < 0:
                 self.broken("J3", f"{host.info.worker_id} has {host.free} left, by its attempts {free}")
+        return len(state.inventory.hosts)
 
     def committed(self) -> str:
         """Say what is still committed; empty if nothing is."""
@@ -389,3 +402,10 @@ class JobChecks:
         if missing:
             return f"lost: {missing}"
         return f"processes are left: {list(self.running)}" if self.running else ""
+
+
+def _take_out(index: dict[Any, dict[str, Any]], key: Any, uid: str) -> None:
+    """Take a uid out of an index that holds no empty entries."""
+    del index[key][uid]
+    if not index[key]:
+        del index[key]

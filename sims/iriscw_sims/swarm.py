@@ -21,6 +21,7 @@ from iriscw.cloud.model import Attributes, Capacity, Constraint, Op
 from iriscw.fleet.model import GroupConfig, Timing
 from iriscw.jobs.model import Entrypoint, EntrypointKind, Existing, JobSpec
 from iriscw.runtime.vocabulary import SECOND
+from iriscw_sims.coreweave.fault_points import FAULT_POINTS
 
 GIB = 1 << 30
 
@@ -41,25 +42,18 @@ RESTART_SHARE = 0.25
 
 RATES: tuple[tuple[str, int], ...] = (
     ("api throttled", 60),
+    ("api in trouble", 60),
     ("api lost", 40),
     ("api landed in silence", 60),
     ("api landed late", 60),
-    ("pool quota exceeded", 150),
+    ("watch breaks", 20),
+    ("watch goes silent", 10),
+    ("watch loses its place", 20),
     ("pool quota refused", 150),
-    ("pool without capacity", 200),
-    ("pool invalid", 40),
-    ("pool never boots", 120),
-    ("pool boots slowly", 250),
-    ("node dies early", 60),
-    ("deletion slow", 300),
-    ("deletion stuck", 150),
-    ("pod fails", 150),
-    ("pod never starts", 60),
+    ("pool refused as invalid", 40),
+    *FAULT_POINTS,
     ("worker lies", 80),
     ("worker dials twice", 200),
-    ("watch repeats", 60),
-    ("watch loses its place", 30),
-    ("watch breaks", 20),
     ("crash behind a request", 15),
     ("attempt refused", 60),
     ("attempt fails", 250),
@@ -94,6 +88,11 @@ FAULTS: tuple[str, ...] = (
     "worker starts anew",
     "worker hangs",
     "node dies",
+    "node out of reach",
+    "node cordoned for a while",
+    "node interrupted",
+    "node in triage",
+    "api forgets its past",
     "pod removed from outside",
     "pool removed from outside",
     *RESTART_FAULTS,

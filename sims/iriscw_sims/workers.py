@@ -21,7 +21,6 @@ from iriscw.cloud.model import (
     LABEL_WORKER,
     Capacity,
     Pod,
-    PodPhase,
     Unavailable,
 )
 from iriscw.jobs.model import AwaitLogs, Ending, Observation, Observed, Orders, RunOrder, StopOrder, StreamUp, TaskState
@@ -268,7 +267,7 @@ class Workers:
         """A worker ends by itself, and its pod with it."""
         if worker.alive:
             self.kill(worker.pod_name, reason)
-            self.world.cloud.end_pod(worker.pod_name, PodPhase.FAILED, reason)
+            self.world.cloud.end_pod(worker.pod_name, reason)
 
     @property
     def live(self) -> list[SimWorker]:

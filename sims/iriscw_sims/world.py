@@ -34,7 +34,6 @@ from iriscw.cloud.model import (
     LABEL_ROLE,
     LABEL_SLICE,
     ROLE_CONTROLLER,
-    NodePool,
 )
 from iriscw.fleet.actor import FLEET_CAPACITY, fleet_behavior
 from iriscw.fleet.model import FleetConfig, GroupConfig
@@ -51,7 +50,7 @@ from iriscw.runtime.vocabulary import MILLISECOND, SECOND
 from iriscw.testing import checks
 from iriscw.testing.checks import InvariantBroken
 from iriscw.testing.simulation import Livelock, SimOperation, SimSystem, Simulation
-from iriscw_sims.cloud import SimCloud
+from iriscw_sims.cloud import Cloud
 from iriscw_sims.faults import strike
 from iriscw_sims.fleet_checks import FleetChecks
 from iriscw_sims.job_checks import JobChecks
@@ -66,8 +65,12 @@ CONVERGE = 4500 * SECOND
 meanwhile; the rest is boots, timeouts and pauses, one after the other."""
 
 KERNEL_CHECKS_EVERY = 16
-"""Steps between two full checks of the runtime's books: they take time in proportion to the number of actors. A
-book that is wrong stays wrong, so it is found all the same."""
+"""Steps between two full checks of the runtime's books, at least; in a tree of many actors it is as many steps as there
+are actors, because a check takes time in proportion to them: so a step costs the same in a fleet of any size. A book
+that is wrong stays wrong, and is found all the same."""
+
+SCHEDULER_CHECKS_EVERY = 8
+"""The same for the scheduler's books, which are as long as it has workers."""
 
 DISK_BOUND_BYTES = 64 * 1024
 """Uncommitted bytes at which the simulated journal takes no more: small, so that a stalled disk is felt."""
@@ -156,11 +159,13 @@ class World:
         self.simulation.seen = self._delivered
         self._chances = self.stream("chances")
         self._failures = 0
+        self._scheduler_check = self._kernel_check = 0
+        """At which step the books are checked next."""
         disk = WatchedDisk()
         disk.written = self._written
         self.fleet_checks = FleetChecks(self)
         self.job_checks = JobChecks(self)
-        self.cloud = SimCloud(self)
+        self.cloud = Cloud(self)
         self.workers = Workers(self)
         self.network = Network(self)
         self.restarts = Restarts(self)
@@ -207,7 +212,7 @@ class World:
             ("orphan", {**ours, LABEL_SLICE: "orphan"}),
             ("orphan-of-a-removed-group", {**ours, LABEL_GROUP: "removed", LABEL_SLICE: "orphan-of-a-removed-group"}),
         ):
-            self.cloud.pools[name] = NodePool(name, self.cloud.uid(), "1", labels, 1)
+            self.cloud.furnish(name, labels)
 
     # What everybody uses
 
@@ -302,7 +307,7 @@ class World:
 
     def _goes_down(self, keep: int | None) -> None:
         self.system.crash(keep)
-        self.cloud.drop_watches()
+        self.cloud.controller_down()
         self.network.controller_down()
 
     def restart(self) -> None:
@@ -356,11 +361,12 @@ class World:
             raise InvariantBroken(self.violations[0])
         self.job_checks.events()
         self._actors_only_fail_when_poisoned()
-        if steps % 8 == 0:
-            self.job_checks.scheduler()
-        if steps % KERNEL_CHECKS_EVERY == 0 and not self.system.crashed:
+        if steps >= self._scheduler_check:
+            self._scheduler_check = steps + max(SCHEDULER_CHECKS_EVERY, self.job_checks.scheduler())
+        if steps >= self._kernel_check and not self.system.crashed:
             for holds in checks.ALWAYS:
                 holds(self.system)
+            self._kernel_check = steps + max(KERNEL_CHECKS_EVERY, len(self.system.tree.cells))
         self._quiet()
         waiting = self.system.journal.uncommitted_bytes
         if waiting > DISK_BOUND_BYTES + LARGEST_DECISION_BYTES:

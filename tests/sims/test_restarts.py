@@ -3,10 +3,12 @@
 import attrs
 import pytest
 
+from iriscw.cloud.model import LABEL_SLICE
 from iriscw.fleet import group_rules
 from iriscw.fleet.messages import WorkersMissed
 from iriscw.jobs.model import Ending, JobState
 from iriscw.runtime.vocabulary import SECOND
+from iriscw_sims.coreweave.settings import seconds
 from iriscw_sims.restarts import CLOUD_LOST, MACHINES_LOST, MEETS_NEW, STOPS_BEHIND, Poison
 from iriscw_sims.swarm import LEASE_GRACE, RESTART_FAULTS, TIMING, Fault, draw_plan
 from iriscw_sims.world import World
@@ -84,17 +86,18 @@ def test_what_is_lost_while_the_controller_is_down_counts_as_preempted(kind, pic
 def test_what_runs_beside_a_machine_that_is_gone_runs_on(lost, long_plan):
     """A slice that is incomplete for longer than any lease: its other worker is vouched for, and nothing runs twice."""
     patient = {"init_timeout": 250 * SECOND, "boot_timeout": 400 * SECOND, "startup_grace": 600 * SECOND}
-    world = World(2, long_plan(**patient))
+    world = World(2, attrs.evolve(long_plan(**patient), takeover_delay=0))  # else its lease would end meanwhile
     runs_for(world, 180 * SECOND)
-    between = world.cloud.between
-    gone_for = 200 * SECOND
-    assert gone_for > 60 * SECOND + LEASE_GRACE
-    world.cloud.between = lambda least, most: gone_for if (least, most) == (5, 40) else between(least, most)
+    gone_for = 200
+    assert gone_for * SECOND > 60 * SECOND + LEASE_GRACE
 
     def strike():
-        (pool,) = [pool for pool in world.cloud.pools.values() if pool.nodes]
+        site = world.cloud.coreweave.site
+        site.settings = attrs.evolve(site.settings, repair=seconds(gone_for, gone_for))
         assert len(world.job_checks.running) == 2
-        world.cloud.kill_node(pool.name, pool.nodes[0].name)
+        ours = [name for name, node in world.cloud.nodes.items() if node.labels.get(LABEL_SLICE) in world.cloud.pools]
+        nodes = [name for name in ours if world.cloud.nodes[name].labels[LABEL_SLICE].startswith("iris-")]
+        assert world.cloud.kill_node(nodes[0])
         if lost == "controller":
             world.crash(3)
         else:

@@ -1,0 +1,233 @@
+"""The shell around the pure driver for Kubernetes, in virtual time: what is a few lines of async code in production.
+
+Theory of operation. The driver decides which requests are made and what their answers mean
+(:mod:`iriscw.cloud.kube`). This shell carries them to the simulated API server at the rate that the driver allows
+itself, keeps the deadline of each call, and lets go of everything when the actor gives an operation up or its process
+is gone. What is on its way lands all the same.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from iriscw.cloud.effects import (
+    CreateNodePool,
+    CreatePod,
+    DeleteNodePool,
+    DeletePod,
+    ListNodePools,
+    ListPods,
+    WatchNodePools,
+)
+from iriscw.cloud.kube import pods, pools
+from iriscw.cloud.kube.exchange import (
+    Action,
+    CloseWatch,
+    Event,
+    Fail,
+    Fetch,
+    Fetched,
+    FetchFailed,
+    OpenWatch,
+    Show,
+    Token,
+    Wake,
+    WatchEnded,
+    WatchItem,
+    Woken,
+)
+from iriscw.cloud.kube.limits import RateLimit
+from iriscw.cloud.kube.messages import ApiRequest, ApiResponse, ApiUnreachable, Call, Pause
+from iriscw.cloud.kube.settings import KubeSettings
+from iriscw.cloud.kube.watching import PodWatch, PoolWatch
+from iriscw.cloud.model import CloudError, Unavailable, WatchEvent
+from iriscw.runtime.vocabulary import SECOND
+from iriscw.testing.simulation import SimOperation, Simulation
+from iriscw_sims.apiserver import ApiServer, WatchConnection
+
+if TYPE_CHECKING:
+    from iriscw_sims.world import World
+
+CALL_TIMEOUT = 10 * SECOND
+"""After this a call is given up: 60 s in production, in a world whose delays are seconds instead of minutes."""
+
+
+class KubeDriver:
+    """Carries out what actors ask of the cloud."""
+
+    def __init__(self, world: World, server: ApiServer, settings: KubeSettings) -> None:
+        self.simulation: Simulation = world.simulation
+        self.server = server
+        self.settings = settings
+        self.rng = world.stream("driver")
+        self.sessions: list[Session] = []
+        self._limit = RateLimit(settings.qps, settings.burst)
+
+    def request(self, operation: SimOperation) -> None:
+        """Carry out a call."""
+        Conversation(self, operation, call_of(operation.effect, self.settings, self.rng))
+
+    def watch(self, operation: SimOperation) -> None:
+        """Carry out a watch."""
+        session = Session(self, operation)
+        self.sessions.append(session)
+        session.begin()
+
+    def send(self, request: ApiRequest, answered: Callable[[ApiResponse | None], None]) -> None:
+        """Send a request when its turn comes."""
+        self.server.after(self._limit.take(self.simulation.now), self.server.send, request, answered)
+
+    def restart(self) -> None:
+        """The controller is down: what it holds is lost, and the next one knows nothing of it."""
+        for session in list(self.sessions):
+            session.close()
+        self._limit = RateLimit(self.settings.qps, self.settings.burst)
+
+
+def call_of(effect: Any, settings: KubeSettings, rng: Random) -> Call[Any]:
+    """Give the driver's call for an effect."""
+    match effect:
+        case CreateNodePool(spec=spec):
+            return pools.create_pool(settings, spec, rng)
+        case DeleteNodePool(name=name, uid=uid):
+            return pools.delete_pool(settings, name, uid, rng)
+        case ListNodePools(labels=labels):
+            return pools.list_pools(settings, labels, rng)
+        case CreatePod(spec=spec):
+            return pods.create_pod(settings, spec, rng)
+        case DeletePod(name=name, uid=uid, grace=grace):
+            return pods.delete_pod(settings, name, uid, grace, rng)
+        case ListPods(labels=labels):
+            return pods.list_pods(settings, labels, rng)
+    raise AssertionError(effect)
+
+
+class Conversation:
+    """One call on its way: request by request, until it returns, raises, or its deadline passes."""
+
+    def __init__(self, driver: KubeDriver, operation: SimOperation, call: Call[Any]) -> None:
+        self.driver = driver
+        self.operation = operation
+        self._call = call
+        operation.on_cancel = self._give_up
+        driver.server.after(CALL_TIMEOUT, self._too_late)
+        self._go_on(lambda: next(call))
+
+    @property
+    def over(self) -> bool:
+        """Whether nobody waits for it any more."""
+        return self.operation.ended or self.operation.system_restarted
+
+    def _go_on(self, resume: Callable[[], ApiRequest | Pause]) -> None:
+        if self.over:
+            self._call.close()
+            return
+        try:
+            step = resume()
+        except StopIteration as done:
+            self.operation.complete(done.value)
+        except CloudError as error:
+            self.operation.fail(error)
+        else:
+            if isinstance(step, Pause):
+                self.driver.server.after(step.span, self._answered, None, True)
+            else:
+                self.driver.send(step, self._answered)
+
+    def _answered(self, response: ApiResponse | None, rested: bool = False) -> None:
+        if response is None and not rested:
+            self._go_on(lambda: self._call.throw(ApiUnreachable("the connection broke")))
+        else:
+            self._go_on(lambda: self._call.send(response))
+
+    def _too_late(self) -> None:
+        if not self.over:
+            self._give_up()
+            self.operation.fail(Unavailable("no answer in time"))
+
+    def _give_up(self) -> None:
+        self._call.close()
+
+
+class Session:
+    """One watch: the driver's machine, its requests and connections, and what the actor has not taken yet."""
+
+    def __init__(self, driver: KubeDriver, operation: SimOperation) -> None:
+        effect = operation.effect
+        kind = PoolWatch if isinstance(effect, WatchNodePools) else PodWatch
+        self.driver = driver
+        self.operation = operation
+        self.watch: PoolWatch | PodWatch = kind(driver.settings, effect.labels)
+        self.closed = False
+        self._connections: dict[Token, WatchConnection] = {}
+        self._waiting: deque[WatchEvent] = deque()
+        operation.on_room = self._room
+        operation.on_cancel = self.close
+
+    def begin(self) -> None:
+        """Start."""
+        self._do(self.watch.start(self.driver.simulation.now, self.driver.rng))
+
+    def close(self) -> None:
+        """Let go of everything."""
+        if not self.closed:
+            self.closed = True
+            for connection in list(self._connections.values()):
+                connection.close()
+            self._connections.clear()
+            self.driver.sessions.remove(self)
+
+    def _tell(self, event: Event) -> None:
+        if not self.closed:
+            self._do(self.watch.on(event, self.driver.simulation.now, self.driver.rng))
+
+    def _do(self, actions: list[Action]) -> None:
+        for action in actions:
+            match action:
+                case Fetch(token=token, request=request):
+                    self.driver.send(request, partial(self._answered, token))
+                case OpenWatch(token=token, request=request):
+                    self._open(token, request)
+                case CloseWatch(token=token):
+                    connection = self._connections.pop(token, None)
+                    if connection is not None:
+                        connection.close()
+                case Wake(token=token, after=after):
+                    self.driver.server.after(after, self._tell, Woken(token))
+                case Show(event=event):
+                    self._waiting.append(event)
+                case Fail(error=error):
+                    self._flush()
+                    self.close()
+                    self.operation.fail(error)
+        self._flush()
+
+    def _answered(self, token: Token, response: ApiResponse | None) -> None:
+        self._tell(FetchFailed(token) if response is None else Fetched(token, response))
+
+    def _open(self, token: Token, request: ApiRequest) -> None:
+        def item(thing: Mapping[str, Any]) -> bool:
+            if self._waiting:
+                return False
+            self._tell(WatchItem(token, thing))
+            return True
+
+        def ended(error: bool) -> None:
+            self._connections.pop(token, None)
+            self._tell(WatchEnded(token, error))
+
+        self._connections[token] = self.driver.server.watch(request, item, ended)
+
+    def _flush(self) -> None:
+        while self._waiting and self.operation.send(self._waiting[0]):
+            self._waiting.popleft()
+
+    def _room(self) -> None:
+        """The actor has taken something: give it the rest, and read on."""
+        self._flush()
+        for connection in list(self._connections.values()):
+            connection.pump()
