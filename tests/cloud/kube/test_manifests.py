@@ -6,10 +6,10 @@ import attrs
 import pytest
 from kube_shell import GIB, NODES, PODS, SECOND, SETTINGS, node_body, pod_spec, pool_spec
 
-from iriscw.cloud.kube.labels import InvalidLabels
 from iriscw.cloud.kube.manifests import SpecTooBig, nodepool_manifest, pod_manifest
 from iriscw.cloud.kube.pods import create_pod
 from iriscw.cloud.kube.pools import create_pool
+from iriscw.cloud.labels import InvalidLabels
 from iriscw.cloud.model import Capacity, InvalidSpec
 
 

@@ -15,8 +15,8 @@ from contextlib import aclosing
 import anyio.lowlevel
 import attrs
 
-from iriscw.cloud.drivers.ownership import check_name, check_ours, our_labels
 from iriscw.cloud.drivers.watching import Watchers, carries
+from iriscw.cloud.labels import check_name, check_ours, our_labels
 from iriscw.cloud.model import (
     LABEL_INCARNATION,
     LABEL_SLICE,

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 from iriscw.cloud.kube import words
-from iriscw.cloud.kube.labels import check_name, our_labels
 from iriscw.cloud.kube.paths import POOL_API
 from iriscw.cloud.kube.settings import KubeSettings
+from iriscw.cloud.labels import check_name, our_labels
 from iriscw.cloud.model import LABEL_GROUP, LABEL_INCARNATION, LABEL_SLICE, Capacity, InvalidSpec, NodePoolSpec, PodSpec
 from iriscw.runtime.vocabulary import SECOND
 

@@ -18,12 +18,12 @@ from random import Random
 from typing import Any
 
 from iriscw.cloud.kube.calls import MalformedAnswer, ask
-from iriscw.cloud.kube.labels import check_ours, is_name
 from iriscw.cloud.kube.messages import ApiRequest, Call, Pause
 from iriscw.cloud.kube.parsing import is_deleting, labels_of
 from iriscw.cloud.kube.pauses import growing
 from iriscw.cloud.kube.refusals import answered, judged, narrowed
 from iriscw.cloud.kube.settings import KubeSettings
+from iriscw.cloud.labels import check_ours, is_name
 from iriscw.cloud.model import (
     LABEL_CLUSTER,
     CloudError,

@@ -7,12 +7,12 @@ from random import Random
 
 from iriscw.cloud.kube import ownership
 from iriscw.cloud.kube.calls import MalformedAnswer, collect
-from iriscw.cloud.kube.labels import check_name
 from iriscw.cloud.kube.manifests import pod_manifest
 from iriscw.cloud.kube.messages import Call
 from iriscw.cloud.kube.parsing import MalformedObject, is_deleting, pod_of, pool_of
 from iriscw.cloud.kube.paths import NODE_POOLS, Source, pods_of, selector
 from iriscw.cloud.kube.settings import KubeSettings
+from iriscw.cloud.labels import check_name
 from iriscw.cloud.model import LABEL_INCARNATION, LABEL_SLICE, Gone, Pod, PodSpec
 from iriscw.runtime.vocabulary import SECOND
 

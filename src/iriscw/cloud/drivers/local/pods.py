@@ -9,8 +9,8 @@ import attrs
 
 from iriscw.cloud.drivers.local.platform import LocalPlatform
 from iriscw.cloud.drivers.local.records import PodRecord, pod_seen
-from iriscw.cloud.drivers.ownership import check_name, check_ours, our_labels
 from iriscw.cloud.drivers.watching import carries
+from iriscw.cloud.labels import check_name, check_ours, our_labels
 from iriscw.cloud.model import LABEL_INCARNATION, Conflict, Gone, Pod, PodSpec, WatchEvent
 
 

@@ -9,8 +9,8 @@ import attrs
 
 from iriscw.cloud.drivers.local.platform import LocalPlatform
 from iriscw.cloud.drivers.local.records import PoolRecord, pool_seen
-from iriscw.cloud.drivers.ownership import check_name, check_ours, our_labels
 from iriscw.cloud.drivers.watching import carries
+from iriscw.cloud.labels import check_name, check_ours, our_labels
 from iriscw.cloud.model import LABEL_SLICE, Conflict, Gone, InvalidSpec, NodePool, NodePoolSpec, WatchEvent
 
 MAX_NODES = 1000

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from iriscw.cloud.kube.labels import InvalidLabels, check_name, check_ours, is_name, our_labels
+from iriscw.cloud.labels import InvalidLabels, check_name, check_ours, is_name, our_labels
 from iriscw.cloud.model import Conflict, InvalidSpec
 from iriscw_sims.kube.selectors import is_label_key, is_label_value
 
