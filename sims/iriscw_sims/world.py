@@ -64,10 +64,10 @@ CONVERGE = 4500 * SECOND
 """How long the healed world may take to come to rest: the fleet remembers churn for half an hour and removes nothing
 meanwhile; the rest is boots, timeouts and pauses, one after the other."""
 
-KERNEL_CHECKS_EVERY = 16
-"""Steps between two full checks of the runtime's books, at least; in a tree of many actors it is as many steps as there
-are actors, because a check takes time in proportion to them: so a step costs the same in a fleet of any size. A book
-that is wrong stays wrong, and is found all the same."""
+KERNEL_CHECKS_EVERY = 64
+"""Steps between two full checks of the runtime's books, at least; in a tree of many actors it is two steps for each,
+because a check takes time in proportion to them: so a step costs the same in a fleet of any size. A book that is wrong
+stays wrong, and is found all the same."""
 
 SCHEDULER_CHECKS_EVERY = 8
 """The same for the scheduler's books, which are as long as it has workers."""
@@ -362,11 +362,11 @@ class World:
         self.job_checks.events()
         self._actors_only_fail_when_poisoned()
         if steps >= self._scheduler_check:
-            self._scheduler_check = steps + max(SCHEDULER_CHECKS_EVERY, self.job_checks.scheduler())
+            self._scheduler_check = steps + max(SCHEDULER_CHECKS_EVERY, 4 * self.job_checks.scheduler())
         if steps >= self._kernel_check and not self.system.crashed:
             for holds in checks.ALWAYS:
                 holds(self.system)
-            self._kernel_check = steps + max(KERNEL_CHECKS_EVERY, len(self.system.tree.cells))
+            self._kernel_check = steps + max(KERNEL_CHECKS_EVERY, 2 * len(self.system.tree.cells))
         self._quiet()
         waiting = self.system.journal.uncommitted_bytes
         if waiting > DISK_BOUND_BYTES + LARGEST_DECISION_BYTES:
