@@ -22,7 +22,7 @@ from iriscw.runtime.vocabulary import MILLISECOND, SECOND
 from iriscw.testing.simulation import EPOCH, SimOperation
 from iriscw_sims.apiserver import CONTROLLER, ApiServer
 from iriscw_sims.coreweave.coreweave import CoreWeave
-from iriscw_sims.coreweave.crd import GROUP, POOLS, install
+from iriscw_sims.coreweave.crd import GROUP, POOLS, VERSION, install
 from iriscw_sims.coreweave.settings import QUICK
 from iriscw_sims.driver import KubeDriver
 from iriscw_sims.kube.messages import Request, Response
