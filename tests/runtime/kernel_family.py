@@ -5,6 +5,7 @@ from kernel_words import FAMILY, Planned
 from iriscw.errors import InvalidDecision, RestartsExhausted
 from iriscw.runtime import vocabulary as v
 from iriscw.runtime.behavior import Restart, Strategy
+from iriscw.runtime.cell import DRAINING
 
 
 class Family:
@@ -76,10 +77,14 @@ class Family:
                 self.wrong(f"{report.path} was reported twice for {error!r}")
             else:
                 self.failures_due.remove(error)
+                if error.starting is not None:
+                    self.failed(error.starting)
 
     def _exhausted(self, report):
         """An actor that ended itself once too often fails its parent, though nothing raised."""
         ended = next((path for path in self.exhaustions_due if str(report.error) == f"{path} ended too often"), None)
+        if ended is None and self.tree.cells[report.path].status == DRAINING:
+            return  # whether it is gone already or still counts is the kernel's to say
         if ended is None or ended.parent != report.path:
             self.wrong(f"nobody planned {report.error!r} of {report.path}")
         else:

@@ -14,12 +14,16 @@ FAMILY = 1_000_000
 
 
 class Planned(Exception):
-    """What a decision raises when its plan says so; ``token`` and ``mark`` are those of the message."""
+    """What a decision raises when its plan says so; ``token`` and ``mark`` are those of the message.
 
-    def __init__(self, token, mark):
+    ``starting`` is who failed to start: that is judged after the turn of who spawned it, when it is reported.
+    """
+
+    def __init__(self, token, mark, starting=None):
         super().__init__(token)
         self.token = token
         self.mark = mark
+        self.starting = starting
 
 
 @v.message

@@ -130,8 +130,7 @@ class World(Family, Acting, Verbs):
         def initial():
             if node.failing:
                 node.failing -= 1
-                self.failed(node)
-                error = Planned(0, 0)
+                error = Planned(0, 0, node)
                 self.failures_due.append(error)
                 raise error
             return Bag()

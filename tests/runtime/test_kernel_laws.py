@@ -138,6 +138,137 @@ def test_a_recovery_dies_with_its_supervisor():
     assert [made.tree.cells[v.ActorPath(f"/group/{name}")].incarnation for name in "abc"] == [0, 0, 1]
 
 
+def _linger(made, path):
+    """Have an actor take its whole budget to stop: it runs an effect that does not heed its cancellation."""
+    made.tell(path, Do((v.Run("k", Job()),)))
+    made.run_until_idle()
+    for handle in made.pending.values():
+        handle.deaf = handle.deaf or handle.path == path
+
+
+def test_the_children_of_the_dead_use_up_no_budget_of_the_living():
+    """A child fails while its restarting supervisor waits for another's stop: the new budget is whole. By the model."""
+    made = system()
+    rules = Supervision(Strategy.ONE_FOR_ALL, restarts=1, period=1_000 * v.SECOND)
+    made.spawn("group", do(children=(ChildSpec("a", do()), ChildSpec("slow", do())), supervision=rules))
+    made.run_until_idle()
+    _linger(made, "/group/slow")
+    made.tell("/group", Do(error=True))
+    made.run_until_idle()
+    made.tell("/group/a", Do(error=True))
+    made.advance(30)
+    made.tell("/group/a", Do(error=True))
+    made.advance(30)
+    assert made.tree.cells[v.ActorPath("/group")].incarnation == 1
+    assert made.tree.cells[v.ActorPath("/group/a")].incarnation == 1
+
+
+def test_a_restarting_supervisor_is_not_failed_again_by_its_children():
+    """One failure of a supervisor is one, however many of its children exhaust their budgets until they are stopped."""
+    made = system(do(supervision=Supervision(restarts=1, period=1_000 * v.SECOND)))
+    for name, how in (("a", Do(error=True)), ("b", Do((v.StopSelf(),)))):
+        children = (ChildSpec(name, do()), ChildSpec("slow", do()))
+        made.spawn(f"top-{name}", do(children=children, supervision=Supervision(restarts=0)), entity=True)
+        made.run_until_idle()
+        _linger(made, f"/top-{name}/slow")
+        made.tell(f"/top-{name}", Do(error=True))
+        made.run_until_idle()
+        failures = made.statistics().failures
+        made.tell(f"/top-{name}/{name}", how)
+        made.advance(30)
+        assert made.statistics().failures == failures + how.error
+        top = made.tree.cells[v.ActorPath(f"/top-{name}")]
+        assert (top.status, top.incarnation) == (ACTIVE, 1)
+
+
+def test_a_supervisor_that_fails_with_its_group_fails_once():
+    """It waits until its siblings have stopped: a child that exhausts its budget meanwhile takes no second restart."""
+    made = system()
+    broken = do(children=(ChildSpec("a", do()),), supervision=Supervision(restarts=0))
+    slow = do(children=(ChildSpec("in", do()),))
+    rules = Supervision(Strategy.ONE_FOR_ALL, restarts=1, period=1_000 * v.SECOND)
+    made.spawn("top", do(children=(ChildSpec("broken", broken), ChildSpec("slow", slow)), supervision=rules))
+    made.run_until_idle()
+    _linger(made, "/top/slow/in")
+    made.tell("/top/broken", Do(error=True))
+    made.run_until_idle()
+    made.tell("/top/broken/a", Do(error=True))
+    made.advance(30)
+    incarnations = [made.tree.cells[v.ActorPath(path)].incarnation for path in ("/top", "/top/broken", "/top/slow")]
+    assert incarnations == [0, 1, 1]
+
+
+def test_a_new_incarnation_is_not_told_of_its_predecessors_children():
+    """ChildFailed is for the incarnation whose child failed."""
+    log = Log()
+    made = system()
+    rule = {v.ChildFailed: lambda state, message, ctx: log.append((message.path, ctx.incarnation))}
+    made.spawn("top", do(children=(ChildSpec("a", do()), ChildSpec("slow", do())), on=rule))
+    made.run_until_idle()
+    _linger(made, "/top/slow")
+    made.tell("/top", Do(error=True))
+    made.run_until_idle()
+    made.tell("/top/a", Do(error=True))
+    made.advance(30)
+    made.tell("/top/a", Do(error=True))
+    made.advance(30)
+    assert log == [("/top/a", 1)]
+
+
+def test_a_start_that_a_child_has_failed_goes_no_further():
+    """The supervisor does not resume, nor decide, while its siblings stop before it may start again."""
+    log = Log()
+    made = system()
+    broken = []
+
+    def started(state, ctx):
+        if broken:
+            raise RuntimeError(broken.pop())
+        return ()
+
+    child = ChildSpec("in", do(resume=started))
+    alone = Supervision(restarts=0)
+    top = do(log, children=(child,), supervision=alone, resume=lambda state, ctx: log.append("up") or ())
+    slow = do(children=(ChildSpec("in", do()),))
+    rules = Supervision(Strategy.ONE_FOR_ALL, restarts=1, period=10 * v.SECOND)
+    group = (ChildSpec("top", top, entity=True), ChildSpec("slow", slow))
+    made.spawn("group", do(children=group, supervision=rules))
+    made.run_until_idle()
+    for _ in range(2):
+        made.tell("/group/top", Do(error=True))
+        made.run_until_idle()
+    assert made.tree.cells[v.ActorPath("/group/top")].status == QUARANTINED
+    made.advance(60)
+    _linger(made, "/group/slow/in")
+    log.clear()
+    broken.append("as told")
+    made.tell("/group", Do((v.ReviveChild("top"),)))
+    made.run_until_idle()
+    made.tell("/group/top", "hello")
+    made.run_until_idle()
+    assert log == []
+    made.advance(60)
+    assert log == ["up", "hello"]
+
+
+def test_a_restart_covers_no_namesake_of_who_was_stopped():
+    """A child of a group is stopped before it is back; another of its name is none of that restart's business."""
+    rules = Supervision(Strategy.REST_FOR_ONE, backoff=Backoff(v.SECOND))
+    for failing, wait_s in (("/group/b", 10), ("/group/a", 0)):  # the restart is over, or still waits
+        made = system()
+        made.spawn("group", do(supervision=rules, children=(ChildSpec("a", do()), ChildSpec("b", do()))))
+        made.run_until_idle()
+        made.tell(failing, Do(error=True))
+        made.run_until_idle()
+        made.tell("/group", Do((v.StopChild("b"),)))
+        made.advance(wait_s)
+        made.tell("/group", Do(tuple(v.Spawn(ChildSpec(name, do())) for name in "bc")))
+        made.run_until_idle()
+        made.tell("/group/c", Do(error=True))
+        made.advance(10)
+        assert [made.tree.cells[v.ActorPath(f"/group/{name}")].incarnation for name in "bc"] == [0, 1]
+
+
 def test_what_is_parked_is_drained():
     """STOP_AFTER_MAILBOX: messages that wait for the journal were there when the stop came, and are decided on."""
     made = system(sync_ns=None)

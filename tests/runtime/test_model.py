@@ -2,12 +2,14 @@
 
 import os
 
+import attrs
 import pytest
 from hypothesis import HealthCheck, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from kernel_world import FAMILY, Kind, Work, World
 
 from iriscw.runtime.behavior import Restart, Shutdown, Strategy
+from iriscw.runtime.cell import DRAINING
 from iriscw.testing import checks
 
 NAMES = ("a", "b", "x", "y")
@@ -213,6 +215,23 @@ class Kernel(RuleBasedStateMachine):
         if over:
             self.system.journal.free()
 
+    @rule(name=names, kind=kinds, restarts=st.sampled_from((1, 2)), end=st.sampled_from([("stopself",), ("fail",)]))
+    def downfall(self, name, kind, restarts, end):
+        """A supervisor ends; until one of its children has stopped the other goes on, and ends as well."""
+        path = f"/{name}"
+        self.world.host("/", (("spawn", name, attrs.evolve(kind, restarts=restarts)),))
+        self.system.run_until_idle()
+        self.world.host(path, (("spawn", "x", Kind()), ("spawn", "y", Kind())))
+        self.system.run_until_idle()
+        self.world.host(f"{path}/y", (("run", "k"),))
+        self.system.run_until_idle()
+        for handle in self.system.pending.values():
+            handle.deaf = handle.deaf or handle.path == f"{path}/y"
+        for ending in (path, *[f"{path}/x"] * restarts):
+            self.world.host(ending, (end,))
+            self.system.run_until_idle()
+        self.world.host(path, (("spawn", "x", Kind(failing_starts=1)),))
+
     @rule(ms=st.sampled_from((1, 50, 1_000)))
     def stand_still(self, ms):
         """The process stands still: timers come due, and nobody decides."""
@@ -344,6 +363,48 @@ def test_starts_that_fail_are_judged_in_the_order_in_which_they_fail():
     kernel.spawn_below(path="/a", name="a", kind=Kind(entity=True, failing_starts=1))
     kernel.run_until_idle()
     assert kernel.system.tree.quarantined == 1
+    kernel.teardown()
+
+
+def test_who_is_spawned_by_an_actor_that_ends_itself_uses_up_no_budget_of_the_next():
+    """It fails to start when its supervisor is over already: the next incarnation may restart one child of its own."""
+    kernel = Kernel()
+    kernel.boot(seed=0, careful=False, sync_ns=0, kind=Kind(strategy=Strategy.ONE_FOR_ALL, restarts=1))
+    kernel.ask(end=("reply",), path="/a", plan=(("spawn", "a", Kind(failing_starts=3)), ("stopself",)))
+    kernel.ask(end=("refuse",), path="/a", plan=(("spawn", "x", Kind(failing_starts=1)),))
+    kernel.teardown()
+
+
+def test_a_start_that_fails_takes_along_what_was_spawned_in_the_same_turn():
+    """It is judged after the turn: a temporary sibling that a later message spawned by then was started after it."""
+    kernel = Kernel()
+    kernel.boot(seed=0, careful=False, sync_ns=0, kind=Kind(strategy=Strategy.REST_FOR_ONE))
+    kernel.run_until_idle()
+    kernel.spawn_below(path="/a", name="x", kind=Kind(failing_starts=1))
+    kernel.spawn_below(path="/a", name="y", kind=Kind(restart=Restart.TEMPORARY))
+    kernel.run_until_idle()
+    kernel.teardown()
+    assert "/a/x" in kernel.system.tree.cells
+    assert "/a/y" not in kernel.system.tree.cells
+
+
+def test_below_an_actor_that_drains_budgets_go_on():
+    """Until its mailbox is empty it still restarts its children; one that ends too often ends it before that."""
+    kernel = Kernel()
+    kind = Kind(durable=True, shutdown=Shutdown.STOP_AFTER_MAILBOX, restarts=1)
+    kernel.boot(seed=0, careful=False, sync_ns=0, kind=kind)
+    kernel.spawn_below(path="/a", name="x", kind=Kind())
+    kernel.run_until_idle()
+    kernel.disk(what="fill")
+    kernel.tell(path="/a", plan=(("record",),))
+    kernel.run_until_idle()
+    kernel.tell_root(plan=(("stop", "a"),))
+    for _ in range(2):
+        kernel.run_until_idle()
+        assert kernel.system.tree.cells["/a"].status == DRAINING
+        kernel.tell(path="/a/x", plan=(("stopself",),))
+    kernel.run_until_idle()
+    assert "/a" not in kernel.system.tree.cells
     kernel.teardown()
 
 

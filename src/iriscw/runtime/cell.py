@@ -61,6 +61,8 @@ class _Rare:
     """The restarts that count against its own budget."""
     group_failures: History | None = None
     """Those of its children that count against one budget for all of them."""
+    over: bool = False
+    """Whether its incarnation has failed or ended, and the next has not begun to start."""
     recovery: Recovery | None = None
     """The restart of a group of its children that is under way."""
     pending_stop: StopChain | None = None

@@ -15,6 +15,10 @@ Restarting is suspending (the children stop; timers, effects, requests and watch
 again after the backoff, one incarnation later. Under the group strategies the affected siblings are suspended in
 reverse order and started in order. A second failure in the meantime takes the place of the first restart and covers
 what both affect.
+
+An incarnation ends once. From its failure until the next one starts it is *over*, and its children are about to be
+stopped: one that fails or ends meanwhile counts against no budget and does not come back. Else the children of the dead
+would use up the budget of the living, or fail their supervisor a second time.
 """
 
 from __future__ import annotations
@@ -133,6 +137,8 @@ class Lifecycle:
             return
         dispatcher = self.dispatcher
         cell.started_at = dispatcher.now
+        if cell.over:
+            cell.over = False
         behavior = cell.behavior
         try:
             if behavior.evolve is None:
@@ -178,8 +184,8 @@ class Lifecycle:
         cell.state = UNLOADED
 
     def finish_start(self, cell: Cell, incarnation: int) -> None:
-        """Open the cell for messages and carry out what its state owes."""
-        if cell.status != WAITING or cell.incarnation != incarnation or cell.tree.crashed:
+        """Open the cell for messages and carry out what its state owes, unless a child has failed it already."""
+        if cell.status != WAITING or cell.incarnation != incarnation or cell.over or cell.tree.crashed:
             return
         cell.status = ACTIVE
         resume = cell.behavior.resume
@@ -229,6 +235,10 @@ class Lifecycle:
             self._report(cell, cause, error, Verdict.ESCALATE)
             tree.lose(error)
             return
+        if self._is_over(parent):
+            self._report(cell, cause, error, Verdict.STOP)
+            self.stop(cell, StopReason.FAILED)
+            return
         directive = self._judge(cell, parent, failed=True)
         self._report(cell, cause, error, directive.verdict)
         if ChildFailed in parent.behavior.on and parent.status <= DRAINING:
@@ -271,13 +281,21 @@ class Lifecycle:
     def _block(self, cell: Cell) -> None:
         cell.status = WAITING
         cell.scheduled = True
+        cell.over = True
+
+    @staticmethod
+    def _is_over(supervisor: Cell) -> bool:
+        """Whether all below it is about to be stopped, so that nobody judges what fails there."""
+        return supervisor.over or supervisor.status >= STOPPING
 
     def ended(self, cell: Cell) -> None:
         """A cell stopped itself: a permanent one comes back, any other is gone."""
         parent = cell.parent
-        if cell.status != ACTIVE or parent is None or cell.spec.restart is not Restart.PERMANENT:
-            if parent is None:
-                cell.tree.closing = True
+        if parent is None:
+            cell.tree.closing = True
+            self.stop(cell, StopReason.NORMAL)
+            return
+        if cell.status != ACTIVE or cell.spec.restart is not Restart.PERMANENT or self._is_over(parent):
             self.stop(cell, StopReason.NORMAL)
             return
         directive = self._judge(cell, parent, failed=False)
@@ -301,8 +319,9 @@ class Lifecycle:
             older: Recovery | None = parent.recovery
             if older is not None:
                 older.superseded = True
-                both = dict.fromkeys(one.path for one in (*older.cells, *cells))
-                cells = [child for child in children.values() if child.path in both and child.status <= WAITING]
+                # By birth: one of the older restart may have been stopped since, and another have its name.
+                both = dict.fromkeys(one.birth for one in (*older.cells, *cells))
+                cells = [child for child in children.values() if child.birth in both and child.status <= WAITING]
         # Temporary siblings go down with their group and do not come back, as in Erlang/OTP.
         for sibling in reversed(cells):
             if sibling is not cell and sibling.spec.restart is Restart.TEMPORARY:
@@ -352,9 +371,9 @@ class Lifecycle:
             return
         control = self.dispatcher.control
         for cell in recovery.cells:
+            if cell.parent is not None and cell.parent.recovery is recovery:
+                cell.parent.recovery = None
             if cell.status == WAITING and not cell.tree.crashed:
-                if cell.parent is not None and cell.parent.recovery is recovery:
-                    cell.parent.recovery = None
                 cell.tree.restarts += 1
                 control.append((self.start, (cell, cell.incarnation)))
 

@@ -273,4 +273,25 @@ MUTANTS = (
         "group-budget-survives-its-supervisor",
         (LIFECYCLE, "        cell.recovery = cell.group_failures = None\n", "        cell.recovery = None\n"),
     ),
+    _bug(
+        "the-children-of-the-dead-use-up-the-budget-of-the-living",
+        (LIFECYCLE, "        return supervisor.over or supervisor.status >= STOPPING\n", "        return False\n"),
+    ),
+    _bug(
+        "a-start-that-a-child-has-failed-goes-on",
+        (
+            LIFECYCLE,
+            "        if cell.status != WAITING or cell.incarnation != incarnation or cell.over or cell.tree.crashed:\n",
+            "        if cell.status != WAITING or cell.incarnation != incarnation or cell.tree.crashed:\n",
+        ),
+    ),
+    _bug(
+        "a-restart-covers-the-namesake-of-who-was-stopped",
+        (
+            LIFECYCLE,
+            "both = dict.fromkeys(one.birth for one in (*older.cells, *cells))\n",
+            "both = dict.fromkeys(one.path for one in (*older.cells, *cells))\n",
+        ),
+        (LIFECYCLE, "if child.birth in both and", "if child.path in both and"),
+    ),
 )
