@@ -16,41 +16,22 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from iriscw.cloud.kube.messages import ApiRequest
-from iriscw.cloud.kube.settings import KubeSettings
 from iriscw.cloud.model import LABEL_CLUSTER, LABEL_GROUP, LABEL_ROLE, ROLE_CONTROLLER, Pod
-from iriscw.runtime.vocabulary import MILLISECOND, SECOND
 from iriscw.testing.simulation import EPOCH, SimOperation
 from iriscw_sims.apiserver import CONTROLLER, ApiServer
 from iriscw_sims.coreweave.coreweave import CoreWeave
-from iriscw_sims.coreweave.crd import GROUP, POOLS, VERSION, install
-from iriscw_sims.coreweave.settings import QUICK
+from iriscw_sims.coreweave.crd import GROUP, POOLS, install
 from iriscw_sims.driver import KubeDriver
 from iriscw_sims.kube.messages import Request, Response
 from iriscw_sims.kube.refusals import status_failure
 from iriscw_sims.kube.store import Store
-from iriscw_sims.swarm import CLUSTER
+from iriscw_sims.pace import CLUSTER, NAMESPACE
 
 if TYPE_CHECKING:
     from iriscw_sims.world import World
 
-NAMESPACE = "iris"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 ROLES = "/apis/rbac.authorization.k8s.io/v1"
-
-DRIVER = KubeSettings(
-    cluster=CLUSTER,
-    namespace=NAMESPACE,
-    image="iriscw/worker:simulated",
-    controller_address="controller:10000",
-    page_limit=2,
-    attempts=3,
-    pause_most=2 * SECOND,
-    watch_timeout=60 * SECOND,
-    watch_pause_most=5 * SECOND,
-    watch_interval=500 * MILLISECOND,
-    patience=60 * SECOND,
-)
-"""The driver's settings in a world whose delays are seconds: pages of two, so that lists have many."""
 
 PERMISSIONS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (GROUP, "nodepools", ("get", "list", "watch", "create", "delete")),
@@ -107,8 +88,8 @@ class Cloud:
         self.server = ApiServer(world, self.store)
         install(self.store, EPOCH, NAMESPACE)
         self._allow()
-        self.driver = KubeDriver(world, self.server, DRIVER)
-        self.coreweave = CoreWeave(self.store, self, self, QUICK, observer=self)
+        self.driver = KubeDriver(world, self.server, world.pace.driver)
+        self.coreweave = CoreWeave(self.store, self, self, world.pace.cloud, observer=self)
         self._pools = Table(self.store, GROUP, "nodepools")
         self._nodes = Table(self.store, "", "nodes")
         self._pods = Table(self.store, "", "pods")

@@ -45,15 +45,11 @@ from iriscw.cloud.kube.messages import ApiRequest, ApiResponse, ApiUnreachable, 
 from iriscw.cloud.kube.settings import KubeSettings
 from iriscw.cloud.kube.watching import PodWatch, PoolWatch
 from iriscw.cloud.model import CloudError, Unavailable, WatchEvent
-from iriscw.runtime.vocabulary import SECOND
 from iriscw.testing.simulation import SimOperation, Simulation
 from iriscw_sims.apiserver import ApiServer, WatchConnection
 
 if TYPE_CHECKING:
     from iriscw_sims.world import World
-
-CALL_TIMEOUT = 10 * SECOND
-"""After this a call is given up: 60 s in production, in a world whose delays are seconds instead of minutes."""
 
 
 class KubeDriver:
@@ -63,6 +59,7 @@ class KubeDriver:
         self.simulation: Simulation = world.simulation
         self.server = server
         self.settings = settings
+        self.call_timeout = world.pace.call_timeout
         self.rng = world.stream("driver")
         self.sessions: list[Session] = []
         self._limit = RateLimit(settings.qps, settings.burst)
@@ -114,7 +111,7 @@ class Conversation:
         self.operation = operation
         self._call = call
         operation.on_cancel = self._give_up
-        driver.server.after(CALL_TIMEOUT, self._too_late)
+        driver.server.after(driver.call_timeout, self._too_late)
         self._go_on(lambda: next(call))
 
     @property

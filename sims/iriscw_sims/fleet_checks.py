@@ -28,7 +28,7 @@ from iriscw.fleet.slices import Slice
 from iriscw.runtime.cell import Cell
 from iriscw.runtime.vocabulary import SECOND
 from iriscw.testing.simulation import EPOCH
-from iriscw_sims.swarm import CLUSTER, TIMING
+from iriscw_sims.pace import CLUSTER
 
 if TYPE_CHECKING:
     from iriscw_sims.workers import SimWorker
@@ -152,7 +152,7 @@ class FleetChecks:
 
     def _within_bounds(self, group: str, decided_at: int) -> None:
         now = self.world.simulation.now
-        patience = TIMING.deletion_patience
+        patience = self.world.group(group).timing.deletion_patience
         counted = [
             slice_id
             for slice_id, each in self.promised.items()
@@ -196,7 +196,7 @@ class FleetChecks:
         closed = closure is not None and (closure.until is None or now < closure.until)
         fresh = promise is not None and not promise.doomed and not closed
         if row.state is SliceState.FAILED and shown == "quota" and fresh:
-            self.closed_until[row.group] = now + TIMING.quota_backoff * 3 // 4 - SECOND
+            self.closed_until[row.group] = now + self.world.group(row.group).timing.quota_backoff * 3 // 4 - SECOND
             self.closed_at[row.group] = now
 
     def check(self) -> None:

@@ -36,17 +36,10 @@ from iriscw.jobs.records import (
 from iriscw.jobs.schedule import Scheduler
 from iriscw.runtime.cell import Cell
 from iriscw.runtime.vocabulary import SECOND
-from iriscw_sims.swarm import TIMING
 
 if TYPE_CHECKING:
     from iriscw_sims.workers import SimAttempt, SimWorker
     from iriscw_sims.world import World
-
-
-GONE_BOUND = 45 * SECOND
-"""How long an attempt may live on the disk whose pod is gone, with nothing else wrong: a controller that was started
-waits for what its predecessor may have asked for, lists what exists, and has all jobs report. Less than what it waits
-for workers of which nothing is known."""
 
 
 @attrs.define
@@ -343,7 +336,7 @@ class JobChecks:
                 continue
             since = max(self.gone_since.setdefault(uid, world.simulation.now), world.disturbed_until)
             waited = world.simulation.now - since
-            if waited > GONE_BOUND:
+            if waited > world.pace.gone_bound:
                 promised = slice_of(each.worker_id) in world.fleet_checks.promised
                 what = f"{uid} of {each.job_id} lives by the disk, and {each.worker_id}-{each.incarnation} is gone"
                 self.broken("J11", f"{what} for {waited // SECOND} s, its slice {'is not' if promised else 'is'}")
@@ -360,7 +353,8 @@ class JobChecks:
         if isinstance(message, WorkerLost) and message.reason.startswith("no contact") and not message.fenced:
             pod = f"{message.worker_id}-{message.incarnation}"
             silent = self.world.attentive - self.heard.get(pod, 0)
-            if silent < TIMING.liveness_timeout - SECOND:
+            group = self.world.fleet_checks.ever[slice_of(message.worker_id)]
+            if silent < self.world.group(group).timing.liveness_timeout - SECOND:
                 self.broken("J10", f"{pod} is given up ({message.reason}) and was heard {silent // SECOND} s ago")
 
     def _idle_from_now(self, uid: str) -> None:

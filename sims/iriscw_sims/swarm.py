@@ -18,24 +18,13 @@ from typing import Any
 import attrs
 
 from iriscw.cloud.model import Attributes, Capacity, Constraint, Op
-from iriscw.fleet.model import GroupConfig, Timing
+from iriscw.fleet.model import GroupConfig
 from iriscw.jobs.model import Entrypoint, EntrypointKind, Existing, JobSpec
 from iriscw.runtime.vocabulary import SECOND
 from iriscw_sims.coreweave.fault_points import FAULT_POINTS
+from iriscw_sims.pace import TIMING
 
 GIB = 1 << 30
-
-CLUSTER = "simulated"
-
-LEASE = 20 * SECOND
-"""After this without contact a simulated worker kills its attempts: less than :data:`LEASE_GRACE`."""
-
-LEASE_GRACE = 40 * SECOND
-"""How long the controller waits for a worker that is out of reach and not fenced."""
-
-HEARTBEAT = 5 * SECOND
-
-LOGS_BOUND = 15 * SECOND
 
 RESTART_SHARE = 0.25
 """In how many plans each fault around restarts happens: together in most, and each loses all that runs."""
@@ -51,7 +40,7 @@ RATES: tuple[tuple[str, int], ...] = (
     ("watch loses its place", 20),
     ("pool quota refused", 150),
     ("pool refused as invalid", 40),
-    *FAULT_POINTS,
+    *(each for each in FAULT_POINTS if each[0] != "liveness probe fails"),  # worker pods have no probe yet
     ("worker lies", 80),
     ("worker dials twice", 200),
     ("crash behind a request", 15),
@@ -139,29 +128,6 @@ class Plan:
         return attrs.evolve(self, faults=faults, rates=tuple(rate for rate in self.rates if rate[0] != kind))
 
 
-TIMING = Timing(
-    requesting_timeout=60 * SECOND,
-    boot_timeout=90 * SECOND,
-    init_timeout=60 * SECOND,
-    startup_grace=180 * SECOND,
-    evaluation_interval=10 * SECOND,
-    scale_up_delay=10 * SECOND,
-    scale_down_delay=30 * SECOND,
-    liveness_timeout=15 * SECOND,
-    cordon_timeout=5 * SECOND,
-    failure_backoff=10 * SECOND,
-    failure_backoff_max=60 * SECOND,
-    quota_backoff=50 * SECOND,
-    quota_backoff_max=200 * SECOND,
-    retry_backoff=1 * SECOND,
-    retry_backoff_max=20 * SECOND,
-    pod_grace=20 * SECOND,
-    deletion_patience=100 * SECOND,
-    deletion_retry=10 * SECOND,
-    boot_estimate=30 * SECOND,
-)
-
-
 def draw_plan(seed: int) -> Plan:
     """Draw everything from the seed."""
     rng = Random(f"{seed}:plan")
@@ -209,6 +175,7 @@ def _group(rng: Random, number: int) -> GroupConfig:
         buffer_slices=rng.choice((0, 0, 0, 1)),
         priority=rng.choice((10, 20)),
         quota_pool=rng.choice(("", "shared")),
+        compute_class=rng.choice(("default", "default", "spot")),
         timing=TIMING,
     )
 

@@ -1,9 +1,9 @@
 """Simulated workers: the process in each pod, the attempts that it runs, and the log store.
 
 Theory of operation. A worker keeps the promises of :mod:`iriscw.jobs.ports`: it never starts a uid twice, it keeps
-what ended until it is released, it reports what it has had and lost as MISSING, and without contact for
-:data:`~iriscw_sims.swarm.LEASE` it kills its attempts. All else about it may go wrong: it crashes, starts anew in its
-pod, hangs, lies about its machine.
+what ended until it is released, it reports what it has had and lost as MISSING, and without contact for its lease
+(:attr:`iriscw_sims.pace.Pace.lease`) it kills its attempts. All else about it may go wrong: it crashes, starts anew in
+its pod, hangs, lies about its machine.
 
 What really runs is what the checks of jobs read, not what anybody reports.
 """
@@ -26,7 +26,6 @@ from iriscw.cloud.model import (
 from iriscw.jobs.model import AwaitLogs, Ending, Observation, Observed, Orders, RunOrder, StopOrder, StreamUp, TaskState
 from iriscw.runtime.vocabulary import SECOND
 from iriscw.testing.simulation import SimOperation
-from iriscw_sims.swarm import HEARTBEAT, LEASE
 
 if TYPE_CHECKING:
     from iriscw_sims.network import Connection
@@ -70,7 +69,7 @@ class SimWorker:
         self.hung_until = 0
         self.cut_off_until = 0
         self.last_heard = world.simulation.now
-        world.simulation.call_after(HEARTBEAT, self.beat)
+        world.simulation.call_after(world.pace.heartbeat, self.beat)
 
     @property
     def claims(self) -> Capacity:
@@ -88,14 +87,14 @@ class SimWorker:
     @property
     def lease_over(self) -> bool:
         """Whether it was without contact for its lease."""
-        return self.world.simulation.now - self.last_heard >= LEASE
+        return self.world.simulation.now - self.last_heard >= self.world.pace.lease
 
     def beat(self) -> None:
         """Say that it is there; kill everything when nobody answered for a lease."""
         if not self.alive:
             return
         world = self.world
-        world.simulation.call_after(HEARTBEAT, self.beat)
+        world.simulation.call_after(world.pace.heartbeat, self.beat)
         if self.lease_over:
             for attempt in self.attempts.values():
                 self.ends(attempt, Ending.WORKER_LOST)

@@ -2,7 +2,8 @@
 
 Theory of operation. :class:`World` runs a :class:`~iriscw_sims.swarm.Plan` in two phases. In the first faults happen,
 and only safety is asked for: after every step no invariant may be broken. Then everything is healed, and the world
-must come to rest within :data:`CONVERGE`: all jobs ended, the fleet at its smallest, nothing left over or committed.
+must come to rest within a bound (:attr:`iriscw_sims.pace.Pace.converge`): all jobs ended, the fleet at its smallest,
+nothing left over or committed.
 
 The checks read the world's truth and the disk; actors are believed only where an invariant is about them. They are
 fed by what happens instead of searching, so that they cost little after a step in which nothing of theirs happened.
@@ -55,14 +56,11 @@ from iriscw_sims.faults import strike
 from iriscw_sims.fleet_checks import FleetChecks
 from iriscw_sims.job_checks import JobChecks
 from iriscw_sims.network import Network
+from iriscw_sims.pace import CLUSTER, QUICK, Pace
 from iriscw_sims.restarts import Poison, Restarts
-from iriscw_sims.swarm import CLUSTER, LEASE_GRACE, LOGS_BOUND, Plan, draw_plan
+from iriscw_sims.swarm import Plan, draw_plan
 from iriscw_sims.users import Users
 from iriscw_sims.workers import Workers
-
-CONVERGE = 4500 * SECOND
-"""How long the healed world may take to come to rest: the fleet remembers churn for half an hour and removes nothing
-meanwhile; the rest is boots, timeouts and pauses, one after the other."""
 
 KERNEL_CHECKS_EVERY = 64
 """Steps between two full checks of the runtime's books, at least; in a tree of many actors it is two steps for each,
@@ -137,9 +135,11 @@ class World:
     Args:
         seed: of everything.
         plan: what to run. Default: what the seed draws.
+        pace: how long everything takes.
     """
 
-    def __init__(self, seed: int, plan: Plan | None = None) -> None:
+    def __init__(self, seed: int, plan: Plan | None = None, pace: Pace = QUICK) -> None:
+        self.pace = pace
         self.plan = plan if plan is not None else draw_plan(seed)
         self.seed = seed
         self.rates = dict(self.plan.rates)
@@ -193,7 +193,7 @@ class World:
             effects=dict.fromkeys(calls, nobody),
             sessions=dict.fromkeys((WatchNodePools, WatchPods), nobody),
         )
-        settings = JobSettings(lease_grace_ns=LEASE_GRACE, logs_bound_ns=LOGS_BOUND)
+        settings = JobSettings(lease_grace_ns=self.pace.lease_grace, logs_bound_ns=self.pace.logs_bound)
         return Behavior(
             children=(
                 ChildSpec("fleet", fleet, capacity=FLEET_CAPACITY),
@@ -423,13 +423,13 @@ class World:
             if self.stall_next:
                 self._stall()
         self.heal()
-        end = simulation.now + CONVERGE
+        end = simulation.now + self.pace.converge
         looks = 0
         while looks < LOOKS:
             left = self.unsettled()
             looks = 0 if left else looks + 1
             if simulation.now >= end:
-                self.violate("liveness", f"not at rest {CONVERGE // SECOND} s after all was healed: {left}")
+                self.violate("liveness", f"not at rest {self.pace.converge // SECOND} s after all was healed: {left}")
                 return
             simulation.advance(REST / SECOND)
             self.job_checks.gone()

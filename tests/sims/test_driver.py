@@ -7,9 +7,8 @@ from iriscw.cloud.effects import CreateNodePool, ListNodePools, WatchPods
 from iriscw.cloud.model import LABEL_CLUSTER, LABEL_MANAGED, LABEL_SLICE, NodePoolSpec, Relisted, Unavailable, Upserted
 from iriscw.runtime.vocabulary import SECOND
 from iriscw_sims.cloud import PODS, Cloud
-from iriscw_sims.driver import CALL_TIMEOUT
 from iriscw_sims.kube.messages import Request
-from iriscw_sims.swarm import CLUSTER
+from iriscw_sims.pace import CLUSTER, QUICK
 from iriscw_sims.world import World
 
 ALWAYS = 1000
@@ -84,7 +83,7 @@ def test_a_call_ends_at_its_deadline(world):
     """However often the driver would try: then nothing is known, and the shell says so."""
     world.rates["api lost"] = ALWAYS
     operation = asked(world, CreateNodePool(spec()))
-    world.simulation.advance(CALL_TIMEOUT / SECOND)
+    world.simulation.advance(QUICK.call_timeout / SECOND)
     assert isinstance(operation.error, Unavailable)
     world.rates["api lost"] = 0
     sent = world.cloud.server.in_flight

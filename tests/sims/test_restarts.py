@@ -9,8 +9,9 @@ from iriscw.fleet.messages import WorkersMissed
 from iriscw.jobs.model import Ending, JobState
 from iriscw.runtime.vocabulary import SECOND
 from iriscw_sims.coreweave.settings import seconds
+from iriscw_sims.pace import QUICK, TIMING
 from iriscw_sims.restarts import CLOUD_LOST, MACHINES_LOST, MEETS_NEW, STOPS_BEHIND, Poison
-from iriscw_sims.swarm import LEASE_GRACE, RESTART_FAULTS, TIMING, Fault, draw_plan
+from iriscw_sims.swarm import RESTART_FAULTS, Fault, draw_plan
 from iriscw_sims.world import World
 
 KILLED, CLOSED = 2 << 8, (2 << 8) + 1
@@ -89,7 +90,7 @@ def test_what_runs_beside_a_machine_that_is_gone_runs_on(lost, long_plan):
     world = World(2, attrs.evolve(long_plan(**patient), takeover_delay=0))  # else its lease would end meanwhile
     runs_for(world, 180 * SECOND)
     gone_for = 200
-    assert gone_for * SECOND > 60 * SECOND + LEASE_GRACE
+    assert gone_for * SECOND > 60 * SECOND + QUICK.lease_grace
 
     def strike():
         site = world.cloud.coreweave.site

@@ -3,7 +3,8 @@
 import pytest
 
 from iriscw.jobs.model import check_spec
-from iriscw_sims.swarm import FAULTS, LEASE, LEASE_GRACE, RATES, TIMING, draw_plan
+from iriscw_sims.pace import QUICK, TIMING
+from iriscw_sims.swarm import FAULTS, RATES, draw_plan
 
 
 @pytest.mark.parametrize("seed", range(50))
@@ -42,4 +43,4 @@ def test_a_fault_can_be_taken_out():
 
 def test_the_controller_waits_longer_than_a_worker_lives():
     """The safety of jobs rests on it: silence and lease grace together outlast the worker's lease and its heartbeat."""
-    assert TIMING.liveness_timeout + LEASE_GRACE > 2 * LEASE
+    assert TIMING.liveness_timeout + QUICK.lease_grace > 2 * QUICK.lease

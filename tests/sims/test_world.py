@@ -9,6 +9,7 @@ import attrs
 import pytest
 
 from iriscw.jobs.model import JobState
+from iriscw_sims.pace import QUICK
 from iriscw_sims.swarm import FAULTS, RATES, RESTART_FAULTS, Fault, draw_plan
 from iriscw_sims.world import World
 
@@ -144,8 +145,7 @@ def test_a_failure_says_how_to_repeat_it():
 
 def test_a_job_that_never_ends_is_found(monkeypatch):
     """Liveness is checked: a world that does not come to rest within its bound is broken."""
-    monkeypatch.setattr("iriscw_sims.world.CONVERGE", 100_000_000_000)
-    world = World(0)
+    world = World(0, pace=attrs.evolve(QUICK, converge=100_000_000_000))
     monkeypatch.setattr(world.job_checks, "unfinished", lambda: "not ended: planted")
     assert world.run().violations[0].startswith("INV-liveness: not at rest")
 

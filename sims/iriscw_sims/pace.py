@@ -1,0 +1,118 @@
+"""How fast a simulated world goes: every delay that is not a group's own, for the cloud, the driver and the workers.
+
+:data:`QUICK` has seconds where reality has minutes, so that a few minutes of virtual time meet everything; only the
+order of the delays matters there. :data:`FAITHFUL` has what was measured, and what production runs with.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from iriscw.cloud.kube.settings import KubeSettings
+from iriscw.fleet.model import Timing
+from iriscw.runtime.vocabulary import MILLISECOND, SECOND
+from iriscw.worker.model import DEFAULT_HEARTBEAT_NS, DEFAULT_LEASE_NS
+from iriscw_sims.coreweave import settings as cloud_settings
+from iriscw_sims.coreweave.settings import Settings
+
+CLUSTER = "simulated"
+NAMESPACE = "iris"
+MINUTE = 60 * SECOND
+
+
+@attrs.frozen
+class Pace:
+    """The delays of a world, in ns.
+
+    Raises:
+        ValueError: workers would end their attempts later than the controller gives them up.
+    """
+
+    cloud: Settings
+    driver: KubeSettings
+    timing: Timing
+    """Of groups that say nothing else."""
+    call_timeout: int
+    """After this the driver's shell gives a call up."""
+    heartbeat: int
+    lease: int
+    """After this without contact a worker kills its attempts: less than ``lease_grace``."""
+    lease_grace: int
+    """How long the controller waits for a worker that is out of reach and not fenced."""
+    logs_bound: int
+    """How long the end of an attempt waits for its log."""
+    gone_bound: int
+    """How long an attempt may live on the disk whose pod is gone, with nothing else wrong: a controller that was
+    started waits for what its predecessor may have asked for, lists what exists, and has all jobs report. Less than
+    what it waits for workers of which nothing is known."""
+    converge: int
+    """How long the healed world may take to come to rest: the fleet remembers churn for half an hour and removes
+    nothing meanwhile; the rest is boots, timeouts and pauses, one after the other."""
+
+    def __attrs_post_init__(self) -> None:
+        if not self.lease < self.lease_grace:
+            raise ValueError(f"a lease of {self.lease} ns is not over after {self.lease_grace} ns")
+
+
+_DRIVER = KubeSettings(
+    cluster=CLUSTER, namespace=NAMESPACE, image="iriscw/worker:simulated", controller_address="controller:10000"
+)
+
+TIMING = Timing(
+    requesting_timeout=60 * SECOND,
+    boot_timeout=90 * SECOND,
+    init_timeout=60 * SECOND,
+    startup_grace=180 * SECOND,
+    evaluation_interval=10 * SECOND,
+    scale_up_delay=10 * SECOND,
+    scale_down_delay=30 * SECOND,
+    liveness_timeout=15 * SECOND,
+    cordon_timeout=5 * SECOND,
+    failure_backoff=10 * SECOND,
+    failure_backoff_max=60 * SECOND,
+    quota_backoff=50 * SECOND,
+    quota_backoff_max=200 * SECOND,
+    retry_backoff=1 * SECOND,
+    retry_backoff_max=20 * SECOND,
+    pod_grace=20 * SECOND,
+    deletion_patience=100 * SECOND,
+    deletion_retry=10 * SECOND,
+    boot_estimate=30 * SECOND,
+)
+
+QUICK = Pace(
+    cloud=cloud_settings.QUICK,
+    driver=attrs.evolve(
+        _DRIVER,
+        page_limit=2,  # so that lists have many pages
+        attempts=3,
+        pause_most=2 * SECOND,
+        watch_timeout=60 * SECOND,
+        watch_pause_most=5 * SECOND,
+        watch_interval=500 * MILLISECOND,
+        patience=60 * SECOND,
+    ),
+    timing=TIMING,
+    call_timeout=10 * SECOND,
+    heartbeat=5 * SECOND,
+    lease=20 * SECOND,
+    lease_grace=40 * SECOND,
+    logs_bound=15 * SECOND,
+    gone_bound=45 * SECOND,
+    converge=4500 * SECOND,
+)
+"""Seconds where a cloud has minutes."""
+
+FAITHFUL = Pace(
+    cloud=cloud_settings.FAITHFUL,
+    driver=_DRIVER,
+    timing=Timing(),
+    call_timeout=60 * SECOND,
+    heartbeat=DEFAULT_HEARTBEAT_NS,
+    lease=DEFAULT_LEASE_NS,
+    lease_grace=2 * DEFAULT_LEASE_NS,
+    logs_bound=30 * SECOND,
+    gone_bound=10 * MINUTE,
+    converge=48 * 60 * MINUTE,
+)
+"""As measured, and as shipped."""
