@@ -1,18 +1,24 @@
-"""Run seeds from the command line: ``python -m iriscw_sims.run --seeds 100 --first 0 -o json``.
-
-Exit code 0: no invariant was broken. 1: one was; the report of each such seed is on standard error.
-"""
+"""Runs seeds one after the other, and sums up what came of them; ``iriscw sim run`` is the command around it."""
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
-import time
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+import attrs
+
 from iriscw_sims.world import Run, World
+
+
+def run_seeds(seeds: Iterable[int], *, until_broken: bool = False) -> Iterator[Run]:
+    """Run each seed's own plan, and give what came of it; the first that breaks something may be the last."""
+    for seed in seeds:
+        run = World(seed).run()
+        yield run
+        if run.violations and until_broken:
+            return
 
 
 def as_json(run: Run) -> dict[str, Any]:
@@ -21,39 +27,45 @@ def as_json(run: Run) -> dict[str, Any]:
         "seed": run.seed,
         "trace": run.trace,
         "simulated_s": round(run.simulated_s, 3),
+        "steps": run.steps,
         "violations": list(run.violations),
     }
 
 
+@attrs.define
+class Totals:
+    """The sum over runs."""
+
+    seeds: int = 0
+    simulated_s: float = 0.0
+    steps: int = 0
+    broken: list[int] = attrs.field(factory=list)
+    """The seeds that broke an invariant."""
+    fired: Counter[str] = attrs.field(factory=Counter)
+    """How often each fault and chance came true."""
+
+    def add(self, run: Run) -> None:
+        """Count one more run."""
+        self.seeds += 1
+        self.simulated_s += run.simulated_s
+        self.steps += run.steps
+        self.fired.update(dict(run.fired))
+        if run.violations:
+            self.broken.append(run.seed)
+
+    def pace(self, wall_s: float) -> str:
+        """Say how much was simulated, and how fast."""
+        per_s = 1 / max(wall_s, 1e-9)
+        hours = f"{self.simulated_s / 3600:,.1f} simulated hours"
+        speed = f"{self.seeds * per_s:.1f} seeds/s, {self.steps * per_s:,.0f} steps/s"
+        return f"{self.seeds} seeds in {wall_s:.1f} s: {hours}, {self.steps:,} steps; {speed}"
+
+
 def main(argv: list[str] | None = None) -> int:
-    """Run the seeds that the arguments name; give the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m iriscw_sims.run", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=1, help="how many seeds to run")
-    parser.add_argument("--first", type=int, default=0, help="the first seed")
-    parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
-    parser.add_argument("--until-broken", action="store_true", help="stop at the first seed that breaks something")
-    parser.add_argument("--faults", action="store_true", help="count how often each fault fired, on standard error")
-    chosen = parser.parse_args(argv)
-    began = time.monotonic()
-    runs = []
-    fired: Counter[str] = Counter()
-    for seed in range(chosen.first, chosen.first + chosen.seeds):
-        run = World(seed).run()
-        runs.append(as_json(run))
-        fired.update(dict(run.fired))
-        if run.report:
-            sys.stderr.write(run.report + "\n")
-        if chosen.output == "table":
-            outcome = run.violations[0] if run.violations else "held"
-            sys.stdout.write(f"{seed:>8}  {run.trace}  {run.simulated_s:9.1f} s  {run.steps:>7} steps  {outcome}\n")
-        if run.violations and chosen.until_broken:
-            break
-    wall_s = round(time.monotonic() - began, 3)
-    if chosen.output == "json":
-        sys.stdout.write(json.dumps({"runs": runs, "wall_s": wall_s}) + "\n")
-    if chosen.faults:
-        sys.stderr.write("".join(f"{count:>8}  {name}\n" for name, count in sorted(fired.items())))
-    return 1 if any(run["violations"] for run in runs) else 0
+    """Do what ``iriscw sim run`` does; give the exit code."""
+    from iriscw.cli import main as command
+
+    return command(["sim", "run", *(sys.argv[1:] if argv is None else argv)])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""bench and sim: their JSON and their exit codes."""
+"""bench: its JSON and its exit codes."""
 
 import json
 
@@ -101,15 +101,3 @@ def test_control_plane_measures(iriscw, monkeypatch):
     assert code == 0
     assert report["figures"]["per_job"][0]["records"] == 9
     assert all(len(rows) == 1 for rows in report["figures"].values())
-
-
-def test_sim_runs_seeds(iriscw):
-    """Each seed gives one run, and the same seed the same trace."""
-    code, out, _ = iriscw("sim", "run", "--seeds", "1", "--first", "3", "-o", "json")
-    report = json.loads(out)
-    assert code == 0
-    [run] = report["runs"]
-    assert (run["seed"], run["violations"]) == (3, [])
-    assert {*run} == {"seed", "trace", "simulated_s", "violations"}
-    again = json.loads(iriscw("sim", "run", "--seeds", "1", "--first", "3", "-o", "json")[1])
-    assert again["runs"] == report["runs"]

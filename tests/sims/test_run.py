@@ -1,6 +1,8 @@
-"""The command line of the simulated world."""
+"""Running seeds, and the sum over them."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -8,33 +10,57 @@ from iriscw_sims import run
 from iriscw_sims.world import World
 
 
-def test_json_says_what_came_of_each_seed(capsys):
-    """The output has seed, trace, simulated time and violations of each run, and the time all took."""
-    assert run.main(["--seeds", "2", "--first", "1", "-o", "json"]) == 0
-    printed = json.loads(capsys.readouterr().out)
-    assert [each["seed"] for each in printed["runs"]] == [1, 2]
-    assert [sorted(each) for each in printed["runs"]] == [["seed", "simulated_s", "trace", "violations"]] * 2
-    assert printed["runs"][0]["violations"] == []
-    assert printed["wall_s"] > 0
-
-
-def test_a_broken_seed_ends_with_1_and_a_report(capsys, monkeypatch):
-    """A violation is the exit code, and its report stands on standard error; the search ends if that was asked for."""
+@pytest.fixture
+def broken(monkeypatch):
+    """Have every world break an invariant where its faults end."""
     monkeypatch.setattr(World, "heal", lambda self: self.violate("X1", "planted"))
-    assert run.main(["--seeds", "3", "--until-broken"]) == 1
-    printed = capsys.readouterr()
-    assert printed.out.count("INV-X1: planted") == 1
-    assert "repeat it: python -m iriscw_sims.run --seeds 1 --first 0" in printed.err
 
 
-def test_faults_are_counted(capsys):
-    """What fired is counted when that is asked for."""
-    run.main(["--seeds", "3", "--faults"])
-    assert "controller" in capsys.readouterr().err
+def test_each_seed_runs():
+    """In order, each with its own plan."""
+    made = list(run.run_seeds((41, 34)))
+    assert [each.seed for each in made] == [41, 34]
+    assert made[1] == World(34).run()
 
 
-def test_nonsense_is_refused(capsys):
-    """An unknown option is a usage error."""
-    with pytest.raises(SystemExit) as ended:
-        run.main(["--no-such-option"])
-    assert ended.value.code == 2
+@pytest.mark.parametrize(("until_broken", "runs"), [(True, 1), (False, 2)])
+def test_the_search_may_end_with_the_first_that_breaks(broken, until_broken, runs):
+    """The broken one is given, too."""
+    made = list(run.run_seeds((41, 34), until_broken=until_broken))
+    assert len(made) == runs
+    assert made[-1].violations
+
+
+def test_a_run_is_json():
+    """Seed, trace, simulated time, steps and violations."""
+    made = World(41).run()
+    values = json.loads(json.dumps(run.as_json(made)))
+    assert values == {
+        "seed": 41,
+        "trace": made.trace,
+        "simulated_s": made.simulated_s,
+        "steps": made.steps,
+        "violations": [],
+    }
+
+
+def test_totals_add_up(broken):
+    """Seeds, steps, time, faults, and which seeds broke; the pace is what a second had of them."""
+    totals = run.Totals()
+    made = list(run.run_seeds((41, 34)))
+    for each in made:
+        totals.add(each)
+    assert (totals.seeds, totals.broken) == (2, [41, 34])
+    assert totals.steps == sum(each.steps for each in made)
+    assert sum(totals.fired.values()) == sum(count for each in made for _, count in each.fired)
+    assert totals.pace(2.0).startswith("2 seeds in 2.0 s: ")
+    assert totals.pace(2.0).endswith(f"; 1.0 seeds/s, {totals.steps / 2:,.0f} steps/s")
+    assert "0 seeds" in run.Totals().pace(0.0)
+
+
+def test_the_module_is_the_command():
+    """``python -m iriscw_sims.run`` is ``iriscw sim run``."""
+    command = [sys.executable, "-m", "iriscw_sims.run", "--seeds", "1", "--first", "41", "-o", "json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert [each["seed"] for each in json.loads(done.stdout)["runs"]] == [41]
+    assert run.main(["--no-such-option"]) == 2

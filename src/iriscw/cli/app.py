@@ -30,7 +30,7 @@ COMMANDS: Final = {
     "controller": "iriscw.cli.serve:controller",
     "worker": "iriscw.cli.serve:worker",
     "bench": "iriscw.cli.measure:bench",
-    "sim": "iriscw.cli.measure:sim",
+    "sim": "iriscw.cli.sim.command:sim",
 }
 """In the order in which people need them."""
 

@@ -1,8 +1,7 @@
-"""``bench`` and ``sim``: what iriscw says about itself."""
+"""``bench``: what iriscw says about its own speed."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -90,43 +89,6 @@ def _group_table(name: str, rows: Sequence[Mapping[str, float]], targets: Sequen
 def _short(value: float) -> str:
     """Write a figure to four digits, and large ones whole."""
     return f"{round(value)}" if abs(value) >= 1_000 else f"{float(f'{value:.4g}'):g}"
-
-
-@click.group()
-def sim() -> None:
-    """Run simulated clusters under faults."""
-
-
-@sim.command(name="run")
-@click.option("--seeds", type=click.IntRange(min=1), default=10, show_default=True, help="How many runs.")
-@click.option("--first", type=int, default=0, show_default=True, help="The first seed.")
-@format_option
-def sim_run(*, seeds: int, first: int, form: str) -> None:
-    """Run so many seeds; the exit code is 1 if an invariant was violated."""
-    from iriscw_sims.run import as_json
-    from iriscw_sims.world import World
-
-    began_s, runs = time.monotonic(), []
-    for seed in range(first, first + seeds):
-        click.echo(f"seed {seed}", err=True)
-        made = World(seed).run()
-        runs.append(as_json(made))
-        if made.report:
-            click.echo(made.report, err=True)
-    report = {"runs": runs, "wall_s": round(time.monotonic() - began_s, 3)}
-    _write(report, form, lambda: runs_table(report))
-    violated = [each["seed"] for each in runs if each["violations"]]
-    if violated:
-        raise CheckFailed(f"seeds {', '.join(map(str, violated))} violate an invariant")
-
-
-def runs_table(report: Mapping[str, Any]) -> str:
-    """Write one line for each run."""
-    rows = [
-        [str(each["seed"]), str(each["trace"]), f"{each['simulated_s']:g}", str(len(each["violations"]))]
-        for each in report["runs"]
-    ]
-    return f"{table(['SEED', 'TRACE', 'SIMULATED s', 'VIOLATIONS'], rows)}\n{report['wall_s']:g} s\n"
 
 
 def _write(report: Any, form: str, text: Any) -> None:

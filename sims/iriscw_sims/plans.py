@@ -1,0 +1,201 @@
+"""Plans as JSON: to keep one that found something, to change one by hand, to run it again elsewhere.
+
+Theory of operation. A :class:`~iriscw_sims.swarm.Plan` is values all the way down, so one rule for each kind of value
+writes and reads it: a class as an object with all of its fields, an enum as its value, a tuple as a list. All fields
+are written, so that a plan does not change its meaning with the defaults of the day; a field that is missing when a
+plan is read takes its default, so that plans outlive new fields. What cannot be is refused with the place where it
+stands. A file says which version of this form it has.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any, Final
+
+import attrs
+
+from iriscw.errors import UsageError
+from iriscw.files import decode_json
+from iriscw.jobs.model import check_spec
+from iriscw_sims.swarm import FAULTS, RATES, Plan
+
+FORMAT: Final = "iriscw-plan"
+VERSION: Final = 1
+
+MAX_PLAN_BYTES: Final = 16 * 1024 * 1024
+"""The largest plan that is read: a plan that a seed draws has 30 KB, one of 10,000 jobs 10 MB."""
+
+MOST: Final = 2**63 - 1
+"""The largest number: times are ns in 64 bits wherever they leave Python."""
+
+_THOUSANDTHS: Final = 1_000
+
+
+class BadPlan(UsageError, ValueError, abstract=True):
+    """A text is no plan."""
+
+
+class PlanUnreadable(BadPlan):
+    """It is no JSON, or too long, or not of this form."""
+
+
+class PlanVersionUnknown(BadPlan):
+    """It was written by a version that this one does not know."""
+
+
+class PlanInvalid(BadPlan):
+    """A value in it cannot be; the text says which, and where."""
+
+
+def dump_plan(plan: Plan) -> str:
+    """Write a plan as JSON."""
+    return json.dumps({"format": FORMAT, "version": VERSION, "plan": _written(plan)}, indent=1) + "\n"
+
+
+def load_plan(data: str | bytes) -> Plan:
+    """Read a plan that :func:`dump_plan` wrote, or somebody by hand.
+
+    Raises:
+        PlanUnreadable: it is no JSON, too long, or not of this form.
+        PlanVersionUnknown: it was written by another version.
+        PlanInvalid: a value in it cannot be.
+    """
+    encoded = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
+    if len(encoded) > MAX_PLAN_BYTES:
+        raise PlanUnreadable(f"a plan has at most {MAX_PLAN_BYTES} bytes, not {len(encoded)}")
+    try:
+        found = decode_json(encoded)
+    except ValueError as error:
+        raise PlanUnreadable(f"it is no JSON: {error}") from None
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        raise PlanUnreadable(f"it is no plan: it does not say 'format': {FORMAT!r}")
+    if found.get("version") != VERSION:
+        raise PlanVersionUnknown(f"it has version {found.get('version')!r}; this one reads version {VERSION}")
+    plan: Plan = _read(Plan, found.get("plan"), "plan")
+    check_plan(plan)
+    return plan
+
+
+def check_plan(plan: Plan) -> None:
+    """Refuse what has the right form and would fail in the middle of a run.
+
+    Raises:
+        PlanInvalid: a value in it cannot be.
+    """
+    rates = dict(RATES)
+    for index, fault in enumerate(plan.faults):
+        if fault.kind not in FAULTS:
+            raise PlanInvalid(f"plan.faults[{index}].kind: there is no fault {fault.kind!r}")
+        _check_range(fault.at, f"plan.faults[{index}].at")
+        _check_range(fault.pick, f"plan.faults[{index}].pick")
+    for index, (name, rate) in enumerate(plan.rates):
+        if name not in rates:
+            raise PlanInvalid(f"plan.rates[{index}]: there is no chance {name!r}")
+        _check_range(rate, f"plan.rates[{index}]", _THOUSANDTHS)
+    if not plan.groups:
+        raise PlanInvalid("plan.groups: a world has at least one scale group")
+    for index, job in enumerate(plan.jobs):
+        _check_range(job.at, f"plan.jobs[{index}].at")
+        _check_range(job.terminate_after or 0, f"plan.jobs[{index}].terminate_after")
+        try:
+            check_spec(job.spec)
+        except UsageError as error:
+            raise PlanInvalid(f"plan.jobs[{index}].spec: {error}") from None
+    _check_range(plan.safety, "plan.safety")
+    _check_range(plan.takeover_delay, "plan.takeover_delay")
+
+
+def _check_range(value: int, where: str, most: int = MOST) -> None:
+    if not 0 <= value <= most:
+        raise PlanInvalid(f"{where}: {value} is not between 0 and {most}")
+
+
+# Writing
+
+
+def _written(value: Any) -> Any:
+    if attrs.has(type(value)):
+        return {field.name: _written(getattr(value, field.name)) for field in attrs.fields(type(value)) if field.init}
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, tuple):
+        return [_written(each) for each in value]
+    return value
+
+
+# Reading
+
+
+def _read(kind: Any, value: Any, where: str) -> Any:
+    """Read a value of a type; ``where`` is its place, for errors."""
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        return _read_union(arguments, value, where)
+    if origin is tuple:
+        return _read_tuple(arguments, value, where)
+    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+        try:
+            return kind(value)
+        except ValueError:
+            known = ", ".join(repr(each.value) for each in kind)
+            raise PlanInvalid(f"{where}: {value!r} is none of {known}") from None
+    if isinstance(kind, type) and attrs.has(kind):
+        return _read_object(kind, value, where)
+    if type(value) is not kind:
+        raise PlanInvalid(f"{where}: {_name(kind)} is needed, not {_name(type(value))}")
+    if kind is int and not -MOST <= value <= MOST:
+        raise PlanInvalid(f"{where}: {value} is not between {-MOST} and {MOST}")
+    return value
+
+
+def _read_union(kinds: tuple[Any, ...], value: Any, where: str) -> Any:
+    for kind in kinds:
+        if kind in (type(value), type(None)) and isinstance(value, kind):
+            return _read(kind, value, where) if kind is not type(None) else None
+    others = [kind for kind in kinds if kind is not type(None)]
+    if len(others) == 1:
+        return _read(others[0], value, where)
+    raise PlanInvalid(f"{where}: {_name(type(value))} is not allowed here")
+
+
+def _read_tuple(kinds: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:
+    if not isinstance(value, list):
+        raise PlanInvalid(f"{where}: a list is needed, not {_name(type(value))}")
+    if len(kinds) == 2 and kinds[1] is Ellipsis:
+        kinds = (kinds[0],) * len(value)
+    if len(kinds) != len(value):
+        raise PlanInvalid(f"{where}: {len(kinds)} values are needed, not {len(value)}")
+    return tuple(
+        _read(kind, each, f"{where}[{index}]") for index, (kind, each) in enumerate(zip(kinds, value, strict=True))
+    )
+
+
+def _read_object(kind: type, value: Any, where: str) -> Any:
+    if not isinstance(value, Mapping):
+        raise PlanInvalid(f"{where}: an object is needed, not {_name(type(value))}")
+    attrs.resolve_types(kind)
+    fields = {field.name: field for field in attrs.fields(kind) if field.init}
+    for name in value:
+        if name not in fields:
+            raise PlanInvalid(f"{where}: {kind.__name__} has no {name!r}")
+    given = {
+        field.alias or name: _read(field.type, value[name], f"{where}.{name}")
+        for name, field in fields.items()
+        if name in value
+    }
+    missing = [name for name, field in fields.items() if name not in value and field.default is attrs.NOTHING]
+    if missing:
+        raise PlanInvalid(f"{where}: {', '.join(missing)} is missing")
+    try:
+        return kind(**given)
+    except UsageError as error:
+        raise PlanInvalid(f"{where}: {error}") from None
+
+
+def _name(kind: Any) -> str:
+    names = {int: "a whole number", str: "a text", bool: "true or false", list: "a list", dict: "an object"}
+    return names.get(kind, "null" if kind is type(None) else getattr(kind, "__name__", str(kind)))

@@ -1,0 +1,171 @@
+"""``sim serve``: a simulated cluster behind a port, for kubectl and other clients of Kubernetes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from iriscw.cli.interrupts import as_interrupts
+from iriscw.cli.outcome import run_async
+from iriscw.cli.sim.kinds import SEED
+from iriscw.client.discovery import context_path
+from iriscw.errors import UsageError
+from iriscw.files import decode_json, read_bounded
+from iriscw.processes.stopping import stopping_signals
+
+if TYPE_CHECKING:
+    from iriscw_sims.serve.settings import ServeSettings
+
+MOST_NODES: Final = 10_000
+"""Nodes of one pool to begin with: ten times the largest fleet that this was sized for."""
+
+_KUBECONFIG_BYTES: Final = 2**20
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+class KubeconfigInUse(UsageError):
+    """The file that ``--kubeconfig`` names holds something else, which would be lost."""
+
+
+class Pool(click.ParamType["tuple[str, int, str]"]):
+    """``NAME=NODES`` or ``NAME=NODES:INSTANCE_TYPE``."""
+
+    name = "name=nodes"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int, str]:
+        """Read it."""
+        if isinstance(value, tuple):
+            return value
+        name, _, rest = str(value).partition("=")
+        nodes, _, instance_type = rest.partition(":")
+        if not _NAME.fullmatch(name):
+            self.fail(f"{name!r} cannot name a node pool: lower-case letters, digits and '-'", param, ctx)
+        if not (nodes.isascii() and nodes.isdigit() and len(nodes) < 9 and 0 <= int(nodes) <= MOST_NODES):
+            self.fail(f"{value!r}: a pool has 0 to {MOST_NODES} nodes; write NAME=NODES", param, ctx)
+        return name, int(nodes), instance_type
+
+
+@click.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="The port; 0, the default: any free one.")
+@click.option("--seed", type=SEED, default=0, show_default=True, help="What is drawn at random follows from it.")
+@click.option("--speed", type=float, default=1.0, show_default=True, help="Simulated seconds per second.")
+@click.option("--quick", is_flag=True, help="Machines boot within seconds, not in CoreWeave's 14 to 30 minutes.")
+@click.option(
+    "--pool",
+    "pools",
+    type=Pool(),
+    multiple=True,
+    metavar="NAME=NODES[:TYPE]",
+    default=["demo=2"],
+    show_default=True,
+    help="A node pool to begin with; may be repeated.",
+)
+@click.option("--empty", is_flag=True, help="Begin without node pools.")
+@click.option(
+    "--kubeconfig",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Where to leave the address and token, for kubectl. Default: a file that goes with the server.",
+)
+def serve(
+    *,
+    host: str,
+    port: int,
+    seed: int,
+    speed: float,
+    quick: bool,
+    pools: tuple[tuple[str, int, str], ...],
+    empty: bool,
+    kubeconfig: Path | None,
+) -> None:
+    """Serve a simulated CoreWeave cluster over HTTP, until Ctrl-C, SIGTERM or the end of the terminal.
+
+    Node pools, nodes and pods behave as the real ones do, in real time or faster; nothing outlives the command. Try it
+    with `kubectl get nodes -w` in another terminal.
+    """
+    from iriscw_sims.serve.settings import ServeSettings, Timing
+
+    if kubeconfig is not None and kubeconfig.exists() and not _is_ours(kubeconfig):
+        raise KubeconfigInUse(f"{kubeconfig} is no kubeconfig of a simulation; choose another file")
+    path = kubeconfig if kubeconfig is not None else context_path().with_name(f"sim-{os.getpid()}.kubeconfig")
+    settings = ServeSettings(
+        host=host,
+        port=port,
+        seed=seed,
+        speed=speed,
+        kubeconfig=path,
+        pools=() if empty else _pools(pools),
+        timing=Timing.QUICK if quick else Timing.FAITHFUL,
+    )
+    with _removed_at_the_end(path if kubeconfig is None else None):
+        run_async(_serve, settings, path)
+
+
+def _pools(pools: tuple[tuple[str, int, str], ...]) -> Any:
+    """Give the pools as the settings take them; Any, because the field's converter hides its type."""
+    from iriscw_sims.serve.settings import PoolToBegin
+
+    return tuple(
+        PoolToBegin(name, instance_type, nodes) if instance_type else PoolToBegin(name, nodes=nodes)
+        for name, nodes, instance_type in pools
+    )
+
+
+async def _serve(settings: ServeSettings, kubeconfig: Path) -> None:
+    import anyio
+
+    from iriscw_sims.serve.server import SimServer
+
+    with contextlib.ExitStack() as stack:  # before anything starts: it must end in order, too
+        signals = stack.enter_context(anyio.open_signal_receiver(*stopping_signals()))
+        async with SimServer(settings) as server:
+            _say(_welcome(server.url, kubeconfig, settings.speed))
+            await anext(signals)
+            stack.close()
+            stack.enter_context(as_interrupts(stopping=True))
+            _say("stopping ... (Ctrl-C stops it at once)")
+    _say("stopped; nothing is left running")
+
+
+def _welcome(url: str, kubeconfig: Path, speed: float) -> str:
+    pace = "in real time" if speed == 1 else f"{speed:g} times as fast as real time"
+    return (
+        f"a simulated cluster is at {url}, {pace}; in another terminal:\n\n"
+        f"  export KUBECONFIG={kubeconfig}\n"
+        "  kubectl get nodepools\n"
+        "  kubectl get nodes -w\n\n"
+        "Ctrl-C ends it."
+    )
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether a file is a kubeconfig that a server of ours left there."""
+    from iriscw_sims.serve.kubeconfig import NAME
+
+    try:
+        found = decode_json(read_bounded(path, _KUBECONFIG_BYTES))
+    except (OSError, ValueError):  # YAML, as kubectl writes it, or anything else
+        return False
+    return isinstance(found, dict) and found.get("current-context") == NAME
+
+
+@contextlib.contextmanager
+def _removed_at_the_end(path: Path | None) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        if path is not None:
+            path.unlink(missing_ok=True)
+
+
+def _say(text: str) -> None:
+    with contextlib.suppress(OSError):  # the terminal was closed: what goes on does not depend on being told
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()

@@ -1,0 +1,115 @@
+"""Plans as JSON: what is written is read back, and what is no plan is refused by name."""
+
+import json
+
+import attrs
+import pytest
+from hypothesis import given, strategies as st
+
+from iriscw.errors import UsageError
+from iriscw_sims import Fault, World, draw_plan
+from iriscw_sims.plans import (
+    FORMAT,
+    MAX_PLAN_BYTES,
+    VERSION,
+    BadPlan,
+    PlanInvalid,
+    PlanUnreadable,
+    PlanVersionUnknown,
+    dump_plan,
+    load_plan,
+)
+
+PLAN = attrs.evolve(draw_plan(3), faults=(Fault(1, "node dies", 2),), rates=(("api lost", 5),))
+
+
+def changed(*path, to):
+    """The plan's text with one value changed."""
+    data = json.loads(dump_plan(PLAN))
+    place = data
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = to
+    return json.dumps(data)
+
+
+@given(st.integers(0, 2**63 - 1))
+def test_a_plan_is_read_as_it_was_written(seed):
+    """Every plan that a seed draws comes back equal, and writes the same text again."""
+    plan = draw_plan(seed)
+    text = dump_plan(plan)
+    assert load_plan(text) == load_plan(text.encode()) == plan
+    assert dump_plan(load_plan(text)) == text
+
+
+@pytest.mark.parametrize("seed", [34, 41])
+def test_a_plan_that_was_read_runs_the_same(seed):
+    """The run of a plan from a file is the run of its seed."""
+    assert World(seed, load_plan(dump_plan(draw_plan(seed)))).run() == World(seed).run()
+
+
+def test_changes_by_hand_are_taken():
+    """Faults that are left out are gone; a field that is left out takes its default."""
+    data = json.loads(dump_plan(attrs.evolve(PLAN, takeover_delay=5)))
+    data["plan"]["faults"] = []
+    del data["plan"]["takeover_delay"]
+    assert load_plan(json.dumps(data)) == attrs.evolve(PLAN, faults=(), takeover_delay=0)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "{}", '{"format": "another"}', "[" * 100_000, b"\xff\xfe"])
+def test_what_is_no_plan_is_unreadable(text):
+    """Not JSON, or not of this form."""
+    with pytest.raises(PlanUnreadable):
+        load_plan(text)
+
+
+def test_a_plan_is_bounded():
+    """Something huge is refused before it is parsed."""
+    with pytest.raises(PlanUnreadable, match="at most"):
+        load_plan(" " * (MAX_PLAN_BYTES + 1))
+
+
+@pytest.mark.parametrize("version", [0, VERSION + 1, "1", None])
+def test_another_version_is_refused(version):
+    """The text says which version it is and which one is read."""
+    with pytest.raises(PlanVersionUnknown, match="version"):
+        load_plan(changed("version", to=version))
+
+
+@pytest.mark.parametrize(
+    ("path", "to", "said"),
+    [
+        (["plan"], None, "plan: an object is needed, not null"),
+        (["plan", "seed"], "3", "plan.seed: a whole number is needed, not a text"),
+        (["plan", "seed"], True, "plan.seed: a whole number is needed, not true or false"),
+        (["plan", "seed"], 2**70, "plan.seed: .* is not between"),
+        (["plan", "surprise"], 1, "plan: Plan has no 'surprise'"),
+        (["plan", "groups"], {}, "plan.groups: a list is needed, not an object"),
+        (["plan", "groups"], [], "at least one scale group"),
+        (["plan", "groups", 0, "num_vms"], 0, r"plan.groups\[0\]: .*num_vms must be"),
+        (["plan", "groups", 0, "name"], 5, r"plan.groups\[0\].name: a text"),
+        (["plan", "jobs", 0, "spec", "replicas"], 0, r"plan.jobs\[0\].spec: replicas"),
+        (["plan", "jobs", 0, "spec", "demand"], [], r"plan.jobs\[0\].spec.demand: an object"),
+        (["plan", "jobs", 0, "existing"], "sometimes", r"plan.jobs\[0\].existing: 'sometimes' is none of"),
+        (["plan", "jobs", 0, "terminate_after"], 1.5, r"plan.jobs\[0\].terminate_after"),
+        (["plan", "faults", 0], {"at": 1}, r"plan.faults\[0\]: kind, pick is missing"),
+        (["plan", "faults", 0, "kind"], "earthquake", "there is no fault 'earthquake'"),
+        (["plan", "faults", 0, "at"], -1, r"plan.faults\[0\].at: -1 is not between"),
+        (["plan", "rates", 0], ["api lost", 1, 2], r"plan.rates\[0\]: 2 values are needed, not 3"),
+        (["plan", "rates", 0], ["luck", 1], "there is no chance 'luck'"),
+        (["plan", "rates", 0], ["api lost", 1_001], "is not between 0 and 1000"),
+        (["plan", "safety"], -1, "plan.safety: -1"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_its_place(path, to, said):
+    """The error names the value and where it stands."""
+    with pytest.raises(PlanInvalid, match=said):
+        load_plan(changed(*path, to=to))
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner, max_size=3)))
+def test_nonsense_is_always_a_bad_plan(value):
+    """Whatever stands where the plan should: a named error of the caller's, never another one."""
+    with pytest.raises(BadPlan) as raised:
+        load_plan(json.dumps({"format": FORMAT, "version": VERSION, "plan": value}))
+    assert isinstance(raised.value, UsageError)

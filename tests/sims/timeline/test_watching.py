@@ -1,0 +1,170 @@
+"""What is watched is told: laws that hold of every run's timeline."""
+
+import itertools
+import os
+import subprocess
+import sys
+
+import attrs
+import pytest
+
+from iriscw_sims import Fault, World, draw_plan
+from iriscw_sims.timeline.model import CONTROLLER, DISK, FAULT, Level, Tone, kind_of
+from iriscw_sims.timeline.watching import replay, watch
+
+SEEDS = (3, 8, 26, 28)
+
+SECOND = 1_000_000_000
+
+PROGRAM = """
+import sys
+from iriscw_sims.timeline.picture.page import Caption, page
+from iriscw_sims.timeline.text import lines
+from iriscw_sims.timeline.watching import replay
+for seed in (3, 8):
+    run, timeline = replay(seed)
+    sys.stdout.write(chr(10).join(lines(timeline)) + page(timeline, Caption("seed")))
+"""
+
+
+@pytest.fixture
+def calm(replayed):
+    """Give a plan in which nothing goes wrong, but for the faults given."""
+
+    def make(*faults, seed=0):
+        plan = draw_plan(seed)
+        return attrs.evolve(plan, faults=faults, rates=())
+
+    return make
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_watching_changes_nothing(seed, replayed):
+    """A run that is watched is the run that is not: the same trace, to the last step."""
+    assert replayed(seed)[0] == World(seed).run()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_spans_never_overlap(seed, replayed):
+    """A lane is in one state at a time, and within the run."""
+    timeline = replayed(seed)[1]
+    for lane in timeline.lanes:
+        spans = [span for span in timeline.spans if span.lane == lane.subject]
+        assert all(before.ended <= after.began for before, after in itertools.pairwise(spans)), lane
+        assert all(0 <= span.began <= span.ended <= timeline.ended for span in spans)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_fault_that_fired_stands_in_the_timeline(seed, replayed):
+    """As often as it came true, at the moment when it did."""
+    run, timeline = replayed(seed)
+    told = [event.subject.partition("/")[2] for event in timeline.events if kind_of(event.subject) == FAULT]
+    assert tuple(sorted((name, told.count(name)) for name in {*told})) == run.fired == timeline.fired
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_end_has_a_cause(seed, replayed):
+    """Spans say why they ended; so do events that are no good news."""
+    timeline = replayed(seed)[1]
+    assert all(span.end_why for span in timeline.spans)
+    silent = [each for each in timeline.events if each.tone in (Tone.BAD, Tone.BROKEN) and not each.why]
+    assert silent == []
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_job_and_slice_has_its_whole_life(seed, replayed):
+    """Each job that was accepted has a lane and an outcome; each slice that is gone left its lane."""
+    timeline = replayed(seed)[1]
+    jobs = [lane.subject for lane in timeline.lanes if kind_of(lane.subject) == "job"]
+    ended = [span.lane for span in timeline.spans if span.outcome]
+    assert jobs == [job for job in jobs if job in ended]
+    slices = [span for span in timeline.spans if kind_of(span.lane) == "slice" and span.cut]
+    assert all(span.state == "ready" for span in slices), "at rest only ready slices are left"
+    assert {*jobs} <= {lane.above for lane in timeline.lanes} | {""}
+
+
+def test_events_are_in_order(replayed):
+    """A timeline is read from top to bottom."""
+    times = [event.at for event in replayed(28)[1].events]
+    assert times == sorted(times)
+
+
+def test_one_seed_gives_one_text():
+    """The same seed gives the same timeline and the same picture in other processes with other hashes."""
+    told = []
+    for hash_seed in ("1", "4711"):
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, timeout=60, check=True
+        )
+        told.append(done.stdout)
+    assert told[0] == told[1]
+    assert len(told[0]) > 50_000
+
+
+def test_a_crash_is_a_span_with_its_cause(calm):
+    """The controller is down from its crash until it is started again, because of the fault."""
+    timeline = replay(0, calm(Fault(30 * SECOND, "controller crashes", 9 << 8)))[1]
+    [down] = [span for span in timeline.spans if span.lane == CONTROLLER and span.state == "down"]
+    assert (down.began, down.ended, down.why) == (30 * SECOND, 40 * SECOND, "fault: controller crashes")
+
+
+def test_a_crash_that_comes_later_names_what_armed_it(calm):
+    """A fault that stops the controller some steps later is told as the cause, with how long ago it was."""
+    timeline = replay(0, calm(Fault(30 * SECOND, "controller crashes between two steps", 200)))[1]
+    [down] = [event for event in timeline.events if event.subject == CONTROLLER and event.what == "down"]
+    assert down.why.startswith("fault: controller crashes between two steps, ")
+
+
+def test_standing_still_is_a_span_of_its_length(calm):
+    """A controller whose process gets no time stands still for as long, and is up before and after."""
+    timeline = replay(0, calm(Fault(30 * SECOND, "controller stands still", 15 << 8)))[1]
+    spans = [span for span in timeline.spans if span.lane == CONTROLLER]
+    assert [span.state for span in spans] == ["up", "stands still", "up"]
+    assert spans[1].ended - spans[1].began == 20 * SECOND
+    assert 0 <= spans[1].began - 30 * SECOND <= 2 * SECOND
+
+
+@pytest.mark.parametrize(("kind", "state"), [("disk stalls", "stalled"), ("disk full", "full")])
+def test_trouble_of_the_disk_is_a_span(calm, kind, state):
+    """The disk's lane shows how long it took nothing."""
+    timeline = replay(0, calm(Fault(30 * SECOND, kind, 11 << 8)))[1]
+    [span] = [span for span in timeline.spans if span.lane == DISK]
+    assert (span.state, span.began) == (state, 30 * SECOND)
+    assert 12 * SECOND <= span.ended - span.began < 13 * SECOND
+
+
+def test_a_broken_invariant_is_the_last_landmark():
+    """The event names the invariant; the timeline says that the run broke, and where."""
+    world = World(0)
+    world.simulation.call_after(60 * SECOND, world.violate, "X1", "planted")
+    watcher = watch(world)
+    world.run()
+    timeline = watcher.finish()
+    assert timeline.violations == ("INV-X1: planted",)
+    assert timeline.ended == 60 * SECOND
+    last = timeline.events[-1]
+    assert (last.subject, last.what, last.level, last.tone) == (
+        "invariant/INV-X1",
+        "planted",
+        Level.LANDMARK,
+        Tone.BROKEN,
+    )
+
+
+def test_a_run_at_rest_says_so(replayed):
+    """The last event of a run that held is that it came to rest, after all faults were ended."""
+    timeline = replayed(8)[1]
+    assert [event.what for event in timeline.events if event.subject == "world"] == ["all faults are ended", "at rest"]
+    assert timeline.healed is not None
+    assert timeline.healed < timeline.ended
+
+
+def test_other_watchers_are_not_replaced():
+    """Who watched the world before goes on to be shown everything."""
+    world, shown = World(8), []
+    before = world.simulation.seen
+    world.simulation.seen = lambda cell, message: (before(cell, message), shown.append(message))
+    watch(world)
+    assert not world.run().violations
+    assert len(shown) > 100
