@@ -114,7 +114,7 @@ LIBRARIES = {
     "betterproto2": OUTSIDE_FEATURES,
     "h2": ("rpc", "doors", "drivers"),
     "multidict": ("rpc",),
-    "aiohttp": ("drivers", "doors", "client", "testing"),
+    "aiohttp": ("drivers", "doors", "client", "testing", "serve"),
     "aiobotocore": ("drivers",),
     "kubernetes_asyncio": ("drivers",),
     "click": ("cli",),
