@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 SLACK = 6 * SECOND
 """How far two idle clocks may differ for reasons that are nobody's fault: messages take turns."""
 
+SLICES_KEPT = 1_000
+"""Slices that are gone and remembered: what of them is still on its way arrives before a thousand others have gone."""
+
 LONGEST_IDLE = "it was the longest idle"
 """How the reason begins that a group gives for a slice that it removes for being idle."""
 
@@ -140,6 +143,16 @@ class FleetChecks:
                 self._chosen(slice_id, reason)
             case SliceDeleted(slice_id=slice_id):
                 del self.promised[slice_id]
+                self._tidy()
+
+    def _tidy(self) -> None:
+        """Forget the oldest slices that are gone, so that a long run does not grow."""
+        if len(self.ever) <= SLICES_KEPT + len(self.promised):
+            return
+        oldest = next(slice_id for slice_id in self.ever if slice_id not in self.promised)
+        for book in (self.ever, self.shown, self.whole, self.places, self.idle_since, self.dismissed_at):
+            book.pop(oldest, None)
+        self.world.job_checks.last_end_on_slice.pop(oldest, None)
 
     def _chosen(self, slice_id: str, reason: str) -> None:
         live: list[str] = []

@@ -30,6 +30,7 @@ from iriscw.jobs.records import (
     JobAccepted,
     JobEnded,
     JobFinished,
+    JobForgotten,
     VerdictReached,
     load_spec,
 )
@@ -40,6 +41,10 @@ from iriscw.runtime.vocabulary import SECOND
 if TYPE_CHECKING:
     from iriscw_sims.workers import SimAttempt, SimWorker
     from iriscw_sims.world import World
+
+
+EVENTS_KEPT = 100_000
+"""Public events that a run keeps for whoever looks at it afterwards; beyond, it begins anew."""
 
 
 @attrs.define
@@ -77,6 +82,8 @@ class TruthOfJob:
     succeeded: dict[int, None] = attrs.field(factory=dict)
     """Tasks of which a process really ended well."""
     terminated: bool = False
+    uids: list[str] = attrs.field(factory=list)
+    """Of all its attempts."""
 
 
 @attrs.define(eq=False)
@@ -190,6 +197,9 @@ class JobChecks:
                 self._job_shown(event)
             elif isinstance(event, TaskChanged) and event.state in TASK_TERMINAL:
                 self._task_shown(event)
+        if len(events) > EVENTS_KEPT:
+            del events[:]
+            self._events = 0
 
     def _job_shown(self, event: JobChanged) -> None:
         last = self.shown.get(event.job_id)
@@ -230,6 +240,20 @@ class JobChecks:
             case JobFinished(job_id=finished, state=state):
                 if self.jobs[finished].ended is not state:
                     self.broken("J1", f"{finished} ended as {self.jobs[finished].ended} and is listed as {state}")
+            case JobForgotten(job_id=forgotten):
+                self._forgotten(forgotten)
+
+    def _forgotten(self, job_id: str) -> None:
+        """A job is listed no more: whatever still comes of it would be a mistake."""
+        job = self.jobs.pop(job_id)
+        if job.ended is None:
+            self.broken("J1", f"{job_id} is forgotten and has not ended")
+        self.acknowledged.pop(job_id, None)
+        self.shown.pop(job_id, None)
+        for uid in job.uids:
+            del self.attempts[uid]
+            self.started.pop(uid, None)
+            self.truth.pop(uid, None)
 
     def _placed(self, job_id: str, record: AttemptPlaced) -> None:
         task = self.jobs[job_id].tasks.setdefault(record.index, TruthOfTask())
@@ -238,6 +262,7 @@ class JobChecks:
         task.live = record.uid
         attempt = TruthOfAttempt(job_id, record.index, record.worker_id, record.incarnation)
         self.attempts[record.uid] = self.live[record.uid] = attempt
+        self.jobs[job_id].uids.append(record.uid)
         self.live_on.setdefault(slice_of(record.worker_id), {})[record.uid] = None
         self.world.fleet_checks.placed(record.worker_id)
 

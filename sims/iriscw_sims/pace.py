@@ -49,6 +49,9 @@ class Pace:
     """How long the healed world may take to come to rest: the fleet remembers churn for half an hour and removes
     nothing meanwhile; the rest is boots, timeouts and pauses, one after the other."""
 
+    finished_jobs: int = 1_000
+    """Jobs that have ended and stay listed."""
+
     def __attrs_post_init__(self) -> None:
         if not self.lease < self.lease_grace:
             raise ValueError(f"a lease of {self.lease} ns is not over after {self.lease_grace} ns")

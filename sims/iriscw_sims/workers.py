@@ -26,10 +26,15 @@ from iriscw.cloud.model import (
 from iriscw.jobs.model import AwaitLogs, Ending, Observation, Observed, Orders, RunOrder, StopOrder, StreamUp, TaskState
 from iriscw.runtime.vocabulary import SECOND
 from iriscw.testing.simulation import SimOperation
+from iriscw.worker.registry import MAX_RELEASED
 
 if TYPE_CHECKING:
     from iriscw_sims.network import Connection
     from iriscw_sims.world import World
+
+
+LOGS_KEPT = 10_000
+"""Logs that the store remembers the size of: more than are waited for at once."""
 
 
 def changed(seen: Observation, **changes: Any) -> Observation:
@@ -128,6 +133,8 @@ class SimWorker:
         for uid in orders.release:
             if uid in self.attempts and not self.attempts[uid].alive:
                 self.released[uid] = self.attempts.pop(uid).order
+                if len(self.released) > MAX_RELEASED:
+                    del self.released[next(iter(self.released))]
 
     def _run(self, order: RunOrder) -> None:
         if order.uid in self.attempts:
@@ -223,6 +230,8 @@ class Logs:
             return
         uid = attempt.order.uid
         self.stored[uid] = attempt.log_bytes
+        while len(self.stored) > LOGS_KEPT:
+            del self.stored[next(iter(self.stored))]
         for operation in self.waiting.pop(uid, []):
             operation.complete(self.stored[uid])
 

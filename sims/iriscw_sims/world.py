@@ -41,6 +41,7 @@ from iriscw.fleet.model import FleetConfig, GroupConfig
 from iriscw.jobs.actor import JobsConfig, jobs_child
 from iriscw.jobs.job import JobSettings
 from iriscw.jobs.model import AwaitLogs, WorkerStream
+from iriscw.jobs.registry import RegistryLimits
 from iriscw.journal.entries import Entry, Kind
 from iriscw.journal.memory import MemoryDisk
 from iriscw.journal.records import REGISTRY
@@ -193,11 +194,16 @@ class World:
             effects=dict.fromkeys(calls, nobody),
             sessions=dict.fromkeys((WatchNodePools, WatchPods), nobody),
         )
+        limits = RegistryLimits(finished=self.pace.finished_jobs)
         settings = JobSettings(lease_grace_ns=self.pace.lease_grace, logs_bound_ns=self.pace.logs_bound)
         return Behavior(
             children=(
                 ChildSpec("fleet", fleet, capacity=FLEET_CAPACITY),
-                jobs_child(_Nobody(), _Nobody(), JobsConfig(settings=settings)),
+                jobs_child(
+                    _Nobody(),
+                    _Nobody(),
+                    JobsConfig(limits=limits, settings=settings),
+                ),
             ),
             supervision=Supervision(strategy=Strategy.REST_FOR_ONE, restarts=50),
             name="root",
