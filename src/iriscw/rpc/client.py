@@ -173,8 +173,11 @@ class RpcChannel:
                     raise
                 if on_retry is not None:
                     on_retry(error)
-            self._retries += 1
+                met = error
             await anyio.sleep(wait_s)
+            if anyio.current_time() >= deadline:  # a busy process wakes late
+                raise met
+            self._retries += 1
             pause_s = min(2 * pause_s, BACKOFF_LONGEST_S)
 
     async def _unary_once(

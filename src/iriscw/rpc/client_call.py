@@ -130,13 +130,32 @@ class CallStream(Stream[Any, Any]):
             IriscwError: the error with which the peer ended the call.
         """
         with translated(self):
-            reply = await self.recv_message()
-            if reply is None and not self._trailers_only:
-                with self._wrapper:
-                    await self._stream.recv_trailers()
-            if reply is None:
-                self.raise_for_peer()
-            return reply
+            try:
+                return await self._next_reply()
+            except StreamTerminatedError:
+                if not self._has_all:
+                    raise
+            # The connection ended after the call did: what is here is read, without a wait that could be interrupted.
+            interrupted, self._wrapper = self._wrapper, ExactWrapper()
+            try:
+                return await self._next_reply()
+            finally:
+                self._wrapper = interrupted
+
+    async def _next_reply(self) -> Any:
+        reply = await self.recv_message()
+        if reply is None and not self._trailers_only:
+            with self._wrapper:
+                await self._stream.recv_trailers()
+        if reply is None:
+            self.raise_for_peer()
+        return reply
+
+    @property
+    def _has_all(self) -> bool:
+        """Whether the peer has ended the call, so that all of its answer was received."""
+        stream = getattr(self, "_stream", None)
+        return stream is not None and stream.trailers is not None
 
     async def only_reply(self) -> Any:
         """Receive the one answer of a call that has one.

@@ -55,6 +55,14 @@ class MessageTooLarge(UsageError):
     """
 
 
+class TooManyUnfinishedBytes(OperationError):
+    """The messages that have begun to arrive on a connection, and are not whole yet, take more than the server has for
+    them. Later there is room again: as soon as some of them are whole, or given up.
+    """
+
+    retryable = True
+
+
 class MalformedMessage(UsageError):
     """The bytes of a message are not those of the message that this method takes."""
 

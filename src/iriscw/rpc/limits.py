@@ -35,6 +35,18 @@ class RpcLimits:
     """Fields and messages within one message that is received (:mod:`iriscw.rpc.anatomy`), some 3 us each. A page of
     1000 tasks with 16 attempts each has 300,000. What a server takes of each method is less: its rules."""
 
+    max_unfinished_bytes: int = attrs.field(default=64 * MIB, validator=_positive)
+    """Of messages that have begun to arrive on one connection of a server and are not whole yet, beside what HTTP/2's
+    window holds (Envoy buffers 1 MiB of a connection; a message of ours alone may take 16). One message of
+    ``max_message_bytes`` is always allowed."""
+
+    max_server_unfinished_bytes: int = attrs.field(default=512 * MIB, validator=_positive)
+    """The same of all connections together. A connection gets no more than it leaves free
+    (:mod:`iriscw.rpc.unfinished`): one alone half of it (gRPC has ``ResourceQuota``; its default: none)."""
+
+    assured_unfinished_bytes: int = attrs.field(default=MIB, validator=_positive)
+    """What each connection may hold of them whatever the others do: four chunks of 256 KiB."""
+
     max_head_bytes: int = attrs.field(default=16 << 10, validator=_positive)
     """The head of an HTTP/1.1 request, or an HTTP/2 header list. gRPC's hard limit is 16 KiB, nginx's 4 x 8
     KiB."""

@@ -92,8 +92,11 @@ def _remove_stale(path: Path) -> None:
 def widen_backlog(sockets: Iterable[Any], connections: int) -> None:
     """Let the kernel hold more connections for listening sockets than their loop accepts at a time.
 
-    asyncio has one number for both. To listen again changes the kernel's only.
+    asyncio has one number for both. To listen again changes the kernel's only. What has no descriptor is no socket of
+    the kernel's: a loop that simulates its network has its own backlog.
     """
     for listening in sockets:
+        if listening.fileno() < 0:
+            continue
         with socket.socket(fileno=os.dup(listening.fileno())) as same:
             same.listen(connections)

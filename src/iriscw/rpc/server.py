@@ -30,7 +30,6 @@ import attrs
 from grpclib._typing import IServable
 from grpclib.const import Handler
 from grpclib.events import _DispatchServerEvents
-from grpclib.server import Handler as RequestTasks
 
 from iriscw.errors import InvalidArgument
 from iriscw.rpc.address import Address
@@ -40,8 +39,9 @@ from iriscw.rpc.http1 import HttpSide, Route
 from iriscw.rpc.limits import RpcLimits
 from iriscw.rpc.listening import bind_unix, exposed_addresses, named_errors, require_asyncio, widen_backlog
 from iriscw.rpc.pacing import Turnstile
-from iriscw.rpc.server_calls import Authenticate, Calls
+from iriscw.rpc.server_calls import Authenticate, Calls, RequestTasks
 from iriscw.rpc.transport import LINGER_S, BoundedCodec, BoundedProtocol
+from iriscw.rpc.unfinished import Pool, Share, UnfinishedStatistics
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +65,7 @@ class RpcServerStatistics:
     calls_in_flight: int
     calls_failed: int
     calls_refused: int
+    unfinished: UnfinishedStatistics
 
 
 @attrs.frozen
@@ -110,13 +111,15 @@ class RpcServer:
         self._methods = _merge([self._calls.table(service) for service in services])
         self._http = HttpSide(routes or {}, authenticate, self._limits)
         self._codec = BoundedCodec(self._limits)
+        self._pool = Pool(self._limits)
         self._listeners: list[asyncio.Server] = []
         self._addresses: list[Address] = []
         self._sockets_on_disk: dict[Path, int] = {}
-        self._undecided: set[FirstBytes] = set()
+        # In the order in which they came, not in that of a set: a drain says goodbye in it.
+        self._undecided: dict[FirstBytes, None] = {}
         self._turnstile = Turnstile(self._limits.connections_per_turn)
-        self._waiting: set[asyncio.Transport] = set()
-        self._http2: set[_ServerProtocol] = set()
+        self._waiting: dict[asyncio.Transport, None] = {}
+        self._http2: dict[_ServerProtocol, None] = {}
         self._http1: dict[asyncio.Task[None], asyncio.Transport] = {}
         self._refused = 0
         self._empty = asyncio.Event()
@@ -148,6 +151,7 @@ class RpcServer:
             calls_in_flight=self._calls.in_flight,
             calls_failed=self._calls.failed,
             calls_refused=self._calls.refused,
+            unfinished=self._pool.statistics(),
         )
 
     async def listen_tcp(self, host: str, port: int) -> Address:
@@ -284,34 +288,36 @@ class RpcServer:
         if self._calls.draining or self._connections >= self._limits.max_connections:
             self._refused += 1
             return False
-        self._undecided.add(newcomer)
+        self._undecided[newcomer] = None
         return True
 
     def _forget_undecided(self, newcomer: FirstBytes) -> None:
-        self._undecided.discard(newcomer)
+        self._undecided.pop(newcomer, None)
         self._empty.set()
 
     def _take_http2(self, transport: asyncio.Transport, seen: bytes, *, is_local: bool) -> None:
-        self._waiting.add(transport)
+        self._waiting[transport] = None
         if not self._turnstile.enter(functools.partial(self._begin_http2, transport, seen, is_local=is_local)):
             transport.pause_reading()  # what it sends meanwhile waits in the kernel, not here
 
     def _begin_http2(self, transport: asyncio.Transport, seen: bytes, *, is_local: bool) -> None:
-        self._waiting.discard(transport)
+        self._waiting.pop(transport, None)
         if transport.is_closing():  # while it waited
             self._empty.set()
             return
         if not transport.is_reading():
             transport.resume_reading()
         requests = RequestTasks(self._methods, self._codec, None, _DispatchServerEvents())
-        protocol = _ServerProtocol(requests, self._limits, is_local=is_local, lost=self._forget_http2)
-        self._http2.add(protocol)
+        protocol = _ServerProtocol(
+            requests, self._limits, is_local=is_local, share=self._pool.share(), lost=self._forget_http2
+        )
+        self._http2[protocol] = None
         transport.set_protocol(protocol)
         protocol.connection_made(transport)
         protocol.data_received(seen)
 
     def _forget_http2(self, protocol: _ServerProtocol) -> None:
-        self._http2.discard(protocol)
+        self._http2.pop(protocol, None)
         self._empty.set()
 
     def _take_http1(self, transport: asyncio.Transport, seen: bytes, *, is_local: bool) -> None:
@@ -342,10 +348,12 @@ class _ServerProtocol(BoundedProtocol):
         limits: RpcLimits,
         *,
         is_local: bool,
+        share: Share,
         lost: Callable[[_ServerProtocol], None],
     ) -> None:
         super().__init__(requests, limits, client_side=False)
         self._is_local = is_local
+        self._share = share
         self._lost = lost
         self._stranger: asyncio.TimerHandle | None = None
 
@@ -353,6 +361,7 @@ class _ServerProtocol(BoundedProtocol):
         """Start HTTP/2 and the clock of strangers."""
         super().connection_made(transport)
         self.connection.is_local = self.connection.authenticated = self._is_local
+        self.connection.share = self._share
         if not self._is_local:
             self._stranger = asyncio.get_running_loop().call_later(self.limits.first_call_timeout_s, self._end_stranger)
 

@@ -29,7 +29,8 @@ from betterproto2.grpclib import ServiceBase
 from grpclib._typing import IServable
 from grpclib.const import Cardinality, Handler
 from grpclib.exceptions import GRPCError, StreamTerminatedError
-from grpclib.server import Stream
+from grpclib.protocol import Stream as ProtocolStream
+from grpclib.server import Handler as GrpclibTasks, Stream
 from h2.exceptions import ProtocolError
 
 from iriscw.errors import OperationError, UsageError
@@ -48,6 +49,30 @@ Authenticate = Callable[[str], Principal | None]
 
 AnyStream = Stream[Any, Any]
 Method = Callable[[AnyStream], Awaitable[None]]
+
+
+class RequestTasks(GrpclibTasks):
+    """The request tasks of one connection, and what they leave.
+
+    grpclib gives a call's stream and its share of the window back at the end of the task. A task that is cancelled
+    before its first step has no end: a caller that left at once, in the same read, cost the connection both for good.
+    And a task whose call was reset is forgotten: if it waited for room to write when the connection ended, it waited
+    for good.
+    """
+
+    def accept(
+        self, stream: ProtocolStream, headers: list[tuple[str, str]], release_stream: Callable[[], None]
+    ) -> None:
+        """Start the task of a call; ``release_stream`` may be called twice."""
+        super().accept(stream, headers, release_stream)
+        self._tasks[stream].add_done_callback(lambda _: release_stream())
+
+    def close(self) -> None:
+        """Cancel every task, those of calls that were reset before too."""
+        forgotten = [task for task in self._cancelled if not task.done()]
+        super().close()
+        for task in forgotten:
+            task.cancel()
 
 
 class _Call:

@@ -24,6 +24,7 @@ from iriscw.rpc.errors import (
     RpcCancelled,
     RpcDeadline,
     RpcUnavailable,
+    TooManyUnfinishedBytes,
     Unauthenticated,
     VersionMismatch,
 )
@@ -40,6 +41,7 @@ _STATUS_OF: tuple[tuple[type[BaseException], Status], ...] = (
     (PermissionDenied, Status.PERMISSION_DENIED),
     (VersionMismatch, Status.FAILED_PRECONDITION),
     (MessageTooLarge, Status.RESOURCE_EXHAUSTED),
+    (TooManyUnfinishedBytes, Status.RESOURCE_EXHAUSTED),
     (RpcCancelled, Status.CANCELLED),
 )
 

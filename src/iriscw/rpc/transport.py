@@ -4,8 +4,8 @@ Each class below replaces one of grpclib's and names the hazard it closes:
 
 * :class:`BoundedCodec`: no limit on what is sent; messages of few bytes that decode to gigabytes; garbage on the
   wire raised whatever the decoder happened to raise.
-* :class:`BoundedStream`: no limit on what is received (256 MiB was accepted); a receive that was cancelled
-  half-way lost the frame's head, and the next one read garbage.
+* :class:`BoundedStream`: no limit on what is received (256 MiB was accepted), nor on the sum of it; small frames took
+  300 times their size; a receive that was cancelled half-way lost the frame's head, and the next one read garbage.
 * :class:`BoundedConnection`: a peer that stops reading kept a closed connection open until the kernel gave
   up, and a connection that keepalive gave up left its calls waiting.
 * :class:`StrictFrames`: frames of 16 MiB that a stranger announces and trickles in.
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from grpclib.config import Configuration
@@ -34,9 +34,11 @@ from h2.frame_buffer import FrameBuffer
 from h2.settings import SettingCodes, Settings
 
 from iriscw.rpc.anatomy import by_number, examine
-from iriscw.rpc.errors import MalformedMessage, MessageTooLarge
+from iriscw.rpc.buffer import MessageBuffer
+from iriscw.rpc.errors import MalformedMessage, MessageTooLarge, TooManyUnfinishedBytes
 from iriscw.rpc.limits import RpcLimits
 from iriscw.rpc.rules import Bounds
+from iriscw.rpc.unfinished import Share
 
 log = logging.getLogger(__name__)
 
@@ -103,11 +105,55 @@ class BoundedStream(Stream):
 
     max_message_bytes: int
 
+    buffer: MessageBuffer  # type: ignore[assignment]  # takes the place of grpclib's
+
+    share: Share | None = None
+    """Where the bytes of messages count that are not whole yet; None: nowhere."""
+
+    _held: int = 0
+    """How many of them count there for this call."""
+
+    _refused: TooManyUnfinishedBytes | None = None
+    """Why nothing of this call is read any more."""
+
     _head: bytes | None = None
     """The head whose body is still to come."""
 
     _again: bool = False
     """The read of the body was cancelled: the next read asks for the head once more."""
+
+    def init_stream(self, stream_id: int, connection: Connection) -> None:
+        """Give the stream its number, and the buffer that belongs to it."""
+        super().init_stream(stream_id, connection)
+        self.buffer = MessageBuffer(self._taken)
+
+    def _taken(self, size: int) -> None:
+        """Give the peer room for a frame that the reader took out of the window, and count it."""
+        assert self.id is not None
+        self.connection.ack(self.id, size)
+        if self.share is None:
+            return
+        self._held += size
+        try:
+            self.share.take(size)
+        except TooManyUnfinishedBytes as error:
+            self._refused = error
+            self.buffer.drop()  # at once, so that one refusal makes room for the others
+            self.released()
+            raise
+
+    def _settle(self) -> None:
+        """Count no more what was read; the beginning of the next message may be here already."""
+        if self.share is not None:
+            size = self._held - self.buffer.held
+            self._held -= size
+            self.share.give(size)
+
+    def released(self) -> None:
+        """Count nothing any more: the call is over, whoever still reads it."""
+        if self.share is not None:
+            self.share.give(self._held)
+            self.share = None
 
     async def recv_data(self, size: int) -> bytes:
         """Read ``size`` bytes: the next head, or the body that the last head announced."""
@@ -129,12 +175,15 @@ class BoundedStream(Stream):
         return body
 
     async def _read(self, size: int) -> bytes:
+        if self._refused is not None:
+            raise self._refused
         try:
             data = await super().recv_data(size)
         except AssertionError:  # how grpclib's buffer says that the stream ended inside a frame
             raise GRPCError(Status.INTERNAL, "the stream ended in the middle of a message") from None
         if len(data) < size and self._head is not None:
             raise GRPCError(Status.INTERNAL, "the stream ended in the middle of a message")
+        self._settle()
         return data
 
     def _check(self, head: bytes) -> None:
@@ -152,6 +201,9 @@ class BoundedConnection(Connection):
     limits: RpcLimits
     processor: EventsProcessor
 
+    share: Share | None = None
+    """Of the server's budget for unfinished messages; a client has none."""
+
     is_local: bool = False
     """Whether the peer came through the unix socket."""
 
@@ -159,10 +211,13 @@ class BoundedConnection(Connection):
     refusals: int = 0
     """Calls with a wrong token."""
 
+    _linger: asyncio.TimerHandle | None = None
+
     def create_stream(self, *, stream_id: int | None = None, wrapper: Wrapper | None = None) -> Stream:
         """Make the stream of one call."""
         stream = BoundedStream(self, self._connection, self._transport, stream_id=stream_id, wrapper=wrapper)
         stream.max_message_bytes = self.limits.max_message_bytes
+        stream.share = self.share
         return stream
 
     @property
@@ -173,12 +228,22 @@ class BoundedConnection(Connection):
         name = self._transport.get_extra_info("peername")
         return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else "unix"
 
+    def ack(self, stream_id: int, size: int) -> None:
+        """Give the peer room for what was read, if there is still a peer."""
+        if not self.is_closing():
+            super().ack(stream_id, size)
+
     def close(self) -> None:
         """Close; bytes that the peer does not take within a second are dropped with the connection."""
         transport = getattr(self, "_transport", None)
         super().close()
         if transport is not None:
-            asyncio.get_running_loop().call_later(LINGER_S, transport.abort)
+            self._linger = asyncio.get_running_loop().call_later(LINGER_S, transport.abort)
+
+    def ended(self) -> None:
+        """Note that the transport is gone: there is nothing left to cut, and asyncio's fails if it is tried."""
+        if self._linger is not None:
+            self._linger.cancel()
 
     def goodbye(self, reason: str) -> None:
         """Say GOAWAY, close, and end every call that is still open."""
@@ -213,6 +278,22 @@ class BoundedConnection(Connection):
     def _dead_peer(self) -> None:
         log.info("closing the connection to %s: no answer to keepalive", self.peer_name)
         self.processor.close("no answer to keepalive")
+
+
+class ExactProcessor(EventsProcessor):
+    """Knows when a call is over."""
+
+    def register(self, stream: Stream) -> Callable[[], None]:
+        """Note a new call; what it gives is to be called at the call's end, once or more often."""
+        release = super().register(stream)
+
+        def release_all() -> None:
+            assert stream.id is not None
+            if self.streams.get(stream.id) is stream:
+                cast("BoundedStream", stream).released()
+                release()
+
+        return release_all
 
 
 class StrictFrames(FrameBuffer):
@@ -252,7 +333,7 @@ class BoundedProtocol(H2Protocol):
         h2.increment_flow_control_window(WINDOW_BYTES - (2**16 - 1))
         self.connection = BoundedConnection(h2, cast("asyncio.Transport", transport), config=self.config)
         self.connection.limits = self.limits
-        self.processor = self.connection.processor = EventsProcessor(self.handler, self.connection)
+        self.processor = self.connection.processor = ExactProcessor(self.handler, self.connection)
         self.connection.flush()
         self.connection.initialize()
 
@@ -266,6 +347,17 @@ class BoundedProtocol(H2Protocol):
         if self.connection.overflows():
             log.info("cutting the connection to %s: it does not read what it asks for", self.connection.peer_name)
             self.connection.abort()
+
+    def resume_writing(self) -> None:
+        """Go on, first with what could not be written: the resets of calls that were given up meanwhile."""
+        super().resume_writing()
+        if not self.connection.is_closing():
+            self.connection.flush()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """End every call of the connection."""
+        super().connection_lost(exc)
+        self.connection.ended()
 
 
 def _configuration(limits: RpcLimits) -> Configuration:
