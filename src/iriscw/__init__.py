@@ -119,6 +119,7 @@ if TYPE_CHECKING:
         PermissionDenied as PermissionDenied,
         RpcDeadline as RpcDeadline,
         RpcUnavailable as RpcUnavailable,
+        TooManyUnfinishedBytes as TooManyUnfinishedBytes,
         Unauthenticated as Unauthenticated,
         VersionMismatch as VersionMismatch,
     )
@@ -210,6 +211,7 @@ __all__ = [
     "TellInsideDecision",
     "TooManyJobs",
     "TooManyTasks",
+    "TooManyUnfinishedBytes",
     "Unauthenticated",
     "UnhandledMessage",
     "UsageError",
@@ -268,6 +270,7 @@ _MODULE_OF: Final[dict[str, str]] = {
     "MachinesLeft": "iriscw.cluster",
     "MailboxFull": "iriscw.errors",
     "MessageTooLarge": "iriscw.rpc.errors",
+    "TooManyUnfinishedBytes": "iriscw.rpc.errors",
     "NeedsAsyncio": "iriscw.rpc.errors",
     "NoController": "iriscw.client.errors",
     "NoSuchActor": "iriscw.errors",

@@ -61,6 +61,7 @@ class _Figures(Collector):
         figures = self._read()
         for part, prefix in ((figures.runtime, "runtime"), (figures.journal, "journal"), (figures.rpc, "rpc")):
             yield from _gauges(f"iriscw_{prefix}", part)
+        yield from _gauges("iriscw_rpc_unfinished", figures.rpc.unfinished)
         yield from _gauges("iriscw_logs", figures.logs)
         yield from _gauges("iriscw_admission", figures.admission)
         yield GaugeMetricFamily("iriscw_workers_connected", "Workers with a stream.", figures.workers_connected)
