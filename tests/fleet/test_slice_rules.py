@@ -176,6 +176,16 @@ def test_answer_to_a_cordon_passes_with_the_idle_clock(ready, ctx):
     assert answer.idle_since is None
 
 
+def test_a_pool_that_is_seen_ends_the_trouble_with_the_api(piece, ctx, pool):
+    """The create was not answered, and the pool boots all the same: nothing is wrong with that slice."""
+    it = piece()
+    (create,) = [c.effect for c in send(it, ctx, brief()) if isinstance(c, Run)]
+    send(it, ctx, Failed("pool", create, Unavailable("no answer in time")))
+    assert it.trouble is Trouble.API
+    send(it, ctx, PoolSeen(pool(total=1, in_progress_nodes=1)))
+    assert (it.state, it.trouble) == (SliceState.BOOTING, Trouble.NONE)
+
+
 def test_capacity_stops_the_clocks_and_starts_them_anew(piece, ctx, pool):
     """Waiting for machines is not booting: no deadline runs meanwhile (INV-F5)."""
     it = piece()

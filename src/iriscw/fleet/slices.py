@@ -346,10 +346,10 @@ def _judge_boot(piece: Slice, health: PoolHealth, text: str, ctx: Context) -> li
             waited, piece.trouble, piece.reason = piece.trouble, Trouble.CAPACITY, text
             return [] if waited is Trouble.CAPACITY else stop_clocks()
     piece.reason = text
-    if piece.trouble is Trouble.CAPACITY:
+    waited = piece.trouble
+    if waited in (Trouble.CAPACITY, Trouble.API):  # machines came; or the pool is there, though nobody answered
         piece.trouble = Trouble.NONE
-        return boot_clock(piece)
-    return []
+    return boot_clock(piece) if waited is Trouble.CAPACITY else []
 
 
 # The places
