@@ -3,24 +3,13 @@
 import base64
 
 import pytest
-from kube_caller import MAPS, MERGE, config_map, pod
+from kube_caller import MAPS, MERGE, config_map
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 SECRETS = "/api/v1/namespaces/default/secrets"
 SERVICES = "/api/v1/namespaces/default/services"
-DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 EVENTS = "/api/v1/namespaces/default/events"
-BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
-
-
-def deployment(**spec):
-    """Give the body of a deployment."""
-    template = {"metadata": {"labels": {"app": "x"}}, "spec": pod()["spec"]}
-    return {
-        "metadata": {"name": "d"},
-        "spec": {"selector": {"matchLabels": {"app": "x"}}, "template": template, **spec},
-    }
 
 
 def test_namespaces(caller):
@@ -97,30 +86,31 @@ def test_nodes(caller):
     assert reasons == {"FieldValueInvalid", "FieldValueNotSupported", "FieldValueRequired", "FieldValueDuplicate"}
 
 
-def test_claims_and_budgets(caller):
-    """Pending and protected; nothing allowed."""
+@pytest.mark.parametrize("key", ["a/b", "..", ".", "..a", "a b", ""])
+def test_keys_of_data_are_names_of_files(caller, key):
+    """Of config maps, both parts, and of secrets."""
+    assert caller.causes("POST", MAPS, config_map("a", {key: "1"})) == [("FieldValueInvalid", f"data[{key}]")]
+    body = {"metadata": {"name": "a"}, "data": {key: "MQ=="}}
+    assert caller.causes("POST", SECRETS, body) == [("FieldValueInvalid", f"data[{key}]")]
+
+
+def test_data_has_a_size(caller):
+    """One mebibyte of plain bytes, and no key twice."""
+    fits = "x" * (1 << 20)
+    caller.done("POST", MAPS, config_map("a", {"k": fits}))
+    assert caller.causes("POST", MAPS, config_map("b", {"k": f"{fits}y"})) == [("FieldValueTooLong", "")]
+    encoded = base64.b64encode(fits.encode()).decode()
+    caller.done("POST", SECRETS, {"metadata": {"name": "a"}, "data": {"k": encoded}})
+    twice = {**config_map("b", {"k": "1"}), "binaryData": {"k": "MQ=="}}
+    assert caller.causes("POST", MAPS, twice) == [("FieldValueInvalid", "binaryData[k]")]
+
+
+def test_claims(caller):
+    """Pending and protected."""
     claim = {"metadata": {"name": "c"}, "spec": {"accessModes": ["ReadWriteMany"]}}
     item = caller.done("POST", "/api/v1/namespaces/default/persistentvolumeclaims", claim)
     assert (item["status"], item["spec"]["volumeMode"]) == ({"phase": "Pending"}, "Filesystem")
     assert item["metadata"]["finalizers"] == ["kubernetes.io/pvc-protection"]
-    both = {"metadata": {"name": "b"}, "spec": {"minAvailable": 1, "maxUnavailable": 1}}
-    assert caller.causes("POST", BUDGETS, both) == [("FieldValueInvalid", "spec")]
-    one = caller.done("POST", BUDGETS, {"metadata": {"name": "b"}, "spec": {"minAvailable": "50%"}})
-    assert one["status"]["disruptionsAllowed"] == 0
-
-
-def test_deployments(caller):
-    """Defaults, and a selector that fits its template and is for life."""
-    spec = caller.done("POST", DEPLOYMENTS, deployment())["spec"]
-    assert (spec["replicas"], spec["strategy"]["rollingUpdate"]["maxSurge"]) == (1, "25%")
-    assert spec["template"]["spec"]["restartPolicy"] == "Always"
-    other = {"spec": {"selector": {"matchLabels": {"app": "y"}}}}
-    assert [field for _, field in caller.causes("PATCH", f"{DEPLOYMENTS}/d", other, content_type=MERGE)] == [
-        "spec.selector",
-        "spec.template.metadata.labels",
-    ]
-    assert caller.causes("POST", DEPLOYMENTS, deployment(selector={}))[0] == ("FieldValueInvalid", "spec.selector")
-    assert caller.causes("POST", DEPLOYMENTS, deployment(replicas=-1)) == [("FieldValueInvalid", "spec.replicas")]
 
 
 def test_services(caller):

@@ -41,11 +41,15 @@ def test_values_are_judged_with_causes(widgets):
     """422, one cause per field."""
     causes = widgets.causes("POST", WIDGETS, widget("w", size=-1, mode="odd", name=5))
     assert sorted(causes) == [
+        ("FieldValueInvalid", "<nil>"),  # CEL rules were not asked
         ("FieldValueInvalid", "spec.size"),
         ("FieldValueNotSupported", "spec.mode"),
         ("FieldValueTypeInvalid", "spec.name"),
     ]
-    assert widgets.causes("POST", WIDGETS, {**widget("w"), "spec": None}) == [("FieldValueTypeInvalid", "spec")]
+    assert widgets.causes("POST", WIDGETS, {**widget("w"), "spec": None}) == [
+        ("FieldValueTypeInvalid", "spec"),
+        ("FieldValueInvalid", "<nil>"),
+    ]
 
 
 def test_a_field_can_be_for_life(widgets):

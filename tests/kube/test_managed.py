@@ -72,3 +72,27 @@ def test_entries_are_sorted(caller):
     caller.patch(f"{MAPS}/a", {"data": {"l": "1"}}, fieldManager="a")
     item = caller.apply(f"{MAPS}/a", config_map("a", {"m": "1"}), "z")
     assert [entry["manager"] for entry in item["metadata"]["managedFields"]] == ["z", "a", "b"]
+
+
+def test_the_oldest_updates_are_joined(caller):
+    """Ten entries of updates are kept; those of applies do not count."""
+    caller.apply(f"{MAPS}/a", config_map("a", {"k": "1"}), "applier")
+    for number in range(12):
+        caller.now += SECOND
+        caller.patch(f"{MAPS}/a", {"data": {f"k{number:02}": "1"}}, fieldManager=f"m{number:02}")
+    entries = caller.done("GET", f"{MAPS}/a")["metadata"]["managedFields"]
+    updates = {entry["manager"]: entry for entry in entries if entry["operation"] == "Update"}
+    assert sorted(updates) == ["ancient-changes", *(f"m{number:02}" for number in range(3, 12))]
+    assert sorted(updates["ancient-changes"]["fieldsV1"]["f:data"]) == ["f:k00", "f:k01", "f:k02"]
+    assert [entry["manager"] for entry in entries if entry["operation"] == "Apply"] == ["applier"]
+
+
+def test_what_a_request_cannot_write_is_not_its_own(caller):
+    """The status by the object, all else by the status; what it tries to change and may, is."""
+    caller.done("POST", "/api/v1/nodes", {"metadata": {"name": "n"}, "spec": {"providerID": "p"}})
+    caller.patch("/api/v1/nodes/n", {"status": {"phase": "x"}, "metadata": {"labels": {"a": "b"}}}, fieldManager="one")
+    change = {"status": {"phase": "x"}, "spec": {"unschedulable": True}}
+    item = caller.patch("/api/v1/nodes/n/status", change, fieldManager="two")
+    owned = {entry["manager"]: [*entry["fieldsV1"]] for entry in item["metadata"]["managedFields"]}
+    assert owned["one"] == ["f:metadata"]
+    assert owned["two"] == ["f:status"]

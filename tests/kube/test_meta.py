@@ -5,9 +5,26 @@ from random import Random
 import pytest
 from hypothesis import given, strategies as st
 
-from iriscw_sims.kube.core_kinds import CONFIG_MAP
+from iriscw_sims.kube.core_kinds import (
+    CONFIG_MAP,
+    DEPLOYMENT,
+    DISRUPTION_BUDGET,
+    EVENT,
+    LEASE,
+    NODE,
+    POD,
+    ROLE,
+)
 from iriscw_sims.kube.frozen import freeze
-from iriscw_sims.kube.meta import check_name, generated_name, judge, judge_change, new_uid, same
+from iriscw_sims.kube.meta import (
+    check_name,
+    generated_name,
+    judge,
+    judge_change,
+    judge_generally,
+    new_uid,
+    same,
+)
 
 
 @pytest.mark.parametrize(
@@ -79,15 +96,46 @@ def test_metadata_that_is_refused(metadata, field):
 
 
 def test_what_of_metadata_is_for_life():
-    """Name, namespace, uid; and no new finalizers once it is going."""
+    """Name, namespace, uid, when it is deleted; and no new finalizers once it is going. Each is told twice."""
     old = freeze(
         {"metadata": {"name": "a", "namespace": "n", "uid": "u", "deletionTimestamp": "t", "finalizers": ["x/a"]}}
     )
     new = {"metadata": {"name": "b", "namespace": "m", "uid": "v", "finalizers": ["x/a", "x/b"]}}
-    assert [cause.field for cause in judge_change(CONFIG_MAP, new, old)] == [
-        "metadata.name",
-        "metadata.namespace",
-        "metadata.uid",
-        "metadata.finalizers",
-    ]
+    names = ("name", "namespace", "uid", "deletionTimestamp", "finalizers")
+    found = [cause.field for cause in judge_change(CONFIG_MAP, new, old)]
+    assert found == [f"metadata.{name}" for name in names for _ in range(2)]
     assert [*judge_change(CONFIG_MAP, dict(old), old)] == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "created", "updated", "status"),
+    [
+        (CONFIG_MAP, 1, 2, None),
+        (POD, 1, 2, 1),
+        (NODE, 1, 2, 1),
+        (DEPLOYMENT, 1, 1, 1),
+        (ROLE, 1, 2, None),
+        (LEASE, 0, 0, None),
+        (EVENT, 0, 0, None),
+        (DISRUPTION_BUDGET, 0, 0, 0),
+    ],
+)
+def test_finalizers_without_a_domain_are_told_as_often_as_a_kind_looks(kind, created, updated, status):
+    """Each kind's own validation is another; some do not look at all."""
+    new = {"metadata": {"name": "a", "finalizers": ["bad"]}}
+    old = freeze({"metadata": {"name": "a"}})
+    assert len([*judge(kind, new), *judge_generally(new)]) == created
+    assert len([*judge_change(kind, new, old)]) == updated
+    if status is not None:
+        assert len([*judge_change(kind, new, old, status=True)]) == status
+
+
+def test_labels_of_every_kind_are_judged():
+    """By the server, if not by the kind."""
+    new = {"metadata": {"name": "a", "labels": {"a b": "c"}}}
+    old = freeze({"metadata": {"name": "a"}})
+    assert [*judge(EVENT, new)] == []
+    assert len([*judge_generally(new)]) == 1
+    assert len([*judge_change(EVENT, new, old)]) == 2
+    assert len([*judge_change(CONFIG_MAP, new, old)]) == 4
+    assert len([*judge_change(POD, new, old, status=True)]) == 3

@@ -1,5 +1,6 @@
 """Sets of fields as trees."""
 
+import pytest
 from hypothesis import given, strategies as st
 
 from iriscw_sims.kube.ownership import (
@@ -12,8 +13,9 @@ from iriscw_sims.kube.ownership import (
     members,
     remove,
     shown,
+    without,
 )
-from iriscw_sims.kube.schema import core_schema
+from iriscw_sims.kube.schema import ANY, core_schema
 
 POD, MAP = core_schema("Pod"), core_schema("ConfigMap")
 PATHS = st.lists(st.lists(st.sampled_from(["f:a", "f:b", "f:c"]), min_size=1, max_size=3).map(tuple), max_size=8)
@@ -109,3 +111,29 @@ def test_the_fields_of_a_configuration():
             "f:nodeSelector": {},
         },
     }
+
+
+@pytest.mark.parametrize(
+    ("paths", "branch", "left"),
+    [
+        ([("f:a",), ("f:b", "f:c")], ("f:a",), [("f:b", "f:c")]),
+        ([("f:a",), ("f:b", "f:c"), ("f:b", "f:d", "f:e")], ("f:b",), [("f:a",)]),
+        ([("f:b", "f:c"), ("f:b", "f:d", "f:e")], ("f:b", "f:d"), [("f:b", "f:c")]),
+        ([("f:b",), ("f:b", "f:d", "f:e")], ("f:b", "f:d"), [("f:b",)]),
+        ([("f:a",)], ("f:x", "f:y"), [("f:a",)]),
+        ([("f:a",)], ("f:a",), []),
+    ],
+)
+def test_a_branch_goes_with_all_that_is_below_it(paths, branch, left):
+    """And leaves no empty stem."""
+    tree = without(gathered(paths), (branch,))
+    assert sorted(members(tree)) == sorted(left)
+
+
+def test_what_is_left_out_is_not_compared():
+    """Whole branches, at any depth, on both sides."""
+    old = {"spec": {"a": 1}, "metadata": {"labels": {"x": "1"}, "annotations": {"y": "1"}}}
+    new = {"spec": {"a": 2}, "metadata": {"annotations": {"y": "2"}}, "status": {"z": 1}}
+    found = compare(ANY, old, new, (("f:status",), ("f:metadata", "f:labels"), ("f:spec",)))
+    assert (found.added, found.removed) == ([], [])
+    assert found.modified == [("f:metadata", "f:annotations", "f:y")]

@@ -38,7 +38,10 @@ def test_bindings_that_are_refused(caller):
     gated = pod("a", finalizers=["x.dev/a"])
     gated["spec"]["schedulingGates"] = [{"name": "x.dev/wait"}]
     caller.done("POST", PODS, gated)
-    assert caller.refused("POST", f"{A}/binding", binding(""))[0] == 422
+    assert caller.refused("POST", f"{A}/binding", binding(""))[0] == 500
+    assert caller.refused("POST", f"{A}/binding", {"target": {"name": "n"}})[0] == 400
+    elsewhere = {**binding(), "target": {"kind": "Pod", "name": "n"}}
+    assert caller.refused("POST", f"{A}/binding", elsewhere)[0] == 500
     assert caller.refused("POST", f"{A}/binding", binding(uid="other"))[0] == 409
     assert "schedulingGates" in caller.refused("POST", f"{A}/binding", binding())[2]
     caller.done("DELETE", A)
@@ -50,7 +53,7 @@ def test_bindings_that_are_refused(caller):
 def guarded(caller):
     """A caller with a running pod under a budget."""
     caller.done("POST", PODS, pod("a", node="n", labels={"app": "x"}))
-    caller.patch(f"{A}/status", {"status": {"phase": "Running"}})
+    caller.patch(f"{A}/status", {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}})
     expressions = [{"key": "app", "operator": "In", "values": ["x"]}, {"key": "other", "operator": "DoesNotExist"}]
     spec = {"minAvailable": 1, "selector": {"matchExpressions": expressions}}
     caller.done("POST", BUDGETS, {"metadata": {"name": "b"}, "spec": spec})
@@ -107,3 +110,28 @@ def test_two_budgets_are_too_many(guarded):
 def test_an_eviction_of_another_name(guarded):
     """400."""
     assert guarded.refused("POST", f"{A}/eviction", {"metadata": {"name": "b"}})[0] == 400
+
+
+def test_a_pod_that_is_not_ready_may_go(guarded):
+    """If enough others are, or the budget does not care; nothing is spent."""
+    guarded.patch(f"{A}/status", {"status": {"conditions": [{"type": "Ready", "status": "False"}]}})
+    status = {"disruptionsAllowed": 0, "observedGeneration": 1, "desiredHealthy": 1, "currentHealthy": 0}
+    guarded.patch(f"{BUDGETS}/b/status", {"status": status})
+    assert guarded.ask("POST", f"{A}/eviction", eviction()).code == 429
+    guarded.patch(f"{BUDGETS}/b/status", {"status": {"currentHealthy": 1}})
+    assert guarded.ask("POST", f"{A}/eviction", eviction()).code == 201
+
+
+def test_a_pod_is_told_that_it_was_evicted(caller):
+    """In a condition, by a write before the one that deletes it; a dry run writes neither."""
+    caller.done("POST", PODS, pod("a", node="n"))
+    watch = caller.watch(PODS, resourceVersion=caller.store.revision)
+    assert caller.ask("POST", f"{A}/eviction", eviction(deleteOptions={"dryRun": ["All"]})).code == 201
+    assert watch.take(caller.now) == []
+    caller.ask("POST", f"{A}/eviction", eviction())
+    told, going = (event["object"] for event in watch.take(caller.now))
+    assert told["status"]["conditions"][0]["reason"] == "EvictionByEvictionAPI"
+    assert "deletionTimestamp" not in told["metadata"]
+    assert going["metadata"]["deletionTimestamp"]
+    caller.ask("POST", f"{A}/eviction", eviction())
+    assert watch.take(caller.now) == []

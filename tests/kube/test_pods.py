@@ -1,7 +1,7 @@
 """Pods: defaults, quality, what may change."""
 
 import pytest
-from kube_caller import MERGE, PODS, pod
+from kube_caller import PODS, pod
 
 from iriscw_sims.kube.pods import quality
 
@@ -67,68 +67,6 @@ def test_classes_of_quality():
     assert quality({"containers": [{"resources": {"requests": {"cpu": "1"}}}]}) == "Burstable"
     assert quality({"containers": [{"resources": {"requests": full, "limits": full}}]}) == "Guaranteed"
     assert quality({"containers": [{"resources": {"requests": full, "limits": full}}, {}]}) == "Burstable"
-
-
-@pytest.mark.parametrize(
-    ("more", "field"),
-    [
-        ({"name": ""}, "spec.containers[0].name"),
-        ({"name": "A_"}, "spec.containers[0].name"),
-        ({"image": ""}, "spec.containers[0].image"),
-        ({"image": " a"}, "spec.containers[0].image"),
-        ({"imagePullPolicy": "Often"}, "spec.containers[0].imagePullPolicy"),
-        ({"ports": [{"containerPort": 70000}]}, "spec.containers[0].ports[0].containerPort"),
-        ({"volumeMounts": [{"name": "v", "mountPath": "/v"}]}, "spec.containers[0].volumeMounts[0].name"),
-        ({"resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}}, "spec.containers[0].resources.requests"),
-        ({"resources": {"requests": {"nvidia.com/gpu": 1}}}, "spec.containers[0].resources.limits[nvidia.com/gpu]"),
-    ],
-)
-def test_containers_that_are_refused(caller, more, field):
-    """422 with the field."""
-    assert field in [where for _, where in caller.causes("POST", PODS, with_container(**more))]
-
-
-def test_pods_that_are_refused(caller):
-    """No container, a container's name twice, an unknown policy."""
-    assert caller.causes("POST", PODS, {"metadata": {"name": "a"}, "spec": {}}) == [
-        ("FieldValueRequired", "spec.containers")
-    ]
-    twice = pod("a")
-    twice["spec"]["containers"] *= 2
-    twice["spec"]["restartPolicy"] = "Sometimes"
-    assert caller.causes("POST", PODS, twice) == [
-        ("FieldValueDuplicate", "spec.containers[1].name"),
-        ("FieldValueNotSupported", "spec.restartPolicy"),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("change", "allowed"),
-    [
-        ({"activeDeadlineSeconds": 5}, True),
-        ({"containers": [{"name": "main", "image": "other:2"}]}, True),
-        ({"containers": [{"name": "main", "image": "other:2", "command": ["x"]}]}, False),
-        ({"nodeName": "n"}, False),
-        ({"restartPolicy": "Never"}, False),
-        ({"containers": []}, False),
-        ({"tolerations": []}, False),
-    ],
-)
-def test_what_of_a_pod_may_change(caller, change, allowed):
-    """Next to nothing."""
-    caller.done("POST", PODS, pod("a"))
-    response = caller.ask("PATCH", A, {"spec": change}, content_type=MERGE)
-    assert (response.code == 200) == allowed, response
-    if not allowed:
-        assert response.code == 422
-
-
-def test_an_image_may_change(caller):
-    """Whole containers replaced by ones that differ in nothing else."""
-    made = caller.done("POST", PODS, pod("a"))
-    (container,) = made["spec"]["containers"]
-    item = caller.patch(A, {"spec": {"containers": [{**container, "image": "registry.test/image:2"}]}})
-    assert item["spec"]["containers"][0]["image"] == "registry.test/image:2"
 
 
 def test_a_pods_address_is_told_twice(caller):

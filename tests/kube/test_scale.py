@@ -33,7 +33,28 @@ def test_a_scale_is_changed(scaled):
     item = scaled.done("GET", f"{DEPLOYMENTS}/d")
     assert item["spec"]["replicas"] == 0
     assert item["metadata"]["generation"] == 4
-    assert {entry.get("subresource", "") for entry in item["metadata"]["managedFields"]} == {"", "scale"}
+
+
+def test_who_scales_owns_the_number(scaled):
+    """Until it is zero, which a Scale does not show: then nobody owns it, nor does who scales it up again."""
+
+    def owners():
+        entries = scaled.done("GET", f"{DEPLOYMENTS}/d")["metadata"]["managedFields"]
+        return [
+            (entry["manager"], entry.get("subresource", ""), "time" in entry)
+            for entry in entries
+            if "f:replicas" in entry["fieldsV1"].get("f:spec", {})
+        ]
+
+    assert [owner[:2] for owner in owners()] == [("unknown", "")]
+    scaled.patch(SCALE, {"spec": {"replicas": 5}}, fieldManager="one")
+    assert owners() == [("one", "scale", False)]
+    scaled.patch(SCALE, {"spec": {"replicas": 5}}, fieldManager="two")
+    assert owners() == [("one", "scale", False)]
+    scaled.patch(SCALE, {"spec": {"replicas": 0}}, fieldManager="two")
+    assert owners() == []
+    scaled.patch(SCALE, {"spec": {"replicas": 5}}, fieldManager="two")
+    assert owners() == []
 
 
 @pytest.mark.parametrize(
@@ -76,3 +97,17 @@ def test_what_has_no_scale(caller):
     """404."""
     caller.done("POST", "/api/v1/namespaces/default/pods", pod("a"))
     assert caller.refused("GET", "/api/v1/namespaces/default/pods/a/scale")[0] == 404
+
+
+def test_a_number_that_is_not_there_cannot_be_read(caller):
+    """Of a custom resource: 500, as the real server says it; it can be set all the same."""
+    paths = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
+    schema = spec_schema(replicas={"type": "integer"})
+    caller.done("POST", DEFINITIONS, definition(schema, subresources={"scale": paths}))
+    caller.done("POST", WIDGETS, widget("w"))
+    assert caller.refused("GET", f"{WIDGETS}/w/scale")[:2] == (500, "InternalError")
+    assert caller.patch(f"{WIDGETS}/w/scale", {"spec": {"replicas": 2}})["spec"] == {"replicas": 2}
+    assert caller.done("GET", f"{WIDGETS}/w/scale")["spec"] == {"replicas": 2}
+    assert caller.causes("PATCH", f"{WIDGETS}/w/scale", {"spec": {"replicas": -1}}, content_type=MERGE) == [
+        ("FieldValueInvalid", ".spec.replicas")
+    ]

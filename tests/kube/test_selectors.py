@@ -5,7 +5,12 @@ from hypothesis import given, strategies as st
 
 from iriscw_sims.kube.core_kinds import CONFIG_MAP, POD
 from iriscw_sims.kube.refusals import Refused
-from iriscw_sims.kube.selectors import EVERYTHING, is_label_key, is_label_value, select
+from iriscw_sims.kube.selectors import EVERYTHING, is_label_key, is_label_value, parse, select as compiled
+
+
+def select(kind, labels, fields):
+    """Parse two selectors and compile them for a kind."""
+    return compiled(kind, parse(labels, fields))
 
 
 def item(labels=None, **more):

@@ -5,7 +5,7 @@ from hypothesis import given, strategies as st
 from kube_caller import spec_schema
 
 from iriscw_sims.kube.frozen import freeze
-from iriscw_sims.kube.validation import judge
+from iriscw_sims.kube.validation import UNCHECKED, judge
 
 ZERO = "Invalid value: 0: spec.f in body should be"
 NUMBER = {"type": "number"}
@@ -23,7 +23,6 @@ def found(field, value, old=None):
     ("field", "value", "said"),
     [
         ({"type": "integer"}, "x", 'Invalid value: "string": spec.f in body must be of type integer: "string"'),
-        ({"type": "integer"}, 1.5, 'Invalid value: "number": spec.f in body must be of type integer: "number"'),
         ({"type": "integer"}, True, 'Invalid value: "boolean": spec.f in body must be of type integer: "boolean"'),
         ({"type": "string"}, None, 'Invalid value: "null": spec.f in body must be of type string: "null"'),
         ({"type": "integer", "minimum": 1}, 0, "Invalid value: 0: spec.f in body should be greater than or equal to 1"),
@@ -95,10 +94,27 @@ def test_rules_are_asked_only_of_what_fits_the_schema():
     field = {"type": "integer", "x-kubernetes-validations": [rule]}
     assert found(field, 4) == [("spec.f", "Invalid value: 4: too much")]
     assert found(field, "4") == [
-        ("spec.f", 'Invalid value: "string": spec.f in body must be of type integer: "string"')
+        ("spec.f", 'Invalid value: "string": spec.f in body must be of type integer: "string"'),
+        ("<nil>", f"Invalid value: null: {UNCHECKED}"),
     ]
     bare = {"type": "object", "x-kubernetes-validations": [{"rule": "has(self.a)"}]}
     assert found(bare, {}) == [("spec.f", "Invalid value: failed rule: has(self.a)")]
+
+
+def test_a_fraction_is_no_integer_and_still_a_number():
+    """It is told twice, and its bounds are judged."""
+    said = 'Invalid value: "number": spec.f in body must be of type integer: "number"'
+    checked = 'Invalid value: "": Checked value must be of type integer (default format) in spec.f'
+    low = "Invalid value: 1.5: spec.f in body should be greater than or equal to 2"
+    assert found({"type": "integer", "minimum": 2}, 1.5) == [("spec.f", said), ("<nil>", checked), ("spec.f", low)]
+
+
+@pytest.mark.parametrize(("form", "most"), [("int32", 2**31 - 1), ("uint32", 2**32 - 1), ("", 2**63 - 1)])
+def test_formats_of_integers_are_ranges(form, most):
+    """What does not fit is told without a path, as the real server does."""
+    field = {"type": "integer", "format": form}
+    assert found(field, most) == []
+    assert [path for path, _ in found(field, most + 1)] == ["<nil>"]
 
 
 @given(st.integers(-5, 5), st.integers(-5, 5), st.integers(-5, 5))

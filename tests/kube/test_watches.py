@@ -97,7 +97,7 @@ def test_a_watch_of_a_quiet_kind_survives_compaction(caller):
 
 def test_bookmarks_come_once_a_minute_and_before_the_end(caller):
     """To who allowed them; each with the revision until which nothing was missed."""
-    watch = caller.watch(MAPS, allowWatchBookmarks="true", timeoutSeconds=150)
+    watch = caller.watch(MAPS, allowWatchBookmarks="true", timeoutSeconds=150, resourceVersion=caller.store.revision)
     silent = caller.watch(MAPS, timeoutSeconds=150)
     times = []
     for second in range(151):
@@ -113,7 +113,7 @@ def test_bookmarks_come_once_a_minute_and_before_the_end(caller):
 
 def test_a_bookmark_moves_on_with_what_happens_elsewhere(caller):
     """A quiet watch can be taken up again after a compaction."""
-    watch = caller.watch(MAPS, allowWatchBookmarks="true")
+    watch = caller.watch(MAPS, allowWatchBookmarks="true", resourceVersion=caller.store.revision)
     caller.done("POST", PODS, pod("a"))
     caller.now += 61 * SECOND
     (bookmark,) = watch.take(caller.now)
@@ -126,6 +126,29 @@ def test_a_bookmark_moves_on_with_what_happens_elsewhere(caller):
     again = caller.watch(MAPS, resourceVersion=bookmark["object"]["metadata"]["resourceVersion"])
     caller.done("POST", MAPS, config_map("a"))
     assert caller.told(again) == [("ADDED", "a")]
+
+
+@pytest.mark.parametrize("version", [{}, {"resourceVersion": "0"}])
+def test_a_watch_from_no_version_begins_with_what_is_there(caller, version):
+    """And with the bookmark that ends it, where bookmarks are allowed: as if it had asked for initial events."""
+    caller.done("POST", MAPS, config_map("a"))
+    events = caller.watch(MAPS, allowWatchBookmarks="true", **version).take(caller.now)
+    assert [event["type"] for event in events] == ["ADDED", "BOOKMARK"]
+    assert events[1]["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+    assert [event["type"] for event in caller.watch(MAPS, **version).take(caller.now)] == ["ADDED"]
+
+
+def test_a_deletion_is_told_as_the_object_was_stored(caller):
+    """The update that took its last finalizer off is never seen, whatever else it changed."""
+    caller.done("POST", MAPS, config_map("a", {"k": "1"}, finalizers=["x/a"]))
+    caller.done("DELETE", f"{MAPS}/a")
+    watch = caller.watch(MAPS, resourceVersion=caller.store.revision)
+    answer = caller.patch(f"{MAPS}/a", {"data": {"k": "2"}, "metadata": {"finalizers": None}})
+    (event,) = watch.take(caller.now)
+    assert event["type"] == "DELETED"
+    assert (answer["data"], event["object"]["data"]) == ({"k": "2"}, {"k": "1"})
+    assert event["object"]["metadata"]["finalizers"] == ["x/a"]
+    assert int(event["object"]["metadata"]["resourceVersion"]) == caller.store.revision
 
 
 def test_initial_events_end_with_a_bookmark(caller):
@@ -182,3 +205,22 @@ def test_a_watch_can_tell_tables(caller):
     assert first["object"]["columnDefinitions"]
     assert second["object"]["columnDefinitions"] is None
     assert second["object"]["rows"][0]["cells"][0] == "b"
+
+
+def test_a_watch_costs_what_happened_and_not_what_is_there(caller):
+    """Law of cost: to look for news goes through the news alone."""
+
+    class Untouchable(dict):
+        def __iter__(self):
+            raise AssertionError("all objects were gone through")
+
+        values = items = keys = __iter__
+
+    for number in range(50):
+        caller.done("POST", MAPS, config_map(f"c{number}"))
+    watch = caller.watch(MAPS, resourceVersion=caller.store.revision)
+    caller.done("POST", MAPS, config_map("new"))
+    (maps,) = [each for each in caller.store.collections if each.kind.kind == "ConfigMap"]
+    maps.objects = Untouchable(maps.objects)
+    assert caller.told(watch) == [("ADDED", "new")]
+    assert caller.told(watch) == []

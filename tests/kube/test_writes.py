@@ -132,12 +132,15 @@ def test_replacements_that_are_refused(caller, body, code):
 
 
 def test_a_put_creates_only_where_the_kind_lets_it(caller):
-    """Leases yes (201), config maps no (404), with a uid or version never (409)."""
+    """Leases yes (201), whatever version they name, config maps no (404), with a uid never (409)."""
     assert caller.refused("PUT", f"{MAPS}/a", config_map("a"))[:2] == (404, "NotFound")
     lease = {"metadata": {"name": "l"}, "spec": {"holderIdentity": "me"}}
     assert caller.ask("PUT", f"{LEASES}/l", lease).code == 201
-    for known in ({"uid": "u"}, {"resourceVersion": "5"}):
-        assert caller.refused("PUT", f"{LEASES}/m", {"metadata": {"name": "m", **known}})[:2] == (409, "Conflict")
+    made = caller.ask("PUT", f"{LEASES}/m", {"metadata": {"name": "m", "resourceVersion": "5"}})
+    assert made.code == 201
+    assert made.body["metadata"]["resourceVersion"] == str(caller.store.revision)
+    assert caller.refused("PUT", f"{LEASES}/n", {"metadata": {"name": "n", "uid": "u"}})[:2] == (409, "Conflict")
+    assert caller.ask("PUT", f"{LEASES}/n", {"metadata": {"name": "n", "resourceVersion": "x"}}).code == 500
 
 
 def test_a_change_that_changes_nothing_writes_nothing(caller):

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from iriscw_sims.kube.bodies import check_validation, read_as
+from iriscw_sims.kube.bodies import read_as
 from iriscw_sims.kube.call import Call
 from iriscw_sims.kube.clock import written
+from iriscw_sims.kube.fitting import unfit
 from iriscw_sims.kube.frozen import FrozenDict, thaw
 from iriscw_sims.kube.kinds import Json
 from iriscw_sims.kube.managed import (
     Managed,
     Manager,
+    known_to_all,
     manager_of,
+    reset_by,
     schema_of,
     stripped,
     unwritten,
@@ -35,6 +38,7 @@ from iriscw_sims.kube.ownership import (
     has,
     joined,
     shown,
+    without,
 )
 from iriscw_sims.kube.refusals import (
     Refused,
@@ -42,14 +46,12 @@ from iriscw_sims.kube.refusals import (
     bad_request,
     conflict,
     internal,
-    invalid,
     not_found,
-    required_value,
 )
-from iriscw_sims.kube.schema import ANY, Schema, Unreadable, read
-from iriscw_sims.kube.structural import complete
+from iriscw_sims.kube.schema import ANY, Schema, Unreadable
 from iriscw_sims.kube.writes import check_place, create_object, update
 
+_HOLLOW = ("labels", "annotations", "finalizers", "ownerReferences")
 FIRST = "before-first-apply"
 """Who owns what an object had before anybody's writing was tracked."""
 
@@ -60,17 +62,13 @@ def apply(call: Call) -> tuple[int, FrozenDict]:
     Raises:
         Refused: 400, 404, 409 (conflicts are causes of it), 422, or 500 for fields that the kind does not have.
     """
-    if not call.request.parameter("fieldManager"):
-        said = "is required for apply patch"
-        raise invalid("meta.k8s.io", "PatchOptions", "", [required_value("fieldManager", said)])
-    check_validation(call, "PatchOptions")
-    config = _configuration(call)
     old = call.objects.objects.get(call.key)
+    if old is None and call.route.subresource:
+        raise not_found(call.kind.group, call.kind.plural, call.route.name)
+    config = _configuration(call)
     manager = manager_of(call, "Apply")
     if old is not None:
         return 200, update(call, old, lambda live: applied(call, live, config, manager), applied=True)
-    if call.route.subresource:
-        raise not_found(call.kind.group, call.kind.plural, call.route.name)
     if config["metadata"].get("uid"):
         uid = config["metadata"]["uid"]
         said = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
@@ -105,16 +103,9 @@ def _configuration(call: Call) -> Json:
         raise bad_request(said)
     if call.kind.namespaced:
         metadata.setdefault("namespace", call.route.namespace)
-    unknown: list[str] = []
-    try:
-        if call.kind.typed:
-            read(schema_of(call.kind), config, "", unknown)
-        elif call.kind.schema is not None:
-            complete(call.kind.schema, config, unknown)
-    except Unreadable as wrong:
-        raise _untyped(call, str(wrong)) from wrong
-    if unknown:
-        raise _untyped(call, ", ".join(f".{field}: field not declared in schema" for field in unknown))
+    problem = unfit(schema_of(call.kind), config)
+    if problem:
+        raise _untyped(call, problem)
     return config
 
 
@@ -135,49 +126,42 @@ def applied(call: Call, live: FrozenDict | None, config: Json, manager: Manager)
     entries = live["metadata"].get("managedFields", ()) if live is not None else ()
     managed = Managed.of(entries)
     if live is not None and not entries:
-        managed.fields[Manager(FIRST, "Update", call.kind.api_version)] = _everything(call, live)
-        managed.times[Manager(FIRST, "Update", call.kind.api_version)] = written(call.now)
-    before = without_managed(live) if live is not None else unwritten(call.kind)
-    config = _within(call, config)
-    last = managed.fields.get(manager)
-    wanted = stripped(fields_of(schema, config))
+        first = Manager(FIRST, "Update", call.kind.api_version, call.route.subresource)
+        managed.fields[first] = _everything(call, live)
+        managed.times[first] = written(call.now)
+    before = without_managed(live) if live is not None else thaw(unwritten(call.kind))  # what is frozen has defaults
     merged = merge(schema, before, config)
-    managed.fields[manager] = wanted
+    if not known_to_all(call, managed, before, merged):
+        raise internal("failed to convert object to the version of a manager: field not declared in schema")
+    last = managed.forget(manager)
+    managed.fields[manager] = without(fields_of(schema, config), reset_by(call))
     if last:
         owned = joined([*managed.fields.values()])
         merged = _pruned(schema, merged, last, owned)
-    _settle_conflicts(call, managed, manager, compare(schema, before, merged))
-    managed.strip()
+    _settle_conflicts(call, managed, manager, compare(schema, before, merged, reset_by(call)))
+    _strip(managed, manager)
     if merged != before and manager in managed.fields:
         managed.times[manager] = written(call.now)
-    new = read_as(call, merged, []) if merged != before else dict(before)
+    new = _read(call, merged) if merged != before else dict(before)
     new["metadata"] = dict(new["metadata"])
     if managed.fields:
         new["metadata"]["managedFields"] = managed.written()
+    if not call.kind.typed and not call.route.subresource:
+        call.hollow = any(not merged["metadata"].get(name, name) for name in _HOLLOW)
     return new
 
 
+def _read(call: Call, merged: Json) -> Json:
+    """Read what an apply led to: only now is told what fits its type and is no value of it, such as a time."""
+    try:
+        return read_as(call, merged, [])
+    except Unreadable as wrong:
+        raise _untyped(call, str(wrong)) from wrong
+
+
 def _everything(call: Call, live: FrozenDict) -> Tree:
-    found = compare(schema_of(call.kind), unwritten(call.kind), without_managed(live))
-    return stripped(gathered(path for path in (*found.added, *found.modified) if _is_written_by(call, path)))
-
-
-def _is_written_by(call: Call, path: Path) -> bool:
-    """Tell whether the request's path writes a field at all: the status, or all but it."""
-    part = path[0] if path else ""
-    if call.route.subresource == "status":
-        return part == "f:status" or (part == "f:metadata" and call.kind.typed)
-    return not (call.kind.status and part == "f:status")
-
-
-def _within(call: Call, config: Json) -> Json:
-    """Leave out what the path does not write: the status, or all but it."""
-    if call.route.subresource == "status":
-        written = ("apiVersion", "kind", "metadata", "status") if call.kind.typed else ("apiVersion", "kind", "status")
-        return {name: part for name, part in config.items() if name in written}
-    if call.kind.status:
-        return {name: part for name, part in config.items() if name != "status"}
-    return config
+    found = compare(schema_of(call.kind), unwritten(call.kind), without_managed(live), reset_by(call))
+    return stripped(gathered((*found.added, *found.modified)))
 
 
 def _settle_conflicts(call: Call, managed: Managed, manager: Manager, changed: Any) -> None:
@@ -192,6 +176,16 @@ def _settle_conflicts(call: Call, managed: Managed, manager: Manager, changed: A
     if against and not call.request.flag("force"):
         raise _conflict(managed, against)
     managed.lose([*(path for _, path in against), *changed.removed], keep=manager)
+
+
+def _strip(managed: Managed, manager: Manager) -> None:
+    """Take from who applied what is the server's own."""
+    tree = stripped(managed.fields.get(manager) or {})
+    if tree:
+        managed.fields[manager] = tree
+    elif manager in managed.fields:
+        del managed.fields[manager]
+        managed.times.pop(manager, None)
 
 
 def _conflict(managed: Managed, against: list[tuple[Manager, Path]]) -> Refused:
@@ -259,29 +253,35 @@ _GONE: Any = object()
 
 
 def _pruned(schema: Schema, value: Any, last: Tree, owned: Tree) -> Any:
-    """Give a value without what was applied before and is nobody's now."""
+    """Give a value without what was applied before and is nobody's now, ``None`` if nothing is left of it."""
     if isinstance(value, dict) and not schema.atomic:
         kept: Json = {}
         for name, item in value.items():
-            left = _pruned_entry(below(schema, name), item, f"f:{name}", last, owned)
+            is_field = name in schema.fields
+            left = _pruned_entry(below(schema, name), item, f"f:{name}", last, owned, is_field=is_field)
             if left is not _GONE:
                 kept[name] = left
-        return kept
+        return kept or (None if value else value)
     if isinstance(value, list) and schema.list_type in ("map", "set"):
         element = schema.element or ANY
         entries = [_pruned_entry(element, item, element_name(schema, item), last, owned) for item in value]
-        return [item for item in entries if item is not _GONE]
+        return [item for item in entries if item is not _GONE] or (None if value else value)
     return value
 
 
-def _pruned_entry(schema: Schema, item: Any, name: str, last: Tree, owned: Tree) -> Any:
-    was = last.get(name)
+def _pruned_entry(schema: Schema, item: Any, name: str, last: Tree, owned: Tree, *, is_field: bool = False) -> Any:
+    """Give one entry without what is nobody's any more, ``_GONE`` if that is all of it.
+
+    A field of a type is owned by who owns anything below it, and goes as a whole: with what others never owned in it.
+    An entry of a map or list is owned only by who owns it as such.
+    """
+    was, now = last.get(name), owned.get(name)
     if was is None:
         return item
-    now = owned.get(name)
-    if now is None and (not was or SELF in was):
+    had = is_field or not was or SELF in was
+    has_now = now is not None and (is_field or SELF in now)
+    if had and not has_now:
         return _GONE
     if not was or not isinstance(item, dict | list):
         return item
-    left = _pruned(schema, item, was, now or {})
-    return _GONE if not left and item and now is None else left
+    return _pruned(schema, item, was, now or {})

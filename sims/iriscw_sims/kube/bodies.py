@@ -11,13 +11,13 @@ from iriscw_sims.kube import structural
 from iriscw_sims.kube.call import Call
 from iriscw_sims.kube.frozen import thaw
 from iriscw_sims.kube.kinds import Json, nested
+from iriscw_sims.kube.options import check_options, validation_of
 from iriscw_sims.kube.refusals import (
     Refused,
     bad_request,
     invalid,
     invalid_value,
     unsupported_media_type,
-    unsupported_value,
 )
 from iriscw_sims.kube.schema import Unreadable, core_schema, read
 
@@ -26,7 +26,6 @@ UNKNOWN_TYPE = (
     "the body of the request was in an unknown format - accepted media types include: application/json, "
     "application/yaml, application/vnd.kubernetes.protobuf"
 )
-_VALIDATIONS = ("", "Ignore", "Strict", "Warn")
 
 
 def read_object(call: Call) -> Json:
@@ -35,8 +34,7 @@ def read_object(call: Call) -> Json:
     Raises:
         Refused: 400, it is none, or has fields it may not have; 415, it is of no known type.
     """
-    call.check_dry_run("CreateOptions" if call.request.method == "POST" else "UpdateOptions")
-    check_validation(call, "CreateOptions" if call.request.method == "POST" else "UpdateOptions")
+    check_options(call, "CreateOptions" if call.request.method == "POST" else "UpdateOptions")
     if call.request.content_type.partition(";")[0].strip() not in OBJECT_TYPES:
         raise unsupported_media_type(UNKNOWN_TYPE)
     body = call.request.body
@@ -49,7 +47,7 @@ def read_object(call: Call) -> Json:
         new = read_as(call, new, unknown)
     except Unreadable as wrong:
         raise bad_request(f"{_cannot(call)}: {wrong}") from wrong
-    if unknown and _validation(call) == "Strict":
+    if unknown and validation_of(call) == "Strict":
         raise bad_request(f"{_cannot(call)}: strict decoding error: {_listed(unknown)}")
     _warn(call, unknown)
     return new
@@ -68,7 +66,7 @@ def read_patched(call: Call, patched: Json) -> Json:
         new = read_as(call, patched, unknown)
     except Unreadable as wrong:
         raise invalid("", "", "", [invalid_value("patch", patched, str(wrong))]) from wrong
-    if unknown and _validation(call) == "Strict":
+    if unknown and validation_of(call) == "Strict":
         said = f"strict decoding error: {_listed(unknown)}"
         raise invalid("", "", "", [invalid_value("patch", patched, said)])
     _warn(call, unknown)
@@ -82,6 +80,8 @@ def read_as(call: Call, value: Json, unknown: list[str]) -> Json:
         Unreadable: A value is of another type than a built-in type's field, or than metadata.
     """
     kind = call.kind
+    if call.objects.storage is not None:
+        value = thaw(value)  # what a view shows has not been given its version's defaults
     if kind.typed:
         assert kind.schema is not None
         new: Json = read(kind.schema, value, "", unknown)
@@ -97,19 +97,8 @@ def read_as(call: Call, value: Json, unknown: list[str]) -> Json:
     return new
 
 
-def check_validation(call: Call, options: str) -> None:
-    """Refuse an unknown ``fieldValidation``."""
-    if _validation(call) not in _VALIDATIONS:
-        cause = unsupported_value("fieldValidation", _validation(call), ("", "Ignore", "Strict", "Warn"))
-        raise invalid("meta.k8s.io", options, "", [cause])
-
-
-def _validation(call: Call) -> str:
-    return call.request.parameter("fieldValidation")
-
-
 def _warn(call: Call, unknown: list[str]) -> None:
-    if _validation(call) in ("", "Warn"):
+    if validation_of(call) in ("", "Warn"):
         call.warnings.extend(f'unknown field "{field}"' for field in unknown)
 
 

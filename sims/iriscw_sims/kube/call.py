@@ -12,7 +12,7 @@ from iriscw_sims.kube.frozen import FrozenDict
 from iriscw_sims.kube.kinds import Kind
 from iriscw_sims.kube.messages import Request
 from iriscw_sims.kube.paths import Route
-from iriscw_sims.kube.refusals import Cause, Refused, invalid, not_found, unsupported_value
+from iriscw_sims.kube.refusals import Cause, Refused, invalid, not_found
 
 
 class Ground(Protocol):
@@ -27,14 +27,17 @@ class Ground(Protocol):
     def named_collection(self, group: str, plural: str) -> Collection:
         """Give the objects of a resource by its name."""
 
+    def version_of(self, kind: Kind, api_version: str) -> Kind | None:
+        """Give another version of a kind, ``None`` if it is not served."""
+
     def namespace(self, name: str) -> FrozenDict | None:
         """Give a namespace, ``None`` if there is none."""
 
     def commit(self, collection: Collection, key: str, new: FrozenDict) -> FrozenDict:
         """Write an object at the next revision and give it as it was written."""
 
-    def erase(self, collection: Collection, key: str, last: FrozenDict | None = None) -> FrozenDict:
-        """Remove an object at the next revision and give it as it was last seen, ``last`` if that differs."""
+    def erase(self, collection: Collection, key: str) -> FrozenDict:
+        """Remove an object at the next revision and give it as it was stored last."""
 
 
 @attrs.define(eq=False)
@@ -48,6 +51,8 @@ class Call:
     objects: Collection
     now: int
     warnings: list[str] = attrs.Factory(list)
+    hollow: bool = False
+    """Whether an apply is about to write metadata with empty parts; see :attr:`Collection.hollow`."""
 
     @property
     def key(self) -> str:
@@ -88,10 +93,3 @@ class Call:
     def invalid(self, name: str, causes: list[Cause]) -> Refused:
         """Give the 422 for an object of this kind."""
         return invalid(self.kind.group, self.kind.kind, name, causes)
-
-    def check_dry_run(self, options: str) -> None:
-        """Refuse every ``dryRun`` but ``All``; ``options`` is the kind that the message names."""
-        values = [value for name, value in self.request.query if name == "dryRun"]
-        wrong = [unsupported_value("dryRun", values, ("All",))] if [v for v in values if v != "All"] else []
-        if wrong:
-            raise invalid("meta.k8s.io", options, "", wrong)

@@ -49,8 +49,17 @@ class Collection:
         """The revision of the newest change here."""
         self.forgotten = 0
         """The revision of the newest change that nobody can be told of any more."""
+        self.storage: Collection | None = None
+        """Where the objects are stored, if this only shows them in another version."""
+        self.views: list[Collection] = []
+        """What shows these objects in other versions."""
+        self.bodies: dict[str, FrozenDict] = {}
+        """What was written of objects that have views, beside metadata: without the defaults that reading adds."""
         self.closed = False
         """Whether the kind is no longer served, and its watches are over."""
+        self.hollow: set[str] = set()
+        """Keys of custom resources whose metadata an apply left with empty parts in storage. Nobody reads them, but the
+        next write is one even if it changes nothing else: the server compares what it stores."""
         self._entries: dict[str, FrozenDict] = {}
 
     def put(self, key: str, new: FrozenDict, revision: int, at: int = 0) -> None:
@@ -64,6 +73,8 @@ class Collection:
     def remove(self, key: str, last: FrozenDict, revision: int, at: int = 0) -> None:
         """Remove an object; ``last`` is how its deletion is told."""
         old = self.objects.pop(key)
+        self.hollow.discard(key)
+        self.bodies.pop(key, None)
         del self.keys[bisect_left(self.keys, key)]
         self._record(Event(revision, key, old, last, deleted=True, at=at))
 

@@ -5,9 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from iriscw_sims.kube import columns, core_rules, pods
+from iriscw_sims.kube import columns, core_rules, pod_rules, pods, workload_rules
 from iriscw_sims.kube.crds import default_definition, judge_definition, prepare_definition_status
-from iriscw_sims.kube.kinds import METADATA_FIELDS, Field, Json, Kind, ScalePaths, field_at
+from iriscw_sims.kube.kinds import (
+    CHANGES_ONLY,
+    LENIENT_CHANGES,
+    METADATA_FIELDS,
+    NO_LOOK,
+    Field,
+    Json,
+    Kind,
+    ScalePaths,
+    field_at,
+)
 from iriscw_sims.kube.schema import core_schema
 
 
@@ -59,8 +69,9 @@ NAMESPACE = _core(
 POD = _core(
     "", "v1", "Pod", "pods", "pod", short_names=("po",), categories=("all",), status=True, generation=True,
     graceful=True, returns_deleted=True, fields=_POD_FIELDS,
+    kept_by_status=(("f:spec",), ("f:metadata", "f:deletionTimestamp"), ("f:metadata", "f:ownerReferences")),
     subresources=("binding", "eviction"), default=pods.default_pod, prepare=pods.admit_pod,
-    prepare_status=pods.prepare_pod_status, rule=pods.judge_pod,
+    prepare_status=pods.prepare_pod_status, rule=pod_rules.judge_pod, status_rule=pod_rules.judge_pod_status,
     columns=columns.POD,
 )  # fmt: skip
 NODE = _core(
@@ -82,6 +93,7 @@ SECRET = _core(
 SERVICE = _core(
     "", "v1", "Service", "services", "service", short_names=("svc",), categories=("all",), status=True, upsert=True,
     returns_deleted=True, fields={**METADATA_FIELDS, **_paths("spec.clusterIP", "spec.type")}, name_rule="label1035",
+    metadata_rules=CHANGES_ONLY,
     default=core_rules.default_service, prepare=core_rules.prepare_service, draw=core_rules.draw_address,
     prepare_status=core_rules.prepare_service_status, rule=core_rules.judge_service,
     columns=columns.SERVICE,
@@ -91,7 +103,7 @@ SERVICE_ACCOUNT = _core(
 )
 EVENT = _core(
     "", "v1", "Event", "events", "event", short_names=("ev",), upsert=True, fields=_EVENT_FIELDS,
-    rule=core_rules.judge_event,
+    metadata_rules=NO_LOOK, cached=False, collected=False, rule=core_rules.judge_event,
     columns=columns.EVENT,
 )  # fmt: skip
 VOLUME_CLAIM = _core(
@@ -102,19 +114,22 @@ VOLUME_CLAIM = _core(
 )  # fmt: skip
 LEASE = _core(
     "coordination.k8s.io", "v1", "Lease", "leases", "lease", unconditional=False, upsert=True,
-    rule=core_rules.judge_lease,
+    metadata_rules=LENIENT_CHANGES, rule=core_rules.judge_lease,
     columns=columns.LEASE,
 )  # fmt: skip
 DEPLOYMENT = _core(
     "apps", "v1", "Deployment", "deployments", "deployment", short_names=("deploy",), categories=("all",),
-    status=True, generation=True, default=core_rules.default_deployment, prepare_status=core_rules.only_status,
-    rule=core_rules.judge_deployment, scale=ScalePaths(".spec.replicas", ".status.replicas", ".spec.selector"),
+    status=True, generation=True, default=workload_rules.default_deployment, counts_annotations=True,
+    prepare_status=workload_rules.prepare_deployment_status, status_rule=workload_rules.judge_deployment_status,
+    metadata_rules=CHANGES_ONLY,
+    kept_by_status=(("f:spec",), ("f:metadata", "f:labels")),
+    rule=workload_rules.judge_deployment, scale=ScalePaths(".spec.replicas", ".status.replicas", ".spec.selector"),
     columns=columns.DEPLOYMENT,
 )  # fmt: skip
 DISRUPTION_BUDGET = _core(
     "policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", "poddisruptionbudget", short_names=("pdb",),
-    status=True, generation=True, unconditional=False, prepare_status=core_rules.prepare_budget_status,
-    rule=core_rules.judge_budget,
+    status=True, generation=True, unconditional=False, prepare_status=workload_rules.prepare_budget_status,
+    metadata_rules=NO_LOOK, rule=workload_rules.judge_budget, status_rule=workload_rules.judge_budget_status,
     columns=columns.BUDGET,
 )  # fmt: skip
 _RBAC = "rbac.authorization.k8s.io"
@@ -153,6 +168,7 @@ DEFINITION = _core(
     "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", "customresourcedefinition",
     namespaced=False, short_names=("crd", "crds"), status=True, generation=True, unconditional=False,
     default=default_definition, prepare_status=prepare_definition_status, rule=judge_definition,
+    metadata_rules=LENIENT_CHANGES,
     columns=columns.DEFINITION,
 )  # fmt: skip
 

@@ -1,14 +1,14 @@
-"""Defaults and rules of the built-in kinds other than pods."""
+"""Defaults and rules of the built-in kinds other than pods and what they are made by."""
 
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Iterator
 from random import Random
 
 from iriscw_sims.kube.frozen import EMPTY, freeze
 from iriscw_sims.kube.kinds import Json, nested
-from iriscw_sims.kube.pods import default_pod_spec, judge_pod_spec
 from iriscw_sims.kube.refusals import Cause, forbidden_value, invalid_value, required_value, unsupported_value
 
 ACTIVE = freeze({"phase": "Active"})
@@ -82,13 +82,6 @@ def prepare_claim_status(new: Json, old: Json | None) -> None:
         new["status"] = {"phase": "Pending"}
 
 
-def prepare_budget_status(new: Json, old: Json | None) -> None:
-    """Begin a budget with nothing allowed."""
-    only_status(new, old)
-    if old is None:
-        new["status"] = {"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0}
-
-
 def prepare_service(new: Json, old: Json | None) -> None:
     """Give a headless service the families of its addresses; other addresses are not allocated here."""
     spec = new.get("spec")
@@ -131,8 +124,28 @@ def judge_role(new: Json, old: Json | None) -> Iterator[Cause]:
                     yield required_value(f"rules[{index}].{name}", f"resource rules must supply at least one {name}")
 
 
+_DATA_KEY = re.compile(r"(?!\.\.?$|\.\.)[-._a-zA-Z0-9]{1,253}")
+DATA_LIMIT_BYTES = 1024 * 1024
+"""All values of a config map or secret together (``MaxSecretSize``)."""
+
+
 def judge_data(new: Json, old: Json | None) -> Iterator[Cause]:
-    """Judge a config map or secret: nothing of it changes once it is immutable."""
+    """Judge a config map or secret: its keys are names of files, and nothing of it changes once it is immutable."""
+    data, binary = new.get("data") or EMPTY, new.get("binaryData") or EMPTY
+    for field, values in (("data", data), ("binaryData", binary)):
+        if old is not None and values is old.get(field):
+            continue
+        for key in values:
+            if not _DATA_KEY.fullmatch(key):
+                said = "a valid config key must consist of alphanumeric characters, '-', '_' or '.'"
+                yield invalid_value(f"{field}[{key}]", key, said)
+            if values is binary and key in data:
+                yield invalid_value(f"{field}[{key}]", key, "duplicate of key present in data")
+    if old is None or data is not old.get("data") or binary is not old.get("binaryData"):
+        plain = sum(len(text.encode()) for text in data.values()) if new.get("kind") == "ConfigMap" else 0
+        encoded = [*binary.values(), *(() if new.get("kind") == "ConfigMap" else data.values())]
+        if plain + sum(len(text.rstrip("=")) * 3 // 4 for text in encoded) > DATA_LIMIT_BYTES:
+            yield Cause("FieldValueTooLong", "", f"Too long: may not be more than {DATA_LIMIT_BYTES} bytes")
     if old is None or not old.get("immutable"):
         return
     if not new.get("immutable"):
@@ -214,45 +227,6 @@ def _judge_taints(new: Json) -> Iterator[Cause]:
         seen.append(pair)
 
 
-def default_deployment(new: Json, old: Json | None) -> None:
-    """Fill in a deployment's defaults."""
-    spec = new.get("spec")
-    if type(spec) is not dict:
-        return
-    spec.setdefault("replicas", 1)
-    spec.setdefault("revisionHistoryLimit", 10)
-    spec.setdefault("progressDeadlineSeconds", 600)
-    strategy = spec.setdefault("strategy", {})
-    if type(strategy) is dict:
-        strategy.setdefault("type", "RollingUpdate")
-        if strategy["type"] == "RollingUpdate":
-            rolling = strategy.setdefault("rollingUpdate", {})
-            if type(rolling) is dict:
-                rolling.setdefault("maxUnavailable", "25%")
-                rolling.setdefault("maxSurge", "25%")
-    inner = nested(spec, "template", "spec")
-    if type(inner) is dict:
-        default_pod_spec(inner)
-
-
-def judge_deployment(new: Json, old: Json | None) -> Iterator[Cause]:
-    """Judge a deployment: its selector selects its own pods, and is for life."""
-    spec = new.get("spec") or EMPTY
-    if old is not None and spec.get("selector") != nested(old, "spec", "selector"):
-        yield invalid_value("spec.selector", spec.get("selector"), "field is immutable")
-    if (spec.get("replicas") or 0) < 0:
-        yield invalid_value("spec.replicas", spec["replicas"], "must be greater than or equal to 0")
-    wanted = nested(spec, "selector", "matchLabels") or EMPTY
-    if spec.get("selector") is None:
-        yield required_value("spec.selector")
-    elif not wanted and not nested(spec, "selector", "matchExpressions"):
-        yield invalid_value("spec.selector", spec["selector"], "empty selector is invalid for deployment")
-    labels = nested(spec, "template", "metadata", "labels") or EMPTY
-    if any(labels.get(key) != value for key, value in wanted.items()):
-        yield invalid_value("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")
-    yield from judge_pod_spec(nested(spec, "template", "spec") or EMPTY, "spec.template.spec")
-
-
 def default_service(new: Json, old: Json | None) -> None:
     """Fill in a service's defaults; no address is allocated here but ``None``."""
     spec = new.get("spec")
@@ -302,10 +276,3 @@ def judge_role_binding(new: Json, old: Json | None) -> Iterator[Cause]:
         yield required_value("roleRef.name")
     if old is not None and role != old.get("roleRef"):
         yield invalid_value("roleRef", role, "cannot change roleRef")
-
-
-def judge_budget(new: Json, old: Json | None) -> Iterator[Cause]:
-    """Judge a disruption budget."""
-    spec = new.get("spec") or EMPTY
-    if "minAvailable" in spec and "maxUnavailable" in spec:
-        yield invalid_value("spec", spec, "minAvailable and maxUnavailable cannot be both set")

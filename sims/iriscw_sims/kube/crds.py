@@ -1,8 +1,8 @@
 """Custom resource definitions: what is served because somebody said so.
 
 A definition is established in the same instant in which it is created (the real server takes a second), by a second
-write that carries its conditions, so that a watch sees both. Every served version reads and writes the same objects;
-versions differ in schema and columns only, and nothing is converted but ``apiVersion``.
+write that carries its conditions, so that a watch sees both. What becomes of objects in several versions is in
+:mod:`iriscw_sims.kube.versions`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from iriscw_sims.kube import structural, validation
 from iriscw_sims.kube.clock import written
 from iriscw_sims.kube.frozen import EMPTY, FrozenDict, FrozenList, freeze
-from iriscw_sims.kube.kinds import METADATA_FIELDS, Json, Kind, ScalePaths, field_at, nested
+from iriscw_sims.kube.kinds import LENIENT_CHANGES, METADATA_FIELDS, Json, Kind, ScalePaths, field_at, nested
 from iriscw_sims.kube.meta import check_name
 from iriscw_sims.kube.refusals import (
     Cause,
@@ -162,10 +162,15 @@ def established(definition: FrozenDict, now: int) -> FrozenDict:
 def kinds_of(definition: FrozenDict) -> list[Kind]:
     """Give the kinds that a definition serves, one per version."""
     spec = definition["spec"]
-    return [_kind(spec, version) for version in spec["versions"] if version.get("served")]
+    storage = next(_kind(spec, version) for version in spec["versions"] if version.get("storage"))
+    return [
+        storage if version.get("storage") else _kind(spec, version, storage)
+        for version in spec["versions"]
+        if version.get("served")
+    ]
 
 
-def _kind(spec: Json, version: Json) -> Kind:
+def _kind(spec: Json, version: Json, storage: Kind | None = None) -> Kind:
     names = spec["names"]
     source = nested(version, "schema", "openAPIV3Schema") or EMPTY
     status = nested(version, "subresources", "status") is not None
@@ -175,13 +180,15 @@ def _kind(spec: Json, version: Json) -> Kind:
     if paths:
         scale = ScalePaths(paths["specReplicasPath"], paths["statusReplicasPath"], paths.get("labelSelectorPath") or "")
 
+    ruled = validation.has_rules(source)
+
     def rule(new: Json, old: Json | None) -> Iterator[Cause]:
-        yield from validation.judge(source, new, old)
+        yield from validation.judge(source, new, old, ruled=ruled)
         if scale is not None and (old is None or new.get("spec") != old.get("spec")):
             yield from judge_replicas(scale.wanted, new)
 
     def status_rule(new: Json, old: Json | None) -> Iterator[Cause]:
-        yield from validation.judge(source, new, old)
+        yield from validation.judge(source, new, old, ruled=ruled)
         if scale is not None:
             yield from judge_replicas(scale.current, new)
 
@@ -195,7 +202,8 @@ def _kind(spec: Json, version: Json) -> Kind:
         new.pop("status", None)
         if changed is not None:
             new["status"] = changed
-        new["metadata"] = {**old["metadata"], **({"managedFields": fields} if fields else {})}
+        kept = {name: part for name, part in old["metadata"].items() if name != "managedFields"}
+        new["metadata"] = kept | ({"managedFields": fields} if fields else {})
 
     selectable = [each["jsonPath"] for each in version.get("selectableFields") or ()]
     own = {name: read for name, read in METADATA_FIELDS.items() if spec["scope"] == "Namespaced" or name != _NAMESPACE}
@@ -216,9 +224,12 @@ def _kind(spec: Json, version: Json) -> Kind:
         generation=True,
         unconditional=False,
         fields={**own, **fields},
+        metadata_rules=LENIENT_CHANGES,
+        kept_by_status=(("f:metadata",), ("f:spec",)),
         schema=structural.compiled(source),
         prepare_status=prepare_status,
         rule=rule,
         status_rule=status_rule,
         columns=custom_columns(version.get("additionalPrinterColumns") or ()),
+        storage=storage,
     )

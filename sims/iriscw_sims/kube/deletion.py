@@ -15,6 +15,7 @@ from iriscw_sims.kube.call import Call
 from iriscw_sims.kube.clock import parsed, written
 from iriscw_sims.kube.frozen import EMPTY, FrozenDict, FrozenList, freeze
 from iriscw_sims.kube.kinds import Json, Kind, nested
+from iriscw_sims.kube.listing import check_list_options
 from iriscw_sims.kube.refusals import (
     Cause,
     Refused,
@@ -25,7 +26,7 @@ from iriscw_sims.kube.refusals import (
     invalid_value,
     unsupported_value,
 )
-from iriscw_sims.kube.selectors import select
+from iriscw_sims.kube.selectors import parse, select
 
 SECOND = 1_000_000_000
 DEFAULT_GRACE_S = 30
@@ -66,7 +67,7 @@ def read_options(call: Call, body: Any = None) -> Options:
         Refused: 400 or 422, they make no sense.
     """
     body = call.request.body if body is None else body
-    given: Json = body or dict(call.request.query)
+    given: Json = dict(call.request.query) if body is None else body
     if not isinstance(given, dict):
         raise bad_request("decoded object cannot be converted to DeleteOptions")
     for name, kinds in _OPTION_TYPES.items():
@@ -113,7 +114,7 @@ def _seconds(value: Any) -> int | None:
 def is_dry(call: Call) -> bool:
     """Tell whether a delete is only tried: said in the query, or in the body's options."""
     body = call.request.body
-    if call.request.method == "DELETE" and body:
+    if call.request.method == "DELETE" and body is not None:
         return bool(nested(body, "dryRun"))  # the options are in one place or the other
     return call.dry or bool(nested(body, "deleteOptions", "dryRun"))
 
@@ -139,8 +140,10 @@ def delete_collection(call: Call) -> tuple[int, Json]:
     Raises:
         Refused: 400 or 422.
     """
+    parsed = parse(call.request.parameter("labelSelector"), call.request.parameter("fieldSelector"))
+    check_list_options(call.request)
+    selection = select(call.kind, parsed)
     options = read_options(call)
-    selection = select(call.kind, call.request.parameter("labelSelector"), call.request.parameter("fieldSelector"))
     low, high = call.objects.span(call.prefix)
     keys = call.objects.keys[low:high]
     revision = call.ground.revision
@@ -175,7 +178,7 @@ def delete_object(call: Call, item: FrozenDict, options: Options) -> tuple[Froze
     Raises:
         Refused: 409, a precondition does not hold.
     """
-    _check_preconditions(call, item, options)
+    check_preconditions(call, item, options)
     if call.kind.kind == "Namespace":
         return _delete_namespace(call, item, options)
     metadata = item["metadata"]
@@ -186,7 +189,7 @@ def delete_object(call: Call, item: FrozenDict, options: Options) -> tuple[Froze
         if deadline is _PENDING:
             return item, False
         grace, changes = deadline
-    finalizers = finalizers_after(metadata.get("finalizers") or (), options)
+    finalizers = finalizers_after(metadata.get("finalizers") or (), options, collected=call.kind.collected)
     if grace is None and not finalizers:
         return _remove(call, item), True
     if grace is None:
@@ -202,20 +205,26 @@ def delete_object(call: Call, item: FrozenDict, options: Options) -> tuple[Froze
     return _remove(call, waiting), True
 
 
-def _check_preconditions(call: Call, item: FrozenDict, options: Options) -> None:
+def check_preconditions(call: Call, item: FrozenDict, options: Options) -> None:
+    """Refuse to delete another object than the caller means, or another state of it.
+
+    Raises:
+        Refused: 409.
+    """
     kind, metadata = call.kind, item["metadata"]
+    named = kind.plural if kind.kind == "Namespace" else kind.kind  # deletes of namespaces are carried out elsewhere
     if options.uid is not None and options.uid != metadata["uid"]:
         said = (
             f"the UID in the precondition ({options.uid}) does not match the UID in record ({metadata['uid']}). "
             "The object might have been deleted and then recreated"
         )
-        raise conflict(kind.group, kind.kind, metadata["name"], said)
+        raise conflict(kind.group, named, metadata["name"], said)
     if options.version is not None and options.version != metadata["resourceVersion"]:
         said = (
             f"the ResourceVersion in the precondition ({options.version}) does not match the ResourceVersion in record "
             f"({metadata['resourceVersion']}). The object might have been modified"
         )
-        raise conflict(kind.group, kind.kind, metadata["name"], said)
+        raise conflict(kind.group, named, metadata["name"], said)
 
 
 _PENDING: Any = object()
@@ -263,8 +272,8 @@ def _marked(metadata: Json, now: int) -> Json:
     return changes
 
 
-def finalizers_after(finalizers: Any, options: Options) -> list[str]:
-    """Give the finalizers of an object that is being deleted with ``options``."""
+def finalizers_after(finalizers: Any, options: Options, *, collected: bool = True) -> list[str]:
+    """Give the finalizers of an object that is being deleted with ``options``, of a kind that is garbage collected."""
     orphan, foreground = ORPHAN in finalizers, FOREGROUND in finalizers
     if options.policy:
         orphan, foreground = options.policy == "Orphan", options.policy == "Foreground"
@@ -273,7 +282,10 @@ def finalizers_after(finalizers: Any, options: Options) -> list[str]:
     elif orphan:
         foreground = False
     rest = [name for name in finalizers if name not in (ORPHAN, FOREGROUND)]
-    return rest + [ORPHAN] * orphan + [FOREGROUND] * foreground
+    if not collected:
+        return rest
+    wanted = rest + [ORPHAN] * orphan + [FOREGROUND] * foreground
+    return [*finalizers] if sorted(wanted) == sorted(finalizers) else wanted
 
 
 def _delete_namespace(call: Call, item: FrozenDict, options: Options) -> tuple[FrozenDict, bool]:

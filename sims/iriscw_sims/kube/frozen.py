@@ -60,6 +60,8 @@ class FrozenList(list[Any]):
 
 
 _SCALARS = (str, int, float, bool, type(None))
+_KEPT = frozenset((*_SCALARS, FrozenDict, FrozenList))
+"""Types whose values are frozen as they are."""
 
 
 def freeze(value: Any) -> Any:
@@ -69,10 +71,13 @@ def freeze(value: Any) -> Any:
         InvalidArgument: ``value`` holds something that is not JSON.
     """
     kind = type(value)
-    if kind is str or kind is FrozenDict or kind is FrozenList:
+    if kind in _KEPT:
         return value
     if kind is dict:
-        return FrozenDict({key: freeze(item) for key, item in value.items()})
+        if not value:
+            return EMPTY
+        kept = _KEPT  # most values are scalars: a call for each would be most of the time
+        return FrozenDict({key: item if type(item) in kept else freeze(item) for key, item in value.items()})
     if kind is list or kind is tuple:
         return FrozenList([freeze(item) for item in value])
     if isinstance(value, _SCALARS):

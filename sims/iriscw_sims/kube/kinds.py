@@ -99,6 +99,31 @@ class ScalePaths:
     selector: str = ""
 
 
+@attrs.frozen
+class MetadataRules:
+    """How often a kind's own validation looks at metadata, beside the server's own look at that of every kind.
+
+    Each look tells what is wrong, so a mistake is told as often as there are looks: callers see that in the causes.
+
+    Attributes:
+        on_create: A creation is looked at by the kind.
+        on_update: A change is, too.
+        whole_on_update: A change is looked at as a creation is, too.
+        finalizers: Each look also refuses finalizers that are neither qualified names nor the server's own.
+    """
+
+    on_create: bool = True
+    on_update: bool = True
+    whole_on_update: bool = True
+    finalizers: bool = True
+
+
+EVERY_LOOK = MetadataRules()
+CHANGES_ONLY = MetadataRules(whole_on_update=False)
+LENIENT_CHANGES = MetadataRules(whole_on_update=False, finalizers=False)
+NO_LOOK = MetadataRules(on_create=False, on_update=False, whole_on_update=False, finalizers=False)
+
+
 @attrs.frozen(eq=False)
 class Kind:
     """One kind: names, and how its objects are built, judged and found.
@@ -106,17 +131,23 @@ class Kind:
     Attributes:
         typed: Built in: entries of a list carry no ``kind`` of their own, and strategic merge patches are understood.
         generation: Whether metadata.generation counts changes of what is desired.
+        counts_annotations: Whether a change of annotations counts, too: deployments hand theirs on.
         unconditional: Whether a PUT may come without a resourceVersion.
         upsert: Whether a PUT creates what is not there.
         graceful: Whether a delete leaves time to end.
         returns_deleted: Whether a DELETE answers with the object instead of a Status.
+        collected: Whether a delete's propagation policy means something: what owns nothing goes at once.
         one_by_one: There is no delete of a whole collection.
+        cached: Whether lists and watches come from a cache of the server, which takes any version but a wrong one.
         name_rule: A key of :data:`iriscw_sims.kube.meta.NAME_RULES`.
+        metadata_rules: How its own validation looks at metadata.
+        kept_by_status: What an update of the status cannot change, as paths of managedFields: nobody gets to own it.
         fields: What field selectors may name.
         default: Fills in defaults while an object is read; the writer owns them.
         prepare: Changes an object after that, which nobody owns.
         prepare_status: The same for the status; with an old object, it keeps all but the status.
         draw: Gives a new object what the server allocates.
+        storage: The version that objects are stored as, ``None`` if it is this one.
     """
 
     group: str
@@ -133,12 +164,17 @@ class Kind:
     subresources: tuple[str, ...] = ()
     scale: ScalePaths | None = None
     generation: bool = False
+    counts_annotations: bool = False
     unconditional: bool = True
     upsert: bool = False
     graceful: bool = False
     returns_deleted: bool = False
+    collected: bool = True
     one_by_one: bool = False
+    cached: bool = True
     name_rule: str = "subdomain"
+    metadata_rules: MetadataRules = EVERY_LOOK
+    kept_by_status: tuple[tuple[str, ...], ...] = (("f:spec",),)
     fields: Mapping[str, Field] = METADATA_FIELDS
     selectable: tuple[str, ...] = ()
     schema: Schema | None = None
@@ -149,6 +185,7 @@ class Kind:
     rule: Rule = _anything
     status_rule: Rule = _anything
     columns: tuple[Column, ...] = ()
+    storage: Kind | None = None
 
     @property
     def api_version(self) -> str:

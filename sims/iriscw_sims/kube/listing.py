@@ -69,6 +69,8 @@ def list_objects(
     """
     moment = _moment(collection, prefix, request, revision)
     at = revision if moment.revision is None else moment.revision
+    if selection.name and (prefix or not collection.kind.namespaced) and not moment.paged:
+        return _only(collection, prefix + selection.name, selection, moment), {"resourceVersion": str(at)}
     if moment.revision is not None and moment.revision < collection.revision:
         state = collection.at(moment.revision, prefix)
         pairs = [(key, item) for key, item in state if key >= moment.start]
@@ -87,6 +89,15 @@ def list_objects(
     return entries, metadata
 
 
+def _only(collection: Collection, key: str, selection: Selection, moment: _Moment) -> list[FrozenDict]:
+    """Give the one object that can be selected, without looking at others: there is no page after it."""
+    if moment.revision is not None and moment.revision < collection.revision:
+        item = dict(collection.at(moment.revision, key)).get(key)
+        return [collection.bare(item)] if item is not None and selection.matches(item) else []
+    found = collection.objects.get(key)
+    return [collection.entry(key)] if found is not None and selection.matches(found) else []
+
+
 def _present_page(
     collection: Collection, keys: list[str], prefix: str, selection: Selection, limit: int
 ) -> tuple[list[FrozenDict], int]:
@@ -97,10 +108,6 @@ def _present_page(
         if not collection.kind.typed:
             return [objects[key] for key in page], len(page)
         return [collection.entry(key) for key in page], len(page)
-    if selection.name and prefix and not limit:
-        key = prefix + selection.name
-        wanted = key in objects and selection.matches(objects[key])
-        return [collection.entry(key)] if wanted else [], len(keys)
     matches = selection.matches
     if not limit:
         return [collection.entry(key) for key in keys if matches(objects[key])], len(keys)
@@ -131,13 +138,11 @@ def _moment(collection: Collection, prefix: str, request: Request, revision: int
     match = request.parameter("resourceVersionMatch")
     token = request.parameter("continue")
     limit = _limit(request)
-    causes = _wrong_options(version, match, token, request)
-    if causes:
-        raise invalid("meta.k8s.io", "ListOptions", "", causes)
     if token:
         return _continued(collection, prefix, token, version, limit, revision)
     if version in ("", "0"):
-        return _Moment(None, limit=0 if version == "0" else limit)  # any version is served from the cache, whole
+        is_whole = version == "0" and collection.kind.cached  # any version is served from the cache, without pages
+        return _Moment(None, limit=0 if is_whole else limit)
     wanted = parse_version(version)
     if wanted > revision:
         raise too_large_version(wanted, revision)
@@ -157,7 +162,16 @@ def _limit(request: Request) -> int:
     return max(0, int(text))
 
 
-def _wrong_options(version: str, match: str, token: str, request: Request) -> list[Cause]:
+def check_list_options(request: Request) -> None:
+    """Check that a list's options go together: that comes after how selectors are written, and before what
+    they name.
+
+    Raises:
+        Refused: 422, they do not; 400, one cannot be read.
+    """
+    _limit(request)
+    version, match = request.parameter("resourceVersion"), request.parameter("resourceVersionMatch")
+    token = request.parameter("continue")
     causes: list[Cause] = []
     if match:
         if not version:
@@ -173,7 +187,8 @@ def _wrong_options(version: str, match: str, token: str, request: Request) -> li
             causes.append(forbidden_value("resourceVersionMatch", said))
     if request.parameter("sendInitialEvents"):
         causes.append(forbidden_value("sendInitialEvents", "sendInitialEvents is forbidden for list"))
-    return causes
+    if causes:
+        raise invalid("meta.k8s.io", "ListOptions", "", causes)
 
 
 def parse_version(text: str) -> int:

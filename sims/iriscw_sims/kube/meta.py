@@ -83,16 +83,32 @@ def check_name(rule: str, name: str, field: str, *, prefix: bool = False) -> Ite
 
 
 def judge(kind: Kind, new: Json) -> Iterator[Cause]:
-    """Judge a new object's metadata."""
-    metadata = new["metadata"]
+    """Judge a new object's metadata as its kind's own validation does."""
+    if kind.metadata_rules.on_create:
+        yield from _judge_names(kind.name_rule, new["metadata"])
+        yield from _judge_whole(new["metadata"], strict=kind.metadata_rules.finalizers)
+
+
+def judge_generally(new: Json) -> Iterator[Cause]:
+    """Judge a new object's metadata as the server does for every kind, once the kind's own validation has passed."""
+    yield from _judge_names("segment", new["metadata"])
+    yield from _judge_whole(new["metadata"], strict=False)
+
+
+def _judge_names(rule: str, metadata: Json) -> Iterator[Cause]:
     if metadata.get("generateName"):
-        yield from check_name(kind.name_rule, metadata["generateName"], "metadata.generateName", prefix=True)
+        yield from check_name(rule, metadata["generateName"], "metadata.generateName", prefix=True)
     if not metadata.get("name"):
         yield required_value("metadata.name", "name or generateName is required")
     else:
-        yield from check_name(kind.name_rule, metadata["name"], "metadata.name")
+        yield from check_name(rule, metadata["name"], "metadata.name")
+
+
+def _judge_whole(metadata: Json, *, strict: bool) -> Iterator[Cause]:
     yield from _judge_maps(metadata)
-    yield from _judge_finalizers(kind, metadata)
+    yield from _judge_finalizers(metadata)
+    if strict:
+        yield from _judge_plain_finalizers(metadata)
     yield from _judge_owners(metadata)
 
 
@@ -137,27 +153,32 @@ def _value_said(value: str) -> str:
     )
 
 
-_PLAIN_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
+PLAIN_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
+"""Finalizers that need no qualified name: the server's own."""
 
 
-def _judge_finalizers(kind: Kind, metadata: Json) -> Iterator[Cause]:
+def _judge_finalizers(metadata: Json) -> Iterator[Cause]:
     names: list[Any] = metadata.get("finalizers") or []
     for name in names:
         if not is_label_key(name):
             yield invalid_value("metadata.finalizers", name, _key_said(name))
-    for index, name in enumerate(names if kind.typed else ()):
-        if "/" not in name and name not in _PLAIN_FINALIZERS:
-            said = "name is neither a standard finalizer name nor is it fully qualified"
-            yield invalid_value(f"metadata.finalizers[{index}]", name, said)
     if "orphan" in names and "foregroundDeletion" in names:
         yield invalid_value("metadata.finalizers", names, "finalizer orphan and foregroundDeletion cannot be both set")
+
+
+def _judge_plain_finalizers(metadata: Json) -> Iterator[Cause]:
+    for index, name in enumerate(metadata.get("finalizers") or ()):
+        if "/" not in name and name not in PLAIN_FINALIZERS:
+            said = "name is neither a standard finalizer name nor is it fully qualified"
+            yield invalid_value(f"metadata.finalizers[{index}]", name, said)
 
 
 def _judge_owners(metadata: Json) -> Iterator[Cause]:
     controllers: list[str] = []
     for owner in metadata.get("ownerReferences") or ():
         at = "metadata.ownerReferences"
-        if not owner.get("apiVersion"):
+        group, slash, version = owner.get("apiVersion", "").partition("/")
+        if not (version if slash else group) or "/" in version:
             yield invalid_value(f"{at}.apiVersion", owner.get("apiVersion", ""), "version must not be empty")
         if not owner.get("kind"):
             yield invalid_value(f"{at}.kind", "", "must not be empty")
@@ -165,6 +186,8 @@ def _judge_owners(metadata: Json) -> Iterator[Cause]:
             yield invalid_value(f"{at}.name", "", "must not be empty")
         if not owner.get("uid"):
             yield invalid_value(f"{at}.uid", "", "must not be empty")
+        if (owner.get("apiVersion"), owner.get("kind")) == ("v1", "Event"):
+            yield invalid_value(at, owner, "/v1, Kind=Event is disallowed from being an owner")
         if owner.get("controller"):
             controllers.append(f"{owner.get('kind')}/{owner.get('name')}")
     if len(controllers) > 1:
@@ -173,23 +196,38 @@ def _judge_owners(metadata: Json) -> Iterator[Cause]:
         yield Cause("FieldValueInvalid", "metadata.ownerReferences", f"Invalid value: {said}")
 
 
-def judge_change(kind: Kind, new: Json, old: FrozenDict) -> Iterator[Cause]:
-    """Judge the metadata of an update."""
+_IMMUTABLE = ("name", "namespace", "uid", "deletionTimestamp", "deletionGracePeriodSeconds")
+
+
+def judge_change(kind: Kind, new: Json, old: FrozenDict, *, status: bool = False) -> Iterator[Cause]:
+    """Judge the metadata of an update, ``status``: of the status alone. A mistake is told once for each look at it."""
     metadata, was = new["metadata"], old["metadata"]
     if metadata is was:
         return
-    for name in ("name", "namespace", "uid"):
+    rules = kind.metadata_rules
+    own_changes = int(rules.on_update)
+    own_whole = int(rules.on_update and rules.whole_on_update and not status)
+    everything = 2 + own_changes + own_whole
+    for name in _IMMUTABLE:
         if metadata.get(name, "") != was.get(name, ""):
-            yield invalid_value(f"metadata.{name}", metadata.get(name, ""), "field is immutable")
+            wrong = invalid_value(f"metadata.{name}", metadata.get(name, ""), "field is immutable")
+            yield from [wrong] * (1 + own_changes)
     if metadata.get("labels") is not was.get("labels") or metadata.get("annotations") is not was.get("annotations"):
-        yield from _judge_maps(metadata)
+        yield from [*_judge_maps(metadata)] * everything
     finalizers, had = metadata.get("finalizers") or [], was.get("finalizers") or []
     if finalizers != had:
-        yield from _judge_finalizers(kind, metadata)
-        added = [name for name in finalizers if name not in had]
-        if was.get("deletionTimestamp") and added:
-            listed = ", ".join(f'"{name}"' for name in added)
-            said = "no new finalizers can be added if the object is being deleted, found new finalizers"
-            yield forbidden_value("metadata.finalizers", f"{said} []string{{{listed}}}")
+        yield from [*_judge_finalizers(metadata)] * (1 + own_whole)
+        if rules.finalizers:
+            yield from [*_judge_plain_finalizers(metadata)] * (own_changes + own_whole)
+        if was.get("deletionTimestamp"):
+            yield from [*_judge_added_finalizers(finalizers, had)] * (1 + own_changes)
     if metadata.get("ownerReferences") != was.get("ownerReferences"):
-        yield from _judge_owners(metadata)
+        yield from [*_judge_owners(metadata)] * everything
+
+
+def _judge_added_finalizers(finalizers: list[str], had: list[str]) -> Iterator[Cause]:
+    added = sorted({name for name in finalizers if name not in had})
+    if added:
+        listed = ", ".join(f'"{name}"' for name in added)
+        said = "no new finalizers can be added if the object is being deleted, found new finalizers"
+        yield forbidden_value("metadata.finalizers", f"{said} []string{{{listed}}}")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import attrs
@@ -82,6 +83,25 @@ def remove(tree: Tree, path: Path) -> Tree | None:
     return {name: part for name, part in tree.items() if name != head} or None
 
 
+def without(tree: Tree, branches: Iterable[Path]) -> Tree:
+    """Give a tree without some members and all that is below them."""
+    for path in branches:
+        tree = _pruned(tree, path) or {}
+    return tree
+
+
+def _pruned(tree: Tree, path: Path) -> Tree | None:
+    head, rest = path[0], path[1:]
+    if head not in tree:
+        return tree
+    left = _pruned(tree[head], rest) if rest and tree[head] else (tree[head] if rest else None)
+    if left is tree[head]:
+        return tree
+    if left is not None:
+        return {**tree, head: {} if set(left) == {SELF} else left}
+    return {name: part for name, part in tree.items() if name != head} or None
+
+
 def members(tree: Tree, at: Path = ()) -> Iterator[Path]:
     """Give the members of a tree."""
     if not tree:
@@ -130,11 +150,23 @@ _ABSENT: Any = object()
 """Differs from ``null``: a built-in object that was never written has a null where its lists will be."""
 
 
-def compare(schema: Schema, old: Any, new: Any) -> Difference:
-    """Give what differs between two states of an object."""
+def compare(schema: Schema, old: Any, new: Any, leave_out: Iterable[Path] = ()) -> Difference:
+    """Give what differs between two states of an object, but for branches that are left out."""
     found = Difference()
+    for path in leave_out:
+        old, new = _but(old, path), _but(new, path)
     _compare(schema, old, new, (), found)
     return found
+
+
+def _but(value: Any, path: Path) -> Any:
+    """Give a value without one branch."""
+    name = path[0].removeprefix("f:")
+    if not isinstance(value, dict) or name not in value:
+        return value
+    if len(path) > 1:
+        return {**value, name: _but(value[name], path[1:])}
+    return {key: item for key, item in value.items() if key != name}
 
 
 def _compare(schema: Schema, old: Any, new: Any, at: Path, found: Difference) -> None:
@@ -162,7 +194,10 @@ def _compare(schema: Schema, old: Any, new: Any, at: Path, found: Difference) ->
 
 def _compare_maps(schema: Schema, old: Tree, new: Tree, at: Path, found: Difference) -> None:
     for name, item in new.items():
-        _compare(below(schema, name), old.get(name, _ABSENT), item, (*at, f"f:{name}"), found)
+        was = old.get(name, _ABSENT)
+        if was is item or (type(item) is str and type(was) is str and was == item):
+            continue  # most of it
+        _compare(below(schema, name), was, item, (*at, f"f:{name}"), found)
     for name, item in old.items():
         if name not in new:
             _compare(below(schema, name), item, _ABSENT, (*at, f"f:{name}"), found)
@@ -222,9 +257,17 @@ def element_name(schema: Schema, item: Any) -> str:
     """Give the path element of a list's entry."""
     if schema.list_type == "map" and isinstance(item, dict):
         defaults = schema.key_defaults
-        key = {name: item.get(name, defaults.get(name)) for name in sorted(schema.keys)}
+        names = schema.keys
+        if len(names) == 1 and type(item.get(names[0])) is str:
+            return _name_of(names[0], item[names[0]])
+        key = {name: item.get(name, defaults.get(name)) for name in sorted(names)}
         return "k:" + json.dumps({k: v for k, v in key.items() if v is not None}, separators=(",", ":"))
     return "v:" + json.dumps(item, separators=(",", ":"))
+
+
+@lru_cache(maxsize=4096)
+def _name_of(key: str, value: str) -> str:
+    return f'k:{{"{key}":{json.dumps(value)}}}'
 
 
 def shown(path: Path) -> str:

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from iriscw_sims.kube.apply import apply
-from iriscw_sims.kube.bodies import check_validation, read_patched
+from iriscw_sims.kube.bodies import read_patched
 from iriscw_sims.kube.call import Call
 from iriscw_sims.kube.frozen import FrozenDict, thaw
 from iriscw_sims.kube.kinds import Json
+from iriscw_sims.kube.options import check_options
 from iriscw_sims.kube.patches import json_patch, merge
-from iriscw_sims.kube.refusals import bad_request, forbidden_value, invalid, unsupported_media_type
+from iriscw_sims.kube.refusals import bad_request, unsupported_media_type
 from iriscw_sims.kube.strategic import strategic
 from iriscw_sims.kube.writes import update
 
@@ -35,13 +36,9 @@ def patch(call: Call) -> tuple[int, FrozenDict]:
         raise unsupported_media_type(
             f"the body of the request was in an unknown format - accepted media types include: {', '.join(accepted)}"
         )
-    call.check_dry_run("PatchOptions")
+    check_options(call, "PatchOptions", applies=kind == APPLY)
     if kind == APPLY:
         return apply(call)
-    check_validation(call, "PatchOptions")
-    if any(name == "force" for name, _ in call.request.query):
-        cause = forbidden_value("force", "may not be specified for non-apply patch")
-        raise invalid("meta.k8s.io", "PatchOptions", "", [cause])
     change = accepted[kind]
     assert change is not None
     body = thaw(call.request.body)  # frozen branches are taken for the store's own

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
 
 from iriscw_sims.kube.call import Call
 from iriscw_sims.kube.clock import written
-from iriscw_sims.kube.deletion import delete_object, read_options
+from iriscw_sims.kube.deletion import check_preconditions, delete_object, is_dry, read_options
 from iriscw_sims.kube.frozen import EMPTY, FrozenDict, freeze
 from iriscw_sims.kube.kinds import Json, nested
 from iriscw_sims.kube.refusals import (
     bad_request,
     conflict,
     internal,
-    invalid,
-    required_value,
     too_many_requests,
 )
 from iriscw_sims.kube.writes import update
@@ -36,44 +34,69 @@ def _body(call: Call) -> Json:
     return body or EMPTY
 
 
+def _part(body: Json, name: str) -> Json:
+    part = body.get(name) or EMPTY
+    if not isinstance(part, dict) or not all(
+        isinstance(part.get(each) or {}, dict) for each in ("labels", "annotations")
+    ):
+        raise bad_request(f"json: cannot unmarshal into Go struct field Binding.{name}")
+    return part
+
+
 def bind(call: Call) -> tuple[int, Json]:
     """Bind a pod to a node, as a scheduler does: 201 and a Status.
 
     Raises:
-        Refused: 404, 409 (it is bound, or going away), 422 (no node is named).
+        Refused: 400, another pod is named; 404; 409, it is bound, or going away; 500, no node is named.
     """
     body = _body(call)
-    target = nested(body, "target", "name")
-    if not target:
-        raise invalid("", "Binding", call.route.name, [required_value("target.name")])
+    given, target = _part(body, "metadata"), _part(body, "target")
+    if given.get("name", "") != call.route.name:
+        raise bad_request("name in URL does not match name in Binding object")
+    if target.get("kind", "") not in ("", "Node"):
+        raise internal(f'target.kind: Unsupported value: "{target["kind"]}": supported values: "Node", "<empty>"')
+    if not target.get("name"):
+        raise internal("target.name: Required value")
     pod = call.found()
-    metadata = pod["metadata"]
-    uid = nested(body, "metadata", "uid")
-    if uid and uid != metadata["uid"]:
-        said = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {metadata['uid']}"
-        raise conflict("", "pods/binding", call.route.name, said)
+    _check_bindable(call, pod, given)
+    metadata = dict(pod["metadata"])
+    for name in ("labels", "annotations"):
+        if given.get(name):
+            metadata[name] = {**(metadata.get(name) or EMPTY), **given[name]}
+    status = {name: part for name, part in pod["status"].items() if name != "nominatedNodeName"}
+    status["conditions"] = _with_condition(status.get("conditions") or (), "PodScheduled", call.now)
+    spec = {**pod["spec"], "nodeName": target["name"]}
+    bound: FrozenDict = freeze({**pod, "metadata": metadata, "spec": spec, "status": status})
+    if not call.dry:
+        call.ground.commit(call.objects, call.key, bound)
+    return 201, _success(201)
+
+
+def _check_bindable(call: Call, pod: FrozenDict, given: Json) -> None:
+    """Refuse to bind what is another pod, is going away, or has a node."""
+    metadata, name = pod["metadata"], call.route.name
+    for key, said in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
+        if given.get(key) and given[key] != metadata[key]:
+            detail = (
+                f"Precondition failed: {said} in precondition: {given[key]}, {said} in object meta: {metadata[key]}"
+            )
+            raise conflict("", "pods", name, detail)
     if metadata.get("deletionTimestamp"):
-        said = f"pod {call.route.name} is being deleted, cannot be assigned to a host"
-        raise conflict("", "pods/binding", call.route.name, said)
+        raise conflict("", "pods/binding", name, f"pod {name} is being deleted, cannot be assigned to a host")
     node = pod["spec"].get("nodeName")
     if node:
-        said = f'pod {call.route.name} is already assigned to node "{node}"'
-        raise conflict("", "pods/binding", call.route.name, said)
+        raise conflict("", "pods/binding", name, f'pod {name} is already assigned to node "{node}"')
     if pod["spec"].get("schedulingGates"):
-        said = f"pod {call.route.name} has non-empty .spec.schedulingGates"
-        raise conflict("", "pods/binding", call.route.name, said)
-    condition = {
-        "type": "PodScheduled",
-        "status": "True",
-        "lastProbeTime": None,
-        "lastTransitionTime": written(call.now),
-    }
-    others = [each for each in nested(pod, "status", "conditions") or () if each.get("type") != "PodScheduled"]
-    status = {**pod["status"], "conditions": [*others, condition]}
-    bound = {**pod, "spec": {**pod["spec"], "nodeName": target}, "status": status}
-    if not call.dry:
-        call.ground.commit(call.objects, call.key, freeze(bound))
-    return 201, _success(201)
+        raise conflict("", "pods/binding", name, f"pod {name} has non-empty .spec.schedulingGates")
+
+
+def _with_condition(conditions: Sequence[Json], kind: str, now: int, **more: str) -> list[Json]:
+    """Give conditions with one that is true, in its place if it is there, and since when it first was."""
+    at = next((index for index, each in enumerate(conditions) if each.get("type") == kind), len(conditions))
+    was = conditions[at] if at < len(conditions) else EMPTY
+    since = was.get("lastTransitionTime") if was.get("status") == "True" else written(now)
+    condition = {"type": kind, "status": "True", "lastProbeTime": None, "lastTransitionTime": since, **more}
+    return [*conditions[:at], condition, *conditions[at + 1 :]]
 
 
 def evict(call: Call) -> tuple[int, Json]:
@@ -83,8 +106,7 @@ def evict(call: Call) -> tuple[int, Json]:
         Refused: 404; 429, the budget is spent; 500, several budgets protect it.
     """
     body = _body(call)
-    name = nested(body, "metadata", "name")
-    if name and name != call.route.name:
+    if (nested(body, "metadata", "name") or "") != call.route.name:
         raise bad_request("name in URL does not match name in Eviction object")
     pod = call.found()
     options = read_options(call, body.get("deleteOptions") or EMPTY)
@@ -92,8 +114,26 @@ def evict(call: Call) -> tuple[int, Json]:
     unprotected = phase in ("Succeeded", "Failed", "Pending") or pod["metadata"].get("deletionTimestamp")
     if not unprotected:
         _spend(call, pod)
+    if not is_dry(call):
+        check_preconditions(call, pod, options)
+        pod, options = _told_of_eviction(call, pod), attrs.evolve(options, version=None)
     delete_object(call, pod, options)
     return 201, _success(201)
+
+
+def _told_of_eviction(call: Call, pod: FrozenDict) -> FrozenDict:
+    """Write into a pod's conditions why it goes, before it goes."""
+    why = {"reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"}
+    conditions = _with_condition(nested(pod, "status", "conditions") or (), "DisruptionTarget", call.now, **why)
+    if conditions == nested(pod, "status", "conditions"):
+        return pod
+    marked = {**pod, "status": {**(pod.get("status") or EMPTY), "conditions": conditions}}
+    return call.ground.commit(call.objects, call.key, freeze(marked))
+
+
+def _is_ready(pod: Json) -> bool:
+    conditions = nested(pod, "status", "conditions") or ()
+    return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
 
 
 def _spend(call: Call, pod: FrozenDict) -> None:
@@ -107,6 +147,10 @@ def _spend(call: Call, pod: FrozenDict) -> None:
         return
     budget = budgets.objects[mine[0]]
     status = budget.get("status") or EMPTY
+    if not _is_ready(pod):
+        healthy, wanted = status.get("currentHealthy", 0), status.get("desiredHealthy", 0)
+        if nested(budget, "spec", "unhealthyPodEvictionPolicy") == "AlwaysAllow" or healthy >= wanted > 0:
+            return  # it is not among those that the budget counts
     name = budget["metadata"]["name"]
     if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
         cause = {

@@ -1,4 +1,4 @@
-"""What the API server itself does to pods: defaults, quality of service, and which changes it allows.
+"""What the API server itself fills in of pods: defaults, quality of service, the begin of a status.
 
 Defaults include those of the admission plugins that a server has on by default (Priority, DefaultTolerationSeconds).
 All of it skips what is frozen: that was completed when it was first written.
@@ -12,15 +12,6 @@ from typing import Any
 from iriscw_sims.kube import quantity
 from iriscw_sims.kube.frozen import EMPTY
 from iriscw_sims.kube.kinds import Json, nested
-from iriscw_sims.kube.meta import check_name
-from iriscw_sims.kube.refusals import (
-    Cause,
-    duplicate_value,
-    forbidden_value,
-    invalid_value,
-    required_value,
-    unsupported_value,
-)
 
 TOLERATION_S = 300
 """Seconds a pod stays on a node that is not ready or not reached (``defaulttolerationseconds/admission.go``)."""
@@ -31,6 +22,8 @@ _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 
 def default_pod(new: Json, _old: Json | None) -> None:
     """Fill in a pod's defaults."""
+    if type(new.get("status")) is dict:
+        _align_addresses(new["status"])
     spec = new.get("spec")
     if type(spec) is not dict:
         return
@@ -44,10 +37,19 @@ def default_pod(new: Json, _old: Json | None) -> None:
             each["resources"]["requests"] = {**limits, **(each["resources"].get("requests") or {})}
 
 
-def admit_pod(new: Json, old: Json | None) -> None:
-    """Fill in what admission plugins give a new pod; nobody owns that."""
+def _align_addresses(status: Json) -> None:
+    """Let a pod's address be the first of its addresses, whichever was said (where both were, the one)."""
+    one, all_of_them = status.get("podIP"), status.get("podIPs")
+    if one and (not all_of_them or all_of_them[0].get("ip") != one):
+        status["podIPs"] = [{"ip": one}]
+    elif all_of_them and not one:
+        status["podIP"] = all_of_them[0].get("ip", "")
+
+
+def admit_pod(new: Json, _old: Json | None) -> None:
+    """Fill in what admission plugins give a pod, at each write of it; nobody owns that."""
     spec = new.get("spec")
-    if old is not None or type(spec) is not dict:
+    if type(spec) is not dict:
         return
     spec.setdefault("priority", 0)
     spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
@@ -139,12 +141,14 @@ def prepare_pod_status(new: Json, old: Json | None) -> None:
             new["status"]["conditions"] = [gated]
         return
     new["spec"] = old["spec"]
+    metadata = new["metadata"]
+    for name in ("deletionTimestamp", "ownerReferences"):  # not for a kubelet to change
+        metadata.pop(name, None)
+        if name in old["metadata"]:
+            metadata[name] = old["metadata"][name]
     status = new.setdefault("status", {})
     if type(status) is dict:
         status.setdefault("qosClass", nested(old, "status", "qosClass"))
-        if status.get("podIP") and nested(status, "podIPs") != [{"ip": status["podIP"]}]:
-            rest = (status.get("podIPs") or [])[1:]
-            status["podIPs"] = [{"ip": status["podIP"]}, *rest]
 
 
 def quality(spec: Json) -> str:
@@ -158,114 +162,3 @@ def quality(spec: Json) -> str:
             burstable = burstable or asked > 0 or most > 0
             guaranteed = guaranteed and most > 0 and asked == most
     return "Guaranteed" if guaranteed and burstable else "Burstable" if burstable else "BestEffort"
-
-
-def judge_pod(new: Json, old: Json | None) -> Iterator[Cause]:
-    """Judge a new pod, or a change of one."""
-    if old is not None:
-        if new["spec"] is not old["spec"] and new["spec"] != old["spec"]:
-            yield from _judge_pod_change(new["spec"], old["spec"])
-        return
-    yield from judge_pod_spec(new.get("spec") or EMPTY, "spec")
-
-
-def judge_pod_spec(spec: Json, at: str) -> Iterator[Cause]:
-    """Judge a pod's specification, also within a template."""
-    volumes: list[str] = []
-    for index, volume in enumerate(spec.get("volumes") or ()):
-        yield from _judge_name(volume.get("name", ""), f"{at}.volumes[{index}].name", volumes)
-    if not spec.get("containers"):
-        yield required_value(f"{at}.containers")
-    names: list[str] = []
-    for kind in ("containers", "initContainers"):
-        for index, each in enumerate(spec.get(kind) or ()):
-            yield from _judge_container(each, f"{at}.{kind}[{index}]", names, volumes)
-    if spec.get("restartPolicy") not in ("Always", "OnFailure", "Never"):
-        supported = ("Always", "OnFailure", "Never")
-        yield unsupported_value(f"{at}.restartPolicy", spec.get("restartPolicy"), supported)
-    if (spec.get("activeDeadlineSeconds") or 1) < 1:
-        said = "must be between 1 and 2147483647, inclusive"
-        yield invalid_value(f"{at}.activeDeadlineSeconds", spec["activeDeadlineSeconds"], said)
-    if spec.get("nodeName"):
-        yield from check_name("subdomain", spec["nodeName"], f"{at}.nodeName")
-
-
-def _judge_name(name: str, at: str, seen: list[str]) -> Iterator[Cause]:
-    if not name:
-        yield required_value(at)
-    elif name in seen:
-        yield duplicate_value(at, name)
-    else:
-        yield from check_name("label", name, at)
-    seen.append(name)
-
-
-def _judge_container(each: Json, at: str, names: list[str], volumes: list[str]) -> Iterator[Cause]:
-    yield from _judge_name(each.get("name", ""), f"{at}.name", names)
-    image = each.get("image", "")
-    if not image:
-        yield required_value(f"{at}.image")
-    elif image != image.strip():
-        yield invalid_value(f"{at}.image", image, "must not have leading or trailing whitespace")
-    for index, port in enumerate(each.get("ports") or ()):
-        number = port.get("containerPort", 0)
-        if not number:
-            yield required_value(f"{at}.ports[{index}].containerPort")
-        elif not 0 < number < 65_536:
-            said = "must be between 1 and 65535, inclusive"
-            yield invalid_value(f"{at}.ports[{index}].containerPort", number, said)
-    for index, mount in enumerate(each.get("volumeMounts") or ()):
-        if mount.get("name") not in volumes:
-            text = f'Not found: "{mount.get("name", "")}"'
-            yield Cause("FieldValueNotFound", f"{at}.volumeMounts[{index}].name", text)
-        if not mount.get("mountPath"):
-            yield required_value(f"{at}.volumeMounts[{index}].mountPath")
-    policy = each.get("imagePullPolicy")
-    if policy not in ("Always", "IfNotPresent", "Never"):
-        yield unsupported_value(f"{at}.imagePullPolicy", policy, ("Always", "IfNotPresent", "Never"))
-    yield from _judge_resources(each.get("resources") or EMPTY, f"{at}.resources")
-
-
-def _judge_resources(resources: Json, at: str) -> Iterator[Cause]:
-    limits = resources.get("limits") or EMPTY
-    for name, asked in (resources.get("requests") or EMPTY).items():
-        most = limits.get(name)
-        if quantity.amount(asked) < 0:
-            yield invalid_value(f"{at}.requests[{name}]", asked, "must be greater than or equal to 0")
-        extended = "/" in name and not name.startswith("kubernetes.io/")
-        if most is None:
-            if extended:
-                yield required_value(f"{at}.limits[{name}]", "Limit must be set for non overcommitable resources")
-        elif extended and quantity.amount(asked) != quantity.amount(most):
-            yield invalid_value(f"{at}.requests", asked, f"must be equal to {name} limit of {most}")
-        elif quantity.amount(asked) > quantity.amount(most):
-            yield invalid_value(f"{at}.requests", asked, f"must be less than or equal to {name} limit of {most}")
-
-
-CHANGE_SAID = (
-    "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
-    "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
-    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
-)
-
-
-def _judge_pod_change(new: Json, old: Json) -> Iterator[Cause]:
-    for name in _LISTS:
-        if len(new.get(name) or ()) != len(old.get(name) or ()):
-            yield forbidden_value(f"spec.{name}", "pod updates may not add or remove containers")
-            return
-    kept = [each for each in old.get("tolerations") or () if each not in (new.get("tolerations") or ())]
-    if _frame(new) != _frame(old):
-        yield forbidden_value("spec", CHANGE_SAID)
-    elif kept:
-        yield forbidden_value(
-            "spec.tolerations", "existing toleration can not be modified except its tolerationSeconds"
-        )
-
-
-def _frame(spec: Json) -> Json:
-    """Give what of a pod's specification never changes."""
-    frame = {k: v for k, v in spec.items() if k not in ("activeDeadlineSeconds", "tolerations", "schedulingGates")}
-    for name in _LISTS:
-        frame[name] = [{k: v for k, v in each.items() if k != "image"} for each in spec.get(name) or ()]
-    return frame

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from iriscw_sims.kube.call import Call
 from iriscw_sims.kube.kinds import Json
-from iriscw_sims.kube.listing import list_objects
+from iriscw_sims.kube.listing import check_list_options, list_objects, parse_version
 from iriscw_sims.kube.messages import Request
 from iriscw_sims.kube.refusals import (
     Cause,
@@ -18,7 +18,7 @@ from iriscw_sims.kube.refusals import (
     too_large_version,
     unsupported_value,
 )
-from iriscw_sims.kube.selectors import Selection, select
+from iriscw_sims.kube.selectors import Parsed, Selection, parse, select
 from iriscw_sims.kube.tables import META, partial, table, wants_table
 from iriscw_sims.kube.watches import Watch
 
@@ -43,9 +43,11 @@ def _version(call: Call) -> int:
     """Read the resourceVersion of a get or watch, 0 without one.
 
     Raises:
-        Refused: 500, it is no number: so upstream says it, though not of a list.
+        Refused: 500, it is no number: so upstream says it, though not of a list, nor of what it does not cache.
     """
     version = call.request.parameter("resourceVersion")
+    if not call.kind.cached:
+        return parse_version(version or "0")
     if version and not version.isdecimal():
         raise internal(f'strconv.ParseUint: parsing "{version}": invalid syntax')
     return int(version or "0")
@@ -57,7 +59,13 @@ def list_all(call: Call) -> tuple[int, Json]:
     Raises:
         Refused: 400, 410, 422 or 504.
     """
-    entries, metadata = list_objects(call.objects, call.prefix, _selection(call), call.request, call.ground.revision)
+    parsed = _parsed(call)
+    check_list_options(call.request)
+    selection = _selection(call, parsed)
+    prefix = call.prefix
+    if selection.namespace and not prefix and call.kind.namespaced and not call.request.parameter("continue"):
+        prefix = f"{selection.namespace}/"  # as if the path had named it: what is elsewhere makes no further page
+    entries, metadata = list_objects(call.objects, prefix, selection, call.request, call.ground.revision)
     kind = call.kind
     if not kind.typed:
         metadata.setdefault("continue", "")  # unstructured lists always say so
@@ -96,9 +104,12 @@ def watch(call: Call) -> Watch:
         Refused: 400 or 422 for options that make no sense, 504 for initial events of the future.
     """
     request, revision = call.request, call.ground.revision
-    initial = _initial_events(request)
     version = request.parameter("resourceVersion")
-    selection = _selection(call)
+    parsed = _parsed(call)
+    initial = _initial_events(request)
+    if initial is None and version in ("", "0"):
+        initial = True  # as clients always had it (``SetListOptionsDefaults``)
+    selection = _selection(call, parsed)
     since = _version(call) or revision
     if initial and since > revision:
         raise too_large_version(since, revision)
@@ -106,24 +117,23 @@ def watch(call: Call) -> Watch:
     if since < call.objects.horizon and not initial:
         status = expired(f"too old resource version: {since} ({call.objects.horizon})").status
         return Watch.refused(call.objects, status, call.now)
-    from_start = version in ("", "0") if initial is None else initial
     opened = Watch(
         call.objects,
         call.prefix,
         selection,
-        revision if from_start else since,
+        revision if initial else since,
         now=call.now,
         timeout=timeout,
         bookmarks=request.flag("allowWatchBookmarks"),
         progress=lambda: call.ground.revision,
         render=_table_of(call) if wants_table(request.accept) else None,
     )
-    if from_start:
+    if initial:
         low, high = call.objects.span(call.prefix)
         items = [call.objects.objects[key] for key in call.objects.keys[low:high]]
-        mark_end = request.flag("allowWatchBookmarks") and (bool(initial) or version == "0")
         known = max(call.objects.revision, _version(call)) if version else revision  # the kind's own cache, or etcd
-        opened.begin_with([item for item in items if selection.matches(item)], known if mark_end else 0)
+        mark_end = known if request.flag("allowWatchBookmarks") else 0
+        opened.begin_with([item for item in items if selection.matches(item)], mark_end)
     return opened
 
 
@@ -172,11 +182,16 @@ def _timeout(call: Call) -> int:
     return int(text) * SECOND
 
 
-def _selection(call: Call) -> Selection:
-    """Read the selectors; a watch or list of one object's path selects that object."""
-    fields = call.request.parameter("fieldSelector")
-    if call.route.name:
-        if fields and fields not in (f"metadata.name={call.route.name}", f"metadata.name=={call.route.name}"):
-            raise bad_request("fieldSelector metadata.name doesn't match requested name")
-        fields = f"metadata.name={call.route.name}"
-    return select(call.kind, call.request.parameter("labelSelector"), fields)
+def _parsed(call: Call) -> Parsed:
+    return parse(call.request.parameter("labelSelector"), call.request.parameter("fieldSelector"))
+
+
+def _selection(call: Call, parsed: Parsed) -> Selection:
+    """Compile the selectors; a watch or list of one object's path selects that object."""
+    name = call.route.name
+    selection = select(call.kind, parsed)
+    if not name:
+        return selection
+    if parsed.terms and selection.name != name:
+        raise bad_request("fieldSelector metadata.name doesn't match requested name")
+    return selection if parsed.terms else select(call.kind, Parsed(parsed.tests, (("metadata.name", True, name),)))

@@ -140,7 +140,7 @@ def no_such_resource() -> Refused:
 def already_exists(group: str, plural: str, name: str, *, generated: bool = False, going: bool = False) -> Refused:
     """An object of this name is there.
 
-    ``generated``: the name was the server's own choice, so try again. ``going``: what is there is being deleted.
+    ``generated``: the name could be the server's own choice, so try again. ``going``: what is there is being deleted.
     """
     message = f"{qualified(group, plural)} {quoted(name)} already exists"
     if going:
@@ -232,3 +232,9 @@ def too_many_requests(message: str, seconds: int = 0, causes: Sequence[dict[str,
 def internal(message: str, reason: str = "") -> Refused:
     """An error that the server classes as its own."""
     return Refused(status_failure(500, reason, message))
+
+
+def internal_error(message: str) -> Refused:
+    """An error that the server classes as its own, and says so."""
+    details = {"causes": [{"message": message}]}
+    return Refused(status_failure(500, "InternalError", f"Internal error occurred: {message}", details))

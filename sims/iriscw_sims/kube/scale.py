@@ -8,8 +8,17 @@ from typing import Any
 from iriscw_sims.kube.call import Call
 from iriscw_sims.kube.frozen import FrozenDict, thaw
 from iriscw_sims.kube.kinds import Json, nested
+from iriscw_sims.kube.managed import Managed, manager_of
+from iriscw_sims.kube.ownership import has, insert
 from iriscw_sims.kube.patches import json_patch, merge
-from iriscw_sims.kube.refusals import Cause, bad_request, invalid, invalid_value, method_not_allowed
+from iriscw_sims.kube.refusals import (
+    Cause,
+    bad_request,
+    internal_error,
+    invalid,
+    invalid_value,
+    method_not_allowed,
+)
 from iriscw_sims.kube.writes import update
 
 MOST = (1 << 31) - 1
@@ -25,6 +34,10 @@ def scale(call: Call) -> tuple[int, Json]:
     shown = scale_of(call, item)
     method, body = call.request.method, call.request.body
     if method == "GET":
+        assert call.kind.scale is not None
+        path = call.kind.scale.wanted
+        if not call.kind.typed and nested(item, *_names(path)) is None:
+            raise internal_error(f'the spec replicas field "{path}" does not exist')
         return 200, shown
     if method == "PUT" and isinstance(body, dict):
         wanted = body
@@ -36,21 +49,43 @@ def scale(call: Call) -> tuple[int, Json]:
     replicas = nested(wanted, "spec", "replicas") or 0
     if isinstance(replicas, bool) or not isinstance(replicas, int):
         raise bad_request("json: cannot unmarshal into Go struct field ScaleSpec.spec.replicas of type int32")
-    if replicas < 0:
+    if replicas < 0 and call.kind.typed:  # a custom resource's own validation says so
         said = "must be greater than or equal to 0"
         name = call.route.name
         raise invalid("autoscaling", "Scale", name, [invalid_value("spec.replicas", replicas, said)])
     version = nested(wanted, "metadata", "resourceVersion")
-    return 200, scale_of(call, update(call, item, lambda old: _scaled(call, old, replicas, version)))
+    updated = update(call, item, lambda old: _scaled(call, old, replicas, version), applied=True)
+    return 200, scale_of(call, updated)
 
 
 def _scaled(call: Call, old: FrozenDict, replicas: int, version: Any) -> Json:
     assert call.kind.scale is not None
     path = _names(call.kind.scale.wanted)
     new = _with(old, path, replicas)
+    entries = _owned(call, old, nested(old, *path) or 0, replicas)
+    metadata = {name: part for name, part in old["metadata"].items() if name != "managedFields"}
+    new["metadata"] = metadata | ({"managedFields": entries} if entries else {})
     if version:
-        new["metadata"] = {**new["metadata"], "resourceVersion": version}
+        new["metadata"]["resourceVersion"] = version
     return new
+
+
+def _owned(call: Call, old: FrozenDict, was: int, replicas: int) -> Any:
+    """Give managedFields after a change of the number: whoever owned it loses it to who scaled.
+
+    A Scale leaves out a zero, so nobody owns that; and who nobody owns anything of, nobody tracks.
+    """
+    assert call.kind.scale is not None
+    entries = old["metadata"].get("managedFields") or ()
+    path = tuple(f"f:{name}" for name in _names(call.kind.scale.wanted))
+    managed = Managed.of(entries)
+    if was == replicas or not any(has(tree, path) for tree in managed.fields.values()):
+        return entries
+    managed.lose([path])
+    if replicas:
+        manager = manager_of(call, "Update")
+        managed.fields[manager] = insert(managed.fields.get(manager) or {}, path)
+    return managed.written()
 
 
 def _with(value: Json, path: list[str], leaf: int) -> Json:

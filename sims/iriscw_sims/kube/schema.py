@@ -43,6 +43,8 @@ class Schema:
     """The JSON schema it was made of, for a custom resource."""
     always: list[tuple[str, Field]] | None = None
     """The fields that are written whatever they hold; found when first asked for."""
+    defaults: list[tuple[str, Schema, Any]] | None = None
+    """Fields of a custom resource that have a default, and which; found when first asked for."""
 
 
 @attrs.frozen(eq=False)

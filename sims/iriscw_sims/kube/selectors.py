@@ -44,10 +44,11 @@ def is_label_value(value: str) -> bool:
 
 @attrs.frozen(eq=False)
 class Selection:
-    """What a list or watch is restricted to. ``name`` is set if only one object can match."""
+    """What a list or watch is restricted to; ``name`` and ``namespace``, if only what has them can match."""
 
     tests: tuple[Test, ...] = ()
     name: str = ""
+    namespace: str = ""
 
     def matches(self, item: Json) -> bool:
         """Tell whether an object is selected."""
@@ -60,17 +61,43 @@ class Selection:
 EVERYTHING = Selection()
 
 
-def select(kind: Kind, labels: str, fields: str) -> Selection:
-    """Compile the two selectors of a request.
+@attrs.frozen(eq=False)
+class Parsed:
+    """Two selectors that make sense, whatever the kind: tests of labels, and terms of fields."""
+
+    tests: tuple[Test, ...] = ()
+    terms: tuple[tuple[str, bool, str], ...] = ()
+    """Names of fields, whether they are to be equal, and to what."""
+
+
+def parse(labels: str, fields: str) -> Parsed:
+    """Parse the two selectors of a request.
 
     Raises:
-        Refused: 400, one of them cannot be parsed or names an unknown field.
+        Refused: 400, one of them cannot be parsed.
     """
-    if not labels and not fields:
+    terms = [_field_term(term) for term in fields.split(",") if term]
+    return Parsed(tuple(_label_tests(labels)), tuple(terms))
+
+
+def select(kind: Kind, parsed: Parsed) -> Selection:
+    """Compile selectors for a kind.
+
+    Raises:
+        Refused: 400, the kind has no such field to select by.
+    """
+    if not parsed.tests and not parsed.terms:
         return EVERYTHING
-    tests = [*_label_tests(labels), *[test for _, _, _, test in _field_tests(kind, fields)]]
-    names = [value for name, equal, value, _ in _field_tests(kind, fields) if name == "metadata.name" and equal]
-    return Selection(tuple(tests), names[0] if names else "")
+    tests = [*parsed.tests]
+    only: dict[str, str] = {}
+    for field, equal, value in parsed.terms:
+        read = kind.fields.get(field)
+        if read is None:
+            raise bad_request(_unknown_field(kind, field))
+        tests.append(_field_test(read, value, equal))
+        if equal:
+            only.setdefault(field, value)
+    return Selection(tuple(tests), only.get("metadata.name", ""), only.get("metadata.namespace", ""))
 
 
 def _labels(item: Json) -> dict[str, Any]:
@@ -193,25 +220,11 @@ def _comparison(key: str, bound: str, greater: bool) -> Test:
     return test
 
 
-def _field_tests(kind: Kind, text: str) -> list[tuple[str, bool, str, Test]]:
-    tests = []
-    for term in text.split(","):
-        if not term:
-            continue
-        name, operator, value = _field_term(term)
-        read = kind.fields.get(name)
-        if read is None:
-            raise bad_request(_unknown_field(kind, name))
-        equal = operator != "!="
-        tests.append((name, equal, value, _field_test(read, value, equal)))
-    return tests
-
-
-def _field_term(term: str) -> tuple[str, str, str]:
+def _field_term(term: str) -> tuple[str, bool, str]:
     found = re.match(r"((?:\\.|[^\\=!])*?)(!=|==|=)(.*)", term, re.DOTALL)
     if found is None:
         raise bad_request(f"invalid selector: '{term}'; can't understand '{term}'")
-    return found[1], found[2], re.sub(r"\\([\\,=])", r"\1", found[3])
+    return found[1], found[2] != "!=", re.sub(r"\\([\\,=])", r"\1", found[3])
 
 
 def _field_test(read: Callable[[Json], str], value: str, equal: bool) -> Test:

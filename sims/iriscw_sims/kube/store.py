@@ -42,6 +42,7 @@ from iriscw_sims.kube.refusals import (
 )
 from iriscw_sims.kube.scale import scale
 from iriscw_sims.kube.tables import wants_partial, wants_table
+from iriscw_sims.kube.versions import body_of, shown, stored, view_of
 from iriscw_sims.kube.watches import Watch
 
 FIRST_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
@@ -82,17 +83,32 @@ class Store:
     def serve(self, kind: Kind) -> None:
         """Serve a kind from now on, or differently from now on."""
         self._served[kind.group, kind.version, kind.plural] = kind
-        self._collections.setdefault((kind.group, kind.plural), Collection(kind, self.revision)).kind = kind
+        main = kind.storage or kind
+        storage = self._collections.setdefault((kind.group, kind.plural), Collection(main, self.revision))
+        if storage.kind is not main and storage.kind.version != main.version:
+            storage.objects = {key: stored(main, item) for key, item in storage.objects.items()}
+        storage.kind = main
+        self._drop_view(storage, kind.version)
+        if kind is not main:
+            storage.views.append(view_of(kind, storage, self.revision))
+
+    def _drop_view(self, storage: Collection, version: str) -> None:
+        for view in [view for view in storage.views if view.kind.version == version]:
+            view.closed = True
+            storage.views.remove(view)
 
     def withdraw(self, kind: Kind) -> None:
-        """Serve a kind no more: its objects are gone, and its watches end."""
+        """Serve a version no more. With the last one of its kind, the objects are gone, and their watches end."""
         del self._served[kind.group, kind.version, kind.plural]
-        collection = self._collections.pop((kind.group, kind.plural), None)
-        if collection is None:
+        key = (kind.group, kind.plural)
+        storage = self._collections[key]
+        self._drop_view(storage, kind.version)
+        if any((each.group, each.plural) == key for each in self.kinds):
             return
-        for key in [*collection.keys]:
-            self.erase(collection, key)
-        collection.closed = True
+        for name in [*storage.keys]:
+            self.erase(storage, name)
+        storage.closed = True
+        del self._collections[key]
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
@@ -106,7 +122,14 @@ class Store:
 
     def collection(self, kind: Kind) -> Collection:
         """Give a kind's objects."""
-        return self._collections[kind.group, kind.plural]
+        storage = self._collections[kind.group, kind.plural]
+        if kind.storage is None:
+            return storage
+        return next(view for view in storage.views if view.kind is kind)
+
+    def version_of(self, kind: Kind, api_version: str) -> Kind | None:
+        """Give another version of a kind, ``None`` if it is not served."""
+        return self._served.get((kind.group, api_version.removeprefix(f"{kind.group}/"), kind.plural))
 
     def named_collection(self, group: str, plural: str) -> Collection:
         """Give the objects of a resource by its name."""
@@ -119,15 +142,24 @@ class Store:
     def commit(self, collection: Collection, key: str, new: FrozenDict) -> FrozenDict:
         """Write an object at the next revision and give it as it was written."""
         self.revision += 1
+        storage = collection.storage or collection
+        if storage.views:
+            storage.bodies[key] = body_of(storage.kind, new)
+        if storage is not collection:
+            new = stored(storage.kind, new)
         written = _at(new, self.revision)
-        collection.put(key, written, self.revision, self._now)
-        return written
+        storage.put(key, written, self.revision, self._now)
+        for view in storage.views:
+            view.put(key, shown(view.kind, written), self.revision, self._now)
+        return collection.objects[key]
 
-    def erase(self, collection: Collection, key: str, last: FrozenDict | None = None) -> FrozenDict:
-        """Remove an object at the next revision and give it as it was last seen, ``last`` if that differs."""
+    def erase(self, collection: Collection, key: str) -> FrozenDict:
+        """Remove an object at the next revision and give it as it was stored last."""
         self.revision += 1
-        gone = _at(last or collection.objects[key], self.revision)
-        collection.remove(key, gone, self.revision, self._now)
+        storage = collection.storage or collection
+        gone = _at(collection.objects[key], self.revision)
+        for each in (storage, *storage.views):
+            each.remove(key, _at(each.objects[key], self.revision), self.revision, self._now)
         return gone
 
     # The API.
@@ -177,7 +209,8 @@ class Store:
         """Forget all that was before a revision, as etcd is told to every five minutes."""
         self._compacted = min(max(self._compacted, before), self.revision)
         for collection in self._collections.values():
-            collection.compact(self._compacted)
+            for each in (collection, *collection.views):
+                each.compact(self._compacted)
 
     def _document(self, request: Request) -> Response:
         found = document(request.path, self.kinds, self.version) if request.method == "GET" else None
@@ -205,12 +238,12 @@ class Store:
             if not definition["status"].get("conditions"):
                 self.commit(call.objects, key, established(definition, call.now))
             wanted |= {(kind.group, kind.version, kind.plural): kind for kind in self._defined(definition)}
-        for each in [kind for kind in self.kinds if not kind.typed]:
-            if (each.group, each.version, each.plural) not in wanted:
-                self.withdraw(each)
         for kind in wanted.values():
             if self._served.get((kind.group, kind.version, kind.plural)) is not kind:
                 self.serve(kind)
+        for each in [kind for kind in self.kinds if not kind.typed]:
+            if (each.group, each.version, each.plural) not in wanted:
+                self.withdraw(each)
         return body
 
     def _defined(self, definition: FrozenDict) -> list[Kind]:

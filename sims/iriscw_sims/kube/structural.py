@@ -101,11 +101,39 @@ def _complete_object(schema: Schema, value: Json, at: str, unknown: list[str]) -
             continue  # null where null may not be: the default takes its place
         else:
             result[name] = _complete(field.schema, item, _below(at, name), unknown)
-    for name, field in schema.fields.items():
-        default = _default(field.schema)
-        if default is not None and name not in result:
-            result[name] = _complete(field.schema, thaw(default), _below(at, name), unknown)
+    if schema.defaults is None:
+        known = [(name, field.schema, _default(field.schema)) for name, field in schema.fields.items()]
+        schema.defaults = [each for each in known if each[2] is not None]
+    for name, inner, default in schema.defaults:
+        if name not in result:
+            result[name] = _complete(inner, thaw(default), _below(at, name), unknown)
     return result
+
+
+def prune(schema: Schema, value: Json) -> Json:
+    """Give a plain object without what the schema does not know; nothing is filled in."""
+    pruned: Json = _prune(schema, value, root=True)
+    return pruned
+
+
+def _prune(schema: Schema, value: Any, *, root: bool = False) -> Any:
+    element = schema.element
+    if isinstance(value, dict) and schema.kind == "object":
+        fields = schema.fields
+        return {
+            name: item
+            if root and name == OBJECT_META
+            else _prune(fields[name].schema, item)
+            if name in fields
+            else item
+            for name, item in value.items()
+            if name in fields or schema.keep_unknown
+        }
+    if isinstance(value, dict) and schema.kind == "map" and element is not None:
+        return {name: _prune(element, item) for name, item in value.items()}
+    if isinstance(value, list) and schema.kind == "list" and element is not None:
+        return [_prune(element, item) for item in value]
+    return value
 
 
 def _default(schema: Schema) -> Any:

@@ -24,14 +24,38 @@ from iriscw_sims.kube.refusals import (
 _SKIPPED = ("metadata", "apiVersion", "kind")
 
 
-def judge(schema: Json, new: Json, old: Json | None) -> Iterator[Cause]:
-    """Judge an object by its OpenAPI schema and the CEL rules in it."""
+UNCHECKED = (
+    "some validation rules were not checked because the object was invalid; correct the existing errors to complete "
+    "validation"
+)
+_BLOCKING = (
+    "FieldValueNotSupported",
+    "FieldValueRequired",
+    "FieldValueTooLong",
+    "FieldValueTooMany",
+    "FieldValueTypeInvalid",
+)
+"""Mistakes after which CEL rules cannot be asked, as in ``customresource/strategy.go`` (``hasBlockingErr``)."""
+
+
+def judge(schema: Json, new: Json, old: Json | None, *, ruled: bool = True) -> Iterator[Cause]:
+    """Judge an object by its OpenAPI schema and, unless it is not ``ruled``, by the CEL rules in it."""
     body = {name: part for name, part in new.items() if name not in _SKIPPED}
     was = None if old is None else {name: part for name, part in old.items() if name not in _SKIPPED}
     found = list(_judge(schema, body, was, ""))
     yield from found
-    if not found:
+    if not ruled or not has_rules(schema):
+        return
+    if any(cause.kind in _BLOCKING for cause in found):
+        yield Cause("FieldValueInvalid", "<nil>", f"Invalid value: null: {UNCHECKED}")
+    else:
         yield from _rules(schema, new, old, "")
+
+
+def has_rules(schema: Json) -> bool:
+    """Tell whether a schema has a CEL rule anywhere."""
+    inner = [*(schema.get("properties") or {}).values(), schema.get("items"), schema.get("additionalProperties")]
+    return "x-kubernetes-validations" in schema or any(has_rules(each) for each in inner if isinstance(each, dict))
 
 
 def _judge(schema: Json, value: Any, old: Any, at: str) -> Iterator[Cause]:
@@ -47,7 +71,8 @@ def _judge(schema: Json, value: Any, old: Any, at: str) -> Iterator[Cause]:
             return
     elif schema.get("type") and not _fits(schema["type"], value):
         yield _wrong_type(schema["type"], value, at)
-        return
+        if schema["type"] != "integer" or not isinstance(value, float):
+            return  # a fraction is judged on as a number
     if "enum" in schema and value not in schema["enum"]:
         yield unsupported_value(at, value, [each if isinstance(each, str) else quoted(each) for each in schema["enum"]])
     if isinstance(value, dict):
@@ -114,7 +139,22 @@ def _judge_text(schema: Json, value: str, at: str) -> Iterator[Cause]:
         yield type_invalid(at, value, f"{at} in body must be of type date-time: {quoted(value)}")
 
 
+_RANGES = {"int32": (-(1 << 31), (1 << 31) - 1), "uint32": (0, (1 << 32) - 1), "uint64": (0, (1 << 64) - 1)}
+_INT64 = (-(1 << 63), (1 << 63) - 1)
+
+
+def _judge_range(schema: Json, value: float, at: str) -> Iterator[Cause]:
+    """Judge that a number is one of its integer type, a second time for fractions; upstream loses the path here."""
+    form = schema.get("format", "")
+    low, high = _RANGES.get(form, _INT64)
+    if value != int(value) or not low <= value <= high:
+        shown = f"with format {form}" if form else "(default format)"
+        yield _unmatched(f"Checked value must be of type integer {shown} in {at}")
+
+
 def _judge_number(schema: Json, value: float, at: str) -> Iterator[Cause]:
+    if schema.get("type") == "integer":
+        yield from _judge_range(schema, value, at)
     low, high = schema.get("minimum"), schema.get("maximum")
     if low is not None and schema.get("exclusiveMinimum") and value <= low:
         yield invalid_value(at, value, f"{at} in body should be greater than {low}")

@@ -9,7 +9,7 @@ error a caller sees who made two mistakes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from iriscw_sims.kube import meta
@@ -29,6 +29,7 @@ from iriscw_sims.kube.refusals import (
     invalid_value,
     not_found,
 )
+from iriscw_sims.kube.versions import body_of, shown, stored
 
 NAME_ATTEMPTS = 8
 """Names the server draws for one generateName, as in ``rest/create.go`` (``maxNameGenerationCreateAttempts``)."""
@@ -72,8 +73,8 @@ def check_place(call: Call, new: Json) -> None:
 def create_object(call: Call, new: Json) -> FrozenDict:
     """Complete, judge and write a new object; ``new`` is the caller's to give away."""
     metadata = new["metadata"]
-    generated = not metadata.get("name") and bool(metadata.get("generateName"))
-    if generated:
+    generated = bool(metadata.get("generateName"))
+    if generated and not metadata.get("name"):
         metadata["name"] = _free_name(call, metadata["generateName"])
     for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"):
         metadata.pop(name, None)
@@ -88,8 +89,10 @@ def create_object(call: Call, new: Json) -> FrozenDict:
         call.kind.draw(new, call.ground.rng)
     causes = [*meta.judge(call.kind, new), *call.kind.rule(new, None)]
     name = metadata.get("name", "")
+    causes = causes or [*meta.judge_generally(new)]
     if causes:
         raise call.invalid(name, causes)
+    _warn_of_finalizers(call, metadata.get("finalizers") or ())
     if metadata.pop("resourceVersion", ""):
         raise internal("resourceVersion should not be set on objects to be created")
     key = call.key_of(name)
@@ -97,9 +100,8 @@ def create_object(call: Call, new: Json) -> FrozenDict:
         going = bool(call.objects.objects[key]["metadata"].get("deletionTimestamp"))
         raise already_exists(call.kind.group, call.kind.plural, name, generated=generated, going=going)
     if call.dry:
-        frozen: FrozenDict = freeze(new)
-        return frozen
-    return call.ground.commit(call.objects, key, freeze(new))
+        return _as_stored(call, freeze(new))
+    return _commit(call, key, freeze(new))
 
 
 def _free_name(call: Call, base: str) -> str:
@@ -142,8 +144,8 @@ def _create_by_replacing(call: Call, new: Json) -> tuple[int, FrozenDict]:
     if new["metadata"].get("uid"):
         said = f"Precondition failed: UID in precondition: {new['metadata']['uid']}, UID in object meta: "
         raise conflict(call.kind.group, call.kind.plural, name, said)
-    if new["metadata"].get("resourceVersion", "") not in ("", "0"):
-        raise conflict(call.kind.group, call.kind.plural, name)
+    version_of(new["metadata"])
+    new["metadata"].pop("resourceVersion", None)  # of an object that is gone: the real server asks no more of it
     check_place(call, new)
     owned_by_update(call, new, None)
     return 201, create_object(call, new)
@@ -158,23 +160,35 @@ def update(call: Call, old: FrozenDict, change: Callable[[FrozenDict], Json], *,
     new = change(old)
     metadata = new["metadata"] = dict(new.get("metadata") or {})
     check_version(call, old, metadata)
-    keep_what_is_the_servers(call, old, new)
     if not applied:
         owned_by_update(call, new, old)
+    keep_what_is_the_servers(call, old, new)
     metadata = new["metadata"]
     if call.kind.generation and _is_new_generation(call, old, new):
         metadata["generation"] = old["metadata"].get("generation", 0) + 1
-    rule = call.kind.status_rule if call.route.subresource == "status" else call.kind.rule
-    twice = [*meta.judge_change(call.kind, new, old)] * 2  # by the strategy and by the registry, as upstream
-    causes = [*twice, *rule(new, old)]
+    status = call.route.subresource == "status"
+    rule = call.kind.status_rule if status else call.kind.rule
+    causes = [*meta.judge_change(call.kind, new, old, status=status), *rule(new, old)]
     if causes:
         raise call.invalid(metadata.get("name", ""), causes)
+    if not status:
+        had = old["metadata"].get("finalizers") or ()
+        _warn_of_finalizers(call, [name for name in metadata.get("finalizers") or () if name not in had])
     return settle(call, old, freeze(new))
+
+
+def _warn_of_finalizers(call: Call, names: Sequence[str]) -> None:
+    """Warn of new finalizers that others may choose, too: those of custom resources; of others they are refused."""
+    for name in [] if call.kind.typed else sorted({*names}):
+        if "/" not in name and name not in meta.PLAIN_FINALIZERS:
+            path = " including a path (/)" if "." in name else ""
+            said = f"prefer a domain-qualified finalizer name{path} to avoid accidental conflicts"
+            call.warnings.append(f'metadata.finalizers: "{name}": {said} with other finalizer writers')
 
 
 def settle(call: Call, old: FrozenDict, new: FrozenDict) -> FrozenDict:
     """Write what an update came to: nothing if nothing changed, a removal if its last finalizer went."""
-    if meta.same(old, new):
+    if _is_stored_already(call, old, new):
         return old
     metadata = new["metadata"]
     gone = (
@@ -185,19 +199,60 @@ def settle(call: Call, old: FrozenDict, new: FrozenDict) -> FrozenDict:
     if gone and call.kind.plural == "namespaces" and nested(new, "spec", "finalizers"):
         gone = False
     if call.dry:
-        return new
+        return _as_stored(call, new)
     key = call.key_of(metadata["name"])
     if gone:
-        call.ground.erase(call.objects, key, new)
+        call.ground.erase(call.objects, key)  # a watch sees it as it was stored, the caller as it would have been
         return new
+    return _commit(call, key, new)
+
+
+def _as_stored(call: Call, new: FrozenDict) -> FrozenDict:
+    """Give an object as it would be read after it was written."""
+    storage = call.objects.storage
+    return new if storage is None else shown(call.kind, stored(storage.kind, new))
+
+
+def _is_stored_already(call: Call, old: FrozenDict, new: FrozenDict) -> bool:
+    """Tell whether an update changes nothing of what is stored."""
+    storage = call.objects.storage or call.objects
+    if not storage.views:
+        return meta.same(old, new) and not _is_hollow(call, old)
+    key = call.key_in(old)
+    was = storage.bodies.get(key) or body_of(storage.kind, storage.objects[key])
+    if was != body_of(storage.kind, new) or _is_hollow(call, old):
+        return False
+    return meta.same(storage.objects[key], freeze({**storage.objects[key], "metadata": new["metadata"]}))
+
+
+def _is_hollow(call: Call, old: FrozenDict) -> bool:
+    """Tell whether what is stored has empty parts that nobody reads, or is about to; see :attr:`Collection.hollow`."""
+    return bool(call.hollow) or bool(call.objects.hollow and call.key_in(old) in call.objects.hollow)
+
+
+def _commit(call: Call, key: str, new: FrozenDict) -> FrozenDict:
+    if call.hollow:
+        call.objects.hollow.add(key)
+    else:
+        call.objects.hollow.discard(key)
     return call.ground.commit(call.objects, key, new)
+
+
+def version_of(metadata: Json) -> str:
+    """Give the resourceVersion that a caller names, ``"0"`` for none.
+
+    Raises:
+        Refused: 500, it is no number.
+    """
+    version = str(metadata.get("resourceVersion") or "0")
+    if not version.isdecimal():
+        raise internal(f'strconv.ParseUint: parsing "{version}": invalid syntax')
+    return version
 
 
 def check_version(call: Call, old: FrozenDict, metadata: Json) -> None:
     """Refuse an update that rests on an outdated object."""
-    version = str(metadata.get("resourceVersion") or "0")
-    if not version.isdecimal():
-        raise internal(f'strconv.ParseUint: parsing "{version}": invalid syntax')
+    version = version_of(metadata)
     if version == "0":
         if not call.kind.unconditional and call.request.method == "PUT":
             cause = invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
@@ -206,36 +261,42 @@ def check_version(call: Call, old: FrozenDict, metadata: Json) -> None:
         raise conflict(call.kind.group, call.kind.plural, call.route.name)
 
 
-_SERVERS_OWN = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
-
-
 def keep_what_is_the_servers(call: Call, old: FrozenDict, new: Json) -> None:
-    """Keep what an update may not touch: system metadata, and the status or all but the status."""
+    """Keep what an update may not touch: the status, or all but the status, and system metadata.
+
+    When and how an object is deleted is kept where the server knows it. Where it does not, what the caller says stays,
+    and is refused later: it is of another object of that name.
+    """
     kind, subresource = call.kind, call.route.subresource
-    metadata, was = new["metadata"], old["metadata"]
-    for name in _SERVERS_OWN:
-        metadata.pop(name, None)
-        if name in was:
-            metadata[name] = was[name]
-    metadata.pop("selfLink", None)
-    metadata.setdefault("uid", was["uid"])
-    metadata["resourceVersion"] = was["resourceVersion"]
     if subresource == "status":
         kind.prepare_status(new, old)
     elif subresource == "finalize":
-        spec = new.get("spec") or {}
-        new.update({**old, "metadata": metadata, "spec": spec})
+        new.update({**old, "metadata": new["metadata"], "spec": new.get("spec") or {}})
     else:
         if kind.status:
             new.pop("status", None)
             if "status" in old:
                 new["status"] = old["status"]
         kind.prepare(new, old)
+    metadata, was = new["metadata"], old["metadata"]
+    metadata.pop("selfLink", None)
+    metadata.pop("generation", None)
+    for name in ("creationTimestamp", "generation", "deletionTimestamp"):
+        if name in was:
+            metadata[name] = was[name]
+    for name in ("deletionGracePeriodSeconds", "uid"):
+        if name in was:
+            metadata.setdefault(name, was[name])
+    metadata["resourceVersion"] = was["resourceVersion"]
 
 
 def _is_new_generation(call: Call, old: FrozenDict, new: Json) -> bool:
     """Tell whether what is desired changed: the spec of built-in kinds, all but metadata and status of others."""
     if call.kind.typed:
+        if call.kind.counts_annotations and call.route.subresource != "status":
+            now, was = new["metadata"].get("annotations") or EMPTY, old["metadata"].get("annotations") or EMPTY
+            if now != was:
+                return True
         return bool(new.get("spec", EMPTY) != old.get("spec", EMPTY))
     ignored = ("metadata", "status", "apiVersion", "kind") if call.kind.status else ("metadata", "apiVersion", "kind")
     return {k: v for k, v in new.items() if k not in ignored} != {k: v for k, v in old.items() if k not in ignored}

@@ -6,6 +6,7 @@ driver and ``kubectl`` use of the API. The random programs (``kube_sequences``) 
 
 from __future__ import annotations
 
+from kube_findings import FINDINGS
 from kube_program import APPLY, JSON_PATCH, MERGE, STRATEGIC, Ask, Compact, Drain, OpenWatch, Program, Wait
 from kube_requests import (
     BUDGETS,
@@ -46,7 +47,7 @@ POOL = f"{POOLS}/h100"
 WIDGET = f"{WIDGETS}/a"
 NODE = f"{NODES}/g1"
 
-SCENARIOS: dict[str, Program] = {
+_BY_HAND: dict[str, Program] = {
     "create, read, create again": (
         get(A),
         post(MAPS, config_map("a", {"k": "v"}, labels={"app": "x"})),
@@ -656,3 +657,6 @@ SCENARIOS: dict[str, Program] = {
         get("/api/v1/namespaces/alpha/nodes"),
     ),
 }  # fmt: skip
+
+SCENARIOS: dict[str, Program] = {**_BY_HAND, **FINDINGS}
+"""All of them."""

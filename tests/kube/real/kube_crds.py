@@ -8,7 +8,7 @@ _STRING = {"type": "string"}
 _INTEGER = {"type": "integer"}
 
 
-def _crd(group: str, kind: str, scope: str, version: dict[str, Any]) -> dict[str, Any]:
+def _crd(group: str, kind: str, scope: str, *versions: dict[str, Any]) -> dict[str, Any]:
     plural = f"{kind.lower()}s"
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -18,7 +18,10 @@ def _crd(group: str, kind: str, scope: str, version: dict[str, Any]) -> dict[str
             "group": group,
             "scope": scope,
             "names": {"kind": kind, "plural": plural, "singular": kind.lower(), "listKind": f"{kind}List"},
-            "versions": [{"served": True, "storage": True, "subresources": {"status": {}}, **version}],
+            "versions": [
+                {"served": True, "storage": not index, "subresources": {"status": {}}, **version}
+                for index, version in enumerate(versions)
+            ],
         },
     }
 
@@ -138,5 +141,30 @@ WIDGET = _crd(
     },
 )
 
-CRDS = (NODE_POOL, WIDGET)
+_PARTS = {
+    "type": "array",
+    "x-kubernetes-list-type": "map",
+    "x-kubernetes-list-map-keys": ["name"],
+    "items": {"type": "object", "required": ["name"], "properties": {"name": _STRING, "size": _INTEGER}},
+}
+
+
+def _gadget(name: str, spec: dict[str, Any]) -> dict[str, Any]:
+    properties = {
+        "spec": {"type": "object", "properties": {"size": _INTEGER, "parts": _PARTS, **spec}},
+        "status": {"type": "object", "properties": {"phase": _STRING}},
+    }
+    return {"name": name, "schema": {"openAPIV3Schema": {"type": "object", "properties": properties}}}
+
+
+GADGET = _crd(
+    "test.iriscw.dev",
+    "Gadget",
+    "Namespaced",
+    _gadget("v1", {"old": {"type": "string", "default": "first"}}),
+    _gadget("v2", {"new": {"type": "string", "default": "second"}}),
+)
+"""Two served versions, each with a field that the other does not have."""
+
+CRDS = (NODE_POOL, WIDGET, GADGET)
 """There before each program, in both worlds."""

@@ -14,6 +14,7 @@ Left out or replaced, and why:
   code and all of ``details`` but the causes' texts are compared; causes in order of field, since the server itself
   gives those of a custom resource in the order of a Go map.
 - The order of ``managedFields``: the server orders by second, then name.
+- The order of a namespace's finalizers: a delete of one writes them in the order of a Go map.
 - Bookmarks: they come by the clock. The one that ends initial events is compared. (``kube_worlds`` leaves them out.)
 """
 
@@ -29,6 +30,9 @@ from kube_program import Answer, Ask, Events
 from kube_worlds import Exchange
 
 COMPARED_MESSAGES = ("NotFound", "AlreadyExists", "Forbidden")
+NAMESPACE_LABEL = "kubernetes.io/metadata.name"
+"""Every namespace has it, and hardly anything else."""
+
 _UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _RUN = re.compile(r"\brun-\d+")
 _SERVER = re.compile(r"127\.0\.0\.1:\d+")
@@ -129,6 +133,8 @@ def _metadata(metadata: dict[str, Any], drawn: _Drawn, *, of_list: bool) -> dict
     if "managedFields" in metadata:
         fields = [{key: value for key, value in entry.items() if key != "time"} for entry in result["managedFields"]]
         result["managedFields"] = _sorted(fields, lambda entry: {**entry, "fieldsV1": None})
+    if metadata.get("finalizers") and NAMESPACE_LABEL in (metadata.get("labels") or {}):
+        result["finalizers"] = sorted(result["finalizers"])
     return result
 
 

@@ -12,7 +12,19 @@ from typing import Any
 import attrs
 from hypothesis import strategies as st
 from kube_program import APPLY, JSON, JSON_PATCH, MERGE, STRATEGIC, Ask, Drain, OpenWatch, Program, Step, collection_of
-from kube_requests import METADATA_LIST, METADATA_ONLY, NAMESPACES, ROLES, binding, changed, role, rule
+from kube_requests import (
+    DEPLOYMENTS,
+    METADATA_LIST,
+    METADATA_ONLY,
+    NAMESPACES,
+    PODS,
+    ROLES,
+    WIDGETS,
+    binding,
+    changed,
+    role,
+    rule,
+)
 from kube_subjects import METADATA, SUBJECTS, Strategy, Subject, namespace, one_of, rarely, some_of
 
 LONGEST = 24
@@ -44,6 +56,16 @@ def _without_none(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _without_none(item) for key, item in value.items() if item is not None}
     return value
+
+
+DELETE_QUERIES = (
+    (("propagationPolicy", "Foreground"),),
+    (("propagationPolicy", "Sometimes"),),
+    (("gracePeriodSeconds", "0"),),
+    (("dryRun", "All"),),
+    (("dryRun", "Some"),),
+    (("orphanDependents", "true"),),
+)
 
 
 class Steps:
@@ -90,10 +112,11 @@ class Steps:
         versions = one_of("", "", "0", f"${{list:{self.subject.path}}}", "word")
         accept = one_of(JSON, JSON, METADATA_ONLY)
         return st.builds(
-            lambda path, version, user, media: Ask(
-                "GET", path, (("resourceVersion", version),) if version else (), user=user, accept=media
+            lambda path, below, version, user, media: Ask(
+                "GET", path + below, (("resourceVersion", version),) if version else (), user=user, accept=media
             ),
             self.paths,
+            self._below(),
             versions,
             USERS,
             accept,
@@ -216,10 +239,13 @@ class Steps:
             body = self.subject.make(name)
             if not full:
                 body = {key: body[key] for key in ("apiVersion", "kind")} | {"metadata": {"name": name}}
+            body = _without_none(_merged(body, change))
+            if not self.subject.strategic:
+                # An empty part of a custom resource's metadata is stored, but no cache has it: whether the next apply
+                # of it is a write depends on whether the cache is level, and on the second.
+                body["metadata"] = {key: part for key, part in body["metadata"].items() if part}
             query = (("fieldManager", manager), *((("force", "true"),) if force else ()))
-            return Ask(
-                "PATCH", f"{self.subject.path}/{name}{below}", query, _without_none(_merged(body, change)), APPLY
-            )
+            return Ask("PATCH", f"{self.subject.path}/{name}{below}", query, body, APPLY)
 
         return st.builds(
             step,
@@ -246,7 +272,13 @@ class Steps:
                 propagationPolicy=one_of("Background", "Foreground", "Orphan"),
                 dryRun=one_of(["All"]),
             )
-            return st.builds(lambda options, user: Ask("DELETE", path, (), options, user=user), rarely(body, 2), USERS)
+            query = rarely(one_of(*DELETE_QUERIES), 6).map(lambda drawn: drawn or ())
+            return st.builds(
+                lambda options, query, user: Ask("DELETE", path, query, options, user=user),
+                rarely(body, 2),
+                query,
+                USERS,
+            )
 
         return self.paths.flatmap(steps)
 
@@ -286,6 +318,41 @@ class Steps:
             USERS,
         )
 
+    def scale(self) -> Strategy[Step]:
+        """Read or change how many there should be."""
+        replicas = one_of(0, 1, 2, -1, None)
+        asks = {
+            "GET": st.none(),
+            "PATCH": replicas.map(lambda drawn: {"spec": {"replicas": drawn}}),
+            "PUT": replicas.map(lambda drawn: {"spec": {"replicas": drawn} if drawn is not None else {}}),
+        }
+
+        def step(method: str, path: str, body: Any) -> Step:
+            if method == "PUT":
+                body = {"metadata": {"name": path.rpartition("/")[2], "namespace": "alpha"}, **body}
+            return Ask(method, f"{path}/scale", (), body, MERGE if method == "PATCH" else JSON)
+
+        return st.one_of(*(st.builds(step, st.just(method), self.paths, body) for method, body in asks.items()))
+
+    def bind(self) -> Strategy[Step]:
+        """Bind a pod to a node."""
+        body = st.fixed_dictionaries(
+            {"target": one_of({"name": "g1"}, {"name": "g2"}, {}, {"kind": "Node", "name": "g1"})},
+            optional={"metadata": one_of({"name": "a"}, {"annotations": {"note": "1"}}, {"uid": "wrong"})},
+        )
+        return st.builds(lambda path, body: Ask("POST", f"{path}/binding", (), body), self.paths, body)
+
+    def evict(self) -> Strategy[Step]:
+        """Evict a pod."""
+        body = some_of(
+            deleteOptions=some_of(
+                gracePeriodSeconds=one_of(0, 5), dryRun=one_of(["All"]), propagationPolicy=one_of("Foreground")
+            ),
+            metadata=one_of({"name": "a"}, {"name": "other"}),
+        )
+        version = {"apiVersion": "policy/v1", "kind": "Eviction"}
+        return st.builds(lambda path, body: Ask("POST", f"{path}/eviction", (), {**version, **body}), self.paths, body)
+
     def any(self) -> Strategy[Step]:
         """Draw one of all kinds of step, some more often than others."""
         kinds = {
@@ -301,6 +368,10 @@ class Steps:
             self.delete_all: 1,
             self.watch: 2,
         }
+        if self.subject.path in (WIDGETS, DEPLOYMENTS):
+            kinds[self.scale] = 1
+        if self.subject.path == PODS:
+            kinds |= {self.bind: 1, self.evict: 1}
         drawn = [strategy for kind, weight in kinds.items() for strategy in [kind()] * weight]
         return st.sampled_from([*drawn, st.builds(Drain, one_of("v", "w"))]).flatmap(lambda strategy: strategy)
 
@@ -354,6 +425,23 @@ ACCESS = _access()
 """Strategies are made once: making them costs more than drawing from them."""
 
 
+def _with_names(steps: list[Step]) -> list[Step]:
+    """Let one object of a prefix have a generated name, the others that prefix: two would have no order to compare."""
+    seen: set[tuple[str, str]] = set()
+
+    def named(step: Step) -> Step:
+        if not isinstance(step, Ask) or not isinstance(step.body, dict) or "metadata" not in step.body:
+            return step
+        metadata = step.body["metadata"]
+        prefix = metadata.get("generateName")
+        if not prefix or (step.path, prefix) not in seen:
+            seen.add((step.path, prefix))
+            return step
+        return attrs.evolve(step, body={**step.body, "metadata": {**metadata, "name": prefix.rstrip("-")}})
+
+    return [named(step) for step in steps]
+
+
 @st.composite
 def programs(draw: Callable[[Strategy[Any]], Any]) -> Program:
     """Draw a program."""
@@ -367,4 +455,4 @@ def programs(draw: Callable[[Strategy[Any]], Any]) -> Program:
     makes = draw(st.lists(st.one_of(*(MAKES[name] for name in names)), max_size=3))
     # Two lists: one alone would be short on average, or could not shrink to nothing.
     half = st.lists(steps, max_size=LONGEST // 2)
-    return (*first, *makes, *draw(half), *draw(half))
+    return (*first, *makes, *_with_names([*draw(half), *draw(half)]))

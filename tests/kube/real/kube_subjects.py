@@ -15,6 +15,7 @@ from kube_requests import (
     BUDGETS,
     DEPLOYMENTS,
     EVENTS,
+    GADGETS,
     LEASES,
     MAPS,
     NAMESPACES,
@@ -70,9 +71,23 @@ def some_of(**values: Strategy[Any]) -> Strategy[dict[str, Any]]:
 
 # What may stand in objects
 
-LABELS = st.dictionaries(one_of("app", "tier"), one_of("x", "y", None), max_size=2)
+LABELS = st.dictionaries(one_of("app", "tier", "app", "a b"), one_of("x", "y", None, "x", "y", "-"), max_size=2)
+OWNERS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "apiVersion": one_of("v1", "v1", "", "a/b/c"),
+            "kind": one_of("Pod", "Pod", ""),
+            "name": one_of("a"),
+            "uid": one_of("u1", "u2", ""),
+        },
+        optional={"controller": one_of(True, False), "blockOwnerDeletion": one_of(True)},
+    ),
+    max_size=2,
+    unique_by=lambda owner: owner["uid"],
+)
 FINALIZERS = st.lists(one_of("iriscw.dev/one", "iriscw.dev/two", "foregroundDeletion"), max_size=2, unique=True)
 METADATA = some_of(
+    ownerReferences=st.one_of(st.none(), st.none(), st.none(), OWNERS),
     labels=LABELS,
     annotations=st.dictionaries(one_of("note", "iriscw.dev/note"), one_of("1", "2", None), max_size=2),
     finalizers=st.one_of(
@@ -169,6 +184,21 @@ BUDGET_SPEC = some_of(spec=some_of(minAvailable=one_of(1, "50%", "fifty", -1), m
 BUDGET_STATUS = some_of(
     disruptionsAllowed=one_of(0, 1), observedGeneration=one_of(1, 2), currentHealthy=one_of(1), desiredHealthy=one_of(1)
 )
+SECRET_SPEC = some_of(
+    type=one_of("Opaque", "test.iriscw.dev/x"),
+    data=st.dictionaries(one_of("k", "l", "a/b"), one_of("MQ==", "Mg==", None, "?"), max_size=2),
+    stringData=st.dictionaries(one_of("k", "l"), one_of("1", "", None), max_size=2),
+    immutable=one_of(None, True),
+)
+GADGET_SPEC = some_of(
+    spec=some_of(
+        size=one_of(1, 2, None, "1"),
+        new=one_of("x", "y", None),
+        old=one_of("x", "y", None),
+        parts=st.lists(st.fixed_dictionaries({"name": one_of("a", "b")}, optional={"size": one_of(1, 2)}), max_size=2),
+    )
+)
+GADGET_STATUS = some_of(phase=one_of("Up", "Down"))
 EVENT_FIELDS = some_of(count=one_of(1, 2), message=one_of("m", "n"), type=one_of("Normal", "Warning"))
 NAMESPACE_FIELDS = some_of(spec=some_of(finalizers=one_of(["kubernetes"], [])))
 
@@ -177,6 +207,15 @@ def _deployment(name: str) -> dict[str, Any]:
     template = {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [{"name": "main", "image": "i"}]}}
     spec = {"selector": {"matchLabels": {"app": "x"}}, "template": template}
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec}
+
+
+def _secret(name: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "data": {"k": "MQ=="}}
+
+
+def gadget(name: str, version: str) -> dict[str, Any]:
+    """A Gadget, in one of its versions."""
+    return {"apiVersion": f"test.iriscw.dev/{version}", "kind": "Gadget", "metadata": {"name": name}, "spec": {}}
 
 
 def _budget(name: str) -> dict[str, Any]:
@@ -225,10 +264,22 @@ SUBJECTS = {
         fields=("spec.nested.mode=fast", "spec.size=1"),
         strategic=False,
     ),
+    "secrets": Subject("/api/v1/namespaces/alpha/secrets", _secret, SECRET_SPEC, fields=("type=Opaque",)),
+    "gadgets": Subject(GADGETS, lambda name: gadget(name, "v1"), GADGET_SPEC, status=GADGET_STATUS, strategic=False),
+    "gadgets of v2": Subject(
+        GADGETS.replace("/v1/", "/v2/"),
+        lambda name: gadget(name, "v2"),
+        GADGET_SPEC,
+        status=GADGET_STATUS,
+        strategic=False,
+    ),
     "leases": Subject(LEASES, lease, LEASE_SPEC),
     "deployments": Subject(DEPLOYMENTS, _deployment, DEPLOYMENT_SPEC, status=some_of(replicas=one_of(1, 2, -1))),
     "budgets": Subject(BUDGETS, _budget, BUDGET_SPEC, status=BUDGET_STATUS),
-    "events": Subject(EVENTS, _event, EVENT_FIELDS, fields=("involvedObject.name=a", "type=Warning", "reason!=R")),
+    # The server tells of its own repairs in default: a list over all namespaces would have them.
+    "events": Subject(
+        EVENTS, _event, EVENT_FIELDS, everywhere=False, fields=("involvedObject.name=a", "type=Warning", "reason!=R")
+    ),
     "namespaces": Subject(
         NAMESPACES, namespace, NAMESPACE_FIELDS, ("run-${run}", "run-${run}-b"), everywhere=False, ours=OURS
     ),
