@@ -1,0 +1,30 @@
+"""What other systems have learned the hard way, as laws of jobs: planted bugs repeat each (tests/sims/mutants)."""
+
+from jobs_world import FakeContext, command_spec
+
+from iriscw.jobs.job import JobDecisions
+from iriscw.jobs.ledger import Ledger, evolve
+from iriscw.jobs.messages import AttemptsObserved, ReleaseAttempts
+from iriscw.jobs.model import Ending, Observation, TaskState
+from iriscw.jobs.records import AttemptEnded, AttemptPlaced
+from iriscw.runtime.vocabulary import Decision, Tell
+
+DECISIONS = JobDecisions()
+
+
+def test_a_stale_end_changes_nothing():
+    """The end of an earlier attempt, told late by the same worker, is forgotten there and is not the present one's."""
+    ledger = Ledger("job-a", 0, command_spec(max_retries_failure=1), 0)
+    for record in (
+        AttemptPlaced(0, "first", 1, "w", "a", 1),
+        AttemptEnded(0, "first", Ending.FAILED, TaskState.PENDING, 2, failure=True),
+        AttemptPlaced(0, "second", 2, "w", "a", 3),
+    ):
+        evolve(ledger, record)
+    stale = (Observation("first", TaskState.RUNNING, Ending.FAILED, True, 1),)
+    outcome = DECISIONS.observed(ledger, AttemptsObserved("w", "a", stale), FakeContext())
+    assert isinstance(outcome, Decision)
+    assert outcome.records == ()
+    told = [command.message for command in outcome.commands if isinstance(command, Tell)]
+    assert told == [ReleaseAttempts(("first",))]
+    assert ledger.state_of(0) is TaskState.ASSIGNED

@@ -1,0 +1,203 @@
+"""Planted bugs that others have had: each repeats what a numbered lesson is about.
+
+Lessons are those of two collections of failures of real systems: ``iris`` (a scheduler of jobs on Kubernetes, its 25
+most instructive issues) and ``gpu`` (ten findings about state that is saved and restored). A lesson that a planted bug
+of :mod:`planted` repeats already is only named here, in :data:`ALREADY`.
+
+A bug is found by seeds of the simulated world, or by one test, its ``catcher``: where several parts keep each other
+from showing it (a link forgets stale ends before a job hears them; clocks that come late find nothing to do), where the
+world needs a plan of its own, and where it cannot show the bug yet.
+"""
+
+import attrs
+from planted import JOB, PODS, SCALING, SCHEDULER, Mutant
+
+OWNERSHIP, REFLECTOR = "cloud/kube/ownership.py", "cloud/kube/reflector.py"
+
+
+@attrs.frozen
+class Lesson(Mutant):
+    """A planted bug with the lesson that it repeats."""
+
+    lesson: str = ""
+    what: str = ""
+    catcher: str = ""
+    """The one test that has to fail; empty: seeds find it."""
+    waits_for: str = ""
+    """What has to be there before seeds can find it."""
+
+
+def _bug(name, lesson, what, *edits, **settings):
+    return Lesson(name, edits, lesson=lesson, what=what, **settings)
+
+
+ALREADY = {
+    "iris 5": ("losses-count-as-failures", "end-of-a-slice-counts-as-a-failure"),
+    "iris 8": ("retry-while-the-old-attempt-lives", "silent-worker-called-fenced"),
+    "iris 13": ("no-reason-for-pending-tasks",),
+    "iris 19": ("registering-again-wipes-what-is-taken", "liveness-by-plain-time"),
+    "iris 20": ("incarnation-forgotten-in-the-scheduler",),
+    "iris 22": ("quota-taken-for-capacity", "quota-closes-nothing"),
+    "iris 23": ("declined-placement-keeps-its-room", "room-of-a-lost-worker-leaks"),
+    "iris 25": ("end-shown-before-its-log",),
+    "gpu 10": ("slice-created-before-its-id-is-durable",),
+}
+"""A retry beside a living pod is iris 8; what is registered again and forgets its losses, 19; quota taken for capacity,
+22; room that leaks with a gang, 23; what is published before that on which it rests is stored, gpu 10."""
+
+LESSONS = (
+    _bug(
+        "a-recycled-address-is-let-in",
+        "iris 20",
+        "whoever dials for a place holds it: an earlier incarnation is taken for the present one",
+        (
+            "fleet/registration.py",
+            "    if state not in HOLDING or dial.incarnation != incarnation:\n",
+            "    if state not in HOLDING:\n",
+        ),
+        catcher="tests/fleet/test_lessons.py::test_an_earlier_incarnation_never_holds_the_place",
+    ),
+    _bug(
+        "a-retry-adopts-its-predecessor-by-name",
+        "iris 7",
+        "attempts are named after their task: the worker knows the name, and has the old end for it",
+        (
+            SCHEDULER,
+            "        uid = attempt_uid(ctx.new_id())\n",
+            '        uid = attempt_uid("a" * 10 + "abcdefgh"[index % 8] + "ab"[len(job.job_id) % 2])\n',
+        ),
+    ),
+    _bug(
+        "liveness-by-counting",
+        "iris 19",
+        "a worker is given up after two breaks of its stream, however soon it is back",
+        (
+            PODS,
+            '    place.reason = "the worker\'s stream ended; it may dial again"\n',
+            (
+                '    place.reason = "no contact with the worker: it hung up too often"\n'
+                "    place.retries += 1\n"
+                "    if place.retries > 1:\n"
+                "        return (*_give_up(place, ctx, fenced=False), _report(place, ctx))\n"
+            ),
+        ),
+    ),
+    _bug(
+        "registering-wipes-the-record-of-failures",
+        "iris 19",
+        "a worker that registers and dies, again and again, is never seen to fail twice",
+        (PODS, "    place.info = verdict\n", "    place.info = verdict\n    place.failures = 0\n"),
+        catcher="tests/fleet/test_lessons.py::test_registering_does_not_wipe_the_record_of_failures",
+    ),
+    _bug(
+        "a-stale-end-ends-the-successor",
+        "iris 20",
+        "the end of an earlier attempt, told late, is taken for that of the present one",
+        (
+            JOB,
+            "            index = here.get(seen.uid)\n",
+            (
+                "            index = here.get(seen.uid, ledger.earlier.get(seen.uid))\n"
+                "            if index is not None and ledger.tasks[index].attempt.uid in ledger.live:\n"
+                "                seen = attrs.evolve(seen, uid=ledger.tasks[index].attempt.uid)\n"
+            ),
+        ),
+        catcher="tests/jobs/test_lessons.py::test_a_stale_end_changes_nothing",
+    ),
+    _bug(
+        "a-cancelled-timer-is-delivered",
+        "iris 19",
+        "clocks of what is over go on: a deadline of a place's last pod condemns its next one",
+        (
+            "runtime/interpreter.py",
+            "    if cell.timers is not None and cell.timers.pop(command.key, None) is not None:\n",
+            "    if cell.timers is not None and not command.key:\n",
+        ),
+        catcher="tests/runtime/test_dispatcher.py::test_a_cancelled_timer_does_not_fire",
+    ),
+    _bug(
+        "timeouts-stop-working",
+        "iris 4",
+        "nobody looks at how long an attempt runs",
+        (JOB, '            yield SetTimer("timeout", _left(started, timeout, ctx), Due("timeout"))\n', ""),
+        catcher="tests/sims/test_endless.py::test_attempts_that_never_end_are_stopped",
+    ),
+    _bug(
+        "nothing-scales-to-zero",
+        "iris 2",
+        "something that is always there keeps slices from being idle",
+        (SCALING, "    if not target.surplus or sight.cordon is not None", "    if True or sight.cordon is not None"),
+    ),
+    _bug(
+        "a-call-of-unknown-outcome-is-made-anew",
+        "gpu 5",
+        "a create that was not answered is repeated under another name, although it may have landed",
+        (
+            PODS,
+            "        case PodState.CREATING:\n            return (_ask(place),)\n",
+            (
+                "        case PodState.CREATING:\n"
+                "            place.incarnation = ctx.new_id()\n"
+                "            return (_ask(place),)\n"
+            ),
+        ),
+        catcher="tests/fleet/test_lessons.py::test_a_create_of_unknown_outcome_is_repeated_under_its_name",
+    ),
+    _bug(
+        "a-teardown-is-asked-for-once",
+        "iris 9",
+        "a deletion that was acknowledged and did not happen is not repeated",
+        (
+            "fleet/slice_rules.py",
+            "            return (delete_again(piece, ctx), report(piece, ctx))\n",
+            "            return (report(piece, ctx),)\n",
+        ),
+        catcher="tests/fleet/test_lessons.py::test_a_teardown_is_asked_for_until_it_happens",
+    ),
+    _bug(
+        "a-cloud-call-blocks-the-loop",
+        "iris 16",
+        "a decision asks the cloud itself and waits for the answer: nobody else decides meanwhile",
+        (
+            "fleet/slices.py",
+            '    piece.asking = True\n    return Run("pool", CreateNodePool(piece.seed.pool))\n',
+            (
+                "    import subprocess\n\n"
+                '    subprocess.run(["cloud", "create", piece.seed.slice_id], check=True)\n'
+                '    return Run("pool", CreateNodePool(piece.seed.pool))\n'
+            ),
+        ),
+        catcher="tests/sims/mutants/test_lessons.py::test_decisions_cannot_call_the_cloud",
+    ),
+    _bug(
+        "a-conflict-is-deleted-and-made-anew",
+        "iris 6",
+        "the storm of 409s: what has the name already is deleted and created again, each time somebody looks",
+        (
+            OWNERSHIP,
+            (
+                '            holder = yield from look(settings, f"{path}/{name}", rng)\n'
+                "            if holder is not None:\n"
+                "                _compare(name, labels_of(manifest), holder, same)\n"
+                "                return holder, False\n"
+            ),
+            '            yield from ask(settings, ApiRequest("DELETE", f"{path}/{name}"), rng)\n',
+        ),
+        catcher="tests/sims/test_kube_lessons.py::test_a_create_that_is_repeated_deletes_nothing",
+        waits_for="the Kubernetes driver in the simulated world",
+    ),
+    _bug(
+        "an-expired-watch-goes-on-from-now",
+        "iris 5",
+        "a missed 410: what was deleted while nobody watched stays in the view for ever",
+        (
+            REFLECTOR,
+            '            self._counts["expired"] += 1\n            return self._relist(now, rng)\n',
+            '            self._version = ""\n            return self._rest(Next.WATCH, self._pause(rng), now, rng)\n',
+        ),
+        catcher="tests/sims/test_kube_lessons.py::test_what_went_while_nobody_watched_is_told",
+        waits_for="the Kubernetes driver in the simulated world",
+    ),
+)
+"""Of the lessons about gangs across slices (23, second half), tiers and freezing (gpu 1 to 9, but 5) nothing can be
+planted before these features are there."""

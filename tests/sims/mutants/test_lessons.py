@@ -1,0 +1,101 @@
+"""What others have learned the hard way is noticed here: by a seed of the simulated world, or by one test."""
+
+import ast
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[2]
+
+sys.path.insert(0, str(HERE))
+
+from lessons import ALREADY, LESSONS  # noqa: E402
+from planted import MUTANTS  # noqa: E402
+from test_mutants import hunt, planted  # noqa: E402
+
+BY_NAME = {lesson.name: lesson for lesson in LESSONS}
+BY_SEEDS = [lesson.name for lesson in LESSONS if not lesson.catcher]
+BY_A_TEST = [lesson.name for lesson in LESSONS if lesson.catcher]
+QUICK = ("a-conflict-is-deleted-and-made-anew",)
+PURITY = "test_decisions_cannot_call_the_cloud"
+
+
+def test_each_lesson_says_what_it_repeats():
+    """Twelve lessons at least, by number; names are unique, and what is said to be planted already is."""
+    names = [mutant.name for mutant in (*MUTANTS, *LESSONS)]
+    assert len(names) == len({*names})
+    assert {name for group in ALREADY.values() for name in group} <= {mutant.name for mutant in MUTANTS}
+    assert all(lesson.lesson.partition(" ")[0] in ("iris", "gpu") and lesson.what for lesson in LESSONS)
+    assert len(LESSONS) >= 12
+    assert len({*ALREADY, *(lesson.lesson for lesson in LESSONS)}) >= 12
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_the_texts_to_replace_are_there(name):
+    """Every planted bug still fits the sources."""
+    for module, old, _ in BY_NAME[name].edits:
+        text = (ROOT / "src" / "iriscw" / module).read_text(encoding="utf-8")
+        assert text.count(old) == 1, f"{text.count(old)} places in {module} read {old!r}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BY_SEEDS)
+def test_seeds_find_it(name, tmp_path):
+    """A seed breaks an invariant."""
+    found = hunt(planted(BY_NAME[name], tmp_path), BY_NAME[name].seeds)
+    violations = found["runs"][-1]["violations"]
+    assert violations, f"{len(found['runs'])} seeds did not notice {name}"
+    sys.stdout.write(f"{name}: {len(found['runs'])} seeds: {violations[0][:120]}\n")
+
+
+def fails(name, folder):
+    """Run the one test that has to fail against sources with the bug."""
+    environment = {**os.environ, "PYTHONPATH": f"{planted(BY_NAME[name], folder)}{os.pathsep}{ROOT / 'sims'}"}
+    options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "", "--hypothesis-profile=ci"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, BY_NAME[name].catcher],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+        cwd=ROOT,
+    )
+    assert done.returncode == 1, done.stdout[-2_000:] + done.stderr[-2_000:]
+    assert "1 failed" in done.stdout, done.stdout[-2_000:]
+
+
+CAUGHT_BY_A_TEST = [name for name in BY_A_TEST if PURITY not in BY_NAME[name].catcher]
+
+
+@pytest.mark.parametrize("name", [name for name in CAUGHT_BY_A_TEST if name in QUICK])
+def test_a_slice_of_them_fails_its_test(name, tmp_path):
+    """Some are looked for whenever tests run."""
+    fails(name, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in CAUGHT_BY_A_TEST if name not in QUICK])
+def test_it_fails_its_test(name, tmp_path):
+    """The test that is named as its catcher fails, and nothing else goes wrong."""
+    fails(name, tmp_path)
+
+
+def test_decisions_cannot_call_the_cloud(tmp_path):
+    """They have nothing to call it with: a decision that blocks is found without being run."""
+    name = "a-cloud-call-blocks-the-loop"
+    assert PURITY in BY_NAME[name].catcher
+    spec = importlib.util.spec_from_file_location("layers", ROOT / "tests" / "test_layers.py")
+    layers = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(layers)
+    (module, _, _) = BY_NAME[name].edits[0]
+    dotted = f"iriscw.{module.removesuffix('.py').replace('/', '.')}"
+    text = (ROOT / "src" / "iriscw" / module).read_text(encoding="utf-8")
+    assert list(layers.check_purity(dotted, ast.parse(text))) == []
+    changed = (planted(BY_NAME[name], tmp_path) / "iriscw" / module).read_text(encoding="utf-8")
+    assert "subprocess in a pure module" in next(iter(layers.check_purity(dotted, ast.parse(changed))))

@@ -1,0 +1,81 @@
+"""A plan as an assertion."""
+
+import subprocess
+import sys
+
+import attrs
+import pytest
+
+from iriscw_sims import holding
+from iriscw_sims.holding import assert_holds, command, commit_of
+from iriscw_sims.plan_text import read_plan, unpack
+from iriscw_sims.swarm import draw_plan
+from iriscw_sims.world import World
+
+
+@pytest.fixture
+def planted(monkeypatch):
+    """Have every run break an invariant when it is healed."""
+    monkeypatch.setattr(World, "heal", lambda world: world.violate("X1", "planted"))
+
+
+def test_a_plan_that_holds_gives_its_run():
+    """For what a test wants to look at."""
+    run = assert_holds(draw_plan(3))
+    assert run.violations == ()
+    assert run.seed == 3
+
+
+@pytest.mark.usefixtures("planted")
+def test_a_failure_says_everything():
+    """What, which seed and commit, the plan as Python, the faults, the trace, the command."""
+    plan = draw_plan(3).without("disk full")
+    with pytest.raises(AssertionError) as failed:
+        assert_holds(attrs.evolve(plan, seed=9))
+    text = str(failed.value)
+    assert text.startswith("INV-X1: planted\n(seed 9")
+    kept = text.partition("to keep it as a test:\n\n")[2].partition("\n\nseed 9: ")[0]
+    assert read_plan(kept) == attrs.evolve(plan, seed=9)
+    assert "faults that fired:" in text
+    assert text.count("\n") > 200
+    word = text.rpartition("repeat it: python -m iriscw_sims.rerun ")[2].strip()
+    assert unpack(word) == attrs.evolve(plan, seed=9)
+    assert text.count("repeat it:") == 1
+
+
+def test_what_a_seed_draws_is_named_by_the_seed():
+    """The command is as short as it can be."""
+    assert command(draw_plan(7)) == "python -m iriscw_sims.run --seeds 1 --first 7"
+    assert "rerun" in command(attrs.evolve(draw_plan(7), faults=()))
+
+
+def test_a_folder_without_history_has_no_commit(tmp_path, monkeypatch):
+    """Neither has one where git is missing."""
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    assert commit_of(tmp_path) == ""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert commit_of(tmp_path) == ""
+
+
+def test_the_commit_is_named(tmp_path):
+    """With a mark if something is not committed."""
+
+    def git(*words):
+        options = ("-c", "user.name=n", "-c", "user.email=e@x", "-c", "commit.gpgsign=false")
+        subprocess.run(["git", *options, *words], cwd=tmp_path, check=True, capture_output=True)
+
+    git("init", "-q")
+    (tmp_path / "a").write_text("1")
+    git("add", "a")
+    git("commit", "-q", "-m", "first")
+    clean = commit_of(tmp_path)
+    assert len(clean) == 12
+    (tmp_path / "a").write_text("2")
+    assert commit_of(tmp_path) == f"{clean}-dirty"
+
+
+def test_importing_it_runs_nothing():
+    """The commit is asked for when something fails, not before."""
+    program = "import subprocess, sys\nsubprocess.run = None\nimport iriscw_sims.holding\n"
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    assert holding.__doc__

@@ -1,0 +1,90 @@
+"""What Hypothesis draws, and what it makes of a failure."""
+
+import pytest
+from hypothesis import HealthCheck, Phase, find, given, settings
+
+from iriscw.jobs.model import check_spec
+from iriscw.testing.fleet import assert_holds, plans
+from iriscw_sims import strategies
+from iriscw_sims.shrinking import feasible
+from iriscw_sims.swarm import FAULTS, RATES, draw_plan
+
+
+@given(plans())
+@settings(max_examples=15)
+def test_plans_hold(plan):
+    """No plan that is drawn breaks an invariant."""
+    assert_holds(plan)
+
+
+@pytest.mark.slow
+@given(plans())
+@settings(max_examples=300)
+def test_many_plans_hold(plan):
+    """The same, in a larger sample."""
+    assert_holds(plan)
+
+
+@given(plans())
+@settings(max_examples=60)
+def test_plans_are_feasible_and_in_order(plan):
+    """Some group can run each job; faults come in order and before the end; rates are within their bounds."""
+    assert feasible(plan)
+    for job in plan.jobs:
+        check_spec(job.spec)
+    assert [fault.at for fault in plan.faults] == sorted(fault.at for fault in plan.faults)
+    assert all(fault.at < plan.safety and fault.kind in FAULTS for fault in plan.faults)
+    assert all(1 <= often <= dict(RATES)[name] for name, often in plan.rates)
+
+
+QUICK = settings(
+    max_examples=400, database=None, phases=[Phase.generate, Phase.shrink], suppress_health_check=[*HealthCheck]
+)
+
+
+def test_the_simplest_plan_is_nearly_empty():
+    """Shrinking ends at one group of one machine and one job of one task, with no faults."""
+    plan = find(plans(), lambda plan: True, settings=QUICK)
+    assert (plan.seed, plan.faults, plan.rates, plan.takeover_delay) == (0, (), (), 0)
+    (group,), (job,) = plan.groups, plan.jobs
+    assert (group.num_vms, group.min_slices, group.max_slices, group.buffer_slices) == (1, 0, 1, 0)
+    assert (job.at, job.spec.replicas, job.spec.group_by, job.terminate_after) == (0, 1, None, None)
+
+
+def test_only_what_matters_is_left():
+    """A failure that needs two kinds of faults and a chance is shrunk to these, as early and plain as they go."""
+
+    def broken(plan):
+        kinds = [fault.kind for fault in plan.faults]
+        return "node dies" in kinds and "controller crashes" in kinds and "api lost" in dict(plan.rates)
+
+    few = plans(kinds=("controller crashes", "disk full", "node dies"), chances=(("api lost", 40), ("log slow", 150)))
+    plan = find(few, broken, settings=settings(QUICK, max_examples=5_000))
+    assert sorted((fault.at, fault.kind, fault.pick) for fault in plan.faults) == [
+        (0, "controller crashes", 0),
+        (0, "node dies", 0),
+    ]
+    assert plan.rates == (("api lost", 1),)
+    assert (len(plan.groups), len(plan.jobs)) == (1, 1)
+
+
+@given(plans(among=draw_plan(3).groups, kinds=("node dies",), chances=(), max_jobs=2))
+@settings(max_examples=20)
+def test_a_world_of_ones_own(plan):
+    """Groups, kinds, chances and the number of jobs are those that were asked for."""
+    assert plan.groups == draw_plan(3).groups
+    assert {fault.kind for fault in plan.faults} <= {"node dies"}
+    assert plan.rates == ()
+    assert len(plan.jobs) <= 2
+
+
+@given(plans(kinds=()))
+@settings(max_examples=10)
+def test_no_faults_at_all(plan):
+    """Nothing to choose from is nothing chosen."""
+    assert plan.faults == ()
+
+
+def test_bounds_are_stated():
+    """What is drawn is small enough to be read."""
+    assert strategies.MAX_KINDS * strategies.MAX_MOMENTS < 30
