@@ -48,6 +48,8 @@ class Thing:
     name: str
     uid: str
     labels: Mapping[str, str]
+    over: bool = False
+    """Whether it is a pod that has ended, by its own word."""
 
 
 class Table:
@@ -73,8 +75,7 @@ class Table:
         """All of them, by name."""
         if self._collection.revision != self._revision:
             self._revision = self._collection.revision
-            metadata = [each["metadata"] for each in self.raw]
-            self._things = {each["name"]: Thing(each["name"], each["uid"], each.get("labels", {})) for each in metadata}
+            self._things = {each["metadata"]["name"]: _thing(each) for each in self.raw}
         return self._things
 
 
@@ -84,6 +85,8 @@ class Cloud:
     def __init__(self, world: World) -> None:
         self.world = world
         self.simulation = world.simulation
+        self.noted: Callable[..., None] | None = None
+        """Shown each of CoreWeave's notes."""
         self.store = Store(rng=world.stream("store"), now=EPOCH)
         self.server = ApiServer(world, self.store)
         install(self.store, EPOCH, NAMESPACE)
@@ -160,9 +163,14 @@ class Cloud:
             self._nodes_seen = self._nodes.revision
             checks = self.world.fleet_checks
             for slice_id in [each for each in checks.promised if each not in checks.whole]:
-                if self.coreweave.is_whole(slice_id):
+                if self._is_fit(slice_id):
                     checks.booted(slice_id)
         self.server.tell()
+
+    def _is_fit(self, slice_id: str) -> bool:
+        """Whether all nodes that a slice's pool wants are ready, and open to pods."""
+        pool = self.coreweave.pools.by_name.get(slice_id)
+        return pool is not None and sum(each.usable for each in pool.members.values()) >= pool.target
 
     # The truth
 
@@ -200,13 +208,15 @@ class Cloud:
         function(*args)
         self._look()
 
-    def chance(self, name: str) -> bool:
+    def chance(self, name: str, about: str = "") -> bool:
         """Let a fault happen, or not."""
-        return self.world.chance(name)
+        return self.world.chance(name, about)
 
     def note(self, *what: object) -> None:
-        """Write a line of the trace."""
+        """Write a line of the trace, and show it to who wants to see it."""
         self.simulation.note(*what)
+        if self.noted is not None:
+            self.noted(*what)
 
     def booted(self, pool_name: str) -> None:
         """A node became ready: :meth:`_look` sees more than that, nodes that come back among it."""
@@ -234,9 +244,9 @@ class Cloud:
 
     def end_pod(self, name: str, reason: str) -> None:
         """The worker's process has ended, and with it the pod's."""
-        uid = self.pods[name].uid
-        if self._running.pop(uid, None) is not None:
-            self.coreweave.exited(uid, 1, reason)
+        pod = self.pods.get(name)
+        if pod is not None and self._running.pop(pod.uid, None) is not None:
+            self.coreweave.exited(pod.uid, 1, reason)
             self._look()
 
     # Losses behind the controller's back
@@ -293,7 +303,14 @@ class Cloud:
     def heal(self) -> None:
         """Repair what waits for a repair; machines come."""
         self.coreweave.heal()
+        self.server.heal()
         self._look()
+
+
+def _thing(item: Mapping[str, Any]) -> Thing:
+    metadata, status = item["metadata"], item.get("status") or {}
+    over = status.get("phase") in ("Succeeded", "Failed")
+    return Thing(metadata["name"], metadata["uid"], metadata.get("labels", {}), over)
 
 
 def _denied(message: str) -> Response:

@@ -1,13 +1,15 @@
 """Faults at a moment: each takes its victim out of the world as it is then.
 
-A fault without a victim does nothing and does not count as fired. ``pick`` decides everything else, so that a plan
-that is run again does the same.
+A fault without a victim does nothing and does not count as fired; one that has one says who it was, and for how long it
+is in trouble. ``pick`` decides everything else, so that a plan that is run again does the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import attrs
 
 from iriscw.runtime.vocabulary import SECOND
 from iriscw_sims.restarts import CLOSES, Poison
@@ -17,11 +19,30 @@ if TYPE_CHECKING:
     from iriscw_sims.workers import SimWorker
     from iriscw_sims.world import World
 
+CONTROLLER, DISK, API = "controller", "disk", "api"
+
+
+@attrs.frozen
+class Hit:
+    """Whom a fault hit.
+
+    Attributes:
+        about: ``worker/NAME``, ``node/NAME``, ``pod/NAME``, ``pool/NAME``, the path of an actor, or one of the above.
+        lasts: For how long, ns; 0 if that is up to others, or has no end.
+    """
+
+    about: str
+    lasts: int = 0
+
+
+Strike: TypeAlias = Callable[["World", int], Hit | None]
+
 
 def strike(world: World, fault: Fault) -> None:
     """Let a fault happen, unless all is healed by now."""
-    if not world.healed and _FAULTS[fault.kind](world, fault.pick):
-        world.fired(fault.kind)
+    hit = None if world.healed else _FAULTS[fault.kind](world, fault.pick)
+    if hit is not None:
+        world.fired(fault.kind, hit.about, hit.lasts)
 
 
 def _one(things: Sequence[Any], pick: int) -> Any:
@@ -33,47 +54,48 @@ def _span(pick: int, least: int, most: int) -> int:
     return (least + (pick >> 8) % (most - least + 1)) * SECOND
 
 
-def _crash(world: World, pick: int) -> bool:
-    return world.crash(1 + (pick >> 8) % 60)
+def _crash(world: World, pick: int) -> Hit | None:
+    down_s = 1 + (pick >> 8) % 60
+    return Hit(CONTROLLER, down_s * SECOND) if world.crash(down_s) else None
 
 
-def _crash_between(world: World, pick: int) -> bool:
+def _crash_between(world: World, pick: int) -> Hit:
     world.crash_at_step = world.simulation.steps + 1 + pick % 400
-    return True
+    return Hit(CONTROLLER)
 
 
-def _stand_still(world: World, pick: int) -> bool:
+def _stand_still(world: World, pick: int) -> Hit:
     world.stall_next = _span(pick, 5, 100)
-    return True
+    return Hit(CONTROLLER, world.stall_next)
 
 
-def _disk_stalls(world: World, pick: int) -> bool:
+def _disk_stalls(world: World, pick: int) -> Hit:
     journal = world.system.journal
     journal.stall()
     span = _span(pick, 1, 40)
     world.disturbed(span)
     world.simulation.call_after(span, journal.resume)
-    return True
+    return Hit(DISK, span)
 
 
-def _disk_full(world: World, pick: int) -> bool:
+def _disk_full(world: World, pick: int) -> Hit:
     journal = world.system.journal
     journal.fill()
     span = _span(pick, 1, 40)
     world.disturbed(span)
     world.simulation.call_after(span, journal.free)
-    return True
+    return Hit(DISK, span)
 
 
-def _poison(world: World, pick: int) -> bool:
+def _poison(world: World, pick: int) -> Hit | None:
     if world.system.crashed:
-        return False
+        return None
     paths = [path for path in world.system.tree.cells if path != "/"]
     path = _one(paths, pick)
     if path is None:
-        return False
+        return None
     world.system.tell(path, Poison())
-    return True
+    return Hit(path)
 
 
 def _worker(world: World, pick: int) -> SimWorker | None:
@@ -81,128 +103,135 @@ def _worker(world: World, pick: int) -> SimWorker | None:
     return worker
 
 
-def _stream_breaks(world: World, pick: int) -> bool:
+def _hit(worker: SimWorker, lasts: int = 0) -> Hit:
+    return Hit(f"worker/{worker.worker_id}", lasts)
+
+
+def _stream_breaks(world: World, pick: int) -> Hit | None:
     worker = _worker(world, pick)
     if worker is None or worker.connection is None:
-        return False
+        return None
     worker.connection.close()
-    return True
+    return _hit(worker)
 
 
-def _half_open(upwards: bool) -> Callable[[World, int], bool]:
-    def strike_one(world: World, pick: int) -> bool:
+def _half_open(upwards: bool) -> Strike:
+    def strike_one(world: World, pick: int) -> Hit | None:
         worker = _worker(world, pick)
         if worker is None or worker.connection is None:
-            return False
+            return None
         connection = worker.connection
         (connection.up if upwards else connection.down).held = True
-        world.simulation.call_after(_span(pick, 1, 60), connection.close)
-        return True
+        span = _span(pick, 1, 60)
+        world.simulation.call_after(span, connection.close)
+        return _hit(worker, span)
 
     return strike_one
 
 
-def _cut_off(world: World, pick: int) -> bool:
+def _cut_off(world: World, pick: int) -> Hit | None:
     worker = _worker(world, pick)
     if worker is None:
-        return False
-    worker.cut_off_until = world.simulation.now + _span(pick, 1, 120)
+        return None
+    span = _span(pick, 1, 120)
+    worker.cut_off_until = world.simulation.now + span
     if worker.connection is not None:
         connection = worker.connection
         connection.up.held = connection.down.held = True
         world.simulation.call_after(_span(pick >> 4, 1, 30), connection.close)
-    return True
+    return _hit(worker, span)
 
 
-def _worker_crashes(world: World, pick: int) -> bool:
+def _worker_crashes(world: World, pick: int) -> Hit | None:
     worker = _worker(world, pick)
     if worker is None:
-        return False
+        return None
     world.workers.exit(worker, "Error")
-    return True
+    return _hit(worker)
 
 
-def _worker_starts_anew(world: World, pick: int) -> bool:
+def _worker_starts_anew(world: World, pick: int) -> Hit | None:
     worker = _worker(world, pick)
     if worker is None:
-        return False
+        return None
     worker.start_anew()
-    return True
+    return _hit(worker)
 
 
-def _worker_hangs(world: World, pick: int) -> bool:
+def _worker_hangs(world: World, pick: int) -> Hit | None:
     worker = _worker(world, pick)
     if worker is None:
-        return False
-    worker.hung_until = world.simulation.now + _span(pick, 1, 90)
-    return True
+        return None
+    span = _span(pick, 1, 90)
+    worker.hung_until = world.simulation.now + span
+    return _hit(worker, span)
 
 
-def _node_dies(world: World, pick: int) -> bool:
-    name = _node(world, pick)
-    return name is not None and world.cloud.kill_node(name)
+def _on_a_node(act: Callable[[World, str, int], bool], least: int = 0, most: int = 0) -> Strike:
+    """Give a fault of one node, which lasts between so many seconds; without them it has no end of its own."""
+
+    def strike_one(world: World, pick: int) -> Hit | None:
+        name = _one(list(world.cloud.nodes), pick)
+        span = _span(pick, least, most) if most else 0
+        return Hit(f"node/{name}", span) if name is not None and act(world, name, span) else None
+
+    return strike_one
 
 
-def _node_lost(world: World, pick: int) -> bool:
-    name = _node(world, pick)
-    span = _span(pick, 1, 60)
-    return name is not None and world.cloud.struck(world.cloud.coreweave.lose_node_for(name, span), span)
+def _node_dies(world: World, name: str, _span: int) -> bool:
+    return world.cloud.kill_node(name)
 
 
-def _node_cordoned(world: World, pick: int) -> bool:
-    name = _node(world, pick)
-    span = _span(pick, 5, 60)
-    return name is not None and world.cloud.struck(world.cloud.coreweave.cordon(name, span), span)
+def _node_lost(world: World, name: str, span: int) -> bool:
+    return world.cloud.struck(world.cloud.coreweave.lose_node_for(name, span), span)
 
 
-def _node_interrupted(world: World, pick: int) -> bool:
-    name = _node(world, pick)
-    return name is not None and world.cloud.struck(world.cloud.coreweave.interrupt(name))
+def _node_cordoned(world: World, name: str, span: int) -> bool:
+    return world.cloud.struck(world.cloud.coreweave.cordon(name, span), span)
 
 
-def _node_triaged(world: World, pick: int) -> bool:
-    name = _node(world, pick)
-    return name is not None and world.cloud.struck(world.cloud.coreweave.triage(name))
+def _node_interrupted(world: World, name: str, _span: int) -> bool:
+    return world.cloud.struck(world.cloud.coreweave.interrupt(name))
 
 
-def _node(world: World, pick: int) -> str | None:
-    name: str | None = _one(list(world.cloud.nodes), pick)
-    return name
+def _node_triaged(world: World, name: str, _span: int) -> bool:
+    return world.cloud.struck(world.cloud.coreweave.triage(name))
 
 
-def _history_lost(world: World, pick: int) -> bool:
+def _history_lost(world: World, pick: int) -> Hit:
     """The API server forgets its past; half of the time its connections break as well."""
     server = world.cloud.server
     server.forget()
     for connection in list(server.connections) if pick & 1 else ():
         connection.breaks()
-    return True
+    return Hit(API)
 
 
-def _pod_removed(world: World, pick: int) -> bool:
+def _pod_removed(world: World, pick: int) -> Hit | None:
     name = _one(list(world.cloud.pods), pick)
     if name is None:
-        return False
+        return None
     world.cloud.delete_pod_from_outside(name)
-    return True
+    return Hit(f"pod/{name}")
 
 
-def _pool_removed(world: World, pick: int) -> bool:
+def _pool_removed(world: World, pick: int) -> Hit | None:
     name = _one([name for name in world.cloud.pools if name in world.fleet_checks.promised], pick)
     if name is None:
-        return False
+        return None
     world.cloud.delete_pool_from_outside(name)
-    return True
+    return Hit(f"pool/{name}")
 
 
-def _around_a_restart(kind: str) -> Callable[[World, int], bool]:
-    def strike_one(world: World, pick: int) -> bool:
-        return world.restarts.close(pick) if kind == CLOSES else world.restarts.lose(kind, pick)
+def _around_a_restart(kind: str) -> Strike:
+    def strike_one(world: World, pick: int) -> Hit | None:
+        struck = world.restarts.close(pick) if kind == CLOSES else world.restarts.lose(kind, pick)
+        return Hit(CONTROLLER) if struck else None
 
     return strike_one
 
 
-_FAULTS: dict[str, Callable[[World, int], bool]] = {
+_FAULTS: dict[str, Strike] = {
     "controller crashes": _crash,
     "controller crashes between two steps": _crash_between,
     "controller stands still": _stand_still,
@@ -216,11 +245,11 @@ _FAULTS: dict[str, Callable[[World, int], bool]] = {
     "worker crashes": _worker_crashes,
     "worker starts anew": _worker_starts_anew,
     "worker hangs": _worker_hangs,
-    "node dies": _node_dies,
-    "node out of reach": _node_lost,
-    "node cordoned for a while": _node_cordoned,
-    "node interrupted": _node_interrupted,
-    "node in triage": _node_triaged,
+    "node dies": _on_a_node(_node_dies),
+    "node out of reach": _on_a_node(_node_lost, 1, 60),
+    "node cordoned for a while": _on_a_node(_node_cordoned, 5, 60),
+    "node interrupted": _on_a_node(_node_interrupted),
+    "node in triage": _on_a_node(_node_triaged),
     "api forgets its past": _history_lost,
     "pod removed from outside": _pod_removed,
     "pool removed from outside": _pool_removed,

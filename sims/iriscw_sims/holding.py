@@ -10,42 +10,59 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import attrs
+
+from iriscw.fleet.policy import Policy
+from iriscw_sims.outcome import Meter, Outcome
 from iriscw_sims.plan_text import imports_for, pack, plan_text
+from iriscw_sims.policies import Asked
 from iriscw_sims.swarm import Plan, draw_plan
 from iriscw_sims.world import Run, World
 
 
-def assert_holds(plan: Plan) -> Run:
+def assert_holds(plan: Plan, *, policy: Policy | None = None) -> Outcome:
     """Run a plan and fail if it breaks an invariant.
 
+    Args:
+        plan: what to run.
+        policy: says how many slices each group should have. Default: the one that is built in.
+
     Returns:
-        what came of it, for what a test wants to look at beside.
+        what came of it, with figures for what a test wants to assert beside.
 
     Raises:
-        AssertionError: an invariant is broken; the message says all.
+        AssertionError: an invariant is broken, or the policy failed; the message says all.
     """
-    run = World(plan.seed, plan).run()
+    world = World(plan.seed, plan, policy=policy)
+    meter = Meter(world)
+    run = world.run()
+    asked = world.policy
+    if asked is not None and asked.failure and not run.violations:
+        run = attrs.evolve(run, violations=(f"policy failed: {asked.failure}",), report=world.report())
     if run.violations:
-        raise AssertionError(failure(plan, run))
-    return run
+        raise AssertionError(failure(plan, run, asked)) from (asked.error if asked is not None else None)
+    return meter.outcome(run)
 
 
-def failure(plan: Plan, run: Run) -> str:
+def failure(plan: Plan, run: Run, policy: Asked | None = None) -> str:
     """Give the message of a failure."""
     text = plan_text(plan)
     commit = commit_of(Path(__file__).parent)
     where = f"seed {plan.seed}" + (f", commit {commit}" if commit else "")
     told, _, _ = run.report.partition("\n\nrepeat it:")
     keep = f"{imports_for(text)}\n\nPLAN = {text}"
-    return (
-        f"{run.violations[0]}\n({where})\n\nto keep it as a test:\n\n{keep}\n\n{told}\n\nrepeat it: {command(plan)}\n"
-    )
+    repeat = command(plan)
+    if policy is not None:
+        name = getattr(policy.policy, "__name__", "policy")
+        told = f"what {name} answered last:\n{policy.told}\n\n{told}"
+        repeat = f"assert_holds(PLAN, policy={name})"
+    return f"{run.violations[0]}\n({where})\n\nto keep it as a test:\n\n{keep}\n\n{told}\n\nrepeat it: {repeat}\n"
 
 
 def command(plan: Plan) -> str:
     """Give the command that runs a plan again."""
     if plan == draw_plan(plan.seed):
-        return f"python -m iriscw_sims.run --seeds 1 --first {plan.seed}"
+        return f"iriscw sim replay {plan.seed}"
     return f"python -m iriscw_sims.rerun {pack(plan)}"
 
 

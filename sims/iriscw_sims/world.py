@@ -38,6 +38,7 @@ from iriscw.cloud.model import (
 )
 from iriscw.fleet.actor import FLEET_CAPACITY, fleet_behavior
 from iriscw.fleet.model import FleetConfig, GroupConfig
+from iriscw.fleet.policy import Policy, default_policy
 from iriscw.jobs.actor import JobsConfig, jobs_child
 from iriscw.jobs.job import JobSettings
 from iriscw.jobs.model import AwaitLogs, WorkerStream
@@ -47,17 +48,18 @@ from iriscw.journal.memory import MemoryDisk
 from iriscw.journal.records import REGISTRY
 from iriscw.runtime.behavior import Behavior, ChildSpec, Strategy, Supervision
 from iriscw.runtime.cell import Cell
-from iriscw.runtime.envelope import Envelope, Slot
 from iriscw.runtime.vocabulary import MILLISECOND, SECOND
 from iriscw.testing import checks
 from iriscw.testing.checks import InvariantBroken
 from iriscw.testing.simulation import Livelock, SimOperation, SimSystem, Simulation
+from iriscw_sims import fleet_checks, job_checks
 from iriscw_sims.cloud import Cloud
 from iriscw_sims.faults import strike
 from iriscw_sims.fleet_checks import FleetChecks
 from iriscw_sims.job_checks import JobChecks
 from iriscw_sims.network import Network
 from iriscw_sims.pace import CLUSTER, QUICK, Pace
+from iriscw_sims.policies import Asked
 from iriscw_sims.restarts import Poison, Restarts
 from iriscw_sims.swarm import Plan, draw_plan
 from iriscw_sims.users import Users
@@ -77,6 +79,10 @@ DISK_BOUND_BYTES = 64 * 1024
 LARGEST_DECISION_BYTES = 64 * 1024
 """How far one decision may go beyond that bound."""
 
+HISTORY = 2 * 3600 * SECOND
+"""How far back the API server remembers at least: etcd keeps five minutes. Without an end a long run would grow; and
+only a long run is to notice, since a client that comes back later than that has to list again."""
+
 REST = 5 * SECOND
 """Between two looks whether the world has come to rest."""
 
@@ -85,19 +91,6 @@ CLOSING = 20 * SECOND
 
 LOOKS = 12
 """Looks in a row that have to find it at rest: what is on its way to happen has happened by then."""
-
-
-class WatchedSimulation(Simulation):
-    """A simulation that shows each delivery to somebody."""
-
-    seen: Callable[[Cell, Any], None] | None = None
-
-    def trace_delivery(self, cell: Cell, item: Any) -> None:
-        """Note the delivery, and show it."""
-        super().trace_delivery(cell, item)
-        if self.seen is not None:
-            message = item.message if type(item) in (Envelope, Slot) else item
-            self.seen(cell, message)
 
 
 class WatchedDisk(MemoryDisk):
@@ -137,12 +130,17 @@ class World:
         seed: of everything.
         plan: what to run. Default: what the seed draws.
         pace: how long everything takes.
+        policy: says how many slices each group should have. Default: the one that is built in.
     """
 
-    def __init__(self, seed: int, plan: Plan | None = None, pace: Pace = QUICK) -> None:
+    def __init__(
+        self, seed: int, plan: Plan | None = None, pace: Pace = QUICK, *, policy: Policy | None = None
+    ) -> None:
         self.pace = pace
+        self.policy = Asked(policy) if policy is not None else None
         self.plan = plan if plan is not None else draw_plan(seed)
         self.seed = seed
+        self._groups = {group.name: group for group in self.plan.groups}
         self.rates = dict(self.plan.rates)
         self.healed = False
         self.healed_at = 0
@@ -156,9 +154,12 @@ class World:
         self.violations: list[str] = []
         self.counts: Counter[str] = Counter()
         self.log: list[tuple[int, str]] = []
-        self.simulation = WatchedSimulation(seed)
+        self.observers: list[Callable[[str, str, int], None]] = []
+        """Told of each fault that comes true: what, whom it hit, for how long; see :meth:`fired`."""
+        self.simulation = Simulation(seed)
         self.simulation.seen = self._delivered
-        self._chances = self.stream("chances")
+        self._chances: dict[str, Random] = {}
+        """A stream for each chance: a plan without one of them has the same luck with the others."""
         self._failures = 0
         self._scheduler_check = self._kernel_check = 0
         """At which step the books are checked next."""
@@ -184,6 +185,7 @@ class World:
         self._furnish()
         for fault in self.plan.faults:
             self.simulation.call_after(fault.at, strike, self, fault)
+        self.simulation.call_after(HISTORY, self._forget, 0)
 
     def _root(self) -> Behavior:
         nobody: Any = None
@@ -191,6 +193,7 @@ class World:
         config = FleetConfig(CLUSTER, self.plan.groups, takeover_delay=self.plan.takeover_delay)
         fleet = fleet_behavior(
             config,
+            policy=self.policy or default_policy,
             effects=dict.fromkeys(calls, nobody),
             sessions=dict.fromkeys((WatchNodePools, WatchPods), nobody),
         )
@@ -226,16 +229,23 @@ class World:
         """Give a stream of random numbers of its own."""
         return Random(f"{self.seed}:{name}")
 
-    def chance(self, name: str) -> bool:
-        """Let one of the plan's chances come true, or not."""
+    def chance(self, name: str, about: str = "") -> bool:
+        """Let one of the plan's chances come true, or not; ``about`` is whom it would hit, if that is known."""
         rate = self.rates.get(name, 0)
-        if self.healed or rate == 0 or self._chances.randrange(1000) >= rate:
+        if self.healed or rate == 0:
             return False
-        self.fired(name)
+        stream = self._chances.get(name)
+        if stream is None:
+            stream = self._chances[name] = self.stream(f"chance {name}")
+        if stream.randrange(1000) >= rate:
+            return False
+        self.fired(name, about)
         return True
 
-    def fired(self, name: str) -> None:
-        """Count a fault that came true."""
+    def fired(self, name: str, about: str = "", lasts: int = 0) -> None:
+        """Count a fault that came true, and tell observers whom it hit (``kind/name``) and for how many ns."""
+        for observer in self.observers:
+            observer(name, about, lasts)
         self.counts[name] += 1
         self.disturbed()
         self.log.append((self.simulation.now, name))
@@ -247,7 +257,7 @@ class World:
 
     def group(self, name: str) -> GroupConfig:
         """Give a group's configuration."""
-        return next(group for group in self.plan.groups if group.name == name)
+        return self._groups[name]
 
     @property
     def attentive(self) -> int:
@@ -346,10 +356,21 @@ class World:
 
     # Watching
 
+    def _forget(self, revision: int) -> None:
+        """Have the API server forget what was before ``revision``, and later what was before now."""
+        store = self.cloud.store
+        store.compact(revision)
+        self.simulation.call_after(HISTORY, self._forget, store.revision)
+
     def _delivered(self, cell: Cell, message: Any) -> None:
-        if cell.tree is self.system.tree:
+        if cell.tree is not self.system.tree:
+            return
+        kind = type(message)
+        if kind in fleet_checks.HEARD:
             self.fleet_checks.delivered(cell, message)
+        if kind in job_checks.HEARD:
             self.job_checks.delivered(cell, message)
+        if self.restarts.stops or self.restarts.poisons:
             self.restarts.delivered(cell, message)
 
     def _written(self, path: str, record: Any) -> None:
@@ -362,21 +383,20 @@ class World:
         Raises:
             InvariantBroken: something does not.
         """
-        steps = self.simulation.steps
         if self.violations:
             raise InvariantBroken(self.violations[0])
-        self.job_checks.events()
-        self._actors_only_fail_when_poisoned()
+        steps, system = self.simulation.steps, self.system
+        if len(system.events) != self.job_checks.events_seen:
+            self.job_checks.events()
+        if len(system.failures) != self._failures:
+            self._actors_only_fail_when_poisoned()
         if steps >= self._scheduler_check:
             self._scheduler_check = steps + max(SCHEDULER_CHECKS_EVERY, 4 * self.job_checks.scheduler())
-        if steps >= self._kernel_check and not self.system.crashed:
-            for holds in checks.ALWAYS:
-                holds(self.system)
-            self._kernel_check = steps + max(KERNEL_CHECKS_EVERY, 2 * len(self.system.tree.cells))
-        self._quiet()
-        waiting = self.system.journal.uncommitted_bytes
-        if waiting > DISK_BOUND_BYTES + LARGEST_DECISION_BYTES:
-            self.violate("R10", f"{waiting} bytes wait for the disk")
+        if steps >= self._kernel_check and not system.crashed:
+            checks.books(system)
+            self._kernel_check = steps + max(KERNEL_CHECKS_EVERY, 2 * len(system.tree.cells))
+        if self._quiet() and system.journal.uncommitted_bytes > DISK_BOUND_BYTES + LARGEST_DECISION_BYTES:
+            self.violate("R10", f"{system.journal.uncommitted_bytes} bytes wait for the disk")
         if steps == self.crash_at_step:
             self.crash(1 + steps % 20)
         self.fleet_checks.check()
@@ -396,7 +416,8 @@ class World:
         """Say what keeps the world from being at rest; empty if nothing does."""
         if self.cloud.in_flight:
             return f"{self.cloud.in_flight} requests are on their way"
-        return self.job_checks.unfinished() or self.job_checks.committed() or self.fleet_checks.left_over()
+        left = self.job_checks.unfinished() or self.job_checks.committed() or self.fleet_checks.left_over()
+        return left or self.cloud.driver.behind()
 
     # Running
 
@@ -423,11 +444,7 @@ class World:
 
     def _run(self) -> None:
         simulation = self.simulation
-        while simulation.now < self.plan.safety:
-            simulation.advance(1.0)
-            self.job_checks.gone()
-            if self.stall_next:
-                self._stall()
+        self.go_on(self.plan.safety)
         self.heal()
         end = simulation.now + self.pace.converge
         looks = 0
@@ -440,6 +457,19 @@ class World:
             simulation.advance(REST / SECOND)
             self.job_checks.gone()
         checks.settled(self.system)
+
+    def go_on(self, until: int) -> None:
+        """Let virtual time pass, with faults, in whole seconds until it is ``until`` ns or later.
+
+        Raises:
+            InvariantBroken: something does not hold.
+            Livelock: the world never gets to the next instant.
+        """
+        while self.simulation.now < until:
+            self.simulation.advance(1.0)
+            self.job_checks.gone()
+            if self.stall_next:
+                self._stall()
 
     def _stall(self) -> None:
         """Let the controller's process stand still."""
@@ -457,7 +487,7 @@ class World:
         failures = "\n".join(repr(each) for each in self.system.failures[-5:])
         return (
             f"seed {self.seed}: {broken}\n\nfaults that fired:\n{fired}\n\nfailures of actors:\n{failures}\n\n"
-            f"{self.simulation.report()}\n\nrepeat it: python -m iriscw_sims.run --seeds 1 --first {self.seed}\n"
+            f"{self.simulation.report()}\n\nrepeat it: iriscw sim replay {self.seed}\n"
         )
 
 

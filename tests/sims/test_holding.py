@@ -43,9 +43,40 @@ def test_a_failure_says_everything():
     assert text.count("repeat it:") == 1
 
 
+def starve(view):
+    """Want nothing, ever."""
+    return 0
+
+
+def test_a_policy_is_asked(calm_plan):
+    """Its answers decide; the outcome has figures for what a test wants to assert."""
+    outcome = assert_holds(calm_plan(1), policy=lambda view: view.max_slices)
+    assert outcome.most_slices == sum(group.max_slices for group in calm_plan(1).groups)
+    assert outcome.idle_slice_seconds > 0
+    assert len(outcome.waited_s) > 0
+
+
+def test_a_policy_that_breaks_something_is_told_of(calm_plan):
+    """The failure names it, what it answered, and how to repeat that; the plan alone would not break."""
+    with pytest.raises(AssertionError) as failed:
+        assert_holds(calm_plan(1), policy=starve)
+    text = str(failed.value)
+    assert text.startswith("INV-liveness: not at rest")
+    assert "what starve answered last:\n" in text
+    assert "g0: 0 slices, when demand wanted" in text
+    assert text.endswith("repeat it: assert_holds(PLAN, policy=starve)\n")
+
+
+def test_a_policy_that_raises_fails_the_test(calm_plan):
+    """Though the fleet lives on with the default one: whoever tests a policy wants to know. Its error is the cause."""
+    with pytest.raises(AssertionError, match="policy failed: ZeroDivisionError") as failed:
+        assert_holds(calm_plan(1), policy=lambda view: 1 // view.ready)
+    assert type(failed.value.__cause__) is ZeroDivisionError
+
+
 def test_what_a_seed_draws_is_named_by_the_seed():
     """The command is as short as it can be."""
-    assert command(draw_plan(7)) == "python -m iriscw_sims.run --seeds 1 --first 7"
+    assert command(draw_plan(7)) == "iriscw sim replay 7"
     assert "rerun" in command(attrs.evolve(draw_plan(7), faults=()))
 
 

@@ -47,7 +47,7 @@ def long_plan(calm_plan):
             max_task_failures=0,
         )
         job = attrs.evolve(planned, at=0, spec=spec, terminate_after=None)
-        return attrs.evolve(plan, groups=(group,), jobs=(job,), faults=faults, safety=300 * SECOND)
+        return attrs.evolve(plan, groups=(group,), jobs=(job,), faults=faults, safety=300 * SECOND, takeover_delay=0)
 
     return make
 
@@ -72,7 +72,7 @@ def the_job(world):
 @pytest.mark.parametrize("kind", [CLOUD_LOST, MACHINES_LOST, STOPS_BEHIND, MEETS_NEW])
 def test_what_is_lost_while_the_controller_is_down_counts_as_preempted(kind, pick, long_plan):
     """However the loss is told, each task loses one attempt, nothing fails, and the job succeeds."""
-    world = World(2, long_plan(Fault(40 * SECOND, kind, pick | 2)))
+    world = World(3, long_plan(Fault(40 * SECOND, kind, pick | 2)))
     runs_for(world, 100 * SECOND)
     run = world.run()
     assert not run.violations, run.report
@@ -87,7 +87,7 @@ def test_what_is_lost_while_the_controller_is_down_counts_as_preempted(kind, pic
 def test_what_runs_beside_a_machine_that_is_gone_runs_on(lost, long_plan):
     """A slice that is incomplete for longer than any lease: its other worker is vouched for, and nothing runs twice."""
     patient = {"init_timeout": 250 * SECOND, "boot_timeout": 400 * SECOND, "startup_grace": 600 * SECOND}
-    world = World(2, attrs.evolve(long_plan(**patient), takeover_delay=0))  # else its lease would end meanwhile
+    world = World(3, long_plan(**patient))
     runs_for(world, 180 * SECOND)
     gone_for = 200
     assert gone_for * SECOND > 60 * SECOND + QUICK.lease_grace
@@ -113,7 +113,7 @@ def test_what_runs_beside_a_machine_that_is_gone_runs_on(lost, long_plan):
 
 def test_an_order_to_close_ends_everything_in_order(long_plan):
     """A controller that closes has written all it promised, and its workers go on without it."""
-    world = World(2, long_plan(Fault(40 * SECOND, "controller closes", KILLED)))
+    world = World(3, long_plan(Fault(40 * SECOND, "controller closes", KILLED)))
     runs_for(world, 100 * SECOND)
     run = world.run()
     assert not run.violations, run.report
@@ -124,7 +124,7 @@ def test_an_order_to_close_ends_everything_in_order(long_plan):
 def test_an_attempt_without_a_pod_is_not_waited_for_in_vain(long_plan, monkeypatch):
     """The check bites: with groups that do not answer who is missed, an attempt outlives its pod (J11)."""
     monkeypatch.setitem(group_rules.RULES, WorkersMissed, lambda *_: None)
-    world = World(2, long_plan(Fault(40 * SECOND, MACHINES_LOST, KILLED | 2)))
+    world = World(3, long_plan(Fault(40 * SECOND, MACHINES_LOST, KILLED | 2)))
     runs_for(world, 100 * SECOND)
     assert world.run().violations[0].startswith("INV-J11")
 

@@ -139,7 +139,7 @@ def test_a_failure_says_how_to_repeat_it():
     world.simulation.call_after(60_000_000_000, world.violate, "X1", "planted")
     run = world.run()
     assert run.violations == ("INV-X1: planted",)
-    for part in ("seed 0", "INV-X1: planted", "faults that fired", run.trace, "iriscw_sims.run --seeds 1 --first 0"):
+    for part in ("seed 0", "INV-X1: planted", "faults that fired", run.trace, "iriscw sim replay 0"):
         assert part in run.report
 
 

@@ -51,7 +51,7 @@ class Collector(Follower):
                 "lastTransitionTime": self._site.stamp,
             }
             status: Json = {"phase": "Failed", "conditions": with_condition(guest.item, condition)}
-            guest.item = self._site.patch(f"{guest.path}/status", {"status": status}, KUBELET)
+            guest.item = self._site.patch(f"{guest.path}/status", guest.item, {"status": status}, KUBELET)
         self._site.delete(guest.path, guest.uid, KUBELET, grace_s=0)
 
     # Pods of pools
@@ -83,7 +83,8 @@ class Collector(Follower):
                 self._owned.pop(uid, None)
 
     def _orphaned(self, guest: Guest) -> None:
-        if guest.removed or guest.deleting or any(uid in self._pools for uid in _pools_that_own(guest)):
+        owners = _pools_that_own(guest)
+        if guest.removed or guest.deleting or not owners or any(uid in self._pools for uid in owners):
             return
         self._site.note("pod without owner", guest.name)
         self._site.delete(guest.path, guest.uid)

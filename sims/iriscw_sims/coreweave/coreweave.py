@@ -19,6 +19,7 @@ from iriscw_sims.coreweave.collecting import Collector
 from iriscw_sims.coreweave.crd import POOLS
 from iriscw_sims.coreweave.events import Events
 from iriscw_sims.coreweave.filling import Filling, Pool
+from iriscw_sims.coreweave.following import Following
 from iriscw_sims.coreweave.guests import Guest
 from iriscw_sims.coreweave.kubelet import Kubelets
 from iriscw_sims.coreweave.machines import NODES, Machine
@@ -34,14 +35,9 @@ from iriscw_sims.coreweave.stopping import Stopping
 from iriscw_sims.coreweave.surroundings import Containers, NobodyObserves, Observer, Surroundings
 from iriscw_sims.coreweave.taints import TaintEviction
 from iriscw_sims.kube.kinds import Json
-from iriscw_sims.kube.messages import Request
 from iriscw_sims.kube.store import Store
-from iriscw_sims.kube.watches import Watch
 
 ALL_PODS = "/api/v1/pods"
-FOREVER_S = 10**10
-"""Seconds until the server ends our watches: longer than a simulation."""
-
 TURNS = 10_000
 """Rounds of one reaction; more are two controllers that undo each other's work."""
 
@@ -101,39 +97,32 @@ class CoreWeave:
         self.pods = Pods(nodes, scheduler, starting, stopping, taints, collector)
         nodes.followers += [stopping, scheduler, taints, collector, filling]
         kubelets.on_release += [scheduler.wake, filling.released]
-        self._watches = [self._watch(POOLS), self._watch(NODES), self._watch(ALL_PODS)]
+        self._seen = (
+            (Following(site, POOLS), self.pools.seen),
+            (Following(site, NODES), nodes.seen),
+            (Following(site, ALL_PODS), self.pods.seen),
+        )
         self._seen_revision = -1
         self._reacting = False
         self.react()
 
-    def _watch(self, path: str) -> Watch:
-        query = (("watch", "1"), ("timeoutSeconds", str(FOREVER_S)))
-        watch = self.site.store.watch(Request("GET", path, query, user=COREWEAVE), self.site.now)
-        assert isinstance(watch, Watch), watch
-        return watch
-
     def react(self) -> None:
         """Take in what changed in the store since the last call, and act on it, now or later."""
-        store, site = self.site.store, self.site
+        store = self.site.store
         if self._reacting or (store.revision == self._seen_revision and not self._filling.dirty):
             return
         self._reacting = True
         try:
-            pools, nodes, pods = self._watches
             for _ in range(TURNS):
                 self._seen_revision = store.revision
-                for event in pools.take(site.now):
-                    self.pools.seen(event)
-                for event in nodes.take(site.now):
-                    self.nodes.seen(event)
-                for event in pods.take(site.now):
-                    self.pods.seen(event)
+                for following, seen in self._seen:
+                    for event in following.take():
+                        seen(event)
                 self.pools.settle()
                 if store.revision == self._seen_revision:
                     break
             else:
                 raise AssertionError("the controllers never come to rest")
-            assert not any(watch.closed for watch in self._watches), "a watch of the cloud's own was closed"
         finally:
             self._reacting = False
 
@@ -269,7 +258,7 @@ class CoreWeave:
         self.pools.dissolve(pool)
         self.react()
         if not pool.gone:
-            self.site.patch(f"{POOLS}/{name}", {"metadata": {"finalizers": None}})  # others', too
+            self.site.patch(f"{POOLS}/{name}", pool.item, {"metadata": {"finalizers": None}})  # others', too
             self.react()
         for guest in guests:
             self._lose_pod(guest)
@@ -278,7 +267,7 @@ class CoreWeave:
     def _lose_pod(self, guest: Guest) -> None:
         self.kubelets.kill(guest, "its pod was lost")
         if not guest.removed:
-            self.site.patch(guest.path, {"metadata": {"finalizers": None}})
+            self.site.patch(guest.path, guest.item, {"metadata": {"finalizers": None}})
             self.site.ask("DELETE", guest.path, {"gracePeriodSeconds": 0}, COREWEAVE, accept=(404,))
         self.react()
 

@@ -34,7 +34,7 @@ def _choice(default: str, *others: str) -> Json:
 
 _IMMUTABLE: list[Json] = [{"rule": "self == oldSelf", "message": "InstanceType cannot be changed"}]
 
-_SPEC = _fields(
+SPEC: Json = _fields(
     "instanceType",
     computeClass={"type": "string", "default": "default"},
     instanceType={"type": "string", "minLength": 1, "x-kubernetes-validations": _IMMUTABLE},
@@ -57,6 +57,7 @@ _SPEC = _fields(
         maxNodes={"type": "integer", "minimum": 1, "maximum": 4, "default": 3},
     ),
 )
+"""The schema of a specification."""
 
 
 def _column(name: str, path: str, kind: str = "string") -> Json:
@@ -96,7 +97,7 @@ DEFINITION: Json = {
                 "additionalPrinterColumns": _COLUMNS,
                 "schema": {
                     "openAPIV3Schema": _fields(
-                        "spec", spec=_SPEC, status={"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+                        "spec", spec=SPEC, status={"type": "object", "x-kubernetes-preserve-unknown-fields": True}
                     )
                 },
             }

@@ -57,7 +57,7 @@ class Events:
                 return
         self._serial += 1
         namespace = metadata.get("namespace", "default")
-        name = f"{metadata['name'][:NAME_LIMIT]}.{self._serial:016x}"
+        name = f"{metadata['name'][:NAME_LIMIT].rstrip('-.')}.{self._serial:016x}"
         body = self._body(item, kind, reason, message, source)
         body["metadata"] = {"name": name, "namespace": namespace, "managedFields": []}
         path = f"/api/v1/namespaces/{namespace}/events"

@@ -33,6 +33,12 @@ class Pool:
     item: FrozenDict
     name: str
     uid: str
+    spec: Json = attrs.field(factory=dict)
+    """The object's specification, as far as it is one."""
+    malformed: str = ""
+    """Why the object has no specification that can be read: somebody changed the definition of its kind."""
+    valid: Json = attrs.field(factory=dict)
+    """The last specification that was found valid: machines are ordered, and join, by it."""
     judged: bool = False
     why: str = ""
     """Why its specification is invalid."""
@@ -49,12 +55,6 @@ class Pool:
     gone: bool = False
     told: Json = attrs.field(factory=dict)
     """The status that was written last."""
-
-    @property
-    def spec(self) -> Json:
-        """The object's specification."""
-        spec: Json = self.item["spec"]
-        return spec
 
     @property
     def target(self) -> int:
@@ -131,7 +131,7 @@ class Filling(Follower):
         if not self._allowed(pool, missing, replacing) or missing == 0:
             return
         slots = pool.empty_slots(missing)
-        late = self._without_capacity(len(slots), replacing)
+        late = self._without_capacity(pool, len(slots), replacing)
         for slot in slots[len(slots) - late :]:
             pool.queued[slot] = None
         if late:
@@ -151,9 +151,11 @@ class Filling(Follower):
             return True
         site, kind = self._site, pool.spec["instanceType"]
         limit = site.settings.quotas.get(kind)
-        if limit == 0 or site.chance("quota not set"):
+        if limit == 0 or site.chance("quota not set", f"pool/{pool.name}"):
             pool.quota = Quota.NOT_SET
-        elif site.chance("pool quota exceeded") or (limit is not None and self._used(kind) + missing > limit):
+        elif site.chance("pool quota exceeded", f"pool/{pool.name}") or (
+            limit is not None and self._used(kind) + missing > limit
+        ):
             pool.quota = Quota.OVER
         else:
             pool.quota = Quota.UNDER
@@ -172,13 +174,13 @@ class Filling(Follower):
             pool.quota = None
             self.fill(pool)
 
-    def _without_capacity(self, count: int, replacing: bool) -> int:
+    def _without_capacity(self, pool: Pool, count: int, replacing: bool) -> int:
         """Give how many of so many machines are not to be had now."""
         if replacing:
-            return count if self._site.chance("replacement without capacity") else 0
-        if self._site.chance("pool without capacity"):
+            return count if self._site.chance("replacement without capacity", f"pool/{pool.name}") else 0
+        if self._site.chance("pool without capacity", f"pool/{pool.name}"):
             return count
-        if count > 1 and self._site.chance("pool partly without capacity"):
+        if count > 1 and self._site.chance("pool partly without capacity", f"pool/{pool.name}"):
             return self._rng.randrange(1, count)
         return 0
 
@@ -193,17 +195,17 @@ class Filling(Follower):
         racks: dict[int, int] = {}
         for slot in slots:
             boot = pool.booting[slot] = Boot(slot)
-            if self._site.chance("pool never boots"):
+            if self._site.chance("pool never boots", f"slot/{pool.name}/{slot}"):
                 self._site.note("node never boots", pool.name, slot)
                 self._site.hold(_never(pool, slot), self._boots, pool, boot, 0)
                 continue
-            delay = self._boot_span()
+            delay = self._boot_span(pool, slot)
             if shape.rack:  # a rack comes as one
                 delay = racks.setdefault(slot // RACK_NODES, delay) + self._site.settings.node_ready.draw(self._rng)
             self._boots(pool, boot, delay)
 
-    def _boot_span(self) -> int:
-        slow = self._site.chance("pool boots slowly")
+    def _boot_span(self, pool: Pool, slot: int) -> int:
+        slow = self._site.chance("pool boots slowly", f"slot/{pool.name}/{slot}")
         return (self._site.settings.boot_slow if slow else self._site.settings.boot).draw(self._rng)
 
     def _boots(self, pool: Pool, boot: Boot, delay: int) -> None:
@@ -215,12 +217,13 @@ class Filling(Follower):
         if pool.booting.get(boot.slot) is not boot:
             return
         del pool.booting[boot.slot]
-        machine = pool.members[boot.slot] = self._nodes.join(pool.item, boot.slot, self._shape(pool))
+        shape = self._shape(pool)
+        machine = pool.members[boot.slot] = self._nodes.join(pool.name, pool.uid, pool.valid, boot.slot, shape)
         self._events.normal(pool.item, "CWNodeRegistered", f"Node {machine.name} was registered")
         self.touch(pool)
 
     def _shape(self, pool: Pool) -> Shape:
-        shape = shape_of(pool.spec, self._site.settings)
+        shape = shape_of(pool.valid, self._site.settings)
         assert shape is not None, pool.name  # its specification was found valid
         return shape
 
@@ -269,7 +272,7 @@ class Filling(Follower):
     def node_ready(self, machine: Machine) -> None:
         """Draw whether a machine on the spot market is taken back."""
         pool = self.pools.get(machine.pool_uid)
-        if pool is not None and is_spot(pool.spec) and self._site.chance("spot interruption"):
+        if pool is not None and is_spot(pool.spec) and self._site.chance("spot interruption", f"node/{machine.name}"):
             self._site.doom(self._site.settings.early_death, self._rng, self._nodes.interrupt, machine)
 
     def node_left(self, machine: Machine, why: str) -> None:

@@ -191,7 +191,7 @@ def _pod_address(guest: Guest) -> str:
 
 def _conditions(guest: Guest, stamp: str) -> list[Json]:
     before = (guest.item.get("status") or EMPTY).get("conditions") or ()
-    found: list[Any] = [each for each in before if each["type"] not in OWN_CONDITIONS]
+    found: list[Any] = [each for each in before if each.get("type") not in OWN_CONDITIONS]
 
     def add(kind: str, holds: bool, reason: str) -> None:
         status = "True" if holds else "False"
@@ -211,7 +211,7 @@ def _conditions(guest: Guest, stamp: str) -> list[Json]:
     add("ContainersReady", ready, unready)
     if guest.failed == EVICTED:
         about = {"status": "True", "reason": "TerminationByKubelet", "message": guest.message}
-        found = [each for each in found if each["type"] != "DisruptionTarget"]
+        found = [each for each in found if each.get("type") != "DisruptionTarget"]
         found.append({"type": "DisruptionTarget", **about, "lastTransitionTime": guest.since["Ready"][1]})
     return found
 
@@ -252,4 +252,4 @@ def _end(end: End) -> Json:
 def with_condition(item: Json, condition: Json) -> list[Any]:
     """Give an object's conditions with one of them set anew."""
     before = (item.get("status") or EMPTY).get("conditions") or ()
-    return [*(each for each in before if each["type"] != condition["type"]), condition]
+    return [*(each for each in before if each.get("type") != condition["type"]), condition]

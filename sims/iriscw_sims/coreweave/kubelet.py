@@ -89,7 +89,7 @@ class Kubelets:
         if machine is None or guest.removed or not machine.up:
             return
         status = status_of(guest, machine, self.site.stamp)
-        guest.item = self.site.patch(f"{guest.path}/status", {"status": status}, KUBELET)
+        guest.item = self.site.patch(f"{guest.path}/status", guest.item, {"status": status}, KUBELET)
 
     # Containers
 
@@ -98,7 +98,7 @@ class Kubelets:
         machine = guest.machine
         if guest.step != step or machine is None or not machine.powered:
             return
-        fails = self.site.chance("pod fails")
+        fails = self.site.chance("pod fails", f"pod/{guest.name}")
         if fails and self.rng.random() < 0.5:
             self.site.note("container does not start", guest.name)
             self._ended(guest, START_ERROR_CODE, "StartError")
@@ -121,7 +121,7 @@ class Kubelets:
         if probe is not None:
             rounds = probe.get("successThreshold", 1) - 1
             delay = probe.get("initialDelaySeconds", 0) + rounds * probe.get("periodSeconds", 10)
-            self.site.later(delay * SECOND, self._succeeds, guest, turn)
+            self.site.later(max(0, delay) * SECOND, self._succeeds, guest, turn)
 
     def _succeeds(self, guest: Guest, turn: int) -> None:
         if guest.step == turn:
@@ -133,9 +133,9 @@ class Kubelets:
         site = self.site
         if fails:
             site.doom(site.settings.failing, self.rng, self._fails, guest, turn, OOM_KILLED)
-        elif site.chance("pod evicted"):
+        elif site.chance("pod evicted", f"pod/{guest.name}"):
             site.doom(site.settings.eviction, self.rng, self._evict, guest, turn)
-        elif guest.probe("livenessProbe") is not None and site.chance("liveness probe fails"):
+        elif guest.probe("livenessProbe") is not None and site.chance("liveness probe fails", f"pod/{guest.name}"):
             site.doom(site.settings.eviction, self.rng, self._fails, guest, turn, UNHEALTHY)
 
     def kill(self, guest: Guest, why: str) -> None:

@@ -21,6 +21,9 @@ UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 DISK_PRESSURE = "node.kubernetes.io/disk-pressure"
 OWN_TAINTS = (INTERRUPTABLE, NOT_READY, UNREACHABLE, UNSCHEDULABLE, DISK_PRESSURE)
 
+KUBELET_VERSION = "v1.36.3"
+"""What a node says it runs: what the simulated API server is compared with."""
+
 FABRIC_NODES = 64
 """Nodes to a leaf group, and leaf groups to a superpod: how far apart two nodes of a pool may be."""
 
@@ -62,9 +65,9 @@ def place_labels(machine: Machine, serial: int, settings: Settings) -> Json:
     return labels
 
 
-def new_node(machine: Machine, pool: Json, serial: int, taints: list[Json], settings: Settings, stamp: str) -> Json:
-    """Give the body with which a machine joins the cluster: not ready yet."""
-    spec, shape = pool["spec"], machine.shape
+def new_node(machine: Machine, spec: Json, serial: int, taints: list[Json], settings: Settings, stamp: str) -> Json:
+    """Give the body with which a machine joins the cluster, by its pool's specification: not ready yet."""
+    shape = machine.shape
     labels = {
         **pool_labels(spec, shape, settings),
         **place_labels(machine, serial, settings),
@@ -84,6 +87,11 @@ def new_node(machine: Machine, pool: Json, serial: int, taints: list[Json], sett
             {"type": "Hostname", "address": machine.name},
         ],
         "conditions": conditions(machine, stamp),
+        "nodeInfo": {
+            "architecture": labels["kubernetes.io/arch"],
+            "operatingSystem": "linux",
+            "kubeletVersion": KUBELET_VERSION,
+        },
     }
     node_spec = {"providerID": f"coreweave:///{settings.region}/{machine.name}", "taints": taints}
     return {"metadata": metadata, "spec": node_spec, "status": status}
@@ -115,11 +123,19 @@ def own_taints(machine: Machine, stamp: str) -> list[Json]:
     return found
 
 
+GPU_TAINT: Json = {"key": GPU, "effect": "NoSchedule"}
+
+
+def _same_place(one: Json, other: Json) -> bool:
+    """Tell whether a node cannot carry both of two taints."""
+    return bool(one["key"] == other["key"] and one["effect"] == other["effect"])
+
+
 def pool_taints(spec: Json, shape: Shape, settings: Settings) -> list[Json]:
     """Give the taints that all nodes of a pool carry."""
     found: list[Json] = [dict(taint) for taint in spec.get("nodeTaints") or ()]
-    if shape.gpus and settings.gpu_taint:
-        found.append({"key": GPU, "effect": "NoSchedule"})
+    if shape.gpus and settings.gpu_taint and not any(_same_place(each, GPU_TAINT) for each in found):
+        found.append({**GPU_TAINT})
     return found
 
 

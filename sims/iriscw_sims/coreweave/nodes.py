@@ -71,19 +71,17 @@ class Nodes:
 
     # Joining
 
-    def join(self, pool: Json, slot: int, shape: Shape) -> Machine:
-        """Have a new machine join a pool."""
-        site, metadata = self.site, pool["metadata"]
+    def join(self, pool: str, uid: str, spec: Json, slot: int, shape: Shape) -> Machine:
+        """Have a new machine join a pool of this name, uid and specification."""
+        site = self.site
         name = self._new_name()
         address = self._addresses.take()
-        machine = Machine(
-            name, metadata["name"], metadata["uid"], slot, shape, address, joined_at=site.now, free=dict(shape.amounts)
-        )
-        machine.interruptable = site.chance("node interruptable")
+        machine = Machine(name, pool, uid, slot, shape, address, joined_at=site.now, free=dict(shape.amounts))
+        machine.interruptable = site.chance("node interruptable", f"slot/{pool}/{slot}")
         self.machines[name] = machine
-        site.note("node joins", metadata["name"], slot, name)
-        taints = pool_taints(pool["spec"], shape, site.settings) + own_taints(machine, site.stamp)
-        body = new_node(machine, pool, self._serial, taints, site.settings, site.stamp)
+        site.note("node joins", pool, slot, name)
+        taints = pool_taints(spec, shape, site.settings) + own_taints(machine, site.stamp)
+        body = new_node(machine, spec, self._serial, taints, site.settings, site.stamp)
         machine.item = site.create(NODES, body)
         machine.uid = machine.item["metadata"]["uid"]
         site.after(site.settings.node_ready, self._rng, self._ready, machine)
@@ -111,7 +109,7 @@ class Nodes:
             ("node triaged", self.triage),
             ("node cordoned", self.cordon),
         ):
-            if site.chance(name):
+            if site.chance(name, f"node/{machine.name}"):
                 site.note(name, machine.name, site.doom(span, self._rng, function, machine))
 
     # Silence
@@ -283,7 +281,7 @@ class Nodes:
 
     def _write_status(self, machine: Machine) -> None:
         status = {"conditions": conditions(machine, self.site.stamp)}
-        machine.item = self.site.patch(f"{machine.path}/status", {"status": status}, KUBELET)
+        machine.item = self.site.patch(f"{machine.path}/status", machine.item, {"status": status}, KUBELET)
 
     def _write_spec(self, machine: Machine) -> None:
         spec = machine.item.get("spec") or EMPTY
@@ -296,4 +294,4 @@ class Nodes:
         labels = machine.item["metadata"].get("labels") or EMPTY
         if labels.get(LABEL_STATE) != machine.state:
             body["metadata"] = {"labels": {LABEL_STATE: machine.state}}
-        machine.item = self.site.patch(machine.path, body)
+        machine.item = self.site.patch(machine.path, machine.item, body)

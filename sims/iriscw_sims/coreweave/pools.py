@@ -5,7 +5,7 @@ then whether quota and capacity allow it (:mod:`iriscw_sims.coreweave.filling`).
 for a repair; then all its machines lose their power, their objects go, and the finalizer with them. Who takes the
 finalizer off by force has the pool gone at once, and the machines with it.
 
-A status is written once a turn, and only if it changed.
+A status is written once a turn, and only if it changed, or if somebody else wrote over it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from iriscw_sims.coreweave.crd import POOLS
 from iriscw_sims.coreweave.events import Events
 from iriscw_sims.coreweave.filling import Filling, Pool
 from iriscw_sims.coreweave.nodes import Nodes
-from iriscw_sims.coreweave.pool_objects import complaint, status_of
-from iriscw_sims.coreweave.site import COREWEAVE, Key, Site
+from iriscw_sims.coreweave.pool_objects import complaint, shows, status_of, understood
+from iriscw_sims.coreweave.site import COREWEAVE, INVALID, TOO_LATE, Key, Site
 from iriscw_sims.kube.frozen import FrozenDict
 from iriscw_sims.kube.kinds import Json
 
@@ -47,8 +47,11 @@ class Pools:
             return
         if pool is None:
             pool = self.by_name[name] = self._filling.pools[uid] = Pool(item, name, uid)
+            pool.spec, pool.malformed = understood(item)
             self._appeared(pool)
         before, pool.item = pool.item, item
+        if not shows(item, pool.told):
+            self._filling.touch(pool)
         if not item["metadata"].get("deletionTimestamp"):
             self._guard(pool)
             self._changed(pool, before)
@@ -63,17 +66,17 @@ class Pools:
             pool = dirty.pop(uid)
             if pool.gone or not pool.judged:
                 continue
-            status = status_of(pool.standing, pool.item, self._site.settings, self._site.stamp)
-            if status != pool.told:
+            status = status_of(pool.standing, pool.spec, pool.told, self._site.settings, self._site.stamp)
+            if status != pool.told or not shows(pool.item, status):
                 pool.told = status
-                pool.item = self._site.patch(f"{_path(pool)}/status", {"status": status})
+                pool.item = self._site.patch(f"{_path(pool)}/status", pool.item, {"status": status})
 
     # Judgement
 
     def _appeared(self, pool: Pool) -> None:
         site, settings = self._site, self._site.settings
         self._collector.pool_appeared(pool.uid)
-        slow = site.chance("validation slow")
+        slow = site.chance("validation slow", f"pool/{pool.name}")
         span = settings.validation_slow if slow else settings.validation
         site.note("pool appears", pool.name, site.after(span, self._rng, self._judge, pool, True))
 
@@ -81,16 +84,18 @@ class Pools:
         finalizers = pool.item["metadata"].get("finalizers") or []
         if FINALIZER not in finalizers:
             body = {"metadata": {"finalizers": [*finalizers, FINALIZER]}}
-            guarded = self._site.ask("PATCH", _path(pool), body, COREWEAVE, accept=(404,))
-            pool.item = guarded or pool.item  # gone already: its DELETED comes next
+            guarded = self._site.ask("PATCH", _path(pool), body, COREWEAVE, accept=(*TOO_LATE, INVALID))
+            pool.item = guarded or pool.item  # gone already, or going: the watch tells it next
 
     def _judge(self, pool: Pool, new: bool) -> None:
         if pool.gone or pool.deleting:
             return
         site = self._site
-        pool.judged, pool.why = True, complaint(pool.spec, site.settings)
+        pool.judged, pool.why = True, pool.malformed or complaint(pool.name, pool.spec, site.settings)
+        if not pool.why:
+            pool.valid = pool.spec
         site.drop(_invalid(pool))
-        if new and not pool.why and site.chance("pool invalid"):
+        if new and not pool.why and site.chance("pool invalid", f"pool/{pool.name}"):
             pool.why = f"instance type {pool.spec['instanceType']} is not available in zone {site.settings.region}"
             site.hold(_invalid(pool), self._judge, pool, False)
         site.note("pool judged", pool.name, pool.why)
@@ -100,9 +105,13 @@ class Pools:
         self._filling.fill(pool)
 
     def _changed(self, pool: Pool, before: FrozenDict) -> None:
-        if not pool.judged or pool.item["spec"] == before["spec"]:
+        if pool.item.get("spec") == before.get("spec"):
             return
-        was, target = Pool(before, pool.name, pool.uid).target, pool.target
+        was = pool.target
+        pool.spec, pool.malformed = understood(pool.item)
+        if not pool.judged:
+            return
+        target = pool.target
         if was != target:
             reason = "CWNodePoolScaledUp" if target > was else "CWNodePoolScaledDown"
             self._events.normal(pool.item, reason, f"targetNodes changed from {was} to {target}")
@@ -116,11 +125,11 @@ class Pools:
         site.drop(_invalid(pool))
         self._filling.abandon(pool)
         self._filling.touch(pool)
-        if site.chance("deletion stuck"):
+        if site.chance("deletion stuck", f"pool/{pool.name}"):
             site.note("pool deletion stuck", pool.name)
             site.hold(_deletion(pool), self.dissolve, pool)
             return
-        slow = site.chance("deletion slow")
+        slow = site.chance("deletion slow", f"pool/{pool.name}")
         span = settings.deletion_slow if slow else settings.deletion
         site.note("pool deleted", pool.name, site.after(span, self._rng, self.dissolve, pool))
 
@@ -131,7 +140,7 @@ class Pools:
         self._end_machines(pool)
         if not pool.gone:
             finalizers = [each for each in pool.item["metadata"].get("finalizers") or () if each != FINALIZER]
-            pool.item = self._site.patch(_path(pool), {"metadata": {"finalizers": finalizers or None}})
+            pool.item = self._site.patch(_path(pool), pool.item, {"metadata": {"finalizers": finalizers or None}})
             if not finalizers:
                 pool.gone = True
                 self._filling.dirty.pop(pool.uid, None)

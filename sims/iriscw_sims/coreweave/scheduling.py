@@ -9,6 +9,7 @@ Understood are nodeSelector, required node affinity by labels, taints, resources
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import TypeAlias
@@ -17,7 +18,7 @@ from iriscw_sims.coreweave.events import Events
 from iriscw_sims.coreweave.guests import Guest, Stage, with_condition
 from iriscw_sims.coreweave.machines import Machine
 from iriscw_sims.coreweave.nodes import Follower, Nodes
-from iriscw_sims.coreweave.site import KUBELET, Site
+from iriscw_sims.coreweave.site import KUBELET, TOO_LATE, Site
 from iriscw_sims.coreweave.taints import first_untolerated
 from iriscw_sims.kube.frozen import EMPTY
 from iriscw_sims.kube.kinds import Json, nested
@@ -25,6 +26,9 @@ from iriscw_sims.kube.kinds import Json, nested
 SCHEDULER = "default-scheduler"
 
 Pair: TypeAlias = tuple[str, str]
+WHOLE = re.compile(r"[-+]?[0-9]{1,19}")
+"""What Gt and Lt compare."""
+
 ANYWHERE: Pair = ("", "")
 """Where pods wait that select nothing."""
 
@@ -86,7 +90,8 @@ class Scheduler(Follower):
         target = {"apiVersion": "v1", "kind": "Node", "name": machine.name}
         metadata = {"name": guest.name, "uid": guest.uid}
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
-        self._site.create(f"{guest.path}/binding", body, KUBELET)
+        if self._site.ask("POST", f"{guest.path}/binding", body, KUBELET, accept=TOO_LATE) is None:
+            return  # gone, or bound by somebody else: the watch tells it next
         text = f"Successfully assigned {guest.item['metadata']['namespace']}/{guest.name} to {machine.name}"
         self._events.normal(guest.item, "Scheduled", text, SCHEDULER)
 
@@ -110,14 +115,15 @@ class Scheduler(Follower):
 
     def _refusal(self, guest: Guest, machine: Machine) -> str:
         """Say why a pod does not fit on a node, in the scheduler's words; empty if it does."""
-        spec, labels = guest.item["spec"], machine.item["metadata"]["labels"]
+        spec, labels = guest.item["spec"], machine.item["metadata"].get("labels") or EMPTY
+        node = machine.item.get("spec") or EMPTY
         if any(labels.get(key) != value for key, value in (spec.get("nodeSelector") or EMPTY).items()):
             return MISMATCH
         if not _affine(spec, labels):
             return MISMATCH
-        if (machine.item["spec"] or EMPTY).get("unschedulable"):
+        if node.get("unschedulable"):
             return "node(s) were unschedulable"
-        taint = first_untolerated(spec, machine.item["spec"].get("taints") or (), ("NoSchedule", "NoExecute"))
+        taint = first_untolerated(spec, node.get("taints") or (), ("NoSchedule", "NoExecute"))
         if taint is not None:
             return f"node(s) had untolerated taint {{{taint['key']}: {taint.get('value', '')}}}"
         if not machine.usable:
@@ -153,7 +159,7 @@ class Scheduler(Follower):
             "lastTransitionTime": self._site.stamp,
         }
         status = {"conditions": with_condition(guest.item, condition)}
-        guest.item = self._site.patch(f"{guest.path}/status", {"status": status}, KUBELET)
+        guest.item = self._site.patch(f"{guest.path}/status", guest.item, {"status": status}, KUBELET)
         self._events.warning(guest.item, "FailedScheduling", text, SCHEDULER)
 
     # Nodes
@@ -195,7 +201,7 @@ MISMATCH = "node(s) didn't match Pod's node affinity/selector"
 
 def _scheduled(item: Json) -> Json | None:
     for each in nested(item, "status", "conditions") or ():
-        if each["type"] == "PodScheduled":
+        if each.get("type") == "PodScheduled":
             condition: Json = each
             return condition
     return None
@@ -233,6 +239,6 @@ def _holds(expression: Json, labels: Json) -> bool:
 
 
 def _compares(operator: str, label: str, values: Sequence[str]) -> bool:
-    if not label.lstrip("-").isdecimal() or len(values) != 1 or not values[0].lstrip("-").isdecimal():
+    if not WHOLE.fullmatch(label) or len(values) != 1 or not WHOLE.fullmatch(values[0]):
         return False
     return int(label) > int(values[0]) if operator == "Gt" else int(label) < int(values[0])

@@ -172,7 +172,7 @@ QUICK = Settings(
     restart_backoff_most=20 * SECOND,
     toleration_divisor=15,
 )
-"""Seconds where a cloud has minutes, in the proportions of :data:`iriscw_sims.swarm.TIMING`."""
+"""Seconds where a cloud has minutes, in the proportions of :data:`iriscw_sims.pace.TIMING`."""
 
 FAITHFUL = Settings(
     validation=seconds(1, 10),

@@ -1,9 +1,10 @@
 """What all controllers of the simulated CoreWeave share: the API as they use it, time, chance, and what waits.
 
 Theory of operation. A controller acts in two ways only: it writes through the store, as any client does, and it asks to
-be called later. Both stand here, so that an answer nobody expects stops the simulation at once (it is a bug of the
-simulation: all of this is synchronous, and nobody comes in between), and so that the store's news is taken in before
-and after each timer.
+be called later. Both stand here, so that the store's news is taken in before and after each timer, and so that two
+kinds of refusals are told apart. A write may come too late: between two reactions users delete what a controller is
+about to write to, and create another one of the same name; the watch tells it next. Any other answer that nobody
+expects is a bug of the simulation and stops it at once.
 
 Things that are stuck wait under a key: for a time, for a repair of the whole cloud (:meth:`Site.heal`), or for
 whichever comes first.
@@ -22,8 +23,8 @@ from iriscw_sims.coreweave.settings import Settings, Span
 from iriscw_sims.coreweave.surroundings import Containers, Observer, Surroundings
 from iriscw_sims.kube.clock import written
 from iriscw_sims.kube.frozen import FrozenDict
-from iriscw_sims.kube.kinds import Json
-from iriscw_sims.kube.messages import Request
+from iriscw_sims.kube.kinds import Json, nested
+from iriscw_sims.kube.messages import Request, Response
 from iriscw_sims.kube.store import Store
 
 COREWEAVE = "system:serviceaccount:kube-system:coreweave"
@@ -33,6 +34,11 @@ KUBELET = "system:serviceaccount:kube-system:kubelet"
 """As whom pods are written."""
 
 MERGE_PATCH = "application/merge-patch+json"
+
+TOO_LATE = (404, 409)
+"""Codes of a write whose object is gone, or has a namesake by now."""
+
+INVALID = 422
 
 Key: TypeAlias = tuple[str, ...]
 
@@ -87,10 +93,10 @@ class Site:
         """Give a stream of random numbers of its own."""
         return self.surroundings.rng(f"coreweave {name}")
 
-    def chance(self, name: str) -> bool:
-        """Tell whether a fault point comes true."""
+    def chance(self, name: str, about: str) -> bool:
+        """Tell whether a fault point comes true for somebody, such as ``node/NAME``."""
         assert name in self._chance_names, name
-        return self.surroundings.chance(name)
+        return self.surroundings.chance(name, about)
 
     def note(self, *what: object) -> None:
         """Write a decision into the trace."""
@@ -159,11 +165,11 @@ class Site:
         content_type = MERGE_PATCH if method == "PATCH" else "application/json"
         request = Request(method, path, body=body, content_type=content_type, user=user)
         response = self.store.handle(request, self.surroundings.now)
-        if response.code in accept:
+        if response.code < 300:
+            return response.body  # type: ignore[return-value]  # a success is the store's own object
+        if response.code in accept or _is_another(response):
             return None
-        if response.code >= 300:
-            raise AssertionError(f"{method} {path} was answered {response.code}: {response.body.get('message')}")
-        return response.body  # type: ignore[return-value]  # a success is the store's own object
+        raise AssertionError(f"{method} {path} was answered {response.code}: {response.body.get('message')}")
 
     def create(self, path: str, body: Json, user: str = COREWEAVE) -> FrozenDict:
         """Create an object and give it."""
@@ -171,18 +177,23 @@ class Site:
         assert created is not None
         return created
 
-    def patch(self, path: str, body: Json, user: str = COREWEAVE) -> FrozenDict:
-        """Merge into an object and give it."""
-        patched = self.ask("PATCH", path, body, user)
-        assert patched is not None
-        return patched
+    def patch(self, path: str, item: FrozenDict, body: Json, user: str = COREWEAVE) -> FrozenDict:
+        """Merge into the object that ``item`` was, and give it as it is now; as it was, if it is gone."""
+        metadata = {**(body.get("metadata") or {}), "uid": item["metadata"]["uid"]}
+        return self.ask("PATCH", path, {**body, "metadata": metadata}, user, accept=TOO_LATE) or item
 
     def delete(self, path: str, uid: str, user: str = COREWEAVE, grace_s: int | None = None) -> None:
-        """Delete the object of this uid, with its own grace or ``grace_s`` seconds of it."""
+        """Delete the object of this uid, if it is there, with its own grace or ``grace_s`` seconds of it."""
         body: Json = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": uid}}
         if grace_s is not None:
             body["gracePeriodSeconds"] = grace_s
-        self.ask("DELETE", path, body, user)
+        self.ask("DELETE", path, body, user, accept=TOO_LATE)
+
+
+def _is_another(response: Response) -> bool:
+    """Tell whether a patch was refused because its object is not the one that was meant."""
+    causes = nested(response.body, "details", "causes") or ()
+    return response.code == INVALID and any(each["field"] == "metadata.uid" for each in causes)
 
 
 def _nothing() -> None:

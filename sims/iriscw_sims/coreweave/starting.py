@@ -94,7 +94,7 @@ class Starting:
         pulls = always or self._image(guest) not in machine.images
         for number in range(index, len(OBSTACLES)):
             obstacle = OBSTACLES[number]
-            if (pulls or not obstacle.pulling) and self._site.chance(obstacle.name):
+            if (pulls or not obstacle.pulling) and self._site.chance(obstacle.name, f"pod/{guest.name}"):
                 endless = obstacle.name == NEVER or self._rng.random() < ENDLESS_SHARE
                 attempts = 0 if obstacle.name == NEVER else self._rng.randrange(1, MOST_ATTEMPTS + 1)
                 self._site.note(obstacle.name, guest.name, attempts, endless)
@@ -131,7 +131,7 @@ class Starting:
         if image in machine.images:
             self._created(guest, step)
             return
-        slow = self._site.chance("image pull slow")
+        slow = self._site.chance("image pull slow", f"pod/{guest.name}")
         span = settings.pull_slow if slow else settings.pull
         self._kubelets.events.normal(guest.item, "Pulling", f'Pulling image "{image}"', "kubelet")
         delay = self._site.after(span, self._rng, self._pulled, guest, step, image)

@@ -52,12 +52,12 @@ class Stopping(Follower):
     def _begin(self, guest: Guest, deadline: int) -> None:
         site, settings = self._site, self._site.settings
         left = max(0, deadline - site.now)
-        if site.chance("deletion stuck"):
+        if site.chance("deletion stuck", f"pod/{guest.name}"):
             if self._rng.random() < 0.5:  # the processes end, and something else does not: a volume, a mount
                 site.later(left, self._grace_over, guest)
             site.note("pod deletion stuck", guest.name)
             site.hold(self._key(guest), self._stopped, guest)
-        elif site.chance("deletion slow"):
+        elif site.chance("deletion slow", f"pod/{guest.name}"):
             site.later(left, self._grace_over, guest)
             site.later(max(left, settings.deletion_slow.draw(self._rng)), self._stopped, guest)
         elif guest.alive:
@@ -122,7 +122,7 @@ class Stopping(Follower):
             guest.since["Ready"] = ("False", self._site.stamp)
             condition = {"type": "Ready", "status": "False", "lastTransitionTime": self._site.stamp}
             status: Json = {"conditions": with_condition(guest.item, condition)}
-            guest.item = self._site.patch(f"{guest.path}/status", {"status": status}, KUBELET)
+            guest.item = self._site.patch(f"{guest.path}/status", guest.item, {"status": status}, KUBELET)
 
     def node_back(self, machine: Machine) -> None:
         """Make up for what was missed: pods that are gone, or are to go, or are new; and reports."""

@@ -29,8 +29,11 @@ class Surroundings(Protocol):
         """Call a function later, never before this call has returned."""
         ...
 
-    def chance(self, name: str) -> bool:
-        """Tell whether a fault point comes true now (:data:`iriscw_sims.coreweave.fault_points.FAULT_POINTS`)."""
+    def chance(self, name: str, about: str = "") -> bool:
+        """Tell whether a fault point comes true now (:data:`iriscw_sims.coreweave.fault_points.FAULT_POINTS`).
+
+        ``about`` is whom it would hit: ``pool/NAME``, ``slot/POOL/NUMBER``, ``node/NAME`` or ``pod/NAME``.
+        """
         ...
 
     def note(self, *what: object) -> None:

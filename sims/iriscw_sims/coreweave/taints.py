@@ -62,7 +62,9 @@ class TaintEviction(Follower):
 
     def node_changed(self, machine: Machine) -> None:
         """Look at the pods of a node anew if its taints changed."""
-        taints = [each for each in machine.item["spec"].get("taints") or () if each["effect"] == "NoExecute"]
+        taints = [
+            each for each in (machine.item.get("spec") or EMPTY).get("taints") or () if each["effect"] == "NoExecute"
+        ]
         if taints == self._executing.get(machine.name, []):
             return
         self._executing[machine.name] = taints
@@ -110,7 +112,7 @@ class TaintEviction(Follower):
         if machine is not None and machine.silent and guest.shown_phase not in FINAL:
             text = f"Node {machine.name} which was running pod {guest.name} is unresponsive"
             status |= {"reason": "NodeLost", "message": text}
-        guest.item = site.patch(f"{guest.path}/status", {"status": status}, KUBELET)
+        guest.item = site.patch(f"{guest.path}/status", guest.item, {"status": status}, KUBELET)
         namespace = (guest.item["metadata"] or EMPTY)["namespace"]
         text = f"Marking for deletion Pod {namespace}/{guest.name}"
         self._events.normal(guest.item, "TaintManagerEviction", text, "taint-eviction-controller")

@@ -52,8 +52,8 @@ class LiveSurroundings:
         """
         self._timeline.after(delay, function, *arguments)
 
-    def chance(self, name: str) -> bool:
-        """Tell whether a chance came true."""
+    def chance(self, name: str, about: str = "") -> bool:
+        """Tell whether a chance came true, whomever it hits."""
         rate = self._rates.get(name, 0.0)
         return rate > 0.0 and self.rng(f"chance {name}").random() < rate
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from iriscw.fleet.model import slice_of
-from iriscw_sims.timeline.model import Level, Tone
+from iriscw_sims.timeline.model import Level, Tone, name_of
 from iriscw_sims.timeline.recorder import Recorder
 
 WHO: Final = "coreweave"
@@ -69,8 +69,21 @@ class CloudStory:
         self._recorder = recorder
         self._slots: dict[str, tuple[str, str]] = {}
         """The lane and the pool of each machine that is not gone."""
-        self.first = ""
-        """Whom the first note was about since this was last cleared."""
+
+    def subject(self, about: str) -> str:
+        """Give the subject of whom a fault hit: a machine's slot, a pool's slice, a pod's worker."""
+        kind, _, name = about.partition("/")
+        match kind:
+            case "node":
+                return self._slots[name][0] if name in self._slots else about
+            case "slot":
+                return f"node/{name}"
+            case "pool":
+                return f"slice/{name}"
+            case "pod":
+                return f"worker/{slice_of(name)}"  # a pod's name is its place's with the incarnation behind it
+            case _:
+                return about
 
     def noted(self, at: int, what: tuple[object, ...]) -> None:
         """Take in a note."""
@@ -97,11 +110,6 @@ class CloudStory:
                 self._pool(at, note, pool, rest)
             case (_, str(note), str(pod), *rest) if note in _OF_PODS:
                 self._pod(at, note, pod, rest)
-            case (_, str(note), str(machine), *_) if note in _FATES and machine in self._slots:
-                self._about(self._slots[machine][0])
-
-    def _about(self, subject: str) -> None:
-        self.first = self.first or subject
 
     # Nodes
 
@@ -112,7 +120,6 @@ class CloudStory:
         return lane
 
     def _slot(self, at: int, lane: str, state: str, why: str, tone: Tone = Tone.PLAIN, label: str = "") -> None:
-        self._about(lane)
         if lane in self._recorder:
             self._recorder.enter(at, lane, state, why, label=label)
             above = f"slice/{lane.split('/')[1]}"
@@ -124,7 +131,6 @@ class CloudStory:
 
     def _gone(self, at: int, machine: str, why: str) -> None:
         lane, pool = self._slots.pop(machine, ("", ""))
-        self._about(lane)
         if self._recorder.leave(at, lane, why, outcome="gone"):
             self._recorder.event(at, lane, "node gone", why, about=(f"slice/{pool}",))
 
@@ -132,7 +138,6 @@ class CloudStory:
 
     def _pool(self, at: int, note: str, pool: str, rest: list[object]) -> None:
         subject = f"slice/{pool}"
-        self._about(subject)
         if subject not in self._recorder:
             return
         tone = Tone.PLAIN if note in _GOOD or note == "pool deleted" else Tone.BAD
@@ -146,14 +151,12 @@ class CloudStory:
                     self._recorder.leave(at, lane, "its pool is gone", outcome="gone")
 
     def _pod(self, at: int, note: str, pod: str, rest: list[object]) -> None:
-        worker = slice_of(pod)  # a pod's name is its place's with the incarnation behind it
-        subject = f"worker/{worker}"
-        self._about(subject)
+        subject = self.subject(f"pod/{pod}")
         tone = Tone.PLAIN if note in _GOOD else Tone.BAD
         level = Level.DETAIL if tone is Tone.PLAIN else Level.CHANGE
         why = _texts(rest) or "the cloud's own doing"
         self._recorder.event(
-            at, subject, _OF_PODS[note], why, level=level, tone=tone, about=(f"slice/{slice_of(worker)}",)
+            at, subject, _OF_PODS[note], why, level=level, tone=tone, about=(f"slice/{slice_of(name_of(subject))}",)
         )
 
 

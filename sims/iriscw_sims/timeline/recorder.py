@@ -17,6 +17,7 @@ from typing import TypeVar
 
 import attrs
 
+from iriscw.runtime.vocabulary import SECOND
 from iriscw_sims.timeline.model import FAULT, Event, Lane, Level, Point, Span, Timeline, Tone, kind_of
 
 MAX_EVENTS = 40_000
@@ -139,12 +140,22 @@ class Recorder:
         if len(self._spans) > self._max_spans:
             self._spans = self._thin(self._spans, lambda each: each.tone is Tone.BROKEN, lambda each: each.ended)
 
-    def fault(self, at: int, name: str, *, on: str = "", planned: bool = True, level: Level = Level.CHANGE) -> None:
-        """Take down that a fault came true, and whom it hit, if that is known."""
+    def fault(
+        self,
+        at: int,
+        name: str,
+        *,
+        on: str = "",
+        lasts: int = 0,
+        planned: bool = True,
+        level: Level = Level.CHANGE,
+    ) -> None:
+        """Take down that a fault came true, whom it hit and for how many ns, as far as that is known."""
         self.fired[name] += 1
         about = (on,) if on else ()
         what = f"{name}: {on}" if on else name
         why = "planned for this moment" if planned else "one of the plan's chances"
+        why += f", for {lasts / SECOND:g} s" if lasts else ""
         self.event(at, f"{FAULT}/{name}", what, why, level=level, tone=Tone.FAULT, about=about)
 
     def point(self, lane: str, point: Point) -> None:

@@ -1,12 +1,14 @@
 """Watches a world while it runs, and gives its timeline.
 
 Theory of operation. :func:`watch` hangs itself behind what a :class:`~iriscw_sims.world.World` shows anyway: each
-message as an actor takes it, each record as it becomes durable, each note of the cloud, and after each step a look at a
-few values. It adds nothing to the trace and draws nothing at random, so a run that is watched is the run that was not.
+message as an actor takes it, each record as it becomes durable, each note of the cloud, each fault with whom it hit,
+and after each step a look at a few values. It adds nothing to the trace and draws nothing at random, so a run that is
+watched is the run that was not.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -39,14 +41,8 @@ _WAITS_AT_MOST = 150 * SECOND
 """How long a fault around restarts waits for its moment: a minute for a victim, and as long as the controller stands
 still or takes to close."""
 
-_HIT_THE_CLOUD = (
-    *("node", "pool", "pod", "image", "mount", "container", "spot", "quota", "validation", "replacement"),
-    "deletion",
-)
-"""First words of faults whose victim is whom the cloud notes something about in the same step."""
-
-_FAULTS_LOOKED_AT = 1_000
-"""Faults that are searched for the one that stopped the controller: more than a busy minute has."""
+_STOPPERS_KEPT = 100
+"""Faults that are kept to be searched for the one that stopped the controller: more than a plan has within minutes."""
 
 _OF_PLAN = dict.fromkeys((*FAULTS, _IS_DOWN))
 
@@ -74,18 +70,22 @@ class Watcher:
         self._cloud = CloudStory(recorder)
         self._messages: dict[type, Callable[[int, Any], None]] = {**self._fleet.delivered, **self._jobs.delivered}
         self._records: dict[type, Callable[[int, str, Any], None]] = {**self._fleet.durable, **self._jobs.durable}
-        self._faults = 0
+        self._stoppers: deque[tuple[int, str]] = deque(maxlen=_STOPPERS_KEPT)
+        """Faults of the controller, with their times."""
         self._down = False
         self._stalled = 0
         self._healed = False
-        self._disk_until = 0
+        self._disk: dict[str, int] = {}
+        """Faults of the disk, and until when they last."""
         recorder.enter(world.simulation.now, CONTROLLER, UP, "the run begins")
         recorder.lane(DISK)
         self._seen, world.simulation.seen = world.simulation.seen, self._message
         disk: Any = world.system.disk
         self._written, disk.written = disk.written, self._record
-        cloud: Any = world.cloud
-        self._noted, cloud.note = cloud.note, self._note
+        self._noted, world.cloud.noted = world.cloud.noted, self._note
+        for at, name in world.log:  # while the world was made, when nobody was told whom they hit
+            recorder.fault(at, name, planned=name in _OF_PLAN)
+        world.observers.append(self._fault)
         world.simulation.checkers.insert(0, self._look)
 
     def finish(self, run: Run | None = None) -> Timeline:
@@ -120,7 +120,8 @@ class Watcher:
             tell(now, path, record)
 
     def _note(self, *what: object) -> None:
-        self._noted(*what)
+        if self._noted is not None:
+            self._noted(*what)
         if what[:1] == (WHO,):
             self._cloud.noted(self._world.simulation.now, what)
 
@@ -130,36 +131,30 @@ class Watcher:
         world = self._world
         if world.stalled != self._stalled:
             self._stood_still()
-        if self._faults < len(world.log):
-            self._take_faults()
-        self._cloud.first = ""
         if world.system.crashed is not self._down:
             self._down = not self._down
             self._controller()
-        if self._disk_until and world.simulation.now >= self._disk_until:
+        if self._disk and world.simulation.now >= max(self._disk.values()):
             self._disk_writes("its trouble is over")
         if world.healed and not self._healed:
             self._healed = True
             self._heal()
 
-    def _take_faults(self) -> None:
-        """Tell of the faults of this step; if there is one, it hit whom the cloud noted something about first."""
-        faults = self._world.log[self._faults :]
-        self._faults += len(faults)
-        for at, name in faults:
-            alone = len(faults) == 1 and name.partition(" ")[0] in _HIT_THE_CLOUD
-            self._fault(at, name, self._cloud.first if alone else "")
-
-    def _fault(self, at: int, name: str, hit: str) -> None:
+    def _fault(self, name: str, about: str, lasts: int) -> None:
+        at = self._world.simulation.now
         level = Level.DETAIL if name == _IS_DOWN else Level.CHANGE
-        self._recorder.fault(at, name, on=hit, planned=name in _OF_PLAN, level=level)
+        on = self._cloud.subject(about)
+        self._recorder.fault(at, name, on=on, lasts=lasts, planned=name in _OF_PLAN, level=level)
+        if about == CONTROLLER or name in _STOPS_LATER or name in RESTART_FAULTS:
+            self._stoppers.append((at, name))
         if name in _DISK_FAULTS:
-            self._disk_until = self._world.disturbed_until
+            known, until = self._disk.get(name, 0), at + lasts
+            self._disk[name] = min(known, until) if known > at else until  # who ends first, ends others of its kind
             self._recorder.enter(at, DISK, _DISK_FAULTS[name], f"fault: {name}")
             self._recorder.event(at, DISK, _DISK_FAULTS[name], f"fault: {name}", tone=Tone.BAD)
 
     def _disk_writes(self, why: str) -> None:
-        self._disk_until = 0
+        self._disk.clear()
         if self._recorder.leave(self._world.simulation.now, DISK, why):
             self._recorder.event(self._world.simulation.now, DISK, "writes again", why)
 
@@ -178,11 +173,10 @@ class Watcher:
 
     def _what_stopped_it(self, now: int) -> str:
         """Say which fault stopped the controller: one of this very moment, or else the latest that may have."""
-        faults = [(at, name) for at, name in self._world.log[-_FAULTS_LOOKED_AT:] if name != _IS_DOWN]
-        names = [name for at, name in faults if at == now]
+        names = [name for at, name in self._stoppers if at == now]
         if names:
             return f"fault: {', '.join(dict.fromkeys(names))}"
-        ago = [(now - at, name) for at, name in faults if now - at <= _STOPS_LATER.get(name, 0)]
+        ago = [(now - at, name) for at, name in self._stoppers if now - at <= _STOPS_LATER.get(name, 0)]
         if not ago:  # a trap is counted when it springs, and its setting stops the controller
             planned = [(now - each.at, each.kind) for each in self._world.plan.faults if each.kind in RESTART_FAULTS]
             ago = [(lag, kind) for lag, kind in planned if 0 <= lag <= _WAITS_AT_MOST]

@@ -11,7 +11,7 @@ import urllib.request
 import click
 import pytest
 
-from iriscw.cli.sim.serve import MOST_NODES, Pool
+from iriscw.cli.sim.serve import MOST_NODES, Pool, Quota, Rate
 
 PROGRAM = [
     sys.executable,
@@ -39,6 +39,25 @@ def test_other_texts_are_no_pools(text):
     """The error says how one is written."""
     with pytest.raises(click.BadParameter):
         Pool().convert(text, None, None)
+
+
+def test_a_fault_is_a_name_and_a_rate():
+    """Names have spaces."""
+    assert Rate().convert("node dies early=0.25", None, None) == ("node dies early", 0.25)
+
+
+def test_a_quota_is_a_type_and_a_number():
+    """Of nodes."""
+    assert Quota().convert("b200-8x=4", None, None) == ("b200-8x", 4)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"), [(Rate, "node dies"), (Rate, "x=often"), (Quota, "b200-8x"), (Quota, "=4"), (Quota, "a=-1")]
+)
+def test_other_texts_are_no_faults_and_no_quotas(kind, text):
+    """The error says how one is written."""
+    with pytest.raises(click.BadParameter):
+        kind().convert(text, None, None)
 
 
 @pytest.fixture
@@ -89,6 +108,47 @@ def test_a_fleet_boots_and_goes(started):
     assert not kubeconfig.exists()
 
 
+def conditions(kubeconfig, pool):
+    """Give the reason of each condition of a pool."""
+    found = ask(kubeconfig, f"/apis/compute.coreweave.com/v1alpha1/nodepools/{pool}").get("status", {})
+    return {each["type"]: each["reason"] for each in found.get("conditions", ())}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "condition", "reason"),
+    [
+        (("--quota", "b200-8x=1"), "Quota", "Over"),
+        (("--fault", "pool without capacity=1"), "Capacity", "QueuedAwaitingCapacity"),
+    ],
+)
+def test_quotas_and_faults_are_felt(started, arguments, condition, reason):
+    """A pool that is too large waits for its quota; one without machines waits for them."""
+    _, kubeconfig = started("--pool", "gpus=2:b200-8x", *arguments)
+    deadline = time.monotonic() + PATIENCE_S
+    while conditions(kubeconfig, "gpus").get(condition) != reason:
+        assert time.monotonic() < deadline
+
+
+def test_tls_is_spoken_with_a_certificate(started, tmp_path):
+    """The kubeconfig trusts it."""
+    certificate = pytest.importorskip("trustme").CA().issue_cert("127.0.0.1")
+    certificate.private_key_pem.write_to_path(tmp_path / "key")
+    certificate.cert_chain_pems[0].write_to_path(tmp_path / "cert")
+    files = ("--tls-cert", str(tmp_path / "cert"), "--tls-key", str(tmp_path / "key"))
+    _, kubeconfig = started("--empty", *files)
+    cluster = json.loads(kubeconfig.read_text(encoding="utf-8"))["clusters"][0]["cluster"]
+    assert cluster["server"].startswith("https://")
+    assert cluster["certificate-authority-data"]
+
+
+def test_a_network_needs_tls_or_trust(iriscw):
+    """Off loopback, a token over plain HTTP is for all to see."""
+    pytest.importorskip("aiohttp")
+    code, _, err = iriscw("sim", "serve", "--host", "0.0.0.0")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "--insecure-plaintext" in err
+
+
 def test_a_kubeconfig_of_ones_own_stays(started, tmp_path):
     """A file that was named, and that a simulation had left, is written anew; after Ctrl-C it stays, private."""
     path = tmp_path / "mine"
@@ -115,7 +175,11 @@ def test_another_file_is_not_overwritten(iriscw, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--speed", "0"], ["--port", "70000"], ["--seed", "-1"], ["--pool", "x"], ["--speed", "nan"]]
+    "arguments",
+    [
+        *(["--speed", "0"], ["--port", "70000"], ["--seed", "-1"], ["--pool", "x"], ["--speed", "nan"]),
+        *(["--fault", "no such fault=1"], ["--fault", "pod fails=2"], ["--quota", "x"], ["--tls-cert", __file__]),
+    ],
 )
 def test_nonsense_is_refused(iriscw, arguments):
     """One line, and the code for misuse."""

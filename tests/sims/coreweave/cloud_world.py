@@ -55,8 +55,9 @@ class World:
         self._serial += 1
         heapq.heappush(self._queue, (self.now + delay_ns, self._serial, function, args))
 
-    def chance(self, name):
+    def chance(self, name, about):
         """Answer as scripted, or by the rate."""
+        assert about.partition("/")[0] in ("pool", "slot", "node", "pod"), about
         self.asked[name] = self.asked.get(name, 0) + 1
         if self.scripted.get(name):
             return self.scripted[name].pop(0)

@@ -100,3 +100,13 @@ def test_running_pods_of_a_pool_are_deleted_with_grace(pooled):
     pooled.do("DELETE", f"{POOLS}/p")
     pooled.until(lambda: pooled.pod() is None)
     assert [*pooled.why.values()] == ["its pod was deleted"]
+
+
+def test_a_pod_that_was_given_free_stays(pooled):
+    """Its pool owned it; by the time the pool is gone, nobody does."""
+    owner = {"name": "p", "uid": pooled.pool()["metadata"]["uid"]}
+    pooled.make_pod("b", "nowhere", owner=owner)
+    pooled.patch("/api/v1/namespaces/iris/pods/b", {"metadata": {"ownerReferences": None}})
+    pooled.do("DELETE", "/apis/compute.coreweave.com/v1alpha1/nodepools/p")
+    pooled.run(600)
+    assert pooled.pod("b") is not None

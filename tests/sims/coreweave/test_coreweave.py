@@ -90,7 +90,7 @@ def test_every_fault_point_is_asked_for():
 def test_a_chance_without_a_name_is_a_bug(world):
     """Of the simulation."""
     with pytest.raises(AssertionError):
-        world.cloud.site.chance("no such thing")
+        world.cloud.site.chance("no such thing", "pool/p")
 
 
 def test_statistics_count(pooled):

@@ -72,3 +72,11 @@ def test_in_a_namespace_that_goes_away_nothing_is_told(world):
     world.do("DELETE", "/api/v1/namespaces/iris")
     Events(world.cloud.site).warning(pod, "Bad", "it is bad")
     assert told(world) == []
+
+
+def test_an_event_of_a_long_name_has_a_name(world):
+    """The object's is cut, and never so that what is left cannot begin a name."""
+    name = "a" * 199 + "." + "b" * 50
+    world.make_pool(name)
+    world.until(lambda: world.condition("Validated", name))
+    assert world.reasons(name, "default") == ["Invalid"]

@@ -60,8 +60,8 @@ def test_pressure_is_a_condition():
 
 def test_a_pools_own_labels_win():
     """It may say what it likes, but for the cloud's domains, which are refused before."""
-    pool = {"spec": {"instanceType": "gb200-4x", "nodeLabels": {"a": "b"}}}
-    body = new_node(machine(SHAPES["gb200-4x"]), pool, 70, [], QUICK, "now")
+    spec = {"instanceType": "gb200-4x", "nodeLabels": {"a": "b"}}
+    body = new_node(machine(SHAPES["gb200-4x"]), spec, 70, [], QUICK, "now")
     labels = body["metadata"]["labels"]
     assert labels["a"] == "b"
     assert labels["kubernetes.io/arch"] == "arm64"
@@ -77,3 +77,11 @@ def test_gpu_nodes_are_tainted_if_the_cluster_wants_it():
     assert [each["key"] for each in pool_taints(spec, shape, QUICK)] == ["a", "nvidia.com/gpu"]
     assert [each["key"] for each in pool_taints(spec, shape, attrs.evolve(QUICK, gpu_taint=False))] == ["a"]
     assert [each["key"] for each in pool_taints(spec, GENERIC, QUICK)] == ["a"]
+
+
+def test_a_taint_of_gpus_is_carried_once():
+    """A pool may ask for it itself: no node carries two taints of one key and effect."""
+    own = {"key": "nvidia.com/gpu", "value": "mine", "effect": "NoSchedule"}
+    other = {"key": "nvidia.com/gpu", "effect": "NoExecute"}
+    assert pool_taints({"nodeTaints": [own]}, SHAPES["b200-8x"], QUICK) == [own]
+    assert len(pool_taints({"nodeTaints": [other]}, SHAPES["b200-8x"], QUICK)) == 2

@@ -2,7 +2,7 @@
 
 import pytest
 
-from iriscw_sims.coreweave.crd import POOLS
+from iriscw_sims.coreweave.crd import DEFINITION, DEFINITIONS, POOLS
 from iriscw_sims.coreweave.pools import FINALIZER
 
 P = f"{POOLS}/p"
@@ -183,3 +183,62 @@ def test_times_of_conditions_tell_when_their_status_changed(world):
     after = {each["type"]: each["lastTransitionTime"] for each in world.status()["conditions"]}
     assert after["Validated"] == before["Validated"]
     assert after["AtTarget"] > before["AtTarget"]
+
+
+@pytest.mark.parametrize(
+    "status",
+    [{"conditions": [1, {"a": 2}], "currentNodes": "many"}, {"conditions": "none"}, {"conditions": [{}]}, None],
+)
+def test_what_somebody_writes_over_a_status_is_put_right(pooled, status):
+    """And the conditions keep their times."""
+    before = pooled.status()
+    pooled.patch(f"{P}/status", {"status": status})
+    assert pooled.status() == before
+
+
+def test_a_pool_whose_nodes_could_not_join_is_invalid(world):
+    """Its labels are none; once they are, it is filled."""
+    world.make_pool(nodeLabels={"bad key": "x"})
+    world.until(lambda: world.condition("Validated"))
+    assert world.condition("Validated") == ("False", "Invalid")
+    world.patch(P, {"spec": {"nodeLabels": {"bad key": None, "key": "x"}}})
+    world.until(world.whole)
+
+
+def test_a_machine_joins_with_the_last_valid_specification(world):
+    """It was ordered by it; what is invalid since then is no reason to lose it."""
+    world.make_pool()
+    world.until(lambda: world.status().get("inProgress"))
+    world.patch(P, {"spec": {"nodeLabels": {"bad key": "x"}}})
+    world.run(60)
+    [node] = world.nodes()
+    assert node["metadata"]["labels"]["slice"] == "p"
+    assert world.condition("Validated") == ("False", "Invalid")
+
+
+def test_a_definition_that_is_removed_takes_all_with_it(pooled):
+    """Pools, nodes and pods; with the definition back, pools can be had again."""
+    pooled.running_pod()
+    pooled.do("DELETE", f"{DEFINITIONS}/{DEFINITION['metadata']['name']}")
+    pooled.run(60)
+    assert pooled.items("/api/v1/nodes") == []
+    assert pooled.pod() is None
+    assert pooled.alive == {}
+    assert pooled.cloud.statistics().pools == 0
+    pooled.do("POST", DEFINITIONS, DEFINITION)
+    pooled.make_pool(nodes=1)
+    pooled.until(pooled.whole)
+
+
+def test_a_specification_of_another_form_is_invalid(pooled):
+    """Somebody has loosened the definition: what was there stays, and nothing is ordered."""
+    [version] = DEFINITION["spec"]["versions"]
+    loose = {**version, "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}}
+    pooled.patch(f"{DEFINITIONS}/{DEFINITION['metadata']['name']}", {"spec": {"versions": [loose]}})
+    pooled.patch(P, {"spec": {"targetNodes": "many"}})
+    assert pooled.condition("Validated") == ("False", "Invalid")
+    pooled.run(600)
+    assert len(pooled.nodes()) == 2
+    pooled.patch(P, {"spec": {"targetNodes": 3}})
+    pooled.until(pooled.whole)
+    assert len(pooled.nodes()) == 3

@@ -7,7 +7,7 @@ import pytest
 
 from iriscw.errors import InvalidArgument
 from iriscw_sims.coreweave.settings import FAITHFUL, MINUTE, QUICK, Settings, Span, minutes, seconds
-from iriscw_sims.swarm import TIMING
+from iriscw_sims.pace import TIMING
 
 SECOND = 1_000_000_000
 

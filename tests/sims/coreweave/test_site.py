@@ -57,8 +57,19 @@ def test_who_waits_anew_waits_for_the_new_time(world):
 
 def test_an_answer_that_nobody_expects_stops_the_simulation(world):
     """It says what was asked and what was said."""
-    with pytest.raises(AssertionError, match="DELETE /api/v1/nodes/x was answered 404"):
-        world.cloud.site.delete("/api/v1/nodes/x", "uid")
+    with pytest.raises(AssertionError, match="POST /api/v1/nodes was answered 422"):
+        world.cloud.site.create("/api/v1/nodes", {"metadata": {"name": "No Name"}})
+
+
+def test_a_write_may_come_too_late(pooled):
+    """To an object that is gone, or one that only has the same name: neither is changed."""
+    site, (first, second) = pooled.cloud.site, pooled.nodes()
+    path = f"/api/v1/nodes/{first['metadata']['name']}"
+    assert site.patch(path, second, {"spec": {"unschedulable": True}}) is second
+    site.delete(path, second["metadata"]["uid"])
+    assert pooled.get(path)["metadata"] == first["metadata"]
+    assert site.patch("/api/v1/nodes/gone", second, {"spec": {"unschedulable": True}}) is second
+    site.delete("/api/v1/nodes/gone", "uid")
 
 
 def test_a_refusal_can_be_expected(world):

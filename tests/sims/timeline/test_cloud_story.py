@@ -69,11 +69,11 @@ def test_nodes_go_with_their_pool(recorder, story):
 
 
 def test_things_of_others_have_no_lane(recorder, story):
-    """Pools that are no slice of ours are left out; whom the note was about is still known."""
+    """Pools that are no slice of ours are left out; whom a fault hit there is known all the same."""
     story("pool judged", "somebody-elses", "")
     story("node boots", "somebody-elses", 0, 5)
     story("node joins", "somebody-elses", 0, "m1")
-    assert story.story.first == "slice/somebody-elses"
+    assert story.story.subject("node/m1") == "node/somebody-elses/0"
     timeline = recorder.finish(9)
     assert (len(timeline.lanes), timeline.spans, timeline.events) == (1, (), ())
 
@@ -121,14 +121,7 @@ def test_all_that_the_cloud_says_is_known():
     said = {}
     for seed in (1, 4, 6, 28):
         world = World(seed)
-        note = world.cloud.note
-
-        def noted(*what, note=note):
-            if what[0] == WHO:
-                said[what[1]] = None
-            note(*what)
-
-        world.cloud.note = noted
+        world.cloud.noted = lambda *what: said.setdefault(what[1]) if what[0] == WHO else None
         world.run()
     assert [first for first in said if first not in KNOWN] == []
     assert len(said) > 15
@@ -140,3 +133,23 @@ def test_a_real_run_has_nodes(replayed):
     nodes = [span for span in timeline.spans if kind_of(span.lane) == "node" and span.state == "in service"]
     ready = [span.lane for span in timeline.spans if kind_of(span.lane) == "slice" and span.state == "ready"]
     assert {f"slice/{span.lane.split('/')[1]}" for span in nodes} >= {*ready} != set()
+
+
+@pytest.mark.parametrize(
+    ("about", "subject"),
+    [
+        ("node/m1", NODE),
+        ("node/nobody", "node/nobody"),
+        (f"slot/{POOL}/3", f"node/{POOL}/3"),
+        (f"pool/{POOL}", f"slice/{POOL}"),
+        (f"pod/{POOL}-1-inc", f"worker/{POOL}-1"),
+        (f"worker/{POOL}-1", f"worker/{POOL}-1"),
+        ("/fleet/g0", "/fleet/g0"),
+        ("disk", "disk"),
+        ("", ""),
+    ],
+)
+def test_whom_a_fault_hit_is_a_subject(story, about, subject):
+    """Machines are told by their slots, pools and pods by their slices and workers."""
+    story("node joins", POOL, 0, "m1")
+    assert story.story.subject(about) == subject

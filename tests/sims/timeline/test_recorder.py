@@ -86,10 +86,11 @@ def test_points_are_kept_when_they_differ():
 def test_a_fault_is_counted_and_names_its_victim():
     """The event says what it was and whom it hit."""
     recorder = Recorder()
-    recorder.fault(5, "node dies", on="slice/a")
+    recorder.fault(5, "node dies", on="slice/a", lasts=1_500_000_000)
     recorder.fault(6, "api lost", planned=False)
     timeline = recorder.finish(7)
     assert timeline.fired == (("api lost", 1), ("node dies", 1))
+    assert [each.why for each in timeline.events] == ["planned for this moment, for 1.5 s", "one of the plan's chances"]
     assert [(each.subject, each.what, each.about) for each in timeline.events] == [
         ("fault/node dies", "node dies: slice/a", ("slice/a",)),
         ("fault/api lost", "api lost", ()),

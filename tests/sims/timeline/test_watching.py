@@ -168,3 +168,46 @@ def test_other_watchers_are_not_replaced():
     watch(world)
     assert not world.run().violations
     assert len(shown) > 100
+
+
+@pytest.mark.parametrize(
+    ("kind", "on"),
+    [
+        ("worker hangs", "worker/"),
+        ("worker cut off", "worker/"),
+        ("stream breaks", "worker/"),
+        ("node dies", "node/"),
+        ("node cordoned for a while", "node/"),
+        ("pod removed from outside", "worker/"),
+        ("pool removed from outside", "slice/"),
+        ("actor poisoned", "/"),
+        ("controller crashes", CONTROLLER),
+        ("disk full", DISK),
+    ],
+)
+def test_a_fault_names_whom_it_hit(calm, kind, on):
+    """Also where several faults come true in one step; what lasts says how long."""
+    timeline = replay(0, calm(Fault(60 * SECOND, kind, 7 << 8), Fault(60 * SECOND, "api forgets its past", 1)))[1]
+    told = {event.what.partition(":")[0]: event for event in timeline.events if kind_of(event.subject) == FAULT}
+    assert told["api forgets its past"].about == ("api",)
+    [about] = told[kind].about
+    assert about.startswith(on)
+    ends_itself = kind in (
+        "worker hangs",
+        "worker cut off",
+        "node cordoned for a while",
+        "controller crashes",
+        "disk full",
+    )
+    assert (", for " in told[kind].why) == ends_itself
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_whom_a_fault_of_the_cloud_hit_was_there(seed, replayed):
+    """Each slice and worker that a fault names has had a part in the story."""
+    timeline = replayed(seed)[1]
+    faults = [event for event in timeline.events if kind_of(event.subject) == FAULT]
+    assert faults
+    known = {event.subject for event in timeline.events} | {lane.subject for lane in timeline.lanes}
+    hit = [about for fault in faults for about in fault.about if kind_of(about) == "worker" and "iris-" in about]
+    assert [about for about in hit if about not in known] == []

@@ -19,6 +19,7 @@ from iriscw.client.discovery import context_path
 from iriscw.errors import UsageError
 from iriscw.files import decode_json, read_bounded
 from iriscw.processes.stopping import stopping_signals
+from iriscw.rpc.errors import InsecureDoor
 
 if TYPE_CHECKING:
     from iriscw_sims.serve.settings import ServeSettings
@@ -27,6 +28,7 @@ MOST_NODES: Final = 10_000
 """Nodes of one pool to begin with: ten times the largest fleet that this was sized for."""
 
 _KUBECONFIG_BYTES: Final = 2**20
+_FILE: Final[Any] = click.Path(exists=True, dir_okay=False, path_type=Path)
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
@@ -52,6 +54,37 @@ class Pool(click.ParamType["tuple[str, int, str]"]):
         return name, int(nodes), instance_type
 
 
+class Rate(click.ParamType["tuple[str, float]"]):
+    """``NAME=RATE``: how often a fault comes true, 0 to 1."""
+
+    name = "name=rate"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, float]:
+        """Read it; which faults there are is the simulator's to know."""
+        if isinstance(value, tuple):
+            return value
+        name, _, rate = str(value).rpartition("=")
+        try:
+            return name, float(rate)
+        except ValueError:
+            self.fail(f"{value!r}: write NAME=RATE, the rate between 0 and 1", param, ctx)
+
+
+class Quota(click.ParamType["tuple[str, int]"]):
+    """``TYPE=NODES``: how many nodes of an instance type may be had at once."""
+
+    name = "type=nodes"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int]:
+        """Read it."""
+        if isinstance(value, tuple):
+            return value
+        instance_type, _, nodes = str(value).rpartition("=")
+        if not (instance_type and nodes.isascii() and nodes.isdigit() and len(nodes) < 9):
+            self.fail(f"{value!r}: write TYPE=NODES", param, ctx)
+        return instance_type, int(nodes)
+
+
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="The port; 0, the default: any free one.")
@@ -70,6 +103,25 @@ class Pool(click.ParamType["tuple[str, int, str]"]):
 )
 @click.option("--empty", is_flag=True, help="Begin without node pools.")
 @click.option(
+    "--quota",
+    "quotas",
+    type=Quota(),
+    multiple=True,
+    metavar="TYPE=NODES",
+    help="How many nodes of an instance type may be had at once; may be repeated. What is not named has no limit.",
+)
+@click.option(
+    "--fault",
+    "faults",
+    type=Rate(),
+    multiple=True,
+    metavar="NAME=RATE",
+    help="How often something goes wrong, 0 to 1, as `node dies early=0.1`; may be repeated.",
+)
+@click.option("--tls-cert", type=_FILE, help="A certificate chain in PEM: the server speaks TLS.")
+@click.option("--tls-key", type=_FILE, help="The certificate's private key.")
+@click.option("--insecure-plaintext", is_flag=True, help="Listen without TLS off loopback: the network is trusted.")
+@click.option(
     "--kubeconfig",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Where to leave the address and token, for kubectl. Default: a file that goes with the server.",
@@ -83,6 +135,11 @@ def serve(
     quick: bool,
     pools: tuple[tuple[str, int, str], ...],
     empty: bool,
+    quotas: tuple[tuple[str, int], ...],
+    faults: tuple[tuple[str, float], ...],
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    insecure_plaintext: bool,
     kubeconfig: Path | None,
 ) -> None:
     """Serve a simulated CoreWeave cluster over HTTP, until Ctrl-C, SIGTERM or the end of the terminal.
@@ -103,9 +160,18 @@ def serve(
         kubeconfig=path,
         pools=() if empty else _pools(pools),
         timing=Timing.QUICK if quick else Timing.FAITHFUL,
+        quotas=dict(quotas),
+        faults=dict(faults),
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+        insecure_plaintext=insecure_plaintext,
     )
     with _removed_at_the_end(path if kubeconfig is None else None):
-        run_async(_serve, settings, path)
+        try:
+            run_async(_serve, settings, path)
+        except InsecureDoor as error:
+            text = "whoever is on the network could read the token: give --tls-cert and --tls-key"
+            raise InsecureDoor(f"{host}: {text}, or say --insecure-plaintext") from error
 
 
 def _pools(pools: tuple[tuple[str, int, str], ...]) -> Any:
