@@ -219,8 +219,8 @@ def check_own_imports(module, tree):
         if target.partition(".")[0] not in ("iriscw", "iriscw_sims") or module.startswith("iriscw_sims"):
             continue
         if target.startswith("iriscw_sims"):
-            if top not in ("cli", "testing"):
-                yield f"{module}:{line}: {target}: only the command line and iriscw.testing see the simulator"
+            if top not in ("cli", "testing", "bench"):
+                yield f"{module}:{line}: {target}: only the command line, benchmarks and iriscw.testing see the simulator"
             continue
         name = target.removeprefix("iriscw").removeprefix(".")
         other, other_room = place(target)

@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any
 from iriscw.cloud.kube.messages import ApiRequest, ApiResponse
 from iriscw.runtime.vocabulary import MILLISECOND, SECOND
 from iriscw.testing.simulation import EPOCH
+from iriscw_sims.api_checks import ConflictChecks
 from iriscw_sims.channel import Channel
 from iriscw_sims.kube.messages import Request, Response
 from iriscw_sims.kube.refusals import status_failure
 from iriscw_sims.kube.store import Store
-from iriscw_sims.kube.watches import Watch
+from iriscw_sims.kube.watches import BOOKMARK_BEFORE_END, Watch
 
 if TYPE_CHECKING:
     from iriscw_sims.world import World
@@ -71,12 +72,20 @@ class WatchConnection:
         if self._watch is None or self.channel.closed or self._over:
             return
         world = self.server.world
-        for event in self._watch.take(self.server.wall):
+        told = self._watch.take(self.server.wall)
+        if self._watch.closed:
+            # Looked at late (the world stood still), a watch is silent about what came after its end: so must its
+            # last bookmark be, which would have the client go on behind that.
+            told = [event for event in told if event["type"] != "BOOKMARK"]
+        for event in told:
             if world.chance("watch breaks"):
                 self.breaks()
                 return
             if world.chance("watch goes silent"):
                 self.goes_silent()
+                return
+            if world.chance("watch stays silent"):
+                self.stays_silent()
                 return
             if world.chance("watch loses its place"):
                 self.server.forget()
@@ -107,6 +116,13 @@ class WatchConnection:
         self._leave()
         self.server.after(KEEPALIVE, self._end, True)
 
+    def stays_silent(self) -> None:
+        """Nothing comes any more, and something in between answers the probes: only the client's own clock tells."""
+        self._leave()
+        driver = self.server.world.pace.driver
+        self.server.deaf_until = self.server.world.simulation.now + driver.watch_timeout + driver.watch_margin
+        self.server.world.disturbed(driver.watch_timeout + driver.watch_margin)
+
     def refuse(self, response: Response) -> None:
         """The server does not take the request: its Status comes as the one event there is."""
         self.channel.put({"type": "ERROR", "object": response.body})
@@ -136,9 +152,14 @@ class ApiServer:
         self.world = world
         self.store = store
         self.rng = world.stream("api")
+        self.checks = ConflictChecks(world)
         self.in_flight = 0
         """Requests that would change something, have not landed and still may."""
         self.connections: list[WatchConnection] = []
+        self.deaf_until = 0
+        """Until when a client may not know that its watch is silent."""
+        self._due = 0
+        """When a client that keeps its limit to the last request could send the next one."""
 
     @property
     def wall(self) -> int:
@@ -158,6 +179,8 @@ class ApiServer:
     def send(self, request: ApiRequest, answered: Answered) -> None:
         """Send a request; ``answered`` hears of it once."""
         chance = self.world.chance
+        self._count()
+        self.checks.sends(request)
         latency = self.rng.randrange(10 * MILLISECOND, SECOND)
         if chance("crash behind a request"):
             self.after(self.rng.randrange(latency), self.world.crash, 1 + self.rng.randrange(20))
@@ -179,6 +202,14 @@ class ApiServer:
         else:
             self._fly(latency, request, answered)
 
+    def _count(self) -> None:
+        """INV-F9: a driver sends no more than its limit allows, whatever it wants."""
+        now, limit = self.world.simulation.now, self.world.pace.driver
+        interval = round(SECOND / limit.qps)
+        self._due = max(self._due, now) + interval
+        if self._due - now > limit.burst * interval:
+            self.world.violate("F9", f"more than {limit.burst} requests at once, then {limit.qps} a second")
+
     def _silence(self) -> int:
         """Draw how long it takes until somebody knows that no answer comes: a broken connection tells at once."""
         return REQUEST_TIMEOUT if self.rng.random() < 0.5 else self.rng.randrange(10 * MILLISECOND, SECOND)
@@ -192,6 +223,7 @@ class ApiServer:
         response = self._handle(request)
         self.world.simulation.note("landed", request.method, request.path, response.code)
         if answered is not None:
+            self.checks.answered(request, response.code)
             back = self.rng.randrange(10 * MILLISECOND, SECOND)
             self.after(back, answered, ApiResponse(response.code, response.body, _retry_after(response)))
         if request.method != "GET":
@@ -227,6 +259,10 @@ class ApiServer:
         watch = self.store.watch(_as_sent(request), self.wall)
         if isinstance(watch, Watch):
             connection.begin(watch)
+            # The server ends a watch at its time, a bookmark before, also when nothing happens.
+            lasts = int(dict(request.query).get("timeoutSeconds", 0)) * SECOND
+            for delay in (lasts - BOOKMARK_BEFORE_END, lasts) if lasts else ():
+                self.after(max(0, delay), connection.take)
         else:
             connection.refuse(watch)
 
@@ -245,12 +281,14 @@ class ApiServer:
             connection.take()
 
     def hang_up(self) -> None:
-        """The controller is down: nobody watches."""
+        """The controller is down: nobody watches, and the next one begins with its whole allowance."""
+        self._due = 0
         for connection in list(self.connections):
             connection.close()
 
     def heal(self) -> None:
-        """Connections that went silent are found out at once, as after a repair that resets them."""
+        """Tell what is not told yet. Who listens to a dead connection has to find that out for himself, even now."""
+        self.world.disturbed(max(0, self.deaf_until - self.world.simulation.now))
         for connection in list(self.connections):
             connection.take()
 

@@ -36,16 +36,21 @@ class Channel:
         """Send an item."""
         if self.closed:
             return
-        self._last = max(self._last, self.simulation.now + self.latency())
-        self._line.append((self._last, item))
-        self.simulation.call_after(self._last - self.simulation.now, self.pump)
+        now = self.simulation.clock.ns
+        arrives = now + self.latency()
+        if arrives < self._last:
+            arrives = self._last
+        self._last = arrives
+        self._line.append((arrives, item))
+        self.simulation.call_after(arrives - now, self.pump)
 
     def pump(self) -> None:
         """Deliver what is due and has room."""
-        while self._line and not self.held and not self.closed and self._line[0][0] <= self.simulation.now:
-            first = self._line.popleft()
+        line, clock = self._line, self.simulation.clock
+        while line and not self.held and not self.closed and line[0][0] <= clock.ns:
+            first = line.popleft()
             if not self.deliver(first[1]):
-                self._line.appendleft(first)
+                line.appendleft(first)
                 return
 
     def release(self) -> None:

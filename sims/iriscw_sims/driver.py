@@ -40,13 +40,18 @@ from iriscw.cloud.kube.exchange import (
     WatchItem,
     Woken,
 )
+from iriscw.cloud.kube.joining import Join
 from iriscw.cloud.kube.limits import RateLimit
 from iriscw.cloud.kube.messages import ApiRequest, ApiResponse, ApiUnreachable, Call, Pause
+from iriscw.cloud.kube.parsing import pod_of
+from iriscw.cloud.kube.paths import NODE_POOLS, NODES, pods_of, selector
 from iriscw.cloud.kube.settings import KubeSettings
 from iriscw.cloud.kube.watching import PodWatch, PoolWatch
 from iriscw.cloud.model import CloudError, Unavailable, WatchEvent
 from iriscw.testing.simulation import SimOperation, Simulation
+from iriscw_sims.api_checks import WatchChecks
 from iriscw_sims.apiserver import ApiServer, WatchConnection
+from iriscw_sims.kube.messages import Request
 
 if TYPE_CHECKING:
     from iriscw_sims.world import World
@@ -57,6 +62,7 @@ class KubeDriver:
 
     def __init__(self, world: World, server: ApiServer, settings: KubeSettings) -> None:
         self.simulation: Simulation = world.simulation
+        self.checks = world.fleet_checks
         self.server = server
         self.settings = settings
         self.call_timeout = world.pace.call_timeout
@@ -70,13 +76,32 @@ class KubeDriver:
 
     def watch(self, operation: SimOperation) -> None:
         """Carry out a watch."""
+        if operation.system_restarted:
+            return  # the process crashed in the step in which it asked
         session = Session(self, operation)
         self.sessions.append(session)
         session.begin()
 
     def send(self, request: ApiRequest, answered: Callable[[ApiResponse | None], None]) -> None:
         """Send a request when its turn comes."""
-        self.server.after(self._limit.take(self.simulation.now), self.server.send, request, answered)
+        pause = self._limit.take(self.simulation.now)
+        if pause:
+            self.server.after(pause, self._leave, self._limit, request, answered)
+        else:
+            self.server.after(0, self.server.send, request, answered)
+
+    def _leave(self, limit: RateLimit, request: ApiRequest, answered: Callable[[ApiResponse | None], None]) -> None:
+        if limit is self._limit:  # else the process that held it back is no more
+            self.server.send(request, answered)
+
+    def behind(self) -> str:
+        """Say which watch shows something else than there is; empty if none does."""
+        for session in self.sessions:
+            shown, there = session.watch.shown, session.there()
+            if shown != there:
+                wrong = [name for name in {**shown, **there} if shown.get(name) != there.get(name)]
+                return f"a watch of {session.kind} is wrong about {wrong}"
+        return ""
 
     def restart(self) -> None:
         """The controller is down: what it holds is lost, and the next one knows nothing of it."""
@@ -133,6 +158,7 @@ class Conversation:
             if isinstance(step, Pause):
                 self.driver.server.after(step.span, self._answered, None, True)
             else:
+                self.driver.checks.sent(self.operation.effect, step)
                 self.driver.send(step, self._answered)
 
     def _answered(self, response: ApiResponse | None, rested: bool = False) -> None:
@@ -160,6 +186,7 @@ class Session:
         self.operation = operation
         self.watch: PoolWatch | PodWatch = kind(driver.settings, effect.labels)
         self.closed = False
+        self._checks = WatchChecks(driver.checks.world)
         self._connections: dict[Token, WatchConnection] = {}
         self._waiting: deque[WatchEvent] = deque()
         operation.on_room = self._room
@@ -178,6 +205,24 @@ class Session:
             self._connections.clear()
             self.driver.sessions.remove(self)
 
+    @property
+    def kind(self) -> str:
+        """What is watched, for people."""
+        return "pools" if isinstance(self.watch, PoolWatch) else "pods"
+
+    def there(self) -> dict[str, Any]:
+        """Read what this watch should show off the store, at once and as a list would."""
+        chosen = selector(self.operation.effect.labels)
+        settings, store, now = self.driver.settings, self.driver.server.store, self.driver.server.wall
+
+        def items(path: str) -> list[Any]:
+            answer = store.handle(Request("GET", path, (("labelSelector", chosen),)), now)
+            return list(answer.body["items"])
+
+        if isinstance(self.watch, PoolWatch):
+            return {pool.name: pool for pool in Join.of(items(NODE_POOLS), items(NODES)).all()}
+        return {pod.name: pod for pod in map(pod_of, items(pods_of(settings.namespace)))}
+
     def _tell(self, event: Event) -> None:
         if not self.closed:
             self._do(self.watch.on(event, self.driver.simulation.now, self.driver.rng))
@@ -186,6 +231,7 @@ class Session:
         for action in actions:
             match action:
                 case Fetch(token=token, request=request):
+                    self._checks.lists(request)
                     self.driver.send(request, partial(self._answered, token))
                 case OpenWatch(token=token, request=request):
                     self._open(token, request)
@@ -210,6 +256,7 @@ class Session:
         def item(thing: Mapping[str, Any]) -> bool:
             if self._waiting:
                 return False
+            self._checks.took(request, thing)
             self._tell(WatchItem(token, thing))
             return True
 
@@ -217,6 +264,7 @@ class Session:
             self._connections.pop(token, None)
             self._tell(WatchEnded(token, error))
 
+        self._checks.opens(request)
         self._connections[token] = self.driver.server.watch(request, item, ended)
 
     def _flush(self) -> None:

@@ -7,17 +7,20 @@ INV-F3    only a slice written down as going loses its pool or pods; the longest
           none with a live attempt
 INV-F4    promised slices never exceed ``max_slices``
 INV-F5    a trouble is reported only where the cloud showed it; quota closes a group for its pause
-INV-F6    no attempt is placed on a slice that never was complete
+INV-F6    no slice whose nodes never were all fit is taken for booted; no attempt is placed on one that
+          never was complete
+INV-F8    a deletion carries the uid and the version that was judged; who creates deletes nothing
 ========  ============================================================================================
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from iriscw.cloud.effects import CreateNodePool, CreatePod, DeleteNodePool, DeletePod
+from iriscw.cloud.kube.messages import ApiRequest
 from iriscw.cloud.model import LABEL_CLUSTER, LABEL_ROLE, LABEL_SLICE, ROLE_CONTROLLER
 from iriscw.fleet.groups import Group
 from iriscw.fleet.messages import ReopenGroup
@@ -52,6 +55,10 @@ class Promised:
 
     group: str
     doomed_at: int | None = None
+
+
+HEARD: Final = frozenset({SliceReported, SliceStarted, Dismiss, GroupStarted, ReopenGroup, CordonAnswered})
+"""The messages that :meth:`FleetChecks.delivered` has something to say about; it is not asked about others."""
 
 
 class FleetChecks:
@@ -100,6 +107,19 @@ class FleetChecks:
             case DeletePod(name=name, uid=uid):
                 self._going(self.world.cloud.pods.get(name), uid, pool=False)
 
+    def sent(self, effect: Any, request: ApiRequest) -> None:
+        """A request leaves for the API server: it is about the very object that the effect names."""
+        match effect, request.method:
+            case ((CreateNodePool(spec=spec) | CreatePod(spec=spec)), "POST"):
+                if request.body["metadata"]["name"] != spec.name:
+                    self.broken("F1", f"{spec.name} is asked for under the name {request.body['metadata']['name']}")
+            case ((CreateNodePool(spec=spec) | CreatePod(spec=spec)), "DELETE"):
+                self.broken("F8", f"{request.path} is asked to go by who asks for {spec.name}")
+            case ((DeleteNodePool(name=name, uid=uid) | DeletePod(name=name, uid=uid)), "DELETE"):
+                only = (request.body or {}).get("preconditions", {})
+                if request.path.rpartition("/")[2] != name or only.get("uid") != uid or not only.get("resourceVersion"):
+                    self.broken("F8", f"{name} is asked to go whatever it is by now: {request.path}, {only}")
+
     def _going(self, thing: Any, uid: str, *, pool: bool) -> None:
         if thing is None or thing.uid != uid:
             return
@@ -115,7 +135,7 @@ class FleetChecks:
         self.shown.setdefault(slice_id, []).append(why)
 
     def booted(self, slice_id: str) -> None:
-        """All nodes of a slice's pool are up."""
+        """All nodes of a slice's pool are fit for work."""
         self.whole[slice_id] = None
 
     def dials(self, worker: SimWorker) -> None:
@@ -152,7 +172,7 @@ class FleetChecks:
         oldest = next(slice_id for slice_id in self.ever if slice_id not in self.promised)
         for book in (self.ever, self.shown, self.whole, self.places, self.idle_since, self.dismissed_at):
             book.pop(oldest, None)
-        self.world.job_checks.last_end_on_slice.pop(oldest, None)
+        self.world.job_checks.forget_slice(oldest)
 
     def _chosen(self, slice_id: str, reason: str) -> None:
         live: list[str] = []
@@ -203,6 +223,8 @@ class FleetChecks:
         if row.trouble is not Trouble.NONE and not row.reason and row.state is not SliceState.GONE:
             self.broken("F5", f"{row.slice_id} gives no reason for {row.trouble.value!r}")
         if row.state in (SliceState.INITIALIZING, SliceState.READY):
+            if row.slice_id not in self.whole:
+                self.broken("F6", f"{row.slice_id} is taken for {row.state.value} and its nodes never were all fit")
             self.closed_until.pop(row.group, None)
         promise, closure = group.promises.get(row.slice_id), group.sight.closure
         now = self.world.simulation.now
@@ -279,6 +301,8 @@ class FleetChecks:
         for config in world.plan.groups:
             slices = [slice_id for slice_id, each in self.promised.items() if each.group == config.name]
             wanted = min(config.max_slices, max(config.min_slices, config.buffer_slices))
+            if world.policy is not None:
+                wanted = world.policy.resting(config)
             states = {slice_id: self._slice(slice_id) for slice_id in slices}
             unready = [
                 slice_id for slice_id, piece in states.items() if piece is None or piece.state is not SliceState.READY

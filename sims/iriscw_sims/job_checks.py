@@ -4,6 +4,7 @@
 INV-J1    an acknowledged job is on the disk, and ends in one state, the right one
 INV-J2    one process per task; an attempt that is called over has none, and gets none
 INV-J3    what is committed is the sum over attempts, within capacity, and all comes back
+INV-J4    a gang is placed at once, and together
 INV-J5    failures and losses count against their own budgets, what never ran against neither
 INV-J7    a task that waits has a reason
 INV-J8    the last log line is stored before the task's end is shown as complete
@@ -15,7 +16,7 @@ INV-R9    orders leave only when the attempt's placement is on the disk
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
@@ -43,8 +44,12 @@ if TYPE_CHECKING:
     from iriscw_sims.world import World
 
 
-EVENTS_KEPT = 100_000
+EVENTS_KEPT = 10_000
 """Public events that a run keeps for whoever looks at it afterwards; beyond, it begins anew."""
+
+
+HEARD: Final = frozenset({AttemptsOver, WorkerLost})
+"""The messages that :meth:`JobChecks.delivered` has something to say about; it is not asked about others."""
 
 
 @attrs.define
@@ -55,6 +60,8 @@ class TruthOfAttempt:
     index: int
     worker_id: str
     incarnation: str
+    placed_at: int = 0
+    """When that reached the disk."""
     over: bool = False
     """Whether the disk says that it ended."""
     log_bytes: int = 0
@@ -118,10 +125,11 @@ class JobChecks:
         self.gone_since: dict[str, int] = {}
         """Since when the pod of such an attempt is gone."""
         self.last_end_on_slice: dict[str, int] = {}
-        self.heard: dict[str, int] = {}
-        """Attentive time of the last contact, by pod name."""
+        self.heard: dict[str, dict[str, int]] = {}
+        """Attentive time of the last contact, by slice and pod name."""
         self.shown: dict[str, JobState] = {}
-        self._events = 0
+        self.events_seen = 0
+        """How many of the system's public events were looked at."""
 
     def broken(self, invariant: str, what: str) -> None:
         """Note that an invariant does not hold."""
@@ -190,16 +198,16 @@ class JobChecks:
     def events(self) -> None:
         """Look at what was published since the last look."""
         events = self.world.system.events
-        while self._events < len(events):
-            event = events[self._events]
-            self._events += 1
+        while self.events_seen < len(events):
+            event = events[self.events_seen]
+            self.events_seen += 1
             if isinstance(event, JobChanged):
                 self._job_shown(event)
             elif isinstance(event, TaskChanged) and event.state in TASK_TERMINAL:
                 self._task_shown(event)
         if len(events) > EVENTS_KEPT:
             del events[:]
-            self._events = 0
+            self.events_seen = 0
 
     def _job_shown(self, event: JobChanged) -> None:
         last = self.shown.get(event.job_id)
@@ -260,11 +268,23 @@ class JobChecks:
         if task.live:
             self.broken("J2", f"task {record.index} of {job_id} gets {record.uid} while {task.live} lives")
         task.live = record.uid
-        attempt = TruthOfAttempt(job_id, record.index, record.worker_id, record.incarnation)
+        now = self.world.simulation.now
+        attempt = TruthOfAttempt(job_id, record.index, record.worker_id, record.incarnation, now)
+        if self.jobs[job_id].spec.group_by is not None:
+            self._joins(job_id, record.uid, attempt)
         self.attempts[record.uid] = self.live[record.uid] = attempt
         self.jobs[job_id].uids.append(record.uid)
         self.live_on.setdefault(slice_of(record.worker_id), {})[record.uid] = None
         self.world.fleet_checks.placed(record.worker_id)
+
+    def _joins(self, job_id: str, uid: str, attempt: TruthOfAttempt) -> None:
+        """INV-J4: members of a gang are placed at once, and on one slice, which is what plans have them share."""
+        for task in self.jobs[job_id].tasks.values():
+            other = self.attempts.get(task.live)
+            if other is not None and other.placed_at != attempt.placed_at:
+                self.broken("J4", f"{uid} of {job_id} joins {task.live}, which was placed before")
+            elif other is not None and slice_of(other.worker_id) != slice_of(attempt.worker_id):
+                self.broken("J4", f"{uid} of {job_id} is on {attempt.worker_id}, {task.live} on {other.worker_id}")
 
     def _ended(self, job_id: str, record: AttemptEnded) -> None:
         job, known = self.jobs[job_id], self.attempts[record.uid]
@@ -357,7 +377,9 @@ class JobChecks:
         if world.system.crashed:
             return
         for uid, each in self.live.items():
-            if pod_name(each.worker_id, each.incarnation) in world.cloud.pods:
+            pod = world.cloud.pods.get(pod_name(each.worker_id, each.incarnation))
+            if pod is not None and not pod.over:
+                self.gone_since.pop(uid, None)
                 continue
             since = max(self.gone_since.setdefault(uid, world.simulation.now), world.disturbed_until)
             waited = world.simulation.now - since
@@ -368,7 +390,12 @@ class JobChecks:
 
     def contact(self, worker: SimWorker) -> None:
         """Something of a worker reached the controller."""
-        self.heard[worker.pod_name] = self.world.attentive
+        self.heard.setdefault(worker.slice_id, {})[worker.pod_name] = self.world.attentive
+
+    def forget_slice(self, slice_id: str) -> None:
+        """A slice is gone for so long that nobody speaks of it any more."""
+        self.last_end_on_slice.pop(slice_id, None)
+        self.heard.pop(slice_id, None)
 
     def delivered(self, cell: Cell, message: Any) -> None:
         """An actor is about to decide on a message."""
@@ -377,8 +404,9 @@ class JobChecks:
                 self._idle_from_now(uid)
         if isinstance(message, WorkerLost) and message.reason.startswith("no contact") and not message.fenced:
             pod = f"{message.worker_id}-{message.incarnation}"
-            silent = self.world.attentive - self.heard.get(pod, 0)
-            group = self.world.fleet_checks.ever[slice_of(message.worker_id)]
+            slice_id = slice_of(message.worker_id)
+            silent = self.world.attentive - self.heard.get(slice_id, {}).get(pod, 0)
+            group = self.world.fleet_checks.ever[slice_id]
             if silent < self.world.group(group).timing.liveness_timeout - SECOND:
                 self.broken("J10", f"{pod} is given up ({message.reason}) and was heard {silent // SECOND} s ago")
 
@@ -397,11 +425,17 @@ class JobChecks:
         if not isinstance(state, Scheduler):
             return 0
         for host in state.inventory.hosts.values():
-            free = host.info.capacity
+            whole, free = host.info.capacity, host.free
+            cpu, memory, disk, gpus = whole.cpu_milli, whole.memory_bytes, whole.disk_bytes, whole.gpu_count
             for each in host.commitments.values():
-                free = free.minus(each.demand)
-            if free != host.free or min(free.cpu_milli, free.memory_bytes, free.gpu_count) < 0:
-                self.broken("J3", f"{host.info.worker_id} has {host.free} left, by its attempts {free}")
+                taken = each.demand
+                cpu -= taken.cpu_milli
+                memory -= taken.memory_bytes
+                disk -= taken.disk_bytes
+                gpus -= taken.gpu_count
+            if cpu < 0 or memory < 0 or gpus < 0 or free != Capacity(cpu, memory, disk, gpus, whole.gpu_class):
+                by_attempts = Capacity(cpu, memory, disk, gpus, whole.gpu_class)
+                self.broken("J3", f"{host.info.worker_id} has {free} left, by its attempts {by_attempts}")
         return len(state.inventory.hosts)
 
     def committed(self) -> str:

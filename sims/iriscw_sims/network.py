@@ -9,6 +9,7 @@ then it ends.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -16,10 +17,10 @@ import attrs
 from iriscw.cloud.model import Attributes
 from iriscw.errors import NoSuchActor
 from iriscw.fleet.messages import Accepted, WorkerDialled, WorkerHungUp, WorkerSeen
-from iriscw.fleet.model import WorkerRefused, worker_path
+from iriscw.fleet.model import WorkerRefused
 from iriscw.jobs.model import Observation, Observed, Orders, Redial, StreamUp
 from iriscw.runtime.envelope import Slot
-from iriscw.runtime.vocabulary import MILLISECOND, SECOND, ActorPath
+from iriscw.runtime.vocabulary import MILLISECOND, SECOND
 from iriscw.testing.simulation import SimOperation
 from iriscw_sims.channel import Channel
 from iriscw_sims.workers import changed
@@ -27,8 +28,6 @@ from iriscw_sims.workers import changed
 if TYPE_CHECKING:
     from iriscw_sims.workers import SimWorker
     from iriscw_sims.world import World
-
-FLEET = ActorPath("/fleet")
 
 DIAL_POLL = 50 * MILLISECOND
 DIAL_PATIENCE = 5 * SECOND
@@ -152,10 +151,9 @@ class Network:
             worker.worker_id, worker.incarnation, worker.claims, Attributes({"python": "3.11"}), "10.0.0.1"
         )
         world = self.world
-        path = worker_path(FLEET, worker.group, worker.worker_id)
         world.fleet_checks.dials(worker)
         try:
-            slot = world.system.question(path, question)
+            slot = world.system.question(worker.path, question)
         except NoSuchActor:
             if connection is None:
                 self.dial_soon(worker)
@@ -208,7 +206,14 @@ class Network:
         """A link waits for its worker."""
         session = operation.effect
         self.sessions[session.worker_id, session.incarnation] = operation
+        operation.on_cancel = partial(self._given_up, operation)
         self._match(session.worker_id, session.incarnation)
+
+    def _given_up(self, operation: SimOperation) -> None:
+        """A link has stopped waiting: its worker never came."""
+        session = operation.effect
+        if self.sessions.get((session.worker_id, session.incarnation)) is operation:
+            del self.sessions[session.worker_id, session.incarnation]
 
     def _match(self, worker_id: str, incarnation: str) -> None:
         operation = self.sessions.get((worker_id, incarnation))
@@ -243,7 +248,7 @@ class Network:
     def tell(self, worker: SimWorker, message: object) -> None:
         """Tell a worker's place something."""
         if not self.world.system.crashed:
-            self.world.system.tell(worker_path(FLEET, worker.group, worker.worker_id), message)
+            self.world.system.tell(worker.path, message)
 
     def controller_down(self) -> None:
         """All connections break."""

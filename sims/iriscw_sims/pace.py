@@ -88,6 +88,8 @@ QUICK = Pace(
     driver=attrs.evolve(
         _DRIVER,
         page_limit=2,  # so that lists have many pages
+        qps=4.0,  # so that requests wait for their turn
+        burst=6,
         attempts=3,
         pause_most=2 * SECOND,
         watch_timeout=60 * SECOND,

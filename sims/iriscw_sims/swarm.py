@@ -18,7 +18,6 @@ from typing import Any
 import attrs
 
 from iriscw.cloud.model import Attributes, Capacity, Constraint, Op
-from iriscw.errors import InvalidArgument
 from iriscw.fleet.model import GroupConfig
 from iriscw.jobs.model import Entrypoint, EntrypointKind, Existing, JobSpec
 from iriscw.runtime.vocabulary import SECOND
@@ -111,6 +110,17 @@ class PlannedJob:
     terminate_after: int | None = None
 
 
+@attrs.frozen
+class PlannedJob:
+    """A submission, and what else its user does. ``terminate_after`` is ns, None for never."""
+
+    at: int
+    key: str
+    spec: JobSpec
+    existing: Existing = Existing.ERROR
+    terminate_after: int | None = None
+
+
 ALWAYS = 1000
 """The rate of what happens each time it can."""
 
@@ -119,11 +129,7 @@ CHANCES = frozenset((*dict(RATES), *dict(FAULT_POINTS)))
 
 @attrs.frozen
 class Plan:
-    """All that a run is made of, beside the seed.
-
-    Raises:
-        InvalidArgument: there is no group, or two have one name; a fault or chance is unknown; a time is negative.
-    """
+    """All that a run is made of, beside the seed."""
 
     seed: int
     groups: tuple[GroupConfig, ...]
@@ -133,17 +139,6 @@ class Plan:
     safety: int
     """How long faults happen; then everything is healed."""
     takeover_delay: int = 0
-
-    def __attrs_post_init__(self) -> None:
-        names = [group.name for group in self.groups]
-        if not names or len(set(names)) < len(names):
-            raise InvalidArgument(f"a plan needs at least one scale group, each with a name of its own, not {names}")
-        kinds = [fault.kind for fault in self.faults if fault.kind not in FAULTS]
-        kinds += [name for name, rate in self.rates if name not in CHANCES or not 0 <= rate <= ALWAYS]
-        if kinds:
-            raise InvalidArgument(f"no world knows these faults, or these rates (0 to {ALWAYS}): {', '.join(kinds)}")
-        if min(self.safety, self.takeover_delay, *(each.at for each in (*self.faults, *self.jobs))) < 0:
-            raise InvalidArgument("a plan begins at 0: no moment in it and no span is negative")
 
     def without(self, kind: str) -> Plan:
         """Give the plan without one kind of fault or chance."""

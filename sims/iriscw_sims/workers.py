@@ -23,8 +23,9 @@ from iriscw.cloud.model import (
     Pod,
     Unavailable,
 )
+from iriscw.fleet.model import worker_path
 from iriscw.jobs.model import AwaitLogs, Ending, Observation, Observed, Orders, RunOrder, StopOrder, StreamUp, TaskState
-from iriscw.runtime.vocabulary import SECOND
+from iriscw.runtime.vocabulary import SECOND, ActorPath
 from iriscw.testing.simulation import SimOperation
 from iriscw.worker.registry import MAX_RELEASED
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from iriscw_sims.network import Connection
     from iriscw_sims.world import World
 
+
+FLEET = ActorPath("/fleet")
 
 LOGS_KEPT = 10_000
 """Logs that the store remembers the size of: more than are waited for at once."""
@@ -65,6 +68,8 @@ class SimWorker:
         self.incarnation = pod.labels[LABEL_INCARNATION]
         self.slice_id = pod.labels[LABEL_SLICE]
         self.group = pod.labels[LABEL_GROUP]
+        self.path = worker_path(FLEET, self.group, self.worker_id)
+        """Of its place in the fleet."""
         self.capacity = capacity
         self.lies = world.chance("worker lies")
         self.attempts: dict[str, SimAttempt] = {}

@@ -11,9 +11,9 @@ from iriscw_sims.world import World
 @pytest.mark.parametrize("kind", FAULTS)
 def test_the_world_survives_a_fault_that_comes_often(kind, calm_plan):
     """Many faults of one kind break nothing, and they do happen."""
-    plan = calm_plan(15)
+    plan = calm_plan(17)
     faults = tuple(Fault(at * SECOND, kind, at * 7919) for at in range(20, plan.safety // SECOND, 37))
-    run = World(15, attrs.evolve(plan, faults=faults)).run()
+    run = World(17, attrs.evolve(plan, faults=faults)).run()
     assert not run.violations, run.report
     assert dict(run.fired).get(kind, 0) >= 1
 

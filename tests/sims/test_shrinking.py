@@ -25,6 +25,18 @@ def nobody_answers(monkeypatch):
     monkeypatch.setitem(group_rules.RULES, WorkersMissed, lambda *_: None)
 
 
+def test_a_policy_can_be_what_breaks(calm_plan):
+    """A plan is tried with it; without it nothing is wrong."""
+
+    def starve(view):
+        return 0
+
+    plan = calm_plan(1)
+    run = run_plan(plan, starve)
+    assert breaks_like(run, starve)(plan)
+    assert not breaks_like(run)(plan)
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("nobody_answers")
 def test_thirty_faults_become_one():

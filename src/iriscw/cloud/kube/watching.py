@@ -74,6 +74,11 @@ class PodWatch:
         self._counts = {"shown": 0, "suppressed": 0}
 
     @property
+    def shown(self) -> dict[str, Pod]:
+        """What was shown last, by name."""
+        return dict(self._shown)
+
+    @property
     def statistics(self) -> WatchStatistics:
         """What was done so far."""
         sources = {self._reflector.name: self._reflector.statistics}
@@ -143,6 +148,11 @@ class PoolWatch:
         self._shown: dict[str, NodePool] = {}
         """What was shown last, by name."""
         self._counts = {"shown": 0, "suppressed": 0}
+
+    @property
+    def shown(self) -> dict[str, NodePool]:
+        """What was shown last, by name."""
+        return dict(self._shown)
 
     @property
     def statistics(self) -> WatchStatistics:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from typing import TypeVar
 
 import anyio
@@ -226,12 +227,17 @@ class CloudConformance:
         assert len(await cloud.node_pools.list({})) == 2
 
     async def test_a_watch_begins_with_everything(self, cloud: CloudUnderTest) -> None:
-        """First all that there is with these labels, then changes in order, each under a new version."""
+        """First all that there is with these labels, then changes in order, each of which shows something new.
+
+        A pool is shown with its nodes, which have versions of their own: so a change is a new version of the pool, or
+        other nodes under the same one. And what was ready a moment ago may have been written to since.
+        """
         before = await cloud.ready_pool(cloud.pool("a", iris_scale_group="x"))
         await cloud.node_pools.create(cloud.pool("b", iris_scale_group="y"))
         async with _closing(cloud.node_pools.watch({"iris-scale-group": "x"})) as watch:
             first = await anext(watch)
-            assert first == Relisted((before,))
+            assert isinstance(first, Relisted)
+            assert [(each.name, each.uid) for each in first.objects] == [(before.name, before.uid)]
             await cloud.node_pools.delete(before.name, before.uid)
             seen: list[WatchEvent] = []
 
@@ -240,9 +246,13 @@ class CloudConformance:
                 return _removed("a")(event)
 
             await cloud.until(watch, gone)
-        assert all(isinstance(event, Upserted) and event.object.deleting for event in seen[:-1])
-        versions = [event.object.resource_version for event in seen[:-1] if isinstance(event, Upserted)]
-        assert len(set(versions)) == len(versions)
+        changes = [event for event in seen[:-1] if isinstance(event, Upserted)]
+        assert len(changes) == len(seen) - 1
+        pools = [change.object for change in changes if isinstance(change.object, NodePool)]
+        deleting = [pool.deleting for pool in pools]
+        assert deleting == sorted(deleting), "what is being deleted stays so"
+        shown = [(pool.resource_version, pool.nodes) for pool in pools]
+        assert all(one != next_one for one, next_one in pairwise(shown))
 
     async def test_a_pod_runs_on_a_node_of_its_pool(self, cloud: CloudUnderTest) -> None:
         """It waits for a ready node, then runs, on a node of the pool, with an address."""
@@ -295,11 +305,13 @@ class CloudConformance:
         assert successor.uid != pod.uid
 
     async def test_a_pools_pods_go_with_it(self, cloud: CloudUnderTest) -> None:
-        """When a pool is gone, so are its pods."""
+        """When a pool is gone, so are its pods, or soon: in Kubernetes a garbage collector removes them behind it."""
         pool = await cloud.ready_pool(cloud.pool())
         await cloud.running_pod(cloud.pod())
         async with _closing(cloud.node_pools.watch({})) as watch:
             await cloud.until(watch, lambda event: isinstance(event, Relisted))
             await cloud.node_pools.delete(pool.name, pool.uid)
             await cloud.until(watch, _removed(pool.name))
+        async with _closing(cloud.pods.watch({})) as watch:
+            await cloud.until(watch, lambda event: event == Relisted(()) or isinstance(event, Removed))
         assert await cloud.pods.list({}) == ()

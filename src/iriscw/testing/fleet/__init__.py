@@ -10,14 +10,17 @@
     def test_my_group_survives(plan):
         assert_holds(plan)
 
-A failure is shrunk, and says which invariant was broken, the plan as Python, what happened, and the command that runs
-it again. :func:`shrink` does the same for a plan that Hypothesis did not draw, such as that of a seed.
+A failure is shrunk, and says which invariant was broken, the plan as Python, what happened, and how to run it again.
+``assert_holds(plan, policy=my_policy)`` runs the fleet under a policy of one's own (:mod:`iriscw.fleet.policy`), and gives
+an :class:`Outcome`: what it cost and how long tasks waited, for assertions of one's own. :func:`shrink` makes a plan
+small that Hypothesis did not draw, such as that of a seed.
 """
 
 from __future__ import annotations
 
 from iriscw_sims.holding import assert_holds
+from iriscw_sims.outcome import Outcome
 from iriscw_sims.shrinking import breaks_like, shrink
 from iriscw_sims.strategies import plans
 
-__all__ = ["assert_holds", "breaks_like", "plans", "shrink"]
+__all__ = ["Outcome", "assert_holds", "breaks_like", "plans", "shrink"]

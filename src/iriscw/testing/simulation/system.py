@@ -136,9 +136,9 @@ class SimSystem:
 
     def sync(self) -> None:
         """Start a commit if records wait for one; called after every step."""
-        if self._syncing or self.sync_ns is None or self.tree.crashed:
+        if self._syncing or self.journal.pending_commits() == 0:
             return
-        if self.journal.appended > self.journal.durable and self.journal.pending_commits() > 0:
+        if self.sync_ns is not None and not self.tree.crashed:
             self._syncing = True
             self.simulation.call_after(self.sync_ns(self._rng), self._commit, self.tree, self.journal.appended)
 
@@ -168,7 +168,7 @@ class SimSystem:
         """Send a message to the actor at ``path``; without one it is a dead letter."""
         tree = self.tree
         tree.sent += 1
-        cell = tree.cells.get(ActorPath(path))
+        cell = tree.cells.get(path)  # type: ignore[call-overload]  # a path is its text
         if cell is None or cell.status > WAITING or tree.closing or cell.full:
             tree.dead += 1
             return

@@ -24,8 +24,15 @@ EPOCH = 1_767_225_600 * SECOND
 TRACE_LINES = 200
 """Trace lines that are kept for a failure report."""
 
+LINES_HASHED_AT_ONCE = 256
+"""Trace lines that go into the hash together: a call for each would cost more than to hash it."""
+
 STEPS_WITHOUT_TIME = 5_000_000
 """Steps at one instant after which a simulation is taken for a loop without an end."""
+
+
+_KINDS: dict[int, str] = {kind: kind.name for kind in Kind}
+"""The names of envelopes' kinds; to ask an enum for one costs as much as the rest of a line."""
 
 
 class Livelock(InternalError):
@@ -64,8 +71,11 @@ class Simulation:
         self.checkers: list[Callable[[], None]] = []
         """Called after every step; they raise when something that must always hold does not."""
         self.steps = 0
+        self.seen: Callable[[Cell, Any], None] | None = None
+        """Called for each entry that a cell takes of its mailbox, with what is in it."""
         self.trace: deque[str] = deque(maxlen=TRACE_LINES)
         self._hash = hashlib.blake2b(digest_size=16)
+        self._unhashed: list[str] = []
         self._events: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
         self._serial = 0
 
@@ -86,24 +96,37 @@ class Simulation:
     @property
     def trace_hash(self) -> str:
         """A hash of everything that happened so far; equal seeds give equal hashes."""
+        self._hash_lines()
         return self._hash.hexdigest()
+
+    def _hash_lines(self) -> None:
+        self._hash.update("".join(self._unhashed).encode())
+        self._unhashed.clear()
 
     def note(self, *what: Any) -> None:
         """Write one line of the trace. Text, integers and keys of those only: no floats, reprs or exception texts."""
-        line = f"{self.clock.ns} {' '.join(map(str, what))}"
+        self.write_line(" ".join(map(str, what)))
+
+    def write_line(self, text: str) -> None:
+        """Write one line of the trace that is put together already; see :meth:`note`."""
+        line = f"{self.clock.ns} {text}"
         self.trace.append(line)
-        self._hash.update(line.encode())
+        self._unhashed.append(line)
+        if len(self._unhashed) >= LINES_HASHED_AT_ONCE:
+            self._hash_lines()
 
     def trace_delivery(self, cell: Cell, item: Any) -> None:
-        """Note that a cell takes an entry of its mailbox."""
+        """Note that a cell takes an entry of its mailbox, and show it to :attr:`seen`."""
         kind = ""
         if type(item) is Envelope:
-            kind = Kind(item.kind).name
+            kind = _KINDS[item.kind]
             item = item.message
         elif type(item) is Slot:
             kind = "QUESTION"
             item = item.message
-        self.note("take", cell.tree.name, cell.path, cell.incarnation, kind, type(item).__name__)
+        self.write_line(f"take {cell.tree.name} {cell.path} {cell.incarnation} {kind} {type(item).__name__}")
+        if self.seen is not None:
+            self.seen(cell, item)
 
     # World events
 
@@ -111,6 +134,11 @@ class Simulation:
         """Have the world do something ``delay_ns`` from now; events of one instant keep their order."""
         self._serial += 1
         heapq.heappush(self._events, (self.clock.ns + delay_ns, self._serial, function, args))
+
+    @property
+    def scheduled(self) -> int:
+        """How many things the world has done so far, or is going to do."""
+        return self._serial
 
     @property
     def next_event(self) -> int | None:
@@ -121,26 +149,28 @@ class Simulation:
 
     def step(self) -> bool:
         """Do one thing at this instant: a piece of control work, a message or a world event; False if none is left."""
-        dispatcher = self.dispatcher
-        did = True
-        changed = [tree for tree in dispatcher.trees if tree.journal_changed]
-        for tree in changed:
-            tree.release()
-        if not changed and not dispatcher.control_step():
-            if dispatcher.ready:
-                dispatcher.step(1)
-            elif self._events and self._events[0][0] <= self.clock.ns:
-                _, _, function, args = heapq.heappop(self._events)
-                function(*args)
-            else:
-                did = False
-        if did:
-            self.steps += 1
-            for system in self.systems:
-                system.sync()
-            for check in self.checkers:
-                check()
-        return did
+        dispatcher, events = self.dispatcher, self._events
+        released = False
+        for tree in dispatcher.trees:
+            released = released or tree.journal_changed
+        if released:
+            for tree in [each for each in dispatcher.trees if each.journal_changed]:
+                tree.release()
+        elif dispatcher.control:
+            dispatcher.control_step()
+        elif dispatcher.ready:
+            dispatcher.step(1)
+        elif events and events[0][0] <= self.clock.ns:
+            _, _, function, args = heapq.heappop(events)
+            function(*args)
+        else:
+            return False
+        self.steps += 1
+        for system in self.systems:
+            system.sync()
+        for check in self.checkers:
+            check()
+        return True
 
     def settle_control(self) -> None:
         """Do all control work that is queued, so that the tree is whole."""
@@ -160,13 +190,14 @@ class Simulation:
 
     def _next_instant(self) -> int | None:
         due = self.dispatcher.next_due
-        event = self.next_event
-        if due is None or event is None:
-            return due if event is None else event
-        return min(due, event)
+        if not self._events:
+            return due
+        event = self._events[0][0]
+        return event if due is None or event < due else due
 
     def _jump(self, to: int) -> None:
-        self.clock.ns = max(self.clock.ns, to)
+        if to > self.clock.ns:
+            self.clock.ns = to
         self.dispatcher.look_at_clock()
 
     def advance(self, duration_s: float) -> None:

@@ -1,0 +1,63 @@
+"""A user's policy, as a simulated world asks it: what it said is remembered, for the checks and for people.
+
+Theory of operation. The fleet asks a policy and clamps its answer; where a policy fails the default one decides. That
+is judged from outside here, by what the policy itself answered: how many slices a group has to have once nothing else
+happens (:meth:`Asked.resting`), and whether the policy ever failed.
+"""
+
+from __future__ import annotations
+
+import operator
+import traceback
+from collections import deque
+
+from iriscw.fleet.model import GroupConfig
+from iriscw.fleet.policy import GroupView, Policy, default_policy
+from iriscw.runtime.vocabulary import SECOND
+
+ANSWERS_KEPT = 16
+"""Of the answers that differ from the one before, or were given to other demand: as many as anybody reads."""
+
+
+class Asked:
+    """A policy that remembers what it was asked; itself a policy."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self.answers: dict[str, int] = {}
+        """The last answer for each group."""
+        self.error: Exception | None = None
+        """What it raised first."""
+        self.failure = ""
+        """The same in words, with what it was asked."""
+        self._known: dict[str, tuple[int, int, int]] = {}
+        self._told: deque[str] = deque(maxlen=ANSWERS_KEPT)
+
+    def __call__(self, view: GroupView) -> int:
+        """Ask; what the policy raises is raised."""
+        try:
+            answer = operator.index(self.policy(view))
+        except Exception as error:
+            if self.error is None:
+                what = "".join(traceback.format_exception_only(error)).strip()
+                self.error, self.failure = error, f"{what}, at {view.now / SECOND:.3f} s, for {view}"
+            self.answers[view.group] = default_policy(view)
+            raise
+        known = (answer, view.wanted, view.busy)
+        if self._known.get(view.group) != known:
+            self._known[view.group] = known
+            self._told.append(
+                f"{view.now / SECOND:10.3f} s  {view.group}: {answer} slices, when demand wanted {view.wanted} beside"
+                f" {view.busy} busy ones, {len(view.idle)} were idle, {view.absorbing} fresh or on their way"
+            )
+        self.answers[view.group] = answer
+        return answer
+
+    def resting(self, config: GroupConfig) -> int:
+        """Give how many slices a group has once nothing else happens."""
+        return min(max(self.answers.get(config.name, 0), config.min_slices), config.max_slices)
+
+    @property
+    def told(self) -> str:
+        """What it answered, the last of it: for people."""
+        return "\n".join(self._told)

@@ -1,0 +1,238 @@
+"""A kubeconfig read: one context of it, as the way to a cluster.
+
+Theory of operation. ``kubernetes_asyncio`` reads and merges the files, and carries out the logins that need more than
+a token: programs (``exec``), OpenID Connect, Google's. It is imported only then: it costs 300 ms and 70 MB. Whom to
+trust is read here, so that ``insecure-skip-tls-verify`` is refused instead of obeyed and no private key is left in a
+temporary file. None of the library's messages is shown: they quote the file, with its tokens.
+
+What is not understood and would change who acts, or on what, is refused: impersonation, certificates from programs.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+import os
+import ssl
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import anyio
+import attrs
+
+from iriscw.cloud.drivers.kube.access import (
+    AUTHORITY_BYTES,
+    Access,
+    InsecureAccess,
+    checked_proxy,
+    checked_url,
+    proxy_for,
+    trusting,
+)
+from iriscw.cloud.drivers.kube.credentials import (
+    Credentials,
+    Fixed,
+    Header,
+    InvalidAccess,
+    Renewed,
+    read_small,
+    token_file,
+)
+from iriscw.files import write_atomic
+
+logging.getLogger("kubernetes_asyncio.config.kube_config").addFilter(lambda _record: False)
+# It logs what it raises, and both quote the files and what login programs said.
+
+FILE_BYTES = 2**20
+"""Of one kubeconfig: a thousand clusters with their authorities."""
+
+FILES = 100
+"""That ``KUBECONFIG`` may name."""
+
+LOGIN_S = 60.0
+"""Seconds that a login may take: a program may have to ask somebody. A renewal has what a request has, if less."""
+
+LOGINS = ("exec", "auth-provider", "username")
+"""What the library carries out."""
+
+REFUSED = ("as", "as-groups", "as-uid", "as-user-extra")
+"""What would make us somebody else."""
+
+
+@attrs.frozen
+class Entry:
+    """One entry of a kubeconfig, and the folder that its relative paths begin at."""
+
+    values: Mapping[str, Any] = attrs.field(repr=False)
+    folder: Path
+
+    def data(self, name: str) -> bytes | None:
+        """Give what stands in ``NAME-data``, or in the file that ``NAME`` names; None if there is neither.
+
+        Raises:
+            InvalidAccess: it cannot be read.
+        """
+        inline, path = self.values.get(f"{name}-data"), self.values.get(name)
+        if inline:
+            try:
+                return base64.b64decode(str(inline), validate=True)
+            except ValueError:
+                raise InvalidAccess(f"{name}-data is not base64") from None
+        return read_small(self.folder / str(path), AUTHORITY_BYTES) if path else None
+
+
+async def from_kubeconfig(
+    paths: Sequence[Path], context: str | None = None, environ: Mapping[str, str] = os.environ
+) -> Access:
+    """Read the way to a cluster from kubeconfig files; the first file that has an entry of a name wins.
+
+    Args:
+        paths: The files. One that does not exist is passed over, if there is another.
+        context: Which context; by default the current one.
+        environ: Names a proxy, unless the file does.
+
+    Raises:
+        InvalidAccess: it cannot be used as it is written.
+        InsecureAccess: it is not protected by TLS.
+    """
+    merged = _merged(paths)
+    chosen = context if context is not None else str(merged.get("current-context") or "")
+    if not chosen:
+        raise InvalidAccess("the kubeconfig has no current context: name one")
+    its = _entry(merged, "contexts", chosen, "context").values
+    cluster = _entry(merged, "clusters", str(its.get("cluster") or ""), "cluster")
+    user = Entry({}, cluster.folder)
+    if its.get("user"):
+        user = _entry(merged, "users", str(its["user"]), "user")
+    if cluster.values.get("insecure-skip-tls-verify"):
+        raise InsecureAccess("the kubeconfig asks for TLS without verification: name the certificate authority instead")
+    url = checked_url(str(cluster.values.get("server") or ""))
+    proxy = cluster.values.get("proxy-url")
+    return Access(
+        url,
+        await _credentials(user),
+        _tls(cluster, user) if url.startswith("https:") else None,
+        tls_name=str(cluster.values.get("tls-server-name") or "") or None,
+        proxy=checked_proxy(str(proxy)) if proxy else proxy_for(url, environ),
+        namespace=str(its.get("namespace") or ""),
+    )
+
+
+def _merged(paths: Sequence[Path]) -> Mapping[str, Any]:
+    found = [each for each in (path.expanduser() for path in paths) if each.exists()]
+    if not found:
+        raise InvalidAccess(f"there is no kubeconfig at {', '.join(map(str, paths))}")
+    if len(found) > FILES:
+        raise InvalidAccess(f"{len(found)} kubeconfig files are more than {FILES}")
+    for each in found:
+        read_small(each, FILE_BYTES)
+    from kubernetes_asyncio.config.kube_config import KubeConfigMerger
+
+    try:
+        merger = KubeConfigMerger(os.pathsep.join(map(str, found)))
+        assert merger.config is not None, "a file that exists was read"
+        current = (each.get("current-context") for each in merger.config_files.values())
+        # The library lets the last file win in this one respect, kubectl the first.
+        return {**merger.config.value, "current-context": next(filter(None, current), "")}
+    except Exception as broken:  # noqa: BLE001 - YAML's errors, KeyError, TypeError: all mean the same and quote the file
+        raise InvalidAccess(f"{found[0]} is no kubeconfig ({type(broken).__name__})") from None
+
+
+def _entry(merged: Mapping[str, Any], section: str, name: str, inside: str) -> Entry:
+    """Find an entry by name. The merger has wrapped each, with the path of its file."""
+    for each in merged.get(section) or ():
+        if each.value.get("name") == name:
+            values = each.value.get(inside)
+            if not isinstance(values, dict):
+                raise InvalidAccess(f"{name!r} among the {section} of the kubeconfig is not written as one")
+            return Entry(values, Path(each.path).absolute().parent)
+    raise InvalidAccess(f"the kubeconfig has no {name!r} among its {section}")
+
+
+def _tls(cluster: Entry, user: Entry) -> ssl.SSLContext:
+    context = trusting(cluster.data("certificate-authority"))
+    certificate, key = user.data("client-certificate"), user.data("client-key")
+    if (certificate is None) != (key is None):
+        raise InvalidAccess("a client certificate takes its key, and the key its certificate")
+    if certificate is not None and key is not None:
+        # OpenSSL reads keys from files only: one that nobody else reads, and that is gone at once.
+        with tempfile.TemporaryDirectory(prefix="iriscw-") as folder:
+            path = Path(folder) / "client.pem"
+            write_atomic(path, certificate + b"\n" + key, durable=False)
+            try:
+                context.load_cert_chain(path)
+            except (ssl.SSLError, ValueError):
+                raise InvalidAccess("the client certificate and its key cannot be used") from None
+    return context
+
+
+async def _credentials(user: Entry) -> Credentials:
+    values = user.values
+    for name in REFUSED:
+        if values.get(name):
+            raise InvalidAccess(f"the kubeconfig's user has {name!r}: impersonation is not supported")
+    if values.get("tokenFile") and not values.get("exec"):
+        return await token_file(user.folder / str(values["tokenFile"]))
+    if values.get("token") and not values.get("exec") and not values.get("auth-provider"):
+        return Fixed(Header.of("Bearer", str(values["token"])))
+    if not any(values.get(name) for name in LOGINS):
+        return Fixed()
+    login = _Login(user)
+    first = await login.again(True)
+    return Renewed(login.again, first) if login.ends else Fixed(first)
+
+
+class _Login:
+    """A login that the library carries out, and repeats."""
+
+    def __init__(self, user: Entry) -> None:
+        self._user = user
+        self._loader: Any = None
+        self._last: Header | None = None
+        self.ends = not user.values.get("username")
+        """Whether what it gives ends some time."""
+
+    async def again(self, refused: bool) -> Header:
+        """Log in. The library keeps what has not ended, so after a refusal it begins anew.
+
+        A program that does not say when its token ends is run again after a refusal only, as client-go does it.
+
+        Raises:
+            InvalidAccess: that failed.
+        """
+        from kubernetes_asyncio.client import Configuration
+
+        if refused or self._loader is None:
+            self._loader = self._new_loader()
+        elif self._last is not None and self._endless:
+            return self._last
+        configuration = Configuration()
+        try:
+            with anyio.fail_after(LOGIN_S):
+                await self._loader.load_and_set(configuration)
+        except Exception as problem:  # noqa: BLE001 - a login is other people's programs and servers; it may raise all
+            raise InvalidAccess(f"the kubeconfig's login failed ({type(problem).__name__})") from None
+        if configuration.cert_file:
+            raise InvalidAccess(
+                "the kubeconfig's login gives a certificate, which is not supported: it must be a token"
+            )
+        scheme, _, text = str(configuration.api_key.get("BearerToken", "")).partition(" ")
+        self._last = Header.of(scheme, text)
+        return self._last
+
+    @property
+    def _endless(self) -> bool:
+        return bool(self._user.values.get("exec")) and not hasattr(self._loader, "exec_plugin_expiry")
+
+    def _new_loader(self) -> Any:
+        from kubernetes_asyncio.config.kube_config import KubeConfigLoader
+
+        reduced = {
+            "current-context": "c",
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "clusters": [{"name": "c", "cluster": {"server": "http://localhost"}}],  # it never goes there
+            "users": [{"name": "u", "user": dict(self._user.values)}],
+        }
+        return KubeConfigLoader(reduced, config_base_path=str(self._user.folder))
