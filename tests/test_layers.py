@@ -220,7 +220,7 @@ def check_own_imports(module, tree):
             continue
         if target.startswith("iriscw_sims"):
             if top not in ("cli", "testing", "bench"):
-                yield f"{module}:{line}: {target}: only the command line, benchmarks and iriscw.testing see the simulator"
+                yield f"{module}:{line}: {target}: only cli, bench and testing see the simulator"
             continue
         name = target.removeprefix("iriscw").removeprefix(".")
         other, other_room = place(target)

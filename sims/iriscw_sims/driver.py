@@ -84,14 +84,24 @@ class KubeDriver:
 
     def send(self, request: ApiRequest, answered: Callable[[ApiResponse | None], None]) -> None:
         """Send a request when its turn comes."""
-        pause = self._limit.take(self.simulation.now)
+        self._queue(self._limit, request, answered)
+
+    def _queue(self, limit: RateLimit, request: ApiRequest, answered: Callable[[ApiResponse | None], None]) -> None:
+        now = self.simulation.now
+        pause = limit.take(now)
         if pause:
-            self.server.after(pause, self._leave, self._limit, request, answered)
+            self.server.after(pause, self._leave, limit, now + pause, request, answered)
         else:
             self.server.after(0, self.server.send, request, answered)
 
-    def _leave(self, limit: RateLimit, request: ApiRequest, answered: Callable[[ApiResponse | None], None]) -> None:
-        if limit is self._limit:  # else the process that held it back is no more
+    def _leave(
+        self, limit: RateLimit, due: int, request: ApiRequest, answered: Callable[[ApiResponse | None], None]
+    ) -> None:
+        if limit is not self._limit:
+            return  # the process that held it back is no more
+        if self.simulation.now > due:
+            self._queue(limit, request, answered)  # the process stood still: all who waited would leave at once
+        else:
             self.server.send(request, answered)
 
     def behind(self) -> str:

@@ -30,7 +30,8 @@ REPLICAS_PER_SLICE = 20
 """Tasks of one job of a busy fleet for each slice: three and a half minutes of work."""
 
 BUSY = attrs.evolve(QUICK, driver=attrs.evolve(QUICK.driver, qps=1_000.0, burst=1_000, page_limit=500))
-"""The quick pace with a driver that may ask as often and for as much as it likes: a large fleet boots like a small one."""
+"""The quick pace with a driver that may ask as often as it likes, so that a large fleet boots as fast as a small
+one."""
 
 LASTING = attrs.evolve(
     FAITHFUL,
@@ -69,7 +70,7 @@ def busy_plan(slices: int, duration_s: float, seed: int = 1) -> Plan:
 
 def lasting_plan(days: float, seed: int = 1, jobs_per_day: int = 2, most_slices: int = 2) -> Plan:
     """Give the plan of a fleet that comes from nothing for each of a few small jobs a day, and goes again."""
-    group = _group("lasting", 0, most_slices, LASTING.timing)
+    group = _group("lasting", 0, most_slices, LASTING.timing, "cd-gp-a192-genoa")
     apart = DAY // jobs_per_day
     jobs = tuple(
         PlannedJob(number * apart, f"key{number}", _job(f"lasting{number}", 2 * most_slices))
@@ -78,12 +79,12 @@ def lasting_plan(days: float, seed: int = 1, jobs_per_day: int = 2, most_slices:
     return Plan(seed, (group,), jobs, (), (), int(days * DAY))
 
 
-def _group(name: str, least: int, most: int, timing: Timing) -> GroupConfig:
+def _group(name: str, least: int, most: int, timing: Timing, instance_type: str = "cd-gp-i64") -> GroupConfig:
     return GroupConfig(
         name=name,
         per_worker=Capacity(4000, 16 * GIB, 0, 0, ""),
         attributes=Attributes({"zone": "z0", "device-type": "cpu"}),
-        instance_type="cd-gp-i64",
+        instance_type=instance_type,
         num_vms=1,
         min_slices=least,
         max_slices=most,

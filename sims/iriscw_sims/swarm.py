@@ -111,23 +111,6 @@ class PlannedJob:
 
 
 @attrs.frozen
-class PlannedJob:
-    """A submission, and what else its user does. ``terminate_after`` is ns, None for never."""
-
-    at: int
-    key: str
-    spec: JobSpec
-    existing: Existing = Existing.ERROR
-    terminate_after: int | None = None
-
-
-ALWAYS = 1000
-"""The rate of what happens each time it can."""
-
-CHANCES = frozenset((*dict(RATES), *dict(FAULT_POINTS)))
-
-
-@attrs.frozen
 class Plan:
     """All that a run is made of, beside the seed."""
 

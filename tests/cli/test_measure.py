@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from iriscw.bench import control_plane, runtime
+from iriscw.bench import control_plane, runtime, simulation
 
 REPORT = {"ratios": {"queue": {"tell": 0.9, "ask": 3.0}}, "bytes_per_idle_actor": 300}
 
@@ -101,3 +101,56 @@ def test_control_plane_measures(iriscw, monkeypatch):
     assert code == 0
     assert report["figures"]["per_job"][0]["records"] == 9
     assert all(len(rows) == 1 for rows in report["figures"].values())
+
+
+SIMULATED = {
+    "figures": {
+        "fleet": [{"slices": 10, "world_events": 1234, "cpu_us_per_world_event": 45.678}, {"slices": 100}],
+        "checks": [{"slices": 10, "checks_share": 0.25}],
+    },
+    "goals": {"checks_share": 0.5},
+    "rounds": 3,
+}
+SIMULATED["figures"]["fleet"][1] |= {"world_events": 1200, "cpu_us_per_world_event": 50.0}
+
+
+@pytest.fixture
+def simulated(monkeypatch):
+    """Bench without measuring: the report is given, sizes and rounds are noted."""
+    asked = []
+
+    def run(progress, sizes, rounds):
+        asked.append((sizes, rounds))
+        progress("fleet of 10")
+        return SIMULATED
+
+    monkeypatch.setattr(simulation, "run", run)
+    return asked
+
+
+def test_simulation_gives_the_report(iriscw, simulated):
+    """The JSON is one object on standard output; progress goes elsewhere."""
+    code, out, err = iriscw("bench", "simulation", "-o", "json")
+    assert (code, json.loads(out), err) == (0, SIMULATED, "fleet of 10\n")
+    assert simulated == [(simulation.FULL, simulation.ROUNDS)]
+
+
+def test_simulation_writes_tables(iriscw, simulated):
+    """A table for each group has a column for each size; the goals stand below."""
+    code, out, _ = iriscw("bench", "simulation", "--quick", "--rounds", "1")
+    assert (code, simulated) == (0, [(simulation.QUICK, 1)])
+    lines = [line.split() for line in out.splitlines()]
+    assert ["slices", "10", "100"] in lines
+    assert ["cpu_us_per_world_event", "45.68", "50"] in lines
+    assert out.splitlines()[-1] == "Goals: checks_share 0.5."
+
+
+def test_simulation_measures(iriscw, monkeypatch):
+    """The whole way: real figures at the smallest sizes."""
+    tiny = simulation.Sizes(fleets=((2, 5), (3, 5)), checks=(2, 20), memory=1)
+    monkeypatch.setattr(simulation, "QUICK", tiny)
+    code, out, _ = iriscw("bench", "simulation", "--quick", "--rounds", "1", "-o", "json")
+    report = json.loads(out)
+    assert code == 0
+    assert [row["slices"] for row in report["figures"]["fleet"]] == [2, 3]
+    assert report["figures"]["memory"][0]["memory_bytes_per_slice"] > 0

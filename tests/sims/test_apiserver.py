@@ -190,13 +190,27 @@ def test_who_comes_back_too_late_is_told_so(world):
 
 
 def test_the_server_ends_a_watch_in_order(world):
-    """At its timeout a watch ends without an error, behind all that it told."""
-    watching = Watching(world, timeoutSeconds="20")
-    advance(world, 19)
+    """At its timeout a watch ends without an error, behind a bookmark, also when nothing happens."""
+    advance(world, 600)
+    watching = Watching(world, timeoutSeconds="20", allowWatchBookmarks="true")
+    advance(world, 17.5)
+    before = len(watching.events)
     assert watching.ends == []
-    Asked(world, pool("a"))  # somebody has to look at the watch
-    advance(world, 30)
+    advance(world, 5)
+    assert [event["type"] for event in watching.events[before:]] == ["BOOKMARK"]
     assert watching.ends == [False]
+
+
+def test_a_watch_that_is_looked_at_late_has_no_bookmark_behind_its_end(world):
+    """What came after the end was not told: a bookmark behind it would have the client miss that for good."""
+    advance(world, 600)
+    watching = Watching(world, timeoutSeconds="20", allowWatchBookmarks="true")
+    advance(world, 5)
+    before = len(watching.events)
+    world.simulation.stall(60)
+    world.cloud.furnish("late", {})
+    advance(world, 5)
+    assert (watching.events[before:], watching.ends) == ([], [False])
 
 
 def test_a_controller_that_is_down_hears_nothing(world):

@@ -4,6 +4,7 @@ import attrs
 import pytest
 
 from iriscw.cloud.effects import CreateNodePool, ListNodePools, WatchPods
+from iriscw.cloud.kube.messages import ApiRequest
 from iriscw.cloud.model import LABEL_CLUSTER, LABEL_MANAGED, LABEL_SLICE, NodePoolSpec, Relisted, Unavailable, Upserted
 from iriscw.runtime.vocabulary import SECOND
 from iriscw_sims.cloud import PODS, Cloud
@@ -150,3 +151,24 @@ def test_the_truth_is_read_off_the_store(world):
     cloud.delete_pool_from_outside("orphan")
     world.simulation.advance(30)
     assert "orphan" not in cloud.pools
+
+
+def test_who_crashed_in_the_step_in_which_it_asked_watches_nothing(world):
+    """A watch of a process that is no more would be nobody's to close."""
+    operation = Operation(WatchPods({}), system_restarted=True)
+    world.cloud.watch(operation)
+    world.simulation.advance(60)
+    assert (world.cloud.driver.sessions, world.cloud.server.connections, operation.items) == ([], [], [])
+
+
+def test_who_stood_still_does_not_send_all_that_waited_at_once(world):
+    """A turn that has passed is none: INV-F9 holds behind a pause of the whole process, too."""
+    sent = []
+    for number in range(3 * QUICK.driver.burst):
+        world.cloud.driver.send(ApiRequest("GET", f"{PODS}/{number}"), sent.append)
+    world.simulation.stall(60)
+    for number in range(3 * QUICK.driver.burst):
+        world.cloud.driver.send(ApiRequest("GET", f"{PODS}/late-{number}"), sent.append)
+    world.simulation.advance(60)
+    assert not world.violations
+    assert len(sent) == 6 * QUICK.driver.burst

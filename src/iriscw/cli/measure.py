@@ -69,6 +69,33 @@ def bench_control_plane(*, quick: bool, rounds: int | None, form: str) -> None:
     _write(report, form, lambda: figures_table(report["figures"], report["targets"]))
 
 
+@bench.command(name="simulation")
+@click.option("--quick", is_flag=True, help="Smaller fleets for a shorter time.")
+@click.option("--rounds", type=click.IntRange(min=1), default=None, help="Runs of a figure in CPU time; default 3.")
+@format_option
+def bench_simulation(*, quick: bool, rounds: int | None, form: str) -> None:
+    """Take the CPU time of simulated fleets that are busy, small and large, with all checks.
+
+    Counts are the same in every run. Goals are for one fast core that nobody shares, so missing one does not change the
+    exit code.
+    """
+    from iriscw.bench import simulation
+
+    report = simulation.run(
+        lambda line: click.echo(line, err=True),
+        simulation.QUICK if quick else simulation.FULL,
+        rounds if rounds is not None else simulation.ROUNDS,
+    )
+    _write(report, form, lambda: simulation_table(report["figures"], report["goals"]))
+
+
+def simulation_table(figures: Mapping[str, Sequence[Mapping[str, float]]], goals: Mapping[str, float]) -> str:
+    """Write a table for each group of figures, a column for each size, and the goals."""
+    tables = "\n".join(_group_table(name, rows, ()) for name, rows in figures.items())
+    wanted = ", ".join(f"{name} {value:g}" for name, value in goals.items())
+    return f"{tables}\nGoals: {wanted}.\n"
+
+
 def figures_table(figures: Mapping[str, Sequence[Mapping[str, float]]], targets: Sequence[Mapping[str, float]]) -> str:
     """Write a table for each group of figures, a column for each size, with the targets in brackets."""
     tables = "\n".join(_group_table(name, rows, targets) for name, rows in figures.items())

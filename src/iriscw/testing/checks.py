@@ -48,9 +48,10 @@ def books(system: SimSystem) -> None:
     running = _operations(system)
     ready = {id(cell) for cell in system.simulation.dispatcher.ready}
     appended = None if tree.crashed or tree.journal_changed else system.journal.appended
-    queued = stashed = answers = quarantined = 0
+    queued = stashed = answers = live = quarantined = 0
     for path, cell in tree.cells.items():
         status = cell.status
+        live += status < STOPPED  # who is quarantined is neither live nor gone, and its stop is counted
         _family(system, path, cell)
         if cell.mailbox or cell.parked or cell.stash or cell.reserved:
             waiting, aside, answers_waiting = _waiting(system, cell)
@@ -68,7 +69,7 @@ def books(system: SimSystem) -> None:
         if appended is not None and cell.rests_on > appended:
             raise _broken("R9", system, f"{cell!r} rests on {cell.rests_on} of {appended} records")
     _accounting(system, queued, stashed, answers)
-    if tree.starts != tree.stops + len(tree.cells):
+    if tree.starts != tree.stops + live:
         raise _broken("R5", system, f"starts are not stops + live: {system.statistics()}")
     if quarantined != tree.quarantined:
         raise _broken("R5", system, f"{quarantined} are quarantined, {tree.quarantined} counted")

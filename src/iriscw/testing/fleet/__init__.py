@@ -11,9 +11,9 @@
         assert_holds(plan)
 
 A failure is shrunk, and says which invariant was broken, the plan as Python, what happened, and how to run it again.
-``assert_holds(plan, policy=my_policy)`` runs the fleet under a policy of one's own (:mod:`iriscw.fleet.policy`), and gives
-an :class:`Outcome`: what it cost and how long tasks waited, for assertions of one's own. :func:`shrink` makes a plan
-small that Hypothesis did not draw, such as that of a seed.
+``assert_holds(plan, policy=my_policy)`` runs the fleet under a policy of one's own (:mod:`iriscw.fleet.policy`), and
+gives an :class:`Outcome`: what it cost and how long tasks waited, for assertions of one's own. :func:`shrink` makes a
+plan small that Hypothesis did not draw, such as that of a seed.
 """
 
 from __future__ import annotations
