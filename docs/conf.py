@@ -39,8 +39,8 @@ napoleon_numpy_docstring = False
 
 # References that point outside of this site: it is built without the network.
 nitpick_ignore_regex = [
-    ("py:.*", r"(anyio|attrs?|builtins|click|collections|concurrent|contextlib|datetime|enum|hypothesis|os|pathlib|pytest)\..*"),
-    ("py:.*", r"(random|types|typing)\..*"),
+    ("py:.*", r"(anyio|attrs?|builtins|click|collections|concurrent|contextlib|datetime|enum|os|pathlib|pytest)\..*"),
+    ("py:.*", r"(hypothesis|random|types|typing)\..*"),
     ("py:.*", "|".join((*dir(builtins), *typing.__all__, *collections.abc.__all__, "Path", "Random"))),
 ]
 
