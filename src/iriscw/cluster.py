@@ -45,6 +45,7 @@ from iriscw.controller.assembly import Controller, default_state_dir
 from iriscw.controller.doors.http import ControllerStatistics as ControllerStatistics  # noqa: PLC0414 - for who sees only this module
 from iriscw.controller.uncut import threads_dismissed, uncut
 from iriscw.errors import InvalidArgument, OperationError, UsageError
+from iriscw.fleet.policy import Policy, default_policy
 from iriscw.processes.identity import ProcessGone, ProcessIdentity
 from iriscw.processes.sweep import marked_processes
 
@@ -73,13 +74,21 @@ class Cluster:
     """
 
     def __init__(
-        self, config: ClusterConfig, *, drivers: CloudDrivers | None, workdir: Path | None, keep: bool, remove: bool
+        self,
+        config: ClusterConfig,
+        *,
+        drivers: CloudDrivers | None,
+        workdir: Path | None,
+        keep: bool,
+        remove: bool,
+        policy: Policy,
     ) -> None:
         self.config: Final = config
         self._drivers = drivers
         self._given_workdir = workdir
         self._keep = keep
         self._remove = remove
+        self._policy = policy
         self._stack: AsyncExitStack | None = None
         self._controller: Controller | None = None
         self._client: Client | None = None
@@ -102,6 +111,7 @@ class Cluster:
         workdir: str | Path | None = None,
         port: int = 0,
         name: str = "local",
+        policy: Policy = default_policy,
     ) -> Self:
         """Describe a cluster of processes on this machine; entering it starts the controller, demand the rest.
 
@@ -117,6 +127,8 @@ class Cluster:
                 cluster.
             port: where the controller listens on 127.0.0.1; 0 takes a free one.
             name: of the cluster.
+            policy: says how many nodes there should be; the page on policies tells how. It decides again each time
+                that something happens, inside of the controller: it must be quick, and know nothing but its argument.
 
         Raises:
             InvalidArgument: a number cannot be.
@@ -144,7 +156,7 @@ class Cluster:
             },
             source="Cluster.local",
         )
-        return cls(config, drivers=None, workdir=folder, keep=False, remove=folder is None)
+        return cls(config, drivers=None, workdir=folder, keep=False, remove=folder is None, policy=policy)
 
     @classmethod
     def open(
@@ -154,6 +166,7 @@ class Cluster:
         drivers: CloudDrivers | None = None,
         workdir: str | Path | None = None,
         keep_machines: bool = False,
+        policy: Policy = default_policy,
     ) -> Self:
         """Describe the cluster of a configuration.
 
@@ -163,9 +176,10 @@ class Cluster:
             workdir: where the controller keeps its state; None takes what the configuration says.
             keep_machines: on the ``local`` platform, leave the workers running for the next controller. Machines of
                 other platforms, and those of ``drivers``, are always left.
+            policy: says how many slices each scale group should have, as in :meth:`local`.
         """
         folder = Path(workdir).absolute() if workdir is not None else default_state_dir(config).absolute()
-        return cls(config, drivers=drivers, workdir=folder, keep=keep_machines, remove=False)
+        return cls(config, drivers=drivers, workdir=folder, keep=keep_machines, remove=False, policy=policy)
 
     async def __aenter__(self) -> Self:
         """Start the controller and connect to it.
@@ -190,7 +204,7 @@ class Cluster:
     async def _start(self, stack: AsyncExitStack) -> None:
         self._workdir = await self._folder(stack)
         stack.push_async_callback(self._destroy, self._workdir)
-        self._controller = Controller(self.config, state_dir=self._workdir, drivers=self._drivers)
+        self._controller = Controller(self.config, state_dir=self._workdir, drivers=self._drivers, policy=self._policy)
         await stack.enter_async_context(self._controller)
         address = str(self._controller.address)
         self._client = await stack.enter_async_context(connect(address, self._controller.admin_token))

@@ -2,8 +2,10 @@
 
 import anyio
 import pytest
-from controller_world import CONFIG, Drivers, World, until
+from controller_world import CONFIG, GIB, Drivers, World, until
 
+from iriscw.cloud.drivers.fake import FakeCloud
+from iriscw.cloud.model import Capacity
 from iriscw.config.load import build_config
 from iriscw.controller.assembly import Controller
 from iriscw.errors import InvalidArgument, JournalLocked, JournalLost
@@ -91,6 +93,23 @@ async def test_many_tasks_are_listed_in_pages(tmp_path) -> None:
             if not token:
                 break
         assert indexes == list(range(100_000))
+
+
+async def test_a_policy_decides_on_slices(tmp_path) -> None:
+    """The fleet gets what it wants, without any job."""
+    cloud = FakeCloud(budget=Capacity(100_000, 100 * GIB, 0, 0, ""), cluster="test")
+    config = build_config(CONFIG)
+    async with Controller(config, state_dir=tmp_path, drivers=Drivers(cloud), policy=lambda view: 2):
+        await until(lambda: len(cloud.pools) == 2)
+
+
+async def test_a_policy_that_raises_is_shown(tmp_path, caplog) -> None:
+    """In the log; the controller lives."""
+    cloud = FakeCloud(budget=Capacity(100_000, 100 * GIB, 0, 0, ""), cluster="test")
+    config = build_config(CONFIG)
+    async with Controller(config, state_dir=tmp_path, drivers=Drivers(cloud), policy=lambda view: 1 // 0) as controller:
+        await until(lambda: "ZeroDivisionError" in caplog.text)
+        assert not controller.statistics().degraded
 
 
 async def test_properties_outside_of_the_block(tmp_path) -> None:

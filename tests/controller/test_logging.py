@@ -6,6 +6,7 @@ import logging
 import pytest
 
 from iriscw.controller.logging import JsonFormatter, report
+from iriscw.fleet.messages import PolicyFailed
 from iriscw.jobs.messages import SubmitJob
 from iriscw.rpc.tokens import Secret
 from iriscw.runtime.tree import FailureReport
@@ -37,6 +38,15 @@ def test_failure_report(caplog: pytest.LogCaptureFixture) -> None:
     assert (found["actor"], found["verdict"], found["error"]) == ("/jobs", "restarted", "ZeroDivisionError")
     assert "SubmitJob" in found["message"]
     assert "private" not in json.dumps(found)
+
+
+def test_a_failed_policy(caplog: pytest.LogCaptureFixture) -> None:
+    """It is logged with its group and what it raised."""
+    report(PolicyFailed("gpu", "ZeroDivisionError: boom"))
+    message = line(caplog.records[-1])["message"]
+    assert "policy" in message
+    assert "'gpu'" in message
+    assert "ZeroDivisionError: boom" in message
 
 
 def test_other_events_are_no_news(caplog: pytest.LogCaptureFixture) -> None:

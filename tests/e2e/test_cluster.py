@@ -117,6 +117,15 @@ async def test_a_task_is_a_client(cluster):
         assert await job.result() == [job.id]
 
 
+async def test_a_policy_keeps_a_node_warm():
+    """Without any job there is the node that the policy wants, and no other."""
+    async with Cluster.local(nodes=2, boot_delay=0.0, policy=lambda view: 1) as cluster:
+        with anyio.fail_after(PATIENCE_S):
+            while cluster.statistics().workers_connected == 0:  # noqa: ASYNC110 - what is waited for has no event
+                await anyio.sleep(0.05)
+        assert cluster.statistics().workers_connected == 1
+
+
 async def test_nothing_is_left_and_two_fit():
     """Two clusters in one process do not disturb each other, and both leave nothing, busy or not."""
     async with Cluster.local(nodes=1, boot_delay=0.0) as one, Cluster.local(nodes=1, boot_delay=0.0) as two:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from iriscw.fleet.model import SliceRow, SliceState, Trouble
+from iriscw.fleet import sizing
+from iriscw.fleet.model import Availability, SliceRow, SliceState, Trouble
+from iriscw.fleet.policy import GroupView, ask, default_policy
 from iriscw.fleet.signals import SliceReported
-from iriscw.fleet.sizing import Census, plan, take_census
+from iriscw.fleet.sizing import Census, Plan, take_census
 from iriscw.runtime.vocabulary import SECOND
 
 NOW = 1000 * SECOND
@@ -28,6 +30,46 @@ def report(state, *, trouble=Trouble.NONE, idle_s=None, ready_s=None, used=True,
 def census_of(config, *reports, doomed=()):
     named = [(f"s{index}", each, f"s{index}" in doomed) for index, each in enumerate(reports)]
     return take_census(config, named, NOW)
+
+
+def view_of(config, census, wanted):
+    return GroupView(
+        group=config.name,
+        min_slices=config.min_slices,
+        max_slices=config.max_slices,
+        buffer_slices=config.buffer_slices,
+        wanted=wanted,
+        ready=census.ready,
+        booting=census.moving,
+        waiting=census.waiting,
+        fresh=census.fresh,
+        going=census.counted - census.alive,
+        idle=tuple(NOW - since for since, _ in census.idle),
+        availability=Availability.AVAILABLE,
+        retry_in=None,
+        boot_estimate=0,
+        now=NOW,
+        wall=NOW,
+    )
+
+
+def plan(config, census, wanted, policy=default_policy):
+    """Plan for what a policy answers."""
+    return sizing.plan(config, census, wanted, ask(policy, view_of(config, census, wanted)).slices)
+
+
+def plan_without_policies(config, census, wanted):
+    """What was planned when demand, min, max and buffer were all that there was: written out a second time."""
+    absorbing, idle = census.absorbing, len(census.idle)
+    leftover = max(0, absorbing - wanted)
+    missing = max(0, wanted - absorbing)
+    buffer_missing = max(0, config.buffer_slices - leftover - idle)
+    request = max(missing + buffer_missing, config.min_slices - census.alive, 0)
+    if request:
+        return Plan(request=min(request, max(0, config.max_slices - census.counted)))
+    spare = min(leftover + idle - config.buffer_slices, census.alive - config.min_slices)
+    give_up = max(0, min(spare, leftover, len(census.coming)))
+    return Plan(give_up=give_up, surplus=max(0, min(spare - give_up, idle)))
 
 
 def test_each_kind_is_counted_once(group_config):
@@ -120,3 +162,46 @@ def test_bounds_hold_whatever_there_is(group_config, data, reports, wanted):
     assert target.surplus <= len(census.idle)
     if census.counted + target.request < most:
         assert census.alive + target.request >= config.min_slices
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
+@given(st.data(), st.lists(kinds, max_size=12), st.integers(0, 12))
+def test_the_default_policy_decides_as_ever(group_config, data, reports, wanted):
+    """By way of one number comes out what demand, min, max and buffer said without it."""
+    most = data.draw(st.integers(0, 12))
+    config = group_config(
+        max_slices=most,
+        min_slices=data.draw(st.integers(0, most)),
+        buffer_slices=data.draw(st.integers(0, 3)),
+    )
+    census = census_of(config, *reports)
+    assert plan(config, census, wanted) == plan_without_policies(config, census, wanted)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data(), st.lists(kinds, max_size=12), st.integers(0, 12), st.integers())
+def test_bounds_hold_whatever_a_policy_says(group_config, data, reports, wanted, answer):
+    """Requests stay within max, removals above min and among idle and bare slices; what is too many goes (INV-F4)."""
+    most = data.draw(st.integers(0, 12))
+    config = group_config(max_slices=most, min_slices=data.draw(st.integers(0, most)))
+    census = census_of(config, *reports)
+    target = plan(config, census, wanted, lambda view: answer)
+    removed = target.give_up + target.surplus
+    assert target.request == 0 or census.counted + target.request <= most
+    assert not (target.request and removed)
+    assert 0 <= target.give_up <= len(census.coming)
+    assert 0 <= target.surplus <= len(census.idle)
+    assert removed == 0 or census.alive - removed >= config.min_slices
+    if census.alive > max(answer, config.min_slices) and answer <= most:
+        too_many = census.alive - max(answer, config.min_slices)
+        assert removed == min(too_many, len(census.coming) + len(census.idle))
+
+
+def test_what_demand_counts_on_goes_last(group_config):
+    """A policy that wants less than demand gives up slices on their way that nothing was routed to, then idle ones."""
+    config = group_config(max_slices=10)
+    coming = [report(SliceState.BOOTING, bare=True) for _ in range(3)]
+    idle = [report(SliceState.READY, ready_s=50, idle_s=50) for _ in range(2)]
+    census = census_of(config, *coming, *idle)
+    found = [plan(config, census, 2, lambda view, slices=slices: slices) for slices in (4, 3, 2, 1, 0)]
+    assert [(each.give_up, each.surplus) for each in found] == [(1, 0), (1, 1), (1, 2), (2, 2), (3, 2)]

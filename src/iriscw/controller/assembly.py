@@ -55,6 +55,7 @@ from iriscw.errors import InvalidArgument
 from iriscw.files import make_private_folder, write_atomic
 from iriscw.fleet.actor import FLEET_CAPACITY, fleet_behavior
 from iriscw.fleet.model import FleetConfig
+from iriscw.fleet.policy import Policy, default_policy
 from iriscw.jobs.actor import jobs_child
 from iriscw.jobs.registry import RegistryLimits
 from iriscw.journal.sqlite import SqliteJournal
@@ -88,6 +89,7 @@ class Controller:
         limits: how many jobs and tasks are taken and kept.
         log_limits: how much of logs is kept.
         insecure_plaintext: listen without TLS off loopback: the network is trusted.
+        policy: says how many slices each scale group should have; called inside decisions, so it must be quick.
     """
 
     def __init__(
@@ -102,6 +104,7 @@ class Controller:
         limits: RegistryLimits | None = None,
         log_limits: LogLimits | None = None,
         insecure_plaintext: bool = False,
+        policy: Policy = default_policy,
     ) -> None:
         self.config = config
         self.state_dir = (state_dir if state_dir is not None else default_state_dir(config)).absolute()
@@ -113,6 +116,7 @@ class Controller:
         self._limits = limits or RegistryLimits()
         self._log_limits = log_limits
         self._insecure_plaintext = insecure_plaintext
+        self._policy = policy
         self._stack: AsyncExitStack | None = None
         self._address: Address | None = None
         self._admin_token: Secret | None = None
@@ -249,7 +253,7 @@ class Controller:
 
     def _tree(self, fleet: FleetConfig, drivers: CloudDrivers) -> ActorSystem:
         binding = CloudBinding(drivers)
-        behavior = fleet_behavior(fleet, effects=binding.effects(), sessions=binding.sessions())
+        behavior = fleet_behavior(fleet, policy=self._policy, effects=binding.effects(), sessions=binding.sessions())
         root = Behavior(
             children=(
                 ChildSpec("fleet", behavior, capacity=FLEET_CAPACITY),

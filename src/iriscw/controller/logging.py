@@ -16,6 +16,7 @@ import sys
 from datetime import UTC, datetime
 from typing import Any
 
+from iriscw.fleet.messages import PolicyFailed
 from iriscw.runtime.tree import FailureReport
 
 log = logging.getLogger("iriscw.controller")
@@ -58,7 +59,11 @@ def configure(level: int = logging.INFO) -> None:
 
 
 def report(event: Any) -> None:
-    """Write a failure of an actor to the log; other events are no news here. For the runtime's ``on_event``."""
+    """Write a failure of an actor or a policy to the log; other events are no news here. For the runtime's
+    ``on_event``.
+    """
+    if isinstance(event, PolicyFailed):
+        log.error("the policy failed, and the default one decides for the scale group %r: %s", event.group, event.error)
     if isinstance(event, FailureReport):
         # The message that failed is named by its class only: its content may be private to a job.
         log.error(

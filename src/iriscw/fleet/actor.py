@@ -17,6 +17,7 @@ from collections.abc import Mapping
 
 from iriscw.fleet import group_rules, groups, pods, root, slice_rules, slices
 from iriscw.fleet.model import FleetConfig
+from iriscw.fleet.policy import Policy, default_policy
 from iriscw.runtime.behavior import Backoff, Behavior, ChildSpec, EffectFunction, SessionFunction, Supervision
 from iriscw.runtime.vocabulary import SECOND
 
@@ -31,6 +32,7 @@ CARE = Supervision(backoff=Backoff(initial=SECOND // 10, maximum=30 * SECOND))
 def fleet_behavior(
     config: FleetConfig,
     *,
+    policy: Policy = default_policy,
     effects: Mapping[type, EffectFunction],
     sessions: Mapping[type, SessionFunction],
 ) -> Behavior:
@@ -38,6 +40,7 @@ def fleet_behavior(
 
     Args:
         config: groups, paths, delays.
+        policy: says how many slices each group should have.
         effects: carries out each effect of :mod:`iriscw.cloud.effects`; a simulation gives its own.
         sessions: the same for the watches.
     """
@@ -86,6 +89,7 @@ def fleet_behavior(
             takeover_delay=config.takeover_delay,
             piece=slice_spec,
             place=place_spec,
+            policy=policy,
         )
         for group in config.groups
     ]

@@ -30,6 +30,7 @@ from iriscw.fleet.pacing import (
     REMOVALS_PER_MINUTE,
     TokenBucket,
 )
+from iriscw.fleet.policy import Policy, default_policy
 from iriscw.fleet.records import Promise, Promises, SliceDeleted, SliceDoomed, SlicePoolCreated, compact, evolve
 from iriscw.fleet.signals import (
     Evaluate,
@@ -73,6 +74,7 @@ class GroupSeed:
     takeover_delay: int
     piece: SliceSpec = attrs.field(eq=False, repr=False)
     place: PlaceSpec = attrs.field(eq=False, repr=False)
+    policy: Policy = attrs.field(default=default_policy, eq=False, repr=False)
 
     def slice(self, slice_id: str) -> ChildSpec:
         """Give the child that stands for a slice."""
@@ -138,6 +140,10 @@ class Sight:
     quiet_until: int = 0
     """No cordon before: the scheduler may not know yet what runs."""
     told: GroupReported | None = None
+    policy_failures: int = 0
+    """How often the policy failed, and the default one decided."""
+    policy_reported: int | None = None
+    """When that was last published."""
 
 
 @attrs.define

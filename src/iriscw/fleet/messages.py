@@ -198,6 +198,17 @@ class DialAgain:
     incarnation: str
 
 
+# group -> whoever listens
+
+
+@message
+class PolicyFailed:
+    """A group's policy raised, or gave no whole number: the default one decides. Published at most once a minute."""
+
+    group: str
+    error: str
+
+
 # people -> fleet, to `/fleet`
 
 

@@ -302,6 +302,8 @@ class GroupRow:
     """When a closed group opens again by itself."""
     orphans: tuple[str, ...] = ()
     """Pools that belong to no slice and are being deleted."""
+    policy_failures: int = 0
+    """How often the group's policy failed since the group's actor began, and the default one decided."""
 
 
 @message

@@ -11,6 +11,9 @@ in the queue keep their place, nothing more is asked for), for an invalid specif
 and for failures (a pause that doubles). The first slice with ready nodes ends the pauses for quota and
 capacity, the first ready one all.
 
+How many slices there should be is the policy's to say (:mod:`iriscw.fleet.policy`), and nothing else is: each step
+below holds whatever it says.
+
 Removal takes two steps. The scheduler is asked to place nothing on the slice (``Cordon``); only its answer
 that nothing runs there dooms it, if it still is the longest idle. The answer comes by way of the slice itself,
 which says since when it is idle. Any other answer, or none in time, lifts the cordon.
@@ -21,9 +24,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from iriscw.fleet.groups import Closure, CordonRound, Group, dooming, look, pool_created, slice_gone
-from iriscw.fleet.messages import Cordon, Uncordon
+from iriscw.fleet.messages import Cordon, PolicyFailed, Uncordon
 from iriscw.fleet.model import Availability, GroupRow, SliceState, Trouble, slice_name
 from iriscw.fleet.pacing import backoff
+from iriscw.fleet.policy import GroupView, ask
 from iriscw.fleet.records import SliceRequested
 from iriscw.fleet.signals import (
     CordonAnswered,
@@ -41,6 +45,7 @@ from iriscw.runtime.vocabulary import (
     Command,
     Context,
     Decision,
+    Emit,
     SetTimer,
     Spawn,
     Tell,
@@ -51,6 +56,12 @@ KEEP_ABOVE_CHURN_PERCENT = 50
 
 ANSWER_AGE = 5 * SECOND
 """How old the answer to a cordon may be: an older one waited for the disk, and much may have happened since."""
+
+POLICY_REPORTS_EVERY = 60 * SECOND
+"""Between two reports that a policy fails: it is asked several times a second, and each failure is counted anyway."""
+
+GIVEN_UP = "nobody needs it any more"
+"""The reason of a slice that goes before it was ready."""
 
 _CLOSED_AS: Mapping[Trouble, Availability] = {
     Trouble.QUOTA: Availability.QUOTA_EXCEEDED,
@@ -173,7 +184,8 @@ def evaluate(group: Group, message: Evaluate, ctx: Context) -> Decision | None:
         return None
     commands = _remove(group, ctx)
     census = count_slices(group, ctx.now)
-    target = plan(group.config, census, sight.wanted)
+    target, failed = _plan(group, census, ctx)
+    commands += failed
     records, requested = _request(group, census, target, ctx)
     commands += requested
     dooms = _give_up(group, census, target, ctx)
@@ -194,6 +206,44 @@ def count_slices(group: Group, now: int) -> Census:
         for slice_id, report in group.sight.reports.items()
     )
     return take_census(group.config, reports, now)
+
+
+def _plan(group: Group, census: Census, ctx: Context) -> tuple[Plan, list[Command]]:
+    """Say how far the group is from the size that its policy wants; a policy that fails is reported."""
+    sight = group.sight
+    answer = ask(group.seed.policy, view_of(group, census, ctx))
+    target = plan(group.config, census, sight.wanted, answer.slices)
+    if not answer.error:
+        return target, []
+    sight.policy_failures += 1
+    if sight.policy_reported is not None and ctx.now - sight.policy_reported < POLICY_REPORTS_EVERY:
+        return target, []
+    sight.policy_reported = ctx.now
+    return target, [Emit(PolicyFailed(group.config.name, answer.error))]
+
+
+def view_of(group: Group, census: Census, ctx: Context) -> GroupView:
+    """Give what a policy may know."""
+    sight, config = group.sight, group.config
+    until = sight.closure.until if sight.closure is not None else None
+    return GroupView(
+        group=config.name,
+        min_slices=config.min_slices,
+        max_slices=config.max_slices,
+        buffer_slices=config.buffer_slices,
+        wanted=sight.wanted,
+        ready=census.ready,
+        booting=census.moving,
+        waiting=census.waiting,
+        fresh=census.fresh,
+        going=max(0, census.counted - census.alive),
+        idle=tuple(ctx.now - since for since, _ in census.idle),
+        availability=availability(group, census, ctx.now)[0],
+        retry_in=until - ctx.now if until is not None and until > ctx.now else None,
+        boot_estimate=sight.experience.boot_estimate(config.timing.boot_estimate),
+        now=ctx.now,
+        wall=ctx.wall,
+    )
 
 
 def _remove(group: Group, ctx: Context) -> list[Command]:
@@ -233,7 +283,7 @@ def _request(group: Group, census: Census, target: Plan, ctx: Context) -> tuple[
 
 
 def _give_up(group: Group, census: Census, target: Plan, ctx: Context) -> list[object]:
-    """Doom slices on their way that nobody has wanted for a while."""
+    """Doom slices on their way that have been too many for a while."""
     sight = group.sight
     if not target.give_up:
         sight.unwanted_since = None
@@ -250,7 +300,7 @@ def _give_up(group: Group, census: Census, target: Plan, ctx: Context) -> list[o
         if report.row.trouble is Trouble.CAPACITY:
             # Else demand would come straight back to the queue that it just left.
             close(group, Trouble.CAPACITY, report.row.reason, ctx)
-        records += dooming(group, slice_id, "nobody needs it any more", ctx, failed=False)
+        records += dooming(group, slice_id, GIVEN_UP, ctx, failed=False)
     return records
 
 
@@ -293,7 +343,9 @@ def cordoned(group: Group, message: CordonAnswered, ctx: Context) -> Decision | 
     # here. The others' clocks can only have begun later.
     fresh = ctx.now - message.at <= ANSWER_AGE
     longest = fresh and bool(census.idle) and census.idle[0] == (message.idle_since, message.slice_id)
-    surplus = plan(group.config, census, sight.wanted).surplus
+    target, failed = _plan(group, census, ctx)
+    surplus = target.surplus
+    stop += failed
     if message.live_attempts == 0 and surplus and longest:
         seconds = group.config.timing.scale_down_delay // SECOND
         reason = f"it was the longest idle, for more than {seconds} s"
@@ -336,6 +388,7 @@ def _report(group: Group, census: Census, ctx: Context) -> list[Command]:
         boot_estimate=sight.experience.boot_estimate(config.timing.boot_estimate),
         retry_at=None if closure is None else closure.retry_at,
         orphans=sight.orphans.names,
+        policy_failures=sight.policy_failures,
     )
     told = GroupReported(
         row=row,

@@ -1,16 +1,14 @@
-"""How many slices a group should have: pure arithmetic over a census.
+"""How a group gets to the size that it should have: pure arithmetic over a census.
 
-Theory of operation. Demand that was routed here wants a number of slices, those that will soon take it
-included (*absorbing*: on their way, or ready so recently that the scheduler may not have filled them yet).
-What is missing is requested; so is what ``buffer_slices`` and ``min_slices`` lack. ``max_slices`` bounds
-everything that exists, with slices on their way in and on their way out; only one whose deletion is stuck
-does not count, so that it blocks nobody (INV-F7).
+Theory of operation. How many slices there should be, ready and on their way, is said by the policy
+(:mod:`iriscw.fleet.policy`). What is missing is requested. ``max_slices`` bounds everything that exists, with slices
+on their way in and on their way out; only one whose deletion is stuck does not count, so that it blocks nobody
+(INV-F7).
 
-Too many slices shrink from two ends, never below ``min_slices`` and the buffer, and never while demand
-still misses
-slices: those not ready yet are given up once nobody has wanted them for ``scale_down_delay`` (the least
-    advanced first), and of those idle for that long exactly the longest idle is chosen (INV-F3). It is only
-    *chosen* here: the scheduler must agree that nothing runs there before it goes.
+Too many slices shrink from two ends. Those not ready yet are given up once they have been too many for
+``scale_down_delay`` (the least advanced first); those that no demand was routed to come before idle ones, the others
+after them. Of those idle for that long exactly the longest idle is chosen (INV-F3). It is only *chosen* here: the
+scheduler must agree that nothing runs there before it goes.
 """
 
 from __future__ import annotations
@@ -109,23 +107,21 @@ class Plan:
     """How many of ``Census.idle`` are too many, from its front."""
 
 
-def plan(config: GroupConfig, census: Census, wanted: int) -> Plan:
+def plan(config: GroupConfig, census: Census, wanted: int, target: int) -> Plan:
     """Say how far the group is from what it should be.
 
     Args:
         config: of the group.
         census: of its slices.
         wanted: slices that have demand routed to them, absorbing ones included.
+        target: how many should be ready or on their way, at least ``min_slices``.
     """
-    absorbing, idle = census.absorbing, len(census.idle)
-    leftover = max(0, absorbing - wanted)
-    missing = max(0, wanted - absorbing)
-    buffer_missing = max(0, config.buffer_slices - leftover - idle)
-    request = max(missing + buffer_missing, config.min_slices - census.alive, 0)
-    if request:
-        return Plan(request=min(request, max(0, config.max_slices - census.counted)))
-    spare = min(leftover + idle - config.buffer_slices, census.alive - config.min_slices)
-    give_up = max(0, min(spare, leftover, len(census.coming)))
-    surplus = max(0, min(spare - give_up, idle))
-    assert census.alive - give_up - surplus >= config.min_slices or not (give_up or surplus)
+    assert target >= config.min_slices
+    if target > census.alive:
+        return Plan(request=min(target - census.alive, max(0, config.max_slices - census.counted)))
+    spare, leftover = census.alive - target, max(0, census.absorbing - wanted)
+    give_up = min(spare, leftover, len(census.coming))
+    surplus = min(spare - give_up, len(census.idle))
+    give_up += min(spare - give_up - surplus, len(census.coming) - give_up)
+    assert census.alive - give_up - surplus >= config.min_slices
     return Plan(give_up=give_up, surplus=surplus)

@@ -3,6 +3,10 @@
 import json
 
 from controller_world import World, get
+from prometheus_client import CollectorRegistry, generate_latest
+
+from iriscw.controller.doors.http import _fleet
+from iriscw.fleet.model import Availability, FleetDescription, GroupRow
 
 
 async def test_health(world: World) -> None:
@@ -23,3 +27,16 @@ async def test_metrics(world: World) -> None:
         assert f"\n{name} " in text
     assert "\niriscw_worker_strangers_total 0.0\n" in text
     assert "python_info" not in text, "the process's own registry is not ours to show"
+
+
+def test_a_policy_that_fails_is_counted() -> None:
+    """By scale group, as a counter."""
+    row = GroupRow("gpu", Availability.AVAILABLE, "", 1, 1, 1, 0, 4, 0, policy_failures=3)
+
+    class Shown:
+        def collect(self):
+            return _fleet(FleetDescription(groups=(row,), slices=(), synced=True))
+
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(Shown())
+    assert b'\niriscw_policy_failures_total{group="gpu"} 3.0\n' in generate_latest(registry)

@@ -101,6 +101,11 @@ def _fleet(fleet: FleetDescription) -> Iterator[Metric]:
     for group in fleet.groups:
         wanted.add_metric([group.group], group.wanted)
     yield wanted
+    text = "Times that the policy of a scale group failed, and the default one decided."
+    failures = CounterMetricFamily("iriscw_policy_failures", text, labels=["group"])
+    for group in fleet.groups:
+        failures.add_metric([group.group], group.policy_failures)
+    yield failures
 
 
 def routes(read: Callable[[], ControllerStatistics]) -> dict[str, Route]:

@@ -1,0 +1,124 @@
+"""How many slices a group should have: the one question about size that may be answered by somebody else.
+
+Theory of operation. A *policy* is a function from what is known of a group (:class:`GroupView`) to a number of slices,
+ready and on their way together. It is asked whenever the group looks at its size: after anything that may matter, and
+at the latest after ``evaluation_interval``. It says how many, never which: slices are asked for, given up and removed
+by the group's own rules, whatever the answer is. So no policy can
+
+* exceed ``max_slices`` or fall below ``min_slices``: its answer is brought within them (INV-F4);
+* touch a slice on which something runs, or one that is not the longest idle: those that are too many go once they were
+  idle for ``scale_down_delay``, the longest idle first, and only if the scheduler agrees (INV-F3);
+* ask faster than rate limits, pauses after failures, quota and churn allow (INV-F5, INV-F9);
+* end the group: where it raises, or answers with anything but a whole number, :func:`default_policy` decides, the
+  failure is counted and :class:`~iriscw.fleet.messages.PolicyFailed` is published.
+
+A policy is called inside a decision. It must be quick (all actors wait for it), and a function of its argument alone:
+no clock, no random numbers, no memory. The times that it may need are in the view.
+"""
+
+from __future__ import annotations
+
+import operator
+import traceback
+from collections.abc import Callable
+from typing import TypeAlias
+
+import attrs
+
+from iriscw.fleet.model import Availability
+
+MAX_ERROR_CHARS = 200
+"""Of what a policy raised: one line of a log."""
+
+
+@attrs.frozen
+class GroupView:
+    """What a policy may know of its group: all in slices, but for the last four. Durations and times are integer ns.
+
+    A slice that is ready is either running something (:attr:`busy`), or it is *fresh*, or it is in ``idle``.
+    """
+
+    group: str
+    min_slices: int
+    max_slices: int
+    buffer_slices: int
+    wanted: int
+    """Those that waiting demand was routed to, of the ones on their way, fresh, waiting, or still to be asked for."""
+    ready: int
+    booting: int
+    """On their way, from the promise until all workers are registered."""
+    waiting: int
+    """In the cloud's queue for machines."""
+    fresh: int
+    """Ready since so recently that the scheduler may not have filled them yet."""
+    going: int
+    """On their way out, or failed: they count against ``max_slices`` until they are gone."""
+    idle: tuple[int, ...]
+    """For how long each slice has been idle, the longest first."""
+    availability: Availability
+    """Whether the group asks for slices now, and what keeps it from that: quota, capacity, failures, churn."""
+    retry_in: int | None
+    """Until a closed group opens again by itself; None if it is open, or waits for people."""
+    boot_estimate: int
+    """What a boot is thought to take, from the request until ready."""
+    now: int
+    """The monotonic clock: only differences mean something."""
+    wall: int
+    """The wall clock, since 1970 in UTC. It may jump."""
+
+    @property
+    def alive(self) -> int:
+        """Slices that are ready or on their way: what the answer of a policy is compared with."""
+        return self.ready + self.booting + self.waiting
+
+    @property
+    def busy(self) -> int:
+        """Slices on which something runs."""
+        return self.ready - self.fresh - len(self.idle)
+
+    @property
+    def absorbing(self) -> int:
+        """Slices that will soon take demand."""
+        return self.booting + self.waiting + self.fresh
+
+    @property
+    def needed(self) -> int:
+        """Slices that are busy, or have demand routed to them: with fewer something waits."""
+        return self.busy + self.wanted
+
+
+Policy: TypeAlias = Callable[[GroupView], int]
+"""Says how many slices a group should have, ready and on their way together."""
+
+
+@attrs.frozen
+class Answer:
+    """What came of asking a policy."""
+
+    slices: int
+    """At least ``min_slices``; more than ``max_slices`` only if there are more, which a changed bound ends for none."""
+    error: str = ""
+    """Why the default policy decided instead; else empty."""
+
+
+def default_policy(view: GroupView) -> int:
+    """Give what demand needs and ``buffer_slices`` on top, at least ``min_slices``.
+
+    As long as demand misses slices no idle one goes: it may be about to be taken.
+    """
+    spare = view.buffer_slices
+    if view.wanted > view.absorbing:
+        spare = max(spare, len(view.idle))
+    return max(view.min_slices, view.needed + spare)
+
+
+def ask(policy: Policy, view: GroupView) -> Answer:
+    """Ask a policy, whatever it does."""
+    error = ""
+    try:
+        slices = int(operator.index(policy(view)))
+    except Exception as problem:  # noqa: BLE001 - it is somebody else's code; what it raised is reported
+        error = "".join(traceback.format_exception_only(problem)).strip()[:MAX_ERROR_CHARS]
+        slices = default_policy(view)
+    most = max(view.max_slices, view.alive)
+    return Answer(min(max(slices, view.min_slices), most), error)
