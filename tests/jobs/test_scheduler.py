@@ -303,3 +303,16 @@ def test_workers_that_are_missed_are_asked_for_until_they_are_told():
     bench.tell(AttemptsOver("job-a", ("u",)))
     assert bench.tell(Due("missed")) == []
     assert bench.timers == []
+
+
+def test_what_is_said_of_an_earlier_incarnation_is_not_the_present_ones():
+    """An attempt on the predecessor takes no room on its successor, and that one survives the other's loss."""
+    bench = Bench(["job-a"])
+    bench.worker(0, incarnation="b", cpus=1)
+    bench.report("job-a", LiveAttempt("u", 0, "slice-0-0", "a"), pending=())
+    host = bench.state.inventory.hosts["slice-0-0"]
+    assert (host.commitments, host.free.cpu_milli) == ({}, 1000)
+    told = bench.tell(WorkerLost("slice-0-0", "a", "gone", True))
+    assert told == [AttemptsLost("slice-0-0", "a", True, "gone"), LinkUnwanted("slice-0-0", "a")]
+    assert bench.state.inventory.hosts["slice-0-0"] is host
+    assert not host.lost

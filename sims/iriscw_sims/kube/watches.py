@@ -87,7 +87,7 @@ class Watch:
             if event.at < self._end:  # nobody looked since, but the server ended the watch at its time
                 self._tell(event, told)
         self._revision = max(self._revision, collection.revision)
-        if self._bookmarks and now >= self._next_bookmark:
+        if self._bookmarks and self._next_bookmark <= now < self._end:  # none behind the end: events there are untold
             # Nothing happened here until now, whatever happened elsewhere: etcd notifies the server of its progress.
             told.append(self._bookmark(max(self._revision, self._progress())))
             self._next_bookmark = now + BOOKMARK_PERIOD

@@ -5,8 +5,8 @@ most instructive issues) and ``gpu`` (ten findings about state that is saved and
 of :mod:`planted` repeats already is only named here, in :data:`ALREADY`.
 
 A bug is found by seeds of the simulated world, or by one test, its ``catcher``: where several parts keep each other
-from showing it (a link forgets stale ends before a job hears them; clocks that come late find nothing to do), where the
-world needs a plan of its own, and where it cannot show the bug yet.
+from showing it (a link forgets stale ends before a job hears them; clocks that come late find nothing to do), and where
+the world needs a plan of its own. Those of the driver are found by both.
 """
 
 import attrs
@@ -23,8 +23,8 @@ class Lesson(Mutant):
     what: str = ""
     catcher: str = ""
     """The one test that has to fail; empty: seeds find it."""
-    waits_for: str = ""
-    """What has to be there before seeds can find it."""
+    found_by_seeds: bool = False
+    """Whether seeds find it, too, beside its catcher."""
 
 
 def _bug(name, lesson, what, *edits, **settings):
@@ -36,7 +36,6 @@ ALREADY = {
     "iris 8": ("retry-while-the-old-attempt-lives", "silent-worker-called-fenced"),
     "iris 13": ("no-reason-for-pending-tasks",),
     "iris 19": ("registering-again-wipes-what-is-taken", "liveness-by-plain-time"),
-    "iris 20": ("incarnation-forgotten-in-the-scheduler",),
     "iris 22": ("quota-taken-for-capacity", "quota-closes-nothing"),
     "iris 23": ("declined-placement-keeps-its-room", "room-of-a-lost-worker-leaks"),
     "iris 25": ("end-shown-before-its-log",),
@@ -56,6 +55,17 @@ LESSONS = (
             "    if state not in HOLDING:\n",
         ),
         catcher="tests/fleet/test_lessons.py::test_an_earlier_incarnation_never_holds_the_place",
+    ),
+    _bug(
+        "incarnation-forgotten-in-the-scheduler",
+        "iris 20",
+        "what is said of an earlier incarnation is taken for the present one; in the world that one is gone by then",
+        (
+            SCHEDULER,
+            "place[0])\n    if host is not None and host.info.incarnation == place[1]:\n        return host\n",
+            "place[0])\n    if host is not None:\n        return host\n",
+        ),
+        catcher="tests/jobs/test_scheduler.py::test_what_is_said_of_an_earlier_incarnation_is_not_the_present_ones",
     ),
     _bug(
         "a-retry-adopts-its-predecessor-by-name",
@@ -184,7 +194,7 @@ LESSONS = (
             '            yield from ask(settings, ApiRequest("DELETE", f"{path}/{name}"), rng)\n',
         ),
         catcher="tests/sims/test_kube_lessons.py::test_a_create_that_is_repeated_deletes_nothing",
-        waits_for="the Kubernetes driver in the simulated world",
+        found_by_seeds=True,
     ),
     _bug(
         "an-expired-watch-goes-on-from-now",
@@ -193,10 +203,13 @@ LESSONS = (
         (
             REFLECTOR,
             '            self._counts["expired"] += 1\n            return self._relist(now, rng)\n',
-            '            self._version = ""\n            return self._rest(Next.WATCH, self._pause(rng), now, rng)\n',
+            (
+                '            self._version = ""\n'
+                "            return self._rest(Next.WATCH, self._setbacks.pause(rng), now, rng)\n"
+            ),
         ),
         catcher="tests/sims/test_kube_lessons.py::test_what_went_while_nobody_watched_is_told",
-        waits_for="the Kubernetes driver in the simulated world",
+        found_by_seeds=True,
     ),
 )
 """Of the lessons about gangs across slices (23, second half), tiers and freezing (gpu 1 to 9, but 5) nothing can be

@@ -19,7 +19,7 @@ from planted import MUTANTS  # noqa: E402
 from test_mutants import hunt, planted  # noqa: E402
 
 BY_NAME = {lesson.name: lesson for lesson in LESSONS}
-BY_SEEDS = [lesson.name for lesson in LESSONS if not lesson.catcher]
+BY_SEEDS = [lesson.name for lesson in LESSONS if lesson.found_by_seeds or not lesson.catcher]
 BY_A_TEST = [lesson.name for lesson in LESSONS if lesson.catcher]
 QUICK = ("a-conflict-is-deleted-and-made-anew",)
 PURITY = "test_decisions_cannot_call_the_cloud"

@@ -33,13 +33,19 @@ def planted(mutant, folder):
     return folder
 
 
-def hunt(folder, seeds):
-    """Run seeds on the sources in ``folder`` until one breaks something; give what was printed."""
+def hunt(folder, seeds, first=0, fails_with=""):
+    """Run seeds on the sources in ``folder`` until one breaks something; give what was printed.
+
+    A run that fails outright is an error, unless it says ``fails_with``: then that is what was broken.
+    """
     environment = {**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{ROOT / 'sims'}", "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-m", "iriscw_sims.run", "--seeds", str(seeds), "--until-broken", "-o", "json"]
+    command = [sys.executable, "-m", "iriscw_sims.run", "--first", str(first), "--seeds", str(seeds)]
+    command += ["--until-broken", "-o", "json"]
     done = subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=240, check=False, cwd=folder
     )
+    if fails_with and fails_with in done.stderr:
+        return {"runs": [{"seed": first, "violations": [fails_with]}], "wall_s": 0}
     assert done.returncode in (0, 1), done.stderr[-2_000:]
     return json.loads(done.stdout)
 
@@ -47,7 +53,7 @@ def hunt(folder, seeds):
 def find(name, folder):
     """Plant the bug called ``name``, and find it."""
     mutant = MUTANTS[MUTANT_NAMES.index(name)]
-    found = hunt(planted(mutant, folder), mutant.seeds)
+    found = hunt(planted(mutant, folder), mutant.seeds, mutant.first)
     violations = found["runs"][-1]["violations"]
     assert violations, f"{len(found['runs'])} seeds did not notice {name}"
     sys.stdout.write(f"{name}: {len(found['runs'])} seeds, {found['wall_s']} s: {violations[0][:120]}\n")
