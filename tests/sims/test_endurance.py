@@ -41,7 +41,6 @@ def check_flat(counts):
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(0)
 def test_a_year():
     """365 days at a faithful pace, with a fleet that boots 730 times for a job and goes again (five minutes of CPU)."""
     counts, world, run = go_through(365)
