@@ -1,14 +1,10 @@
 """Bugs planted in the simulated storage and in what uses it: each is caught by one of the laws, so the laws bite."""
 
+import importlib.util
+from pathlib import Path
+
 import attrs
 import pytest
-import test_bucket
-import test_content
-import test_front
-import test_link
-import test_listing
-import test_multipart
-import test_throttle
 from driver_laws import check_acknowledged, check_claims, check_log, check_readers
 from hypothesis import Phase, given, settings
 from laws import check_history, check_race
@@ -22,6 +18,24 @@ from iriscw_sims.objects.link import Link
 from iriscw_sims.objects.messages import Answer, GetObject, PutObject
 from iriscw_sims.objects.storage import VERBS, ObjectStorage
 from iriscw_sims.objects.throttle import Throttle
+
+
+def sibling(name):
+    """Give the tests beside these of that name: other folders have files of the same."""
+    path = Path(__file__).with_name(f"{name}.py")
+    spec = importlib.util.spec_from_file_location(f"objects_{name}", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+test_bucket = sibling("test_bucket")
+test_content = sibling("test_content")
+test_front = sibling("test_front")
+test_link = sibling("test_link")
+test_listing = sibling("test_listing")
+test_multipart = sibling("test_multipart")
+test_throttle = sibling("test_throttle")
 
 TORN = {"object upload torn": 300, "object download torn": 300}
 SILENT = {"object reply lost": 300, "object request lost": 200, "object lands late": 200}
