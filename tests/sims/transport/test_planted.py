@@ -1,14 +1,12 @@
 """Bugs planted in the transport policy: each of them is caught by one of the properties, so the properties bite."""
 
+import importlib.util
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-import test_calls
-import test_policy
-import test_sessions
 from grpclib.protocol import Connection, H2Protocol
 
 from iriscw.client import calls
@@ -16,6 +14,20 @@ from iriscw.rpc import client, client_call, server, server_calls, transport, unf
 from iriscw.worker import session
 from iriscw.worker.drivers import shipping
 from iriscw_sims.transport.network import Fault, FaultKind
+
+
+def sibling(name):
+    """Give the tests beside these of that name: other folders have files of the same."""
+    path = Path(__file__).with_name(f"{name}.py")
+    spec = importlib.util.spec_from_file_location(f"transport_{name}", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+test_calls = sibling("test_calls")
+test_policy = sibling("test_policy")
+test_sessions = sibling("test_sessions")
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
