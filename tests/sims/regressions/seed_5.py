@@ -1,6 +1,6 @@
 """Workers that went while the controller was down, of a slice that stayed, were waited for.
 
-Found by seed 5. With the bug: INV-J11, an attempt whose pod is gone lives on by the disk.
+Found by seed 5. With the bug: INV-J11: 0688b04120aba141 of job-hpzyefuzxssk lives by the disk, and iris-g1-ztb
 """
 
 from iriscw.cloud.model import Attributes, Capacity, Constraint, Op
@@ -11,7 +11,7 @@ from iriscw_sims.plan_text import ENTRYPOINT
 from iriscw_sims.swarm import GIB, TIMING, Fault, Plan, PlannedJob
 
 PLAN = Plan(
-    seed=0,
+    seed=1,
     groups=(
         GroupConfig(
             name="g0",
@@ -21,6 +21,7 @@ PLAN = Plan(
             max_slices=2,
             priority=20,
             quota_pool="shared",
+            compute_class="spot",
             timing=TIMING,
         ),
         GroupConfig(
@@ -31,6 +32,7 @@ PLAN = Plan(
             max_slices=2,
             buffer_slices=1,
             priority=20,
+            compute_class="spot",
             timing=TIMING,
         ),
         GroupConfig(
@@ -54,6 +56,9 @@ PLAN = Plan(
                 entrypoint=ENTRYPOINT,
                 demand=Capacity(cpu_milli=4000, memory_bytes=8 * GIB),
                 replicas=4,
+                max_retries_failure=2,
+                max_retries_preemption=2,
+                max_task_failures=1,
             ),
             existing=Existing.KEEP,
             terminate_after=67 * SECOND,
@@ -75,7 +80,7 @@ PLAN = Plan(
             terminate_after=62 * SECOND,
         ),
         PlannedJob(
-            at=41823433017,
+            at=232089377082,
             key="key2",
             spec=JobSpec(
                 name="job2",
@@ -87,83 +92,74 @@ PLAN = Plan(
                 max_retries_preemption=1,
                 max_task_failures=1,
             ),
+            existing=Existing.KEEP,
         ),
         PlannedJob(
-            at=40595149324,
+            at=222831572337,
+            key="key3",
+            spec=JobSpec(
+                name="job3",
+                entrypoint=ENTRYPOINT,
+                demand=Capacity(cpu_milli=1000, memory_bytes=1 * GIB),
+                replicas=5,
+                timeout_ns=30 * SECOND,
+                max_retries_preemption=0,
+            ),
+            existing=Existing.RECREATE,
+        ),
+        PlannedJob(
+            at=100114174514,
             key="key4",
             spec=JobSpec(
                 name="job4",
                 entrypoint=ENTRYPOINT,
-                demand=Capacity(cpu_milli=4000, memory_bytes=4 * GIB),
-                group_by="slice-id",
+                demand=Capacity(cpu_milli=2000, memory_bytes=4 * GIB, gpu_count=8),
+                replicas=3,
+                constraints=(Constraint(key="zone", op=Op.EQ, values=("z1",)),),
                 max_retries_preemption=1,
             ),
-            terminate_after=47 * SECOND,
         ),
         PlannedJob(
-            at=126706203308,
+            at=221722364324,
             key="key5",
             spec=JobSpec(
                 name="job5",
                 entrypoint=ENTRYPOINT,
-                demand=Capacity(cpu_milli=4000, memory_bytes=16 * GIB),
-                replicas=4,
+                demand=Capacity(cpu_milli=1000, memory_bytes=4 * GIB),
+                replicas=3,
+                group_by="slice-id",
                 max_task_failures=1,
             ),
-            existing=Existing.RECREATE,
+            existing=Existing.KEEP,
         ),
         PlannedJob(
-            at=87004754599,
+            at=132907522270,
             key="key6",
             spec=JobSpec(
-                name="job0",
+                name="job6",
                 entrypoint=ENTRYPOINT,
-                demand=Capacity(cpu_milli=1000, memory_bytes=1 * GIB, gpu_count=2),
-                replicas=2,
-                group_by="slice-id",
+                demand=Capacity(cpu_milli=4000, memory_bytes=8 * GIB, gpu_count=2),
+                replicas=4,
                 timeout_ns=30 * SECOND,
                 scheduling_timeout_ns=90 * SECOND,
-                max_retries_failure=1,
-                max_task_failures=1,
-            ),
-            existing=Existing.RECREATE,
-        ),
-        PlannedJob(
-            at=55040191895,
-            key="key7",
-            spec=JobSpec(
-                name="job7",
-                entrypoint=ENTRYPOINT,
-                demand=Capacity(cpu_milli=1000, memory_bytes=4 * GIB, gpu_count=2),
-                replicas=6,
-                timeout_ns=30 * SECOND,
                 max_retries_failure=2,
-                max_retries_preemption=1,
+                max_retries_preemption=2,
             ),
-            existing=Existing.RECREATE,
         ),
     ),
-    faults=(Fault(at=155 * SECOND, kind="worker crashes", pick=0),),
-    rates=(
-        ("api in trouble", 22),
-        ("api landed late", 6),
-        ("pool quota refused", 136),
-        ("pool refused as invalid", 35),
-        ("pool invalid", 1),
-        ("quota not set", 1),
-        ("pool without capacity", 182),
-        ("deletion slow", 1),
-        ("node triaged", 1),
-        ("node cordoned", 1),
-        ("node interruptable", 1),
-        ("pod never starts", 1),
-        ("pod evicted", 1),
-        ("image pull limited", 50),
-        ("mount fails", 1),
-        ("worker dials twice", 1),
-        ("crash behind a request", 5),
-        ("attempt fails", 204),
-        ("attempt never ends", 74),
+    faults=(
+        Fault(at=87251448445, kind="node in triage", pick=3806510236),
+        Fault(at=167186093540, kind="controller crashes", pick=3500584343),
+        Fault(at=224283453366, kind="worker crashes", pick=785301051),
+        Fault(at=297807830229, kind="machines lost while the controller is down", pick=2928938354),
     ),
-    safety=205 * SECOND,
+    rates=(
+        ("node triaged", 35),
+        ("node cordoned", 7),
+        ("node interruptable", 47),
+        ("spot interruption", 11),
+        ("image pull slow", 140),
+    ),
+    safety=320 * SECOND,
+    takeover_delay=20 * SECOND,
 )
