@@ -1,6 +1,7 @@
 """Whose word about an attempt counts, and which ends wait for a result: without a network, with workers that lie."""
 
 import hashlib
+import math
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -301,10 +302,10 @@ async def test_a_command_has_no_result(desk: Desk) -> None:
 
 
 class Clock:
-    """The loop's clock, moved by hand."""
+    """The loop's clock, moved by hand. It begins at a whole second: what is added to it is exact then."""
 
     def __init__(self, start: float) -> None:
-        self.now = start
+        self.now = float(math.ceil(start))
 
     def __call__(self) -> float:
         return self.now
