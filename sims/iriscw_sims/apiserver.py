@@ -72,12 +72,7 @@ class WatchConnection:
         if self._watch is None or self.channel.closed or self._over:
             return
         world = self.server.world
-        told = self._watch.take(self.server.wall)
-        if self._watch.closed:
-            # Looked at late (the world stood still), a watch is silent about what came after its end: so must its
-            # last bookmark be, which would have the client go on behind that.
-            told = [event for event in told if event["type"] != "BOOKMARK"]
-        for event in told:
+        for event in self._watch.take(self.server.wall):
             if world.chance("watch breaks"):
                 self.breaks()
                 return

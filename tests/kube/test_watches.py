@@ -111,6 +111,15 @@ def test_bookmarks_come_once_a_minute_and_before_the_end(caller):
     assert silent.closed
 
 
+def test_no_bookmark_stands_behind_the_end(caller):
+    """Looked at too late, a watch is silent about what came after its end, and does not point behind it either."""
+    watch = caller.watch(MAPS, allowWatchBookmarks="true", timeoutSeconds=20, resourceVersion=caller.store.revision)
+    caller.now += 60 * SECOND
+    caller.done("POST", MAPS, config_map("a"))
+    assert watch.take(caller.now) == []
+    assert watch.closed
+
+
 def test_a_bookmark_moves_on_with_what_happens_elsewhere(caller):
     """A quiet watch can be taken up again after a compaction."""
     watch = caller.watch(MAPS, allowWatchBookmarks="true", resourceVersion=caller.store.revision)
