@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -62,6 +64,8 @@ from iriscw.fleet.model import FleetConfig, FleetDescription, GroupConfig, Timin
 from iriscw.runtime.behavior import Behavior, ChildSpec
 from iriscw.runtime.vocabulary import SECOND, ActorPath, Spawn, Tell
 from iriscw.testing.simulation import SimOperation, SimSystem
+
+sys.path.insert(0, str(Path(__file__).parent))  # for what tests of groups, and of slices, share
 
 GIB = 1 << 30
 BIG = Capacity(cpu_milli=8000, memory_bytes=64 * GIB, disk_bytes=100 * GIB, gpu_count=8, gpu_class="H100")

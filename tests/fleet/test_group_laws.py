@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from group_desk import send, told
 
-from iriscw.fleet import group_rules, groups
+from iriscw.fleet import groups
 from iriscw.fleet.groups import Closure
 from iriscw.fleet.messages import Cordon, WorkersMissed
 from iriscw.fleet.model import Availability, SliceRow, SliceState, Trouble
@@ -22,33 +23,13 @@ from iriscw.fleet.signals import (
     Takeover,
     TryAgain,
 )
-from iriscw.runtime.vocabulary import ActorPath, Continue, Decision, SetTimer, Tell, Undelivered
+from iriscw.runtime.vocabulary import ActorPath, SetTimer, Undelivered
 
 
 @pytest.fixture
 def ctx(ctx):
     ctx.path = ActorPath("/fleet/gpu")
     return ctx
-
-
-def send(group, ctx, message):
-    """Decide, apply the records, and follow with the looks that were asked for."""
-    outcome = group_rules.RULES[type(message)](group, message, ctx)
-    records = outcome.records if isinstance(outcome, Decision) else ()
-    commands = list(outcome.commands if isinstance(outcome, Decision) else outcome or ())
-    for each in records:
-        groups.apply(group, each)
-    facts = list(records)
-    for command in list(commands):
-        if isinstance(command, Continue):
-            more, further = send(group, ctx, command.message)
-            facts += more
-            commands += further
-    return facts, commands
-
-
-def told(commands, kind):
-    return [c.message for c in commands if isinstance(c, Tell) and isinstance(c.message, kind)]
 
 
 def row(name, state, ctx, trouble=Trouble.NONE):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import attrs
 import pytest
+from group_desk import send, told
 
 from iriscw.cloud.effects import DeleteNodePool
 from iriscw.cloud.model import NodePool, Pod
-from iriscw.fleet import group_rules, groups
+from iriscw.fleet import groups
 from iriscw.fleet.messages import Cordon, PolicyFailed, SchedulerStarted, Uncordon
 from iriscw.fleet.model import Availability, SliceRow, SliceState, Trouble
 from iriscw.fleet.records import SliceDeleted, SliceDoomed, SliceRequested
@@ -26,33 +27,13 @@ from iriscw.fleet.signals import (
     SlicesWanted,
     Takeover,
 )
-from iriscw.runtime.vocabulary import SECOND, ActorPath, Continue, Decision, Emit, Run, Spawn, StopChild, Tell
+from iriscw.runtime.vocabulary import SECOND, ActorPath, Continue, Emit, Run, Spawn, StopChild
 
 
 @pytest.fixture
 def ctx(ctx):
     ctx.path = ActorPath("/fleet/gpu")
     return ctx
-
-
-def send(group, ctx, message):
-    """Decide, apply the records, and follow with the looks that were asked for."""
-    outcome = group_rules.RULES[type(message)](group, message, ctx)
-    records = outcome.records if isinstance(outcome, Decision) else ()
-    commands = list(outcome.commands if isinstance(outcome, Decision) else outcome or ())
-    for each in records:
-        groups.apply(group, each)
-    facts = list(records)
-    for command in list(commands):
-        if isinstance(command, Continue):
-            more, further = send(group, ctx, command.message)
-            facts += more
-            commands += further
-    return facts, commands
-
-
-def told(commands, kind):
-    return [c.message for c in commands if isinstance(c, Tell) and isinstance(c.message, kind)]
 
 
 def row(name, state, ctx, *, trouble=Trouble.NONE, idle=False, used=True, bare=False, workers=("w",)):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import attrs
 import pytest
+from slice_desk import NAME, brief, registered, runs, send, told
 
 from iriscw.cloud.effects import CreateNodePool, DeletePod, ListNodePools, ListPods
 from iriscw.cloud.model import Condition, Node, NodePool, Pod, Throttled, Unavailable
-from iriscw.fleet import slice_rules
 from iriscw.fleet.messages import ActivityChanged, Cordon, Uncordon, WorkerReady
-from iriscw.fleet.model import PodState, SliceState, Trouble, WorkerInfo, worker_name
+from iriscw.fleet.model import PodState, SliceState, Trouble, worker_name
 from iriscw.fleet.signals import (
     Dismiss,
     Overdue,
@@ -19,7 +19,6 @@ from iriscw.fleet.signals import (
     PoolSeen,
     PoolVanished,
     RemovePod,
-    SliceBriefed,
     SliceReported,
     TryAgain,
 )
@@ -29,36 +28,17 @@ from iriscw.runtime.vocabulary import (
     CancelTimer,
     Completed,
     Failed,
-    Run,
     SetTimer,
     StopReason,
-    Tell,
     Terminated,
     Undelivered,
 )
 
-NAME = "iris-gpu-a"
 FIRST, SECOND_ONE = worker_name(NAME, 0), worker_name(NAME, 1)
-
-
-def send(it, ctx, message):
-    return slice_rules.RULES[type(message)](it, message, ctx) or ()
-
-
-def runs(commands):
-    return [command.effect for command in commands if isinstance(command, Run)]
 
 
 def timers(commands):
     return {command.key: command for command in commands if isinstance(command, SetTimer)}
-
-
-def told(commands, kind):
-    return [c.message for c in commands if isinstance(c, Tell) and isinstance(c.message, kind)]
-
-
-def brief(pool=None, uid="", doomed="", pods=()):
-    return SliceBriefed(9000 * SECOND, uid, doomed, pool, pods, 30 * SECOND, 45 * SECOND)
 
 
 @pytest.fixture
@@ -68,13 +48,6 @@ def pool(labels):
         return NodePool(NAME, uid, "1", labels(NAME), total, nodes=ready, **changes)
 
     return make
-
-
-def registered(it, index, incarnation="i1"):
-    name = worker_name(NAME, index)
-    config = it.seed.config
-    info = WorkerInfo(name, incarnation, NAME, config.name, config.per_worker, config.attributes, "")
-    return PodReported(name, PodState.REGISTERED, info, "", 0)
 
 
 def unregistered(index):

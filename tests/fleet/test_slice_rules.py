@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
+from slice_desk import NAME, brief, registered, runs, send, told
 
 from iriscw.cloud.effects import CreateNodePool, DeleteNodePool, ListNodePools, ListPods
 from iriscw.cloud.model import (
@@ -19,7 +20,6 @@ from iriscw.cloud.model import (
     QuotaExceeded,
     Unavailable,
 )
-from iriscw.fleet import slice_rules
 from iriscw.fleet.messages import (
     ActivityChanged,
     Cordon,
@@ -29,7 +29,7 @@ from iriscw.fleet.messages import (
     WorkerReady,
     WorkersMissed,
 )
-from iriscw.fleet.model import PodState, SliceState, Trouble, WorkerInfo, worker_name
+from iriscw.fleet.model import PodState, SliceState, Trouble, worker_name
 from iriscw.fleet.signals import (
     CordonAnswered,
     Dismiss,
@@ -40,7 +40,6 @@ from iriscw.fleet.signals import (
     PodVanished,
     PoolSeen,
     PoolVanished,
-    SliceBriefed,
     SliceReported,
     TryAgain,
 )
@@ -53,27 +52,8 @@ from iriscw.runtime.vocabulary import (
     SetTimer,
     Spawn,
     StopReason,
-    Tell,
     Terminated,
 )
-
-NAME = "iris-gpu-a"
-
-
-def send(it, ctx, message):
-    return slice_rules.RULES[type(message)](it, message, ctx) or ()
-
-
-def runs(commands):
-    return [command.effect for command in commands if isinstance(command, Run)]
-
-
-def told(commands, kind):
-    return [c.message for c in commands if isinstance(c, Tell) and isinstance(c.message, kind)]
-
-
-def brief(pool=None, uid="", doomed="", pods=()):
-    return SliceBriefed(9000 * SECOND, uid, doomed, pool, pods, 30 * SECOND, 45 * SECOND)
 
 
 @pytest.fixture
@@ -83,13 +63,6 @@ def pool(labels):
         return NodePool(NAME, uid, "1", labels(NAME), total, nodes=ready, **changes)
 
     return make
-
-
-def registered(it, index, incarnation="i1"):
-    name = worker_name(NAME, index)
-    config = it.seed.config
-    info = WorkerInfo(name, incarnation, NAME, config.name, config.per_worker, config.attributes, "")
-    return PodReported(name, PodState.REGISTERED, info, "", 0)
 
 
 def unregistered(index, state=PodState.STARTING, failures=0):
