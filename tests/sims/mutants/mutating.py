@@ -32,7 +32,9 @@ import attrs
 SOURCES = Path(__file__).resolve().parents[3] / "src" / "iriscw"
 
 FLEET = ("lifecycle", "slices", "slice_rules", "slice_end", "slice_missed", "pods", "registration", "records")
-FLEET_SIZES = ("groups", "group_rules", "scaling", "sizing", "policy", "orphans", "pacing", "experience", "routing", "root")
+FLEET_SIZES = (
+    *("groups", "group_rules", "scaling", "sizing", "policy", "orphans", "pacing", "experience", "routing", "root"),
+)
 JOBS = ("lifecycle", "ledger", "job", "link", "registry", "scheduler", "placement", "queues", "schedule")
 MODULES = tuple(f"fleet/{name}.py" for name in (*FLEET, *FLEET_SIZES)) + tuple(f"jobs/{name}.py" for name in JOBS)
 """What is mutated: everything that decides. Left out are values (model, messages, signals), assembly (actor) and
