@@ -1,14 +1,18 @@
 """The controller under faults: seeds in three sizes, and what the world itself promises."""
 
+import ast
+import inspect
 import os
 import subprocess
 import sys
+import textwrap
 from collections import Counter
 
 import attrs
 import pytest
 
 from iriscw.jobs.model import JobState
+from iriscw_sims import fleet_checks, job_checks
 from iriscw_sims.pace import QUICK
 from iriscw_sims.swarm import FAULTS, RATES, RESTART_FAULTS, Fault, draw_plan
 from iriscw_sims.world import World
@@ -154,3 +158,21 @@ def test_plans_are_drawn_from_the_seed_alone():
     """Equal seeds draw equal plans, others draw others."""
     assert draw_plan(5) == draw_plan(5)
     assert draw_plan(5) != draw_plan(6)
+
+
+@pytest.mark.parametrize(
+    ("module", "checks"), [(fleet_checks, fleet_checks.FleetChecks), (job_checks, job_checks.JobChecks)]
+)
+def test_checks_hear_of_all_that_they_judge(module, checks):
+    """Whoever adds a message to ``delivered`` and not to ``HEARD`` would have a check that is never asked."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(checks.delivered)))
+    judged = [node.cls.id for node in ast.walk(tree) if isinstance(node, ast.MatchClass)]
+    judged += [
+        node.args[1].id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) == "isinstance"
+        and ast.unparse(node.args[0]) == "message"
+    ]
+    assert judged
+    assert sorted(judged) == sorted(kind.__name__ for kind in module.HEARD)
