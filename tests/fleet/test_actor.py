@@ -264,13 +264,15 @@ def test_slow_boot_is_reported_then_replaced(world, demand):
 
 @pytest.mark.parametrize("error", [Unavailable("timeout"), Throttled(retry_after=3_000_000_000), KeyError("bug")])
 def test_passing_api_errors_conclude_nothing(world, demand, error):
-    """Calls that fail for the moment are repeated, with the same names, until they go through."""
+    """Calls that fail for the moment are repeated until they go through; only a pod that may come late is not named
+    again.
+    """
     it = world()
     it.cloud.errors = {CreateNodePool: [error] * 2, CreatePod: [error] * 2, DeleteNodePool: [error] * 2}
     it.tell(demand(1))
     it.until(lambda: it.states() == ["ready"])
     assert len({call.spec.name for call in calls(it, CreateNodePool)}) == 1
-    assert len({call.spec.name for call in calls(it, CreatePod)}) == 1
+    assert len({call.spec.name for call in calls(it, CreatePod)}) == (1 if isinstance(error, Throttled) else 3)
     it.tell(demand(0))
     it.until(lambda: it.states() == [])
     assert it.cloud.pools == {}

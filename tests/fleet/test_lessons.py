@@ -10,7 +10,7 @@ from iriscw.cloud.model import Attributes, Node, NodePool, Pod, Unavailable
 from iriscw.fleet import pods, slice_rules
 from iriscw.fleet.messages import WorkerDialled
 from iriscw.fleet.model import PodState, SliceState
-from iriscw.fleet.signals import Dismiss, PodBriefed, PodVanished, SliceBriefed, TryAgain
+from iriscw.fleet.signals import Dismiss, PodBriefed, PodSeen, PodVanished, SliceBriefed, TryAgain
 from iriscw.runtime.vocabulary import SECOND, Completed, Failed, Refuse, Reply, Run, SetTimer
 
 SLICE, WORKER = "iris-gpu-a", "iris-gpu-a-0"
@@ -64,14 +64,16 @@ def test_registering_does_not_wipe_the_record_of_failures(place, ctx, start):
         (create,) = runs(send(place, ctx, TryAgain("fill")))
 
 
-def test_a_create_of_unknown_outcome_is_repeated_under_its_name(place, ctx):
-    """It may have landed: another name would be another pod beside it."""
+def test_a_create_of_unknown_outcome_deletes_nothing_that_lives(place, ctx, labels):
+    """It may have landed: what shows is taken, and no other pod is asked for beside it."""
     (create,) = runs(send(place, ctx, PodBriefed(())))
     assert isinstance(create, CreatePod)
-    for _ in range(3):
-        commands = send(place, ctx, Failed("pod", create, Unavailable("no answer in time")))
-        (clock,) = [command for command in commands if isinstance(command, SetTimer)]
-        assert runs(send(place, ctx, clock.message)) == [create]
+    commands = send(place, ctx, Failed("pod", create, Unavailable("no answer in time")))
+    (clock,) = [command for command in commands if isinstance(command, SetTimer)]
+    landed = Pod(create.spec.name, "u1", "1", labels(SLICE, WORKER, place.incarnation))
+    assert runs(send(place, ctx, PodSeen(landed))) == []
+    assert runs(send(place, ctx, clock.message)) == []
+    assert place.pod == landed
 
 
 def test_a_teardown_is_asked_for_until_it_happens(piece, ctx, labels):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from iriscw.cloud.effects import CreatePod, DeletePod, ListPods
-from iriscw.cloud.model import Attributes, Conflict, Gone, Pod, PodPhase, Unavailable
+from iriscw.cloud.model import Attributes, Conflict, Forbidden, Gone, Pod, PodPhase, Throttled, Unavailable
 from iriscw.fleet import pods
 from iriscw.fleet.messages import DialAgain, WorkerDialled, WorkerHungUp, WorkerLost, WorkerSeen
 from iriscw.fleet.model import PodState
@@ -69,6 +69,40 @@ def test_pod_is_named_by_its_incarnation(place, ctx):
     assert create.spec.name == f"{WORKER}-{place.incarnation}"
     assert create.spec.environment["IRIS_INCARNATION"] == place.incarnation
     assert len(create.spec.name) <= 63
+
+
+def test_an_incarnation_is_asked_for_once(place, ctx, pod):
+    """A create that was not answered may land late: the next one is for another incarnation, and the late pod goes."""
+    (create,) = runs(send(place, ctx, PodBriefed(())))
+    first = place.incarnation
+    send(place, ctx, Failed("pod", create, Unavailable("no answer")))
+    assert place.state is PodState.CREATING
+    (again,) = runs(send(place, ctx, TryAgain("pod")))
+    assert again.spec.name == f"{WORKER}-{place.incarnation}" != create.spec.name
+    send(place, ctx, Completed("pod", again, pod(place.incarnation, "u2")))
+    assert runs(send(place, ctx, PodSeen(pod(first)))) == [DeletePod(f"{WORKER}-{first}", "u1")]
+    assert place.pod.uid == "u2"
+
+
+@pytest.mark.parametrize("error", [Throttled(retry_after=1), Forbidden("not now")])
+def test_a_create_that_certainly_had_no_effect_is_repeated(place, ctx, error):
+    """The same incarnation is asked for again."""
+    (create,) = runs(send(place, ctx, PodBriefed(())))
+    send(place, ctx, Failed("pod", create, error))
+    assert runs(send(place, ctx, TryAgain("pod"))) == [create]
+
+
+def test_a_pod_that_landed_without_an_answer_is_taken(place, ctx, pod):
+    """It shows before the create is repeated: nothing more is asked for, then or after it is lost and replaced."""
+    (create,) = runs(send(place, ctx, PodBriefed(())))
+    send(place, ctx, Failed("pod", create, Unavailable("no answer")))
+    send(place, ctx, PodSeen(pod(place.incarnation)))
+    assert place.state is PodState.STARTING
+    assert send(place, ctx, TryAgain("pod")) == ()
+    send(place, ctx, PodVanished(pod(place.incarnation)))
+    (create,) = runs(send(place, ctx, TryAgain("fill")))
+    send(place, ctx, Failed("pod", create, Throttled(retry_after=1)))
+    assert runs(send(place, ctx, TryAgain("pod"))) == [create]
 
 
 def test_nothing_is_asked_before_the_briefing(place, ctx):
@@ -226,7 +260,7 @@ def test_any_message_in_any_state(place, ctx, pod, dial, data):
     for _ in range(data.draw(st.integers(1, 25))):
         message = data.draw(messages(here, pod, dial))
         before = (here.state, here.incarnation, here.info)
-        held = here.incarnation
+        held = "" if here.unsure else here.incarnation  # of one that may still come nobody was ever told
         ctx.later(data.draw(st.sampled_from([0, 1, 20])))
         commands = send(here, ctx, message)
         here.check()

@@ -98,7 +98,8 @@ class PodDriver(Observer[Pod], Protocol):
         """Ask for a pod, and give it as the API acknowledged it: it starts later.
 
         Idempotent: a pod of this name with the same ``iris-incarnation`` label is given back as it is,
-            ended or not.
+            ended or not. One call lets at most one request go out that can have an effect. So a caller that gives
+            each call an incarnation of its own never sees one incarnation twice, however late a request lands.
 
         Raises:
             QuotaExceeded: the namespace's quota is used up.

@@ -6,6 +6,10 @@ deletes all others. A pod is named by its incarnation, so a dead one is never mi
 and the successor is asked for only when the dead one is *known* to be gone
 (:data:`iriscw.fleet.lifecycle.POD_TABLE`).
 
+An incarnation is asked for once. A create that was not answered may land at any time, also when the pod that a second
+create made is gone again: the same incarnation would live twice, without what the first one knew, and start attempts
+again that the first one had started (INV-J2). So after silence the next create is for another incarnation.
+
 Losing a worker has two steps. When contact is lost for too long, on the attentive clock, the scheduler is
 told at once that nothing more may be placed there; when the pod is known to be gone it is told again, now
 *fenced*, and may start the tasks elsewhere.
@@ -29,8 +33,10 @@ from iriscw.cloud.model import (
     LABEL_MANAGED,
     LABEL_SLICE,
     LABEL_WORKER,
+    Forbidden,
     Pod,
     PodSpec,
+    Throttled,
 )
 from iriscw.fleet.lifecycle import PodEvent, next_pod_state
 from iriscw.fleet.messages import Accepted, DialAgain, WorkerDialled, WorkerHungUp, WorkerLost, WorkerSeen
@@ -72,6 +78,9 @@ then, too."""
 
 FIRST_RETELL = 1 * SECOND
 """Before a message that found a full mailbox is told again."""
+
+HAD_NO_EFFECT = (Forbidden, Throttled)
+"""Errors of a create that mean that no pod comes of it. After any other one may, some day."""
 
 _UNKNOWN_POD = "the pod was made by an earlier incarnation of this controller"
 
@@ -137,6 +146,8 @@ class Place:
     failures: int = 0
     asking: bool = False
     """Whether a create is under way: its answer comes before anything else is asked."""
+    unsure: bool = False
+    """Whether the create of this incarnation was not answered: it is not asked for again."""
     retries: int = 0
     """Calls that failed in a row."""
     reason: str = ""
@@ -194,10 +205,13 @@ def _fill(place: Place, ctx: Context) -> list[Command]:
     place.state = PodState.CREATING
     place.incarnation = ctx.new_id()
     place.reason = "a worker pod was asked for"
-    return [CancelTimer("fill"), _ask(place)]
+    return [CancelTimer("fill"), _ask(place, ctx)]
 
 
-def _ask(place: Place) -> Command:
+def _ask(place: Place, ctx: Context) -> Command:
+    """Ask for the pod of this incarnation, or of the next one if this one's may still come."""
+    if place.unsure:
+        place.incarnation, place.unsure = ctx.new_id(), False
     place.asking = True
     return Run("pod", CreatePod(place.seed.spec(place.incarnation)))
 
@@ -236,6 +250,7 @@ def _acknowledge(place: Place, pod: Pod, ctx: Context) -> list[Command]:
     """Take note of the pod that holds the place."""
     place.pod = pod
     place.retries = 0
+    place.unsure = False
     commands: list[Command] = []
     following = next_pod_state(place.state, PodEvent.ACKNOWLEDGED)
     if following is not None:
@@ -280,6 +295,7 @@ def _pod_gone(place: Place, ctx: Context) -> list[Command]:
     commands = [_lost(place, fenced=True), CancelTimer("pod"), CancelTimer("liveness")]
     place.state = following
     place.incarnation, place.pod, place.info, place.retries, place.refusal = "", None, None, 0, ""
+    place.unsure = False
     if following is PodState.VACANT:
         timing = place.seed.config.timing
         delay = backoff(max(1, place.failures), timing.retry_backoff, timing.retry_backoff_max, ctx.rng)
@@ -384,6 +400,7 @@ def failed(place: Place, message: Failed, ctx: Context) -> Outcome:
                 return None
             if place.state is PodState.CREATING and judgement.refusal is not Refusal.LATER:
                 return (*_give_up(place, ctx, fenced=False), _report(place, ctx))
+            place.unsure = not isinstance(message.error, HAD_NO_EFFECT)
         case DeletePod(uid=uid):
             if judgement.refusal is Refusal.ABSENT and place.pod is not None and place.pod.uid == uid:
                 return (*_pod_gone(place, ctx), _report(place, ctx))
@@ -422,7 +439,7 @@ def try_again(place: Place, message: TryAgain, ctx: Context) -> Outcome:
         return (Run(("stray", pod.name), DeletePod(pod.name, pod.uid)),) if pod is not None else None
     match place.state:
         case PodState.CREATING:
-            return (_ask(place),)
+            return (_ask(place, ctx), _report(place, ctx))
         case PodState.ENDING | PodState.REMOVING:
             return tuple(_end(place))
         case PodState.VACANT:

@@ -11,7 +11,16 @@ from kube_shell import LOST, OK, POOLS, SECOND, SETTINGS, SILENT, pool_spec, ref
 from iriscw.cloud.kube import calls, ownership
 from iriscw.cloud.kube.manifests import nodepool_manifest
 from iriscw.cloud.kube.messages import ApiRequest
-from iriscw.cloud.model import LABEL_CLUSTER, LABEL_ROLE, LABEL_SLICE, ROLE_CONTROLLER, CloudError, Conflict, Gone
+from iriscw.cloud.model import (
+    LABEL_CLUSTER,
+    LABEL_ROLE,
+    LABEL_SLICE,
+    ROLE_CONTROLLER,
+    CloudError,
+    Conflict,
+    Gone,
+    Unavailable,
+)
 
 PATH = f"{POOLS}/slice-1"
 
@@ -113,7 +122,25 @@ def waits_as_asked(server):
     assert server.pauses == [4 * SECOND], "it did not wait as it was asked to"
 
 
+def posts_once(server):
+    """What must not exist twice is posted again only after an answer that says that nothing was made."""
+    manifest = nodepool_manifest(SETTINGS, pool_spec())
+
+    def make(*fates):
+        call = ownership.create(SETTINGS, POOLS, manifest, (LABEL_SLICE,), Random(1), once=True)
+        return server.run(call, fates)[0]["metadata"]["uid"]
+
+    for unknown in (LOST, refusal(500), refusal(504)):
+        assert refused(Unavailable, make, unknown), "it repeated what may land late"
+        for then in (refusal(403), refusal(429, retry_after=3600 * SECOND)):
+            assert refused(Unavailable, make, unknown, then), "it said that nothing was made"
+    assert not server.objects(POOLS)
+    made = make(refusal(429), SILENT)
+    assert made == server.objects(POOLS)[0]["metadata"]["uid"], "it did not look whether it landed"
+
+
 ATTACKS = (
+    posts_once,
     adopts_nothing,
     crosses_no_cluster,
     repeats_what_was_lost,
@@ -135,8 +162,8 @@ def test_the_driver_stands_every_attack(server, attack):
 def asking(change):
     """Give a way to ask that changes each request."""
 
-    def ask(settings, request, rng):
-        return calls.ask(settings, change(request), rng)
+    def ask(settings, request, rng, *, once=False):
+        return calls.ask(settings, change(request), rng, once=once)
 
     return ask
 
@@ -153,7 +180,7 @@ def without_preconditions(*names):
     return asking(change)
 
 
-def once(settings, request, rng):
+def gives_up(settings, request, rng, *, once=False):
     """Ask without a second attempt."""
     response = yield request
     return response
@@ -169,9 +196,14 @@ def compare_slices_only(name, wanted, holder, same):
         raise Conflict("another")
 
 
-def hasty(settings, request, rng):
+def tireless(settings, request, rng, *, once=False):
+    """Repeat what may have had its effect."""
+    return calls.ask(settings, request, rng)
+
+
+def hasty(settings, request, rng, *, once=False):
     """Ask again at once."""
-    step = calls.ask(settings, request, rng)
+    step = calls.ask(settings, request, rng, once=once)
     wanted = next(step)
     while True:
         try:
@@ -188,10 +220,11 @@ def owns_everything(cluster, labels):
 PLANTED = [
     ("_compare", give_away, adopts_nothing),
     ("_compare", compare_slices_only, crosses_no_cluster),
-    ("ask", once, repeats_what_was_lost),
+    ("ask", gives_up, repeats_what_was_lost),
     ("ask", without_preconditions("uid", "resourceVersion"), spares_the_successor),
     ("ask", without_preconditions("resourceVersion"), spares_what_changed_hands),
     ("check_ours", owns_everything, spares_the_controller),
+    ("ask", tireless, posts_once),
     ("MAX_ROUNDS", 1, deletes_in_spite_of_others),
     ("ask", hasty, waits_as_asked),
 ]

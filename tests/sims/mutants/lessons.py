@@ -139,19 +139,12 @@ LESSONS = (
         (SCALING, "    if not target.surplus or sight.cordon is not None", "    if True or sight.cordon is not None"),
     ),
     _bug(
-        "a-call-of-unknown-outcome-is-made-anew",
+        "a-call-of-unknown-outcome-is-repeated",
         "gpu 5",
-        "a create that was not answered is repeated under another name, although it may have landed",
-        (
-            PODS,
-            "        case PodState.CREATING:\n            return (_ask(place),)\n",
-            (
-                "        case PodState.CREATING:\n"
-                "            place.incarnation = ctx.new_id()\n"
-                "            return (_ask(place),)\n"
-            ),
-        ),
-        catcher="tests/fleet/test_lessons.py::test_a_create_of_unknown_outcome_is_repeated_under_its_name",
+        "a create that was not answered is repeated under its name: it lands when what the second one made is gone",
+        (PODS, "            place.unsure = not isinstance(message.error, HAD_NO_EFFECT)\n", ""),
+        ("cloud/kube/pods.py", "manifest, same, rng, once=True)", "manifest, same, rng)"),
+        catcher="tests/fleet/test_pods.py::test_an_incarnation_is_asked_for_once",
     ),
     _bug(
         "a-teardown-is-asked-for-once",

@@ -5,9 +5,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "mutants"))
 
+from lessons import LESSONS
 from planted import MUTANTS, Mutant
 
-BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
+BY_NAME = {mutant.name: mutant for mutant in (*MUTANTS, *LESSONS)}
 
 
 def again(name, *edits):
@@ -22,6 +23,7 @@ BUGS = {
         "an-old-answer-is-believed",
         ("fleet/scaling.py", "    fresh = ctx.now - message.at <= ANSWER_AGE\n", "    fresh = True\n"),
     ),
+    730: again("a-call-of-unknown-outcome-is-repeated"),
     2104: again("missed-workers-never-looked-for"),
     2712: again(
         "a-link-speaks-for-jobs-that-have-not-spoken",

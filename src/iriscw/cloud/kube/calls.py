@@ -1,9 +1,13 @@
 """One request of a call, made until it is answered for good, and lists that are made of several.
 
-Theory of operation. Every request of the driver may be repeated: reads change nothing, creates are idempotent by name
-(a second one is told 409 and looks), deletes name a uid. So silence, 429 and 5xx are answered with a pause and the
-same request again, a bounded number of times; what the server asks for in ``Retry-After`` is the least pause. A server
-that asks for more than the caller should wait for is told of at once.
+Theory of operation. Nearly every request of the driver may be repeated: reads change nothing, creates of pools are
+idempotent by name (a second one is told 409 and looks), deletes name a uid. So silence, 429 and 5xx are answered with a
+pause and the same request again, a bounded number of times; what the server asks for in ``Retry-After`` is the least
+pause. A server that asks for more than the caller should wait for is told of at once.
+
+The exception is a request that must not take effect twice, *even much later*: one that nobody answered may still be
+under way, and land when what the second one made is gone again. Such a request is made ``once``: only what certainly
+had no effect (429) is repeated.
 
 A list comes in pages, all of one moment. When that moment is compacted away before the last page (410), the list
 begins anew and asks for everything at once, which cannot happen to it again: as client-go's pager does.
@@ -36,8 +40,14 @@ class MalformedAnswer(Unavailable):
     """The API answered with something that is not what Kubernetes answers; a proxy in between, most likely."""
 
 
-def ask(settings: KubeSettings, request: ApiRequest, rng: Random) -> Call[ApiResponse]:
+def ask(settings: KubeSettings, request: ApiRequest, rng: Random, *, once: bool = False) -> Call[ApiResponse]:
     """Make a request until it is answered by something else than "later", and give that answer, a refusal too.
+
+    Args:
+        settings: The cluster.
+        request: What to ask.
+        rng: For pauses.
+        once: Never repeat it when it may have had its effect, or may have it later.
 
     Raises:
         Throttled: too many calls.
@@ -50,12 +60,16 @@ def ask(settings: KubeSettings, request: ApiRequest, rng: Random) -> Call[ApiRes
             response = yield request
         except ApiUnreachable as silence:
             error = Unavailable(f"the Kubernetes API did not answer: {silence}")
+            if once:
+                break
         else:
             assert response is not None, "a request is resumed with its answer"
             status = answered(response)
             if not status.passing:
                 return response
             error = narrowed(judged(status), Throttled)
+            if once and not isinstance(error, Throttled):
+                break
             least = status.retry_after or 0
         if least > settings.retry_after_most:
             break

@@ -3,7 +3,8 @@
 Theory of operation. *Creating*: the object is posted under its name. If the name is taken (because an earlier answer
 was lost, or by somebody else) the holder is read and compared: one that carries the same label as ours *is* ours, and
 is given back; another one, or one that is being deleted, is a conflict. A holder that is gone when it is looked at has
-left the name free: once more.
+left the name free: once more. What must never exist twice, not even one after the other, is posted ``once``: when no
+answer comes, the name is looked at, and whoever asked is told that nothing is known unless the object is there.
 
 *Deleting*: the object is read first, because whose it is stands in its labels (INV-F2). The deletion then carries its
 uid and the resource version that was judged, so nothing that changed hands in between is deleted: the server refuses,
@@ -41,7 +42,13 @@ MAX_ROUNDS = 8
 
 
 def create(
-    settings: KubeSettings, path: str, manifest: Mapping[str, Any], same: tuple[str, ...], rng: Random
+    settings: KubeSettings,
+    path: str,
+    manifest: Mapping[str, Any],
+    same: tuple[str, ...],
+    rng: Random,
+    *,
+    once: bool = False,
 ) -> Call[tuple[Mapping[str, Any], bool]]:
     """Make an object exist. Give it, and whether it was made just now.
 
@@ -51,6 +58,7 @@ def create(
         manifest: What to post.
         same: Labels by which the holder of the name is known to be the same thing.
         rng: For pauses.
+        once: Let at most one request that can have an effect go out.
 
     Raises:
         QuotaExceeded: the quota is used up.
@@ -63,7 +71,19 @@ def create(
     name = str(manifest["metadata"]["name"])
     problem: CloudError = Unavailable(f"others make and delete {name!r} all the time")
     for turn in range(1, MAX_ROUNDS + 1):
-        response = yield from ask(settings, ApiRequest("POST", path, body=manifest), rng)
+        try:
+            response = yield from ask(settings, ApiRequest("POST", path, body=manifest), rng, once=once)
+        except Unavailable as silence:
+            if not once:
+                raise
+            try:
+                holder = yield from look(settings, f"{path}/{name}", rng)
+            except CloudError as error:
+                raise silence from error  # not the look's error: that would say that nothing was made
+            if holder is None:
+                raise
+            _compare(name, labels_of(manifest), holder, same)
+            return holder, True
         if response.code in (200, 201, 202):
             return _object(response.body), True
         status = answered(response)

@@ -18,7 +18,7 @@ from iriscw.runtime.vocabulary import SECOND
 
 
 def create_pod(settings: KubeSettings, spec: PodSpec, rng: Random) -> Call[Pod]:
-    """Ask for a pod; the contract is that of :meth:`iriscw.cloud.ports.PodDriver.create`.
+    """Ask for a pod, once; the contract is that of :meth:`iriscw.cloud.ports.PodDriver.create`.
 
     Raises:
         QuotaExceeded: the namespace's quota is used up.
@@ -37,7 +37,7 @@ def create_pod(settings: KubeSettings, spec: PodSpec, rng: Random) -> Call[Pod]:
     try:
         manifest = pod_manifest(settings, spec, pool_of(pool).uid)
         same = (LABEL_INCARNATION, LABEL_SLICE)
-        found, _ = yield from ownership.create(settings, pods_of(settings.namespace), manifest, same, rng)
+        found, _ = yield from ownership.create(settings, pods_of(settings.namespace), manifest, same, rng, once=True)
         return pod_of(found)
     except MalformedObject as malformed:
         raise MalformedAnswer(str(malformed)) from malformed
