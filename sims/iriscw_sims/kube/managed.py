@@ -86,10 +86,7 @@ class Managed:
             if manager.subresource:
                 entry["subresource"] = manager.subresource
             entries.append(entry)
-        entries.sort(
-            key=lambda e: (e["operation"], e.get("time", ""), e["manager"], e["apiVersion"], e.get("subresource", ""))
-        )
-        return entries
+        return in_order(entries)
 
     def lose(self, paths: Iterable[Path], keep: Manager | None = None) -> None:
         """Take fields from everybody but ``keep``."""
@@ -139,6 +136,14 @@ class Managed:
             self.fields[bucket] = tree
             self.times[bucket] = self.times.pop(each, "")
             excess -= 1
+
+
+def in_order(entries: Iterable[Json]) -> list[Json]:
+    """Sort managedFields as the server does."""
+    return sorted(
+        entries,
+        key=lambda e: (e["operation"], e.get("time", ""), e["manager"], e["apiVersion"], e.get("subresource", "")),
+    )
 
 
 def stripped(tree: Tree) -> Tree:

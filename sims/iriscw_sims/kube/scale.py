@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import attrs
+
 from iriscw_sims.kube.call import Call
 from iriscw_sims.kube.frozen import FrozenDict, thaw
 from iriscw_sims.kube.kinds import Json, nested
-from iriscw_sims.kube.managed import Managed, manager_of
-from iriscw_sims.kube.ownership import has, insert
+from iriscw_sims.kube.managed import Managed, in_order, manager_of
+from iriscw_sims.kube.ownership import Path, has, insert, remove
 from iriscw_sims.kube.patches import json_patch, merge
 from iriscw_sims.kube.refusals import (
     Cause,
@@ -76,16 +78,33 @@ def _owned(call: Call, old: FrozenDict, was: int, replicas: int) -> Any:
     A Scale leaves out a zero, so nobody owns that; and who nobody owns anything of, nobody tracks.
     """
     assert call.kind.scale is not None
-    entries = old["metadata"].get("managedFields") or ()
     path = tuple(f"f:{name}" for name in _names(call.kind.scale.wanted))
-    managed = Managed.of(entries)
-    if was == replicas or not any(has(tree, path) for tree in managed.fields.values()):
-        return entries
-    managed.lose([path])
-    if replicas:
-        manager = manager_of(call, "Update")
-        managed.fields[manager] = insert(managed.fields.get(manager) or {}, path)
+    managed = Managed.of(old["metadata"].get("managedFields") or ())
+    if was == replicas:
+        return _set_apart(call, managed, path)
+    if any(has(tree, path) for tree in managed.fields.values()):
+        managed.lose([path])
+        if replicas:
+            manager = manager_of(call, "Update")
+            managed.fields[manager] = insert(managed.fields.get(manager) or {}, path)
     return managed.written()
+
+
+def _set_apart(call: Call, managed: Managed, path: Path) -> list[Json]:
+    """Give managedFields after a scaling that changed nothing: an oddity of the real server, which does change them.
+
+    It does not know its updaters again after their entries were a Scale's: their number is taken from them, and given
+    to an entry of the same name, without a time. The next who reads both takes the later one for all there is.
+    """
+    owners = [each for each, tree in managed.fields.items() if each.operation == "Update" and has(tree, path)]
+    for owner in owners:
+        left = remove(managed.fields.pop(owner), path)
+        if left:
+            managed.fields[owner] = left
+        else:
+            managed.times.pop(owner, None)
+    apart = Managed({attrs.evolve(owner, version=call.kind.api_version): insert({}, path) for owner in owners})
+    return in_order([*managed.written(), *apart.written()])
 
 
 def _with(value: Json, path: list[str], leaf: int) -> Json:

@@ -566,6 +566,22 @@ _BY_HAND: dict[str, Program] = {
         patch(f"{DEPLOYMENTS}/a", {"metadata": {"labels": {"l": "1"}}}),
         delete(f"{DEPLOYMENTS}/a"),
     ),
+    "scaled to what it is": (
+        post(DEPLOYMENTS, {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"}, "spec": {
+            "replicas": 2, "selector": {"matchLabels": {"app": "x"}},
+            "template": {"metadata": {"labels": {"app": "x"}},
+                         "spec": {"containers": [{"name": "main", "image": "i"}]}}}}),
+        patch(f"{DEPLOYMENTS}/a/scale", {}, fieldManager="m"),
+        get(f"{DEPLOYMENTS}/a"),
+        patch(f"{DEPLOYMENTS}/a/scale", {"spec": {"replicas": 2}}),
+        get(f"{DEPLOYMENTS}/a"),
+        patch(f"{DEPLOYMENTS}/a", {"spec": {"replicas": 3}}, fieldManager="n"),
+        patch(f"{DEPLOYMENTS}/a/scale", {"spec": {"replicas": 3}}, fieldManager="m"),
+        get(f"{DEPLOYMENTS}/a"),
+        patch(f"{DEPLOYMENTS}/a/scale", {"spec": {"replicas": 4}}, fieldManager="m"),
+        patch(f"{DEPLOYMENTS}/a/scale", {"spec": {"replicas": 4}}, fieldManager="m"),
+        get(f"{DEPLOYMENTS}/a"),
+    ),
     "other core kinds": (
         post("/api/v1/namespaces/alpha/secrets", {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"},
                                                   "stringData": {"k": "v"}}),
