@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import threading
 import time
@@ -12,6 +13,7 @@ import pytest
 from iriscw.journal.conformance import BOUND_BYTES, REGISTRY
 from iriscw.journal.memory import MemoryDisk, MemoryJournal
 from iriscw.journal.port import JournalStatus
+from iriscw.journal.replica import NameTaken, Replica, ReplicaUnreachable
 from iriscw.journal.sqlite import SqliteJournal
 
 PATIENCE_S = 30.0
@@ -114,6 +116,80 @@ class SqliteRig:
         # A commit that had passed the hook already may still succeed.
         await_until(lambda: journal.status is JournalStatus.LOST or journal.durable == journal.appended, "the crash")
         journal.close()
+
+
+class MemoryVault:
+    """Objects in memory; ``script`` says what becomes of the next writes: None is well."""
+
+    where = "memory"
+
+    def __init__(self) -> None:
+        self.objects: dict[str, bytes] = {}
+        self.script: list[str] = []
+        self.away = False
+
+    def put_new(self, name, data):
+        fate = self.script.pop(0) if self.script else ""
+        if self.away or fate == "lost":
+            raise ReplicaUnreachable("the vault is away")
+        if name in self.objects:
+            raise NameTaken(name)
+        self.objects[name] = data
+        if fate == "unanswered":
+            raise ReplicaUnreachable("the vault did not answer")
+
+    def get(self, name):
+        if self.away:
+            raise ReplicaUnreachable("the vault is away")
+        return self.objects.get(name)
+
+    def names(self, prefix):
+        if self.away:
+            raise ReplicaUnreachable("the vault is away")
+        return sorted(name for name in self.objects if name.startswith(prefix))
+
+    def delete(self, name):
+        self.objects.pop(name, None)
+
+
+class ReplicaRig(SqliteRig):
+    """A disk that does not outlive a crash, and a second copy that does."""
+
+    def __init__(self, directory, **options) -> None:
+        super().__init__(directory, **options)
+        self.vault = MemoryVault()
+        self.openings = 0
+
+    def open(self):
+        self.openings += 1
+        self._options["replica"] = Replica(self.vault, f"opening {self.openings}", per_base=4)
+        return super().open()
+
+    def crash(self):
+        super().crash()
+        shutil.rmtree(self.directory)
+
+
+@pytest.fixture
+def memory_vault():
+    """Make places for second copies."""
+    return MemoryVault
+
+
+@pytest.fixture
+def replica_rig(tmp_path):
+    """Make rigs whose disks are gone after each crash; all journals are closed at the end."""
+    rigs = []
+
+    def make(directory=None, **options):
+        rigs.append(ReplicaRig(directory or tmp_path / f"replicated{len(rigs)}", **options))
+        return rigs[-1]
+
+    yield make
+    for rig in rigs:
+        if rig.journal is not None:
+            rig.free()
+            rig.journal.close()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Both journals pass the public suite."""
+"""All journals pass the public suite."""
 
 import pytest
 
@@ -19,3 +19,11 @@ class TestSqlite(JournalConformance):
     @pytest.fixture(autouse=True)
     def _rigs(self, sqlite_rig):
         self.rig = sqlite_rig
+
+
+class TestReplicated(JournalConformance):
+    """A real disk that is gone after each crash, with a second copy."""
+
+    @pytest.fixture(autouse=True)
+    def _rigs(self, replica_rig):
+        self.rig = replica_rig

@@ -142,3 +142,21 @@ def test_sqlite(sqlite_rig, compact_after):
             shutil.rmtree(self.folder)
 
     run_state_machine_as_test(SqliteModel, settings=settings(max_examples=12, stateful_step_count=20))
+
+
+def test_replicated(replica_rig):
+    """With a second copy: each crash takes the disk, and with it at most what was not durable."""
+
+    class ReplicatedModel(Model):
+        def begin_folder(self):
+            self.folder = Path(tempfile.mkdtemp())
+            return replica_rig(self.folder / "journal")
+
+        make_rig = begin_folder
+
+        def teardown(self):
+            super().teardown()
+            if hasattr(self, "folder"):
+                shutil.rmtree(self.folder)
+
+    run_state_machine_as_test(ReplicatedModel, settings=settings(max_examples=20, stateful_step_count=20))

@@ -57,6 +57,9 @@ select sequence, path, kind, payload from entries
 where path = ? and sequence between ? and ? order by sequence
 """
 
+_FIRST = "select sequence, path, kind, payload from entries order by sequence limit 1"
+_AFTER = "select sequence, path, kind, payload from entries where sequence > ? order by sequence"
+
 
 def out_of_space(error: BaseException) -> bool:
     """Say whether ``error`` means that the disk is full, so that nothing was harmed and a retry may
@@ -143,6 +146,24 @@ def write(connection: sqlite3.Connection, rows: list[tuple[int, str, str, str, b
 def of_path(connection: sqlite3.Connection, path: str, first: int, last: int) -> list[Entry]:
     """Give the entries of exactly ``path`` from sequence ``first`` to ``last``."""
     return [Entry(*row) for row in connection.execute(_OF_PATH, (path, first, last))]
+
+
+def after(connection: sqlite3.Connection, sequence: int) -> list[Entry]:
+    """Give all entries after a sequence, in order."""
+    return [Entry(*row) for row in connection.execute(_AFTER, (sequence,))]
+
+
+def reach(connection: sqlite3.Connection) -> int:
+    """Give the last sequence that a file speaks for, superseded entries included; nothing is verified.
+
+    Raises:
+        JournalCorrupt: it has no beginning or no head.
+    """
+    first = connection.execute(_FIRST).fetchone()
+    head = connection.execute("select sequence from head").fetchone()
+    if first is None or head is None:
+        raise JournalCorrupt("sequence 0: the journal has no first entry, or no head")
+    return max(int(head[0]), Base.of(Entry(*first)).through)
 
 
 def checkpoint(connection: sqlite3.Connection) -> None:

@@ -14,6 +14,9 @@ When a commit fails, everything hangs on why:
 * *Anything else*, a failed sync first of all. The kernel may have dropped the pages it could not write and
   report success next time, so nothing more is tried: the status is LOST for ever.
 
+With a *replica* (:mod:`iriscw.journal.replica`) an entry is durable when the second copy has it, too: a commit goes
+there after it is on the disk, by the same thread. While that place does not answer, entries wait as for a slow disk.
+
 Reading goes to the file through a connection of its own, and to the queue for what is not there yet.
 """
 
@@ -28,7 +31,7 @@ from typing import Any
 
 import attrs
 
-from iriscw.errors import InvalidArgument, JournalLost
+from iriscw.errors import InvalidArgument, JournalCorrupt, JournalLost, OperationError
 from iriscw.journal import database, files
 from iriscw.journal.entries import Base, Entry, seal
 from iriscw.journal.errors import JournalClosed
@@ -36,6 +39,8 @@ from iriscw.journal.ledger import Ledger
 from iriscw.journal.liveness import Liveness
 from iriscw.journal.port import DEFAULT_BOUND_BYTES, JournalStatistics, JournalStatus
 from iriscw.journal.records import REGISTRY, Registry
+from iriscw.journal.replica import Mark, Replica, ReplicaUnreachable
+from iriscw.journal.segments import NOTHING
 
 COMPACT_AFTER = 10_000
 """Superseded entries below which compaction is not worth its syncs; above, they must also outnumber the live
@@ -65,6 +70,7 @@ class _Options:
     compact_after: int
     before_commit: Callable[[], None] | None
     step: database.Step
+    replica: Replica | None = None
 
 
 class SqliteJournal:
@@ -80,6 +86,7 @@ class SqliteJournal:
         registry: Registry = REGISTRY,
         before_commit: Callable[[], None] | None = None,
         step: database.Step | None = None,
+        replica: Replica | None = None,
     ) -> SqliteJournal:
         """Open the journal in ``directory``, or start one, and verify its chain.
 
@@ -93,28 +100,35 @@ class SqliteJournal:
             before_commit: called in the writer thread within each commit, before it is final. It may sleep,
                 which is a slow disk, or raise what SQLite would.
             step: called with the name of each step of a compaction.
+            replica: keeps a second copy, which is taken over; where the folder is behind it, it is restored from it.
 
         Raises:
             InvalidArgument: a bound is not positive.
-            JournalLocked: another process writes it; the error names its pid.
-            JournalCorrupt: the chain is broken; the error names the first sequence that does not fit.
+            JournalLocked: another process writes it; the error names its pid. Or the replica was opened elsewhere.
+            JournalCorrupt: the chain is broken; the error names the first sequence that does not fit. Or the replica
+                is incomplete.
+            ReplicaUnreachable: the replica does not answer.
             UnsupportedJournal: the file is of another layout.
             OSError: the folder or the file cannot be made or opened.
         """
         if bound_bytes < 1 or compact_after < 1:
             raise InvalidArgument(f"bound_bytes is {bound_bytes}, compact_after {compact_after}: expected at least 1")
-        options = _Options(bound_bytes, compact_after, before_commit, step or _no_step)
+        options = _Options(bound_bytes, compact_after, before_commit, step or _no_step, replica)
         folder = Path(directory)
         files.prepare(folder)
         lock = files.Lock(folder)
         try:
             file = files.newest(folder)
+            if replica is not None:
+                file = _restored(folder, file, replica, options.step)
             if file is None:
                 file = files.database(folder, 1)
                 database.create(file, Base(), (), options.step)
             writer = database.connect(file)
             try:
                 journal = cls(lock, file, writer, registry, options)
+                if replica is not None:
+                    _take_over(folder, writer, replica, journal.appended)
             except BaseException:
                 writer.close()
                 raise
@@ -158,6 +172,8 @@ class SqliteJournal:
         self._closed = self._full = False
         self._free_bytes: int | None = None
         """What the disk had left when it last refused."""
+        self._unreachable = ""
+        """Why the replica did not take the last commit yet."""
         self._lost: BaseException | None = None
         self._commits = self._bytes_written = self._largest_batch = 0
         self._retries = self._compactions = self._sync_ns_max = self._log_pages = 0
@@ -198,6 +214,8 @@ class SqliteJournal:
             return f"the disk of the journal in {folder} is full{free}; it goes on by itself once there is room"
         if status is JournalStatus.STALLED:
             waiting, bound = self._ledger.uncommitted_bytes, self._options.bound_bytes
+            if self._unreachable:
+                return f"{self._unreachable}: {waiting} bytes wait for the journal's second copy, the bound is {bound}"
             return f"the disk of the journal in {folder} is slow: {waiting} bytes wait for it, the bound is {bound}"
         return ""
 
@@ -342,8 +360,29 @@ class SqliteJournal:
             self._closing.wait(pause_s)
             pause_s = min(2 * pause_s, RETRY_PAUSE_MAX_S)
         self._digest = rows[-1][4]
+        if self._options.replica is not None and not self._replicate(self._options.replica, batch):
+            return False
         self._settle(batch)
         return True
+
+    def _replicate(self, replica: Replica, batch: list[Entry]) -> bool:
+        """Have the second copy take a batch, as often as it takes. Gives False if closed before it worked."""
+        pause_s = RETRY_PAUSE_FIRST_S
+        while True:
+            last_attempt = self._closing.is_set()
+            try:
+                replica.write(batch, batch[-1].sequence)
+            except ReplicaUnreachable as error:
+                self._retries += 1
+                self._unreachable = str(error)
+            else:
+                self._unreachable = ""
+                replica.mark(self._file.parent)
+                return True
+            if last_attempt:
+                return False
+            self._closing.wait(pause_s)
+            pause_s = min(2 * pause_s, RETRY_PAUSE_MAX_S)
 
     def _commit(self, rows: list[tuple[int, str, str, str, bytes]]) -> None:
         began = time.monotonic_ns()
@@ -384,6 +423,9 @@ class SqliteJournal:
             if self._log_pages >= CHECKPOINT_PAGES:
                 database.checkpoint(self._writer)
                 self._log_pages = 0
+            replica = self._options.replica
+            if replica is not None and replica.wants_base:
+                self._write_base(replica)
             superseded = self._entries + len(self._ledger.pending) - self._ledger.liveness.live
             if superseded >= max(self._compact_next, self._ledger.liveness.live):
                 self._compact()
@@ -393,6 +435,15 @@ class SqliteJournal:
             self._retries += 1
             # Not again after the next batch: a failed attempt costs as much as one that works.
             self._compact_next = self._entries + self._options.compact_after
+
+    def _write_base(self, replica: Replica) -> None:
+        liveness = Liveness()
+        database.verify(self._writer, liveness.apply)
+        try:
+            replica.write_base(database.survivors(self._writer, liveness))
+        except ReplicaUnreachable:
+            self._retries += 1  # after the next commit, again
+        replica.mark(self._file.parent)
 
     def _compact(self) -> None:
         """Copy what counts to a new file that continues the chain, and go on there."""
@@ -417,3 +468,41 @@ class SqliteJournal:
         for leftover in files.leftovers(file.parent, file):
             leftover.unlink(missing_ok=True)
             self._options.step(f"{leftover.name} removed")
+
+
+def _restored(folder: Path, file: Path | None, replica: Replica, step: database.Step) -> Path | None:
+    """Give the file to open: the present one if it is where the replica is, or else one that is made from that."""
+    head, mark = replica.look(), Mark.read(folder)
+    if head == NOTHING:
+        return file
+    if file is not None and mark is not None:
+        ours = _beyond(file, mark.head.through)
+        if ours is not None and replica.continues(mark, ours):
+            return file
+    entries = replica.restore()
+    restored = files.database(folder, files.generation_of(file) + 1 if file is not None else 1)
+    base = Base(bytes.fromhex(replica.head.digest), replica.head.through)
+    database.create(restored, base, entries, step)
+    return restored
+
+
+def _beyond(file: Path, sequence: int) -> list[Entry] | None:
+    """Give the entries of a file after a sequence; None if it does not reach that far, or cannot be read."""
+    try:
+        reader = database.connect(file, readonly=True)
+    except (sqlite3.Error, OperationError):
+        return None
+    try:
+        return database.after(reader, sequence) if database.reach(reader) >= sequence else None
+    except (sqlite3.Error, JournalCorrupt):
+        return None
+    finally:
+        reader.close()
+
+
+def _take_over(folder: Path, writer: sqlite3.Connection, replica: Replica, through: int) -> None:
+    """Become the replica's writer, and give it what was committed here and not there."""
+    replica.take_over()
+    if through > replica.head.through:
+        replica.write(database.after(writer, replica.head.through), through)
+    replica.mark(folder)

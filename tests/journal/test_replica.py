@@ -1,0 +1,256 @@
+"""A journal with a second copy: what is durable outlives the disk, and there is one writer."""
+
+import shutil
+from contextlib import closing
+
+import pytest
+
+from iriscw.errors import JournalCorrupt, JournalLocked, JournalLost
+from iriscw.journal.conformance import BOUND_BYTES, REGISTRY, Fact, facts
+from iriscw.journal.port import JournalStatus
+from iriscw.journal.replica import MARK, Replica, ReplicaUnreachable
+from iriscw.journal.segments import BASES, SEGMENTS, segment_name
+from iriscw.journal.sqlite import SqliteJournal
+
+
+class Site:
+    """A second copy, and folders that come and go."""
+
+    def __init__(self, vault, folder):
+        self.vault, self.folder, self.openings = vault, folder, 0
+
+    def open(self, name="a", **options):
+        """Open the journal in a folder of this name, as another holder each time."""
+        self.openings += 1
+        replica = Replica(self.vault, f"{self.folder.name} {self.openings}", per_base=options.pop("per_base", 1_000))
+        options = {"registry": REGISTRY, "bound_bytes": BOUND_BYTES, **options}
+        return SqliteJournal.open(self.folder / name, replica=replica, **options)
+
+    def segments(self):
+        """Give the names of all segments."""
+        return self.vault.names(SEGMENTS)
+
+
+@pytest.fixture
+def site(memory_vault, tmp_path):
+    """One place for second copies."""
+    return Site(memory_vault(), tmp_path)
+
+
+@pytest.fixture
+def settle(until):
+    """Wait until all that was accepted is durable."""
+    return lambda journal: until(lambda: journal.durable == journal.appended, "the second copy")
+
+
+def test_what_is_durable_outlives_the_disk(site, settle):
+    """With another disk, or none, the journal is as it was; sequences go on."""
+    with closing(site.open()) as journal:
+        journal.append("/a", facts(1, 2))
+        journal.snapshot("/b", facts(3, 4))
+        journal.append("/c", facts(5))
+        journal.forget("/c")
+        settle(journal)
+    with closing(site.open("another")) as journal:
+        assert journal.read("/a") == facts(1, 2)
+        assert journal.read("/b") == facts(3, 4)
+        assert journal.paths() == ["/a", "/b"]
+        assert journal.append("/a", facts(6)) == 6
+
+
+def test_nothing_is_durable_before_the_second_copy_has_it(site, settle, until):
+    """While it is away entries wait, readable; then it refuses to take more, says why, and goes on when it is back."""
+    with closing(site.open()) as journal:
+        site.vault.away = True
+        journal.append("/a", facts(1))
+        until(lambda: journal.statistics().retries, "a try")
+        assert journal.durable == 0
+        assert journal.read("/a") == facts(1)
+        journal.append("/a", [Fact("x" * BOUND_BYTES)])
+        assert journal.status is JournalStatus.STALLED
+        assert "the vault is away" in journal.trouble
+        site.vault.away = False
+        settle(journal)
+        assert journal.status is JournalStatus.READY
+
+
+def test_a_write_without_an_answer_is_written_once(site, settle):
+    """Whether it had its effect or not."""
+    with closing(site.open()) as journal:
+        before = len(site.segments())
+        site.vault.script = ["unanswered", "lost"]
+        journal.append("/a", facts(1))
+        settle(journal)
+        journal.append("/a", facts(2))
+        settle(journal)
+        assert len(site.segments()) == before + 2
+    with closing(site.open("another")) as journal:
+        assert journal.read("/a") == facts(1, 2)
+
+
+def test_a_second_controller_is_the_writer_from_then_on(site, settle, until):
+    """The first one is told at its next commit, which is not taken, and what it wrote before is kept."""
+    with closing(site.open()) as first:
+        first.append("/a", facts(1))
+        settle(first)
+        with closing(site.open("elsewhere")) as second:
+            first.append("/a", facts(2))
+            until(lambda: first.status is JournalStatus.LOST, "LOST")
+            assert "another controller writes the journal" in first.trouble
+            assert first.durable == 1
+            with pytest.raises(JournalLost):
+                first.append("/a", facts(3))
+            second.append("/a", facts(4))
+            settle(second)
+            assert second.read("/a") == facts(1, 4)
+
+
+def test_of_two_that_open_at_once_one_is_refused(site, memory_vault, tmp_path):
+    """Who comes second to the number is told by name."""
+    one, other = (Replica(site.vault, holder) for holder in "ab")
+    one.look()
+    other.look()
+    one.take_over()
+    with pytest.raises(JournalLocked):
+        other.take_over()
+
+
+def test_a_disk_that_is_behind_is_made_anew(site, settle, until):
+    """What it has that nobody acknowledged is gone, when another controller wrote meanwhile."""
+    with closing(site.open()) as first:
+        first.append("/a", facts(1))
+        settle(first)
+        site.vault.away = True
+        first.append("/a", facts(2))
+        until(lambda: first.statistics().retries, "a try")
+    site.vault.away = False
+    with closing(site.open("elsewhere")) as second:
+        second.append("/a", facts(3))
+        settle(second)
+    with closing(site.open()) as journal:
+        assert journal.read("/a") == facts(1, 3)
+        assert journal.durable == journal.appended == 2
+
+
+def test_a_disk_that_is_ahead_is_kept(site, until):
+    """What was on the disk only is given to the second copy, when nobody else wrote."""
+    with closing(site.open()) as journal:
+        site.vault.away = True
+        journal.append("/a", facts(1, 2))
+        until(lambda: journal.statistics().retries, "a try")
+    site.vault.away = False
+    with closing(site.open()) as journal:
+        assert journal.read("/a") == facts(1, 2)
+    with closing(site.open("another")) as journal:
+        assert journal.read("/a") == facts(1, 2)
+
+
+def test_a_mark_that_is_one_behind_fits(site, settle, monkeypatch):
+    """Ended between a segment and its mark: the disk is where the second copy is, and is not made anew."""
+    with closing(site.open()) as journal:
+        monkeypatch.setattr(Replica, "mark", lambda *_: None)
+        journal.append("/a", facts(1))
+        settle(journal)
+    monkeypatch.undo()
+    monkeypatch.setattr(Replica, "restore", lambda *_: pytest.fail("made anew"))
+    with closing(site.open()) as journal:
+        assert journal.read("/a") == facts(1)
+
+
+@pytest.mark.parametrize("spoil", [lambda mark: mark.unlink(), lambda mark: mark.write_text("{")])
+def test_without_a_mark_the_disk_is_made_anew(site, settle, spoil):
+    """Nobody knows then what it is a copy of."""
+    with closing(site.open()) as journal:
+        journal.append("/a", facts(1))
+        settle(journal)
+    spoil(site.folder / "a" / MARK)
+    with closing(site.open()) as journal:
+        assert journal.read("/a") == facts(1)
+
+
+def test_a_journal_without_a_second_copy_gets_one(site, tmp_path, settle):
+    """All of it, also where compaction left gaps; sequences are never given twice."""
+    folder = tmp_path / "a"
+    with closing(SqliteJournal.open(folder, registry=REGISTRY, compact_after=3)) as alone:
+        for number in range(9):
+            alone.snapshot("/a", facts(number))
+            settle(alone)
+        alone.append("/b", facts(1))
+        alone.forget("/b")
+    with closing(site.open()) as journal:
+        assert journal.read("/a") == facts(8)
+    with closing(site.open("another")) as journal:
+        assert journal.read("/a") == facts(8)
+        assert journal.append("/a", facts(9)) == 12
+
+
+def test_segments_do_not_pile_up(site, settle):
+    """A base stands for those before it; what is superseded is not in it."""
+    with closing(site.open(per_base=5)) as journal:
+        for number in range(40):
+            journal.snapshot("/a", facts(number))
+            settle(journal)
+    assert len(site.segments()) <= 6
+    assert len(site.vault.names(BASES)) == 1
+    assert len(site.vault.objects[site.vault.names(BASES)[0]]) < 1_000
+    with closing(site.open("another", per_base=5)) as journal:
+        assert journal.read("/a") == facts(39)
+
+
+def test_a_base_without_an_answer_is_no_harm(site, settle, until):
+    """It is written later; deletions that did not happen are made up for."""
+    with closing(site.open(per_base=3)) as journal:
+        site.vault.script = ["", "", "unanswered"]
+        for number in range(12):
+            journal.append("/a", facts(number))
+            settle(journal)
+        until(lambda: len(site.segments()) <= 4, "a base")
+    with closing(site.open("another", per_base=3)) as journal:
+        assert journal.read("/a") == facts(*range(12))
+
+
+def test_a_second_copy_with_a_hole_is_refused(site, settle):
+    """By the name of what is missing, and nothing is written over it."""
+    with closing(site.open()) as journal:
+        for number in range(4):
+            journal.append("/a", facts(number))
+            settle(journal)
+    del site.vault.objects[segment_name(3)]
+    with pytest.raises(JournalCorrupt, match=segment_name(3)):
+        site.open("another")
+
+
+def test_a_foreign_segment_is_refused(site, settle, memory_vault, tmp_path):
+    """One of another journal does not follow the one before it."""
+    with closing(site.open()) as journal:
+        journal.append("/a", facts(1))
+        settle(journal)
+    others = Site(memory_vault(), tmp_path / "others")
+    with closing(others.open()) as journal:
+        journal.append("/a", facts(2))
+        settle(journal)
+    site.vault.objects[segment_name(1)] = others.vault.objects[segment_name(1)]
+    with pytest.raises(JournalCorrupt, match="does not follow"):
+        site.open("another")
+
+
+def test_a_place_that_does_not_answer_opens_nothing(site):
+    """Whether this is the journal's present cannot be known."""
+    site.vault.away = True
+    with pytest.raises(ReplicaUnreachable):
+        site.open()
+    site.vault.away = False
+    site.open().close()  # the folder was let go of
+
+
+def test_a_disk_that_lost_its_end_is_made_anew(site, settle):
+    """A mark beyond the file's end: the file is an older one."""
+    with closing(site.open()) as journal:
+        journal.append("/a", facts(1))
+        settle(journal)
+        shutil.copytree(site.folder / "a", site.folder / "copy")
+        journal.append("/a", facts(2))
+        settle(journal)
+    shutil.copy(site.folder / "a" / MARK, site.folder / "copy" / MARK)
+    with closing(site.open("copy")) as journal:
+        assert journal.read("/a") == facts(1, 2)
