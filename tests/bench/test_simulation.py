@@ -5,7 +5,7 @@ from ratios import compare
 
 from iriscw.bench import simulation
 from iriscw.bench.plane import MeasurementFailed
-from iriscw.bench.simulation import EVENTS_OF_A_BUSY_HOUR, Fleet, checks, fleet, least_of, memory
+from iriscw.bench.simulation import EVENTS_OF_A_BUSY_HOUR, Fleet, checks, fleet, growth, least_of, memory
 
 PER_EVENT = "cpu_us_per_world_event"
 
@@ -16,6 +16,15 @@ def test_cost_per_event_does_not_grow(times):
     small, large = compare(lambda: fleet(10, 120), lambda: fleet(10 * times, 120 / times), {PER_EVENT: 2.0})
     assert small["slice_hours"] == large["slice_hours"]
     assert large["world_events_per_slice_hour"] > EVENTS_OF_A_BUSY_HOUR
+
+
+def test_growth_is_told_against_the_smallest():
+    """A row for each fleet, in the order of their measurement; the others are compared with the first."""
+    rows = growth([{"slices": size, "cpu_us_per_world_event": cost} for size, cost in ((10, 40.0), (1_000, 50.0))])
+    assert rows == [
+        {"slices": 10, "times_the_slices": 1.0, "times_the_cpu_per_world_event": 1.0},
+        {"slices": 1_000, "times_the_slices": 100.0, "times_the_cpu_per_world_event": 1.25},
+    ]
 
 
 def test_counts_are_the_same_in_every_run():

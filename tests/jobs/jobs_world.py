@@ -162,6 +162,8 @@ class ScriptedWorker:
             seen = attrs.evolve(seen, started=True)
         if seen.started and not known.started:
             self.starts.append(seen.uid)
+        if seen.ending is not None:
+            self.world.truth[seen.uid] = seen.ending
         self.attempts[seen.uid] = seen
         if self.handle is not None:
             self.handle.send(Observed((seen,)))
@@ -189,6 +191,7 @@ class World:
         self.workers = {}
         self.heard = []
         self.log_waits = []
+        self.truth = {}
         self.logs_stored = None
         spec = jobs_child(self, self, config or JobsConfig())
         fleet = Behavior(decide=self._hear, initial=list)

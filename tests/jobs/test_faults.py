@@ -10,10 +10,12 @@ from iriscw.cloud.model import Capacity
 from iriscw.errors import NoSuchActor, OperationError
 from iriscw.fleet.messages import WorkerLost, WorkerReady
 from iriscw.jobs import ledger as ledgers, registry as registries
+from iriscw.jobs.agreement import AGREEMENT, Step, Told, Wish, Word
 from iriscw.jobs.errors import JobExists
 from iriscw.jobs.ledger import Ledger
 from iriscw.jobs.messages import DescribeJob, JobChanged, SubmitJob, TerminateJob
 from iriscw.jobs.model import JOB_TERMINAL, Ending, Existing, JobState, Observation, TaskState
+from iriscw.jobs.records import AttemptEnded
 from iriscw.jobs.registry import Registry
 
 SEEDS = 60
@@ -249,8 +251,16 @@ class Trial:
             assert ledger.ended is not None
             assert entry.state is ledger.ended.state
             self.check_replay(path, ledger, fresh, ledgers)
+            self.check_budgets(path)
         unexpected = [each for each in self.sim.failures if type(each.cause) is not Poison]
         assert not unexpected, unexpected[:3]
+
+    def check_budgets(self, path):
+        """INV-J5: a failure is what a worker saw fail; what was lost, or stopped by others, is none."""
+        for record in self.sim.journal.read(path):
+            if isinstance(record, AttemptEnded) and record.failure:
+                truth = self.world.truth.get(record.uid)
+                assert truth in (Ending.FAILED, Ending.TIMED_OUT), f"INV-J5: {record} ended as {truth}"
 
     def check_replay(self, path, state, fresh, module):
         """Replaying the journal, and a snapshot, give the same state."""
@@ -278,6 +288,19 @@ def clean(state):
 def test_faults(seed):
     """Whatever happens, INV-J1, J2 and J3 hold at every step, and all ends once it is healed."""
     Trial(seed).run()
+
+
+def run_all(seeds):
+    """Run these seeds."""
+    for seed in seeds:
+        Trial(seed).run()
+
+
+def test_a_loss_that_counts_as_a_failure_is_noticed(monkeypatch):
+    """INV-J5: with the ending that was ordered for an end that nobody saw, some seed finds a failure that was none."""
+    monkeypatch.setitem(AGREEMENT, (Wish.STOP, Word.GONE), (Step.LEAVE, Told.STOPPED))
+    with pytest.raises(AssertionError, match="INV-J5"):
+        run_all(range(SEEDS))
 
 
 def test_same_seed_same_trace():

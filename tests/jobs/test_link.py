@@ -5,23 +5,19 @@ import pytest
 from jobs_world import FakeContext, command_spec
 
 from iriscw.fleet.messages import DialAgain
-from iriscw.jobs.link import MAX_KNOWN, Link, LinkDecisions, Links, LinksDecisions
+from iriscw.jobs.link import MAX_KNOWN, Link, LinkDecisions
 from iriscw.jobs.messages import (
     AttemptsObserved,
     Desired,
     DesiredOn,
     Due,
     LinkExpects,
-    LinkGone,
     LinkSynced,
-    LinkUnwanted,
-    LinkWanted,
     ReleaseAttempts,
     RunAttempts,
     StopAttempts,
 )
 from iriscw.jobs.model import Ending, Observation, Observed, Orders, Redial, RunOrder, StreamUp, TaskState
-from iriscw.runtime.behavior import Behavior, ChildSpec
 from iriscw.runtime.vocabulary import (
     ActorPath,
     Arrived,
@@ -31,11 +27,7 @@ from iriscw.runtime.vocabulary import (
     FeedRefused,
     Open,
     SetTimer,
-    Spawn,
-    StopChild,
-    StopReason,
     Tell,
-    Terminated,
     Undelivered,
 )
 
@@ -83,7 +75,7 @@ ROWS = [
     (Desired(order(), False, None), None, ["u"], [], [], "silence"),
     (Desired(order(), True, None), None, [], [], [], Ending.MISSING),
     (Desired(order(), True, Ending.KILLED), RUNNING, [], ["u"], [], None),
-    (Desired(order(), True, Ending.TIMED_OUT), None, [], [], [], Ending.TIMED_OUT),
+    (Desired(order(), True, Ending.TIMED_OUT), None, [], [], [], Ending.MISSING),
     (Desired(order(), False, Ending.KILLED), None, [], [], [], Ending.KILLED),
     (None, RUNNING, [], ["u"], [], "silence"),
     (None, ENDED, [], [], ["u"], "silence"),
@@ -282,44 +274,3 @@ def test_redial():
 
 
 # /jobs/links
-
-
-class Supervisor:
-    """``/jobs/links``, its decisions called directly."""
-
-    def __init__(self):
-        self.ctx = FakeContext(path=ActorPath("/jobs/links"))
-        self.state = Links()
-        self.made = []
-        self.rules = LinksDecisions(self.child).rules()
-
-    def child(self, worker_id, incarnation):
-        """Note what is made."""
-        self.made.append((worker_id, incarnation))
-        return ChildSpec(worker_id, Behavior())
-
-    def tell(self, message):
-        """Decide; give the commands."""
-        return self.rules[type(message)](self.state, message, self.ctx) or ()
-
-
-def test_links_follow_incarnations():
-    """A new incarnation's link starts when the old one is gone; an unwanted one is only stopped."""
-    links = Supervisor()
-    assert isinstance(links.tell(LinkWanted("w", "a"))[0], Spawn)
-    assert isinstance(links.tell(LinkWanted("w", "b"))[0], StopChild)
-    assert links.made == [("w", "a")]
-    links.tell(Terminated(ActorPath("/jobs/links/w"), StopReason.NORMAL))
-    assert links.made == [("w", "a"), ("w", "b")]
-    assert links.tell(LinkUnwanted("w", "a")) == ()
-    assert isinstance(links.tell(LinkUnwanted("w", "b"))[0], StopChild)
-    assert links.tell(Terminated(ActorPath("/jobs/links/w"), StopReason.NORMAL)) == ()
-    assert (links.state.running, links.state.wanted) == ({}, {})
-
-
-def test_quarantined_link_is_reported():
-    """The scheduler hears that a worker cannot be told anything."""
-    links = Supervisor()
-    links.tell(LinkWanted("w", "a"))
-    (told,) = links.tell(Terminated(ActorPath("/jobs/links/w"), StopReason.QUARANTINED))
-    assert told == Tell(ActorPath("/jobs/scheduler"), LinkGone("w", "a"))

@@ -109,6 +109,19 @@ def fleet(slices: int, duration_s: float) -> Figures:
     }
 
 
+def growth(fleets: Sequence[Figures]) -> list[Figures]:
+    """Give, for each fleet that was measured, how many times the CPU time of the first one a world event takes."""
+    first = fleets[0]
+    return [
+        {
+            "slices": each["slices"],
+            "times_the_slices": each["slices"] / first["slices"],
+            "times_the_cpu_per_world_event": each["cpu_us_per_world_event"] / first["cpu_us_per_world_event"],
+        }
+        for each in fleets
+    ]
+
+
 def checks(slices: int, duration_s: float) -> Figures:
     """Compare the CPU time of the same run with and without checks."""
     spent: list[float] = []
@@ -176,11 +189,12 @@ def run(progress: Callable[[str], None], sizes: Sizes = FULL, rounds: int = ROUN
     Raises:
         MeasurementFailed: the fleet did not work, or an invariant was broken.
     """
-    figures: dict[str, list[Figures]] = {"fleet": [], "checks": [], "memory": []}
+    figures: dict[str, list[Figures]] = {"fleet": [], "growth": [], "checks": [], "memory": []}
     for index, (slices, duration_s) in enumerate(sizes.fleets):
         progress(f"fleet of {slices}")
         times = 1 if index > 1 else rounds
         figures["fleet"].append(least_of(times, lambda of=(slices, duration_s): fleet(*of)))  # type: ignore[misc]
+    figures["growth"] = growth(figures["fleet"])
     progress("checks")
     figures["checks"].append(least_of(rounds, lambda: checks(*sizes.checks)))
     progress("memory")

@@ -19,7 +19,8 @@ import attrs
 from iriscw.jobs import ledger, registry
 from iriscw.jobs.job import DEFAULT_SETTINGS, JobDecisions, JobSettings
 from iriscw.jobs.ledger import Ledger
-from iriscw.jobs.link import STOP_GRACE, Link, LinkDecisions, Links, LinksDecisions
+from iriscw.jobs.link import STOP_GRACE, Link, LinkDecisions
+from iriscw.jobs.links import Links, LinksDecisions
 from iriscw.jobs.model import AwaitLogs, WorkerStream
 from iriscw.jobs.ports import Logs, Streams
 from iriscw.jobs.registry import Entry, Registry, RegistryDecisions, RegistryLimits

@@ -30,67 +30,70 @@ second: the first change now, those of the next second when it is over.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import attrs
 
-from iriscw.jobs import views
-from iriscw.jobs.ledger import Ledger, Place, live_attempts
+from iriscw.jobs import gangs, questions, views
+from iriscw.jobs.ledger import Ledger, Place
 from iriscw.jobs.lifecycle import ADVANCE, LOST, judge, verdict_of
 from iriscw.jobs.messages import (
     AttemptsLost,
     AttemptsObserved,
     AttemptsOver,
     DescribeJob,
-    Desired,
-    DesiredOn,
+    Disband,
     Due,
-    ExplainPending,
     JobAdvanced,
     JobAwake,
     JobChanged,
     JobDone,
-    JobReport,
     JobWithdrawn,
     LinkNeedsDesired,
     ListTasks,
-    LiveAttempt,
     Placed,
     ReleaseAttempts,
     ReportJob,
+    ReportRest,
+    ResumeRest,
     RunAttempts,
     Settle,
+    StartRest,
     StopAttempts,
+    StopRest,
     TaskChanged,
     TerminateJob,
 )
 from iriscw.jobs.model import (
     MAX_FAULTS_CHARS,
     TASK_TERMINAL,
-    Attempt,
+    Assembly,
     AwaitLogs,
     Ending,
     JobState,
     Observation,
     RunOrder,
     TaskState,
-    job_uid,
 )
 from iriscw.jobs.records import (
     AttemptAdvanced,
     AttemptEnded,
     AttemptOverran,
     AttemptPlaced,
+    GangAssembly,
     JobEnded,
     LogsSettled,
     VerdictReached,
     WorkerReturned,
     WorkerSuspected,
 )
+from iriscw.jobs.reports import report_part
+from iriscw.jobs.steps import STEP_ATTEMPTS
+from iriscw.jobs.wishes import desired_on, latest_attempt, link_of, run_order, scheduler_of, stops
 from iriscw.runtime.vocabulary import (
     SECOND,
-    ActorPath,
     CancelTimer,
     Command,
     Completed,
@@ -103,8 +106,6 @@ from iriscw.runtime.vocabulary import (
     Outcome,
     Replied,
     Reply,
-    ReplyTo,
-    Request,
     RequestFailed,
     Run,
     SetTimer,
@@ -118,11 +119,6 @@ AGAIN = 1 * SECOND
 TALLY_EVERY = 1 * SECOND
 """How often listings learn what the tasks are up to, at most: a job of 100,000 tasks has as many changes a second."""
 
-EXPLAIN_TIMEOUT = 2 * SECOND
-"""How long a description waits for the scheduler's reason."""
-
-OWN_STATE = "the scheduler is starting; it gives its reasons in a moment"
-
 
 @attrs.frozen
 class JobSettings:
@@ -135,19 +131,6 @@ class JobSettings:
 
 
 DEFAULT_SETTINGS = JobSettings()
-
-
-def _scheduler(ctx: Context) -> ActorPath:
-    return ctx.path.parent / "scheduler"
-
-
-def _link(ctx: Context, worker_id: str) -> ActorPath:
-    return ctx.path.parent / "links" / worker_id
-
-
-def run_order(ledger: Ledger, index: int, uid: str, number: int) -> RunOrder:
-    """Give the order that has an attempt run."""
-    return RunOrder(uid, ledger.job_id, job_uid(ledger.job_id), index, number, ledger.spec)
 
 
 @attrs.define
@@ -178,21 +161,28 @@ class JobDecisions:
             LinkNeedsDesired: self.link_needs_desired,
             ReportJob: self.report,
             TerminateJob: self.terminate,
+            StopRest: self.stop_rest,
+            StartRest: self.start_rest,
+            ReportRest: report_part,
+            ResumeRest: self.resume_rest,
+            Disband: self.disband,
             Settle: self.settle,
             Due: self.due,
             Completed: self.logs_stored,
             Failed: self.logs_failed,
             Undelivered: self.undelivered,
-            DescribeJob: self.ask_reason,
-            ListTasks: self.ask_reason,
-            Replied: self.explained,
-            RequestFailed: self.unexplained,
+            DescribeJob: questions.ask_reason,
+            ListTasks: questions.ask_reason,
+            Replied: questions.explained,
+            RequestFailed: questions.unexplained,
         }
 
     # Placement
 
     def placed(self, ledger: Ledger, message: Placed, ctx: Context) -> Outcome:
         """Record the attempts and have them run; give back what is of no use."""
+        if gangs.in_parts(message):
+            return gangs.part_placed(ledger, message, ctx)
         taken: dict[int, None] = {}
         records = []
         declined = []
@@ -214,28 +204,28 @@ class JobDecisions:
                 views.task_changed(ledger, each.index, TaskState.ASSIGNED, each.uid, each.worker_id, wall_ns=ctx.wall)
             )
         commands: list[Command] = [
-            Tell(_link(ctx, worker_id), RunAttempts(incarnation, tuple(run)))
+            Tell(link_of(ctx, worker_id), RunAttempts(incarnation, tuple(run)))
             for (worker_id, incarnation), run in orders.items()
         ]
         if records:
             ledger.heard = ""
         if declined:
-            commands.append(Tell(_scheduler(ctx), AttemptsOver(ledger.job_id, tuple(declined))))
+            commands.append(Tell(scheduler_of(ctx), AttemptsOver(ledger.job_id, tuple(declined))))
         commands += map(Emit, changes)
         if records and not ledger.telling:
             commands.append(SetTimer("tally", TALLY_EVERY, Due("tally")))
         return Decision(records=tuple(records), commands=tuple(commands))
 
+    def start_rest(self, ledger: Ledger, message: StartRest, ctx: Context) -> Outcome:
+        """Go on starting a gang that is whole."""
+        return gangs.start_rest(ledger, message, ctx)
+
     def report(self, ledger: Ledger, message: ReportJob, ctx: Context) -> Outcome:
-        """Tell the scheduler all that it needs."""
-        live = tuple(
-            LiveAttempt(attempt.uid, index, attempt.worker_id, attempt.incarnation)
-            for index, attempt in live_attempts(ledger)
-        )
-        waits = ledger.gang and bool(ledger.live)
-        pending = () if waits else ledger.pending_ranges()
-        report = JobReport(ledger.job_id, message.token, ledger.order, ledger.spec, ledger.open, pending, live)
-        return (Tell(_scheduler(ctx), report),)
+        """Tell the scheduler all that it needs. A gang that gathers will not become whole any more."""
+        commands = report_part(ledger, ReportRest(message.token, tuple(ledger.live), 0), ctx)
+        if ledger.assembly is not Assembly.GATHERING:
+            return commands
+        return Decision(records=(GangAssembly(Assembly.DISBANDING),), commands=(*commands, Continue(Disband())))
 
     # Observations
 
@@ -267,10 +257,10 @@ class JobDecisions:
             ends.released.setdefault(worker_id, []).extend(over)
         if alive:
             stop = StopAttempts(ledger.job_id, alive, Ending.KILLED)
-            ends.commands.append(Tell(_link(ctx, worker_id), stop))
+            ends.commands.append(Tell(link_of(ctx, worker_id), stop))
 
     def _advance(self, ledger: Ledger, index: int, seen: Observation, ends: _Ends, ctx: Context) -> None:
-        attempt = _attempt(ledger, index)
+        attempt = latest_attempt(ledger, index)
         if ADVANCE.get(seen.state, -1) <= ADVANCE[attempt.state]:
             return
         ends.records.append(AttemptAdvanced(index, seen.uid, seen.state, ctx.wall))
@@ -279,7 +269,7 @@ class JobDecisions:
 
     def _end(self, ledger: Ledger, index: int, ending: Ending, seen: Observation, ends: _Ends, ctx: Context) -> None:
         task = ledger.tasks[index]
-        attempt = _attempt(ledger, index)
+        attempt = latest_attempt(ledger, index)
         started = seen.started or attempt.started_wall_ns > 0
         judged = judge(
             ledger.spec,
@@ -343,26 +333,52 @@ class JobDecisions:
         commands = ends.commands
         if ends.uids:
             over = AttemptsOver(ledger.job_id, tuple(ends.uids), tuple(ends.pending))
-            commands.append(Tell(_scheduler(ctx), over))
+            commands.append(Tell(scheduler_of(ctx), over))
         for worker_id, uids in ends.released.items():
-            commands.append(Tell(_link(ctx, worker_id), ReleaseAttempts(tuple(uids))))
-        if ends.stops_gang and not ledger.broken and ledger.open:
-            over_now = dict.fromkeys(ends.uids)
-            siblings = [uid for uid in ledger.live if uid not in over_now]
-            commands += self._stops(ledger, siblings, Ending.GANG_STOPPED, ctx)
+            commands.append(Tell(link_of(ctx, worker_id), ReleaseAttempts(tuple(uids))))
+        if ends.stops_gang and ledger.open:
+            self._break_gang(ledger, ends, ctx)
         if ends.records:
             commands.append(Continue(Settle(ledger.shown())))
         if not commands:
             return None
         return Decision(records=tuple(ends.records), commands=tuple(commands))
 
-    def _stops(self, ledger: Ledger, uids: Iterable[str], ending: Ending, ctx: Context) -> Iterator[Command]:
-        by_worker: dict[str, list[str]] = {}
-        for uid in uids:
-            worker_id = _attempt(ledger, ledger.live[uid]).worker_id
-            by_worker.setdefault(worker_id, []).append(uid)
-        for worker_id, stopped in by_worker.items():
-            yield Tell(_link(ctx, worker_id), StopAttempts(ledger.job_id, tuple(stopped), ending))
+    def _break_gang(self, ledger: Ledger, ends: _Ends, ctx: Context) -> None:
+        """Have the other members of a gang stopped, once; those that were never ordered are taken back."""
+        if ledger.assembly is Assembly.GATHERING:
+            ends.records.insert(0, GangAssembly(Assembly.DISBANDING))
+            ends.commands.append(Continue(Disband()))
+        elif ledger.assembly is Assembly.NONE and not ledger.broken:
+            over_now = dict.fromkeys(ends.uids)
+            siblings = tuple(uid for uid in ledger.live if uid not in over_now)
+            ends.commands += self._stop_all(ledger, siblings, Ending.GANG_STOPPED, ctx)
+
+    def _stop_all(self, ledger: Ledger, uids: tuple[str, ...], ending: Ending, ctx: Context) -> Iterator[Command]:
+        """Have live attempts stopped, some now and the rest in further steps."""
+        yield from stops(ledger, uids[:STEP_ATTEMPTS], ending, ctx)
+        if len(uids) > STEP_ATTEMPTS:
+            yield Continue(StopRest(uids, STEP_ATTEMPTS, ending))
+
+    def stop_rest(self, ledger: Ledger, message: StopRest, ctx: Context) -> Outcome:
+        """Go on stopping what still lives."""
+        end = message.first + STEP_ATTEMPTS
+        live = [uid for uid in message.uids[message.first : end] if uid in ledger.live]
+        more = (Continue(StopRest(message.uids, end, message.ending)),) if end < len(message.uids) else ()
+        return (*stops(ledger, live, message.ending, ctx), *more)
+
+    def disband(self, ledger: Ledger, message: Disband, ctx: Context) -> Outcome:
+        """Take back some members of a gang that does not become whole: no order of theirs has ever left."""
+        if ledger.assembly is not Assembly.DISBANDING:
+            return None
+        ends = _Ends()
+        for uid, index in islice(ledger.live.items(), STEP_ATTEMPTS):
+            seen = Observation(uid, TaskState.ASSIGNED, Ending.GANG_STOPPED, reason=gangs.NOT_WHOLE)
+            self._end(ledger, index, Ending.GANG_STOPPED, seen, ends, ctx)
+        ends.released.clear()
+        if len(ends.uids) < len(ledger.live):
+            ends.commands.append(Continue(Disband()))
+        return self._conclude(ledger, ends, ctx)
 
     # Lost workers
 
@@ -382,26 +398,21 @@ class JobDecisions:
 
     def _give_up(self, ledger: Ledger, place: Place, reason: str, ctx: Context) -> Outcome:
         ends = _Ends()
-        for uid, index in ledger.places.get(place, {}).items():
-            attempt = _attempt(ledger, index)
+        here = ledger.places.get(place, {})
+        for uid, index in islice(here.items(), STEP_ATTEMPTS):
+            attempt = latest_attempt(ledger, index)
             seen = Observation(uid, attempt.state, Ending.WORKER_LOST, reason=reason)
             self._end(ledger, index, Ending.WORKER_LOST, seen, ends, ctx)
-        if place in ledger.suspects:
+        if len(here) > STEP_ATTEMPTS:
+            ends.commands.append(Tell(ctx.path, AttemptsLost(*place, True, reason)))  # outlives this incarnation
+        elif place in ledger.suspects:
             ends.records.append(WorkerReturned(*place))
             ends.commands.append(CancelTimer(("lease", *place)))
         return self._conclude(ledger, ends, ctx)
 
     def link_needs_desired(self, ledger: Ledger, message: LinkNeedsDesired, ctx: Context) -> Outcome:
         """Tell a link all that this job wants of its worker, even if that is nothing."""
-        return (self._desired_on(ledger, (message.worker_id, message.incarnation), ctx),)
-
-    def _desired_on(self, ledger: Ledger, place: Place, ctx: Context) -> Command:
-        desired = []
-        for uid, index in ledger.places.get(place, {}).items():
-            attempt = _attempt(ledger, index)
-            order = run_order(ledger, index, uid, attempt.number)
-            desired.append(Desired(order, attempt.started_wall_ns > 0, _stop_for(ledger, attempt)))
-        return Tell(_link(ctx, place[0]), DesiredOn(ledger.job_id, place[1], tuple(desired)))
+        return (desired_on(ledger, (message.worker_id, message.incarnation), ctx),)
 
     # Ends
 
@@ -414,15 +425,16 @@ class JobDecisions:
         return attrs.evolve(reached, commands=(*reached.commands, *answer))
 
     def _reach(self, ledger: Ledger, state: JobState, waiting: TaskState, reason: str, ctx: Context) -> Decision:
-        record = VerdictReached(state, waiting, reason, ctx.wall)
-        gang_over = waiting is TaskState.COSCHED_FAILED
-        commands = [
-            Tell(_scheduler(ctx), JobWithdrawn(ledger.job_id)),
-            CancelTimer("scheduling"),
-            *self._stops(ledger, ledger.live, Ending.GANG_STOPPED if gang_over else Ending.KILLED, ctx),
-            Continue(Settle(ledger.shown())),
-        ]
-        return Decision(records=(record,), commands=tuple(commands))
+        records: list[Any] = [VerdictReached(state, waiting, reason, ctx.wall)]
+        commands: list[Command] = [Tell(scheduler_of(ctx), JobWithdrawn(ledger.job_id)), CancelTimer("scheduling")]
+        if ledger.assembly is Assembly.GATHERING:
+            records.append(GangAssembly(Assembly.DISBANDING))
+            commands.append(Continue(Disband()))
+        elif ledger.assembly is Assembly.NONE:
+            ending = Ending.GANG_STOPPED if waiting is TaskState.COSCHED_FAILED else Ending.KILLED
+            commands += self._stop_all(ledger, tuple(ledger.live), ending, ctx)
+        commands.append(Continue(Settle(ledger.shown())))
+        return Decision(records=tuple(records), commands=tuple(commands))
 
     def settle(self, ledger: Ledger, message: Settle, ctx: Context) -> Outcome:
         """Do what follows from the ledger as it is now."""
@@ -444,7 +456,7 @@ class JobDecisions:
             records=(JobEnded(verdict, reason, ctx.wall),),
             commands=(
                 Tell(ctx.path.parent, JobDone(ledger.job_id, verdict, reason, ctx.wall, views.tally(ledger))),
-                Tell(_scheduler(ctx), JobWithdrawn(ledger.job_id)),
+                Tell(scheduler_of(ctx), JobWithdrawn(ledger.job_id)),
                 CancelTimer("timeout"),
                 CancelTimer("scheduling"),
                 CancelTimer("tally"),
@@ -454,9 +466,10 @@ class JobDecisions:
 
     def _go_on(self, ledger: Ledger, message: Settle, ctx: Context) -> tuple[Command, ...]:
         commands = [*self._show(ledger, message, ctx), *self._clocks(ledger, ctx)]
-        if ledger.gang and not ledger.live and not ledger.fresh:
+        if ledger.gang and not ledger.live and not ledger.fresh and not ledger.requeued:
+            ledger.requeued = True  # a thousand members that end at once settle a thousand times
             over = AttemptsOver(ledger.job_id, (), ledger.pending_ranges())
-            commands.append(Tell(_scheduler(ctx), over))
+            commands.append(Tell(scheduler_of(ctx), over))
         return tuple(commands)
 
     def _show(self, ledger: Ledger, message: Settle, ctx: Context) -> tuple[Command, ...]:
@@ -508,9 +521,9 @@ class JobDecisions:
             case "scheduling":
                 return self._unplaced(ledger, ctx)
             case "link":
-                return (self._desired_on(ledger, (message.worker_id, message.incarnation), ctx),)
+                return (desired_on(ledger, (message.worker_id, message.incarnation), ctx),)
             case "scheduler":
-                return (Tell(_scheduler(ctx), JobAwake(ledger.job_id)),)
+                return (Tell(scheduler_of(ctx), JobAwake(ledger.job_id)),)
             case "tally":
                 ledger.telling = False
                 return self._tell(ledger, ctx)
@@ -519,14 +532,14 @@ class JobDecisions:
 
     def _overdue(self, ledger: Ledger, ctx: Context) -> Outcome:
         timeout = ledger.spec.timeout_ns
-        overran = []
+        overran: list[str] = []
         for uid, started in ledger.timed.items():
-            if _left(started, timeout, ctx) > 0:
-                break
+            if _left(started, timeout, ctx) > 0 or len(overran) == STEP_ATTEMPTS:
+                break  # the clock is set again by what follows
             overran.append(uid)
         records = tuple(AttemptOverran(ledger.live[uid], uid, ctx.wall) for uid in overran)
-        stops = self._stops(ledger, overran, Ending.TIMED_OUT, ctx)
-        return Decision(records=records, commands=(*stops, Continue(Settle(ledger.shown()))))
+        stopped = stops(ledger, overran, Ending.TIMED_OUT, ctx)
+        return Decision(records=records, commands=(*stopped, Continue(Settle(ledger.shown()))))
 
     def _unplaced(self, ledger: Ledger, ctx: Context) -> Outcome:
         timeout = ledger.spec.scheduling_timeout_ns
@@ -555,7 +568,7 @@ class JobDecisions:
         if ledger.due.get(index) != uid:
             return None
         task = ledger.tasks[index]
-        attempt = _attempt(ledger, index)
+        attempt = latest_attempt(ledger, index)
         change: TaskChanged = views.task_changed(
             ledger,
             index,
@@ -573,38 +586,17 @@ class JobDecisions:
             commands=(Emit(change), Continue(Settle(ledger.shown()))),
         )
 
-    # Questions
-
-    def ask_reason(self, ledger: Ledger, message: DescribeJob | ListTasks, ctx: Context) -> Outcome:
-        """Answer at once, or with the scheduler's reason if tasks wait."""
-        slot = ctx.reply_to
-        if slot is None:
-            return None
-        if not ledger.open or not ledger.counts[TaskState.PENDING]:
-            return (Reply(views.answer(ledger, message, "")),)
-        # The question itself is the key: the answer needs it, and a durable actor keeps no notes.
-        listing = (message.start, message.limit) if isinstance(message, ListTasks) else ()
-        key = ("why", slot.slot, *listing)
-        return (Request(_scheduler(ctx), ExplainPending(ledger.job_id), key, EXPLAIN_TIMEOUT),)
-
-    def explained(self, ledger: Ledger, message: Replied, ctx: Context) -> Outcome:
-        """Pass the scheduler's reason on, and note it: if the tasks are given up, it is the best there is to say."""
-        ledger.heard = str(message.value)
-        return (_answer(ledger, message.key, ledger.heard),)
-
-    def unexplained(self, ledger: Ledger, message: RequestFailed, ctx: Context) -> Outcome:
-        """Answer without a reason of the scheduler: it has just started."""
-        return (_answer(ledger, message.key, OWN_STATE),)
-
     # Starting, and full mailboxes
 
     def undelivered(self, ledger: Ledger, message: Undelivered, ctx: Context) -> Outcome:
         """Tell all again in a while: to a link what it should run, to the scheduler to ask."""
+        if message.to == ctx.path:
+            return (SetTimer(("again", repr(message.message)), AGAIN, message.message),)
         if message.to.parent.name == "links":
             worker_id = message.to.name
             incarnation = next((inc for worker, inc in ledger.places if worker == worker_id), "")
             return (SetTimer(("link", worker_id), AGAIN, Due("link", worker_id, incarnation)),)
-        what = "scheduler" if message.to == _scheduler(ctx) else "registry"
+        what = "scheduler" if message.to == scheduler_of(ctx) else "registry"
         return (SetTimer(what, AGAIN, Due(what)),)
 
     def resume(self, ledger: Ledger, ctx: Context) -> Iterator[Command]:
@@ -616,30 +608,35 @@ class JobDecisions:
             yield Tell(ctx.path.parent, done)
             return
         if not ledger.fresh or ctx.incarnation:
-            yield Tell(_scheduler(ctx), JobAwake(ledger.job_id))
-        for place in ledger.places:
-            yield self._desired_on(ledger, place, ctx)
-        for place in ledger.suspects:
-            yield self._lease(place)
-        for index, uid in ledger.due.items():
-            yield self._await_logs(uid, index, _attempt(ledger, index).log_offset)
+            yield Tell(scheduler_of(ctx), JobAwake(ledger.job_id))
+        if ledger.assembly is Assembly.DISBANDING:
+            yield Continue(Disband())
+        places = dict.fromkeys((*ledger.places, *ledger.suspects))
+        yield from self._resume(ledger, ResumeRest(tuple(places), tuple(ledger.due), 0), ctx)
         yield Continue(Settle(ledger.shown()))
 
+    def _resume(self, ledger: Ledger, rest: ResumeRest, ctx: Context) -> Iterator[Command]:
+        """Take up a part of it: some workers and their leases, and after these some logs."""
+        first, last, budget = rest.first, len(rest.places), STEP_ATTEMPTS
+        while first < last and budget > 0:
+            place = rest.places[first]
+            first += 1
+            budget -= 1 + len(ledger.places.get(place, ()))
+            yield desired_on(ledger, place, ctx)
+            if place in ledger.suspects:
+                yield self._lease(place)
+        while last <= first < last + len(rest.due) and budget > 0:
+            index = rest.due[first - last]
+            first += 1
+            budget -= 1
+            if index in ledger.due:
+                yield self._await_logs(ledger.due[index], index, latest_attempt(ledger, index).log_offset)
+        if first < last + len(rest.due):
+            yield Continue(ResumeRest(rest.places, rest.due, first))
 
-def _attempt(ledger: Ledger, index: int) -> Attempt:
-    attempt = ledger.tasks[index].attempt
-    assert attempt is not None
-    return attempt
-
-
-def _stop_for(ledger: Ledger, attempt: Attempt) -> Ending | None:
-    """Say with which ending a live attempt is being stopped, if it is."""
-    if ledger.verdict is not None:
-        gang_over = ledger.verdict.waiting is TaskState.COSCHED_FAILED
-        return Ending.GANG_STOPPED if gang_over else Ending.KILLED
-    if attempt.overran:
-        return Ending.TIMED_OUT
-    return Ending.GANG_STOPPED if ledger.broken else None
+    def resume_rest(self, ledger: Ledger, message: ResumeRest, ctx: Context) -> Outcome:
+        """Go on taking up."""
+        return tuple(self._resume(ledger, message, ctx))
 
 
 def _left(since_wall_ns: int, timeout_ns: int, ctx: Context) -> int:
@@ -651,9 +648,3 @@ def _waiting_since(ledger: Ledger) -> int:
     if ledger.untouched:
         return ledger.submitted_wall_ns
     return ledger.tasks[next(iter(ledger.waiting))].since_wall_ns
-
-
-def _answer(ledger: Ledger, key: Any, reason: str) -> Command:
-    _, slot, *listing = key
-    question = ListTasks(*listing) if listing else DescribeJob()
-    return Reply(views.answer(ledger, question, reason), to=ReplyTo(slot))

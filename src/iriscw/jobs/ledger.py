@@ -11,8 +11,8 @@ line is still due, attempts that were followed by another one (oldest first).
 Of those only the newest are kept: ``MAX_ATTEMPTS_SHOWN`` of a task, the latest included, and
 ``MAX_EARLIER_ATTEMPTS`` of the job. What they said beyond a sentence is bounded for the job as a whole.
 
-``told``, ``telling`` and ``heard`` are notes, not facts: what the registry was told last is told again after a restart,
-and what the scheduler said last is only a courtesy.
+``told``, ``telling``, ``requeued`` and ``heard`` are notes, not facts: what others were told last is told again after a
+restart, and what the scheduler said last is only a courtesy.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from iriscw.jobs.model import (
     MAX_EARLIER_ATTEMPTS,
     TASK_LIVE,
     TASK_TERMINAL,
+    Assembly,
     Attempt,
     Ending,
     JobSpec,
@@ -41,6 +42,7 @@ from iriscw.jobs.records import (
     AttemptKept,
     AttemptOverran,
     AttemptPlaced,
+    GangAssembly,
     JobBegan,
     JobEnded,
     LogsSettled,
@@ -104,12 +106,16 @@ class Ledger:
     """When the user's code was first known to run; 0 if never."""
     failures: int = 0
     preemptions: int = 0
+    assembly: Assembly = Assembly.NONE
+    """Of a gang: whether it is being placed, part by part."""
     verdict: VerdictReached | None = None
     ended: JobEnded | None = None
     told: JobTally | None = attrs.field(default=None, eq=False)
     """What the registry was told last."""
     telling: bool = attrs.field(default=False, eq=False)
     """Whether a timer runs at which it is told what has changed by then."""
+    requeued: bool = attrs.field(default=False, eq=False)
+    """Of a gang: whether the scheduler was told that it waits, since a member lived last."""
     heard: str = attrs.field(default="", eq=False)
     """Why tasks wait, as the scheduler said when somebody last asked; empty if nobody has since one was placed."""
 
@@ -138,10 +144,10 @@ class Ledger:
 
     @property
     def broken(self) -> bool:
-        """Whether it is a gang that lost a member while others live."""
-        counts = self.counts
-        whole = len(self.live) + counts.get(TaskState.SUCCEEDED, 0)
-        return self.gang and bool(self.live) and whole < self.spec.replicas
+        """Whether it is a gang that was whole and lost a member while others live."""
+        if not self.gang or not self.live or self.assembly is not Assembly.NONE:
+            return False
+        return len(self.live) + self.counts.get(TaskState.SUCCEEDED, 0) < self.spec.replicas
 
     def state_of(self, index: int) -> TaskState:
         """Give the state of a task."""
@@ -156,7 +162,10 @@ class Ledger:
         return self.ended.state if self.ended is not None else shown_state(self.spec, self.counts)
 
     def pending_ranges(self) -> tuple[tuple[int, int], ...]:
-        """Give the tasks that wait, as ranges ``(first, end)``: first those that never ran, by index."""
+        """Give the tasks that wait, as ranges ``(first, end)``: first those that never ran, by index.
+
+        Those that wait again follow, the one that waits longest first; neighbours that follow each other are one range.
+        """
         if not self.open:
             return ()
         ranges = []
@@ -167,7 +176,13 @@ class Ledger:
             first = index + 1
         if first < self.spec.replicas:
             ranges.append((first, self.spec.replicas))
-        return (*ranges, *((index, index + 1) for index in self.waiting))
+        again: list[tuple[int, int]] = []
+        for index in self.waiting:
+            if again and again[-1][1] == index:
+                again[-1] = (again[-1][0], index + 1)
+            else:
+                again.append((index, index + 1))
+        return (*ranges, *again)
 
     def visible_counts(self) -> tuple[tuple[TaskState, int], ...]:
         """Give the counts as users see them: a task whose logs are due still shows what its attempt was."""
@@ -223,6 +238,7 @@ def _forget_earliest(ledger: Ledger, task: Task) -> None:
 
 def _lives(ledger: Ledger, index: int, attempt: Attempt) -> None:
     ledger.live[attempt.uid] = index
+    ledger.requeued = False
     ledger.places.setdefault((attempt.worker_id, attempt.incarnation), {})[attempt.uid] = index
 
 
@@ -295,6 +311,8 @@ def _is_over(ledger: Ledger, index: int, attempt: Attempt) -> None:
     if not ledger.places[place]:
         del ledger.places[place]
     ledger.timed.pop(attempt.uid, None)
+    if ledger.assembly is Assembly.DISBANDING and not ledger.live:
+        ledger.assembly = Assembly.NONE
 
 
 def _settled(ledger: Ledger, record: LogsSettled) -> None:
@@ -316,6 +334,10 @@ def _verdict(ledger: Ledger, record: VerdictReached) -> None:
     ledger.verdict = record
     ledger.move(TaskState.PENDING, record.waiting, ledger.counts[TaskState.PENDING])
     ledger.waiting.clear()
+
+
+def _assembly(ledger: Ledger, record: GangAssembly) -> None:
+    ledger.assembly = record.assembly
 
 
 def _job_ended(ledger: Ledger, record: JobEnded) -> None:
@@ -375,6 +397,7 @@ _EVOLVE: dict[type, Any] = {
     WorkerSuspected: _suspected,
     WorkerReturned: _returned,
     VerdictReached: _verdict,
+    GangAssembly: _assembly,
     JobEnded: _job_ended,
     TaskKept: _kept,
     AttemptKept: _earlier_kept,
@@ -394,6 +417,8 @@ def compact(ledger: Ledger) -> Iterable[Any]:
         yield _keep_earlier(index, next(each for each in ledger.tasks[index].earlier if each.uid == uid))
     for (worker_id, incarnation), reason in ledger.suspects.items():
         yield WorkerSuspected(worker_id, incarnation, reason, 0)
+    if ledger.assembly is not Assembly.NONE:
+        yield GangAssembly(ledger.assembly)
     if ledger.verdict is not None:
         yield ledger.verdict
     if ledger.ended is not None:

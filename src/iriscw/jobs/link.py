@@ -1,20 +1,8 @@
-"""Decisions of ``/jobs/links`` and of ``/jobs/links/<worker_id>``: what one worker should run, and what it does.
+"""Decisions of ``/jobs/links/<worker_id>``: what one worker should run, and what it does.
 
 A link holds the attempts that jobs want on its worker. While the worker's stream is up it passes orders and
 observations on as they come. When a stream begins, the worker says all that it knows, and the link answers
-with all that is wanted:
-
-============  ==========================  ====================================================
-wanted        the worker                  so
-============  ==========================  ====================================================
-run           knows it                    its state is told to the job
-run           does not, never started     it is ordered (again)
-run           does not, had started       the job is told: MISSING
-stop          knows it alive              it is stopped
-stop          does not know it            the job is told that it is over
-no            knows it alive              it is stopped
-no            knows it as ended           the worker may forget it
-============  ==========================  ====================================================
+with all that is wanted. What follows from a wish and a word is a table: :mod:`iriscw.jobs.agreement`.
 
 Plain state: a new link waits until each job that has attempts on its worker has said which (the scheduler
 names these jobs), for at most ``SYNC_LIMIT``; until then it neither orders nor stops anything. After that it
@@ -27,23 +15,20 @@ A link's actor lives as long as the fleet keeps this incarnation of the worker; 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 import attrs
 
 from iriscw.fleet.messages import DialAgain
+from iriscw.jobs.agreement import Step, step_for, tell_of
 from iriscw.jobs.messages import (
     AnnounceLink,
     AttemptsObserved,
     DesiredOn,
     Due,
     LinkExpects,
-    LinkGone,
-    LinksAwake,
     LinkStarted,
     LinkSynced,
-    LinkUnwanted,
-    LinkWanted,
     ReleaseAttempts,
     RunAttempts,
     StopAttempts,
@@ -60,7 +45,7 @@ from iriscw.jobs.model import (
     TaskState,
     WorkerStream,
 )
-from iriscw.runtime.behavior import ChildSpec
+from iriscw.jobs.steps import steps_of
 from iriscw.runtime.vocabulary import (
     SECOND,
     ActorPath,
@@ -75,15 +60,9 @@ from iriscw.runtime.vocabulary import (
     FeedRefused,
     Open,
     Outcome,
-    ReviveChild,
     SetTimer,
-    Spawn,
-    StopChild,
-    StopReason,
     Tell,
-    Terminated,
     Undelivered,
-    Watch,
 )
 
 STREAM = "stream"
@@ -100,90 +79,6 @@ may name as many that it never got. Who speaks of more says what is not so, and 
 
 STOP_GRACE = 10 * SECOND
 """Between asking an attempt to end and killing it. Docker's default is 10 s, Kubernetes' 30 s."""
-
-
-# /jobs/links
-
-
-@attrs.define(eq=False)
-class Links:
-    """Which incarnation each worker's link is for: wanted, and running."""
-
-    wanted: dict[str, str] = attrs.field(factory=dict)
-    running: dict[str, str] = attrs.field(factory=dict)
-
-
-class LinksDecisions:
-    """The decisions of ``/jobs/links``, for one way to make a link's actor.
-
-    Args:
-        child: gives the child spec of the link to a worker's incarnation.
-    """
-
-    def __init__(self, child: Callable[[str, str], ChildSpec]) -> None:
-        self.child = child
-
-    def rules(self) -> dict[type, DecisionFunction]:
-        """Give the decision for each message."""
-        return {
-            LinkWanted: self.wanted,
-            LinkUnwanted: self.unwanted,
-            Terminated: self.terminated,
-            Undelivered: self.undelivered,
-            Due: self.due,
-        }
-
-    def resume(self, links: Links, ctx: Context) -> tuple[Command, ...]:
-        """Tell the scheduler that there is no link: it says which are wanted."""
-        return (Tell(_scheduler_of_links(ctx), LinksAwake()),)
-
-    def wanted(self, links: Links, message: LinkWanted, ctx: Context) -> Outcome:
-        """Have a link to this incarnation, and none to another."""
-        worker_id = message.worker_id
-        running = links.running.get(worker_id)
-        links.wanted[worker_id] = message.incarnation
-        if running is None:
-            return (self._start(links, worker_id),)
-        if running == message.incarnation:
-            return (ReviveChild(worker_id), Tell(ctx.path / worker_id, AnnounceLink()))
-        return (StopChild(worker_id), Watch(ctx.path / worker_id))
-
-    def _start(self, links: Links, worker_id: str) -> Command:
-        links.running[worker_id] = links.wanted[worker_id]
-        return Spawn(self.child(worker_id, links.wanted[worker_id]))
-
-    def unwanted(self, links: Links, message: LinkUnwanted, ctx: Context) -> Outcome:
-        """Have no link to this incarnation."""
-        if links.wanted.get(message.worker_id) != message.incarnation:
-            return None
-        del links.wanted[message.worker_id]
-        return (StopChild(message.worker_id), Watch(ctx.path / message.worker_id))
-
-    def terminated(self, links: Links, message: Terminated, ctx: Context) -> Outcome:
-        """A link is gone: start the one that is wanted now, or say that there is none."""
-        worker_id = message.path.name
-        incarnation = links.running.get(worker_id)
-        if incarnation is None:
-            return None
-        if message.reason is StopReason.QUARANTINED:
-            return (Tell(_scheduler_of_links(ctx), LinkGone(worker_id, incarnation)),)
-        del links.running[worker_id]
-        return (self._start(links, worker_id),) if worker_id in links.wanted else None
-
-    def undelivered(self, links: Links, message: Undelivered, ctx: Context) -> Outcome:
-        """A mailbox was full: tell again in a while."""
-        return (SetTimer("again", AGAIN, Due("again")),)
-
-    def due(self, links: Links, message: Due, ctx: Context) -> Outcome:
-        """Tell the scheduler again to say which links are wanted: each of them announces itself then."""
-        return (Tell(_scheduler_of_links(ctx), LinksAwake()),)
-
-
-def _scheduler_of_links(ctx: Context) -> ActorPath:
-    return ctx.path.parent / "scheduler"
-
-
-# /jobs/links/<worker_id>
 
 
 @attrs.define(eq=False)
@@ -284,7 +179,8 @@ class LinkDecisions:
                 seen = link.unclaimed.pop(uid, None) or _absent(held)
             if seen is not None:
                 _note(held, seen)
-            elif known is None and each.stop is None:
+            elif known is None:
+                # One that is to stop, too: its worker may never have heard of it, and has the last word.
                 run.append(each.order)
             if each.stop is not None and (known is None or known.stop is None):
                 stop.append(self._stop_order(uid, each.stop))
@@ -361,11 +257,10 @@ class LinkDecisions:
         """Give what shall run and what shall be stopped, of all that is not known to have ended."""
         run, stop = [], []
         for uid, held in link.held.items():
-            if held.seen is not None and held.seen.ending is not None:
-                continue
-            if held.stop is None:
+            step = step_for(held.stop, held.seen, started=held.started)
+            if step is Step.RUN:
                 run.append(held.order)
-            else:
+            elif step is Step.STOP and held.stop is not None:
                 stop.append(self._stop_order(uid, held.stop))
         return run, stop
 
@@ -379,8 +274,9 @@ class LinkDecisions:
 
     def _tell_all(self, link: Link, told: dict[str, list[Observation]], ctx: Context) -> Iterator[Command]:
         for job_id, observations in told.items():
-            observed = AttemptsObserved(link.worker_id, link.incarnation, tuple(observations))
-            yield Tell(_job_of_link(ctx, job_id), observed)
+            for part in steps_of(observations):
+                observed = AttemptsObserved(link.worker_id, link.incarnation, part)
+                yield Tell(_job_of_link(ctx, job_id), observed)
 
     def _tell_job(self, link: Link, job_id: str, ctx: Context) -> Iterator[Command]:
         """Tell a job all that is known of what it wants."""
@@ -482,16 +378,12 @@ def _note(held: Held, seen: Observation) -> None:
 
 
 def _absent(held: Held) -> Observation | None:
-    """Say what it means that the worker does not know an attempt; None: it has yet to be told of it."""
-    if held.seen is not None and held.seen.ending is not None:
-        return held.seen
-    state = TaskState.RUNNING if held.started else TaskState.ASSIGNED
-    if held.stop is not None:
-        return Observation(held.order.uid, state, held.stop, held.started)
-    if held.started:
-        reason = "its worker knows nothing of it any more"
-        return Observation(held.order.uid, state, Ending.MISSING, True, reason=reason)
-    return None
+    """Say what to tell the job of an attempt that its worker does not know; None: nothing, it is ordered.
+
+    An end that the worker has told before stays its word: it may have been let forget it since.
+    """
+    before = held.seen if held.seen is not None and held.seen.ending is not None else None
+    return tell_of(held.order.uid, held.stop, before, started=held.started)
 
 
 def _scheduler_of_link(ctx: Context) -> ActorPath:

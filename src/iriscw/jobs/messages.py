@@ -329,7 +329,10 @@ class LiveAttempt:
 
 @message
 class JobReport:
-    """All that the scheduler needs of a job; replaces what it knew. ``pending`` holds ranges ``(first, end)``."""
+    """All that the scheduler needs of a job; replaces what it knew. ``pending`` holds ranges ``(first, end)``.
+
+    What lives may come in parts, in order; with ``more`` another one follows. ``pending`` is in the last one.
+    """
 
     job_id: str
     token: int
@@ -338,6 +341,7 @@ class JobReport:
     open: bool
     pending: tuple[tuple[int, int], ...]
     live: tuple[LiveAttempt, ...]
+    more: bool = False
 
 
 @message
@@ -352,9 +356,14 @@ class Placement:
 
 @message
 class Placed:
-    """Workers for some of a job's tasks. What the job cannot use comes back as :class:`AttemptsOver`."""
+    """Workers for some of a job's tasks. What the job cannot use comes back as :class:`AttemptsOver`.
+
+    A gang is placed as a whole: in one message, or in ``part`` 0, 1, 2, ..., of which the last has no ``more``.
+    """
 
     placements: tuple[Placement, ...]
+    part: int = 0
+    more: bool = False
 
 
 @message
@@ -541,6 +550,56 @@ class Settle:
     """Look at what the last records made of the job; ``before`` is the state it was shown in until then."""
 
     before: JobState
+
+
+@message
+class StopRest:
+    """Go on stopping: of ``uids`` those from ``first`` that still live."""
+
+    uids: tuple[str, ...]
+    first: int
+    ending: Ending
+
+
+@message
+class StartRest:
+    """Go on ordering the members of a whole gang to run: of ``uids`` those from ``first`` that still live."""
+
+    uids: tuple[str, ...]
+    first: int
+
+
+@message
+class Disband:
+    """Go on taking back the members of a gang that does not become whole."""
+
+
+@message
+class ReportRest:
+    """Go on reporting under ``token``: of ``uids`` those from ``first`` that still live."""
+
+    token: int
+    uids: tuple[str, ...]
+    first: int
+
+
+@message
+class ResumeRest:
+    """Go on with what a new incarnation owes, from ``first``: ``places``, behind these the logs ``due`` of tasks."""
+
+    places: tuple[tuple[str, str], ...]
+    due: tuple[int, ...]
+    first: int
+
+
+@message
+class GoneRest:
+    """Go on taking out the workers of slices that are gone."""
+
+
+@message
+class LinkRest:
+    """Go on having links again, and telling them whom to hear."""
 
 
 @message

@@ -147,6 +147,17 @@ class Ending(enum.Enum):
     """It was stopped because another member of its gang ended."""
 
 
+class Assembly(enum.Enum):
+    """Where a gang stands that is placed in several parts. See :mod:`iriscw.jobs.gangs`."""
+
+    NONE = "none"
+    """It waits, or is whole."""
+    GATHERING = "gathering"
+    """Some of its members are placed. None of them was ordered to run."""
+    DISBANDING = "disbanding"
+    """The rest will not come: those that are placed are taken back. Over with the last of them."""
+
+
 class Band(enum.IntEnum):
     """The priority of a job: lower numbers are placed first."""
 

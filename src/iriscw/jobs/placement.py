@@ -105,6 +105,8 @@ class Pool:
         self.attributes = attributes
         self.hosts: dict[int, Host] = {}
         self._ranks = 0
+        self.freeings = 0
+        """How often a worker of it may have begun to take what it did not take before."""
         self._log: list[int] = []
         self._epoch = 0
         self._heaps: dict[tuple[Capacity, tuple[Constraint, ...]], Heap] = {}
@@ -118,6 +120,7 @@ class Pool:
 
     def freed(self, host: Host) -> None:
         """Note that a worker may take something it did not take before."""
+        self.freeings += 1
         self._log.append(host.rank)
         if len(self._log) > LOG_LIMIT + len(self.hosts):
             self._log.clear()
@@ -168,6 +171,8 @@ class Inventory:
         """By attempt uid, older incarnations included."""
         self.generation = 0
         """Counts additions of workers: which pools there are may have changed."""
+        self._misses: dict[tuple[Capacity, tuple[Constraint, ...]], dict[Pool, int]] = {}
+        """By demand, the pools without room for it, as of so many freeings: a fleet may have many pools after all."""
         self._gang_misses: dict[tuple[Wish, str], int] = {}
         """The size of the smallest gang of each kind for which there was no room, since room was last added."""
 
@@ -193,6 +198,7 @@ class Inventory:
         if not host.pool.hosts:
             self.pools.pop((host.pool.capacity, host.pool.attributes), None)
             self.generation += 1
+            self._misses.clear()
 
     # Room
 
@@ -237,10 +243,19 @@ class Inventory:
     def find(self, wish: Wish, pools: Iterable[Pool]) -> Host | None:
         """Give the first worker with room for the wish."""
         special = tuple(each for each in wish.required() if each.key in UNIQUE)
+        key = (wish.demand, special)
+        misses = self._misses.get(key)
+        if misses is None:
+            if len(self._misses) >= HEAPS_KEPT:
+                del self._misses[next(iter(self._misses))]
+            misses = self._misses[key] = {}
         for pool in pools:
+            if misses.get(pool) == pool.freeings:
+                continue
             host = pool.find(wish.demand, special)
             if host is not None:
                 return host
+            misses[pool] = pool.freeings
         return None
 
     def find_gang(self, wish: Wish, pools: Iterable[Pool], group_by: str, size: int) -> list[Host] | None:

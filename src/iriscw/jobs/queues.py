@@ -38,6 +38,8 @@ class Waiting:
     """Of the report it was asked for last."""
     reporting: bool = False
     """Between that question and its answer: nothing is placed."""
+    reported: dict[str, None] = attrs.field(factory=dict)
+    """The attempts that the parts of a report have named so far."""
     withdrawn: bool = False
 
     shape: Shape | None = None

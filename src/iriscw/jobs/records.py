@@ -15,7 +15,7 @@ from typing import Any
 import attrs
 
 from iriscw.cloud.model import Capacity, Constraint, Mode, Op
-from iriscw.jobs.model import Band, Ending, Entrypoint, JobSpec, JobState, TaskState
+from iriscw.jobs.model import Assembly, Band, Ending, Entrypoint, JobSpec, JobState, TaskState
 from iriscw.journal.records import record
 from iriscw.runtime.vocabulary import message
 
@@ -144,6 +144,14 @@ class AttemptPlaced:
     worker_id: str
     incarnation: str
     wall_ns: int
+
+
+@record("jobs.gang_assembly", version=1)
+@message
+class GangAssembly:
+    """A gang that is placed in several parts is at another point. One that is placed at once has no such record."""
+
+    assembly: Assembly
 
 
 @record("jobs.attempt_advanced", version=1)

@@ -38,7 +38,11 @@ class Scheduler:
     cordons: dict[str, Cordon] = attrs.field(factory=dict)
     """Those not answered yet."""
     links: dict[Place, None] = attrs.field(factory=dict)
-    """Links that wait for this scheduler to know all jobs."""
+    """Links that wait for this scheduler to know all jobs, or for their turn."""
+    gone: dict[Place, None] = attrs.field(factory=dict)
+    """Workers whose slice is gone, and who are to be taken out when their turn comes."""
+    unlinked: dict[str, None] = attrs.field(factory=dict)
+    """Workers whose links are to be had again, when their turn comes."""
     active: dict[str, None] = attrs.field(factory=dict)
     """Workers whose number of attempts changed since the fleet was told."""
     passing: bool = False

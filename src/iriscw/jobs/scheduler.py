@@ -25,14 +25,12 @@ everything.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from iriscw.fleet.messages import (
-    MAX_DEMAND_ENTRIES,
-    ActivityChanged,
     Cordon,
     Cordoned,
     DemandChanged,
-    DemandEntry,
     DemandRouted,
     SchedulerStarted,
     SliceGone,
@@ -42,6 +40,7 @@ from iriscw.fleet.messages import (
     WorkersMissed,
 )
 from iriscw.fleet.model import slice_of
+from iriscw.jobs.briefing import brief, link_some, links_of
 from iriscw.jobs.ledger import Place
 from iriscw.jobs.messages import (
     AttemptsLost,
@@ -49,6 +48,7 @@ from iriscw.jobs.messages import (
     Due,
     ExplainJobs,
     ExplainPending,
+    GoneRest,
     JobAbsent,
     JobAwake,
     JobIntroduced,
@@ -56,9 +56,8 @@ from iriscw.jobs.messages import (
     JobReport,
     JobsKnown,
     JobWithdrawn,
-    LinkExpects,
     LinkGone,
-    LinkNeedsDesired,
+    LinkRest,
     LinksAwake,
     LinkStarted,
     LinkSynced,
@@ -75,8 +74,10 @@ from iriscw.jobs.messages import (
 from iriscw.jobs.model import attempt_uid
 from iriscw.jobs.placement import Commitment, Host
 from iriscw.jobs.queues import Shape, Waiting
-from iriscw.jobs.reasons import explain, lacks_only_python
-from iriscw.jobs.schedule import DEMAND_INTERVAL, Scheduler, demand_id, statistics
+from iriscw.jobs.reasons import explain
+from iriscw.jobs.schedule import Scheduler, demand_id, statistics
+from iriscw.jobs.steps import STEP_WORKERS, parts_of
+from iriscw.jobs.telling import tell_activity, tell_demand
 from iriscw.runtime.vocabulary import (
     SECOND,
     ActorPath,
@@ -142,6 +143,8 @@ class SchedulerDecisions:
             LinkStarted: self.link_started,
             LinkSynced: self.link_synced,
             LinkGone: self.link_gone,
+            LinkRest: self.link_rest,
+            GoneRest: self.gone_rest,
             Pass: self.place,
             Due: self.due,
             ExplainPending: self.explain_pending,
@@ -183,6 +186,7 @@ class SchedulerDecisions:
         state.tokens += 1
         job.token = state.tokens
         job.reporting = True
+        job.reported.clear()
         return Tell(ctx.path.parent / job_id, ReportJob(job.token))
 
     def job_awake(self, state: Scheduler, message: JobAwake, ctx: Context) -> Outcome:
@@ -198,20 +202,24 @@ class SchedulerDecisions:
         return self._go(state)
 
     def job_report(self, state: Scheduler, message: JobReport, ctx: Context) -> Outcome:
-        """Replace what is known of a job. Only the answer to the latest question counts."""
+        """Replace what is known of a job, with the last part. Only the answer to the latest question counts."""
         job = state.jobs.get(message.job_id)
         if job is None or message.token != job.token or not job.reporting:
             return None
-        job.reporting = False
         job.order, job.spec, job.withdrawn = message.order, message.spec, not message.open
-        reported = dict.fromkeys(each.uid for each in message.live)
+        job.reported.update((each.uid, None) for each in message.live)
         commands: list[Command] = []
-        self._release(state, job, [uid for uid in job.live if uid not in reported])
+        if not message.more:
+            self._release(state, job, [uid for uid in job.live if uid not in job.reported])
+            job.reported.clear()
         for each in message.live:
             if each.uid not in job.live:
                 job.live[each.uid] = None
                 commitment = Commitment(job.job_id, each.index, message.spec.demand)
                 self._hold(state, (each.worker_id, each.incarnation), each.uid, commitment)
+        if message.more:
+            return None
+        job.reporting = False
         state.queues.drop(job)
         state.queues.add(job, message.pending)
         self._discard_if_over(state, job)
@@ -319,7 +327,7 @@ class SchedulerDecisions:
         host.lost = False
         host.cordon = None
         state.active[info.worker_id] = None
-        commands.append(Tell(_links(ctx), LinkWanted(info.worker_id, info.incarnation)))
+        commands.append(Tell(links_of(ctx), LinkWanted(info.worker_id, info.incarnation)))
         self._offer(state, host)
         return (*commands, *self._go(state))
 
@@ -346,7 +354,7 @@ class SchedulerDecisions:
         elif place in state.absent:
             commands += self._absent_losses(state, place, message.reason, message.fenced, ctx)
         if message.fenced:
-            commands.append(Tell(_links(ctx), LinkUnwanted(*place)))
+            commands.append(Tell(links_of(ctx), LinkUnwanted(*place)))
             if host is not None and state.inventory.hosts.get(message.worker_id) is host:
                 self._retire(state, host, keep=True)
                 state.active.pop(message.worker_id, None)
@@ -356,12 +364,23 @@ class SchedulerDecisions:
         """Take every worker of a slice for lost and fenced that nobody has told so of."""
         places = [(host.info.worker_id, host.info.incarnation) for host in state.inventory.hosts.values()]
         places += [*state.older, *state.absent]
-        commands: list[Command] = []
         for place in dict.fromkeys(places):
             if slice_of(place[0]) == message.slice_id:
-                lost = WorkerLost(*place, "its slice is gone", fenced=True)
-                commands += self.worker_lost(state, lost, ctx)
+                state.gone[place] = None
+        return self._take_out_some(state, ctx)
+
+    def _take_out_some(self, state: Scheduler, ctx: Context) -> tuple[Command, ...]:
+        commands: list[Command] = []
+        for place in list(islice(state.gone, STEP_WORKERS)):
+            del state.gone[place]
+            commands += self.worker_lost(state, WorkerLost(*place, "its slice is gone", fenced=True), ctx)
+        if state.gone:
+            commands.append(Continue(GoneRest()))
         return tuple(commands)
+
+    def gone_rest(self, state: Scheduler, message: GoneRest, ctx: Context) -> Outcome:
+        """Go on taking workers out."""
+        return self._take_out_some(state, ctx)
 
     def _losses(self, host: Host, *, fenced: bool, reason: str, ctx: Context) -> Iterator[Command]:
         lost = AttemptsLost(host.info.worker_id, host.info.incarnation, fenced, reason)
@@ -407,11 +426,14 @@ class SchedulerDecisions:
 
     def links_awake(self, state: Scheduler, message: LinksAwake, ctx: Context) -> Outcome:
         """All links are gone: have them again."""
-        commands = []
         for host in state.inventory.hosts.values():
             host.linked = False
-            commands.append(Tell(_links(ctx), LinkWanted(host.info.worker_id, host.info.incarnation)))
-        return tuple(commands)
+            state.unlinked[host.info.worker_id] = None
+        return tuple(link_some(state, ctx))
+
+    def link_rest(self, state: Scheduler, message: LinkRest, ctx: Context) -> Outcome:
+        """Go on with links."""
+        return tuple(link_some(state, ctx))
 
     def link_started(self, state: Scheduler, message: LinkStarted, ctx: Context) -> Outcome:
         """Tell a link whom to hear, and these jobs to tell it."""
@@ -419,17 +441,7 @@ class SchedulerDecisions:
         if state.syncing:
             state.links[place] = None
             return None
-        return tuple(self._brief(state, place, ctx))
-
-    def _brief(self, state: Scheduler, place: Place, ctx: Context) -> Iterator[Command]:
-        host = state.inventory.hosts.get(place[0])
-        if host is None or host.info.incarnation != place[1]:
-            return
-        host.linked = False
-        job_ids = tuple(dict.fromkeys(each.job_id for each in host.commitments.values()))
-        yield Tell(_links(ctx) / place[0], LinkExpects(place[1], job_ids))
-        for job_id in job_ids:
-            yield Tell(ctx.path.parent / job_id, LinkNeedsDesired(*place))
+        return tuple(brief(state, place, ctx))
 
     def link_synced(self, state: Scheduler, message: LinkSynced, ctx: Context) -> Outcome:
         """A worker can be told what to run."""
@@ -465,10 +477,8 @@ class SchedulerDecisions:
         state.syncing = False
         for cordon in state.cordons.values():
             yield self._cordoned(state, cordon)
-        for place in state.links:
-            yield from self._brief(state, place, ctx)
         state.cordons.clear()
-        state.links.clear()
+        yield from link_some(state, ctx)
         yield from self._ask_missed(state)
         yield from self._go(state)
 
@@ -499,14 +509,14 @@ class SchedulerDecisions:
                 state.queues.block(shape)
             shape = state.queues.head()
         commands: list[Command] = [
-            Tell(ctx.path.parent / job_id, Placed(tuple(batch))) for job_id, batch in placed.items()
+            Tell(ctx.path.parent / job_id, told) for job_id, batch in placed.items() for told in _told(batch)
         ]
-        commands += self._activity(state)
-        if shape is not None:
+        commands += tell_activity(state, self.fleet)
+        if shape is not None or state.active:
             commands.append(Continue(Pass()))
         else:
             state.passing = False
-            commands += self._demand(state, ctx)
+            commands += tell_demand(state, self.fleet, ctx)
         return tuple(commands)
 
     def _choose(self, state: Scheduler, shape: Shape) -> list[Host]:
@@ -527,39 +537,6 @@ class SchedulerDecisions:
         return Placement(index, uid, host.info.worker_id, host.info.incarnation)
 
     # The fleet
-
-    def _activity(self, state: Scheduler) -> Iterator[Command]:
-        for worker_id in state.active:
-            host = state.inventory.hosts.get(worker_id)
-            if host is not None:
-                changed = ActivityChanged(worker_id, host.info.incarnation, len(host.commitments))
-                yield Tell(self.fleet, changed, conflate=("activity", worker_id))
-        state.active.clear()
-
-    def _demand(self, state: Scheduler, ctx: Context) -> Iterator[Command]:
-        """Tell what cannot be placed, if that changed; soon, if it was told just now."""
-        if not state.demand_changed:
-            return
-        soon = state.told_at + DEMAND_INTERVAL - ctx.now
-        if soon > 0:
-            yield SetTimer("demand-soon", soon, Pass())
-            return
-        state.demand_changed = False
-        entries = tuple(self._entries(state))[:MAX_DEMAND_ENTRIES]
-        if entries != state.told:
-            state.told = entries
-            state.told_at = ctx.now
-            yield Tell(self.fleet, DemandChanged(entries), conflate="demand")
-
-    def _entries(self, state: Scheduler) -> Iterator[DemandEntry]:
-        for shape in state.queues.blocked.values():
-            if shape.wish.python and lacks_only_python(state.inventory, shape.wish):
-                continue
-            count = shape.count
-            gang_size = count if shape.gang is not None else 1
-            yield DemandEntry(
-                demand_id(shape), shape.wish.demand, shape.wish.constraints, count, gang_size, int(shape.band)
-            )
 
     def demand_routed(self, state: Scheduler, message: DemandRouted, ctx: Context) -> Outcome:
         """Keep what the fleet does about each demand."""
@@ -666,5 +643,7 @@ def _host(state: Scheduler, place: Place) -> Host | None:
     return state.older.get(place)
 
 
-def _links(ctx: Context) -> ActorPath:
-    return ctx.path.parent / "links"
+def _told(batch: list[Placement]) -> Iterator[Placed]:
+    """Give what a job is told of its placements: in parts, if it is a large gang's."""
+    parts = tuple(parts_of(tuple(batch)))
+    return (Placed(part, number, number + 1 < len(parts)) for number, part in enumerate(parts))

@@ -62,7 +62,8 @@ def unwrap(dispatcher: Dispatcher, cell: Cell, envelope: Envelope | Slot) -> Non
             return
         if envelope.key is not None and cell.conflated is not None:
             cell.conflated.pop(envelope.key, None)
-    cell.rests_on = max(cell.rests_on, envelope.rests_on)
+    if envelope.rests_on > cell.rests_on:
+        cell.rests_on = envelope.rests_on
     message = envelope.message
     rule = cell.rules[type(message)]
     assert rule is not None

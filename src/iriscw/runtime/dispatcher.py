@@ -146,14 +146,20 @@ class Dispatcher:
     @property
     def next_due(self) -> int | None:
         """When the next timer is due on the dispatcher's clock, ns; None without one."""
-        due = self.timers.next_due
-        attentive = self.attentive_timers.next_due
-        if attentive is None and (self.virtual or not self.attends):
+        heap, attentive_heap = self.timers.heap, self.attentive_timers.heap
+        due = heap[0][0] if heap else None
+        attentive = attentive_heap[0][0] if attentive_heap else None
+        if self.virtual:
+            # Both clocks advance alike, so what is due first on either is due first.
+            if attentive is None:
+                return due
+            at = self.now + attentive - self.attentive if attentive > self.attentive else self.now
+            return at if due is None or at < due else due
+        if attentive is None and not self.attends:
             return due
         wait = ATTENTION if attentive is None else max(0, attentive - self.attentive)
-        if not self.virtual:
-            # The attentive clock advances by ATTENTION a turn at most, so there have to be turns.
-            wait = min(wait, ATTENTION)
+        # The attentive clock advances by ATTENTION a turn at most, so there have to be turns.
+        wait = min(wait, ATTENTION)
         return self.now + wait if due is None else min(due, self.now + wait)
 
     @property
@@ -174,12 +180,16 @@ class Dispatcher:
         """Read the clock, once per turn of the host's loop, and make due timers ready."""
         now = self.clock.now()
         passed = now - self._looked
-        self.attentive += passed if self.virtual else min(passed, ATTENTION)
+        self.attentive += passed if self.virtual or passed < ATTENTION else ATTENTION
         self.now = self._looked = now
         self._wall_ahead = self.clock.wall() - now
         self.inline_budget = STEP_MESSAGES
-        self._fire(self.timers, now)
-        self._fire(self.attentive_timers, self.attentive)
+        heap = self.timers.heap
+        if heap and heap[0][0] <= now:
+            self._fire(self.timers, now)
+        heap = self.attentive_timers.heap
+        if heap and heap[0][0] <= self.attentive:
+            self._fire(self.attentive_timers, self.attentive)
 
     def stall(self, lasted: int) -> None:
         """Take note that the process stood still for ``lasted`` ns, on virtual time."""
@@ -232,7 +242,7 @@ class Dispatcher:
                     tree.release()
                 if tree.trace is not None:
                     traced = True
-            quota = self._control(CONTROL_QUOTA)
+            quota = self._control(CONTROL_QUOTA) if self.control else CONTROL_QUOTA
             return self._turns(messages, until, quota, traced=traced)
         finally:
             self.deciding = False
@@ -323,7 +333,7 @@ class Dispatcher:
                     break
         if timed and cell is not None:
             self._time_turns(cell)
-        self._watched = max(0, self._watched - spent)
+            self._watched = max(0, self._watched - spent)
         return spent
 
     def control_step(self) -> bool:

@@ -8,26 +8,28 @@ on disk yet. A question is its own entry, a :class:`Slot`.
 
 from __future__ import annotations
 
-import enum
-from typing import Any
+from typing import Any, Final
 
 
-class Kind(enum.IntEnum):
-    """What an envelope holds, and so how it is checked when it is delivered."""
+class Kind:
+    """What an envelope holds, and so how it is checked when it is delivered.
 
-    PLAIN = 0
+    Plain integers: in Python 3.11 looking a member of an enum up costs as much as a call, and each delivery does.
+    """
+
+    PLAIN: Final = 0
     """A message that carries a mark of the records it rests on, or that can be conflated."""
-    NOTE = 2
+    NOTE: Final = 2
     """An answer for one incarnation: undelivered messages, reports on children, ``Continue``."""
-    TIMER = 3
+    TIMER: Final = 3
     """A timer that is due; ``token`` is its generation."""
-    EFFECT = 4
+    EFFECT: Final = 4
     """The end of an effect or session; ``token`` is the operation."""
-    ITEM = 5
+    ITEM: Final = 5
     """An item from a session; ``token`` is the operation."""
-    WATCH = 6
+    WATCH: Final = 6
     """The end of a watched actor; ``token`` is the watch's generation."""
-    ANSWER = 7
+    ANSWER: Final = 7
     """The answer to a request; ``token`` is the reply slot."""
 
 

@@ -21,10 +21,11 @@ SWEEP_FLOOR = 1024
 class TimerQueue:
     """Timers of one clock, earliest first; equal times in the order in which they were set."""
 
-    __slots__ = ("_heap", "_sequence", "earlier", "stale")
+    __slots__ = ("_sequence", "earlier", "heap", "stale")
 
     def __init__(self) -> None:
-        self._heap: list[Entry] = []
+        self.heap: list[Entry] = []
+        """The earliest first; always the same list."""
         self._sequence = 0
         self.earlier = False
         """Whether a timer was set that is due before all others; for whoever sleeps until :attr:`next_due`."""
@@ -32,31 +33,31 @@ class TimerQueue:
         """Entries known to be cancelled."""
 
     def __len__(self) -> int:
-        return len(self._heap)
+        return len(self.heap)
 
     @property
     def next_due(self) -> int | None:
         """When the earliest entry is due, in ns; it may be a cancelled one."""
-        return self._heap[0][0] if self._heap else None
+        return self.heap[0][0] if self.heap else None
 
     def add(self, due: int, target: Any, key: Any, generation: int) -> None:
         """Set a timer for ``due`` ns."""
         self._sequence += 1
-        heap = self._heap
+        heap = self.heap
         heapq.heappush(heap, (due, self._sequence, target, key, generation))
         if heap[0][1] == self._sequence:
             self.earlier = True
 
     def pop(self, now: int) -> Entry | None:
         """Take the earliest entry that is due, or None."""
-        if self._heap and self._heap[0][0] <= now:
-            return heapq.heappop(self._heap)
+        if self.heap and self.heap[0][0] <= now:
+            return heapq.heappop(self.heap)
         return None
 
     def cancelled(self, current: Callable[[Entry], bool]) -> None:
         """Count one more stale entry, and sweep when they are the majority."""
         self.stale += 1
-        if self.stale > SWEEP_FLOOR and self.stale * 2 > len(self._heap):
-            self._heap = [entry for entry in self._heap if current(entry)]
-            heapq.heapify(self._heap)
+        if self.stale > SWEEP_FLOOR and self.stale * 2 > len(self.heap):
+            self.heap[:] = [entry for entry in self.heap if current(entry)]
+            heapq.heapify(self.heap)
             self.stale = 0

@@ -249,7 +249,7 @@ class Tree:
             return
         status = self.journal.status.name
         if status == "LOST":
-            self.lose(JournalLost("the journal's disk failed; what was not acknowledged may be lost"))
+            self.lose(JournalLost(f"{self.trouble}; what was not acknowledged may be lost"))
             return
         self.durable = self.journal.durable
         while self._held and self._held[0][0] <= self.durable:

@@ -20,7 +20,6 @@ from iriscw.journal.port import JournalStatus
 from iriscw.runtime.cell import ACTIVE, DRAINING, QUARANTINED, STOPPED, STOPPING, WAITING, Cell
 from iriscw.runtime.envelope import FIRST_ANSWER, Envelope
 from iriscw.runtime.operations import Phase
-from iriscw.runtime.vocabulary import ActorPath
 from iriscw.testing.simulation import SimSystem, Simulation
 
 
@@ -49,10 +48,14 @@ def books(system: SimSystem) -> None:
     ready = {id(cell) for cell in system.simulation.dispatcher.ready}
     appended = None if tree.crashed or tree.journal_changed else system.journal.appended
     queued = stashed = answers = live = quarantined = 0
-    for path, cell in tree.cells.items():
-        status = cell.status
+    cells = tree.cells
+    for path, cell in cells.items():
+        status, parent = cell.status, cell.parent
         live += status < STOPPED  # who is quarantined is neither live nor gone, and its stop is counted
-        _family(system, path, cell)
+        if cell.path != path or status == STOPPED or (parent is not None and cells.get(parent.path) is not parent):
+            raise _broken("R5", system, f"{cell!r} is kept as {path}, below {parent!r}")
+        if parent is not None and (parent.children or {}).get(cell.spec.name) is not cell:
+            raise _broken("R5", system, f"{cell!r} is not its parent's")
         if cell.mailbox or cell.parked or cell.stash or cell.reserved:
             waiting, aside, answers_waiting = _waiting(system, cell)
             queued += waiting
@@ -113,18 +116,6 @@ def _has_a_turn(system: SimSystem, cell: Cell) -> None:
             raise _broken("R3", system, f"{cell!r} believes that it has a turn")
 
 
-def _family(system: SimSystem, path: ActorPath, cell: Cell) -> None:
-    """R5 of one cell."""
-    if cell.path != path or cell.status == STOPPED:
-        raise _broken("R5", system, f"{cell!r} is kept as {path}")
-    parent = cell.parent
-    if parent is not None:
-        if system.tree.cells.get(parent.path) is not parent:
-            raise _broken("R5", system, f"{cell!r} outlives its parent")
-        if (parent.children or {}).get(cell.spec.name) is not cell:
-            raise _broken("R5", system, f"{cell!r} is not its parent's")
-
-
 def _idle_when_stopped(system: SimSystem, cell: Cell) -> None:
     """R7: a quarantined actor owns nothing that could still move."""
     owns = (cell.mailbox, cell.timers, cell.operations, cell.requests, cell.slots, cell.children)
@@ -177,18 +168,22 @@ def quiet_watch(system: SimSystem) -> Callable[[], bool]:
 
     It is to be called after every step, and tells whether anything was appended since the last time.
     """
-    boot, appended, ready = system.boot, system.journal.appended, system.journal.status is JournalStatus.READY
+    takes = JournalStatus.READY
+    boot, moves = system.boot, system.journal.moves
+    appended, ready = system.journal.appended, system.journal.status is takes
 
     def check() -> bool:
-        nonlocal boot, appended, ready
+        nonlocal boot, moves, appended, ready
         journal = system.journal
+        if journal.moves == moves and system.boot == boot:
+            return False
         now = journal.appended
         more = now != appended
         if more:
             if not ready and boot == system.boot:
                 raise _broken("R10", system, f"{now - appended} entries given to a journal that takes none")
             appended = now
-        boot, ready = system.boot, journal.status is JournalStatus.READY
+        boot, moves, ready = system.boot, journal.moves, journal.status is takes
         return more
 
     return check

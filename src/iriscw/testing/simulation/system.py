@@ -136,7 +136,7 @@ class SimSystem:
 
     def sync(self) -> None:
         """Start a commit if records wait for one; called after every step."""
-        if self._syncing or self.journal.pending_commits() == 0:
+        if self._syncing or not self.journal.pending:
             return
         if self.sync_ns is not None and not self.tree.crashed:
             self._syncing = True
@@ -169,10 +169,14 @@ class SimSystem:
         tree = self.tree
         tree.sent += 1
         cell = tree.cells.get(path)  # type: ignore[call-overload]  # a path is its text
-        if cell is None or cell.status > WAITING or tree.closing or cell.full:
+        if cell is None or cell.status > WAITING or tree.closing:
             tree.dead += 1
             return
-        cell.box().append(message)
+        mailbox = cell.box()
+        if len(mailbox) >= cell.capacity and cell.full:
+            tree.dead += 1
+            return
+        mailbox.append(message)
         if not cell.scheduled:
             self.simulation.dispatcher.schedule(cell)
 

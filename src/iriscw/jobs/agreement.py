@@ -1,0 +1,141 @@
+"""What follows when the wish for an attempt meets its worker's word: the table of INV-J5.
+
+A job wants an attempt to run, or to stop with an ending (``ordered``); or nobody wants it. Its worker, at the
+beginning of a stream, speaks of everything it has. So there are these cases, and :data:`AGREEMENT` is the answer
+to each:
+
+=======  ==================  ===========================================================================
+wanted   the worker's word   what follows
+=======  ==================  ===========================================================================
+run      alive               told to the job; ordered again, which is harmless
+run      ended as E          the job is told: E
+run      unknown, fresh      ordered (again)
+run      unknown, started    the job is told: MISSING
+stop X   alive               told to the job; ordered to stop, to be reported as X
+stop X   ended as E          the job is told: E
+stop X   unknown, fresh      the job is told: X, never started
+stop X   unknown, started    the job is told: MISSING
+nothing  alive               ordered to stop
+nothing  ended as E          the worker may forget it
+=======  ==================  ===========================================================================
+
+*Who saw the end says what it was.* A worker that ends an attempt keeps what became of it until it is released, so
+its word stands whatever was ordered: a program may have ended by itself before the order came, and one that was
+ordered to stop for its timeout may have been lost before that.
+
+*An order is no observation.* Of an attempt that had started and is unknown to its worker nobody saw the end: it is
+lost, and counts as the infrastructure's doing, even if a stop had been ordered. Its timeout says only that it would
+have run for too long, had it lived; and its log ended with it (INV-J8), so it must not get an ending whose log is
+called complete. The same holds when the worker itself is gone: then the job ends it as WORKER_LOST, whatever was
+ordered.
+
+*What never started* was stopped before it began: that is all there is to know of it, it has no log, and it counts
+against nothing. It never will start, because nothing that was sent down an older stream is acted on any more.
+
+``fresh`` means that neither the job nor any earlier word of the worker says that it had started.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+
+from iriscw.jobs.model import Ending, Observation, TaskState
+
+LOST_REASON = "its worker knows nothing of it any more"
+
+
+class Wish(enum.StrEnum):
+    """What is wanted of an attempt."""
+
+    RUN = "run"
+    STOP = "stop"
+    NOTHING = "nothing"
+
+
+class Word(enum.StrEnum):
+    """What its worker says of it."""
+
+    ALIVE = "alive"
+    ENDED = "ended"
+    FRESH = "unknown, fresh"
+    GONE = "unknown, started"
+
+
+class Step(enum.Enum):
+    """What follows."""
+
+    RUN = "run"
+    """Order it to run. Telling twice is harmless."""
+    STOP = "stop"
+    """Order it to stop."""
+    LEAVE = "leave"
+    """Order nothing: its job has the last word."""
+    RELEASE = "release"
+    """Let the worker forget it."""
+
+
+class Told(enum.Enum):
+    """What the job is told."""
+
+    NOTHING = "nothing"
+    WORD = "the worker's word"
+    MISSING = "missing"
+    STOPPED = "stopped before it started"
+
+
+AGREEMENT: Mapping[tuple[Wish, Word], tuple[Step, Told]] = {
+    (Wish.RUN, Word.ALIVE): (Step.RUN, Told.WORD),
+    (Wish.RUN, Word.ENDED): (Step.LEAVE, Told.WORD),
+    (Wish.RUN, Word.FRESH): (Step.RUN, Told.NOTHING),
+    (Wish.RUN, Word.GONE): (Step.LEAVE, Told.MISSING),
+    (Wish.STOP, Word.ALIVE): (Step.STOP, Told.WORD),
+    (Wish.STOP, Word.ENDED): (Step.LEAVE, Told.WORD),
+    (Wish.STOP, Word.FRESH): (Step.LEAVE, Told.STOPPED),
+    (Wish.STOP, Word.GONE): (Step.LEAVE, Told.MISSING),
+    (Wish.NOTHING, Word.ALIVE): (Step.STOP, Told.NOTHING),
+    (Wish.NOTHING, Word.ENDED): (Step.RELEASE, Told.NOTHING),
+}
+"""What nobody wants and nobody knows is no case."""
+
+
+def wish_for(ordered: Ending | None) -> Wish:
+    """Give the wish of a job that ordered a stop with this ending, or (None) none."""
+    return Wish.RUN if ordered is None else Wish.STOP
+
+
+def word_of(seen: Observation | None, *, started: bool) -> Word:
+    """Read what a worker says: ``seen`` is None if it does not know the attempt."""
+    if seen is None:
+        return Word.GONE if started else Word.FRESH
+    return Word.ALIVE if seen.ending is None else Word.ENDED
+
+
+def step_for(ordered: Ending | None, seen: Observation | None, *, started: bool) -> Step:
+    """Give what to order of the worker; the arguments are those of :func:`tell_of`."""
+    if seen is not None and seen.ending is None:
+        return _ALIVE[ordered is None]  # the common case, without a look at names
+    return AGREEMENT[wish_for(ordered), word_of(seen, started=started)][0]
+
+
+_ALIVE = {each is Wish.RUN: AGREEMENT[each, Word.ALIVE][0] for each in (Wish.RUN, Wish.STOP)}
+
+
+def tell_of(uid: str, ordered: Ending | None, seen: Observation | None, *, started: bool) -> Observation | None:
+    """Give what to tell the job; None: nothing.
+
+    Args:
+        uid: of the attempt.
+        ordered: the ending of the stop that was ordered; None if it should run.
+        seen: the worker's word; None if it does not know the attempt.
+        started: whether it is known to have started, by the job or by an earlier word.
+    """
+    if seen is not None:
+        return seen  # Told.WORD, the common case: a thousand workers may come back at once
+    match AGREEMENT[wish_for(ordered), word_of(None, started=started)][1]:
+        case Told.MISSING:
+            return Observation(uid, TaskState.RUNNING, Ending.MISSING, True, reason=LOST_REASON)
+        case Told.STOPPED:
+            return Observation(uid, TaskState.ASSIGNED, ordered)
+        case _:
+            return None

@@ -1,0 +1,75 @@
+"""What a job wants of its workers: whom to run, whom to stop and why. What links are told of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from iriscw.jobs.ledger import Ledger, Place
+from iriscw.jobs.messages import Desired, DesiredOn, RunAttempts, StopAttempts
+from iriscw.jobs.model import Assembly, Attempt, Ending, RunOrder, TaskState, job_uid
+from iriscw.runtime.vocabulary import ActorPath, Command, Context, Tell
+
+
+def scheduler_of(ctx: Context) -> ActorPath:
+    """Give the scheduler of a job."""
+    return ctx.path.parent / "scheduler"
+
+
+def link_of(ctx: Context, worker_id: str) -> ActorPath:
+    """Give a worker's link."""
+    return ctx.path.parent / "links" / worker_id
+
+
+def latest_attempt(ledger: Ledger, index: int) -> Attempt:
+    """Give the latest attempt of a task that has one."""
+    attempt = ledger.tasks[index].attempt
+    assert attempt is not None
+    return attempt
+
+
+def run_order(ledger: Ledger, index: int, uid: str, number: int) -> RunOrder:
+    """Give the order that has an attempt run."""
+    return RunOrder(uid, ledger.job_id, job_uid(ledger.job_id), index, number, ledger.spec)
+
+
+def stop_for(ledger: Ledger, attempt: Attempt) -> Ending | None:
+    """Say with which ending a live attempt is being stopped, if it is."""
+    if ledger.verdict is not None:
+        gang_over = ledger.verdict.waiting is TaskState.COSCHED_FAILED
+        return Ending.GANG_STOPPED if gang_over else Ending.KILLED
+    if attempt.overran:
+        return Ending.TIMED_OUT
+    return Ending.GANG_STOPPED if ledger.broken else None
+
+
+def desired_on(ledger: Ledger, place: Place, ctx: Context) -> Command:
+    """Tell a link all that the job wants of its worker; of a gang that is not whole, nothing yet."""
+    desired = []
+    here = ledger.places.get(place, {}) if ledger.assembly is Assembly.NONE else {}
+    for uid, index in here.items():
+        attempt = latest_attempt(ledger, index)
+        order = run_order(ledger, index, uid, attempt.number)
+        desired.append(Desired(order, attempt.started_wall_ns > 0, stop_for(ledger, attempt)))
+    return Tell(link_of(ctx, place[0]), DesiredOn(ledger.job_id, place[1], tuple(desired)))
+
+
+def runs(ledger: Ledger, uids: Iterable[str], ctx: Context) -> Iterator[Command]:
+    """Have live attempts run, each worker's in one message."""
+    orders: dict[Place, list[RunOrder]] = {}
+    for uid in uids:
+        index = ledger.live[uid]
+        attempt = latest_attempt(ledger, index)
+        place = (attempt.worker_id, attempt.incarnation)
+        orders.setdefault(place, []).append(run_order(ledger, index, uid, attempt.number))
+    for (worker_id, incarnation), run in orders.items():
+        yield Tell(link_of(ctx, worker_id), RunAttempts(incarnation, tuple(run)))
+
+
+def stops(ledger: Ledger, uids: Iterable[str], ending: Ending, ctx: Context) -> Iterator[Command]:
+    """Have live attempts stopped, each worker's in one message."""
+    by_worker: dict[str, list[str]] = {}
+    for uid in uids:
+        worker_id = latest_attempt(ledger, ledger.live[uid]).worker_id
+        by_worker.setdefault(worker_id, []).append(uid)
+    for worker_id, stopped in by_worker.items():
+        yield Tell(link_of(ctx, worker_id), StopAttempts(ledger.job_id, tuple(stopped), ending))

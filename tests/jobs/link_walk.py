@@ -1,0 +1,184 @@
+"""One worker's link between honest jobs and an honest worker: the walks that laws about links hold on."""
+
+from __future__ import annotations
+
+import attrs
+from jobs_world import FakeContext, command_spec
+
+from iriscw.jobs.link import Link, LinkDecisions
+from iriscw.jobs.messages import (
+    AttemptsObserved,
+    Desired,
+    DesiredOn,
+    LinkExpects,
+    LinkStarted,
+    LinkSynced,
+    ReleaseAttempts,
+    RunAttempts,
+    StopAttempts,
+)
+from iriscw.jobs.model import Ending, Observation, Observed, Orders, RunOrder, StreamUp, TaskState
+from iriscw.runtime.vocabulary import ActorPath, Arrived, CancelTimer, Close, Closed, Feed, Open, SetTimer, Tell
+
+JOBS = ("job-a", "job-b")
+SPEC = command_spec()
+
+
+@attrs.define
+class Wanted:
+    """An attempt that lives, as its job has it."""
+
+    order: RunOrder
+    started: bool = False
+    stop: Ending | None = None
+
+
+class Walk:
+    """A link, the jobs that use it, and the worker behind its stream."""
+
+    def __init__(self) -> None:
+        self.ctx = FakeContext(path=ActorPath("/jobs/links/w"))
+        self.decisions = LinkDecisions(stop_grace_ns=7)
+        self.rules = self.decisions.rules()
+        self.clocks: dict[object, SetTimer] = {}
+        self.jobs: dict[str, dict[str, Wanted]] = {job: {} for job in JOBS}
+        self.worker: dict[str, Observation] = {}
+        """What the worker has: one that ended until it may forget it."""
+        self.stopping: dict[str, None] = {}
+        """Attempts that the worker was told to stop."""
+        self.up = False
+        self.serial = 0
+        self.ended: list[str] = []
+        self.born()
+
+    def born(self) -> None:
+        """Have the link's actor begin, or begin anew, while the worker lives on."""
+        self.link = Link("w", "a")
+        self.clocks, self.up = {}, False
+        self._do(self.decisions.resume(self.link, self.ctx))
+
+    def send(self, message) -> None:
+        """Have the link decide, and take what it says for done."""
+        self._do(tuple(self.rules[type(message)](self.link, message, self.ctx) or ()))
+
+    def _do(self, commands) -> None:
+        for each in commands:
+            match each:
+                case SetTimer():
+                    self.clocks[each.key] = each
+                case CancelTimer():
+                    self.clocks.pop(each.key, None)
+                case Feed(item=Orders()):
+                    assert self.up, "fed while there is no stream"
+                    self._obey(each.item)
+                case Close():
+                    self.up = False
+                case Open():
+                    pass
+                case Tell(message=AttemptsObserved()):
+                    self._heard(each.to.name, each.message.observations)
+                case Tell():
+                    assert isinstance(each.message, LinkStarted | LinkSynced)
+
+    def _obey(self, orders) -> None:
+        for order in orders.run:
+            self.worker.setdefault(order.uid, Observation(order.uid, TaskState.ASSIGNED))
+        for stop in orders.stop:
+            assert stop.grace_ns == 7
+            if stop.uid in self.worker:
+                self.stopping[stop.uid] = None
+        for uid in orders.release:
+            if uid in self.worker:
+                assert self.worker[uid].ending is not None, "forgotten while it runs"
+            self.worker.pop(uid, None)
+
+    def _heard(self, job_id, observations) -> None:
+        mine = self.jobs[job_id]
+        released = []
+        for seen in observations:
+            if seen.uid in mine:
+                mine[seen.uid].started |= seen.state is TaskState.RUNNING
+                if seen.ending is not None:
+                    del mine[seen.uid]
+                    self.ended.append(seen.uid)
+            if seen.ending is not None:
+                released.append(seen.uid)
+        if released:
+            self.send(ReleaseAttempts(tuple(released)))
+
+    # What may come next
+
+    def brief(self) -> None:
+        """Have the scheduler say whose attempts are here."""
+        self.send(LinkExpects("a", tuple(job for job in JOBS if self.jobs[job])))
+
+    def want(self, job) -> None:
+        """Have a job want one more attempt."""
+        self.serial += 1
+        order = RunOrder(f"u{self.serial}", job, "0", 0, 1, SPEC)
+        self.jobs[job][order.uid] = Wanted(order)
+        self.send(RunAttempts("a", (order,)))
+
+    def stop(self, job, uid) -> None:
+        """Have a job stop an attempt."""
+        wanted = self.jobs[job][uid]
+        wanted.stop = wanted.stop or Ending.KILLED
+        self.send(StopAttempts(job, (uid,), Ending.KILLED))
+
+    def speak(self, job) -> None:
+        """Have a job say all that it wants."""
+        desired = tuple(Desired(each.order, each.started, each.stop) for each in self.jobs[job].values())
+        self.send(DesiredOn(job, "a", desired))
+
+    def connect(self) -> None:
+        """Have the worker begin a stream."""
+        self.up = True
+        self.send(Arrived("stream", StreamUp(tuple(self.worker.values()))))
+
+    def hang_up(self, error=None) -> None:
+        """Have the stream end."""
+        self.up = False
+        self.send(Closed("stream", error))
+
+    def say(self, uid, **changes) -> None:
+        """Have something happen to an attempt; the worker says so if it can."""
+        self.worker[uid] = attrs.evolve(self.worker[uid], **changes)
+        if self.up:
+            self.send(Arrived("stream", Observed((self.worker[uid],))))
+
+    def ring(self, key) -> None:
+        """Let a clock ring."""
+        self.send(self.clocks.pop(key).message)
+
+    def choices(self):
+        """Give all that may come next: a name and a function."""
+        yield "briefed", self.brief
+        yield "begins anew", self.born
+        for job in JOBS:
+            yield f"{job} speaks", lambda job=job: self.speak(job)
+            yield f"{job} wants one", lambda job=job: self.want(job)
+            for uid in self.jobs[job]:
+                yield f"{job} stops {uid}", lambda job=job, uid=uid: self.stop(job, uid)
+        if self.up:
+            yield "stream ends", self.hang_up
+            yield "stream fails", lambda: self.hang_up(OSError("reset"))
+        else:
+            yield "stream begins", self.connect
+        for uid, seen in self.worker.items():
+            if seen.ending is None:
+                running = {"state": TaskState.RUNNING, "started": True}
+                yield f"{uid} runs", lambda uid=uid, running=running: self.say(uid, **running)
+                over = {**running, "ending": Ending.KILLED if uid in self.stopping else Ending.SUCCEEDED}
+                yield f"{uid} ends", lambda uid=uid, over=over: self.say(uid, **over)
+        for key in self.clocks:
+            yield f"ring {key}", lambda key=key: self.ring(key)
+
+    def settle(self) -> None:
+        """Heal: all have spoken, the stream is there, what is to stop ends."""
+        self.brief()
+        for job in JOBS:
+            self.speak(job)
+        if not self.up:
+            self.connect()
+        for uid in [uid for uid in self.stopping if uid in self.worker and self.worker[uid].ending is None]:
+            self.say(uid, state=TaskState.RUNNING, started=True, ending=Ending.KILLED)

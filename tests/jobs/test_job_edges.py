@@ -1,0 +1,150 @@
+"""A job at its edges: full mailboxes, late clocks, and what is told again."""
+
+import pytest
+from job_walk import Walk
+from jobs_world import command_spec
+
+from iriscw.jobs.messages import (
+    AttemptsLost,
+    AttemptsOver,
+    DesiredOn,
+    Due,
+    JobAdvanced,
+    JobAwake,
+    LinkNeedsDesired,
+    Placed,
+    Placement,
+    RunAttempts,
+    Settle,
+)
+from iriscw.jobs.model import Ending, JobState, Observation, TaskState
+from iriscw.runtime.vocabulary import SECOND, ActorPath, SetTimer, Undelivered
+
+SCHEDULER, REGISTRY, LINK = ActorPath("/jobs/scheduler"), ActorPath("/jobs"), ActorPath("/jobs/links/w0")
+
+
+@pytest.fixture
+def walk():
+    """A job of three tasks, one of them placed."""
+    it = Walk(command_spec(replicas=3, max_retries_preemption=9))
+    it.place(0, "w0")
+    return it
+
+
+def heard(walk, message):
+    """Have the job decide; give what it tells."""
+    told = []
+    walk._told, kept = lambda name, each: told.append((name, each)), walk._told
+    walk.send(message)
+    walk._told = kept
+    return told
+
+
+@pytest.mark.parametrize(
+    ("to", "message", "name", "kind"),
+    [
+        (SCHEDULER, AttemptsOver("job-a", ()), "scheduler", JobAwake),
+        (REGISTRY, JobAdvanced("job-a", JobState.RUNNING), "jobs", JobAdvanced),
+        (LINK, RunAttempts("a", ()), "w0", DesiredOn),
+    ],
+)
+def test_who_had_no_room_is_told_the_whole_truth_in_a_while(walk, to, message, name, kind):
+    """To the scheduler: to ask. To the registry: the present counts. To a link: all that should run there."""
+    (clock,) = walk.rules[Undelivered](walk.ledger, Undelivered(to, message), walk.ctx)
+    assert isinstance(clock, SetTimer)
+    assert clock.delay == SECOND
+    ((receiver, told),) = heard(walk, clock.message)
+    assert (receiver, type(told)) == (name, kind)
+    if kind is DesiredOn:
+        assert [each.order.uid for each in told.attempts] == [*walk.ledger.live]
+
+
+def test_what_it_tells_itself_is_told_again_as_it_was(walk):
+    """A job whose own mailbox is full has not forgotten what it was about to do."""
+    lost = AttemptsLost("w0", "a", True, "gone")
+    (clock,) = walk.rules[Undelivered](walk.ledger, Undelivered(walk.ctx.path, lost), walk.ctx)
+    assert clock.message == lost
+
+
+def test_a_link_that_asks_hears_of_its_worker_alone(walk):
+    """Also if there is nothing for it."""
+    walk.place(1, "w1")
+    for worker, number in (("w0", 1), ("w1", 1), ("w2", 0)):
+        ((name, told),) = heard(walk, LinkNeedsDesired(worker, "a"))
+        assert (name, len(told.attempts)) == (worker, number)
+
+
+def test_a_clock_that_rings_late_does_nothing(walk):
+    """Of a worker that has spoken since, of a job that waits for nothing any more."""
+    assert heard(walk, Due("lease", "w0", "a")) == []
+    assert walk.ledger.open
+    for index in (1, 2):
+        walk.place(index, "w1")
+    assert heard(walk, Due("scheduling")) == []
+    assert walk.ledger.open
+
+
+def test_a_worker_that_returns_stops_its_lease(walk):
+    """Whatever it says first."""
+    walk.send(AttemptsLost("w0", "a", False, "silent"))
+    assert ("lease", "w0", "a") in walk.clocks
+    walk.see("u1", Observation("u1", TaskState.RUNNING, started=True))
+    assert walk.ledger.suspects == {}
+    assert ("lease", "w0", "a") not in walk.clocks
+
+
+def test_silence_beyond_its_lease_is_a_loss(walk):
+    """With the reason for which the worker was silent; it counts against preemptions."""
+    walk.see("u1", Observation("u1", TaskState.RUNNING, started=True))
+    walk.send(AttemptsLost("w0", "a", False, "no contact"))
+    walk.ring(("lease", "w0", "a"))
+    attempt = walk.ledger.tasks[0].attempt
+    assert (attempt.ending, "no contact" in attempt.reason) == (Ending.WORKER_LOST, True)
+    assert (walk.ledger.preemptions, walk.ledger.failures) == (1, 0)
+    assert walk.room == {}
+
+
+def test_a_task_says_since_when_it_waits_or_runs(walk):
+    """Since it was placed, and since its attempt was over."""
+    told = []
+    for happens in (
+        lambda: None,
+        lambda: walk.send(AttemptsLost("w0", "a", True, "gone")),
+        lambda: walk.place(0, "w1"),
+    ):
+        happens()
+        told.append(walk.ledger.tasks[0].since_wall_ns)
+        assert walk.ctx.wall - 50 < told[-1] <= walk.ctx.wall
+        walk.ctx.wall += 100
+    assert told == sorted({*told})
+
+
+def test_the_registry_is_not_told_what_it_knows(walk):
+    """Settling twice tells nothing the second time, nor does the clock if nothing has changed since."""
+    walk.ring("tally")
+    assert walk.advanced is not None
+    for _ in range(2):
+        told = heard(walk, Settle(walk.ledger.shown()))
+        assert [each for _, each in told if isinstance(each, JobAdvanced)] == []
+    while "tally" in walk.clocks:
+        walk.clocks.pop("tally")
+        assert heard(walk, Due("tally")) == []
+
+
+def test_an_attempt_that_ran_too_long_is_stopped_once():
+    """It is written down, so that a new incarnation stops it again; its timeout runs no more."""
+    walk = Walk(command_spec(replicas=1, timeout_ns=5 * SECOND))
+    walk.place(0, "w0")
+    walk.see("u1", Observation("u1", TaskState.RUNNING, started=True))
+    walk.ring("timeout")
+    attempt = walk.ledger.tasks[0].attempt
+    assert (attempt.overran, walk.ledger.timed, walk.orders) == (True, {}, {"u1": "stop"})
+    ((_, told),) = heard(walk, LinkNeedsDesired("w0", "a"))
+    assert told.attempts[0].stop is Ending.TIMED_OUT
+
+
+def test_a_place_for_a_job_that_is_over_is_given_back(walk):
+    """Nothing is ordered for it."""
+    walk.settle()
+    told = heard(walk, Placed((Placement(0, "late", "w1", "a"),)))
+    assert told == [("scheduler", AttemptsOver("job-a", ("late",)))]

@@ -1,0 +1,74 @@
+"""``/jobs/links``: which links there are when the scheduler, a link or a mailbox fails."""
+
+from jobs_world import FakeContext
+
+from iriscw.jobs.links import Links, LinksDecisions
+from iriscw.jobs.messages import AnnounceLink, LinksAwake, LinkUnwanted, LinkWanted
+from iriscw.runtime.behavior import Behavior, ChildSpec
+from iriscw.runtime.vocabulary import (
+    SECOND,
+    ActorPath,
+    ReviveChild,
+    Spawn,
+    StopChild,
+    StopReason,
+    Tell,
+    Terminated,
+    Undelivered,
+    Watch,
+)
+
+LINKS, SCHEDULER = ActorPath("/jobs/links"), ActorPath("/jobs/scheduler")
+CTX = FakeContext(path=LINKS)
+DECISIONS = LinksDecisions(lambda worker_id, incarnation: ChildSpec(worker_id, Behavior()))
+
+
+def tell(links, message):
+    """Decide; give the commands."""
+    return DECISIONS.rules()[type(message)](links, message, CTX) or ()
+
+
+def test_a_new_one_asks_which_links_are_wanted():
+    """It knows none: the scheduler says."""
+    assert DECISIONS.resume(Links(), CTX) == (Tell(SCHEDULER, LinksAwake()),)
+
+
+def test_a_link_that_is_there_announces_itself():
+    """It is revived if it was put aside, and not started twice."""
+    links = Links()
+    assert [type(each) for each in tell(links, LinkWanted("w", "a"))] == [Spawn]
+    assert tell(links, LinkWanted("w", "a")) == (ReviveChild("w"), Tell(LINKS / "w", AnnounceLink()))
+
+
+def test_another_incarnation_waits_for_the_end_of_the_first():
+    """Which is watched, and asked for once for each that comes."""
+    links = Links()
+    tell(links, LinkWanted("w", "a"))
+    for incarnation in ("b", "c"):
+        assert tell(links, LinkWanted("w", incarnation)) == (StopChild("w"), Watch(LINKS / "w"))
+    assert [type(each) for each in tell(links, Terminated(LINKS / "w", StopReason.NORMAL))] == [Spawn]
+    assert links.running == {"w": "c"}
+
+
+def test_a_link_that_nobody_wants_is_stopped_and_watched():
+    """What is unwanted but not wanted any more anyway changes nothing; the end of a stranger neither."""
+    links = Links()
+    tell(links, LinkWanted("w", "a"))
+    assert tell(links, LinkUnwanted("w", "a")) == (StopChild("w"), Watch(LINKS / "w"))
+    assert tell(links, LinkUnwanted("w", "a")) == ()
+    assert tell(links, Terminated(LINKS / "x", StopReason.NORMAL)) == ()
+
+
+def test_a_quarantined_link_is_still_there():
+    """So that it is revived when it is wanted again."""
+    links = Links()
+    tell(links, LinkWanted("w", "a"))
+    tell(links, Terminated(LINKS / "w", StopReason.QUARANTINED))
+    assert ReviveChild("w") in tell(links, LinkWanted("w", "a"))
+
+
+def test_what_found_a_full_mailbox_is_asked_for_again():
+    """All of it: the scheduler says anew which links are wanted."""
+    (clock,) = tell(Links(), Undelivered(SCHEDULER, LinksAwake()))
+    assert clock.delay == SECOND
+    assert tell(Links(), clock.message) == (Tell(SCHEDULER, LinksAwake()),)

@@ -1,0 +1,127 @@
+"""The index of workers at its edges: what is remembered, for how long, and what it costs."""
+
+from jobs_world import GIB, worker_info
+
+from iriscw.cloud.model import Capacity, Constraint, Mode, Op
+from iriscw.jobs.placement import HEAPS_KEPT, LOG_LIMIT, MAX_ATTEMPTS_PER_WORKER, Commitment, Inventory, Wish
+
+SMALL = Capacity(1000, GIB)
+
+
+def add(inventory, number, **fields):
+    """Have a worker that may be used."""
+    host = inventory.add(worker_info(number, **fields))
+    host.linked = True
+    inventory.freed(host)
+    return host
+
+
+def find(inventory, wish):
+    """Give the worker for a wish."""
+    return inventory.find(wish, inventory.pools_for(wish))
+
+
+def test_a_dropped_worker_is_used_no_more_and_its_room_comes_back():
+    """It keeps what is committed on it, while another of its id takes its place."""
+    inventory = Inventory()
+    old = add(inventory, 0)
+    inventory.commit(old, "u", Commitment("job-a", 0, SMALL))
+    inventory.drop(old)
+    assert (old.lost, old.placeable, inventory.hosts, inventory.pools) == (True, False, {}, {})
+    new = add(inventory, 0, incarnation="b")
+    assert inventory.hosts == {new.info.worker_id: new}
+    assert inventory.release("u") is old
+    assert old.free == old.info.capacity
+    assert find(inventory, Wish(SMALL)) is new
+
+
+def test_a_pool_goes_with_its_last_worker():
+    """Pools of kinds that nobody has any more are not looked at, nor kept."""
+    inventory = Inventory()
+    first, second = add(inventory, 0, zone="a"), add(inventory, 1, zone="a")
+    before = inventory.generation
+    inventory.drop(first)
+    assert (len(inventory.pools), inventory.generation) == (1, before)
+    inventory.drop(second)
+    assert (inventory.pools, inventory.generation > before) == ({}, True)
+
+
+def test_ranks_are_never_given_twice():
+    """A worker that comes back stands behind all others."""
+    inventory = Inventory()
+    hosts = [add(inventory, number) for number in range(3)]
+    inventory.drop(hosts[0])
+    back = add(inventory, 0)
+    assert find(inventory, Wish(SMALL)) is hosts[1]
+    assert back.rank > hosts[2].rank
+
+
+def test_room_that_comes_back_is_found_after_the_log_began_anew():
+    """However often it did: what is full is looked at again when it has room."""
+    inventory = Inventory()
+    host = add(inventory, 0, cpus=1)
+    wish = Wish(SMALL)
+    for number in range(LOG_LIMIT + 10):
+        assert find(inventory, wish) is host
+        inventory.commit(host, f"u{number}", Commitment("job-a", 0, SMALL))
+        assert find(inventory, wish) is None
+        inventory.release(f"u{number}")
+        assert len(host.pool._log) <= LOG_LIMIT + 2
+    assert find(inventory, wish) is host
+
+
+def test_more_demands_than_heaps_are_served_all_the_same():
+    """The heap that was made first is forgotten, and made again."""
+    inventory = Inventory()
+    host = add(inventory, 0, cpus=4)
+    for turn in range(2):
+        for size in range(1, HEAPS_KEPT + 3):
+            assert find(inventory, Wish(Capacity(size, GIB))) is host, turn
+    (pool,) = inventory.pools.values()
+    assert len(pool._heaps) <= HEAPS_KEPT
+
+
+def test_constraints_on_one_worker_or_slice_hold():
+    """They are looked at worker by worker; a preference for one does not exclude the others."""
+    inventory = Inventory()
+    hosts = [add(inventory, number) for number in range(3)]
+    for key, value in (("worker-id", hosts[2].info.worker_id), ("slice-id", "slice-2")):
+        assert find(inventory, Wish(SMALL, (Constraint(key, Op.EQ, (value,)),))) is hosts[2]
+        liked = Wish(SMALL, (Constraint(key, Op.EQ, (value,), Mode.PREFERRED),))
+        assert find(inventory, liked) is hosts[0]
+
+
+def test_a_gang_counts_the_attempts_that_a_worker_may_still_take():
+    """Not only its room."""
+    inventory = Inventory()
+    host = add(inventory, 0)
+    wish = Wish(Capacity(cpu_milli=1))
+    for number in range(MAX_ATTEMPTS_PER_WORKER - 2):
+        inventory.commit(host, f"u{number}", Commitment("job-a", number, wish.demand))
+    assert inventory.find_gang(wish, inventory.pools_for(wish), "slice-id", 3) is None
+    assert inventory.find_gang(wish, inventory.pools_for(wish), "slice-id", 2) == [host, host]
+
+
+def test_a_gang_keeps_to_its_constraints_and_topology():
+    """A worker without the attribute that members share takes none of them."""
+    inventory = Inventory()
+    hosts = [add(inventory, number, cpus=2, slice_id="s", rack="r") for number in range(2)]
+    add(inventory, 2, cpus=9)
+    wish = Wish(SMALL)
+    assert inventory.find_gang(wish, inventory.pools_for(wish), "rack", 4) == [hosts[0], hosts[0], hosts[1], hosts[1]]
+    assert inventory.find_gang(wish, inventory.pools_for(wish), "rack", 5) is None
+    only = Wish(SMALL, (Constraint("worker-id", Op.EQ, (hosts[1].info.worker_id,)),))
+    assert inventory.find_gang(only, inventory.pools_for(only), "rack", 2) == [hosts[1], hosts[1]]
+    assert inventory.find_gang(only, inventory.pools_for(only), "rack", 3) is None
+
+
+def test_a_gang_that_found_no_room_is_looked_for_again_when_there_is_some():
+    """A smaller one is always looked for."""
+    inventory = Inventory()
+    host = add(inventory, 0, cpus=2)
+    wish = Wish(SMALL)
+    inventory.commit(host, "u", Commitment("job-a", 0, SMALL))
+    assert inventory.find_gang(wish, inventory.pools_for(wish), "slice-id", 2) is None
+    assert inventory.find_gang(wish, inventory.pools_for(wish), "slice-id", 1) == [host]
+    inventory.release("u")
+    assert inventory.find_gang(wish, inventory.pools_for(wish), "slice-id", 2) == [host, host]
