@@ -2,7 +2,8 @@
 
 Theory of operation. A request leaves, lands some time later, and is answered some time after that. It may be refused
 before it does anything (throttled, or the server is in trouble), get lost before it lands, land and lose its answer,
-or land long after its sender has given it up, after a crash of the sender too. What landed is the truth.
+or land long after its sender has given it up, after a crash of the sender too. What landed is the truth. What goes
+wrong for minutes, and for everybody, is in :mod:`iriscw_sims.outages`.
 
 A watch is a connection: what the store tells comes in order and late. It breaks behind an unknown prefix of what was
 under way; it goes silent without anybody being told (half open), until the client's own probes find that out; and the
@@ -18,12 +19,13 @@ from typing import TYPE_CHECKING, Any
 from iriscw.cloud.kube.messages import ApiRequest, ApiResponse
 from iriscw.runtime.vocabulary import MILLISECOND, SECOND
 from iriscw.testing.simulation import EPOCH
-from iriscw_sims.api_checks import ConflictChecks
+from iriscw_sims.api_checks import ConflictChecks, OwnershipChecks
 from iriscw_sims.channel import Channel
 from iriscw_sims.kube.messages import Request, Response
 from iriscw_sims.kube.refusals import status_failure
 from iriscw_sims.kube.store import Store
 from iriscw_sims.kube.watches import BOOKMARK_BEFORE_END, Watch
+from iriscw_sims.outages import Outages
 
 if TYPE_CHECKING:
     from iriscw_sims.world import World
@@ -147,7 +149,9 @@ class ApiServer:
         self.world = world
         self.store = store
         self.rng = world.stream("api")
+        self.outages = Outages(world)
         self.checks = ConflictChecks(world)
+        self._ownership = OwnershipChecks(world)
         self.in_flight = 0
         """Requests that would change something, have not landed and still may."""
         self.connections: list[WatchConnection] = []
@@ -179,7 +183,9 @@ class ApiServer:
         latency = self.rng.randrange(10 * MILLISECOND, SECOND)
         if chance("crash behind a request"):
             self.after(self.rng.randrange(latency), self.world.crash, 1 + self.rng.randrange(20))
-        if chance("api throttled"):
+        if self.outages.away:
+            self.after(REQUEST_TIMEOUT if self.outages.hangs else latency, answered, None)
+        elif chance("api throttled"):
             wait_s = self.rng.randrange(3)
             status = status_failure(429, "TooManyRequests", "the server has received too many requests")
             self.after(latency, answered, ApiResponse(429, status, wait_s * SECOND))
@@ -215,7 +221,9 @@ class ApiServer:
 
     def _landed(self, request: ApiRequest, answered: Answered | None) -> None:
         self.in_flight -= request.method != "GET"
+        judge = self._ownership.lands(request)
         response = self._handle(request)
+        judge(response)
         self.world.simulation.note("landed", request.method, request.path, response.code)
         if answered is not None:
             self.checks.answered(request, response.code)
@@ -225,7 +233,7 @@ class ApiServer:
             self.world.cloud.changed()
 
     def _handle(self, request: ApiRequest) -> Response:
-        refused = self.world.cloud.refuses(request)
+        refused = self.outages.refuses(request) or self.world.cloud.refuses(request)
         return refused if refused is not None else self.store.handle(_as_sent(request), self.wall)
 
     # Watches
@@ -237,7 +245,9 @@ class ApiServer:
         connection = WatchConnection(self, item, ended)
         self.connections.append(connection)
         chance = self.world.chance
-        if chance("api lost"):
+        if self.outages.away and not self.outages.hangs:
+            connection.breaks()
+        elif self.outages.away or chance("api lost"):
             connection.goes_silent()
         elif chance("api in trouble"):
             connection.breaks()
@@ -247,6 +257,10 @@ class ApiServer:
 
     def _watched(self, request: ApiRequest, connection: WatchConnection) -> None:
         if not connection.open:
+            return
+        refused = self.outages.refuses(request)
+        if refused is not None:
+            connection.refuse(refused)
             return
         if self.world.chance("api throttled"):
             connection.refuse(Response(429, status_failure(429, "TooManyRequests", "too many requests")))
@@ -282,7 +296,11 @@ class ApiServer:
             connection.close()
 
     def heal(self) -> None:
-        """Tell what is not told yet. Who listens to a dead connection has to find that out for himself, even now."""
+        """Serve everybody, and tell what is not told yet.
+
+        Who listens to a dead connection has to find that out for himself, even now.
+        """
+        self.outages.heal()
         self.world.disturbed(max(0, self.deaf_until - self.world.simulation.now))
         for connection in list(self.connections):
             connection.take()

@@ -9,7 +9,7 @@ The checks read the store itself, never what a driver made of it: a mistake in r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from iriscw_sims.kube.messages import Request, Response
 from iriscw_sims.kube.refusals import status_failure
 from iriscw_sims.kube.store import Store
 from iriscw_sims.pace import CLUSTER, NAMESPACE
+from iriscw_sims.strangers import Strangers
 
 if TYPE_CHECKING:
     from iriscw_sims.world import World
@@ -98,21 +99,26 @@ class Cloud:
         self._pods = Table(self.store, "", "pods")
         self._running: dict[str, str] = {}
         """Names of the pods whose containers run, by uid."""
+        self.strangers = Strangers(self, PODS)
         self._nodes_seen = 0
         """The version of the nodes at the last look."""
 
     def _allow(self) -> None:
-        rules = [
-            {"apiGroups": [group], "resources": [plural], "verbs": list(verbs)} for group, plural, verbs in PERMISSIONS
-        ]
         subject = {"kind": "User", "name": CONTROLLER, "apiGroup": "rbac.authorization.k8s.io"}
         reference = {"kind": "ClusterRole", "name": "iris-controller", "apiGroup": "rbac.authorization.k8s.io"}
         metadata = {"name": "iris-controller"}
-        self._must(Request("POST", f"{ROLES}/clusterroles", body={"metadata": metadata, "rules": rules}))
+        self.must(Request("POST", f"{ROLES}/clusterroles", body={"metadata": metadata, "rules": _rules(PERMISSIONS)}))
         binding = {"metadata": metadata, "roleRef": reference, "subjects": [subject]}
-        self._must(Request("POST", f"{ROLES}/clusterrolebindings", body=binding))
+        self.must(Request("POST", f"{ROLES}/clusterrolebindings", body=binding))
 
-    def _must(self, request: Request) -> Response:
+    def grant(self) -> None:
+        """Give the controller's role those rights that are not revoked at present."""
+        rules = _rules(self.server.outages.left_of(PERMISSIONS))
+        body = {"metadata": {"name": "iris-controller"}, "rules": rules}
+        self.must(Request("PUT", f"{ROLES}/clusterroles/iris-controller", body=body))
+
+    def must(self, request: Request) -> Response:
+        """Write something that the API server takes for certain; give its answer."""
         response = self.store.handle(request, self.now)
         if response.code >= 300:
             raise AssertionError(f"{request.method} {request.path}: {response.body.get('message')}")
@@ -135,7 +141,8 @@ class Cloud:
         self.server.hang_up()
 
     def refuses(self, request: ApiRequest) -> Response | None:
-        """Refuse some requests that the API server would take: a webhook's denial, and a quota's."""
+        """Refuse some requests that the API server would take: a webhook's denial, and a quota's; or be too late."""
+        self.strangers.is_quicker(request)
         if request.method != "POST" or request.path != POOLS:
             return None
         name = request.body["metadata"]["name"]
@@ -159,6 +166,7 @@ class Cloud:
         self._look()
 
     def _look(self) -> None:
+        self.strangers.look()
         if self._nodes.revision != self._nodes_seen:
             self._nodes_seen = self._nodes.revision
             checks = self.world.fleet_checks
@@ -170,7 +178,9 @@ class Cloud:
     def _is_fit(self, slice_id: str) -> bool:
         """Whether all nodes that a slice's pool wants are ready, and open to pods."""
         pool = self.coreweave.pools.by_name.get(slice_id)
-        return pool is not None and sum(each.usable for each in pool.members.values()) >= pool.target
+        if pool is None or pool.uid in self.strangers.uids:
+            return False
+        return sum(each.usable for each in pool.members.values()) >= pool.target
 
     # The truth
 
@@ -236,6 +246,9 @@ class Cloud:
             capacity = self.world.group(labels[LABEL_GROUP]).per_worker
             self.world.workers.start(Pod(name, metadata["uid"], metadata["resourceVersion"], labels), capacity)
 
+    def ending(self, pod_uid: str, grace_ns: int) -> None:
+        """Simulated workers end when their kubelet has them end."""
+
     def killed(self, pod_uid: str, why: str) -> None:
         """No process of a pod runs any more."""
         name = self._running.pop(pod_uid, None)
@@ -259,7 +272,7 @@ class Cloud:
             "kind": "NodePool",
             "metadata": {"name": name, "labels": dict(labels)},
         }
-        self._must(Request("POST", POOLS, body={**body, "spec": spec}))
+        self.must(Request("POST", POOLS, body={**body, "spec": spec}))
         self.changed()
 
     def struck(self, hit: bool, span: int = 0) -> bool:
@@ -275,12 +288,12 @@ class Cloud:
 
     def delete_pool_from_outside(self, name: str) -> None:
         """Begin the deletion of a pool, whoever asked for it."""
-        self._must(Request("DELETE", f"{POOLS}/{name}"))
+        self.must(Request("DELETE", f"{POOLS}/{name}"))
         self.changed()
 
     def delete_pod_from_outside(self, name: str) -> None:
         """Begin the deletion of a pod, whoever asked for it."""
-        self._must(Request("DELETE", f"{PODS}/{name}"))
+        self.must(Request("DELETE", f"{PODS}/{name}"))
         self.changed()
 
     def lose_everything(self) -> None:
@@ -311,6 +324,10 @@ def _thing(item: Mapping[str, Any]) -> Thing:
     metadata, status = item["metadata"], item.get("status") or {}
     over = status.get("phase") in ("Succeeded", "Failed")
     return Thing(metadata["name"], metadata["uid"], metadata.get("labels", {}), over)
+
+
+def _rules(permissions: Iterable[tuple[str, str, tuple[str, ...]]]) -> list[dict[str, Any]]:
+    return [{"apiGroups": [group], "resources": [plural], "verbs": list(verbs)} for group, plural, verbs in permissions]
 
 
 def _denied(message: str) -> Response:

@@ -49,12 +49,17 @@ from iriscw.cloud.kube.settings import KubeSettings
 from iriscw.cloud.kube.watching import PodWatch, PoolWatch
 from iriscw.cloud.model import CloudError, Unavailable, WatchEvent
 from iriscw.testing.simulation import SimOperation, Simulation
-from iriscw_sims.api_checks import WatchChecks
+from iriscw_sims.api_checks import OwnershipChecks, WatchChecks
 from iriscw_sims.apiserver import ApiServer, WatchConnection
 from iriscw_sims.kube.messages import Request
+from iriscw_sims.telling import Telling
 
 if TYPE_CHECKING:
     from iriscw_sims.world import World
+
+
+_SERVED = ApiResponse(200, None)
+"""Stands for any answer that is no refusal: what is in it need not be kept."""
 
 
 class KubeDriver:
@@ -68,6 +73,8 @@ class KubeDriver:
         self.call_timeout = world.pace.call_timeout
         self.rng = world.stream("driver")
         self.sessions: list[Session] = []
+        self.ownership = OwnershipChecks(world)
+        self.told = world.told_checks
         self._limit = RateLimit(settings.qps, settings.burst)
 
     def request(self, operation: SimOperation) -> None:
@@ -117,6 +124,7 @@ class KubeDriver:
         """The controller is down: what it holds is lost, and the next one knows nothing of it."""
         for session in list(self.sessions):
             session.close()
+        self.told.forget()
         self._limit = RateLimit(self.settings.qps, self.settings.burst)
 
 
@@ -145,6 +153,8 @@ class Conversation:
         self.driver = driver
         self.operation = operation
         self._call = call
+        self._answers: list[ApiResponse | None] = []
+        """What was answered so far; None: nothing was."""
         operation.on_cancel = self._give_up
         driver.server.after(driver.call_timeout, self._too_late)
         self._go_on(lambda: next(call))
@@ -161,8 +171,11 @@ class Conversation:
         try:
             step = resume()
         except StopIteration as done:
+            self.driver.ownership.returned(done.value)
+            self.driver.told.concluded(self.operation.effect, self._answers)
             self.operation.complete(done.value)
         except CloudError as error:
+            self.driver.told.concluded(self.operation.effect, self._answers)
             self.operation.fail(error)
         else:
             if isinstance(step, Pause):
@@ -172,6 +185,8 @@ class Conversation:
                 self.driver.send(step, self._answered)
 
     def _answered(self, response: ApiResponse | None, rested: bool = False) -> None:
+        if not rested:
+            self._answers.append(response if response is None or response.code >= 400 else _SERVED)
         if response is None and not rested:
             self._go_on(lambda: self._call.throw(ApiUnreachable("the connection broke")))
         else:
@@ -180,6 +195,7 @@ class Conversation:
     def _too_late(self) -> None:
         if not self.over:
             self._give_up()
+            self.driver.told.concluded(self.operation.effect, [])
             self.operation.fail(Unavailable("no answer in time"))
 
     def _give_up(self) -> None:
@@ -197,6 +213,7 @@ class Session:
         self.watch: PoolWatch | PodWatch = kind(driver.settings, effect.labels)
         self.closed = False
         self._checks = WatchChecks(driver.checks.world)
+        self._telling = Telling(driver.told, self.kind)
         self._connections: dict[Token, WatchConnection] = {}
         self._waiting: deque[WatchEvent] = deque()
         operation.on_room = self._room
@@ -242,7 +259,7 @@ class Session:
             match action:
                 case Fetch(token=token, request=request):
                     self._checks.lists(request)
-                    self.driver.send(request, partial(self._answered, token))
+                    self.driver.send(request, partial(self._answered, token, request))
                 case OpenWatch(token=token, request=request):
                     self._open(token, request)
                 case CloseWatch(token=token):
@@ -252,14 +269,18 @@ class Session:
                 case Wake(token=token, after=after):
                     self.driver.server.after(after, self._tell, Woken(token))
                 case Show(event=event):
+                    self.driver.told.watch_shows(self.kind)
                     self._waiting.append(event)
                 case Fail(error=error):
                     self._flush()
                     self.close()
+                    self.driver.told.watch_ended(self.kind, error, self._telling.refused)
                     self.operation.fail(error)
         self._flush()
 
-    def _answered(self, token: Token, response: ApiResponse | None) -> None:
+    def _answered(self, token: Token, request: ApiRequest, response: ApiResponse | None) -> None:
+        if not self.closed:
+            self._telling.answers(str(token[0]), request, response)
         self._tell(FetchFailed(token) if response is None else Fetched(token, response))
 
     def _open(self, token: Token, request: ApiRequest) -> None:
@@ -267,6 +288,7 @@ class Session:
             if self._waiting:
                 return False
             self._checks.took(request, thing)
+            self._telling.told(str(token[0]), thing)
             self._tell(WatchItem(token, thing))
             return True
 

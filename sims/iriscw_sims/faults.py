@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import attrs
 
 from iriscw.runtime.vocabulary import SECOND
+from iriscw_sims.apiserver import KEEPALIVE
+from iriscw_sims.outages import REVOKED
 from iriscw_sims.restarts import CLOSES, Poison
+from iriscw_sims.strangers import COPY, FOREIGN
 from iriscw_sims.swarm import RESTART_FAULTS, Fault
 
 if TYPE_CHECKING:
@@ -198,6 +201,60 @@ def _node_triaged(world: World, name: str, _span: int) -> bool:
     return world.cloud.struck(world.cloud.coreweave.triage(name))
 
 
+def _node_unready(world: World, name: str, span: int) -> bool:
+    return world.cloud.struck(world.cloud.coreweave.unready(name, span), span)
+
+
+def _node_fills(*, memory: bool) -> Callable[[World, str, int], bool]:
+    def fill(world: World, name: str, span: int) -> bool:
+        return world.cloud.struck(world.cloud.coreweave.fill(name, span, memory=memory), span)
+
+    return fill
+
+
+def _leap(pick: int) -> int:
+    """Give by how much a clock jumps, ns: up to ten minutes, ahead or back."""
+    return _span(pick, 1, 600) * (1 if pick & 1 else -1)
+
+
+def _node_clock_jumps(world: World, pick: int) -> Hit | None:
+    name = _one(list(world.cloud.nodes), pick >> 1)
+    if name is None or not world.cloud.struck(world.cloud.coreweave.jump_clock(name, _leap(pick))):
+        return None
+    return Hit(f"node/{name}")
+
+
+def _controllers_clock_jumps(world: World, pick: int) -> Hit:
+    world.cloud.coreweave.jump_own_clock(_leap(pick))
+    return Hit(API)
+
+
+def _worker_out_of_memory(world: World, pick: int) -> Hit | None:
+    worker = _worker(world, pick)
+    pod = world.cloud.pods.get(worker.pod_name) if worker is not None else None
+    if worker is None or pod is None or not world.cloud.struck(world.cloud.coreweave.exhaust(pod.uid)):
+        return None
+    return _hit(worker)
+
+
+def _scratch_full(world: World, pick: int) -> Hit | None:
+    worker = _worker(world, pick)
+    if worker is None:
+        return None
+    span = _span(pick, 5, 60)
+    worker.fills.fill_scratch(span)
+    return _hit(worker, span)
+
+
+def _video_memory_held(world: World, pick: int) -> Hit | None:
+    worker = _one([each for each in world.workers.live if each.capacity.gpu_count], pick)
+    if worker is None:
+        return None
+    span = _span(pick, 5, 60)
+    worker.fills.hold_video_memory(span)
+    return _hit(worker, span)
+
+
 def _history_lost(world: World, pick: int) -> Hit:
     """The API server forgets its past; half of the time its connections break as well."""
     server = world.cloud.server
@@ -205,6 +262,47 @@ def _history_lost(world: World, pick: int) -> Hit:
     for connection in list(server.connections) if pick & 1 else ():
         connection.breaks()
     return Hit(API)
+
+
+def _api_away(world: World, pick: int) -> Hit:
+    """Nothing gets through: by pick it hangs, or is refused at once."""
+    span = _span(pick, 5, 150)
+    world.cloud.server.outages.go_away(world.cloud.server, span, hangs=bool(pick & 1))
+    return _disturbs(world, span)
+
+
+def _no_writes(world: World, pick: int) -> Hit:
+    span = _span(pick, 5, 150)
+    world.cloud.server.outages.take_no_writes(span)
+    return _disturbs(world, span)
+
+
+def _expired(world: World, pick: int) -> Hit:
+    span = _span(pick, 5, 150)
+    world.cloud.server.outages.expire(span)
+    return _disturbs(world, span)
+
+
+def _revoked(world: World, pick: int) -> Hit:
+    """By pick, of one resource, what reads, what writes, or both."""
+    span, resource = _span(pick, 5, 150), _one(("nodepools", "nodes", "pods"), pick)
+    world.cloud.server.outages.revoke(resource, _one(REVOKED, pick >> 4), span)
+    return _disturbs(world, span)
+
+
+def _disturbs(world: World, span: int) -> Hit:
+    world.disturbed(span + KEEPALIVE)
+    return Hit(API, span)
+
+
+def _pool_replaced(world: World, pick: int) -> Hit | None:
+    """A pool is removed, and somebody else takes its name."""
+    name = _one([name for name in world.cloud.pools if name in world.fleet_checks.promised], pick)
+    if name is None:
+        return None
+    world.cloud.strangers.inherits(name, _one((*FOREIGN, COPY), pick >> 4))
+    world.cloud.delete_pool_from_outside(name)
+    return Hit(f"pool/{name}")
 
 
 def _pod_removed(world: World, pick: int) -> Hit | None:
@@ -253,5 +351,18 @@ _FAULTS: dict[str, Strike] = {
     "api forgets its past": _history_lost,
     "pod removed from outside": _pod_removed,
     "pool removed from outside": _pool_removed,
+    "pool replaced by a stranger": _pool_replaced,
+    "api out of reach": _api_away,
+    "api takes no writes": _no_writes,
+    "credentials expire": _expired,
+    "right revoked": _revoked,
     **{kind: _around_a_restart(kind) for kind in RESTART_FAULTS},
+    "node clock jumps": _node_clock_jumps,
+    "controllers' clock jumps": _controllers_clock_jumps,
+    "node short of memory": _on_a_node(_node_fills(memory=True), 5, 60),
+    "node short of disk": _on_a_node(_node_fills(memory=False), 5, 60),
+    "node not ready": _on_a_node(_node_unready, 1, 60),
+    "worker out of memory": _worker_out_of_memory,
+    "scratch disk full": _scratch_full,
+    "video memory held": _video_memory_held,
 }

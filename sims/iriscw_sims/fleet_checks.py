@@ -4,7 +4,7 @@
 INV-F1    nothing is created outside before its slice is on the disk; at the end every pool has one owner
 INV-F2    what is not ours, or carries the controller, is never asked to go; nothing is left over
 INV-F3    only a slice written down as going loses its pool or pods; the longest idle goes first, and
-          none with a live attempt
+          none with a live attempt, nor one for the loss of a pool that is there
 INV-F4    promised slices never exceed ``max_slices``
 INV-F5    a trouble is reported only where the cloud showed it; quota closes a group for its pause
 INV-F6    no slice whose nodes never were all fit is taken for booted; no attempt is placed on one that
@@ -22,10 +22,12 @@ import attrs
 from iriscw.cloud.effects import CreateNodePool, CreatePod, DeleteNodePool, DeletePod
 from iriscw.cloud.kube.messages import ApiRequest
 from iriscw.cloud.model import LABEL_CLUSTER, LABEL_ROLE, LABEL_SLICE, ROLE_CONTROLLER
+from iriscw.fleet.experience import CHURN_WINDOW, MIN_SAMPLES
 from iriscw.fleet.groups import Group
 from iriscw.fleet.messages import ReopenGroup
-from iriscw.fleet.model import SliceState, Trouble, slice_of
-from iriscw.fleet.records import SliceDeleted, SliceDoomed, SliceRequested
+from iriscw.fleet.model import Availability, SliceState, Trouble, slice_of
+from iriscw.fleet.records import SliceDeleted, SliceDoomed, SlicePoolCreated, SliceRequested
+from iriscw.fleet.root import Fleet
 from iriscw.fleet.signals import CordonAnswered, Dismiss, GroupStarted, SliceReported, SliceStarted
 from iriscw.fleet.slices import Slice
 from iriscw.runtime.cell import Cell
@@ -45,6 +47,11 @@ SLICES_KEPT = 1_000
 
 LONGEST_IDLE = "it was the longest idle"
 """How the reason begins that a group gives for a slice that it removes for being idle."""
+
+POOL_LOST = "the node pool was removed from outside"
+"""How the reason begins of a slice whose pool is gone, though nobody here asked for that."""
+
+_CLOSED = (Availability.QUOTA_EXCEEDED, Availability.NO_CAPACITY, Availability.INVALID)
 
 _SHOWN_AS = {Trouble.QUOTA: "quota", Trouble.CAPACITY: "capacity", Trouble.INVALID: "invalid"}
 
@@ -70,6 +77,8 @@ class FleetChecks:
         """Slices on the disk that are not dropped yet."""
         self.ever: dict[str, str] = {}
         """The group of every slice that ever was on the disk."""
+        self.pool_uids: dict[str, str] = {}
+        """The pool that each slice has by what is on the disk."""
         self.shown: dict[str, list[str]] = {}
         """What the cloud showed to be wrong, by slice."""
         self.whole: dict[str, None] = {}
@@ -84,7 +93,7 @@ class FleetChecks:
         """Until when a group that hit its quota asks for nothing."""
         self.closed_at: dict[str, int] = {}
         """When it was told so last: what it had decided before may reach the disk later."""
-        self._answered: tuple[Group, CordonAnswered] | None = None
+        self.answered: tuple[Group, CordonAnswered] | None = None
         """The answer on which a group decides in this step."""
 
     def broken(self, invariant: str, what: str) -> None:
@@ -159,8 +168,13 @@ class FleetChecks:
                 self.ever[slice_id] = group
                 self._within_bounds(group, requested_at - EPOCH)
             case SliceDoomed(slice_id=slice_id, reason=reason):
+                self._still_there(slice_id, reason)
                 self.promised[slice_id].doomed_at = self.world.simulation.now
                 self._chosen(slice_id, reason)
+            case SlicePoolCreated(slice_id=slice_id, pool_uid=uid):
+                self.pool_uids[slice_id] = uid
+                if uid in self.world.cloud.strangers.uids:
+                    self.broken("F2", f"{slice_id} takes the pool {uid} for its own, which is somebody else's")
             case SliceDeleted(slice_id=slice_id):
                 del self.promised[slice_id]
                 self._tidy()
@@ -170,9 +184,23 @@ class FleetChecks:
         if len(self.ever) <= SLICES_KEPT + len(self.promised):
             return
         oldest = next(slice_id for slice_id in self.ever if slice_id not in self.promised)
-        for book in (self.ever, self.shown, self.whole, self.places, self.idle_since, self.dismissed_at):
+        for book in (
+            self.ever,
+            self.pool_uids,
+            self.shown,
+            self.whole,
+            self.places,
+            self.idle_since,
+            self.dismissed_at,
+        ):
             book.pop(oldest, None)
         self.world.job_checks.forget_slice(oldest)
+
+    def _still_there(self, slice_id: str, reason: str) -> None:
+        """A slice goes because its pool is gone: not while the pool that it had is there, untouched."""
+        pool = self.world.cloud.pools.get(slice_id)
+        if reason.startswith(POOL_LOST) and pool is not None and pool.uid == self.pool_uids.get(slice_id):
+            self.broken("F3", f"{slice_id} goes ({reason}), and its pool is there")
 
     def _chosen(self, slice_id: str, reason: str) -> None:
         live: list[str] = []
@@ -213,7 +241,7 @@ class FleetChecks:
             case ReopenGroup(group=group):
                 self.closed_until.pop(group, None)
             case CordonAnswered() if isinstance(cell.state, Group):
-                self._answered = (cell.state, message)
+                self.answered = (cell.state, message)
 
     def _reported(self, group: Group, report: SliceReported) -> None:
         row = report.row
@@ -236,9 +264,9 @@ class FleetChecks:
 
     def check(self) -> None:
         """Look at what a group has done about the answer to a cordon, in the step in which it did."""
-        if self._answered is None:
+        if self.answered is None:
             return
-        (group, cordon), self._answered = self._answered, None
+        (group, cordon), self.answered = self.answered, None
         promise = group.promises.get(cordon.slice_id)
         if promise is not None and promise.doomed.startswith(LONGEST_IDLE):
             self._longest_idle(cordon)
@@ -296,7 +324,7 @@ class FleetChecks:
             if not foreign and pool.name not in self.promised:
                 return f"the pool {pool.name} belongs to nobody"
         for pod in world.cloud.pods.values():
-            if pod.labels.get(LABEL_SLICE) not in self.promised:
+            if pod.uid not in world.cloud.strangers.uids and pod.labels.get(LABEL_SLICE) not in self.promised:
                 return f"the pod {pod.name} belongs to nobody"
         for config in world.plan.groups:
             slices = [slice_id for slice_id, each in self.promised.items() if each.group == config.name]
@@ -309,4 +337,31 @@ class FleetChecks:
             ]
             if unready or len(slices) != wanted:
                 return f"{config.name} has {len(slices)} slices, not {wanted}; not ready are {unready}"
+        return self._still_told()
+
+    def _still_told(self) -> str:
+        """Say what users are told to be wrong, although nothing is any more."""
+        fleet = self.world.system.state("/fleet")
+        if not isinstance(fleet, Fleet):
+            return "nobody looks after the fleet"
+        for kind, watching in fleet.watches.items():
+            if watching.error:
+                return f"the watch of {kind} is said to be broken: {watching.error}"
+        for row in fleet.rows.values():
+            if row.trouble is not Trouble.NONE:
+                return f"{row.slice_id} is said to have the trouble {row.trouble.value!r}: {row.reason}"
+        for report in fleet.reports.values():
+            if report.availability in _CLOSED:
+                return f"{report.row.group} is said to be closed, {report.availability.value!r}: {report.row.reason}"
         return ""
+
+    def churns(self) -> bool:
+        """Whether a group remembers slices that died young, and does less for that."""
+        now = self.world.simulation.now
+        for config in self.world.plan.groups:
+            group = self.world.system.state(f"/fleet/{config.name}")
+            if isinstance(group, Group):
+                lives = [short for ended, short in group.sight.experience.lives if ended + CHURN_WINDOW > now]
+                if len(lives) >= MIN_SAMPLES and any(lives):
+                    return True
+        return False

@@ -4,7 +4,7 @@
 INV-J1    an acknowledged job is on the disk, and ends in one state, the right one
 INV-J2    one process per task; an attempt that is called over has none, and gets none
 INV-J3    what is committed is the sum over attempts, within capacity, and all comes back
-INV-J4    a gang is placed at once, and together
+INV-J4    a gang is placed together, and nothing of it is ordered before all of it is on the disk
 INV-J5    failures and losses count against their own budgets, what never ran against neither
 INV-J7    a task that waits has a reason
 INV-J8    the last log line is stored before the task's end is shown as complete
@@ -52,6 +52,17 @@ HEARD: Final = frozenset({AttemptsOver, WorkerLost})
 """The messages that :meth:`JobChecks.delivered` has something to say about; it is not asked about others."""
 
 
+@attrs.define(eq=False)
+class Gathering:
+    """One placement of a gang."""
+
+    size: int
+    """How many tasks had to be placed when it began."""
+    placed: int = 0
+    lost: str = ""
+    """A member that ended before all were placed."""
+
+
 @attrs.define
 class TruthOfAttempt:
     """An attempt as the disk and the world have it."""
@@ -60,8 +71,8 @@ class TruthOfAttempt:
     index: int
     worker_id: str
     incarnation: str
-    placed_at: int = 0
-    """When that reached the disk."""
+    gathering: Gathering | None = None
+    """Of a gang's member: the placement that it is part of."""
     over: bool = False
     """Whether the disk says that it ended."""
     log_bytes: int = 0
@@ -88,6 +99,8 @@ class TruthOfJob:
     ended: JobState | None = None
     succeeded: dict[int, None] = attrs.field(factory=dict)
     """Tasks of which a process really ended well."""
+    over_well: dict[int, None] = attrs.field(factory=dict)
+    """Tasks of which the disk says so."""
     terminated: bool = False
     uids: list[str] = attrs.field(factory=list)
     """Of all its attempts."""
@@ -188,8 +201,12 @@ class JobChecks:
     def ordered(self, worker: SimWorker, orders: Orders) -> None:
         """Orders leave the process: what they rest on must be on the disk."""
         for order in orders.run:
-            if order.uid not in self.attempts:
+            known = self.attempts.get(order.uid)
+            if known is None:
                 self.broken("R9", f"{worker.worker_id} is told to run {order.uid}, whose placement is not on the disk")
+            elif known.gathering is not None and known.gathering.placed < known.gathering.size:
+                what = f"{known.gathering.placed} of {known.gathering.size} members are on the disk"
+                self.broken("J4", f"{worker.worker_id} is told to run {order.uid} of {known.job_id}, and {what}")
         for uid in orders.release:
             known = self.attempts.get(uid)
             if known is not None and not known.over:
@@ -268,8 +285,7 @@ class JobChecks:
         if task.live:
             self.broken("J2", f"task {record.index} of {job_id} gets {record.uid} while {task.live} lives")
         task.live = record.uid
-        now = self.world.simulation.now
-        attempt = TruthOfAttempt(job_id, record.index, record.worker_id, record.incarnation, now)
+        attempt = TruthOfAttempt(job_id, record.index, record.worker_id, record.incarnation)
         if self.jobs[job_id].spec.group_by is not None:
             self._joins(job_id, record.uid, attempt)
         self.attempts[record.uid] = self.live[record.uid] = attempt
@@ -278,18 +294,33 @@ class JobChecks:
         self.world.fleet_checks.placed(record.worker_id)
 
     def _joins(self, job_id: str, uid: str, attempt: TruthOfAttempt) -> None:
-        """INV-J4: members of a gang are placed at once, and on one slice, which is what plans have them share."""
-        for task in self.jobs[job_id].tasks.values():
+        """INV-J4: a gang is placed as a whole, and on one slice, which is what plans have its members share."""
+        job = self.jobs[job_id]
+        for task in job.tasks.values():
             other = self.attempts.get(task.live)
-            if other is not None and other.placed_at != attempt.placed_at:
-                self.broken("J4", f"{uid} of {job_id} joins {task.live}, which was placed before")
-            elif other is not None and slice_of(other.worker_id) != slice_of(attempt.worker_id):
+            if other is None:
+                continue
+            attempt.gathering = attempt.gathering or other.gathering
+            if slice_of(other.worker_id) != slice_of(attempt.worker_id):
                 self.broken("J4", f"{uid} of {job_id} is on {attempt.worker_id}, {task.live} on {other.worker_id}")
+        gathering = attempt.gathering
+        if gathering is None:
+            gathering = attempt.gathering = Gathering(job.spec.replicas - len(job.over_well))
+        elif gathering.placed >= gathering.size:
+            self.broken("J4", f"{uid} of {job_id} joins a gang that was whole before")
+        elif gathering.lost:
+            self.broken("J4", f"{uid} of {job_id} joins a gang that lost {gathering.lost} before it was whole")
+        gathering.placed += 1
 
     def _ended(self, job_id: str, record: AttemptEnded) -> None:
         job, known = self.jobs[job_id], self.attempts[record.uid]
         task = job.tasks[record.index]
         known.over, known.ending, task.live = True, record.ending, ""
+        gathering = known.gathering
+        if gathering is not None and gathering.placed < gathering.size:
+            gathering.lost = gathering.lost or record.uid
+        if record.then is TaskState.SUCCEEDED:
+            job.over_well[record.index] = None
         del self.live[record.uid]
         _take_out(self.live_on, slice_of(known.worker_id), record.uid)
         self.gone_since.pop(record.uid, None)
@@ -433,7 +464,8 @@ class JobChecks:
                 memory -= taken.memory_bytes
                 disk -= taken.disk_bytes
                 gpus -= taken.gpu_count
-            if cpu < 0 or memory < 0 or gpus < 0 or free != Capacity(cpu, memory, disk, gpus, whole.gpu_class):
+            same = (free.cpu_milli, free.memory_bytes, free.disk_bytes, free.gpu_count) == (cpu, memory, disk, gpus)
+            if cpu < 0 or memory < 0 or gpus < 0 or not same or free.gpu_class != whole.gpu_class:
                 by_attempts = Capacity(cpu, memory, disk, gpus, whole.gpu_class)
                 self.broken("J3", f"{host.info.worker_id} has {free} left, by its attempts {by_attempts}")
         return len(state.inventory.hosts)

@@ -129,7 +129,7 @@ class Network:
 
     def latency(self) -> int:
         """Draw the latency of one item, ns."""
-        return self.rng.randrange(MILLISECOND, 200 * MILLISECOND)
+        return MILLISECOND + self.rng.randrange(199 * MILLISECOND)
 
     # Dialling
 

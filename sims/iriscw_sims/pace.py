@@ -6,6 +6,8 @@ order of the delays matters there. :data:`FAITHFUL` has what was measured, and w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import attrs
 
 from iriscw.cloud.kube.settings import KubeSettings
@@ -45,9 +47,8 @@ class Pace:
     """How long an attempt may live on the disk whose pod is gone, with nothing else wrong: a controller that was
     started waits for what its predecessor may have asked for, lists what exists, and has all jobs report. Less than
     what it waits for workers of which nothing is known."""
-    converge: int
-    """How long the healed world may take to come to rest: the fleet remembers churn for half an hour and removes
-    nothing meanwhile; the rest is boots, timeouts and pauses, one after the other."""
+    converge: int = 0
+    """How long the healed world may take to come to rest; 0: what :func:`rest_bound` says of its groups."""
 
     finished_jobs: int = 1_000
     """Jobs that have ended and stay listed."""
@@ -55,6 +56,23 @@ class Pace:
     def __attrs_post_init__(self) -> None:
         if not self.lease < self.lease_grace:
             raise ValueError(f"a lease of {self.lease} ns is not over after {self.lease_grace} ns")
+
+
+def rest_bound(driver: KubeSettings, timings: Sequence[Timing]) -> int:
+    """Give how long a healed world may take to come to rest, ns: what the product promises, one thing after the other.
+
+    A watch may be deaf; what it shows then condemns a slice at the end of its startup; the slice goes, though its last
+    deletion has only just been asked for; the group stays closed for its longest pause; another slice starts, turns out
+    to be too many, and goes.
+    """
+    deaf = driver.watch_timeout + driver.watch_margin
+    longest = 0
+    for timing in timings:
+        end = timing.pod_grace + timing.deletion_patience
+        closed = max(timing.failure_backoff_max, timing.quota_backoff_max)
+        waits = timing.retry_backoff_max + closed + timing.scale_down_delay
+        longest = max(longest, waits + 2 * (timing.startup_grace + end))
+    return deaf + longest
 
 
 _DRIVER = KubeSettings(
@@ -70,6 +88,7 @@ TIMING = Timing(
     scale_up_delay=10 * SECOND,
     scale_down_delay=30 * SECOND,
     liveness_timeout=15 * SECOND,
+    start_patience=15 * SECOND,
     cordon_timeout=5 * SECOND,
     failure_backoff=10 * SECOND,
     failure_backoff_max=60 * SECOND,
@@ -104,7 +123,6 @@ QUICK = Pace(
     lease_grace=40 * SECOND,
     logs_bound=15 * SECOND,
     gone_bound=45 * SECOND,
-    converge=4500 * SECOND,
 )
 """Seconds where a cloud has minutes."""
 

@@ -20,6 +20,7 @@ import attrs
 
 from iriscw.errors import UsageError
 from iriscw.files import decode_json
+from iriscw.fleet.model import Timing
 from iriscw.jobs.model import check_spec
 from iriscw_sims.swarm import FAULTS, RATES, Plan
 
@@ -76,16 +77,21 @@ def load_plan(data: str | bytes) -> Plan:
     if found.get("version") != VERSION:
         raise PlanVersionUnknown(f"it has version {found.get('version')!r}; this one reads version {VERSION}")
     plan: Plan = _read(Plan, found.get("plan"), "plan")
-    check_plan(plan)
+    _check_values(plan)
     return plan
 
 
 def check_plan(plan: Plan) -> None:
-    """Refuse what has the right form and would fail in the middle of a run.
+    """Refuse what would fail in the middle of a run, whoever made it: a file, a seed, or a program.
 
     Raises:
         PlanInvalid: a value in it cannot be.
     """
+    _read(Plan, _written(plan), "plan")  # that each value is of its type
+    _check_values(plan)
+
+
+def _check_values(plan: Plan) -> None:
     rates = dict(RATES)
     for index, fault in enumerate(plan.faults):
         if fault.kind not in FAULTS:
@@ -98,6 +104,15 @@ def check_plan(plan: Plan) -> None:
         _check_range(rate, f"plan.rates[{index}]", _THOUSANDTHS)
     if not plan.groups:
         raise PlanInvalid("plan.groups: a world has at least one scale group")
+    names: dict[str, int] = {}
+    for index, group in enumerate(plan.groups):
+        if names.setdefault(group.name, index) != index:
+            raise PlanInvalid(
+                f"plan.groups[{index}].name: plan.groups[{names[group.name]}] is called {group.name!r}, too"
+            )
+        for field in attrs.fields(Timing):
+            where = f"plan.groups[{index}].timing.{field.name}"
+            _check_range(getattr(group.timing, field.name), where)
     for index, job in enumerate(plan.jobs):
         _check_range(job.at, f"plan.jobs[{index}].at")
         _check_range(job.terminate_after or 0, f"plan.jobs[{index}].terminate_after")

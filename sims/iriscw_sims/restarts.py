@@ -55,7 +55,7 @@ class Restarts:
         """For how many seconds the controller will be down that stops behind the end of a slice, one per trap."""
         self.poisons = 0
         """How many ends of slices will meet a new scheduler."""
-        self._ending: tuple[Group, str] | None = None
+        self.ending: tuple[Group, str] | None = None
         """The group that decides in this step on the end of a slice, and which."""
 
     # Losses
@@ -100,9 +100,9 @@ class Restarts:
 
         What waits for the disk reaches it: the fleet's record is the last one, and no job has heard of it.
         """
-        if self._ending is None:
+        if self.ending is None:
             return
-        (group, slice_id), self._ending = self._ending, None
+        (group, slice_id), self.ending = self.ending, None
         world, journal = self.world, self.world.system.journal
         behind = self.stops and slice_id not in group.promises and world.job_checks.live_on_slice(slice_id)
         if behind and world.crash(self.stops[-1], keep=journal.appended - journal.durable):
@@ -114,7 +114,7 @@ class Restarts:
         if not (self.poisons or self.stops) or self.world.healed:
             return
         if isinstance(message, SliceReported) and message.row.state is SliceState.GONE:
-            self._ending = (cell.state, message.row.slice_id)
+            self.ending = (cell.state, message.row.slice_id)
             if self.poisons:
                 # What the group is about to tell finds this in front of it.
                 self.world.system.tell(SCHEDULER, Poison())

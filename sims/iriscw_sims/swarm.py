@@ -29,6 +29,23 @@ GIB = 1 << 30
 RESTART_SHARE = 0.25
 """In how many plans each fault around restarts happens: together in most, and each loses all that runs."""
 
+HARDWARE_SHARE = 0.3
+"""In how many plans each fault of a node's clock, memory and disks happens."""
+
+_NOT_OF_WORKERS = ("liveness probe fails", "pod over its storage")
+"""Chances of pods with a probe, or a limit of storage; worker pods of simulated groups have neither."""
+
+HARDWARE_CHANCES: tuple[str, ...] = ("node clock off", "attempt out of memory")
+
+API_SHARE = 0.25
+"""In how many plans each fault of the API server as a whole, and each kind of stranger, happens."""
+
+STRANGERS: tuple[tuple[str, int], ...] = (
+    ("pool name taken", 300),
+    ("pod name taken", 150),
+)
+"""Chances that somebody else has a name first: see :mod:`iriscw_sims.strangers`."""
+
 RATES: tuple[tuple[str, int], ...] = (
     ("api throttled", 60),
     ("api in trouble", 60),
@@ -41,7 +58,7 @@ RATES: tuple[tuple[str, int], ...] = (
     ("watch stays silent", 10),
     ("pool quota refused", 150),
     ("pool refused as invalid", 40),
-    *(each for each in FAULT_POINTS if each[0] != "liveness probe fails"),  # worker pods have no probe yet
+    *(each for each in FAULT_POINTS if each[0] not in (*_NOT_OF_WORKERS, *HARDWARE_CHANCES)),
     ("worker lies", 80),
     ("worker dials twice", 200),
     ("crash behind a request", 15),
@@ -51,6 +68,9 @@ RATES: tuple[tuple[str, int], ...] = (
     ("log slow", 150),
     ("log lost", 60),
     ("log store fails", 100),
+    *STRANGERS,
+    *(each for each in FAULT_POINTS if each[0] in HARDWARE_CHANCES),
+    ("attempt out of memory", 100),
 )
 """Each kind of chance with its highest rate, in thousandths."""
 
@@ -62,6 +82,28 @@ RESTART_FAULTS: tuple[str, ...] = (
     "end of a slice meets a new scheduler",
 )
 """Faults of the time between two controllers, and at its edges: see :mod:`iriscw_sims.restarts`."""
+
+HARDWARE_FAULTS: tuple[str, ...] = (
+    "node clock jumps",
+    "controllers' clock jumps",
+    "node short of memory",
+    "node short of disk",
+    "node not ready",
+    "worker out of memory",
+    "scratch disk full",
+    "video memory held",
+)
+"""Faults of clocks, and of what fills."""
+
+API_FAULTS: tuple[str, ...] = (
+    "api out of reach",
+    "api takes no writes",
+    "credentials expire",
+    "right revoked",
+    "pool replaced by a stranger",
+)
+"""What goes wrong for minutes with the API as a whole, and with names: see :mod:`iriscw_sims.outages` and
+:mod:`iriscw_sims.strangers`."""
 
 FAULTS: tuple[str, ...] = (
     "controller crashes",
@@ -86,6 +128,8 @@ FAULTS: tuple[str, ...] = (
     "pod removed from outside",
     "pool removed from outside",
     *RESTART_FAULTS,
+    *HARDWARE_FAULTS,
+    *API_FAULTS,
 )
 """Faults that a plan puts at a moment."""
 
@@ -135,13 +179,25 @@ def draw_plan(seed: int) -> Plan:
     groups = tuple(_group(rng, number) for number in range(rng.choice((1, 1, 2, 2, 3))))
     safety = rng.randrange(120, 360) * SECOND
     jobs = tuple(_job(rng, number, groups, safety) for number in range(rng.randrange(2, 9)))
-    kinds = [kind for kind in FAULTS if kind not in RESTART_FAULTS and rng.random() < 0.5]
+    apart = (*RESTART_FAULTS, *HARDWARE_FAULTS, *API_FAULTS)
+    kinds = [kind for kind in FAULTS if kind not in apart and rng.random() < 0.5]
     faults = []
     for kind in kinds:
         most = 3 if kind in ("actor poisoned", "controller crashes") else 4
         faults += [Fault(rng.randrange(safety), kind, rng.getrandbits(32)) for _ in range(rng.randrange(1, most))]
-    faults += _restarts(Random(f"{seed}:restarts"), safety)
-    rates = tuple((name, rng.randrange(1, most + 1)) for name, most in RATES if rng.random() < 0.5)
+    faults += _some(RESTART_FAULTS, RESTART_SHARE, Random(f"{seed}:restarts"), safety)
+    hardware = Random(f"{seed}:hardware")
+    faults += _some(HARDWARE_FAULTS, HARDWARE_SHARE, hardware, safety)
+    faults += _some(API_FAULTS, API_SHARE, Random(f"{seed}:api"), safety)
+    strangers = Random(f"{seed}:strangers")
+    rates = tuple(
+        (name, stream.randrange(1, most + 1))
+        for name, most in RATES
+        if (name, most) not in STRANGERS and (stream := hardware if name in HARDWARE_CHANCES else rng).random() < 0.5
+    )
+    rates += tuple(
+        (each, strangers.randrange(1, most + 1)) for each, most in STRANGERS if strangers.random() < API_SHARE
+    )
     return Plan(
         seed,
         groups,
@@ -153,9 +209,9 @@ def draw_plan(seed: int) -> Plan:
     )
 
 
-def _restarts(rng: Random, safety: int) -> list[Fault]:
-    """Draw the faults around restarts: from a stream of their own, so that a plan without them is what it ever was."""
-    kinds = [kind for kind in RESTART_FAULTS if rng.random() < RESTART_SHARE]
+def _some(kinds: tuple[str, ...], share: float, rng: Random, safety: int) -> list[Fault]:
+    """Draw faults of some kinds: from a stream of their own, so that a plan without them is what it ever was."""
+    kinds = tuple(kind for kind in kinds if rng.random() < share)
     return [
         Fault(rng.randrange(safety), kind, rng.getrandbits(32)) for kind in kinds for _ in range(rng.randrange(1, 3))
     ]

@@ -10,7 +10,7 @@ What really runs is what the checks of jobs read, not what anybody reports.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import attrs
 
@@ -28,6 +28,7 @@ from iriscw.jobs.model import AwaitLogs, Ending, Observation, Observed, Orders, 
 from iriscw.runtime.vocabulary import SECOND, ActorPath
 from iriscw.testing.simulation import SimOperation
 from iriscw.worker.registry import MAX_RELEASED
+from iriscw_sims.fills import KILLED, OUT_OF_MEMORY, Fills
 
 if TYPE_CHECKING:
     from iriscw_sims.network import Connection
@@ -40,11 +41,15 @@ LOGS_KEPT = 10_000
 """Logs that the store remembers the size of: more than are waited for at once."""
 
 
+_OBSERVATION = tuple(field.name for field in attrs.fields(cast("Any", Observation)))
+
+
 def changed(seen: Observation, **changes: Any) -> Observation:
     """Give an observation with some fields changed."""
-    value: Any = seen
-    result: Observation = attrs.evolve(value, **changes)
-    return result
+    # As attrs.evolve does, without looking the fields up each time: observations are changed all the time.
+    fields = {name: getattr(seen, name) for name in _OBSERVATION}
+    fields.update(changes)
+    return Observation(**fields)
 
 
 @attrs.define(eq=False)
@@ -75,6 +80,7 @@ class SimWorker:
         self.attempts: dict[str, SimAttempt] = {}
         self.released: dict[str, RunOrder] = {}
         self.connection: Connection | None = None
+        self.fills = Fills(world)
         self.alive = True
         self.hung_until = 0
         self.cut_off_until = 0
@@ -86,7 +92,7 @@ class SimWorker:
         """What it says its machine has."""
         if self.lies and not self.world.healed:
             return attrs.evolve(self.capacity, memory_bytes=self.capacity.memory_bytes // 2)
-        return self.capacity
+        return self.fills.left_of(self.capacity)
 
     @property
     def reachable(self) -> bool:
@@ -149,8 +155,12 @@ class SimWorker:
             return
         world, rng = self.world, self.world.workers.rng
         attempt = self.attempts[order.uid] = SimAttempt(order, Observation(order.uid, TaskState.ASSIGNED))
+        full = self.fills.refuses()
+        if full:  # the bundle is fetched until there is no room for the rest
+            world.simulation.call_after(rng.randrange(SECOND), self._refuses, attempt, full)
+            return
         if world.chance("attempt refused"):
-            self.ends(attempt, Ending.REFUSED)
+            self._refuses(attempt, "")
             return
         world.simulation.call_after(rng.randrange(2 * SECOND), self._builds, attempt)
 
@@ -166,6 +176,14 @@ class SimWorker:
         world.job_checks.process_started(self, attempt)
         attempt.log_bytes = rng.randrange(1000)
         self._becomes(attempt, changed(attempt.seen, state=TaskState.RUNNING, started=True))
+        cuda = self.fills.fails(attempt.order.spec.demand)
+        if cuda:
+            world.simulation.call_after(SECOND, self._fails, attempt, 1, cuda)
+            return
+        if world.chance("attempt out of memory"):
+            delay = rng.randrange(SECOND, 15 * SECOND)
+            world.simulation.call_after(delay, self._fails, attempt, KILLED, OUT_OF_MEMORY)
+            return
         if world.chance("attempt never ends") and attempt.order.spec.timeout_ns:
             return
         ending = Ending.FAILED if world.chance("attempt fails") else Ending.SUCCEEDED
@@ -180,15 +198,22 @@ class SimWorker:
 
     # What happens to attempts
 
-    def ends(self, attempt: SimAttempt, ending: Ending) -> None:
+    def _refuses(self, attempt: SimAttempt, reason: str) -> None:
+        self.ends(attempt, Ending.REFUSED, reason=reason)
+
+    def _fails(self, attempt: SimAttempt, exit_code: int, reason: str) -> None:
+        self.ends(attempt, Ending.FAILED, exit_code=exit_code, reason=reason)
+
+    def ends(self, attempt: SimAttempt, ending: Ending, *, exit_code: int | None = None, reason: str = "") -> None:
         """The attempt's process is over."""
         if not attempt.alive or not self.alive:
             return
         attempt.alive = False
         self.world.job_checks.process_ended(attempt, ending)
-        exit_code = {Ending.SUCCEEDED: 0, Ending.FAILED: 1}.get(ending)
+        if exit_code is None:
+            exit_code = {Ending.SUCCEEDED: 0, Ending.FAILED: 1}.get(ending)
         self.world.workers.logs.upload(self, attempt)
-        seen = changed(attempt.seen, ending=ending, exit_code=exit_code, log_offset=attempt.log_bytes)
+        seen = changed(attempt.seen, ending=ending, exit_code=exit_code, reason=reason, log_offset=attempt.log_bytes)
         self._becomes(attempt, seen)
 
     def _becomes(self, attempt: SimAttempt, seen: Observation) -> None:

@@ -2,7 +2,7 @@
 
 Theory of operation. :class:`World` runs a :class:`~iriscw_sims.swarm.Plan` in two phases. In the first faults happen,
 and only safety is asked for: after every step no invariant may be broken. Then everything is healed, and the world
-must come to rest within a bound (:attr:`iriscw_sims.pace.Pace.converge`): all jobs ended, the fleet at its smallest,
+must come to rest within a bound (:func:`iriscw_sims.pace.rest_bound`): all jobs ended, the fleet at its smallest,
 nothing left over or committed.
 
 The checks read the world's truth and the disk; actors are believed only where an invariant is about them. They are
@@ -37,6 +37,7 @@ from iriscw.cloud.model import (
     ROLE_CONTROLLER,
 )
 from iriscw.fleet.actor import FLEET_CAPACITY, fleet_behavior
+from iriscw.fleet.experience import CHURN_WINDOW
 from iriscw.fleet.model import FleetConfig, GroupConfig
 from iriscw.fleet.policy import Policy, default_policy
 from iriscw.jobs.actor import JobsConfig, jobs_child
@@ -58,12 +59,19 @@ from iriscw_sims.faults import strike
 from iriscw_sims.fleet_checks import FleetChecks
 from iriscw_sims.job_checks import JobChecks
 from iriscw_sims.network import Network
-from iriscw_sims.pace import CLUSTER, QUICK, Pace
+from iriscw_sims.pace import CLUSTER, QUICK, Pace, rest_bound
+from iriscw_sims.plans import check_plan
 from iriscw_sims.policies import Asked
 from iriscw_sims.restarts import Poison, Restarts
 from iriscw_sims.swarm import Plan, draw_plan
+from iriscw_sims.told_checks import ToldChecks
 from iriscw_sims.users import Users
 from iriscw_sims.workers import Workers
+
+_RECORD = Kind.RECORD
+
+HEARD = fleet_checks.HEARD | job_checks.HEARD
+"""The messages that a check has something to say about."""
 
 KERNEL_CHECKS_EVERY = 64
 """Steps between two full checks of the runtime's books, at least; in a tree of many actors it is two steps for each,
@@ -102,7 +110,7 @@ class WatchedDisk(MemoryDisk):
         """Write, and show what was written."""
         super().write(entries)
         for entry in entries:
-            if entry.kind == Kind.RECORD and self.written is not None:
+            if entry.kind == _RECORD and self.written is not None:
                 for record in REGISTRY.decode(entry):
                     self.written(entry.path, record)
 
@@ -131,6 +139,9 @@ class World:
         plan: what to run. Default: what the seed draws.
         pace: how long everything takes.
         policy: says how many slices each group should have. Default: the one that is built in.
+
+    Raises:
+        PlanInvalid: a value in the plan cannot be.
     """
 
     def __init__(
@@ -138,7 +149,11 @@ class World:
     ) -> None:
         self.pace = pace
         self.policy = Asked(policy) if policy is not None else None
+        if plan is not None:
+            check_plan(plan)
         self.plan = plan if plan is not None else draw_plan(seed)
+        self.converge = pace.converge or rest_bound(pace.driver, [group.timing for group in self.plan.groups])
+        """How long the healed world may take to come to rest, ns."""
         self.seed = seed
         self._groups = {group.name: group for group in self.plan.groups}
         self.rates = dict(self.plan.rates)
@@ -167,6 +182,7 @@ class World:
         disk.written = self._written
         self.fleet_checks = FleetChecks(self)
         self.job_checks = JobChecks(self)
+        self.told_checks = ToldChecks(self)
         self.cloud = Cloud(self)
         self.workers = Workers(self)
         self.network = Network(self)
@@ -366,10 +382,11 @@ class World:
         if cell.tree is not self.system.tree:
             return
         kind = type(message)
-        if kind in fleet_checks.HEARD:
-            self.fleet_checks.delivered(cell, message)
-        if kind in job_checks.HEARD:
-            self.job_checks.delivered(cell, message)
+        if kind in HEARD:
+            if kind in fleet_checks.HEARD:
+                self.fleet_checks.delivered(cell, message)
+            if kind in job_checks.HEARD:
+                self.job_checks.delivered(cell, message)
         if self.restarts.stops or self.restarts.poisons:
             self.restarts.delivered(cell, message)
 
@@ -399,8 +416,10 @@ class World:
             self.violate("R10", f"{system.journal.uncommitted_bytes} bytes wait for the disk")
         if steps == self.crash_at_step:
             self.crash(1 + steps % 20)
-        self.fleet_checks.check()
-        self.restarts.check()
+        if self.fleet_checks.answered is not None:
+            self.fleet_checks.check()
+        if self.restarts.ending is not None:
+            self.restarts.check()
 
     def _actors_only_fail_when_poisoned(self) -> None:
         """An actor that fails on anything else has a bug: the assertions of the pure rooms are checks, too."""
@@ -446,16 +465,21 @@ class World:
         simulation = self.simulation
         self.go_on(self.plan.safety)
         self.heal()
-        end = simulation.now + self.pace.converge
+        end = simulation.now + self.converge
+        latest = end + CHURN_WINDOW
         looks = 0
         while looks < LOOKS:
             left = self.unsettled()
             looks = 0 if left else looks + 1
+            if left and self.fleet_checks.churns():
+                # A group whose slices died young acts only when it has forgotten them.
+                end = min(simulation.now + self.converge, latest)
             if simulation.now >= end:
-                self.violate("liveness", f"not at rest {self.pace.converge // SECOND} s after all was healed: {left}")
+                waited = (simulation.now - self.healed_at) // SECOND
+                self.violate("liveness", f"not at rest {waited} s after all was healed: {left}")
                 return
             simulation.advance(REST / SECOND)
-            self.job_checks.gone()
+            self._look()
         # A policy of somebody else's may act in the very last instant: what it decided has to reach the disk.
         simulation.run_until(lambda: not self.system.tree.held, 1.0)
         checks.settled(self.system)
@@ -469,9 +493,14 @@ class World:
         """
         while self.simulation.now < until:
             self.simulation.advance(1.0)
-            self.job_checks.gone()
+            self._look()
             if self.stall_next:
                 self._stall()
+
+    def _look(self) -> None:
+        """Look at what must have happened by now."""
+        self.job_checks.gone()
+        self.told_checks.look()
 
     def _stall(self) -> None:
         """Let the controller's process stand still."""

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from iriscw_sims.kube.clock import micro, parsed, written
+from iriscw_sims.kube.clock import go_duration, micro, parsed, written, written_micro
 
 SECOND = 1_000_000_000
 
@@ -31,3 +31,19 @@ def test_times_to_the_microsecond_need_six_digits():
     assert micro("2026-01-02T03:04:05.678901+00:00") == "2026-01-02T03:04:05.678901Z"
     assert micro("2026-01-02T03:04:05Z") is None
     assert micro("2026-01-02T03:04:05.5Z") is None
+
+
+@given(st.integers(0, 2**62))
+def test_microseconds_are_written_as_they_are_read(now):
+    """Cut off below."""
+    assert parsed(written_micro(now)) == now // 1000 * 1000
+    assert micro(written_micro(now)) == written_micro(now)
+
+
+@given(st.integers(-(2**63), 2**63 - 1))
+def test_go_durations_have_64_bits(seconds):
+    """What fits is what it is; what does not wraps around, by whole turns."""
+    span = go_duration(seconds)
+    assert -(2**63) <= span < 2**63
+    assert (span - seconds * 10**9) % 2**64 == 0
+    assert abs(seconds) > 2**63 // 10**9 or span == seconds * 10**9

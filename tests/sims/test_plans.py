@@ -86,6 +86,11 @@ def test_another_version_is_refused(version):
         (["plan", "surprise"], 1, "plan: Plan has no 'surprise'"),
         (["plan", "groups"], {}, "plan.groups: a list is needed, not an object"),
         (["plan", "groups"], [], "at least one scale group"),
+        (
+            ["plan", "groups", 0, "timing", "boot_timeout"],
+            -1,
+            r"plan.groups\[0\].timing.boot_timeout: -1 is not between",
+        ),
         (["plan", "groups", 0, "num_vms"], 0, r"plan.groups\[0\]: .*num_vms must be"),
         (["plan", "groups", 0, "name"], 5, r"plan.groups\[0\].name: a text"),
         (["plan", "jobs", 0, "spec", "replicas"], 0, r"plan.jobs\[0\].spec: replicas"),
@@ -105,6 +110,38 @@ def test_what_cannot_be_is_refused_with_its_place(path, to, said):
     """The error names the value and where it stands."""
     with pytest.raises(PlanInvalid, match=said):
         load_plan(changed(*path, to=to))
+
+
+def other(**changes):
+    """The plan with other fields, of whatever type."""
+    return attrs.evolve(PLAN, **changes)
+
+
+@pytest.mark.parametrize(
+    ("plan", "said"),
+    [
+        (other(groups=()), "at least one scale group"),
+        (other(groups=PLAN.groups * 2), r"plan.groups\[\d\].name: plan.groups\[0\] is called 'g0', too"),
+        (other(groups=(None,)), r"plan.groups\[0\]: an object is needed"),
+        (other(jobs=None), "plan.jobs: a list is needed, not null"),
+        (other(faults=(Fault(1, "earthquake", 2),)), "there is no fault 'earthquake'"),
+        (other(faults=(Fault(1.5, "node dies", 2),)), r"plan.faults\[0\].at: a whole number"),
+        (other(faults=(Fault(-1, "node dies", 2),)), "is not between"),
+        (other(faults=("node dies",)), r"plan.faults\[0\]: an object is needed, not a text"),
+        (other(rates=(("luck", 1),)), "there is no chance 'luck'"),
+        (other(rates=(("api lost", 2_000),)), "is not between 0 and 1000"),
+        (other(rates={"api lost": 1}), "plan.rates: a list is needed"),
+        (other(safety=-1), "plan.safety: -1"),
+        (other(safety="60"), "plan.safety: a whole number"),
+        (other(seed=None), "plan.seed: a whole number"),
+        ("plan", "plan: an object is needed"),
+        (PLAN.faults[0], "plan: Plan has no 'at'"),
+    ],
+)
+def test_a_world_refuses_the_plans_that_a_file_could_not_hold(plan, said):
+    """One validation has two users: the errors are the same whoever made the plan."""
+    with pytest.raises(PlanInvalid, match=said):
+        World(3, plan)
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner, max_size=3)))

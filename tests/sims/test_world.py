@@ -12,8 +12,9 @@ import attrs
 import pytest
 
 from iriscw.jobs.model import JobState
+from iriscw.runtime.vocabulary import SECOND
 from iriscw_sims import fleet_checks, job_checks
-from iriscw_sims.pace import QUICK
+from iriscw_sims.pace import QUICK, TIMING, rest_bound
 from iriscw_sims.swarm import FAULTS, RATES, RESTART_FAULTS, Fault, draw_plan
 from iriscw_sims.world import World
 
@@ -151,7 +152,24 @@ def test_a_job_that_never_ends_is_found(monkeypatch):
     """Liveness is checked: a world that does not come to rest within its bound is broken."""
     world = World(0, pace=attrs.evolve(QUICK, converge=100_000_000_000))
     monkeypatch.setattr(world.job_checks, "unfinished", lambda: "not ended: planted")
-    assert world.run().violations[0].startswith("INV-liveness: not at rest")
+    assert world.run().violations[0].startswith("INV-liveness: not at rest 100 s after")
+
+
+def test_the_bound_of_liveness_follows_from_the_delays(calm_plan):
+    """It is what the slowest group's own delays and the driver's add up to; nobody has to guess it."""
+    plan = calm_plan(0)
+    assert World(0, plan).converge == rest_bound(QUICK.driver, [TIMING]) == 925 * SECOND
+    slow = attrs.evolve(TIMING, startup_grace=TIMING.startup_grace + 50 * SECOND)
+    groups = (attrs.evolve(plan.groups[0], timing=slow), *plan.groups[1:])
+    assert World(0, attrs.evolve(plan, groups=groups)).converge == 1025 * SECOND
+
+
+def test_a_group_that_churned_has_more_time(monkeypatch):
+    """It does less for as long as it remembers: that is its right, for half an hour, and no longer."""
+    world = World(0, pace=attrs.evolve(QUICK, converge=100_000_000_000))
+    monkeypatch.setattr(world.job_checks, "unfinished", lambda: "not ended: planted")
+    monkeypatch.setattr(world.fleet_checks, "churns", lambda: True)
+    assert world.run().violations[0].startswith("INV-liveness: not at rest 1900 s after")
 
 
 def test_plans_are_drawn_from_the_seed_alone():

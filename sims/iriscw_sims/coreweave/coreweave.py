@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 import attrs
 
+from iriscw_sims.coreweave.ailments import Ailments
 from iriscw_sims.coreweave.collecting import Collector
 from iriscw_sims.coreweave.crd import POOLS
 from iriscw_sims.coreweave.events import Events
@@ -27,15 +28,15 @@ from iriscw_sims.coreweave.node_objects import closed
 from iriscw_sims.coreweave.nodes import Nodes
 from iriscw_sims.coreweave.pods import Pods
 from iriscw_sims.coreweave.pools import Pools
+from iriscw_sims.coreweave.pressures import DISK, MEMORY
 from iriscw_sims.coreweave.scheduling import Scheduler
 from iriscw_sims.coreweave.settings import QUICK, Settings
 from iriscw_sims.coreweave.site import COREWEAVE, Site
 from iriscw_sims.coreweave.starting import Starting
 from iriscw_sims.coreweave.stopping import Stopping
-from iriscw_sims.coreweave.surroundings import Containers, NobodyObserves, Observer, Surroundings
+from iriscw_sims.coreweave.surroundings import Api, Containers, NobodyObserves, Observer, Surroundings
 from iriscw_sims.coreweave.taints import TaintEviction
 from iriscw_sims.kube.kinds import Json
-from iriscw_sims.kube.store import Store
 
 ALL_PODS = "/api/v1/pods"
 TURNS = 10_000
@@ -76,7 +77,7 @@ class CoreWeave:
 
     def __init__(
         self,
-        store: Store,
+        store: Api,
         surroundings: Surroundings,
         containers: Containers,
         settings: Settings = QUICK,
@@ -87,6 +88,7 @@ class CoreWeave:
         events = Events(site)
         self.nodes = nodes = Nodes(site, events)
         self.kubelets = kubelets = Kubelets(site, events, nodes)
+        self.ailments = Ailments(site, nodes, kubelets)
         self._scheduler = scheduler = Scheduler(site, events, nodes)
         self._filling = filling = Filling(site, events, nodes)
         collector = Collector(site, nodes)
@@ -224,6 +226,47 @@ class CoreWeave:
         evicted = guest is not None and self.kubelets.evict(guest)
         self.react()
         return evicted
+
+    def fill(self, node_name: str, span: int, *, memory: bool = False) -> bool:
+        """Have a node run short of disk, or of memory, for ``span`` ns; False if it is, or nobody there acts."""
+        machine, pressure = self._machine(node_name), MEMORY if memory else DISK
+        if machine is None or not machine.up or not machine.was_ready or pressure.kind in machine.pressures:
+            return False
+        self.ailments.press(machine, pressure, span)
+        self.ailments.reclaim(machine, pressure)
+        self.react()
+        return True
+
+    def exhaust(self, pod_uid: str) -> bool:
+        """Have a pod's container killed because it has used up its memory; False if it does not run."""
+        self.react()
+        guest = self.kubelets.running.get(pod_uid)
+        killed = guest is not None and self.kubelets.exhausts(guest)
+        self.react()
+        return killed
+
+    def unready(self, node_name: str, span: int) -> bool:
+        """Have a kubelet call its node not ready for ``span`` ns; False if it does already, or is not heard."""
+        machine = self._machine(node_name)
+        if machine is None or not machine.up or not machine.ready:
+            return False
+        self.ailments.unwell(machine, span)
+        self.react()
+        return True
+
+    def jump_clock(self, node_name: str, by: int) -> bool:
+        """Set the clock of a node forward by ``by`` ns, or back; False if there is none."""
+        machine = self._machine(node_name)
+        if machine is None or not machine.powered:
+            return False
+        self.ailments.jump(machine, by)
+        self.react()
+        return True
+
+    def jump_own_clock(self, by: int) -> None:
+        """Set the clock of all controllers forward by ``by`` ns, or back."""
+        self.site.clock_off += by
+        self.site.note("controllers' clock jumps", by)
 
     def delete_pool_from_outside(self, name: str) -> bool:
         """Have somebody delete a pool; False if there is none."""

@@ -9,10 +9,10 @@ is not served has no objects; each look asks again whether it is.
 from __future__ import annotations
 
 from iriscw_sims.coreweave.site import COREWEAVE, Site
+from iriscw_sims.coreweave.surroundings import Watching
 from iriscw_sims.kube.frozen import FrozenDict
 from iriscw_sims.kube.kinds import Json
-from iriscw_sims.kube.messages import Request
-from iriscw_sims.kube.watches import Watch
+from iriscw_sims.kube.messages import Request, Response
 
 FOREVER_S = 10**10
 """Seconds until the server ends our watches: longer than a simulation."""
@@ -29,7 +29,7 @@ class Following:
     def __init__(self, site: Site, path: str) -> None:
         self._site = site
         self._path = path
-        self._watch: Watch | None = None
+        self._watch: Watching | None = None
         self._known: dict[str, FrozenDict] = {}
         """Every object that was told and is there, by uid."""
 
@@ -44,10 +44,10 @@ class Following:
             told += [{"type": "DELETED", "object": item} for item in gone] + present
         return told
 
-    def _opened(self) -> Watch | None:
+    def _opened(self) -> Watching | None:
         query = (("watch", "1"), ("timeoutSeconds", str(FOREVER_S)))
         watch = self._site.store.watch(Request("GET", self._path, query, user=COREWEAVE), self._site.now)
-        return watch if isinstance(watch, Watch) else None
+        return None if isinstance(watch, Response) else watch
 
     def _news(self) -> list[Json]:
         found = self._watch.take(self._site.now) if self._watch is not None else []

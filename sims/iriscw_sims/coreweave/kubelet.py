@@ -27,13 +27,15 @@ from iriscw_sims.coreweave.guests import (
 )
 from iriscw_sims.coreweave.machines import Machine
 from iriscw_sims.coreweave.nodes import Nodes
+from iriscw_sims.coreweave.pressures import DISK, Pressure
 from iriscw_sims.coreweave.site import KUBELET, Site
+from iriscw_sims.kube.kinds import nested
 
 CALM = 600 * SECOND
 """A container that ran so long starts its pauses from the least again (``MaxContainerBackOff`` doubled, upstream)."""
 
 UNHEALTHY = "liveness probe failed"
-LOW_ON_DISK = "The node was low on resource: ephemeral-storage."
+STORAGE = "ephemeral-storage"
 
 
 class Kubelets:
@@ -48,6 +50,10 @@ class Kubelets:
         """Every pod whose processes run, by uid: the truth."""
         self.on_release: list[Callable[[Machine], None]] = []
         """Told of each machine on which a pod let go of resources."""
+        self.on_exit: Callable[[Guest], None] | None = None
+        """Told of each pod that is being ended, and whose processes have ended by themselves."""
+        self.on_pressure: Callable[[Machine, Pressure], None] | None = None
+        """Told of each machine that has to end a pod because it is short of something."""
 
     # Resources
 
@@ -57,14 +63,19 @@ class Kubelets:
         machine.guests[guest.uid] = guest
         lacking = machine.lacking(guest.wanted)
         if lacking:
-            guest.stage, guest.failed = Stage.OVER, f"OutOf{lacking[0]}"
-            guest.message = f"Pod was rejected: Node didn't have enough resource: {lacking[0]}"
-            guest.begun = self.site.stamp
-            self.publish(guest)
-            return False
+            return self._reject(guest, machine, f"OutOf{lacking[0]}", f"Node didn't have enough resource: {lacking[0]}")
+        if DISK.kind in machine.pressures:  # of the others, only pods without any request would be kept off
+            return self._reject(guest, machine, EVICTED, f"The node had condition: [{DISK.kind}].")
         machine.take(guest.wanted)
         guest.holds = True
         return True
+
+    def _reject(self, guest: Guest, machine: Machine, reason: str, why: str) -> bool:
+        guest.stage, guest.failed, guest.message = Stage.OVER, reason, f"Pod was rejected: {why}"
+        guest.begun = self.site.stamp_of(machine)
+        self.publish(guest)
+        self.events.warning(guest.item, reason, why, "kubelet")
+        return False
 
     def release(self, guest: Guest) -> None:
         """Give back what a pod held."""
@@ -88,7 +99,7 @@ class Kubelets:
         machine = guest.machine
         if machine is None or guest.removed or not machine.up:
             return
-        status = status_of(guest, machine, self.site.stamp)
+        status = status_of(guest, machine, self.site.stamp_of(machine))
         guest.item = self.site.patch(f"{guest.path}/status", guest.item, {"status": status}, KUBELET)
 
     # Containers
@@ -104,7 +115,7 @@ class Kubelets:
             self._ended(guest, START_ERROR_CODE, "StartError")
             return
         guest.stage, guest.alive, guest.message = Stage.RUNNING, True, ""
-        guest.started, guest.started_at = self.site.stamp, self.site.now
+        guest.started, guest.started_at = self.site.stamp_of(machine), self.site.now
         self.running[guest.uid] = guest
         self.site.note("container starts", guest.name, machine.name, guest.restarts)
         turn = guest.turn()
@@ -135,6 +146,8 @@ class Kubelets:
             site.doom(site.settings.failing, self.rng, self._fails, guest, turn, OOM_KILLED)
         elif site.chance("pod evicted", f"pod/{guest.name}"):
             site.doom(site.settings.eviction, self.rng, self._evict, guest, turn)
+        elif _storage_limit(guest) and site.chance("pod over its storage", f"pod/{guest.name}"):
+            site.doom(site.settings.eviction, self.rng, self._overruns, guest, turn)
         elif guest.probe("livenessProbe") is not None and site.chance("liveness probe fails", f"pod/{guest.name}"):
             site.doom(site.settings.eviction, self.rng, self._fails, guest, turn, UNHEALTHY)
 
@@ -172,16 +185,18 @@ class Kubelets:
         final = guest.stopping or policy == "Never" or (policy == "OnFailure" and exit_code == 0)
         machine = guest.machine
         if final or guest.removed or machine is None:
-            guest.ends(exit_code, reason, self.site.stamp)
+            guest.ends(exit_code, reason, self.site.stamp if machine is None else self.site.stamp_of(machine))
             guest.turn()
             self.release(guest)
             self.publish(guest)
             if guest.removed:
                 self.part(guest)
+            elif guest.stopping and self.on_exit is not None:
+                self.on_exit(guest)
             return
         calm = guest.stage is Stage.RUNNING and self.site.now - guest.started_at > CALM
         guest.crashes = 1 if calm else guest.crashes + 1
-        guest.last_end = End(exit_code, reason, guest.started, self.site.stamp)
+        guest.last_end = End(exit_code, reason, guest.started, self.site.stamp_of(machine))
         self._start_again(guest)
 
     def _start_again(self, guest: Guest) -> None:
@@ -207,21 +222,47 @@ class Kubelets:
         if guest.step == turn and guest.alive:
             self.evict(guest)
 
-    def evict(self, guest: Guest) -> bool:
-        """End a pod for good because its machine's disk is full; False if it is about to end, or nobody there acts."""
+    def evict(self, guest: Guest, pressure: Pressure = DISK) -> bool:
+        """End a pod for good because its machine is short of something.
+
+        False if it is about to end, or nobody there acts.
+        """
         machine = guest.machine
         if machine is None or not machine.up or guest.stage is Stage.OVER or guest.stopping:
             return False
+        if self.on_pressure is not None:
+            self.on_pressure(machine, pressure)
+        self._evicted(guest, machine, pressure.evicts)
+        return True
+
+    def _evicted(self, guest: Guest, machine: Machine, why: str) -> None:
         self.site.note("pod evicted", guest.name)
-        self.nodes.press(machine)
         self.kill(guest, EVICTED)
-        guest.failed, guest.message = EVICTED, LOW_ON_DISK
-        guest.ends(KILLED_EXIT_CODE, "Error", self.site.stamp)
+        guest.failed, guest.message = EVICTED, why
+        guest.ends(KILLED_EXIT_CODE, "Error", self.site.stamp_of(machine))
         guest.turn()
         self.release(guest)
         self.publish(guest)
-        self.events.warning(guest.item, EVICTED, LOW_ON_DISK, "kubelet")
+        self.events.warning(guest.item, EVICTED, why, "kubelet")
+
+    def _overruns(self, guest: Guest, turn: int) -> None:
+        machine = guest.machine
+        if guest.step == turn and guest.alive and machine is not None and machine.up and not guest.stopping:
+            limit = _storage_limit(guest)
+            why = f'Container {_container_of(guest)} exceeded its local ephemeral storage limit "{limit}".'
+            self._evicted(guest, machine, why)
+
+    def exhausts(self, guest: Guest) -> bool:
+        """End a container because it has used up its memory; False if it does not run, or is about to end."""
+        if not guest.alive or guest.stopping:
+            return False
+        self._fails(guest, guest.step, OOM_KILLED)
         return True
+
+
+def _storage_limit(guest: Guest) -> str:
+    """Give how much disk a pod's first container may use, as its specification says it; empty: any."""
+    return str(nested(guest.item["spec"]["containers"][0], "resources", "limits", STORAGE) or "")
 
 
 def _container_of(guest: Guest) -> str:

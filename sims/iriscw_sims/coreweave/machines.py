@@ -51,8 +51,16 @@ class Machine:
     leaving: bool = False
     """Whether it is about to leave: it takes no pods any more."""
     state: str = PRODUCTION
-    pressed: bool = False
-    """Whether its disk is full."""
+    pressures: dict[str, None] = attrs.field(factory=dict)
+    """The conditions of what it is short of, such as ``DiskPressure``."""
+    unwell: str = ""
+    """Why its kubelet says that it is not ready; empty: it does not say so."""
+    clock_off: int = 0
+    """By how much its clock is ahead of the API server's, ns; negative: behind."""
+    heartbeat: str = ""
+    """When its kubelet wrote its status last, by its own clock, as the object says it."""
+    tainted: str = ""
+    """Since when it carries a taint for being silent or not ready, as the object says it."""
     interruptable: bool = False
     """Whether it carries the taint of capacity that may be taken away."""
     cordoned: bool = False

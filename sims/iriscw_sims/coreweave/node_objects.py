@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from iriscw_sims.coreweave.machines import CORDONED, TRIAGE, Machine
+from iriscw_sims.coreweave.pressures import PRESSURES
 from iriscw_sims.coreweave.settings import Settings
 from iriscw_sims.coreweave.shapes import GPU, RACK_NODES, Shape
 from iriscw_sims.kube.frozen import EMPTY
@@ -18,8 +19,7 @@ INTERRUPTABLE = "qos.coreweave.cloud/interruptable"
 NOT_READY = "node.kubernetes.io/not-ready"
 UNREACHABLE = "node.kubernetes.io/unreachable"
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
-DISK_PRESSURE = "node.kubernetes.io/disk-pressure"
-OWN_TAINTS = (INTERRUPTABLE, NOT_READY, UNREACHABLE, UNSCHEDULABLE, DISK_PRESSURE)
+OWN_TAINTS = (INTERRUPTABLE, NOT_READY, UNREACHABLE, UNSCHEDULABLE, *(each.taint for each in PRESSURES))
 
 KUBELET_VERSION = "v1.36.3"
 """What a node says it runs: what the simulated API server is compared with."""
@@ -102,7 +102,7 @@ def closed(machine: Machine) -> bool:
     return machine.leaving or machine.state in (TRIAGE, CORDONED)
 
 
-def own_taints(machine: Machine, stamp: str) -> list[Json]:
+def own_taints(machine: Machine) -> list[Json]:
     """Give the taints that follow from a machine's state."""
     found: list[Json] = []
 
@@ -114,10 +114,11 @@ def own_taints(machine: Machine, stamp: str) -> list[Json]:
     if not machine.ready:
         key = UNREACHABLE if machine.silent else NOT_READY
         add(key, "NoSchedule")
-        if key == UNREACHABLE:
-            add(key, "NoExecute", timeAdded=stamp)
-    if machine.pressed:
-        add(DISK_PRESSURE, "NoSchedule")
+        if machine.tainted:  # a new node, which was never ready, drives nobody off
+            add(key, "NoExecute", timeAdded=machine.tainted)
+    for pressure in PRESSURES:
+        if pressure.kind in machine.pressures:
+            add(pressure.taint, "NoSchedule")
     if closed(machine):
         add(UNSCHEDULABLE, "NoSchedule")
     return found
@@ -139,35 +140,37 @@ def pool_taints(spec: Json, shape: Shape, settings: Settings) -> list[Json]:
     return found
 
 
-_PRESSURES = (
-    ("MemoryPressure", "KubeletHasSufficientMemory"),
-    ("DiskPressure", "KubeletHasNoDiskPressure"),
-    ("PIDPressure", "KubeletHasSufficientPID"),
-    ("KernelDeadlock", "KernelHasNoDeadlock"),
-)
+UNHEARD = "Kubelet stopped posting node status."
+STARTING = "container runtime network not ready: cni plugin not initialized"
 
 
 def conditions(machine: Machine, stamp: str) -> list[Json]:
-    """Give a node's conditions, each with the time of its last change, which the machine remembers."""
+    """Give a node's conditions, each with the time of its last change, which the machine remembers.
+
+    Args:
+        machine: Whose.
+        stamp: The time now, by the clock of who writes: the kubelet, or the node controller for a silent one.
+    """
     found: list[Json] = []
 
-    def add(kind: str, status: str, reason: str) -> None:
+    def add(kind: str, status: str, reason: str, message: str = "") -> None:
+        if machine.silent:
+            status, reason, message = "Unknown", "NodeStatusUnknown", UNHEARD
         if machine.since.get(kind, ("",))[0] != status:
             machine.since[kind] = (status, stamp)
-        since = machine.since[kind][1]
-        found.append({"type": kind, "status": status, "reason": reason, "lastTransitionTime": since})
+        condition = {"type": kind, "status": status, "reason": reason, "lastTransitionTime": machine.since[kind][1]}
+        if machine.heartbeat:
+            condition["lastHeartbeatTime"] = machine.heartbeat
+        found.append(condition | ({"message": message} if message else {}))
 
-    for kind, reason in _PRESSURES:
-        if machine.silent:
-            add(kind, "Unknown", "NodeStatusUnknown")
-        elif kind == "DiskPressure" and machine.pressed:
-            add(kind, "True", "KubeletHasDiskPressure")
+    for pressure in PRESSURES:
+        if pressure.kind in machine.pressures:
+            add(pressure.kind, "True", pressure.short, pressure.words[1])
         else:
-            add(kind, "False", reason)
-    if machine.silent:
-        add("Ready", "Unknown", "NodeStatusUnknown")
-    elif machine.ready:
-        add("Ready", "True", "KubeletReady")
+            add(pressure.kind, "False", pressure.fine, pressure.words[0])
+    add("KernelDeadlock", "False", "KernelHasNoDeadlock")
+    if machine.ready:
+        add("Ready", "True", "KubeletReady", "kubelet is posting ready status")
     else:
-        add("Ready", "False", "KubeletNotReady")
+        add("Ready", "False", "KubeletNotReady", machine.unwell or STARTING)
     return found

@@ -5,12 +5,14 @@ cut off, its object says so only after a while (nothing is heard of it: ``Unknow
 removed: the pool orders another. What happens to a machine is told to all who follow it, at once, because it is true at
 once; what the API shows comes later.
 
-Nothing here happens periodically: no lease is renewed, silence is an event.
+Nothing here happens periodically: leases are renewed without being written (:mod:`iriscw_sims.coreweave.leases`), and
+silence is an event, which the node controller notices as late as it would notice the missing lease.
 """
 
 from __future__ import annotations
 
 from iriscw_sims.coreweave.events import Events
+from iriscw_sims.coreweave.leases import Leases
 from iriscw_sims.coreweave.machines import CORDONED, NODES, PRODUCTION, TRIAGE, Addresses, Machine
 from iriscw_sims.coreweave.node_objects import (
     LABEL_STATE,
@@ -21,6 +23,7 @@ from iriscw_sims.coreweave.node_objects import (
     own_taints,
     pool_taints,
 )
+from iriscw_sims.coreweave.pressures import PRESSURES
 from iriscw_sims.coreweave.shapes import Shape
 from iriscw_sims.coreweave.site import KUBELET, Site
 from iriscw_sims.kube.frozen import EMPTY
@@ -42,8 +45,8 @@ class Follower:
     def node_off(self, machine: Machine, why: str) -> None:
         """A machine has no power any more, and nothing runs on it."""
 
-    def node_silent(self, machine: Machine) -> None:
-        """The API shows that nothing is heard of a machine."""
+    def node_unready(self, machine: Machine) -> None:
+        """The API shows that nothing is heard of a machine, or that it is not ready any more."""
 
     def node_back(self, machine: Machine) -> None:
         """A machine that was cut off reaches the API server again."""
@@ -66,6 +69,8 @@ class Nodes:
         """The names of all Node objects, also of those that others made."""
         self.followers: list[Follower] = []
         self._rng = site.stream("nodes")
+        self._clocks = site.stream("clocks")
+        self._leases = Leases(site)
         self._addresses = Addresses()
         self._serial = 0
 
@@ -78,12 +83,16 @@ class Nodes:
         address = self._addresses.take()
         machine = Machine(name, pool, uid, slot, shape, address, joined_at=site.now, free=dict(shape.amounts))
         machine.interruptable = site.chance("node interruptable", f"slot/{pool}/{slot}")
+        if site.chance("node clock off", f"node/{name}"):
+            machine.clock_off = site.settings.clock_off.draw(self._clocks) * self._clocks.choice((-1, 1))
         self.machines[name] = machine
         site.note("node joins", pool, slot, name)
-        taints = pool_taints(spec, shape, site.settings) + own_taints(machine, site.stamp)
-        body = new_node(machine, spec, self._serial, taints, site.settings, site.stamp)
+        taints = pool_taints(spec, shape, site.settings) + own_taints(machine)
+        machine.heartbeat = site.stamp_of(machine)
+        body = new_node(machine, spec, self._serial, taints, site.settings, machine.heartbeat)
         machine.item = site.create(NODES, body)
         machine.uid = machine.item["metadata"]["uid"]
+        self._leases.renew(machine)
         site.after(site.settings.node_ready, self._rng, self._ready, machine)
         return machine
 
@@ -95,8 +104,7 @@ class Nodes:
         if machine.retired or not machine.up or machine.was_ready:
             return
         machine.ready = machine.was_ready = True
-        self._write_status(machine)
-        self._write_spec(machine)
+        self.write(machine)
         self.site.observer.booted(machine.pool_name)
         self._draw_fate(machine)
         for follower in self.followers:
@@ -119,6 +127,7 @@ class Nodes:
         if not machine.powered:
             return
         self.site.note("node dies", machine.name, why)
+        self._last_word(machine)
         self._off(machine, why)
         self._falls_silent(machine)
 
@@ -126,6 +135,7 @@ class Nodes:
         """Cut a machine off for ``span`` ns; what runs there goes on."""
         if not machine.up:
             return
+        self._last_word(machine)
         machine.reachable = False
         self.site.note("node lost", machine.name, span)
         self.site.hold(("node lost", machine.name), self._back, machine, after=span)
@@ -136,6 +146,10 @@ class Nodes:
         for follower in self.followers:
             follower.node_off(machine, why)
 
+    def _last_word(self, machine: Machine) -> None:
+        if machine.up:
+            self._leases.renew(machine)
+
     def _falls_silent(self, machine: Machine) -> None:
         machine.outages += 1
         self.site.after(self.site.settings.detection, self._rng, self._show_silence, machine, machine.outages)
@@ -143,12 +157,8 @@ class Nodes:
     def _show_silence(self, machine: Machine, outage: int) -> None:
         if machine.retired or machine.outages != outage:
             return
-        machine.ready, machine.silent = False, True
-        self._write_status(machine)
-        self._write_spec(machine)
-        self.events.normal(machine.item, "NodeNotReady", f"Node {machine.name} status is now: NodeNotReady")
-        for follower in self.followers:
-            follower.node_silent(machine)
+        machine.silent = True
+        self.shows_readiness(machine)
         self.site.after(self.site.settings.repair, self._rng, self._replace, machine, outage)
 
     def _replace(self, machine: Machine, outage: int) -> None:
@@ -161,12 +171,12 @@ class Nodes:
         machine.reachable = True
         machine.outages += 1
         self.site.note("node back", machine.name)
+        self._leases.renew(machine)
         if not machine.was_ready:
             self._ready(machine)
-        elif machine.silent:
-            machine.silent, machine.ready = False, True
-            self._write_status(machine)
-            self._write_spec(machine)
+        else:
+            machine.silent = False
+            self.shows_readiness(machine)
         for follower in self.followers:
             follower.node_back(machine)
 
@@ -222,22 +232,6 @@ class Nodes:
         self._write_spec(machine)
         self.events.normal(machine.item, "CWNodeUncordoned", f"Node {machine.name} is uncordoned")
 
-    def press(self, machine: Machine) -> None:
-        """Fill a machine's disk for a while."""
-        if machine.retired or machine.pressed or not machine.up:
-            return
-        machine.pressed = True
-        self._write_status(machine)
-        self._write_spec(machine)
-        span = self.site.settings.pressure.draw(self._rng)
-        self.site.hold(("node pressed", machine.name), self._relieve, machine, after=span)
-
-    def _relieve(self, machine: Machine) -> None:
-        machine.pressed = False
-        if not machine.retired and machine.up:
-            self._write_status(machine)
-            self._write_spec(machine)
-
     def retire(self, machine: Machine, why: str, *, object_gone: bool = False) -> None:
         """Have a machine leave for good, now: nothing runs on it any more, and its object goes."""
         if machine.retired:
@@ -246,12 +240,15 @@ class Nodes:
         self.site.note("node gone", machine.name, why)
         if machine.powered:
             self._off(machine, why)
-        for reason in ("node lost", "node cordoned", "node pressed"):
+        for reason in ("node lost", "node cordoned", "node not ready"):
             self.site.drop((reason, machine.name))
+        for pressure in PRESSURES:
+            self.site.drop(("node short", pressure.kind, machine.name))
         del self.machines[machine.name]
         self._addresses.give(machine.address)
         if not object_gone:
             self.site.delete(machine.path, machine.uid)
+        self._leases.end(machine)
         for follower in self.followers:
             follower.node_left(machine, why)
 
@@ -279,14 +276,34 @@ class Nodes:
         for follower in self.followers:
             follower.node_changed(machine)
 
+    def shows_readiness(self, machine: Machine) -> None:
+        """Have a machine's object say whether it is ready, and tell who follows if it is not any more."""
+        ready = not machine.silent and not machine.unwell
+        lost, machine.ready = machine.ready and not ready, ready
+        machine.tainted = "" if ready else self.site.stamp
+        self.write(machine)
+        if lost:
+            text = f"Node {machine.name} status is now: NodeNotReady"
+            self.events.normal(machine.item, "NodeNotReady", text)
+            for follower in self.followers:
+                follower.node_unready(machine)
+
+    def write(self, machine: Machine) -> None:
+        """Write a machine's status and what follows from it."""
+        self._write_status(machine)
+        self._write_spec(machine)
+
     def _write_status(self, machine: Machine) -> None:
-        status = {"conditions": conditions(machine, self.site.stamp)}
+        """Write the conditions, as the kubelet does by its clock; of a silent one, as the node controller does."""
+        if not machine.silent:
+            machine.heartbeat = self.site.stamp_of(machine)
+        status = {"conditions": conditions(machine, self.site.stamp if machine.silent else machine.heartbeat)}
         machine.item = self.site.patch(f"{machine.path}/status", machine.item, {"status": status}, KUBELET)
 
     def _write_spec(self, machine: Machine) -> None:
         spec = machine.item.get("spec") or EMPTY
         others = [taint for taint in spec.get("taints") or () if taint["key"] not in OWN_TAINTS]
-        change: Json = {"taints": [*others, *own_taints(machine, self.site.stamp)]}
+        change: Json = {"taints": [*others, *own_taints(machine)]}
         if closed(machine) != machine.cordoned:
             machine.cordoned = closed(machine)
             change["unschedulable"] = True if machine.cordoned else None

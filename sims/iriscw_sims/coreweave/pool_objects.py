@@ -21,6 +21,8 @@ SHOWN_CHARACTERS = 63
 """How much of what users wrote a message repeats: the most that is valid in a label."""
 
 OWN_DOMAINS = ("coreweave.com", "coreweave.cloud")
+SYSTEM_CRITICAL = "cks.coreweave.cloud/system-critical"
+"""The label of CoreWeave's own domain that users set: their public examples do; no page of CoreWeave's names it."""
 
 NODES_LIMIT = 10_000
 """Nodes that one pool may want: more than twice the 5,000 that a Kubernetes cluster is tested for."""
@@ -115,7 +117,7 @@ def complaint(name: str, spec: Json, settings: Settings) -> str:
 def _wrong_on_nodes(spec: Json) -> str:
     """Say what a pool's nodes cannot carry of what it gives them; empty if they can."""
     for key, value in (spec.get("nodeLabels") or EMPTY).items():
-        if key.partition("/")[0].endswith(OWN_DOMAINS):
+        if key.partition("/")[0].endswith(OWN_DOMAINS) and key != SYSTEM_CRITICAL:
             return f"node label {_shown(key)} uses a reserved domain"
         if not is_label_key(key) or not is_label_value(value):
             return f"node label {_shown(key)}={_shown(value)} is not a valid label"

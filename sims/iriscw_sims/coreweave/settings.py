@@ -106,7 +106,11 @@ class Settings:
     eviction: Span
     """From a container's start to its eviction, if it is to be evicted."""
     pressure: Span
-    """How long a node is short of disk after an eviction."""
+    """How long a node is short of disk or memory after an eviction."""
+    reclaim: Span
+    """Between two evictions from a node that is still short."""
+    clock_off: Span
+    """By how much the clock of a node is off, ahead or behind, if it is."""
     stop: Span
     """From the stop signal to a container's end, grace allowing."""
     kill: Span
@@ -165,6 +169,8 @@ QUICK = Settings(
     failing=seconds(0, 2),
     eviction=seconds(1, 60),
     pressure=seconds(5, 30),
+    reclaim=seconds(1, 2),
+    clock_off=seconds(1, 600),
     stop=seconds(0.5, 5),
     kill=Span(0, 500 * MILLISECOND),
     collection=seconds(0, 3),
@@ -200,6 +206,8 @@ FAITHFUL = Settings(
     failing=seconds(1, 120),
     eviction=Span(MINUTE, 2 * HOUR),
     pressure=minutes(5, 10),
+    reclaim=seconds(10, 20),
+    clock_off=seconds(1, 600),
     stop=seconds(0.1, 10, tail=60),
     kill=seconds(0.1, 2),
     collection=seconds(1, 40),

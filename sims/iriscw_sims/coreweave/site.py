@@ -19,13 +19,13 @@ from typing import Any, TypeAlias
 import attrs
 
 from iriscw_sims.coreweave.fault_points import NAMES
+from iriscw_sims.coreweave.machines import Machine
 from iriscw_sims.coreweave.settings import Settings, Span
-from iriscw_sims.coreweave.surroundings import Containers, Observer, Surroundings
+from iriscw_sims.coreweave.surroundings import Api, Containers, Observer, Surroundings
 from iriscw_sims.kube.clock import written
 from iriscw_sims.kube.frozen import FrozenDict
 from iriscw_sims.kube.kinds import Json, nested
 from iriscw_sims.kube.messages import Request, Response
-from iriscw_sims.kube.store import Store
 
 COREWEAVE = "system:serviceaccount:kube-system:coreweave"
 """As whom pools and nodes are written: one whom the store trusts, as a cluster trusts its own controllers."""
@@ -63,7 +63,7 @@ class Site:
     """
 
     def __init__(
-        self, store: Store, surroundings: Surroundings, containers: Containers, observer: Observer, settings: Settings
+        self, store: Api, surroundings: Surroundings, containers: Containers, observer: Observer, settings: Settings
     ) -> None:
         self.store = store
         self.surroundings = surroundings
@@ -72,6 +72,8 @@ class Site:
         self.settings = settings
         self.react: Callable[[], None] = _nothing
         """Takes in the store's news: set by who puts the controllers together."""
+        self.clock_off = 0
+        """By how much the clock of all controllers is ahead of the API server's, ns; negative: behind."""
         self.healed = 0
         """How often everything was repaired."""
         self._waiting: dict[Key, _Waiting] = {}
@@ -86,8 +88,16 @@ class Site:
 
     @property
     def stamp(self) -> str:
-        """The time as the API writes it."""
-        return written(self.surroundings.now)
+        """The time by the controllers' clock, as the API writes it."""
+        return written(self.surroundings.now + self.clock_off)
+
+    def clock_of(self, machine: Machine) -> int:
+        """Give the time by a machine's clock, ns since 1970."""
+        return self.surroundings.now + machine.clock_off
+
+    def stamp_of(self, machine: Machine) -> str:
+        """Give the time by a machine's clock, as the API writes it."""
+        return written(self.clock_of(machine))
 
     def stream(self, name: str) -> Random:
         """Give a stream of random numbers of its own."""

@@ -77,7 +77,7 @@ class Starting:
         machine = guest.machine
         if guest.step != step or machine is None or not machine.up:
             return  # a machine that is cut off does not know of the pod; it begins when it is back
-        guest.begun = self._site.stamp
+        guest.begun = self._site.stamp_of(machine)
         self._kubelets.publish(guest)
         self._meet(guest, step, 0)
 

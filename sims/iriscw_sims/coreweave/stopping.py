@@ -27,6 +27,7 @@ class Stopping(Follower):
         self._kubelets = kubelets
         self._starting = starting
         self._rng = site.stream("stopping")
+        kubelets.on_exit = self._exited
 
     # Deletions
 
@@ -43,6 +44,8 @@ class Stopping(Follower):
             self._begin(guest, deadline)
         elif guest.grace_end is not None and deadline < guest.grace_end:
             guest.grace_end = deadline
+            if guest.alive:
+                self._site.containers.ending(guest.uid, max(0, deadline - self._site.now))
             if not self._site.holds(self._key(guest)):
                 self._site.later(max(0, deadline - self._site.now), self._stopped, guest)
 
@@ -62,8 +65,14 @@ class Stopping(Follower):
             site.later(max(left, settings.deletion_slow.draw(self._rng)), self._stopped, guest)
         elif guest.alive:
             site.later(min(left, settings.stop.draw(self._rng)), self._stopped, guest)
+            site.containers.ending(guest.uid, left)
         else:
             site.after(settings.sync, self._rng, self._stopped, guest)
+
+    def _exited(self, guest: Guest) -> None:
+        """Take note that the processes of a pod that is being ended have ended by themselves."""
+        if not self._site.holds(self._key(guest)):
+            self._site.after(self._site.settings.sync, self._rng, self._stopped, guest)
 
     def _grace_over(self, guest: Guest) -> None:
         if guest.machine is not None and guest.machine.powered:
@@ -79,7 +88,8 @@ class Stopping(Follower):
         if guest.stage is not Stage.OVER:
             hurried = guest.grace_end is None or self._site.now >= guest.grace_end
             code = KILLED_EXIT_CODE if hurried or not guest.started else STOPPED_EXIT_CODE
-            guest.ends(code, "Error" if guest.started else "ContainerStatusUnknown", self._site.stamp)
+            reason = "Error" if guest.started else "ContainerStatusUnknown"
+            guest.ends(code, reason, self._site.stamp_of(machine))
             self._kubelets.publish(guest)
         self._kubelets.release(guest)
         self._site.delete(guest.path, guest.uid, KUBELET, grace_s=0)
@@ -114,8 +124,8 @@ class Stopping(Follower):
             if guest.removed:
                 self._kubelets.part(guest)
 
-    def node_silent(self, machine: Machine) -> None:
-        """Show the pods of a silent node as not ready."""
+    def node_unready(self, machine: Machine) -> None:
+        """Show the pods of a node that is silent, or not ready, as not ready."""
         for guest in [*machine.guests.values()]:
             if guest.removed or guest.shown_phase != "Running":
                 continue

@@ -11,6 +11,7 @@ from random import Random
 from typing import Any, Protocol
 
 from iriscw_sims.kube.kinds import Json
+from iriscw_sims.kube.messages import Request, Response
 
 
 class Surroundings(Protocol):
@@ -41,6 +42,36 @@ class Surroundings(Protocol):
         ...
 
 
+class Watching(Protocol):
+    """What was opened to be told of all objects of a kind, and of every change."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing more comes."""
+        ...
+
+    def take(self, now: int) -> list[Json]:
+        """Give what came since the last call: events, with frozen objects."""
+        ...
+
+
+class Api(Protocol):
+    """The API server: the simulated store, or a real one with its face."""
+
+    @property
+    def revision(self) -> int:
+        """Grows whenever something changed."""
+        ...
+
+    def handle(self, request: Request, now: int) -> Response:
+        """Answer a request that is no watch."""
+        ...
+
+    def watch(self, request: Request, now: int) -> Watching | Response:
+        """Open a watch, or say why not."""
+        ...
+
+
 class Containers(Protocol):
     """Who runs what is in pods. Every ``started`` is ended by exactly one ``killed``, or by ``exited`` before it."""
 
@@ -48,6 +79,13 @@ class Containers(Protocol):
         """Take note that a pod's processes have begun on a node. ``pod`` is the API's object, and frozen.
 
         A pod that is restarted in its place begins again, with the same uid.
+        """
+        ...
+
+    def ending(self, pod_uid: str, grace_ns: int) -> None:
+        """Take note that a pod's processes are asked to end by themselves, within ``grace_ns`` from now.
+
+        They are killed then, unless ``exited`` was told before.
         """
         ...
 

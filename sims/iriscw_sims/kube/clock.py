@@ -7,6 +7,7 @@ import re
 from functools import lru_cache
 
 _SECOND = 1_000_000_000
+_WRAP = 1 << 63
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _RFC3339 = re.compile(
     r"(\d{4})-(\d{2})-(\d{2})[Tt](\d{2}):(\d{2}):(\d{2})(?:\.(\d{1,9}))?(?:[Zz]|([+-])(\d{2}):(\d{2}))"
@@ -20,9 +21,19 @@ def _written(second: int) -> str:
     return (_EPOCH + datetime.timedelta(seconds=second)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def go_duration(seconds: int) -> int:
+    """Give seconds as Go's ``time.Duration`` of so many, ns: what does not fit into 64 bits wraps around."""
+    return (seconds * _SECOND + _WRAP) % (2 * _WRAP) - _WRAP
+
+
 def written(now: int) -> str:
     """Give a time in ns since 1970 as ``metav1.Time`` writes it, to the second, cut off."""
     return _written(now // _SECOND)
+
+
+def written_micro(now: int) -> str:
+    """Give a time in ns since 1970 as ``metav1.MicroTime`` writes it, to the microsecond, cut off."""
+    return f"{_written(now // _SECOND)[:-1]}.{now % _SECOND // 1000:06d}Z"
 
 
 def parsed(text: str) -> int | None:
@@ -46,6 +57,4 @@ def parsed(text: str) -> int | None:
 def micro(text: str) -> str | None:
     """Give a time as ``metav1.MicroTime`` writes it, ``None`` if ``text`` is no time."""
     at = parsed(text) if _MICRO.search(text) else None
-    if at is None:
-        return None
-    return f"{_written(at // _SECOND)[:-1]}.{at % _SECOND // 1000:06d}Z"
+    return None if at is None else written_micro(at)

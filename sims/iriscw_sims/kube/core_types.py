@@ -1,12 +1,11 @@
 """The types of the built-in kinds, field by field: upstream's ``types.go`` of Kubernetes 1.36 as a table.
 
-One type a paragraph: its name, then ``field:type:flags``. Types: ``s`` string, ``i`` integer, ``n`` number, ``b``
-boolean, ``q`` quantity, ``t`` time, ``m`` time to the microsecond, ``x`` integer or string, ``y`` bytes, ``a`` and
-``S`` anything, a name another type; ``[]`` a list and ``{}`` a map of what follows. Flags: ``*`` a pointer (its zero
-value is kept),
-``!`` never left out, ``0`` left out if zero although a struct, ``@a @s @m(keys) @A`` a list that is atomic, a set or
-a map by its keys, and a map or type that is atomic (for server-side apply); ``%key`` merged by a key and ``^``
-retainKeys (for strategic merge patches).
+One type a paragraph: its name, then ``field:type:flags``. Types: ``s`` string, ``i`` integer of 32 bits, ``l`` of 64,
+``n`` number, ``b`` boolean, ``q`` quantity, ``t`` time, ``m`` time to the microsecond, ``x`` integer or string, ``y``
+bytes, ``a`` and ``S`` anything, a name another type; ``[]`` a list and ``{}`` a map of what follows. Flags: ``*`` a
+pointer (its zero value is kept), ``!`` never left out, ``0`` left out if zero although a struct, ``@a @s @m(keys) @A``
+a list that is atomic, a set or a map by its keys, and a map or type that is atomic (for server-side apply); ``%key``
+merged by a key and ``^`` retainKeys (for strategic merge patches).
 """
 
 from __future__ import annotations
@@ -33,14 +32,14 @@ ClusterRole metadata:ObjectMeta rules:[]PolicyRule:!@a aggregationRule:Aggregati
 ClusterRoleBinding metadata:ObjectMeta subjects:[]Subject:@a roleRef:RoleRef:!
 CustomResourceDefinition metadata:ObjectMeta spec:CustomResourceDefinitionSpec:!
   status:CustomResourceDefinitionStatus
-ObjectMeta name:s generateName:s namespace:s selfLink:s uid:s resourceVersion:s generation:i creationTimestamp:t:0
-  deletionTimestamp:t:* deletionGracePeriodSeconds:i:* labels:{}s annotations:{}s
+ObjectMeta name:s generateName:s namespace:s selfLink:s uid:s resourceVersion:s generation:l creationTimestamp:t:0
+  deletionTimestamp:t:* deletionGracePeriodSeconds:l:* labels:{}s annotations:{}s
   ownerReferences:[]OwnerReference:@m(uid)%uid finalizers:[]s:@s% managedFields:[]ManagedFieldsEntry:@a
 NamespaceSpec finalizers:[]s:@a
 NamespaceStatus phase:s conditions:[]NamespaceCondition:@m(type)%type
 PodSpec volumes:[]Volume:@m(name)%name^ initContainers:[]Container:@m(name)%name
   containers:[]Container:!@m(name)%name ephemeralContainers:[]EphemeralContainer:@m(name)%name restartPolicy:s
-  terminationGracePeriodSeconds:i:* activeDeadlineSeconds:i:* dnsPolicy:s nodeSelector:{}s:@A serviceAccountName:s
+  terminationGracePeriodSeconds:l:* activeDeadlineSeconds:l:* dnsPolicy:s nodeSelector:{}s:@A serviceAccountName:s
   serviceAccount:s automountServiceAccountToken:b:* nodeName:s hostNetwork:b hostPID:b hostIPC:b
   shareProcessNamespace:b:* securityContext:PodSecurityContext:*
   imagePullSecrets:[]LocalObjectReference:@m(name)%name hostname:s subdomain:s affinity:Affinity:* schedulerName:s
@@ -51,7 +50,7 @@ PodSpec volumes:[]Volume:@m(name)%name^ initContainers:[]Container:@m(name)%name
   setHostnameAsFQDN:b:* os:PodOS:* hostUsers:b:* schedulingGates:[]PodSchedulingGate:@m(name)%name
   resourceClaims:[]PodResourceClaim:@m(name)%name^ resources:ResourceRequirements:* hostnameOverride:s:*
   schedulingGroup:PodSchedulingGroup:*
-PodStatus observedGeneration:i phase:s conditions:[]PodCondition:@m(type)%type message:s reason:s
+PodStatus observedGeneration:l phase:s conditions:[]PodCondition:@m(type)%type message:s reason:s
   nominatedNodeName:s hostIP:s hostIPs:[]HostIP:@a%ip podIP:s podIPs:[]PodIP:@m(ip)%ip startTime:t:*
   initContainerStatuses:[]ContainerStatus:@a containerStatuses:[]ContainerStatus:@a qosClass:s
   ephemeralContainerStatuses:[]ContainerStatus:@a resize:s
@@ -84,10 +83,10 @@ LeaseSpec holderIdentity:s:* leaseDurationSeconds:i:* acquireTime:m:* renewTime:
   strategy:s:* preferredHolder:s:*
 DeploymentSpec replicas:i:* selector:LabelSelector:*! template:PodTemplateSpec:! strategy:DeploymentStrategy:^
   minReadySeconds:i revisionHistoryLimit:i:* paused:b progressDeadlineSeconds:i:*
-DeploymentStatus observedGeneration:i replicas:i updatedReplicas:i readyReplicas:i availableReplicas:i
+DeploymentStatus observedGeneration:l replicas:i updatedReplicas:i readyReplicas:i availableReplicas:i
   unavailableReplicas:i terminatingReplicas:i:* conditions:[]DeploymentCondition:@m(type)%type collisionCount:i:*
 PodDisruptionBudgetSpec minAvailable:x:* selector:LabelSelector:* maxUnavailable:x:* unhealthyPodEvictionPolicy:s:*
-PodDisruptionBudgetStatus observedGeneration:i disruptedPods:{}t disruptionsAllowed:i:! currentHealthy:i:!
+PodDisruptionBudgetStatus observedGeneration:l disruptedPods:{}t disruptionsAllowed:i:! currentHealthy:i:!
   desiredHealthy:i:! expectedPods:i:! conditions:[]Condition:@m(type)%type
 PolicyRule verbs:[]s:!@a apiGroups:[]s:@a resources:[]s:@a resourceNames:[]s:@a nonResourceURLs:[]s:@a
 Subject@A kind:s:! apiGroup:s name:s:! namespace:s
@@ -96,7 +95,7 @@ AggregationRule clusterRoleSelectors:[]LabelSelector:@a
 CustomResourceDefinitionSpec group:s:! names:CustomResourceDefinitionNames:! scope:s:!
   versions:[]CustomResourceDefinitionVersion:!@a conversion:CustomResourceConversion:* preserveUnknownFields:b
 CustomResourceDefinitionStatus conditions:[]CustomResourceDefinitionCondition:!@m(type)
-  acceptedNames:CustomResourceDefinitionNames:! storedVersions:[]s:!@a observedGeneration:i
+  acceptedNames:CustomResourceDefinitionNames:! storedVersions:[]s:!@a observedGeneration:l
 OwnerReference@A apiVersion:s:! kind:s:! name:s:! uid:s:! controller:b:* blockOwnerDeletion:b:*
 ManagedFieldsEntry manager:s operation:s apiVersion:s time:t:* fieldsType:s fieldsV1:a:* subresource:s
 NamespaceCondition type:s:! status:s:! lastTransitionTime:t reason:s message:s
@@ -125,12 +124,12 @@ EphemeralContainer name:s:! image:s command:[]s:@a args:[]s:@a workingDir:s
   volumeDevices:[]VolumeDevice:@m(devicePath)%devicePath livenessProbe:Probe:* readinessProbe:Probe:*
   startupProbe:Probe:* lifecycle:Lifecycle:* terminationMessagePath:s terminationMessagePolicy:s imagePullPolicy:s
   securityContext:SecurityContext:* stdin:b stdinOnce:b tty:b targetContainerName:s
-PodSecurityContext seLinuxOptions:SELinuxOptions:* windowsOptions:WindowsSecurityContextOptions:* runAsUser:i:*
-  runAsGroup:i:* runAsNonRoot:b:* supplementalGroups:[]i:@a supplementalGroupsPolicy:s:* fsGroup:i:*
+PodSecurityContext seLinuxOptions:SELinuxOptions:* windowsOptions:WindowsSecurityContextOptions:* runAsUser:l:*
+  runAsGroup:l:* runAsNonRoot:b:* supplementalGroups:[]l:@a supplementalGroupsPolicy:s:* fsGroup:l:*
   sysctls:[]Sysctl:@a fsGroupChangePolicy:s:* seccompProfile:SeccompProfile:* appArmorProfile:AppArmorProfile:*
   seLinuxChangePolicy:s:*
 Affinity nodeAffinity:NodeAffinity:* podAffinity:PodAffinity:* podAntiAffinity:PodAntiAffinity:*
-Toleration key:s operator:s value:s effect:s tolerationSeconds:i:*
+Toleration key:s operator:s value:s effect:s tolerationSeconds:l:*
 HostAlias ip:s:! hostnames:[]s:@a
 PodDNSConfig nameservers:[]s:@a searches:[]s:@a options:[]PodDNSConfigOption:@a
 PodReadinessGate conditionType:s:!
@@ -141,7 +140,7 @@ PodSchedulingGate name:s:!
 PodResourceClaim name:s:! resourceClaimName:s:* resourceClaimTemplateName:s:*
 ResourceRequirements limits:{}q requests:{}q claims:[]ResourceClaim:@m(name)
 PodSchedulingGroup podGroupName:s:*
-PodCondition type:s:! observedGeneration:i status:s:! lastProbeTime:t lastTransitionTime:t reason:s message:s
+PodCondition type:s:! observedGeneration:l status:s:! lastProbeTime:t lastTransitionTime:t reason:s message:s
 HostIP ip:s:!
 PodIP ip:s:!
 ContainerStatus name:s:! state:ContainerState lastState:ContainerState ready:b:! restartCount:i:! image:s:!
@@ -158,7 +157,7 @@ NodeAddress type:s:! address:s:!
 NodeDaemonEndpoints kubeletEndpoint:DaemonEndpoint
 NodeSystemInfo machineID:s:! systemUUID:s:! bootID:s:! kernelVersion:s:! osImage:s:! containerRuntimeVersion:s:!
   kubeletVersion:s:! kubeProxyVersion:s:! operatingSystem:s:! architecture:s:! swap:NodeSwapStatus:*
-ContainerImage names:[]s:!@a sizeBytes:i
+ContainerImage names:[]s:!@a sizeBytes:l
 AttachedVolume name:s:! devicePath:s:!
 NodeConfigStatus assigned:NodeConfigSource:* active:NodeConfigSource:* lastKnownGood:NodeConfigSource:* error:s
 NodeRuntimeHandler name:s:! features:NodeRuntimeHandlerFeatures:*
@@ -166,7 +165,7 @@ NodeFeatures supplementalGroupsPolicy:b:*
 ServicePort name:s protocol:s appProtocol:s:* port:i:! targetPort:x nodePort:i
 SessionAffinityConfig clientIP:ClientIPConfig:*
 LoadBalancerStatus ingress:[]LoadBalancerIngress:@a
-Condition type:s:! status:s:! observedGeneration:i lastTransitionTime:t:! reason:s:! message:s:!
+Condition type:s:! status:s:! observedGeneration:l lastTransitionTime:t:! reason:s:! message:s:!
 LabelSelector@A matchLabels:{}s matchExpressions:[]LabelSelectorRequirement:@a
 VolumeResourceRequirements limits:{}q requests:{}q
 TypedLocalObjectReference@A apiGroup:s:*! kind:s:! name:s:!
@@ -181,7 +180,7 @@ CustomResourceDefinitionVersion name:s:! served:b:! storage:b:! deprecated:b dep
   subresources:CustomResourceSubresources:* additionalPrinterColumns:[]CustomResourceColumnDefinition:@a
   selectableFields:[]SelectableField:@a
 CustomResourceConversion strategy:s:! webhook:WebhookConversion:*
-CustomResourceDefinitionCondition type:s:! status:s:! lastTransitionTime:t reason:s message:s observedGeneration:i
+CustomResourceDefinitionCondition type:s:! status:s:! lastTransitionTime:t reason:s message:s observedGeneration:l
 HostPathVolumeSource path:s:! type:s:*
 EmptyDirVolumeSource medium:s sizeLimit:q:*
 GCEPersistentDiskVolumeSource pdName:s:! fsType:s partition:i readOnly:b
@@ -223,10 +222,10 @@ ContainerRestartRule action:s exitCodes:ContainerRestartRuleOnExitCodes:*
 VolumeMount name:s:! readOnly:b recursiveReadOnly:s:* mountPath:s:! subPath:s mountPropagation:s:* subPathExpr:s
 VolumeDevice name:s:! devicePath:s:!
 Probe exec:ExecAction:* httpGet:HTTPGetAction:* tcpSocket:TCPSocketAction:* grpc:GRPCAction:* initialDelaySeconds:i
-  timeoutSeconds:i periodSeconds:i successThreshold:i failureThreshold:i terminationGracePeriodSeconds:i:*
+  timeoutSeconds:i periodSeconds:i successThreshold:i failureThreshold:i terminationGracePeriodSeconds:l:*
 Lifecycle postStart:LifecycleHandler:* preStop:LifecycleHandler:* stopSignal:s:*
 SecurityContext capabilities:Capabilities:* privileged:b:* seLinuxOptions:SELinuxOptions:*
-  windowsOptions:WindowsSecurityContextOptions:* runAsUser:i:* runAsGroup:i:* runAsNonRoot:b:*
+  windowsOptions:WindowsSecurityContextOptions:* runAsUser:l:* runAsGroup:l:* runAsNonRoot:b:*
   readOnlyRootFilesystem:b:* allowPrivilegeEscalation:b:* procMount:s:* seccompProfile:SeccompProfile:*
   appArmorProfile:AppArmorProfile:*
 SELinuxOptions user:s role:s type:s level:s
@@ -249,7 +248,7 @@ ResourceStatus name:s:! resources:[]ResourceHealth:@m(resourceID)
 ContainerExtendedResourceRequest containerName:s:! resourceName:s:! requestName:s:!
 ConfigMapNodeConfigSource namespace:s:! name:s:! uid:s resourceVersion:s kubeletConfigKey:s:!
 DaemonEndpoint Port:i:!
-NodeSwapStatus capacity:i:*
+NodeSwapStatus capacity:l:*
 NodeRuntimeHandlerFeatures recursiveReadOnlyMounts:b:* userNamespaces:b:*
 ClientIPConfig timeoutSeconds:i:*
 LoadBalancerIngress ip:s hostname:s ipMode:s:* ports:[]PortStatus:@a
@@ -285,7 +284,7 @@ ContainerStateWaiting reason:s message:s
 ContainerStateRunning startedAt:t
 ContainerStateTerminated exitCode:i:! signal:i reason:s message:s startedAt:t finishedAt:t containerID:s
 VolumeStatus image:ImageVolumeStatus:*
-LinuxContainerUser uid:i:! gid:i:! supplementalGroups:[]i:@a
+LinuxContainerUser uid:l:! gid:l:! supplementalGroups:[]l:@a
 ResourceHealth resourceID:s:! health:s message:s:*
 PortStatus port:i:! protocol:s:! error:s:*
 CustomResourceSubresourceScale specReplicasPath:s:! statusReplicasPath:s:! labelSelectorPath:s:*
@@ -295,7 +294,7 @@ ResourceFieldSelector@A containerName:s resource:s:! divisor:q
 SecretProjection name:s items:[]KeyToPath:@a optional:b:*
 DownwardAPIProjection items:[]DownwardAPIVolumeFile:@a
 ConfigMapProjection name:s items:[]KeyToPath:@a optional:b:*
-ServiceAccountTokenProjection audience:s expirationSeconds:i:* path:s:!
+ServiceAccountTokenProjection audience:s expirationSeconds:l:* path:s:!
 ClusterTrustBundleProjection name:s:* signerName:s:* labelSelector:LabelSelector:* optional:b:* path:s:!
 PodCertificateProjection signerName:s keyType:s maxExpirationSeconds:i:* credentialBundlePath:s keyPath:s
   certificateChainPath:s userAnnotations:{}s
@@ -303,7 +302,7 @@ ConfigMapKeySelector@A name:s key:s:! optional:b:*
 SecretKeySelector@A name:s key:s:! optional:b:*
 FileKeySelector@A volumeName:s:! path:s:! key:s:! optional:b:*
 HTTPHeader name:s:! value:s:!
-SleepAction seconds:i:!
+SleepAction seconds:l:!
 NodeSelectorTerm@A matchExpressions:[]NodeSelectorRequirement:@a matchFields:[]NodeSelectorRequirement:@a
 ImageVolumeStatus imageRef:s
 ServiceReference namespace:s:! name:s:! path:s:* port:i:*

@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 
 from iriscw_sims.kube.call import Call
-from iriscw_sims.kube.clock import parsed, written
+from iriscw_sims.kube.clock import go_duration, parsed, written
 from iriscw_sims.kube.frozen import EMPTY, FrozenDict, FrozenList, freeze
 from iriscw_sims.kube.kinds import Json, Kind, nested
 from iriscw_sims.kube.listing import check_list_options
@@ -28,9 +28,11 @@ from iriscw_sims.kube.refusals import (
 )
 from iriscw_sims.kube.selectors import parse, select
 
-SECOND = 1_000_000_000
 DEFAULT_GRACE_S = 30
 """Seconds a pod has to end if nobody says otherwise (``v1.DefaultTerminationGracePeriodSeconds``)."""
+
+MOST_SECONDS = 1 << 63
+"""Options have integers of 64 bits."""
 
 ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"
@@ -73,6 +75,8 @@ def read_options(call: Call, body: Any = None) -> Options:
     for name, kinds in _OPTION_TYPES.items():
         if given.get(name) is not None and type(given[name]) not in kinds:
             raise bad_request(f"json: cannot unmarshal into Go struct field DeleteOptions.{name}")
+    if body is not None and isinstance(given.get("gracePeriodSeconds"), str):
+        raise bad_request("json: cannot unmarshal string into Go struct field DeleteOptions.gracePeriodSeconds")
     preconditions = given.get("preconditions") or EMPTY
     orphan = given.get("orphanDependents")
     policy = given.get("propagationPolicy") or ""
@@ -106,9 +110,12 @@ def _seconds(value: Any) -> int | None:
     if value is None:
         return None
     try:
-        return int(value)
+        seconds = int(value)
     except ValueError as wrong:
         raise bad_request(f'strconv.ParseInt: parsing "{value}": invalid syntax') from wrong
+    if not -MOST_SECONDS <= seconds < MOST_SECONDS:
+        raise bad_request(f'strconv.ParseInt: parsing "{value}": value out of range')
+    return seconds
 
 
 def is_dry(call: Call) -> bool:
@@ -241,7 +248,7 @@ def _graceful(call: Call, item: FrozenDict, options: Options) -> tuple[int | Non
         if asked is None or asked >= left:
             pending: tuple[int | None, Json] = _PENDING
             return pending
-        deadline = (parsed(metadata["deletionTimestamp"]) or 0) - left * SECOND + asked * SECOND
+        deadline = (parsed(metadata["deletionTimestamp"]) or 0) + go_duration(-left) + go_duration(asked)
         if deadline < call.now:
             deadline, asked = call.now, 1 if asked else 0
         return asked, {"deletionTimestamp": written(deadline), "deletionGracePeriodSeconds": asked}
@@ -253,7 +260,7 @@ def _graceful(call: Call, item: FrozenDict, options: Options) -> tuple[int | Non
         grace = 0
     if grace < 0:
         grace = 1
-    changes = {"deletionTimestamp": written(call.now + grace * SECOND), "deletionGracePeriodSeconds": grace}
+    changes = {"deletionTimestamp": written(call.now + go_duration(grace)), "deletionGracePeriodSeconds": grace}
     return grace, changes | _next_generation(metadata)
 
 

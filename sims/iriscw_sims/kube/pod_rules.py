@@ -11,6 +11,7 @@ from iriscw_sims.kube import quantity
 from iriscw_sims.kube.frozen import EMPTY
 from iriscw_sims.kube.kinds import Json, nested
 from iriscw_sims.kube.meta import check_name
+from iriscw_sims.kube.pod_numbers import judge_container_numbers, judge_pod_numbers
 from iriscw_sims.kube.refusals import (
     Cause,
     duplicate_value,
@@ -49,7 +50,9 @@ def judge_pod_spec(spec: Json, at: str) -> Iterator[Cause]:
     names: list[str] = []
     for kind in ("containers", "initContainers"):
         for index, each in enumerate(spec.get(kind) or ()):
-            yield from _judge_container(each, f"{at}.{kind}[{index}]", names, volumes)
+            here = f"{at}.{kind}[{index}]"
+            yield from _judge_container(each, here, names, volumes)
+            yield from judge_container_numbers(each, here, spec.get("terminationGracePeriodSeconds", 30))
     if spec.get("restartPolicy") not in ("Always", "OnFailure", "Never"):
         supported = ("Always", "OnFailure", "Never")
         yield unsupported_value(f"{at}.restartPolicy", spec.get("restartPolicy"), supported)
@@ -58,6 +61,7 @@ def judge_pod_spec(spec: Json, at: str) -> Iterator[Cause]:
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and not 1 <= deadline <= MOST_S:
         yield invalid_value(f"{at}.activeDeadlineSeconds", deadline, "must be between 1 and 2147483647, inclusive")
+    yield from judge_pod_numbers(spec, at)
     yield from _judge_tolerations(spec.get("tolerations") or (), f"{at}.tolerations")
 
 

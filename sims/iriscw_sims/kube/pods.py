@@ -12,6 +12,7 @@ from typing import Any
 from iriscw_sims.kube import quantity
 from iriscw_sims.kube.frozen import EMPTY
 from iriscw_sims.kube.kinds import Json, nested
+from iriscw_sims.kube.refusals import forbidden
 
 TOLERATION_S = 300
 """Seconds a pod stays on a node that is not ready or not reached (``defaulttolerationseconds/admission.go``)."""
@@ -28,6 +29,9 @@ def default_pod(new: Json, _old: Json | None) -> None:
     if type(spec) is not dict:
         return
     default_pod_spec(spec)
+    grace = spec.get("terminationGracePeriodSeconds")
+    if type(grace) is int and grace < 0:  # not in a template, which keeps it
+        spec["terminationGracePeriodSeconds"] = 1
     spec.setdefault("enableServiceLinks", True)
     for each in _plain_containers(spec):
         for port in _plain_items(each.get("ports")) if spec.get("hostNetwork") else ():
@@ -46,11 +50,21 @@ def _align_addresses(status: Json) -> None:
         status["podIP"] = all_of_them[0].get("ip", "")
 
 
-def admit_pod(new: Json, _old: Json | None) -> None:
-    """Fill in what admission plugins give a pod, at each write of it; nobody owns that."""
+def admit_pod(new: Json, old: Json | None) -> None:
+    """Fill in what admission plugins give a pod, at each write of it; nobody owns that.
+
+    Raises:
+        Refused: 403, it names a priority: only a class may.
+    """
     spec = new.get("spec")
     if type(spec) is not dict:
         return
+    if old is None and spec.get("priority") and not spec.get("priorityClassName"):
+        said = (
+            f"the integer value of priority ({spec['priority']}) must not be provided in pod spec; priority admission"
+        )
+        said += " controller computed 0 from the given PriorityClass name"
+        raise forbidden("", "pods", new["metadata"].get("name", ""), said)
     spec.setdefault("priority", 0)
     spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
     tolerations = list(spec.get("tolerations") or ())
@@ -118,6 +132,8 @@ def _default_container(each: Json) -> None:
             if type(probe.get("httpGet")) is dict:
                 probe["httpGet"].setdefault("path", "/")
                 probe["httpGet"].setdefault("scheme", "HTTP")
+            if type(probe.get("grpc")) is dict and probe["grpc"].get("service") is None:
+                probe["grpc"]["service"] = ""
     for variable in _plain_items(each.get("env")):
         source = nested(variable, "valueFrom", "fieldRef")
         if type(source) is dict:

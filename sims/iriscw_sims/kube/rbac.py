@@ -7,22 +7,24 @@ everything, and ``admin``, as whom requests come that say nothing else, is one o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import attrs
 
-from iriscw_sims.kube.clock import written
 from iriscw_sims.kube.collection import Collection
 from iriscw_sims.kube.core_kinds import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, ROLE, ROLE_BINDING
-from iriscw_sims.kube.frozen import FrozenDict, thaw
-from iriscw_sims.kube.kinds import Json, Kind, nested
+from iriscw_sims.kube.frozen import FrozenDict
+from iriscw_sims.kube.kinds import Json, Kind
 from iriscw_sims.kube.messages import Request
 from iriscw_sims.kube.paths import Route
-from iriscw_sims.kube.refusals import Refused, bad_request, forbidden
+from iriscw_sims.kube.refusals import Refused, forbidden
+from iriscw_sims.kube.selectors import parse
 
 ANONYMOUS = "system:anonymous"
 MASTERS = "system:masters"
+_NUMBER = re.compile(r"(?:[-+]?[0-9]+)?", re.ASCII)
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
@@ -64,42 +66,6 @@ class Attempt:
     name: str
 
 
-REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-
-
-def review(rules: Rules | None, roles: Collections, request: Request, now: int) -> Json:
-    """Answer a SelfSubjectAccessReview: may I?
-
-    Raises:
-        Refused: 400, the body is none.
-    """
-    spec = nested(request.body, "spec") or {}
-    asked = nested(spec, "resourceAttributes") or {}
-    if not isinstance(spec, dict) or not isinstance(asked, dict):
-        raise bad_request("json: cannot unmarshal into Go struct field SelfSubjectAccessReview.spec")
-    resource, subresource = asked.get("resource", ""), asked.get("subresource", "")
-    resource = f"{resource}/{subresource}" if subresource else resource
-    is_allowed = True
-    if rules is not None:
-        user, groups = request.user or ANONYMOUS, rules.of(request.user)
-        where = asked.get("namespace", "")
-        verb, group, name = asked.get("verb", ""), asked.get("group", ""), asked.get("name", "")
-        is_allowed = allowed(roles, Attempt(user, groups, verb, group, resource, where, name))
-    version, kind = "authorization.k8s.io/v1", "SelfSubjectAccessReview"
-    fields: Json = {f"f:{name}": {} for name in asked}
-    entry = {
-        "manager": request.parameter("fieldManager") or "unknown",
-        "operation": "Update",
-        "apiVersion": version,
-        "time": written(now),
-        "fieldsType": "FieldsV1",
-        "fieldsV1": {"f:spec": {"f:resourceAttributes": {".": {}, **fields}}},
-    }
-    metadata = {"managedFields": [entry]}
-    status = {"allowed": is_allowed}
-    return {"kind": kind, "apiVersion": version, "metadata": metadata, "spec": thaw(spec), "status": status}
-
-
 def verb_of(request: Request, route: Route) -> str:
     """Give the verb that a request is authorized as."""
     if request.method == "GET":
@@ -128,11 +94,20 @@ def check(rules: Rules, roles: Collections, request: Request, route: Route, verb
 
 
 def _only_name(request: Request) -> str:
-    """Give the one name that a field selector leaves: such a list or watch is authorized as of that object."""
+    """Give the one name that a field selector leaves: such a list or watch is authorized as of that object.
+
+    A request whose options cannot be read is authorized as if it had none, as is one for a name that no path can hold.
+    """
+    try:
+        parse(request.parameter("labelSelector"), request.parameter("fieldSelector"))
+    except Refused:
+        return ""
+    if any(not _NUMBER.fullmatch(request.parameter(name)) for name in ("limit", "timeoutSeconds")):
+        return ""
     for term in request.parameter("fieldSelector").split(","):
         field, _, value = term.replace("==", "=").partition("=")
         if field == "metadata.name":
-            return value
+            return "" if value in (".", "..") or "/" in value or "%" in value else value
     return ""
 
 
@@ -167,24 +142,39 @@ def allowed(roles: Collections, attempt: Attempt, missing: list[str] | None = No
 
     ``missing`` gets what is wrong with bindings whose role is not there.
     """
-    if MASTERS in attempt.groups:
-        return True
+    return is_almighty(attempt) or covering(roles, attempt, missing) is not None
+
+
+def is_almighty(attempt: Attempt) -> bool:
+    """Tell whether somebody may do everything."""
+    return MASTERS in attempt.groups
+
+
+def covering(roles: Collections, attempt: Attempt, missing: list[str] | None = None) -> tuple[Json, Json] | None:
+    """Give the first binding whose role allows an attempt, and the subject of it through which it does."""
     missing = [] if missing is None else missing
-    return any(_covers(rule, attempt) for role in _bound(roles, attempt, missing) for rule in role.get("rules") or ())
+    for binding, subject, role in _bound(roles, attempt, missing):
+        if any(_covers(rule, attempt) for rule in role.get("rules") or ()):
+            return binding, subject
+    return None
 
 
-def _bound(roles: Collections, attempt: Attempt, missing: list[str]) -> Iterator[Json]:
+def _bound(roles: Collections, attempt: Attempt, missing: list[str]) -> Iterator[tuple[Json, Json, Json]]:
     for binding in roles.objects(CLUSTER_ROLE_BINDING).values():
-        if _is_subject(binding, attempt):
-            yield from _role(roles, CLUSTER_ROLE, "", binding["roleRef"]["name"], missing)
+        subject = _subject(binding, attempt)
+        if subject is not None:
+            for role in _role(roles, CLUSTER_ROLE, "", binding["roleRef"]["name"], missing):
+                yield binding, subject, role
     if not attempt.namespace:
         return
     prefix = f"{attempt.namespace}/"
     for key, binding in roles.objects(ROLE_BINDING).items():
-        if key.startswith(prefix) and _is_subject(binding, attempt):
+        subject = _subject(binding, attempt) if key.startswith(prefix) else None
+        if subject is not None:
             named = binding["roleRef"]
             kind = ROLE if named["kind"] == "Role" else CLUSTER_ROLE
-            yield from _role(roles, kind, prefix if kind is ROLE else "", named["name"], missing)
+            for role in _role(roles, kind, prefix if kind is ROLE else "", named["name"], missing):
+                yield binding, subject, role
 
 
 def _role(roles: Collections, kind: Kind, prefix: str, name: str, missing: list[str]) -> Iterator[Json]:
@@ -195,16 +185,17 @@ def _role(roles: Collections, kind: Kind, prefix: str, name: str, missing: list[
         yield role
 
 
-def _is_subject(binding: Json, attempt: Attempt) -> bool:
+def _subject(binding: Json, attempt: Attempt) -> Json | None:
+    """Give the subject of a binding that is the user, or a group of theirs."""
     for subject in binding.get("subjects") or ():
         kind, name = subject.get("kind"), subject.get("name")
         if kind == "User" and name == attempt.user:
-            return True
+            return subject  # type: ignore[no-any-return]
         if kind == "Group" and name in attempt.groups:
-            return True
+            return subject  # type: ignore[no-any-return]
         if kind == "ServiceAccount" and attempt.user == f"system:serviceaccount:{subject.get('namespace')}:{name}":
-            return True
-    return False
+            return subject  # type: ignore[no-any-return]
+    return None
 
 
 def _covers(rule: Json, attempt: Attempt) -> bool:

@@ -66,7 +66,8 @@ class Field:
 ANY = Schema("any", keep_unknown=True)
 _SCALARS = {
     "s": Schema("string"),
-    "i": Schema("integer"),
+    "i": Schema("integer", name="int32"),
+    "l": Schema("integer", name="int64"),
     "n": Schema("number"),
     "b": Schema("boolean"),
     "q": Schema("quantity"),
@@ -147,7 +148,8 @@ class Unreadable(Exception):
 
 
 _ZERO: dict[str, Any] = {"string": "", "integer": 0, "number": 0, "boolean": False, "quantity": "0"}
-_GO = {"string": "string", "integer": "int32", "number": "float64", "boolean": "bool", "bytes": "[]uint8"}
+_BOUNDS = {"int32": 1 << 31, "int64": 1 << 63}
+_GO = {"string": "string", "number": "float64", "boolean": "bool", "bytes": "[]uint8"}
 _EMPTY: tuple[Any, ...] = ("", 0, False)
 
 
@@ -186,6 +188,8 @@ def read(schema: Schema, value: Any, at: str, unknown: list[str]) -> Any:
         assert schema.element is not None
         element = schema.element
         return {name: _read_element(element, item, f"{at}.{name}", unknown) for name, item in value.items()}
+    if kind == "integer":
+        return _read_integer(schema.name, value, at)
     return value if kind == "any" else _read_scalar(kind, value, at)
 
 
@@ -249,11 +253,17 @@ def _absent(field: Field) -> Any:
     return {name: _absent(inner) for name, inner in _always(field.schema)} if kind == "object" else _ZERO[kind]
 
 
+def _read_integer(name: str, value: Any, at: str) -> int:
+    """Read an integer of the Go type ``name``; of a custom resource, whose schema says what it may be, any."""
+    if type(value) is not int and not (type(value) is float and value.is_integer()):
+        raise _mismatch(value, at, name or "int64")
+    bound = _BOUNDS.get(name)
+    if bound is not None and not -bound <= value < bound:
+        raise _mismatch(value, at, name)
+    return int(value)
+
+
 def _read_scalar(kind: str, value: Any, at: str) -> Any:
-    if kind == "integer":
-        if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value):
-            raise _mismatch(value, at, "integer")
-        return int(value)
     if kind == "boolean":
         if not isinstance(value, bool):
             raise _mismatch(value, at, "boolean")
@@ -306,7 +316,7 @@ def _mismatch(value: Any, at: str, wanted: str) -> Unreadable:
     if isinstance(value, bool):
         given = "bool"
     elif isinstance(value, int | float):
-        given = "number"
+        given = f"number {value}"
     elif isinstance(value, str):
         given = "string"
     else:

@@ -32,7 +32,7 @@ from iriscw_sims.kube.kinds import Json, Kind
 from iriscw_sims.kube.messages import Request, Response
 from iriscw_sims.kube.patching import patch
 from iriscw_sims.kube.paths import Route, route
-from iriscw_sims.kube.rbac import DEFAULT_RULES, REVIEWS, Collections, Rules, check, review, verb_of
+from iriscw_sims.kube.rbac import DEFAULT_RULES, Collections, Rules, check, verb_of
 from iriscw_sims.kube.refusals import (
     Refused,
     method_not_allowed,
@@ -40,6 +40,7 @@ from iriscw_sims.kube.refusals import (
     no_such_resource,
     quoted,
 )
+from iriscw_sims.kube.reviews import KINDS as REVIEWS, review
 from iriscw_sims.kube.scale import scale
 from iriscw_sims.kube.tables import wants_partial, wants_table
 from iriscw_sims.kube.versions import body_of, shown, stored, view_of
@@ -178,7 +179,7 @@ class Store:
         return Response(response.code, response.body, (*response.headers, *headers))
 
     def _answer(self, request: Request, now: int, warnings: list[str]) -> Response:
-        if request.path == REVIEWS and request.method == "POST":
+        if request.path in REVIEWS and request.method == "POST":
             return Response(201, review(self.rules, self._roles(), request, now))
         found = route(request.path)
         if found is None:

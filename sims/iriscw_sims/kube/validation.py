@@ -71,8 +71,8 @@ def _judge(schema: Json, value: Any, old: Any, at: str) -> Iterator[Cause]:
             return
     elif schema.get("type") and not _fits(schema["type"], value):
         yield _wrong_type(schema["type"], value, at)
-        if schema["type"] != "integer" or not isinstance(value, float):
-            return  # a fraction is judged on as a number
+        if schema["type"] != "integer" or isinstance(value, bool) or not isinstance(value, int | float):
+            return  # what is no integer of 64 bits is judged on as a number
     if "enum" in schema and value not in schema["enum"]:
         yield unsupported_value(at, value, [each if isinstance(each, str) else quoted(each) for each in schema["enum"]])
     if isinstance(value, dict):
@@ -147,7 +147,7 @@ def _judge_range(schema: Json, value: float, at: str) -> Iterator[Cause]:
     """Judge that a number is one of its integer type, a second time for fractions; upstream loses the path here."""
     form = schema.get("format", "")
     low, high = _RANGES.get(form, _INT64)
-    if value != int(value) or not low <= value <= high:
+    if not _is_whole(value) or not low <= value <= high:
         shown = f"with format {form}" if form else "(default format)"
         yield _unmatched(f"Checked value must be of type integer {shown} in {at}")
 
@@ -221,8 +221,12 @@ def _fits(kind: str, value: Any) -> bool:
     if kind == "boolean":
         return isinstance(value, bool)
     if kind == "integer":
-        return isinstance(value, int | float) and not isinstance(value, bool) and value == int(value)
+        return _is_whole(value) and _INT64[0] <= value <= _INT64[1]
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_whole(value: Any) -> bool:
+    return type(value) is int or (type(value) is float and value.is_integer())
 
 
 def _wrong_type(wanted: str, value: Any, at: str) -> Cause:
@@ -236,9 +240,9 @@ def _type_name(value: Any) -> str:
         return "null"
     if isinstance(value, bool):
         return "boolean"
-    if isinstance(value, int):
+    if isinstance(value, int) and _INT64[0] <= value <= _INT64[1]:
         return "integer"
-    if isinstance(value, float):
+    if isinstance(value, int | float):  # what does not fit into 64 bits is read as a number with a fraction
         return "number"
     return "string" if isinstance(value, str) else "array" if isinstance(value, list) else "object"
 

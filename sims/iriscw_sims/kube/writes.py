@@ -145,10 +145,13 @@ def _create_by_replacing(call: Call, new: Json) -> tuple[int, FrozenDict]:
         said = f"Precondition failed: UID in precondition: {new['metadata']['uid']}, UID in object meta: "
         raise conflict(call.kind.group, call.kind.plural, name, said)
     version_of(new["metadata"])
-    new["metadata"].pop("resourceVersion", None)  # of an object that is gone: the real server asks no more of it
+    version = new["metadata"].pop("resourceVersion", "")  # of an object that is gone: nothing more is asked of it
     check_place(call, new)
     owned_by_update(call, new, None)
-    return 201, create_object(call, new)
+    made = create_object(call, new)
+    if version and call.dry:  # nothing was written that could give it another one
+        made = freeze({**made, "metadata": {**made["metadata"], "resourceVersion": version}})
+    return 201, made
 
 
 def update(call: Call, old: FrozenDict, change: Callable[[FrozenDict], Json], *, applied: bool = False) -> FrozenDict:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Protocol
+
 import attrs
 
 from iriscw.errors import InvalidArgument
 from iriscw_sims.coreweave import crd
 from iriscw_sims.coreweave.coreweave import CoreWeave
-from iriscw_sims.coreweave.settings import FAITHFUL, QUICK, Settings
+from iriscw_sims.coreweave.settings import FAITHFUL, QUICK, Settings, Span
+from iriscw_sims.coreweave.surroundings import Containers
 from iriscw_sims.kube.messages import Request
 from iriscw_sims.kube.store import Store
 from iriscw_sims.serve.containers import ScriptedContainers
 from iriscw_sims.serve.settings import PoolToBegin, ServeSettings, Timing
 from iriscw_sims.serve.surroundings import LiveSurroundings
+
+WHOLE_GRACE = Span(86_400_000_000_000, 86_400_000_000_000)
+"""How long processes take to end that really run: as long as they take, a day at most. A pod's grace is shorter."""
 
 
 def delays_of(settings: ServeSettings) -> Settings:
@@ -21,15 +28,29 @@ def delays_of(settings: ServeSettings) -> Settings:
     return attrs.evolve(delays, normal_events=True, quotas=settings.quotas)
 
 
-def build(settings: ServeSettings, store: Store, surroundings: LiveSurroundings) -> CoreWeave:
+class Inhabitants(Containers, Protocol):
+    """Who runs what is in pods, and tells of what ends by itself."""
+
+    exited: Callable[[str, int, str], object]
+
+
+def build(
+    settings: ServeSettings, store: Store, surroundings: LiveSurroundings, containers: Inhabitants | None = None
+) -> CoreWeave:
     """Put a CoreWeave cluster behind an empty store.
+
+    Without ``containers`` nothing really runs in its pods.
 
     Raises:
         InvalidArgument: a pool to begin with is none.
     """
     crd.install(store, surroundings.now)
-    containers = ScriptedContainers(surroundings)
-    coreweave = CoreWeave(store, surroundings, containers, delays_of(settings))
+    delays = delays_of(settings)
+    if containers is None:
+        containers = ScriptedContainers(surroundings)
+    else:
+        delays = attrs.evolve(delays, stop=WHOLE_GRACE)
+    coreweave = CoreWeave(store, surroundings, containers, delays)
     containers.exited = coreweave.exited
     for pool in settings.pools:
         _create(store, pool, surroundings.now)

@@ -98,6 +98,10 @@ class ScriptedContainers:
         if ending is not None:
             self._surroundings.after(ending.after, self._end, uid, self._begun, ending.exit_code)
 
+    def ending(self, pod_uid: str, grace_ns: int) -> None:
+        """Take note that a pod's processes are asked to end: how long they take to, the kubelet draws."""
+        self._surroundings.note("container", "asked to end", pod_uid)
+
     def killed(self, pod_uid: str, why: str) -> None:
         """Take note that none of a pod's processes runs any more."""
         if self._alive.pop(pod_uid, None) is not None:

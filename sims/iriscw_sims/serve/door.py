@@ -34,15 +34,16 @@ from iriscw_sims.kube.refusals import (
     status_failure,
     too_many_requests,
 )
-from iriscw_sims.serve import openapi
+from iriscw_sims.serve import openapi, portforward
 from iriscw_sims.serve.answers import send
 from iriscw_sims.serve.live import Live
 from iriscw_sims.serve.podexec import check_upgrade, read_command, run_command
 from iriscw_sims.serve.podlogs import read_options, send_log
 from iriscw_sims.serve.pods import find
+from iriscw_sims.serve.ports import Conversation
 from iriscw_sims.serve.requests import parse_body, read_body, read_target
 from iriscw_sims.serve.settings import Limits
-from iriscw_sims.serve.streams import PodStreams
+from iriscw_sims.serve.streams import PodPorts, PodStreams
 from iriscw_sims.serve.watching import stream_watch
 
 _log = logging.getLogger(__name__)
@@ -193,13 +194,28 @@ class Door:
             options = read_options(request, self._live.timeline.catch_up())
             place, pod = find(self._live, self._streams, request, found, "get")
             return await send_log(http, place, pod, options, self._limits.write_s)
+        if found.subresource == "portforward":
+            return await self._forward(http, request, found)
         place, pod = find(self._live, self._streams, request, found, "create")
         if found.subresource != "exec":
-            said = f"{found.subresource} is not simulated: nothing listens in simulated containers"
+            said = f"{found.subresource} is not simulated: nothing runs in simulated containers"
             raise Refused(status_failure(501, "NotImplemented", said))
         command = read_command(request, place, pod)
         check_upgrade(http)
         return await run_command(http, self._streams, request, command, self._live.now, self._limits.write_s)
+
+    async def _forward(self, http: web.BaseRequest, request: Request, found: Route) -> web.StreamResponse:
+        _, pod = find(self._live, self._streams, request, found, "create", whole=True)
+        inside = self._streams
+        if not isinstance(inside, PodPorts):
+            raise Refused(status_failure(501, "NotImplemented", "portforward is not served for these containers"))
+        ports = portforward.read_ports(request, pod)
+        spoken = portforward.check_upgrade(http, ports)
+
+        def connect(port: int) -> Conversation | None:
+            return inside.connect(pod, port, self._live.now)
+
+        return await portforward.forward(http, pod, ports, spoken, connect, self._limits.write_s)
 
 
 def _user(http: web.BaseRequest) -> str:

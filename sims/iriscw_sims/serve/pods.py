@@ -10,8 +10,8 @@ import attrs
 from iriscw_sims.kube.kinds import nested
 from iriscw_sims.kube.messages import Request
 from iriscw_sims.kube.paths import Route
-from iriscw_sims.kube.rbac import REVIEWS
 from iriscw_sims.kube.refusals import Refused, bad_request, forbidden, internal
+from iriscw_sims.kube.reviews import REVIEWS
 from iriscw_sims.serve.live import Live
 from iriscw_sims.serve.streams import PodStreams
 
@@ -37,8 +37,10 @@ class Place:
         return found.body
 
 
-def find(live: Live, streams: PodStreams, request: Request, route: Route, verb: str) -> tuple[Place, Pod]:
-    """Give the container that a request is about, and its pod.
+def find(
+    live: Live, streams: PodStreams, request: Request, route: Route, verb: str, *, whole: bool = False
+) -> tuple[Place, Pod]:
+    """Give the container that a request is about, and its pod; with ``whole`` it is about the pod, not one of them.
 
     Raises:
         Refused: 400, no container or one that does not exist is named; 403; 404; 500, its node cannot be reached.
@@ -49,7 +51,7 @@ def find(live: Live, streams: PodStreams, request: Request, route: Route, verb: 
     if found.code != 200:
         raise Refused(found.body)
     pod = found.body
-    container = _container(pod, request.parameter("container"))
+    container = "" if whole else _container(pod, request.parameter("container"))
     _check_node(live, streams, pod)
     return Place(live, streams, path, pod["metadata"]["uid"], container), pod
 

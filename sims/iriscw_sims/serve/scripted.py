@@ -13,6 +13,7 @@ from typing import Any
 
 from iriscw_sims.kube.clock import parsed
 from iriscw_sims.kube.kinds import nested
+from iriscw_sims.serve.ports import Conversation, Health, listens
 from iriscw_sims.serve.streams import Command, ExecStreams, LogLine
 
 SCRIPT = "sim.iriscw.dev/log"
@@ -109,6 +110,13 @@ class ScriptedStreams:
     async def exec(self, command: Command, streams: ExecStreams, now: int) -> int:
         """Run one of the commands that are known here."""
         return await _run(command, [*command.argv], streams)
+
+    def connect(self, pod: Mapping[str, Any], port: int, now: int) -> Conversation | None:
+        """Connect to a worker's port: to those that a pod's containers name, to any if they name none."""
+        if not listens(pod, port):
+            return None
+        begun, _, _ = _span(pod, pod["spec"]["containers"][0]["name"])
+        return Health(pod, max(0, now - begun) / 10**9 if begun is not None else 0.0)
 
 
 async def _run(command: Command, argv: Sequence[str], streams: ExecStreams) -> int:

@@ -31,7 +31,7 @@ from iriscw.rpc.errors import InsecureDoor, InvalidTls
 from iriscw.rpc.listening import exposed_addresses, named_errors
 from iriscw.rpc.tokens import Secret, mint_token
 from iriscw_sims.kube.store import Store
-from iriscw_sims.serve.cluster import build
+from iriscw_sims.serve.cluster import Inhabitants, build
 from iriscw_sims.serve.door import Door, DoorStatistics
 from iriscw_sims.serve.kubeconfig import write_kubeconfig
 from iriscw_sims.serve.live import Live
@@ -112,6 +112,7 @@ class SimServer:
     Args:
         settings: Where, as what, how fast.
         streams: Who knows the inside of containers; by default they only say that they are simulated.
+        containers: Who runs what is in pods; by default nothing runs there.
         monotonic_ns: Real time, for tests.
 
     Raises:
@@ -129,13 +130,14 @@ class SimServer:
         settings: ServeSettings,
         *,
         streams: PodStreams | None = None,
+        containers: Inhabitants | None = None,
         monotonic_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self.settings = settings
         self.timeline = Timeline(Clock(time.time_ns(), monotonic_ns, settings.speed))
         self.store = Store(rng=Random(settings.seed), version=settings.version, now=self.timeline.now)
         self.surroundings = LiveSurroundings(self.timeline, settings.seed, settings.faults)
-        self.coreweave = build(settings, self.store, self.surroundings) if settings.controllers else None
+        self.coreweave = build(settings, self.store, self.surroundings, containers) if settings.controllers else None
         """The simulated CoreWeave, for those who want to strike it; None if there is an API server alone."""
         self.live = Live(self.store, self.timeline, [self.coreweave] if self.coreweave else [])
         self._token = mint_token()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import attrs
+
+from iriscw_sims.serve.ports import Conversation
 
 
 @attrs.frozen
@@ -58,4 +60,13 @@ class PodStreams(Protocol):
 
     async def exec(self, command: Command, streams: ExecStreams, now: int) -> int:
         """Run a command in a container and give its exit code."""
+        ...
+
+
+@runtime_checkable
+class PodPorts(Protocol):
+    """Who knows what listens in containers: what ``PodStreams`` may be beside that."""
+
+    def connect(self, pod: Mapping[str, Any], port: int, now: int) -> Conversation | None:
+        """Connect to a port of a pod that runs; None: nothing listens there."""
         ...

@@ -6,6 +6,8 @@ driver and ``kubectl`` use of the API. The random programs (``kube_sequences``) 
 
 from __future__ import annotations
 
+from typing import Any
+
 from kube_findings import FINDINGS
 from kube_program import APPLY, JSON_PATCH, MERGE, STRATEGIC, Ask, Compact, Drain, OpenWatch, Program, Wait
 from kube_requests import (
@@ -46,6 +48,15 @@ POD = f"{PODS}/a"
 POOL = f"{POOLS}/h100"
 WIDGET = f"{WIDGETS}/a"
 NODE = f"{NODES}/g1"
+
+LISTING = {"namespace": "alpha", "verb": "list", "resource": "pods"}
+
+
+def review(kind: str, spec: dict[str, Any], *, user: str = "admin", **more: Any) -> Ask:
+    """Ask who may do what."""
+    path = f"/apis/authorization.k8s.io/v1/{kind.lower()}s"
+    return post(path, {"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec, **more}, user=user)
+
 
 _BY_HAND: dict[str, Program] = {
     "create, read, create again": (
@@ -566,6 +577,16 @@ _BY_HAND: dict[str, Program] = {
         patch(f"{DEPLOYMENTS}/a", {"metadata": {"labels": {"l": "1"}}}),
         delete(f"{DEPLOYMENTS}/a"),
     ),
+    "one name, and selectors that cannot be read": (
+        get(MAPS, user="dev", fieldSelector="metadata.name=a"),
+        get(MAPS, user="dev", fieldSelector="metadata.name=a", labelSelector="app in x"),
+        get(MAPS, user="dev", fieldSelector="metadata.name=a,b"),
+        get(MAPS, user="dev", fieldSelector="metadata.name=a", limit="x"),
+        get(MAPS, user="dev", fieldSelector="metadata.name=a", timeoutSeconds="x"),
+        get(MAPS, user="dev", fieldSelector="metadata.name!=a"),
+        get(MAPS, user="dev", fieldSelector="metadata.name=a/b"),
+        get(MAPS, user="dev", fieldSelector="metadata.name=.."),
+    ),
     "scaled to what it is": (
         post(DEPLOYMENTS, {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"}, "spec": {
             "replicas": 2, "selector": {"matchLabels": {"app": "x"}},
@@ -659,6 +680,30 @@ _BY_HAND: dict[str, Program] = {
             "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
             "spec": {"resourceAttributes": {"namespace": "alpha", "verb": "create", "resource": "pods"}}}, user=user)
         for user in ("admin", "dev")
+    ),
+    "may they": (
+        post(f"{ROLES}/namespaces/alpha/roles", role("Role", "reader", rule("get list", "pods"))),
+        post(f"{ROLES}/namespaces/alpha/rolebindings", binding("RoleBinding", "dev", "Role", "reader")),
+        review("SelfSubjectAccessReview", {"resourceAttributes": LISTING}, user="dev"),
+        review("SelfSubjectAccessReview", {}, user="dev"),
+        *(review("SubjectAccessReview", spec) for spec in (
+            {"user": "dev", "groups": ["devs"], "resourceAttributes": LISTING},
+            {"user": "none", "groups": ["devs"], "resourceAttributes": LISTING},
+            {"groups": ["system:masters"], "resourceAttributes": LISTING},
+            {"user": "dev", "resourceAttributes": {**LISTING, "verb": "delete"}},
+            {"user": "dev", "resourceAttributes": {"verb": "list", "resource": "pods"}},
+            {"user": "system:serviceaccount:alpha:none", "groups": ["system:serviceaccounts"], "uid": "u",
+             "resourceAttributes": {**LISTING, "group": "", "name": "a", "subresource": "log"}},
+            {"resourceAttributes": LISTING},
+            {"user": "dev"},
+            {"user": "dev", "resourceAttributes": LISTING, "nonResourceAttributes": {"path": "/x", "verb": "get"}},
+            {"user": "dev", "nonResourceAttributes": {"path": "/x", "verb": "get"}},
+            {"user": 7, "resourceAttributes": LISTING},
+            {},
+        )),
+        review("SubjectAccessReview", {"user": "dev", "resourceAttributes": LISTING}, metadata={"name": "a"}),
+        review("SubjectAccessReview", {"user": "dev", "resourceAttributes": LISTING}, user="dev"),
+        review("SubjectAccessReview", {"user": "dev", "resourceAttributes": LISTING}, user=""),
     ),
     "what is served": (
         get("/api"),

@@ -54,6 +54,11 @@ def _budget(name: str, **spec: Any) -> dict[str, Any]:
     return {"metadata": {"name": name}, "spec": {"selector": {"matchLabels": {"app": "x"}}, **spec}}
 
 
+def _lasting(name: str, grace_s: int, **spec: Any) -> dict[str, Any]:
+    body = pod(name)
+    return {**body, "spec": {**body["spec"], "nodeName": "n", "terminationGracePeriodSeconds": grace_s, **spec}}
+
+
 def _deployment(name: str, **metadata: Any) -> dict[str, Any]:
     template = {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [{"name": "main", "image": "i"}]}}
     spec = {"selector": {"matchLabels": {"app": "x"}}, "template": template}
@@ -314,6 +319,22 @@ FINDINGS: dict[str, Program] = {
         patch(f"{GADGETS}/a", {}),
         patch(f"{GADGETS}/a", {}),
         apply(f"{NEWER}/a/status", {**_gadget("a", "v2"), "status": {"phase": "Up"}}, "two"),
+    ),
+    "an upsert that is not meant, and names a version": (
+        put(f"{EVENTS}/a", _event("a", resourceVersion="7"), dryRun="All"),
+        put(f"{LEASES}/a", {**lease("a"), "metadata": {"name": "a", "resourceVersion": "7"}}, dryRun="All"),
+        get(f"{EVENTS}/a"),
+    ),
+    "numbers that are too large, or too small": (
+        *(post(PODS, _lasting(f"g{index}", seconds)) for index, seconds in enumerate((10**12, 2**63, -5, 10**30))),
+        delete(f"{PODS}/g0"),
+        delete(f"{PODS}/g0", {"gracePeriodSeconds": 2**63}),
+        delete(f"{PODS}/g0", {"gracePeriodSeconds": "5"}),
+        delete(f"{PODS}/g0", {"gracePeriodSeconds": 5}),
+        patch(f"{PODS}/g2", {"spec": {"terminationGracePeriodSeconds": -7}}),
+        post(POOLS, pool("a", targetNodes=2**63)),
+        post(PODS, _lasting("p", 5, priority=5)),
+        post(PODS, _lasting("u", 5, securityContext={"runAsUser": 2**31, "supplementalGroups": [-1]})),
     ),
     "an applier has one entry in all versions": (
         apply(f"{NEWER}/a", _gadget("a", "v2", size=1), "one"),

@@ -31,6 +31,7 @@ class World:
         self.trace = []
         self.asked = {}
         self.alive = {}
+        self.graces = {}
         self.starts = {}
         self.ends = {}
         self.why = {}
@@ -79,6 +80,11 @@ class World:
         assert uid not in self.alive, "started twice without an end"
         self.alive[uid] = (pod["metadata"]["name"], node)
         self.starts[uid] = self.starts.get(uid, 0) + 1
+
+    def ending(self, pod_uid, grace_ns):
+        """A container is asked to end."""
+        assert pod_uid in self.alive, "asked to end and does not run"
+        self.graces[pod_uid] = grace_ns
 
     def killed(self, pod_uid, why):
         """A container is killed."""

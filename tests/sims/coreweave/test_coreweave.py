@@ -82,6 +82,8 @@ def test_every_fault_point_is_asked_for():
         world.make_pool("spot", 2, computeClass="spot")
         probed = {"name": "c", "image": "registry.test/i:1", "livenessProbe": {"exec": {"command": ["true"]}}}
         world.make_pod("probed", "spot", containers=[probed], policy="Always")
+        limited = {"name": "c", "image": "registry.test/i:1", "resources": {"limits": {"ephemeral-storage": "1Gi"}}}
+        world.make_pod("limited", "spot", containers=[limited], policy="Always")
         world.run(600)
         asked |= world.asked
     assert sorted(asked) == sorted(NAMES)

@@ -12,8 +12,8 @@ from iriscw_sims.kube.messages import Request
 
 DEFINED = f"{DEFINITIONS}/nodepools.{GROUP}"
 NODES = "/api/v1/nodes"
-MOST_S = 10**10
-"""The longest time that is asked for: beyond some 10^11 s the API server cannot write a date."""
+LONG = st.sampled_from((10**10, 10**12, 2**63 - 1))
+"""Times that wrap around in the API server, s: before now, after it, and about now."""
 
 POOL = st.sampled_from(("r", "s", "t", "p", "x" * 70, "a.b", "a" * 199 + "-" + "b" * 50))
 POD = st.sampled_from(("a", "b", "c", "d", "e"))
@@ -98,7 +98,7 @@ POD_SPEC = some(
     nodeName=st.sampled_from(("", "nowhere", "mine")),
     schedulerName=st.sampled_from(("default-scheduler", "another")),
     restartPolicy=st.sampled_from(("Always", "Never", "OnFailure", "Sometimes")),
-    terminationGracePeriodSeconds=st.sampled_from((0, 1, 30, MOST_S, -1)),
+    terminationGracePeriodSeconds=st.sampled_from((0, 1, 30, -1)) | LONG,
     tolerations=st.lists(
         some(key=TEXT, operator=st.sampled_from(("Exists", "Equal")), effect=EFFECT, tolerationSeconds=COUNT),
         max_size=2,
@@ -142,7 +142,7 @@ REQUEST = st.one_of(
     st.tuples(st.just("patch"), POD_PATH, some(metadata=META, spec=POD_SPEC)),
     st.tuples(st.just("patch"), POD_PATH.map(lambda path: f"{path}/status"), some(status=POD_STATUS)),
     st.tuples(st.just("bind"), POD, PICK),
-    st.tuples(st.just("delete"), POD_PATH, st.sampled_from((None, 0, 1, MOST_S))),
+    st.tuples(st.just("delete"), POD_PATH, st.sampled_from((None, 0, 1)) | LONG),
     WAIT,
     st.tuples(st.just("node"), PICK, st.just(""), some(metadata=META)),
     st.tuples(st.just("node"), PICK, st.just(""), some(spec=NODE_SPEC)),

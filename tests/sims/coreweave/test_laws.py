@@ -27,6 +27,10 @@ ACTION = st.one_of(
     st.tuples(st.just("lose node"), PICK, st.integers(1, 60)),
     st.tuples(st.just("delete node"), PICK),
     st.tuples(st.just("evict"), PICK),
+    st.tuples(st.just("fill"), PICK, st.integers(1, 60), st.booleans()),
+    st.tuples(st.just("exhaust"), PICK),
+    st.tuples(st.just("unready"), PICK, st.integers(1, 60)),
+    st.tuples(st.just("clock"), PICK, st.integers(-600, 600)),
     st.tuples(st.just("lose"), st.sampled_from(("lose_machines", "lose_pods", "lose_everything"))),
     st.tuples(st.just("lose pool"), POOL),
     st.tuples(st.just("wait"), st.integers(0, 40)),
@@ -54,6 +58,10 @@ def drawn(rng):
             ("lose node", pick, rng.randrange(1, 60)),
             ("delete node", pick),
             ("evict", pick),
+            ("fill", pick, rng.randrange(1, 60), rng.random() < 0.5),
+            ("exhaust", pick),
+            ("unready", pick, rng.randrange(1, 60)),
+            ("clock", pick, rng.randrange(-600, 601)),
             ("lose", rng.choice(("lose_machines", "lose_pods", "lose_everything"))),
             ("lose pool", pool),
             *[("wait", rng.randrange(20))] * 9,
@@ -109,6 +117,15 @@ def act(world, action, pace=1):
                 world.do("DELETE", f"/api/v1/nodes/{name}")
         case "evict":
             cloud.evict(picked(world.alive, args[0]) or "nobody")
+        case "fill":
+            cloud.fill(picked(cloud.nodes.machines, args[0]) or "nobody", args[1] * pace * SECOND, memory=args[2])
+        case "exhaust":
+            cloud.exhaust(picked(world.alive, args[0]) or "nobody")
+        case "unready":
+            cloud.unready(picked(cloud.nodes.machines, args[0]) or "nobody", args[1] * pace * SECOND)
+        case "clock":
+            cloud.jump_clock(picked(cloud.nodes.machines, args[0]) or "nobody", args[1] * SECOND)
+            cloud.jump_own_clock(args[1] * SECOND)
         case "lose":
             getattr(cloud, args[0])()
         case "lose pool":

@@ -15,15 +15,20 @@ def machine(shape=GENERIC, **changes):
 
 def keys(found):
     """Give key and effect of a machine's own taints."""
-    return [(taint["key"].rpartition("/")[2], taint["effect"]) for taint in own_taints(found, "now")]
+    return [(taint["key"].rpartition("/")[2], taint["effect"]) for taint in own_taints(found)]
 
 
 def test_taints_follow_from_the_state():
     """Each state has its own."""
     assert keys(machine()) == [("not-ready", "NoSchedule")]
-    assert keys(machine(silent=True)) == [("unreachable", "NoSchedule"), ("unreachable", "NoExecute")]
+    assert keys(machine(silent=True, tainted="1")) == [("unreachable", "NoSchedule"), ("unreachable", "NoExecute")]
+    assert keys(machine(unwell="x", tainted="1")) == [("not-ready", "NoSchedule"), ("not-ready", "NoExecute")]
     assert keys(machine(ready=True)) == []
-    assert keys(machine(ready=True, pressed=True)) == [("disk-pressure", "NoSchedule")]
+    short = {"MemoryPressure": None, "DiskPressure": None}
+    assert keys(machine(ready=True, pressures=short)) == [
+        ("memory-pressure", "NoSchedule"),
+        ("disk-pressure", "NoSchedule"),
+    ]
     assert keys(machine(ready=True, interruptable=True)) == [("interruptable", "NoExecute")]
     assert keys(machine(ready=True, state=TRIAGE)) == [("unschedulable", "NoSchedule")]
     assert keys(machine(ready=True, state=CORDONED)) == [("unschedulable", "NoSchedule")]
@@ -53,9 +58,32 @@ def test_conditions_remember_since_when():
 
 
 def test_pressure_is_a_condition():
-    """Of the disk alone."""
-    found = {each["type"]: each["status"] for each in conditions(machine(ready=True, pressed=True), "1")}
-    assert (found["DiskPressure"], found["MemoryPressure"], found["Ready"]) == ("True", "False", "True")
+    """Of what there is too little of alone, in the kubelet's words."""
+    short = machine(ready=True, pressures={"DiskPressure": None})
+    found = {each["type"]: each for each in conditions(short, "1")}
+    status = {kind: each["status"] for kind, each in found.items()}
+    assert (status["DiskPressure"], status["MemoryPressure"], status["Ready"]) == ("True", "False", "True")
+    assert found["DiskPressure"]["message"] == "kubelet has disk pressure"
+    assert found["MemoryPressure"]["message"] == "kubelet has sufficient memory available"
+
+
+def test_a_heartbeat_is_the_kubelets():
+    """It stays what it was while nothing is heard; the change is dated by who writes it."""
+    found = machine(ready=True, heartbeat="h")
+    assert {each["lastHeartbeatTime"] for each in conditions(found, "1")} == {"h"}
+    found.ready, found.silent = False, True
+    for each in conditions(found, "2"):
+        assert (each["lastHeartbeatTime"], each["lastTransitionTime"]) == ("h", "2")
+        assert each["message"] == "Kubelet stopped posting node status."
+
+
+def test_a_node_says_why_it_is_not_ready():
+    """That it begins, or what its kubelet names."""
+    why = [
+        {each["type"]: each["message"] for each in conditions(found, "1") if "message" in each}["Ready"]
+        for found in (machine(), machine(unwell="the network"))
+    ]
+    assert why == ["container runtime network not ready: cni plugin not initialized", "the network"]
 
 
 def test_a_pools_own_labels_win():

@@ -6,6 +6,7 @@ import pytest
 from iriscw_sims.coreweave.pool_objects import (
     NO_SPEC,
     NODES_LIMIT,
+    SYSTEM_CRITICAL,
     Quota,
     Standing,
     complaint,
@@ -114,7 +115,8 @@ def test_what_nodes_cannot_carry_is_invalid(spec, said):
 def test_what_nodes_can_carry_is_valid():
     """Labels, annotations and taints of one's own."""
     taints = [{"key": "k", "value": "v", "effect": effect} for effect in ("NoSchedule", "NoExecute")]
-    spec = {"nodeLabels": {"a/k": "v"}, "nodeAnnotations": {"A/k": "any text"}, "nodeTaints": taints}
+    labels = {"a/k": "v", SYSTEM_CRITICAL: "true"}
+    spec = {"nodeLabels": labels, "nodeAnnotations": {"A/k": "any text"}, "nodeTaints": taints}
     assert complaint("p", {"instanceType": "b200-8x", "targetNodes": NODES_LIMIT, **spec}, QUICK) == ""
 
 

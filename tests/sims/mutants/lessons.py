@@ -13,6 +13,8 @@ import attrs
 from planted import JOB, PODS, SCALING, SCHEDULER, Mutant
 
 OWNERSHIP, REFLECTOR = "cloud/kube/ownership.py", "cloud/kube/reflector.py"
+PARSING, REFUSALS = "cloud/kube/parsing.py", "jobs/refusals.py"
+CLOCKS = "tests/sims/test_clocks.py::test_no_decision_rests_on_a_clock_of_the_platform"
 
 
 @attrs.frozen
@@ -190,6 +192,36 @@ LESSONS = (
         found_by_seeds=True,
     ),
     _bug(
+        "a-heartbeat-before-its-node-is-not-believed",
+        "iris 19",
+        "a node is taken for silent by the time in its heartbeat: that of its own clock, which is not the API server's",
+        (
+            PARSING,
+            '        ready=_condition(status, "Ready").get("status") == "True",\n',
+            (
+                '        ready=_condition(status, "Ready").get("status") == "True"\n'
+                '        and _text(_condition(status, "Ready"), "lastHeartbeatTime")\n'
+                '        >= _text(_part(obj, "metadata"), "creationTimestamp"),\n'
+            ),
+        ),
+        catcher=f"{CLOCKS}[2]",
+    ),
+    _bug(
+        "what-began-before-it-was-made-does-not-count",
+        "iris 20",
+        "a pod's status is taken for its predecessor's because its kubelet's clock is behind the API server's",
+        (
+            PARSING,
+            "        phase=_phase(status),\n",
+            (
+                "        phase=_phase(status)\n"
+                '        if _text(status, "startTime") >= _text(_part(obj, "metadata"), "creationTimestamp")\n'
+                "        else PodPhase.PENDING,\n"
+            ),
+        ),
+        catcher=f"{CLOCKS}[2]",
+    ),
+    _bug(
         "an-expired-watch-goes-on-from-now",
         "iris 5",
         "a missed 410: what was deleted while nobody watched stays in the view for ever",
@@ -203,6 +235,13 @@ LESSONS = (
         ),
         catcher="tests/sims/test_kube_lessons.py::test_what_went_while_nobody_watched_is_told",
         found_by_seeds=True,
+    ),
+    _bug(
+        "a-black-hole-takes-all-tasks",
+        "iris 6",
+        "a storm of retries that burns attempts: who refuses at once has room again, and is first to get the next task",
+        (REFUSALS, "    pause = pause_of(count)\n", "    return ()\n"),
+        catcher="tests/jobs/test_refusals.py::test_who_refused_is_avoided",
     ),
 )
 """Of the lessons about gangs across slices (23, second half), tiers and freezing (gpu 1 to 9, but 5) nothing can be

@@ -2,7 +2,8 @@
 
 A mutation is named by where it is and what it does: ``fleet/slices.py:move:command:2`` is the second command that
 ``move`` can forget. The numbers count within a function, so that a change of another function renames nothing. Texts
-(f-strings, reasons, docstrings) and assertions are left alone: the first decide nothing, the second are checks.
+(f-strings, reasons, docstrings, a choice between two) and assertions are left alone: the first decide nothing, the
+second are checks.
 
 ===========  =====================================================================================
 operator     what it does
@@ -26,19 +27,28 @@ import ast
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 
 import attrs
 
 SOURCES = Path(__file__).resolve().parents[3] / "src" / "iriscw"
 
-FLEET = ("lifecycle", "slices", "slice_rules", "slice_end", "slice_missed", "pods", "registration", "records")
-FLEET_SIZES = (
-    *("groups", "group_rules", "scaling", "sizing", "policy", "orphans", "pacing", "experience", "routing", "root"),
+NO_DECISIONS = (
+    *("__init__", "actor", "errors", "messages", "model", "ports", "reasons", "signals", "views"),
+    "jobs/records",
 )
-JOBS = ("lifecycle", "ledger", "job", "link", "registry", "scheduler", "placement", "queues", "schedule")
-MODULES = tuple(f"fleet/{name}.py" for name in (*FLEET, *FLEET_SIZES)) + tuple(f"jobs/{name}.py" for name in JOBS)
-"""What is mutated: everything that decides. Left out are values (model, messages, signals), assembly (actor) and
-what only words things for people (reasons, views)."""
+"""Rooms that decide nothing: values, assembly, what only words things for people."""
+
+
+def _modules() -> tuple[str, ...]:
+    names = [
+        f"{feature}/{path.stem}" for feature in ("fleet", "jobs") for path in sorted((SOURCES / feature).glob("*.py"))
+    ]
+    return tuple(f"{name}.py" for name in names if not {name, name.partition("/")[2]} & {*NO_DECISIONS})
+
+
+MODULES = _modules()
+"""What is mutated: everything that decides."""
 
 SKIPPED_FUNCTIONS = ("check", "__repr__")
 """Assertions about a state stand in functions of these names."""
@@ -65,8 +75,10 @@ class Mutation:
         return f"{self.module}:{self.function}:{self.operator}:{self.number}"
 
 
-CONTROL = Mutation("fleet/lifecycle.py", "", "control", 0, 0, "no bug at all")
-"""Changes nothing: whoever notices it is wrong about all others."""
+CONTROLS = tuple(
+    Mutation(f"{feature}/lifecycle.py", "", "control", 0, 0, "no bug at all") for feature in ("fleet", "jobs")
+)
+"""Change nothing: whoever notices one is wrong about all others of its feature."""
 
 
 @attrs.frozen
@@ -96,6 +108,20 @@ def all_mutations() -> list[Mutation]:
     return [mutation for module in MODULES for mutation in mutations(module)]
 
 
+def sample(seed: int, number: int) -> list[Mutation]:
+    """Draw about ``number`` mutations: of each module in proportion to what it has, and at least one."""
+    rng = Random(seed)
+    every = {module: mutations(module) for module in MODULES}
+    total = sum(map(len, every.values()))
+    drawn = [
+        mutation
+        for found in every.values()
+        for mutation in rng.sample(found, max(1, round(number * len(found) / total)))
+    ]
+    rng.shuffle(drawn)
+    return drawn
+
+
 def mutate(mutation: Mutation, text: str | None = None) -> ast.Module:
     """Give the tree of the module with this one bug in it.
 
@@ -103,7 +129,7 @@ def mutate(mutation: Mutation, text: str | None = None) -> ast.Module:
         LookupError: the module has no such place.
     """
     tree = ast.parse(_text(mutation.module, text))
-    if mutation == CONTROL:
+    if mutation in CONTROLS:
         return tree
     number = 0
     for site in _sites(tree):
@@ -225,7 +251,9 @@ class _Finder(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_IfExp(self, node: ast.IfExp) -> None:
-        """Negate the condition."""
+        """Negate the condition, unless it only chooses between two texts."""
+        if _is_text(node.body) and _is_text(node.orelse):
+            return
         self._guard(node, "test")
         self.generic_visit(node)
 
@@ -359,6 +387,13 @@ ALL_RECORDS = (*JOB_RECORDS, "WorkerReturned", "VerdictReached", "JobEnded")
 def _is_record(node: ast.AST) -> bool:
     name = ast.unparse(node.func) if isinstance(node, ast.Call) else ast.unparse(node)
     return name.endswith(RECORD_NAMES) or name.endswith(ALL_RECORDS) or "record" in name
+
+
+def _is_text(node: ast.AST) -> bool:
+    """Tell whether this is words for people: two words, or one that is put together; a single word may be a name."""
+    return isinstance(node, ast.JoinedStr) or (
+        isinstance(node, ast.Constant) and isinstance(node.value, str) and (" " in node.value or not node.value)
+    )
 
 
 def _not(test: ast.expr) -> ast.expr:

@@ -38,7 +38,7 @@ MUTANTS = (
         "declined-placement-keeps-its-room",
         (JOB, "        if declined:\n", "        if declined and not declined:\n"),
         seeds=450,
-        first=250,
+        first=450,
     ),
     _bug(
         "room-of-a-lost-worker-leaks",

@@ -5,6 +5,7 @@ import json
 import os
 from contextlib import asynccontextmanager
 
+import aiohttp
 import pytest
 import trustme
 
@@ -228,10 +229,26 @@ async def test_exec(trained):
     code, _, err = await trained.run(*run, "nvidia-smi")
     assert code == 127
     assert "nvidia-smi: not found: this container is simulated" in err
-    code, _, err = await trained.run("port-forward", "-n", "iris", "train", "8080:80")
-    assert code == 1
-    assert "portforward is not simulated" in err
     code, _, err = await trained.run("exec", "-n", "iris", "nobody", "--", "true")
+    assert (code, err) == (1, 'Error from server (NotFound): pods "nobody" not found\n')
+
+
+async def fetched(port, path="/health"):
+    """Give status and body of what a port of this machine answers."""
+    async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}{path}") as answer:
+        return answer.status, await answer.json()
+
+
+async def test_port_forward(trained):
+    """A port of this machine leads to the worker's, for any number of connections, one after the other and at once."""
+    async with trained.following("port-forward", "-n", "iris", "train", ":8080", "--address", "127.0.0.1") as line:
+        port = int((await line()).partition(" -> ")[0].rpartition(":")[2])
+        for _ in range(3):
+            status, body = await fetched(port)
+            assert (status, body["status"], body["worker_id"]) == (200, "ok", "train")
+        answers = await asyncio.gather(*(fetched(port, "/elsewhere") for _ in range(8)))
+        assert [status for status, _ in answers] == [404] * 8
+    code, _, err = await trained.run("port-forward", "-n", "iris", "nobody", ":80")
     assert (code, err) == (1, 'Error from server (NotFound): pods "nobody" not found\n')
 
 

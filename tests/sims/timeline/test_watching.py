@@ -211,3 +211,16 @@ def test_whom_a_fault_of_the_cloud_hit_was_there(seed, replayed):
     known = {event.subject for event in timeline.events} | {lane.subject for lane in timeline.lanes}
     hit = [about for fault in faults for about in fault.about if kind_of(about) == "worker" and "iris-" in about]
     assert [about for about in hit if about not in known] == []
+
+
+def test_outages_of_the_api_are_told_with_their_length(calm):
+    """What goes wrong with the API as a whole is a fault of the plan, and says how long it lasts."""
+    kinds = ("api out of reach", "api takes no writes", "credentials expire", "right revoked")
+    faults = [Fault((40 + 40 * turn) * SECOND, kind, 10 << 8) for turn, kind in enumerate(kinds)]
+    replaced = Fault(35 * SECOND, "pool replaced by a stranger", 0)
+    run, timeline = replay(2, calm(replaced, *faults, seed=2))
+    assert not run.violations
+    told = {event.what: event for event in timeline.events if kind_of(event.subject) == FAULT or event.subject == FAULT}
+    for kind in kinds:
+        (text,) = [each for each in told if each.startswith(kind)]
+        assert "for 15 s" in told[text].why
