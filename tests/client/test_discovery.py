@@ -4,6 +4,7 @@ import json
 import os
 
 import pytest
+import trustme
 
 from iriscw.client import discovery
 from iriscw.client.discovery import context_path, discover, read_context, remove_context, write_context
@@ -139,3 +140,20 @@ def test_a_dead_owner_is_seen(path):
     gone = discovery.attrs.evolve(written.owner, start_ticks=1)
     assert not discovery.attrs.evolve(written, owner=gone).is_alive
     assert written.owner.pid == os.getpid()
+
+
+def test_whom_to_trust(monkeypatch, tmp_path):
+    """An authority of its own counts where the address asks for TLS; a trusted network is said in words."""
+    monkeypatch.delenv("IRIS_CA_FILE", raising=False)
+    monkeypatch.delenv("IRISCW_INSECURE_PLAINTEXT", raising=False)
+    assert discovery.authority_of("https://controller:10000") is None
+    assert not discovery.is_network_trusted()
+    trustme.CA().cert_pem.write_to_path(tmp_path / "ca.crt")
+    monkeypatch.setenv("IRIS_CA_FILE", str(tmp_path / "ca.crt"))
+    monkeypatch.setenv("IRISCW_INSECURE_PLAINTEXT", "1")
+    assert len(discovery.authority_of("https://controller:10000").get_ca_certs()) == 1
+    assert discovery.authority_of("controller:10000") is None
+    assert discovery.is_network_trusted()
+    (tmp_path / "ca.crt").write_text("nothing")
+    with pytest.raises(InvalidArgument, match="IRIS_CA_FILE"):
+        discovery.authority_of("https://controller:10000")

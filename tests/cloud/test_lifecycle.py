@@ -83,7 +83,7 @@ def test_the_clouds_own_words_reach_the_user():
         (Conflict("x"), Refusal.CONFLICT),
         (Throttled(retry_after=7), Refusal.LATER),
         (Unavailable("u"), Refusal.LATER),
-        (Forbidden("f"), Refusal.LATER),
+        (Forbidden("f"), Refusal.FORBIDDEN),
         (ValueError("bug"), Refusal.LATER),
     ],
 )
@@ -98,3 +98,9 @@ def test_errors_are_told_apart(error, refusal):
 def test_a_bug_of_a_driver_is_told_as_one():
     """An error outside the contract says that the driver failed."""
     assert "driver failed: ValueError: bug" in judge_error(ValueError("bug")).text
+
+
+def test_a_node_that_takes_no_pods_is_named():
+    """Who waits for a slice reads which node keeps it, and why."""
+    closed = Node("b", "2", ready=True, usable=False, closed="tainted with dedicated")
+    assert judge_pool(pool(nodes=(READY[0], closed))).text == "1 of 2 nodes are ready; b is tainted with dedicated"

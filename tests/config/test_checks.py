@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from iriscw.config.checks import NVL72_RACK_NODES
+from iriscw.cloud.catalogue import RACK_NODES
 from iriscw.config.errors import ConfigError, ProblemKind
 from iriscw.config.load import build_config
 
@@ -20,6 +20,12 @@ GPU = {
             "slice_template": {"coreweave": {"instance_type": "gd-8xh100ib-i128"}},
         }
     },
+}
+L40S = copy.deepcopy(GPU)
+L40S["scale_groups"]["g"] |= {
+    "accelerator_variant": "L40S",
+    "resources": {"cpu": 128, "ram": "1TB", "gpu_count": 8},
+    "slice_template": {"coreweave": {"instance_type": "gd-8xl40s-i128"}},
 }
 LOCAL = {"platform": {"local": {}}, "scale_groups": {"g": {}}}
 
@@ -64,10 +70,15 @@ def test_the_bases_can_work():
         (GPU, {"g.slice_template.accelerator_variant": "A100"}, "slice_template.accelerator_variant"),
         (GPU, {"g.slice_template.coreweave.gpus_per_node": 4}, "slice_template.coreweave.gpus_per_node"),
         (GPU, {"g.slice_template.coreweave.gpu_class": "A100"}, "slice_template.coreweave.gpu_class"),
-        (GPU, {"g.slice_template.coreweave.instance_type": "gb200-4x"}, "slice_template.coreweave.instance_type"),
+        (GPU, {"g.slice_template.coreweave.instance_type": "gb200-new"}, "slice_template.coreweave.instance_type"),
+        (GPU, {"g.slice_template.coreweave.instance_type": "b200-8x"}, "slice_template.coreweave.instance_type"),
+        (GPU, {"g.resources.gpu_count": 9}, "resources.gpu_count"),
+        (GPU, {"g.resources.cpu": 129}, "resources.cpu"),
+        (GPU, {"g.resources.ram": "2049GB"}, "resources.ram"),
+        (L40S, {"g.slice_template.coreweave.infiniband": True}, "slice_template.coreweave.infiniband"),
         (
             GPU,
-            {"g.slice_template.coreweave.instance_type": "gb300-4x", "g.num_vms": NVL72_RACK_NODES + 9},
+            {"g.slice_template.coreweave.instance_type": "gb300-new", "g.num_vms": RACK_NODES + 9},
             "slice_template.coreweave.instance_type",
         ),
         (GPU, {"g.slice_template": {"local": {}}}, "slice_template.local"),
@@ -98,6 +109,8 @@ def test_contradictions_in_a_group(base, changes, path):
         ),
         (GPU, {"controller": {"durability": "replicated"}}, "controller.durability"),
         (GPU, {"defaults": {"bootstrap": {"worker_port": 0}}}, "defaults.bootstrap.worker_port"),
+        (LOCAL, {"defaults": {"task_secrets": {"KEY": "name/key"}}}, "defaults.task_secrets"),
+        (GPU, {"defaults": {"task_secrets": {"K": "a/b"}, "task_env": {"K": "x"}}}, "defaults.task_secrets.K"),
     ],
 )
 def test_contradictions_elsewhere(base, changes, path):
@@ -109,8 +122,17 @@ def test_contradictions_elsewhere(base, changes, path):
     ("base", "changes"),
     [
         (GPU, {"g.min_slices": 3, "g.buffer_slices": 3}),
+        (GPU, {"g.slice_template.coreweave.infiniband": False, "g.resources.gpu_count": 4}),
+        (
+            GPU,
+            {
+                "g.slice_template.coreweave": {"instance_type": "gd-8xa100-i128", "infiniband": True},
+                "g.accelerator_variant": "A100",
+            },
+        ),
+        (GPU, {"defaults": {"task_secrets": {"K": "a/b"}, "task_env": {"L": "x"}}}),
         (GPU, {"g.slice_template.num_vms": 2, "g.slice_template.coreweave.gpu_class": "H100"}),
-        (GPU, {"g.slice_template.coreweave.instance_type": "gb200-4x", "g.num_vms": 2 * NVL72_RACK_NODES}),
+        (GPU, {"g.slice_template.coreweave.instance_type": "gb200-new", "g.num_vms": 2 * RACK_NODES}),
         (GPU, {"controller": {"durability": "replicated", "replica_prefix": "s3://bucket/journal"}}),
         (GPU, {"controller": {"local": {}}, "defaults": {"bootstrap": {"controller_address": "10.0.0.1:10000"}}}),
         (LOCAL, {"g.resources": {"cpu": 8, "ram": "9GiB"}, "platform.local": {"node_cpu": 8, "node_memory": "9GiB"}}),

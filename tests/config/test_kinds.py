@@ -11,7 +11,19 @@ from iriscw.config.quantities import NS_PER_MS, QuantityError
 WORD = Text(pattern="[a-z]+", meaning="a word", empty=False)
 NAMES = TextMap("[A-Z]+", "a NAME")
 WHOLES = [Whole(), Whole(minimum=1, maximum=9)]
-KINDS = [Text(), WORD, *WHOLES, Flag(), Size(), Span(), Span(minimum=NS_PER_MS), Cpu(), Choice(AcceleratorType), NAMES]
+KINDS = [
+    Text(),
+    WORD,
+    *WHOLES,
+    Flag(),
+    Size(),
+    Size(minimum=2**10),
+    Span(),
+    Span(minimum=NS_PER_MS),
+    Cpu(),
+    Choice(AcceleratorType),
+    NAMES,
+]
 anything = st.recursive(
     st.none()
     | st.booleans()
@@ -50,6 +62,7 @@ def test_what_is_read_can_be_written_and_read_again(kind, value):
         (Whole(), 10**4000, "a huge number"),
         (Flag(), "no", "neither true nor false"),
         (Span(minimum=NS_PER_MS), "0s", "less than 1ms"),
+        (Size(minimum=2**20), "1KiB", "1KiB is less than 1MiB"),
         (Cpu(), 0, "the least is 1m"),
         (Choice(AcceleratorType), "tpu", "not one of: cpu, gpu"),
         (Choice(AcceleratorType), "GPU", "not one of"),
@@ -59,6 +72,11 @@ def test_what_is_read_can_be_written_and_read_again(kind, value):
         (TextMap("[A-Z]+", "a NAME", limit=2), {"A": "xyz"}, "at most 2"),
         (NAMES, {"A" * n: "" for n in range(1, ENTRIES_LIMIT + 2)}, "257 entries"),
         (NAMES, ["A"], "not a mapping"),
+        (
+            TextMap("[A-Z]+", "a NAME", value_pattern="[0-9]+", value_meaning="a number"),
+            {"A": "x"},
+            "A is not a number",
+        ),
     ],
 )
 def test_refusals_say_why(kind, value, says):

@@ -77,9 +77,10 @@ def test_api_defaults_of_coreweave():
     """The delays are those that the documentation promises."""
     config = load_config(DATA / "seed-001-h100.yaml")
     timeouts, scaling = config.defaults.timeouts, config.defaults.autoscaler
-    assert timeouts.boot_timeout == timeouts.init_timeout == timeouts.requesting_timeout == 1800 * SECOND
+    assert timeouts.init_timeout == timeouts.requesting_timeout == 1800 * SECOND
+    assert timeouts.boot_timeout == 3600 * SECOND
     assert (timeouts.worker_health_timeout, timeouts.api_timeout) == (120 * SECOND, 60 * SECOND)
-    assert scaling.startup_grace_period == 2400 * SECOND
+    assert scaling.startup_grace_period == 5400 * SECOND
     assert scaling.evaluation_interval == 10 * SECOND
     assert (scaling.scale_up_delay, scaling.scale_down_delay) == (60 * SECOND, 300 * SECOND)
     assert config.platform.coreweave.namespace == "iris"

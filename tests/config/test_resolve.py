@@ -1,5 +1,8 @@
 """Defaults, overrides and inheritance."""
 
+import pytest
+
+from iriscw.config.errors import ConfigError
 from iriscw.config.load import build_config
 from iriscw.config.read import INVALID
 from iriscw.config.resolve import overlay
@@ -78,3 +81,53 @@ def test_overlay():
     assert overlay({"task_env": {"A": "1"}}, {"task_env": {"B": "2"}}) == {"task_env": {"B": "2"}}
     assert overlay({"a": {"b": 1}}, {"a": INVALID}) == {"a": INVALID}
     assert overlay(INVALID, {"a": 1}) is INVALID
+
+
+def on_h100(template=None, **more):
+    """Give a group's pool; ``template`` is what the file says of it."""
+    said = {"instance_type": "gd-8xh100ib-i128", **(template or {})}
+    gpus = {"accelerator_type": "gpu", "accelerator_variant": "H100"}
+    group = {
+        **gpus,
+        "resources": {"cpu": 1, "ram": "1GB", "gpu_count": 8},
+        "slice_template": {"coreweave": said},
+        **more,
+    }
+    return build_config({"platform": CLOUD, "scale_groups": {"a": group}}).scale_groups["a"]
+
+
+def test_infiniband_is_what_the_type_of_node_has():
+    """Unless the file says that pods do without; a type that is not known has none."""
+    assert on_h100().slice_template.coreweave.infiniband
+    assert not on_h100({"infiniband": False}).slice_template.coreweave.infiniband
+    assert not on_h100({"instance_type": "new-type"}).slice_template.coreweave.infiniband
+    assert on_h100({"instance_type": "new-type", "infiniband": True}).slice_template.coreweave.infiniband
+
+
+def test_gpus_may_be_said_once():
+    """Of the pool or of the group: the other one follows."""
+    assert on_h100().slice_template.coreweave.gpus_per_node == 8
+    group = on_h100({"gpus_per_node": 4}, resources={"cpu": 1, "ram": "1GB"})
+    assert (group.resources.gpu_count, group.slice_template.coreweave.gpus_per_node) == (4, 4)
+
+
+def test_pods_of_preemptible_groups_stay_while_the_node_does():
+    """Unless the file says otherwise."""
+    spot = {"preemptible": True, "coreweave": {"instance_type": "x"}}
+    assert not on_h100().slice_template.coreweave.interruptable
+    assert on_h100(slice_template=spot).slice_template.coreweave.interruptable
+    spot["coreweave"]["interruptable"] = False
+    assert not on_h100(slice_template=spot).slice_template.coreweave.interruptable
+
+
+def test_taints_and_secrets_have_a_form():
+    """What Kubernetes would refuse, or could not find, is refused here."""
+    assert on_h100({"node_taints": {"x/y": "v:NoSchedule"}}).slice_template.coreweave.node_taints == {
+        "x/y": "v:NoSchedule"
+    }
+    for wrong in ({"x": "v"}, {"x": ":Never"}, {"-": ":NoExecute"}):
+        with pytest.raises(ConfigError, match="node_taints"):
+            on_h100({"node_taints": wrong})
+    for wrong in ({"A": "name"}, {"A": "Name/key"}, {"IRIS_A": "name/key"}, {"A": "name/"}):
+        with pytest.raises(ConfigError, match="task_secrets"):
+            build_config({"platform": CLOUD, "defaults": {"task_secrets": wrong}})

@@ -189,6 +189,18 @@ def test_contact_of_others_does_not_count(starting, ctx, dial):
     assert starting.state is PodState.REGISTERED
 
 
+def test_credentials_that_are_refused_cost_no_incarnation(place, ctx, pod):
+    """Who has no right to a pod asks again, later and for the same one, and says why until it is there."""
+    (create,) = runs(send(place, ctx, PodBriefed(())))
+    commands = send(place, ctx, Failed("pod", create, Forbidden("no right")))
+    (told,) = [each.message for each in commands if isinstance(each, Tell) and isinstance(each.message, PodReported)]
+    assert (told.state, told.refused, told.reason, told.failures) == (PodState.CREATING, True, "no right", 0)
+    (again,) = runs(send(place, ctx, TryAgain("pod")))
+    assert again == create
+    send(place, ctx, Completed("pod", again, pod(place.incarnation)))
+    assert (place.state, place.refused) == (PodState.STARTING, False)
+
+
 def test_given_up_create_is_answered_before_anything_else(place, ctx, pod):
     """A place dismissed during its create waits for the answer, and deletes what that brings."""
     (create,) = runs(send(place, ctx, PodBriefed(())))

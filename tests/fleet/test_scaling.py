@@ -113,6 +113,7 @@ def test_failed_slice_is_doomed_and_closes_the_group(opened, ctx):
         (Trouble.INVALID, Availability.INVALID),
         (Trouble.SLOW_BOOT, Availability.BACKOFF),
         (Trouble.WORKERS, Availability.BACKOFF),
+        (Trouble.NAME_TAKEN, Availability.BACKOFF),
     ):
         it = opened()
         facts, _ = send(it, ctx, SlicesWanted(1))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import attrs
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
@@ -11,6 +13,7 @@ from iriscw.cloud.effects import CreateNodePool, DeleteNodePool, ListNodePools, 
 from iriscw.cloud.model import (
     Condition,
     Conflict,
+    Forbidden,
     Gone,
     InvalidSpec,
     NoCapacity,
@@ -172,14 +175,60 @@ def test_capacity_stops_the_clocks_and_starts_them_anew(piece, ctx, pool):
     assert {c.key for c in commands if isinstance(c, SetTimer)} == {"stage", "startup", "slow"}
 
 
+def test_the_answer_to_a_create_is_older_than_what_was_seen(piece, ctx, pool):
+    """A pool that the watch has shown to wait for machines does not boot again because a slow answer shows it as it
+    was made: it would be condemned for a boot that never began. Seeds 206 and 301 of the simulated world.
+    """
+    it = piece()
+    (create,) = runs(send(it, ctx, brief()))
+    queued = pool(total=1, conditions=(Condition("Capacity", "False", "QueuedAwaitingCapacity"),))
+    send(it, ctx, PoolSeen(queued))
+    commands = send(it, ctx, Completed("pool", create, pool(total=1)))
+    assert (it.pool, it.trouble) == (queued, Trouble.CAPACITY)
+    assert not [each for each in commands if isinstance(each, SetTimer)]
+
+
+def test_credentials_that_are_refused_are_told_until_the_first_answer(piece, ctx, pool):
+    """The trouble has their name, whatever else fails meanwhile gets its own, and a deadline does not hide it."""
+    it = piece()
+    (create,) = runs(send(it, ctx, brief()))
+    for error, trouble in ((Forbidden("f"), Trouble.FORBIDDEN), (Unavailable("u"), Trouble.API)) * 2:
+        send(it, ctx, Failed("pool", create, error))
+        assert it.trouble is trouble
+    send(it, ctx, Failed("pool", create, Forbidden("f")))
+    late = copy.deepcopy(it)
+    send(late, ctx, Overdue("requesting"))
+    assert (late.state, late.trouble) == (SliceState.FAILED, Trouble.FORBIDDEN)
+    assert late.reason.endswith("(f)")
+    send(it, ctx, PoolSeen(pool(total=1)))
+    assert (it.state, it.trouble) == (SliceState.BOOTING, Trouble.NONE)
+
+
+def test_a_worker_whose_pod_is_refused_is_the_slices_trouble(piece, ctx, pool):
+    """Users read at the slice that credentials are refused, before anything else; and no longer than it is so."""
+    it = piece(num_vms=2)
+    send(it, ctx, brief(pool(nodes=2)))
+    send(it, ctx, unregistered(0, failures=1))
+    send(it, ctx, attrs.evolve(unregistered(1, PodState.CREATING), refused=True, reason="no right"))
+    assert it.trouble is Trouble.FORBIDDEN
+    assert it.reason.endswith("-1: no right")
+    send(it, ctx, unregistered(1))
+    assert it.trouble is Trouble.WORKERS
+    send(it, ctx, attrs.evolve(unregistered(1, PodState.CREATING), refused=True, reason="no right"))
+    send(it, ctx, unregistered(0))
+    send(it, ctx, unregistered(1))
+    assert it.trouble is Trouble.NONE
+
+
 @pytest.mark.parametrize(
     ("error", "state", "trouble"),
     [
         (QuotaExceeded("q"), SliceState.FAILED, Trouble.QUOTA),
         (InvalidSpec("i"), SliceState.FAILED, Trouble.INVALID),
-        (Conflict("c"), SliceState.FAILED, Trouble.INVALID),
+        (Conflict("c"), SliceState.FAILED, Trouble.NAME_TAKEN),
         (NoCapacity("n"), SliceState.CREATING, Trouble.CAPACITY),
         (Unavailable("u"), SliceState.CREATING, Trouble.API),
+        (Forbidden("f"), SliceState.CREATING, Trouble.FORBIDDEN),
     ],
 )
 def test_refused_creates_are_told_apart(piece, ctx, error, state, trouble):

@@ -47,6 +47,8 @@ class Walk:
         self.stopping: dict[str, None] = {}
         """Attempts that the worker was told to stop."""
         self.up = False
+        self.listening = False
+        """Whether the link waits for a stream."""
         self.serial = 0
         self.ended: list[str] = []
         self.born()
@@ -54,7 +56,7 @@ class Walk:
     def born(self) -> None:
         """Have the link's actor begin, or begin anew, while the worker lives on."""
         self.link = Link("w", "a")
-        self.clocks, self.up = {}, False
+        self.clocks, self.up, self.listening = {}, False, False
         self._do(self.decisions.resume(self.link, self.ctx))
 
     def send(self, message) -> None:
@@ -72,9 +74,10 @@ class Walk:
                     assert self.up, "fed while there is no stream"
                     self._obey(each.item)
                 case Close():
-                    self.up = False
+                    self.up = self.listening = False
                 case Open():
-                    pass
+                    assert not self.listening
+                    self.listening = True
                 case Tell(message=AttemptsObserved()):
                     self._heard(each.to.name, each.message.observations)
                 case Tell():
@@ -137,7 +140,7 @@ class Walk:
 
     def hang_up(self, error=None) -> None:
         """Have the stream end."""
-        self.up = False
+        self.up = self.listening = False
         self.send(Closed("stream", error))
 
     def say(self, uid, **changes) -> None:
@@ -162,7 +165,7 @@ class Walk:
         if self.up:
             yield "stream ends", self.hang_up
             yield "stream fails", lambda: self.hang_up(OSError("reset"))
-        else:
+        elif self.listening:
             yield "stream begins", self.connect
         for uid, seen in self.worker.items():
             if seen.ending is None:
@@ -178,6 +181,8 @@ class Walk:
         self.brief()
         for job in JOBS:
             self.speak(job)
+        if not self.listening:
+            self.ring("open")
         if not self.up:
             self.connect()
         for uid in [uid for uid in self.stopping if uid in self.worker and self.worker[uid].ending is None]:

@@ -220,7 +220,7 @@ class Walk:
     def restart(self) -> None:
         """Have the scheduler begin anew: it knows nothing, and asks for everything."""
         self.state = Scheduler()
-        self.clocks, self.asked, self.cordons, self.linked, self.demand = {}, {}, {}, {}, {}
+        self.clocks, self.asked, self.cordons, self.linked = {}, {}, {}, {}
         self._do(SchedulerDecisions(ActorPath("/fleet")).resume(self.state, self.ctx))
         self.send(JobsKnown(tuple(self.jobs)))
         for worker in self.workers:

@@ -148,3 +148,12 @@ def test_a_place_for_a_job_that_is_over_is_given_back(walk):
     walk.settle()
     told = heard(walk, Placed((Placement(0, "late", "w1", "a"),)))
     assert told == [("scheduler", AttemptsOver("job-a", ("late",)))]
+
+
+def test_what_the_scheduler_said_is_forgotten_when_a_task_is_placed(walk):
+    """It was true before that; what could not be used changes nothing."""
+    walk.ledger.heard = "of 1 worker: 1 is too small"
+    walk.send(Placed((Placement(0, "again", "w1", "a"),)))
+    assert walk.ledger.heard
+    walk.place(1, "w1")
+    assert walk.ledger.heard == ""

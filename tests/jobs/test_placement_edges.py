@@ -70,6 +70,24 @@ def test_room_that_comes_back_is_found_after_the_log_began_anew():
     assert find(inventory, wish) is host
 
 
+def test_a_search_is_not_begun_anew_for_each_worker_that_has_room_again():
+    """What was learned of a full pool is kept: only the worker that was noted is looked at again."""
+    inventory = Inventory()
+    hosts = [add(inventory, number, cpus=1) for number in range(50)]
+    wish = Wish(SMALL)
+    for host in hosts:
+        inventory.commit(host, f"u{host.rank}", Commitment("job-a", 0, SMALL))
+    assert find(inventory, wish) is None
+    inventory.release("u30")
+    looked = []
+    kept, type(hosts[0]).takes = type(hosts[0]).takes, lambda host, demand: looked.append(host) or kept(host, demand)
+    try:
+        assert find(inventory, wish) is hosts[30]
+    finally:
+        type(hosts[0]).takes = kept
+    assert looked == [hosts[30]]
+
+
 def test_more_demands_than_heaps_are_served_all_the_same():
     """The heap that was made first is forgotten, and made again."""
     inventory = Inventory()

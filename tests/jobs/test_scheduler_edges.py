@@ -4,7 +4,7 @@ from jobs_world import worker_info
 from scheduler_walk import SPECS, Walk
 
 from iriscw.fleet.messages import Cordon, DemandChanged, WorkerReady, WorkersMissed
-from iriscw.jobs.messages import Due, JobAbsent, JobReport, JobsKnown, LiveAttempt
+from iriscw.jobs.messages import AttemptsOver, Due, JobAbsent, JobReport, JobsKnown, LiveAttempt, Placed, Placement
 from iriscw.jobs.schedule import DEMAND_INTERVAL
 from iriscw.runtime.vocabulary import ActorPath, Undelivered
 
@@ -166,3 +166,34 @@ def test_the_end_of_the_grace_calls_absent_attempts_lost():
     assert walk.lost == []
     walk.send(Due("adoption"))
     assert [(each.worker_id, each.fenced) for each in walk.lost] == [("slice-7-0", False)]
+
+
+def test_a_job_without_room_for_a_message_gets_nothing_until_it_has_reported():
+    """What it was to be given is free again, and none of its tasks is placed before it has said what it needs."""
+    walk = whole()
+    walk.introduce("b")
+    placed = Placed(tuple(Placement(index, uid, *where) for uid, (index, *where) in walk.jobs["b"].items()))
+    walk.send(Undelivered(ActorPath("/jobs/b"), placed))
+    assert walk.state.inventory.where == {}
+    walk.jobs["b"], walk.pending["b"] = {}, {0: None, 1: None}
+    walk.send(AttemptsOver("b", (), ((0, 2),)))
+    assert walk.jobs["b"] == {}
+    walk.ring(("awake", "b"))
+    walk.report("b")
+    assert len(walk.jobs["b"]) == 2
+
+
+def test_a_link_that_began_too_early_is_told_when_all_is_known():
+    """Whom to hear: before the jobs have reported the scheduler does not know either."""
+    walk = whole()
+    walk.introduce("b")
+    walk.restart()
+    walk.expects.clear()
+    for worker in walk.workers:
+        walk.link(worker)
+    assert walk.expects == {}
+    walk.report("b")
+    used = {worker for _, worker, _ in walk.jobs["b"].values()}
+    assert {name: expects.job_ids for name, expects in walk.expects.items()} == {
+        worker: ("b",) if worker in used else () for worker in walk.workers
+    }

@@ -7,7 +7,7 @@ from scheduler_walk import CPUS, SPECS, WORKERS, Walk
 
 from iriscw.jobs.scheduler import DEMAND_REPEAT
 
-WALKS = settings(max_examples=60, deadline=None)
+WALKS = settings(max_examples=60, deadline=None, derandomize=True)
 STEPS = 25
 
 

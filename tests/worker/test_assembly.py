@@ -8,14 +8,17 @@ from pathlib import Path
 
 import anyio
 import pytest
+import trustme
 
 sys.path.insert(0, str(Path(__file__).parent))  # for worker_world
 
-from worker_world import JOB_TOKEN, TOKEN, Controller, alive, serving, settings, world
+from worker_world import JOB_TOKEN, TOKEN, Controller, alive, authenticate, serving, settings, world
 
 from iriscw.bundles.pack import pack
 from iriscw.errors import JournalLocked
 from iriscw.proto.iriscw import v1
+from iriscw.rpc.server import RpcServer
+from iriscw.rpc.tls import server_tls
 from iriscw.task.result import load_result
 from iriscw.worker.assembly import Worker
 from iriscw.worker.model import RefusalReason
@@ -369,3 +372,32 @@ async def test_an_error_in_the_block_leaves_no_orphan(cache: Path) -> None:
         await _fail_inside(cache, double)
     assert raised.group_contains(KeyError)
     assert not alive(int(double.log("a1")))
+
+
+async def test_secrets_of_tasks(cache: Path) -> None:
+    """Every task has them, unless its job sets the same variable; they are in no log line, journal or order."""
+    code = "import os; print(os.environ['A'], os.environ['B'], os.environ['IRIS_BIND_HOST'])"
+    more = {"task_secrets": {"A": "secret-a", "B": "secret-b"}, "task_bind_host": "0.0.0.0"}
+    async with world(cache, **more) as (controller, worker):
+        await controller.run("a1", argv=code, environment={"B": "order"})
+        await controller.ended("a1")
+        assert "secret-" not in repr(worker.settings)
+    assert controller.log("a1").split() == ["secret-a", "order", "0.0.0.0"]
+    journal = b"".join(path.read_bytes() for path in (cache / "worker-1").rglob("journal/*") if path.is_file())
+    assert b"secret-" not in journal
+
+
+async def test_a_controller_with_a_certificate_of_its_own_authority(cache: Path, tmp_path: Path) -> None:
+    """The worker trusts what it is told to trust, and dials over TLS."""
+    authority, controller = trustme.CA(), Controller()
+    authority.cert_pem.write_to_path(tmp_path / "ca.crt")
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(tmp_path / "tls.pem")
+    tls = server_tls(tmp_path / "tls.pem", tmp_path / "tls.pem")
+    async with RpcServer([controller], authenticate=authenticate, tls=tls) as server:
+        address = await server.listen_tcp("127.0.0.1", 0)
+        async with Worker(settings(cache, address, authority=tmp_path / "ca.crt")):
+            await controller.until(lambda: controller.outgoing is not None)
+            await controller.run("a1", argv="import os; print(os.environ['IRIS_CA_FILE'])")
+            await controller.ended("a1")
+    assert controller.log("a1").strip() == str(tmp_path / "ca.crt")
+    assert str(address).startswith("https://")

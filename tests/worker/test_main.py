@@ -323,3 +323,26 @@ def test_the_help_is_complete(capsys: pytest.CaptureFixture[str]) -> None:
     for code, meaning in EXIT_CODES.items():
         assert f"  {code}  {meaning}\n" in said
         assert f"| {code} | {meaning.replace('--orphan-after', '`--orphan-after`')} |\n" in page
+
+
+def test_what_a_pod_tells_its_worker(tmp_path: Path) -> None:
+    """Its own token's file goes before a task's; secrets of tasks lose their prefix, and are shown nowhere."""
+    write_token_file(tmp_path / "token", TOKEN)
+    environment = {
+        "IRIS_CONTROLLER_ADDRESS": "https://iris-controller-svc.iris.svc.cluster.local:10000",
+        "IRIS_WORKER_ID": "w",
+        "IRISCW_INCARNATION": "i",
+        "IRISCW_CACHE_DIR": str(tmp_path / "cache"),
+        "IRISCW_TOKEN_FILE": str(tmp_path / "token"),
+        "IRIS_TOKEN_FILE": "/nowhere",
+        "IRISCW_CA_FILE": "/etc/iris/ca/ca.crt",
+        "IRISCW_TASK_BIND_HOST": "0.0.0.0",
+        "IRISCW_TASK_SECRET_WANDB_API_KEY": "the-key",
+        "IRIS_VM_ADDRESS": "10.0.0.7",
+    }
+    made = settings_of(parser(environment).parse_args(["serve"]), environment)
+    assert made.token == TOKEN
+    assert made.authority == Path("/etc/iris/ca/ca.crt")
+    assert (made.host, made.task_bind_host, made.advertise_host) == ("127.0.0.1", "0.0.0.0", "10.0.0.7")
+    assert made.task_secrets == {"WANDB_API_KEY": "the-key"}
+    assert "the-key" not in repr(made)

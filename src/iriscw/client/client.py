@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from iriscw.client import wire
 from iriscw.client.calls import Calls
-from iriscw.client.discovery import discover
+from iriscw.client.discovery import authority_of, discover, is_network_trusted
 from iriscw.client.errors import NotConnected
 from iriscw.client.job import PAGE, Job
 from iriscw.client.model import ClusterStatus, JobStatus, PoolStatus, SliceStatus
@@ -251,6 +251,7 @@ def connect(address: str | None = None, token: str | Secret | None = None) -> Co
         InvalidAddress: the text is no address.
         NeedsAsyncio: this is no task of an asyncio loop.
         InsecureDoor: the token would leave this machine in plain text.
+        InvalidArgument: ``IRIS_CA_FILE`` names no authority.
     """
     return Connecting(_connected(address, token))
 
@@ -258,5 +259,6 @@ def connect(address: str | None = None, token: str | Secret | None = None) -> Co
 @asynccontextmanager
 async def _connected(address: str | None, token: str | Secret | None) -> AsyncIterator[Client]:
     found = discover(address, token)
-    async with RpcChannel(found.address, found.token) as channel:
+    tls, trusted = authority_of(found.address), is_network_trusted()
+    async with RpcChannel(found.address, found.token, tls=tls, insecure_plaintext=trusted) as channel:
         yield Client(channel, job_id=found.job_id, owner=found.owner)

@@ -7,6 +7,9 @@ In this order:
 3. the context file of ``iriscw up``: ``$IRISCW_CONTEXT`` if set, else ``$XDG_RUNTIME_DIR/iriscw/context.json``, else
    ``~/.local/state/iriscw/context.json``.
 
+An ``https://`` controller is trusted by the authority in the file that ``IRIS_CA_FILE`` names, if it is set; with
+``IRISCW_INSECURE_PLAINTEXT=1`` one without TLS is talked to over a network. Workers set both for their tasks.
+
 The context file holds a token that may do everything, so its mode is 0600, and one that others can read is refused.
 """
 
@@ -14,6 +17,7 @@ from __future__ import annotations
 
 import json
 import os
+import ssl
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,8 +29,12 @@ from iriscw.client.errors import InvalidContextFile, NoController
 from iriscw.errors import InvalidArgument
 from iriscw.files import make_private_folder, read_bounded, write_atomic
 from iriscw.processes.identity import ProcessIdentity, identify, is_alive
+from iriscw.rpc.address import Address
+from iriscw.rpc.errors import InvalidTls
+from iriscw.rpc.tls import client_tls
 from iriscw.rpc.tokens import Secret as Secret, read_token_file  # noqa: PLC0414 - for who sees only this module
 from iriscw.task.context import NotInTask, context
+from iriscw.task.environment import CA_VARIABLE, PLAINTEXT_VARIABLE
 
 CONTEXT_VARIABLE: Final = "IRISCW_CONTEXT"
 _LOOPBACK: Final = ("127.", "localhost:", "[::1]:")
@@ -167,6 +175,27 @@ def discover(address: str | None = None, token: str | Secret | None = None) -> E
     if left is None or left.address != address:
         return Endpoint(address)
     return Endpoint(address, left.token, owner=left.owner_here)
+
+
+def authority_of(address: str) -> ssl.SSLContext | None:
+    """Give whom to trust at an address; None leaves it to the address.
+
+    Raises:
+        InvalidAddress: the text is none.
+        InvalidArgument: ``IRIS_CA_FILE`` names no authority.
+    """
+    named = os.environ.get(CA_VARIABLE)
+    if not named or not Address.parse(address).tls:
+        return None
+    try:
+        return client_tls(authority=Path(named))
+    except InvalidTls as error:
+        raise InvalidArgument(f"{CA_VARIABLE}: {error}") from error
+
+
+def is_network_trusted() -> bool:
+    """Whether the environment says that tokens may cross the network without TLS."""
+    return os.environ.get(PLAINTEXT_VARIABLE) == "1"
 
 
 def _of_task() -> Endpoint | None:

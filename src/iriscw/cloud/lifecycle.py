@@ -21,6 +21,7 @@ read.
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 
 import attrs
 
@@ -31,6 +32,8 @@ from iriscw.cloud.model import (
     InvalidSpec,
     NoCapacity,
     NodePool,
+    Pod,
+    PodPhase,
     QuotaExceeded,
     Throttled,
     Unavailable,
@@ -64,6 +67,9 @@ def judge_pool(pool: NodePool) -> PoolJudgement:
     if pool.deleting:
         return PoolJudgement(PoolHealth.GOING, "the node pool is being deleted")
     nodes = f"{pool.ready_nodes} of {pool.target_nodes} nodes are ready"
+    closed = next((node for node in pool.nodes if not node.usable and node.closed), None)
+    if closed is not None:
+        nodes += f"; {closed.name} is {closed.closed}"
     if pool.target_nodes > 0 and pool.ready_nodes >= pool.target_nodes:
         return PoolJudgement(PoolHealth.READY, nodes)
     validated = pool.condition("Validated", "Valid")
@@ -97,6 +103,8 @@ class Refusal(enum.Enum):
     CONFLICT = "conflict"
     LATER = "later"
     """Nothing is known: repeat the call."""
+    FORBIDDEN = "forbidden"
+    """Repeat the call: a revoked token comes back when people renew it, an outage of ours is no failure of a slice."""
 
 
 @attrs.frozen
@@ -116,8 +124,7 @@ _REFUSALS: tuple[tuple[type[Exception], Refusal], ...] = (
     (Conflict, Refusal.CONFLICT),
     (Throttled, Refusal.LATER),
     (Unavailable, Refusal.LATER),
-    # A revoked token comes back when people renew it: an outage of ours is not the slice's failure.
-    (Forbidden, Refusal.LATER),
+    (Forbidden, Refusal.FORBIDDEN),
 )
 
 
@@ -130,3 +137,43 @@ def judge_error(error: Exception) -> RefusalJudgement:
             retry_after = error.retry_after if isinstance(error, Throttled) else 0
             return RefusalJudgement(refusal, str(error) or kind.__name__, retry_after)
     return RefusalJudgement(Refusal.LATER, f"the cloud driver failed: {type(error).__name__}: {error}")
+
+
+class PodHealth(enum.Enum):
+    """What keeps a pod from running, as far as its status says so."""
+
+    WELL = "well"
+    IMAGE = "its image cannot be had"
+    SETUP = "what its container needs is missing"
+    CRASHES = "its container ends again and again"
+    UNSCHEDULED = "no node takes it"
+    VOLUMES = "its volumes or its network are not set up"
+    """A mount that fails says no more in a pod's status; the pod's events do. Also what every pod is in for a while."""
+
+
+_POD_REASONS: Mapping[str, PodHealth] = {
+    **dict.fromkeys(
+        (
+            *("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError"),
+            *("RegistryUnavailable", "SignatureValidationFailed"),
+        ),
+        PodHealth.IMAGE,
+    ),
+    **dict.fromkeys(
+        ("CreateContainerConfigError", "CreateContainerError", "RunContainerError", "PreCreateHookError"),
+        PodHealth.SETUP,
+    ),
+    "CrashLoopBackOff": PodHealth.CRASHES,
+    "Unschedulable": PodHealth.UNSCHEDULED,
+    "SchedulerError": PodHealth.UNSCHEDULED,
+}
+
+
+def judge_pod(pod: Pod) -> PodHealth:
+    """Say what keeps a pod from running. One that has ended is not judged: how it ended, it says itself."""
+    if pod.phase.over:
+        return PodHealth.WELL
+    known = _POD_REASONS.get(pod.reason)
+    if known is not None:
+        return known
+    return PodHealth.VOLUMES if pod.unset and pod.node and pod.phase is PodPhase.PENDING else PodHealth.WELL

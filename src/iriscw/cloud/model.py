@@ -31,6 +31,8 @@ values."""
 
 LABEL_MANAGED = "iris-managed"
 LABEL_CLUSTER = "iris-cluster"
+LABEL_CLUSTER_NAME = "iris-cluster-name"
+"""What people call the cluster whose ``iris-cluster`` may be a uid. Nothing is decided by it."""
 LABEL_GROUP = "iris-scale-group"
 LABEL_SLICE = "iris-slice-id"
 LABEL_WORKER = "iris-worker-id"
@@ -337,13 +339,16 @@ class Condition:
 
 @attrs.frozen
 class Node:
-    """A node as last seen. ``ready``: the kubelet says so. ``usable``: no cordon, and in production state."""
+    """A node as last seen. ``ready``: the kubelet says so. ``usable``: no cordon, and in production state; if not,
+    ``closed`` says why, for people.
+    """
 
     name: str
     uid: str
     ready: bool = False
     usable: bool = True
     address: str = ""
+    closed: str = ""
 
 
 @attrs.frozen
@@ -378,6 +383,10 @@ class NodePool:
         return None
 
 
+MAX_TOLD = 300
+"""Characters of a cloud's message that users are told: the exact verdict, not the list of all nodes."""
+
+
 class PodPhase(enum.Enum):
     """The phases of Kubernetes, with its names."""
 
@@ -395,8 +404,8 @@ class PodPhase(enum.Enum):
 
 @attrs.frozen
 class Pod:
-    """A pod as last seen. ``reason`` is why it waits or how it ended ("ErrImagePull", "OOMKilled"), for
-    people.
+    """A pod as last seen. ``reason`` is why it waits or how it ended ("ErrImagePull", "OOMKilled"), ``message`` what
+    the cloud says of that. ``unset``: its node has not set up its volumes and its network yet, says the node.
     """
 
     name: str
@@ -408,7 +417,16 @@ class Pod:
     node: str = ""
     address: str = ""
     reason: str = ""
+    message: str = ""
+    unset: bool = False
     exit_code: int | None = None
+
+    @property
+    def why(self) -> str:
+        """Reason and message in one line, for people; empty if there is neither."""
+        text = " ".join(self.message.split())
+        text = text if len(text) <= MAX_TOLD else f"{text[:MAX_TOLD]}..."
+        return f"{self.reason}: {text}" if self.reason and text else self.reason or text
 
 
 # What a watch brings

@@ -1,7 +1,8 @@
 """Pairs of keys that cannot both be meant.
 
 Each check reads the complete tree and names the key that should change. A value that was refused before takes
-part in no check. What only the cloud can know (quota, the types of node it has) is not checked here.
+part in no check. What only the cloud can know (quota, the types of node it has) is not checked here; but what is
+published of a type of node (:mod:`iriscw.cloud.catalogue`) is not to be contradicted.
 """
 
 from __future__ import annotations
@@ -9,17 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from iriscw.cloud.catalogue import GB, RACK_NODES, RACK_TYPES, InstanceType, instance_type
 from iriscw.config.errors import ProblemKind
 from iriscw.config.kinds import shown
 from iriscw.config.model import AcceleratorType, Durability
 from iriscw.config.quantities import format_cpu, format_size
 from iriscw.config.read import GROUP_NAME_LIMIT, INVALID, Findings, Path, Tree
-
-NVL72_RACK_NODES: Final = 18
-"""Nodes of one NVL72 rack: CoreWeave sells GB200 and GB300 in whole racks (`targetRacks`)."""
-
-NVL72_PREFIXES: Final = ("gb200", "gb300")
-"""How instance types begin that come in racks."""
 
 NAMES_LIMIT: Final = 44
 """Characters in the cluster's and a group's name together: with two dashes, 12 random characters and `-9999` for
@@ -29,6 +25,7 @@ the node, a worker pod's host name has 63."""
 def check(full: Tree, found: Findings) -> None:
     """Note every contradiction in a complete tree."""
     _check_controller(full, found)
+    _check_secrets(full, found)
     groups = {name: group for name, group in full["scale_groups"].items() if group is not INVALID}
     _check_names(full, groups, found)
     for name, group in groups.items():
@@ -136,9 +133,41 @@ def _check_pool(full: Tree, group: Tree, path: Path, found: Findings) -> None:
         text = f"{shown(gpu_class)} contradicts the group's accelerator_variant, {shown(variant)}"
         found.add(ProblemKind.CONTRADICTION, (*path, "gpu_class"), text)
     instance, nodes = pool["instance_type"], group["num_vms"]
-    if known(instance, nodes) and instance.startswith(NVL72_PREFIXES) and nodes % NVL72_RACK_NODES:
-        text = f"{instance} comes in whole racks of {NVL72_RACK_NODES} nodes: num_vms {nodes} is part of one"
+    if known(instance, nodes) and instance.startswith(RACK_TYPES) and nodes % RACK_NODES:
+        text = f"{instance} comes in whole racks of {RACK_NODES} nodes: num_vms {nodes} is part of one"
         found.add(ProblemKind.CONTRADICTION, (*path, "instance_type"), text)
+
+
+def _check_node(full: Tree, group: Tree, path: Path, found: Findings) -> None:
+    """Compare what a group promises with what is known of its type of node."""
+    pool = _at(group, "slice_template", "coreweave")
+    if pool is INVALID or "coreweave" not in full["platform"]:
+        return
+    node = instance_type(pool["instance_type"]) if known(pool["instance_type"]) else None
+    if node is None:
+        return
+    offered = (
+        ("cpu", "cpu_milli", node.vcpu * 1000, format_cpu),
+        ("ram", "ram_bytes", node.memory_gb * GB, format_size),
+        ("gpu_count", "gpu_count", node.gpus, str),
+    )
+    for written, ours, has, text_of in offered:
+        promised = _at(group, "resources", ours)
+        if known(promised) and promised > has:
+            text = f"{text_of(promised)} is more than a node of {node.name} has, {text_of(has)}"
+            found.add(ProblemKind.CONTRADICTION, (*path, "resources", written), text)
+    _check_features(node, group["accelerator_variant"], pool, (*path, "slice_template", "coreweave"), found)
+
+
+def _check_features(node: InstanceType, variant: Any, pool: Tree, path: Path, found: Findings) -> None:
+    gpu_class, infiniband = pool["gpu_class"], pool["infiniband"]
+    # A class that contradicts the variant was named above.
+    if known(gpu_class) and gpu_class == variant and node.gpu_class not in (None, "", gpu_class):
+        text = f"a node of {node.name} has {node.gpu_class}, not the group's accelerator_variant, {gpu_class}"
+        found.add(ProblemKind.CONTRADICTION, (*path, "instance_type"), text)
+    if infiniband is True and node.infiniband is False:
+        text = f"a node of {node.name} has no InfiniBand: its pods would wait for ever"
+        found.add(ProblemKind.CONTRADICTION, (*path, "infiniband"), text)
 
 
 def _check_local_node(full: Tree, group: Tree, path: Path, found: Findings) -> None:
@@ -157,8 +186,21 @@ def _check_local_node(full: Tree, group: Tree, path: Path, found: Findings) -> N
             found.add(ProblemKind.CONTRADICTION, (*path, "resources", written), text)
 
 
+def _check_secrets(full: Tree, found: Findings) -> None:
+    secrets, plain = _at(full, "defaults", "task_secrets"), _at(full, "defaults", "task_env")
+    if not known(secrets) or not secrets:
+        return
+    path = ("defaults", "task_secrets")
+    if "local" in full["platform"]:
+        text = "the local platform has no Secrets: set the variables of tasks in task_env, or with each job"
+        found.add(ProblemKind.CONTRADICTION, path, text)
+    for name in secrets:
+        if known(plain) and name in plain:
+            found.add(ProblemKind.CONTRADICTION, (*path, name), f"{name} is in task_env, too: keep one of them")
+
+
 def _word(value: Any) -> str:
     return str(getattr(value, "value", value))
 
 
-_GROUP_CHECKS: Final = (_check_slices, _check_device, _check_template, _check_pool, _check_local_node)
+_GROUP_CHECKS: Final = (_check_slices, _check_device, _check_template, _check_pool, _check_node, _check_local_node)

@@ -1,7 +1,8 @@
 """Every default, in one place.
 
 A tree has the shape of the model: attribute names, and values as the model holds them. CoreWeave's values come
-from what bare metal needs (20 to 30 minutes to boot). The local platform has seconds where CoreWeave has minutes,
+from what bare metal needs (14 to 30 minutes to boot, one in ten longer: a timeout of 30 minutes would give up nodes
+that are about to come, and pay for another boot). The local platform has seconds where CoreWeave has minutes,
 with room for a busy laptop: a process starts in tenths of a second, and 50 to 100 times that is a failure.
 """
 
@@ -24,7 +25,7 @@ SERVICE_NAME: Final = "iris-controller-svc"
 _TIMEOUTS: Final[dict[PlatformKind, dict[str, int]]] = {
     PlatformKind.COREWEAVE: {
         "requesting_timeout": 1800 * SECOND,
-        "boot_timeout": 1800 * SECOND,
+        "boot_timeout": 3600 * SECOND,
         "init_timeout": 1800 * SECOND,
         "worker_health_timeout": 120 * SECOND,
         "worker_timeout": 60 * SECOND,
@@ -45,7 +46,7 @@ _AUTOSCALER: Final[dict[PlatformKind, dict[str, int]]] = {
         "evaluation_interval": 10 * SECOND,
         "scale_up_delay": 60 * SECOND,
         "scale_down_delay": 300 * SECOND,
-        "startup_grace_period": 2400 * SECOND,
+        "startup_grace_period": 5400 * SECOND,
     },
     PlatformKind.LOCAL: {
         "evaluation_interval": 1 * SECOND,
@@ -61,6 +62,10 @@ _PLATFORM: Final[dict[PlatformKind, dict[str, Any]]] = {
         "namespace": NAMESPACE,
         "kubeconfig_path": "",
         "container_registry": "",
+        "image_pull_secret": "iris-image-pull",
+        "storage_secret": "iris-bundle-credentials",
+        "priority_class": "",
+        "node_cache_dir": "/mnt/local/iris",
     },
     PlatformKind.LOCAL: {
         "workdir": ".iriscw",
@@ -71,14 +76,28 @@ _PLATFORM: Final[dict[PlatformKind, dict[str, Any]]] = {
 }
 
 _CONTROLLER: Final[dict[PlatformKind, dict[str, Any]]] = {
-    PlatformKind.COREWEAVE: {"port": CONTROLLER_PORT, "service_name": SERVICE_NAME},
+    PlatformKind.COREWEAVE: {
+        "port": CONTROLLER_PORT,
+        "service_name": SERVICE_NAME,
+        "instance_type": "",
+        # What Iris's own controller ended with at some hundred workers, before it grew with its history.
+        "cpu_milli": 4000,
+        "memory_bytes": 16 * GIB,
+        "storage_class": "shared-vast",  # CoreWeave's: its other storage goes with the node
+        "storage_bytes": 50 * GIB,
+        "insecure_plaintext": False,
+        "network_policy": True,
+        "service_monitor": False,
+        "system_critical": True,
+    },
     PlatformKind.LOCAL: {"port": CONTROLLER_PORT, "host": "127.0.0.1"},
 }
 
-POOL_DEFAULTS: Final = {"infiniband": False}
+POOL_DEFAULTS: Final[dict[str, Any]] = {"node_taints": {}}
 """Of `slice_template.coreweave`; its other keys come from the group, or must be said."""
 
 _JOURNAL_DIR: Final = {PlatformKind.COREWEAVE: "/var/lib/iris/journal", PlatformKind.LOCAL: "journal"}
+_SECRETS_DIR: Final = {PlatformKind.COREWEAVE: "/etc/iris/secrets", PlatformKind.LOCAL: ""}
 _WORKER_PORT: Final = {PlatformKind.COREWEAVE: WORKER_PORT, PlatformKind.LOCAL: 0}
 _CACHE_DIR: Final = {PlatformKind.COREWEAVE: "/var/cache/iris", PlatformKind.LOCAL: "cache"}
 
@@ -101,6 +120,7 @@ def cluster_defaults(kind: PlatformKind, controller: PlatformKind) -> dict[str, 
             "journal_dir": _JOURNAL_DIR[controller],
             "durability": Durability.LOCAL,
             "replica_prefix": "",
+            "secrets_dir": _SECRETS_DIR[controller],
         },
         "defaults": {
             "bootstrap": {
@@ -113,6 +133,7 @@ def cluster_defaults(kind: PlatformKind, controller: PlatformKind) -> dict[str, 
             "timeouts": dict(_TIMEOUTS[kind]),
             "autoscaler": dict(_AUTOSCALER[kind]),
             "task_env": {},
+            "task_secrets": {},
         },
         "scale_groups": {},
     }

@@ -136,12 +136,16 @@ class Flag:
 class Size:
     """Bytes."""
 
+    minimum: int = 0
     label: str = "size"
     proto: str = "int64"
 
     def read(self, value: Any) -> int:
         """Read ``2048GB`` or a number of bytes."""
-        return parse_size(value)
+        size_bytes = parse_size(value)
+        if size_bytes < self.minimum:
+            raise Misfit(f"{format_size(size_bytes)} is less than {format_size(self.minimum)}")
+        return size_bytes
 
     def write(self, value: int) -> str:
         """Give text with a unit."""
@@ -219,11 +223,15 @@ class Choice:
 
 @attrs.frozen
 class TextMap:
-    """Names and texts; ``pattern`` must match each name as a whole. Messages never show a text: it may be secret."""
+    """Names and texts; the patterns must match each name, and each text, as a whole. Messages never show a text: it
+    may be secret.
+    """
 
     pattern: str
     meaning: str
     limit: int = TEXT_LIMIT
+    value_pattern: str = ""
+    value_meaning: str = ""
     label: str = "map of texts"
     proto: str = "map<string, string>"
 
@@ -246,6 +254,8 @@ class TextMap:
             raise Misfit(f"{name} has {len(text)} characters; at most {self.limit}")
         if not text.replace("\n", "").replace("\t", "").isprintable():
             raise Misfit(f"{name} holds characters that cannot be printed")
+        if self.value_pattern and re.fullmatch(self.value_pattern, text, re.ASCII) is None:
+            raise Misfit(f"{name} is not {self.value_meaning}")
         return text
 
     def write(self, value: Mapping[str, str]) -> dict[str, str]:

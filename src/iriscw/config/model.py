@@ -35,6 +35,11 @@ _PORT = Whole(minimum=1, maximum=65535)
 _FREE_PORT = Whole(minimum=0, maximum=65535)
 _POSITIVE = Span(minimum=NS_PER_MS)
 _REQUIRED_TEXT = Text(empty=False)
+_OBJECT = Text(
+    pattern=r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?",
+    meaning="a name that Kubernetes takes: lower-case letters, digits, '-', '.'",
+)
+_FOLDER = Text(pattern=r"/\S*", meaning="an absolute path")
 _URI = Text(pattern=r"(file|s3)://\S+", meaning="a file:// or s3:// address")
 _WORD = Text(pattern=r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", meaning="a label value such as H100")
 _VARIANT = attrs.evolve(_WORD, empty=False)
@@ -42,6 +47,18 @@ _ENVIRONMENT = TextMap(
     pattern=r"(?!IRIS_)[A-Za-z_][A-Za-z0-9_]*",
     meaning="the name of an environment variable that is yours to set (IRIS_ ones are not)",
     limit=ENV_VALUE_LIMIT,
+)
+_SECRETS = TextMap(
+    pattern=r"(?!IRIS_|IRISCW_)[A-Za-z_][A-Za-z0-9_]*",
+    meaning="the name of an environment variable that is yours to set (IRIS_ ones are not)",
+    value_pattern=r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/[A-Za-z0-9._-]{1,253}",
+    value_meaning="a Secret's name and one of its keys, such as wandb/api-key",
+)
+_TAINTS = TextMap(
+    pattern=r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?",
+    meaning="the key of a taint",
+    value_pattern=r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?:(NoSchedule|PreferNoSchedule|NoExecute)",
+    value_meaning="a value and an effect, such as true:NoSchedule",
 )
 _ATTRIBUTES = TextMap(pattern=r"[a-z]([a-z0-9._-]{0,61}[a-z0-9])?", meaning="an attribute's name", limit=63)
 
@@ -116,6 +133,12 @@ class CoreweavePlatformConfig:
     namespace: str = key(_NAME, "The Kubernetes namespace of controller and workers.")
     kubeconfig_path: str = key(Text(), "The kubeconfig to use; empty for the pod's own service account.")
     container_registry: str = key(Text(), "Put before image names that name no registry.")
+    image_pull_secret: str = key(_OBJECT, "The Secret with which images are pulled; empty for none.")
+    storage_secret: str = key(
+        _OBJECT, "The Secret with storage credentials: `credentials` (AWS), `credentials.json` (GCS); empty for none."
+    )
+    priority_class: str = key(_OBJECT, "The PriorityClass of worker pods; empty for the cluster's default.")
+    node_cache_dir: str = key(_FOLDER, "Where on a node its workers' `cache_dir` lies; empty for scratch space.")
 
 
 @attrs.frozen(kw_only=True)
@@ -147,6 +170,19 @@ class CoreweaveControllerConfig:
 
     port: int = key(_PORT, "Where it answers gRPC and HTTP.")
     service_name: str = key(_NAME, "The Service by which workers find it.")
+    instance_type: str = key(
+        Text(), "The type of its own node, such as `cd-gp-i64-erapids`; empty: no pool is made for it."
+    )
+    cpu_milli: int = key(Cpu(), "CPU that it asks for; it may use more.", written="cpu")
+    memory_bytes: int = key(Size(minimum=2**28), "Memory that it asks for, and may not exceed.", written="memory")
+    storage_class: str = key(_OBJECT, "The storage class of its state's volume; empty: the cluster's default.")
+    storage_bytes: int = key(Size(minimum=2**30), "The size of that volume.", written="storage")
+    insecure_plaintext: bool = key(Flag(), "Whether it listens without TLS: the cluster's network is trusted.")
+    network_policy: bool = key(Flag(), "Whether network policies are made.")
+    service_monitor: bool = key(Flag(), "Whether a ServiceMonitor of the Prometheus operator is made.")
+    system_critical: bool = key(
+        Flag(), "Whether its own node takes CoreWeave's agents, too, which else keep a slice's node busy."
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -156,13 +192,18 @@ class ControllerVmConfig:
     local: LocalControllerConfig | None = oneof(LocalControllerConfig, "controller", "A process here.")
     coreweave: CoreweaveControllerConfig | None = oneof(CoreweaveControllerConfig, "controller", "A Deployment.")
     image: str = key(Text(), "The controller's container image.")
-    bundle_prefix: str = key(_URI, "Where bundles are kept; empty for a folder beside the journal.")
+    bundle_prefix: str = key(_URI, "Where bundles are kept; empty for beside the journal, or its second copy.")
     journal_dir: str = key(_REQUIRED_TEXT, "Where the journal is; on `local` relative to the workdir.")
     durability: Durability = key(
         Choice(Durability),
         "Whether an acknowledged job survives the controller's process (`local`) or its node (`replicated`).",
     )
     replica_prefix: str = key(_URI, "Where `replicated` keeps its second copy of the journal.")
+    secrets_dir: str = key(
+        _FOLDER,
+        "A folder with `cluster-secret`, `admin-token`, and `tls.crt` and `tls.key` if there are any. Without it the "
+        "controller makes tokens of its own.",
+    )
 
     @property
     def port(self) -> int:
@@ -194,6 +235,9 @@ class DefaultsConfig:
     task_env: Mapping[str, str] = key(
         _ENVIRONMENT, "Environment of every task; a job's own values win.", repr=_names_only
     )
+    task_secrets: Mapping[str, str] = key(
+        _SECRETS, "More of it, from Secrets of the namespace: variable to `NAME/KEY`. Never shown. Not on `local`."
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -219,7 +263,15 @@ class CoreweaveSliceConfig:
     instance_type: str = key(_REQUIRED_TEXT, "The type of node, such as `gd-8xh100ib-i128`.")
     gpus_per_node: int = key(Whole(), "GPUs of one node.", otherwise="`resources.gpu_count`")
     gpu_class: str = key(_WORD, "The nodes' `gpu.nvidia.com/class`.", otherwise="`accelerator_variant`")
-    infiniband: bool = key(Flag(), "Whether worker pods ask for `rdma/ib`.")
+    infiniband: bool = key(Flag(), "Whether worker pods ask for `rdma/ib`.", otherwise="what the type of node has")
+    interruptable: bool = key(
+        Flag(),
+        "Whether worker pods go to nodes that are about to be taken back, and stay on them for as long as they last.",
+        otherwise="`slice_template.preemptible`",
+    )
+    node_taints: Mapping[str, str] = key(
+        _TAINTS, "Taints of the nodes, which worker pods tolerate: key to `VALUE:EFFECT`."
+    )
 
 
 @attrs.frozen(kw_only=True)

@@ -33,12 +33,14 @@ defaults:
   bootstrap:
     docker_image: registry.example/iris-worker:1
   timeouts:
-    boot_timeout: 30m
+    boot_timeout: 60m
   autoscaler:
     scale_up_delay: 1m
     scale_down_delay: { milliseconds: 300000 }   # or 5m
   task_env:
-    HF_HOME: /mnt/local/hf
+    HF_HOME: /var/cache/iris/hf
+  task_secrets:
+    WANDB_API_KEY: wandb/api-key   # the key `api-key` of the Secret `wandb`
 scale_groups:
   h100_8x:
     accelerator_type: gpu
@@ -76,9 +78,8 @@ same and starts nothing: it prints the whole configuration with every default, o
 ```yaml
 {example}```
 
-The `coreweave` platform is *not there yet*: such a file is read and checked, but iriscw has no drivers for it, and a
-controller that is started with it refuses by name (`NoSuchPlatform`), unless an installed package offers them or
-`Cluster.open(config, drivers=...)` gives some. The `local` platform is built in. On one machine this is enough:
+Both platforms are built in, `coreweave` and `local`; `Cluster.open(config, drivers=...)` takes drivers of one's own. On
+one machine this is enough:
 
 ```yaml
 platform: {{ local: {{}} }}
@@ -105,6 +106,12 @@ wins over the platform's, that over the one in `defaults`, that over the built-i
 its group.
 
 `gcp` and `manual` are names of Iris that iriscw does not run: they are refused as *{unsupported}*.
+
+## What is known of a type of node
+
+CoreWeave's public instance types are known: how many GPUs of which class, CPU, memory, whether they have InfiniBand. A
+group that promises more than its nodes have is refused. A type that is not known is a warning, and so is a GPU that
+is paid for and not used: `iriscw config check` prints warnings, a controller logs them.
 """
 
 

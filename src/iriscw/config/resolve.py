@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar, cast
 
+from iriscw.cloud.catalogue import instance_type
 from iriscw.config.defaults import POOL_DEFAULTS, cluster_defaults, group_defaults
 from iriscw.config.errors import ProblemKind
 from iriscw.config.kinds import Section, Sections
@@ -23,7 +24,7 @@ from iriscw.config.schema import keys, members
 _T = TypeVar("_T")
 _LAYERED = ("timeouts", "autoscaler")
 _TEMPLATE_PLATFORMS = (*(member.name for member in members(SliceConfig)), NONE_CHOSEN)
-_WHOLE = ("env_vars", "task_env", "attributes")
+_WHOLE = ("env_vars", "task_env", "task_secrets", "attributes", "node_taints")
 
 
 def resolve(said: Tree, found: Findings) -> Tree | None:
@@ -115,8 +116,16 @@ def _group(platform: Tree, kind: PlatformKind, said: Tree) -> Tree:
         template[kind.value] = {}
     pool = template.get("coreweave")
     if isinstance(pool, dict):
+        _count_gpus(group, said, pool)
         template["coreweave"] = _pool(platform, group, pool)
     return group
+
+
+def _count_gpus(group: Tree, said: Tree, pool: Tree) -> None:
+    """Take a group's GPUs from its pool, if only that says how many there are."""
+    resources = said.get("resources", {})
+    if "gpus_per_node" in pool and isinstance(resources, dict) and "gpu_count" not in resources:
+        group["resources"] = {**group["resources"], "gpu_count": pool["gpus_per_node"]}
 
 
 def _pool(platform: Tree, group: Tree, said: Tree) -> Tree:
@@ -129,6 +138,9 @@ def _pool(platform: Tree, group: Tree, said: Tree) -> Tree:
     pool.setdefault("gpus_per_node", INVALID if resources is INVALID else resources["gpu_count"])
     is_gpu = group["accelerator_type"] is AcceleratorType.GPU
     pool.setdefault("gpu_class", group.get("accelerator_variant", INVALID) if is_gpu else "")
+    node = instance_type(str(pool.get("instance_type", "")))
+    pool.setdefault("infiniband", node is not None and bool(node.infiniband))
+    pool.setdefault("interruptable", group["slice_template"].get("preemptible", INVALID))
     return pool
 
 

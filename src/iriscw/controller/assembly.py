@@ -3,9 +3,11 @@
 What is opened, in this order, and closed in the reverse one::
 
     state folder     secrets (0600), the port of last time
-    journal          fenced: a second controller on the same folder fails with JournalLocked
+    lease            on a Kubernetes cluster: waited for, and the controller ends when it is lost
+    journal          fenced: a second controller on the same folder fails with JournalLocked; one that opens its
+                     second copy elsewhere ends this one
     stores           logs, results, bundles and run documents
-    platform         the drivers, by argument, by the entry point, or the local one
+    platform         the drivers, by argument, or those of the platform that the configuration names
     tree             rest_for_one: /fleet, /jobs
     door             gRPC and HTTP on one port: opened last, closed first
 
@@ -19,9 +21,12 @@ is free, the same one after a restart: then pods that lived on find their way ba
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import socket
+import ssl
 import time
+import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -31,9 +36,10 @@ from typing import Any, Self
 import anyio
 import anyio.to_thread
 
-from iriscw.cloud.drivers.loading import CloudDrivers, load_platform
+from iriscw.cloud.drivers.loading import CloudDrivers
 from iriscw.cloud.model import LABEL_INCARNATION, CloudError
-from iriscw.config.model import ClusterConfig, PlatformKind
+from iriscw.config.advice import advice
+from iriscw.config.model import ClusterConfig, Durability, PlatformKind
 from iriscw.controller import local, logging as reports, settings
 from iriscw.controller.cloud import CloudBinding
 from iriscw.controller.doors.access import Access
@@ -43,6 +49,7 @@ from iriscw.controller.doors.overview import ClusterFacts, Overview
 from iriscw.controller.doors.workers import WorkerDoor, WorkerSettings
 from iriscw.controller.errors import StateUnusable
 from iriscw.controller.events import EventHub
+from iriscw.controller.given import GivenSecrets, read_secrets
 from iriscw.controller.held import HeldAttempts
 from iriscw.controller.logs import LogLimits, LogStore
 from iriscw.controller.payloads import Payloads
@@ -51,6 +58,7 @@ from iriscw.controller.stores import Stores
 from iriscw.controller.tending import Tending
 from iriscw.controller.tokens import ControllerTokens, keep_token
 from iriscw.controller.uncut import uncut
+from iriscw.controller.vault import open_vault
 from iriscw.errors import InvalidArgument
 from iriscw.files import make_private_folder, write_atomic
 from iriscw.fleet.actor import FLEET_CAPACITY, fleet_behavior
@@ -58,8 +66,10 @@ from iriscw.fleet.model import FleetConfig
 from iriscw.fleet.policy import Policy, default_policy
 from iriscw.jobs.actor import jobs_child
 from iriscw.jobs.registry import RegistryLimits
+from iriscw.journal.replica import Replica
 from iriscw.journal.sqlite import SqliteJournal
 from iriscw.rpc.address import Address
+from iriscw.rpc.errors import InsecureDoor
 from iriscw.rpc.listening import require_asyncio
 from iriscw.rpc.server import RpcServer
 from iriscw.rpc.tokens import Secret
@@ -71,6 +81,9 @@ log = logging.getLogger(__name__)
 
 BUNDLE_PREFIX = "bundles"
 """Of the keys of bundles within the object store."""
+
+JOURNAL_PREFIX = "journal/"
+"""Of the keys of the journal's second copy."""
 
 DRAIN_GRACE_S = 1.0
 """What calls under way have to finish when the controller stops; streams never finish by themselves."""
@@ -112,14 +125,20 @@ class Controller:
         chosen = config.controller.local.host if config.controller.local is not None else "0.0.0.0"  # noqa: S104
         self._host = host if host is not None else chosen
         self._port = port if port is not None else config.controller.port
-        self._bundle_url = bundle_prefix or config.controller.bundle_prefix or f"file://{self.state_dir}/objects"
+        self._bundle_url = bundle_prefix or config.controller.bundle_prefix or _beside_journal(config, self.state_dir)
         self._limits = limits or RegistryLimits()
         self._log_limits = log_limits
-        self._insecure_plaintext = insecure_plaintext
+        there = config.controller.coreweave
+        self._insecure_plaintext = insecure_plaintext or (there is not None and there.insecure_plaintext)
         self._policy = policy
         self._stack: AsyncExitStack | None = None
         self._address: Address | None = None
         self._admin_token: Secret | None = None
+        self._given: GivenSecrets | None = None
+
+    @property
+    def _tls(self) -> ssl.SSLContext | None:
+        return self._given.tls if self._given is not None else None
 
     @property
     def address(self) -> Address:
@@ -142,6 +161,11 @@ class Controller:
         if self._admin_token is None:
             raise InvalidArgument("the controller does not run")
         return self._admin_token
+
+    @property
+    def secrets_dir(self) -> Path:
+        """Where the token lies that clients authenticate with, in the file ``admin-token``."""
+        return Path(self.config.controller.secrets_dir) if self._given is not None else self.state_dir / "secrets"
 
     def statistics(self) -> ControllerStatistics:
         """Give its figures, without asking any actor.
@@ -175,10 +199,14 @@ class Controller:
         Raises:
             NeedsAsyncio: this is no task of an asyncio loop.
             StateUnusable: the state folder cannot be used.
+            CannotLead: there is no getting at the Lease of the cluster.
+            LeadershipLost: also later, out of the block: another controller leads the cluster.
             JournalLocked: another controller uses it.
-            JournalCorrupt: the journal's records do not fit together.
-            NoSuchPlatform, AmbiguousPlatform, BrokenPlatform: there are no drivers for the configured platform.
+            JournalCorrupt: the journal's records do not fit together, or its second copy is incomplete.
+            ReplicaUnreachable: the place of the journal's second copy does not answer.
+            SecretsMissing, InvalidTls: the folder with secrets lacks some, or its certificate is no good.
             WorkdirLocked, WorkdirCorrupt: see the local platform.
+            InvalidAccess, NoSuchNamespace, CloudError: see :func:`iriscw.controller.coreweave.open_coreweave`.
             InvalidStoreUrl, NoSuchStore: the bundle prefix is none.
             AddressInUse, AddressUnavailable, InsecureDoor: the door cannot be opened.
         """
@@ -204,8 +232,14 @@ class Controller:
 
     async def _open(self, stack: AsyncExitStack) -> None:
         config, state = self.config, self.state_dir
+        for each in advice(config):
+            log.warning("the configuration: %s", each)
         tokens = await self._open_secrets()
-        self._journal = await anyio.to_thread.run_sync(SqliteJournal.open, state / "journal")
+        if self._given_drivers is None and config.platform.coreweave is not None:
+            from iriscw.controller.leading import lead
+
+            await stack.enter_async_context(lead(config.platform.coreweave))
+        self._journal = await self._open_journal(stack)
         stack.push_async_callback(uncut, self._journal.close)  # bounded by the disk: what was accepted is written
         self._logs = await LogStore.open(state / "logs", self._log_limits)
         results = await ResultStore.open(state / "results")
@@ -213,9 +247,9 @@ class Controller:
         stores = Stores(self._logs, results, Payloads(objects, ""), objects, BUNDLE_PREFIX)
         held = HeldAttempts(state / "held")
 
-        fleet = settings.fleet_config(config)
         self._port = self._port or await anyio.to_thread.run_sync(_usual_port, state / "port", self._host)
-        drivers = await self._open_platform(stack, tokens)
+        drivers, cluster = await self._open_platform(stack, tokens)
+        fleet = settings.fleet_config(config, cluster)
         await _drop_stale(held, drivers)
 
         self._hub = EventHub(time.time_ns() // 1000, self._report)
@@ -229,27 +263,48 @@ class Controller:
         await stack.enter_async_context(_beside(self._tending.run))
         await self._open_door(stack, clients, tokens)
 
+    async def _open_journal(self, stack: AsyncExitStack) -> SqliteJournal:
+        folder, controller = self.state_dir / "journal", self.config.controller
+        replica = None
+        if controller.durability is Durability.REPLICATED and controller.replica_prefix:
+            vaults = contextlib.ExitStack()
+            opening = open_vault(controller.replica_prefix, open_store, JOURNAL_PREFIX)
+            vault = await anyio.to_thread.run_sync(vaults.enter_context, opening)
+            stack.push_async_callback(uncut, vaults.close)
+            replica = Replica(vault, f"{socket.gethostname()} {uuid.uuid4()}")
+        return await anyio.to_thread.run_sync(functools.partial(SqliteJournal.open, folder, replica=replica))
+
     async def _open_secrets(self) -> ControllerTokens:
         folder = self.state_dir / "secrets"
         try:
             await anyio.to_thread.run_sync(make_private_folder, folder)
         except OSError as error:
             raise StateUnusable(f"{folder}: {error.strerror or error}") from error
+        if self.config.controller.secrets_dir:
+            self._given = await anyio.to_thread.run_sync(read_secrets, Path(self.config.controller.secrets_dir))
+        if self._given is not None:
+            self._admin_token = self._given.admin_token
+            return ControllerTokens(self._given.cluster_secret, [self._admin_token])
         secret = await anyio.to_thread.run_sync(keep_token, folder / "cluster-secret")
         self._admin_token = await anyio.to_thread.run_sync(keep_token, folder / "admin-token")
         return ControllerTokens(secret, [self._admin_token])
 
-    async def _open_platform(self, stack: AsyncExitStack, tokens: ControllerTokens) -> CloudDrivers:
+    async def _open_platform(self, stack: AsyncExitStack, tokens: ControllerTokens) -> tuple[CloudDrivers, str]:
+        """Open the drivers; give them, and the word by which they know whose a machine is."""
+        config = self.config
         if self._given_drivers is not None:
-            return self._given_drivers
-        kind = self.config.platform.kind
-        if kind is PlatformKind.LOCAL:
-            address = self.config.defaults.bootstrap.controller_address or f"{_dialled(self._host)}:{self._port}"
-            options = local.local_options(self.config, self.state_dir, address)
+            return self._given_drivers, config.name
+        if config.platform.kind is PlatformKind.LOCAL:
+            address = config.defaults.bootstrap.controller_address or f"{_dialled(self._host)}:{self._port}"
+            options = local.local_options(config, self.state_dir, address)
             opened = local.open_local(options, tokens, self.state_dir / "secrets" / "workers")
-            return await stack.enter_async_context(opened)
-        factory = load_platform(kind.value)
-        return await stack.enter_async_context(factory(self.config.platform.coreweave))
+            return await stack.enter_async_context(opened), config.name
+        from iriscw.controller.coreweave import open_coreweave  # its libraries are for those who use it
+
+        tls, plaintext = self._tls is not None, self._insecure_plaintext
+        there = open_coreweave(config, tokens, self.state_dir, tls=tls, plaintext=plaintext)
+        drivers = await stack.enter_async_context(there)
+        return drivers, drivers.cluster
 
     def _tree(self, fleet: FleetConfig, drivers: CloudDrivers) -> ActorSystem:
         binding = CloudBinding(drivers)
@@ -287,11 +342,16 @@ class Controller:
             [clients, self._workers],
             authenticate=tokens.authenticate,
             routes=routes(self._read_statistics),
+            tls=self._tls,
             insecure_plaintext=self._insecure_plaintext,
         )
         await stack.enter_async_context(self._server)
         stack.push_async_callback(self._server.drain, DRAIN_GRACE_S)
-        self._address = await self._server.listen_tcp(self._host, self._port)
+        try:
+            self._address = await self._server.listen_tcp(self._host, self._port)
+        except InsecureDoor as error:
+            keys = "tls.crt and tls.key belong into controller.secrets_dir"
+            raise InsecureDoor(f"{error} ({keys}; --insecure-plaintext on the command line)") from None
 
     def _report(self, event: object) -> None:
         reports.report(event)
@@ -304,6 +364,13 @@ def default_state_dir(config: ClusterConfig) -> Path:
     if platform is not None:
         return Path(platform.workdir) / "controller"
     return Path(config.controller.journal_dir).parent
+
+
+def _beside_journal(config: ClusterConfig, state: Path) -> str:
+    """Give where bundles and run documents are if nobody says it: where they live as long as the jobs do."""
+    controller = config.controller
+    replicated = controller.durability is Durability.REPLICATED and controller.replica_prefix
+    return f"{controller.replica_prefix.rstrip('/')}/objects" if replicated else f"file://{state}/objects"
 
 
 def _dialled(host: str) -> str:

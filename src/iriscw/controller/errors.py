@@ -9,6 +9,14 @@ class StateUnusable(OperationError):
     """The controller's folder cannot be used: it cannot be made, or a file in it is not what it should be."""
 
 
+class SecretsMissing(UsageError):
+    """The folder with the controller's secrets is there, and lacks some of them: the text names which."""
+
+
+class NoSuchNamespace(UsageError, LookupError):
+    """The Kubernetes cluster has no namespace of the configured name."""
+
+
 class PlatformMissing(UsageError):
     """The configuration names a platform for which the controller was given no drivers."""
 

@@ -26,12 +26,12 @@ GRACE_TIMEOUTS = 3
 """The controller gives up attempts of a silent worker after so many: later than the worker itself does."""
 
 
-def fleet_config(config: ClusterConfig) -> FleetConfig:
-    """Give the fleet's configuration."""
+def fleet_config(config: ClusterConfig, cluster: str = "") -> FleetConfig:
+    """Give the fleet's configuration. ``cluster`` says whose the machines are; by default the cluster's name does."""
     local = config.platform.kind is PlatformKind.LOCAL
     groups = tuple(_group(config, group, local=local) for group in config.scale_groups.values())
     takeover = 0 if local else 2 * config.platform.timeouts.api_timeout
-    return FleetConfig(cluster=config.name, groups=groups, takeover_delay=takeover)
+    return FleetConfig(cluster=cluster or config.name, groups=groups, takeover_delay=takeover)
 
 
 def _group(config: ClusterConfig, group: ScaleGroupConfig, *, local: bool) -> GroupConfig:
@@ -58,10 +58,19 @@ def _group(config: ClusterConfig, group: ScaleGroupConfig, *, local: bool) -> Gr
         buffer_slices=group.buffer_slices,
         priority=group.priority,
         quota_pool=variant if is_gpu and not local else "",
-        image=config.defaults.bootstrap.docker_image,
+        image=worker_image(config),
         compute_class="spot" if template.preemptible else "default",
         timing=_local_timing(config, group) if local else _timing(group),
     )
+
+
+def worker_image(config: ClusterConfig) -> str:
+    """Give the worker's image by its full name: with the configured registry in front, unless it names one itself."""
+    image, platform = config.defaults.bootstrap.docker_image, config.platform.coreweave
+    first, slash, _ = image.partition("/")
+    named = slash and ("." in first or ":" in first or first == "localhost")
+    registry = platform.container_registry.rstrip("/") if platform is not None else ""
+    return f"{registry}/{image}" if registry and not named else image
 
 
 def per_worker(group: ScaleGroupConfig) -> Capacity:
@@ -96,6 +105,7 @@ def _local_timing(config: ClusterConfig, group: ScaleGroupConfig) -> Timing:
     assert local is not None
     return attrs.evolve(
         _timing(group),
+        start_patience=30 * SECOND,
         cordon_timeout=5 * SECOND,
         failure_backoff=1 * SECOND,
         failure_backoff_max=30 * SECOND,

@@ -25,7 +25,7 @@ from typing import Any
 import attrs
 
 from iriscw.cloud.effects import CreatePod, DeletePod, ListPods
-from iriscw.cloud.lifecycle import Refusal, judge_error
+from iriscw.cloud.lifecycle import PodHealth, Refusal, judge_error, judge_pod
 from iriscw.cloud.model import (
     LABEL_CLUSTER,
     LABEL_GROUP,
@@ -45,6 +45,7 @@ from iriscw.fleet.pacing import backoff
 from iriscw.fleet.registration import judge_dial
 from iriscw.fleet.signals import (
     CheckLiveness,
+    CheckStart,
     PodBriefed,
     PodReported,
     PodSeen,
@@ -79,8 +80,15 @@ then, too."""
 FIRST_RETELL = 1 * SECOND
 """Before a message that found a full mailbox is told again."""
 
+SETTING_UP = 3
+"""How many times as patient with a pod that is being set up: that takes a while, and its status tells no trouble from
+a mere delay."""
+
 HAD_NO_EFFECT = (Forbidden, Throttled)
 """Errors of a create that mean that no pod comes of it. After any other one may, some day."""
+
+_PASSING = (Refusal.LATER, Refusal.FORBIDDEN)
+"""What a failed create may mean and be asked for again."""
 
 _UNKNOWN_POD = "the pod was made by an earlier incarnation of this controller"
 
@@ -150,6 +158,10 @@ class Place:
     """Whether the create of this incarnation was not answered: it is not asked for again."""
     retries: int = 0
     """Calls that failed in a row."""
+    refused: bool = False
+    """Whether the credentials did not allow the last call."""
+    health: PodHealth = PodHealth.WELL
+    """What keeps the pod from running; the clock for that runs unless it is nothing."""
     reason: str = ""
     refusal: str = ""
     """Why the worker that dialled may not register: said instead of how its pod fares."""
@@ -169,7 +181,9 @@ def resume(place: Place, ctx: Context) -> tuple[Command, ...]:
 
 def _report(place: Place, ctx: Context) -> Command:
     place.check()
-    told = PodReported(place.seed.worker_id, place.state, place.info, place.reason, place.failures)
+    told = PodReported(
+        place.seed.worker_id, place.state, place.info, place.reason, place.failures, refused=place.refused
+    )
     return Tell(ctx.path.parent, told, conflate="pod")
 
 
@@ -250,7 +264,7 @@ def _acknowledge(place: Place, pod: Pod, ctx: Context) -> list[Command]:
     """Take note of the pod that holds the place."""
     place.pod = pod
     place.retries = 0
-    place.unsure = False
+    place.unsure = place.refused = False
     commands: list[Command] = []
     following = next_pod_state(place.state, PodEvent.ACKNOWLEDGED)
     if following is not None:
@@ -261,16 +275,36 @@ def _acknowledge(place: Place, pod: Pod, ctx: Context) -> list[Command]:
             return [_lost(place, fenced=True)]
         return commands
     if pod.phase.over:
-        place.reason = f"the worker pod ended: {pod.reason or pod.phase.value}"
+        code = f" (exit code {pod.exit_code})" if pod.exit_code else ""
+        place.reason = f"the worker pod ended: {pod.why or pod.phase.value}{code}"
         return commands + _give_up(place, ctx, fenced=True)
     if pod.deleting:
         place.reason = f"the worker pod is being removed from outside: {pod.reason or 'no reason given'}"
         return commands + _give_up(place, ctx, fenced=False)
     if place.state is PodState.STARTING:
-        state = f"the worker pod is {pod.phase.value.lower()}" + (f": {pod.reason}" if pod.reason else "")
+        state = f"the worker pod is {pod.phase.value.lower()}" + (f": {pod.why}" if pod.why else "")
         place.reason = place.refusal or state
-        commands = [_report(place, ctx)]
+        commands = [*_start_clock(place, judge_pod(pod)), _report(place, ctx)]
     return commands
+
+
+def _start_clock(place: Place, health: PodHealth) -> list[Command]:
+    """Give a pod time for what keeps it from running: anew for each thing that does."""
+    if health is place.health:
+        return []
+    place.health = health
+    if health is PodHealth.WELL:
+        return [CancelTimer("start")]
+    patience = place.seed.config.timing.start_patience
+    return [SetTimer("start", patience * (SETTING_UP if health is PodHealth.VOLUMES else 1), CheckStart())]
+
+
+def check_start(place: Place, message: CheckStart, ctx: Context) -> Outcome:
+    """Replace a pod that never came to run, with the pauses and the bound of all failures at its place."""
+    if place.state is not PodState.STARTING or place.pod is None or place.health is PodHealth.WELL:
+        return None
+    place.reason = f"the worker pod did not start, because {place.health.value}: {place.pod.why or 'no reason given'}"
+    return (*_give_up(place, ctx, fenced=False), _report(place, ctx))
 
 
 def vanished(place: Place, message: PodVanished, ctx: Context) -> Outcome:
@@ -293,9 +327,10 @@ def _pod_gone(place: Place, ctx: Context) -> list[Command]:
         place.reason = "the worker pod is gone"
         _count_failure(place, ctx)
     commands = [_lost(place, fenced=True), CancelTimer("pod"), CancelTimer("liveness")]
+    commands += _start_clock(place, PodHealth.WELL)
     place.state = following
     place.incarnation, place.pod, place.info, place.retries, place.refusal = "", None, None, 0, ""
-    place.unsure = False
+    place.unsure = place.refused = False
     if following is PodState.VACANT:
         timing = place.seed.config.timing
         delay = backoff(max(1, place.failures), timing.retry_backoff, timing.retry_backoff_max, ctx.rng)
@@ -320,7 +355,7 @@ def _give_up(place: Place, ctx: Context, *, fenced: bool, event: PodEvent = PodE
     place.state = following
     place.info = None
     place.retries = 0
-    return [CancelTimer("liveness"), _lost(place, fenced=fenced), *_end(place)]
+    return [*_start_clock(place, PodHealth.WELL), CancelTimer("liveness"), _lost(place, fenced=fenced), *_end(place)]
 
 
 def _end(place: Place) -> list[Command]:
@@ -390,7 +425,7 @@ def failed(place: Place, message: Failed, ctx: Context) -> Outcome:
             return (*_fill(place, ctx), _report(place, ctx))
         return (_stray_again(place, name, ctx),) if name in place.strays else None
     place.retries += 1
-    place.reason = judgement.text
+    place.reason, place.refused = judgement.text, judgement.refusal is Refusal.FORBIDDEN
     match message.effect:
         case CreatePod():
             place.asking = False
@@ -398,7 +433,7 @@ def failed(place: Place, message: Failed, ctx: Context) -> Outcome:
                 return (*_end(place), _report(place, ctx))
             if place.pod is not None:
                 return None
-            if place.state is PodState.CREATING and judgement.refusal is not Refusal.LATER:
+            if place.state is PodState.CREATING and judgement.refusal not in _PASSING:
                 return (*_give_up(place, ctx, fenced=False), _report(place, ctx))
             place.unsure = not isinstance(message.error, HAD_NO_EFFECT)
         case DeletePod(uid=uid):
@@ -466,7 +501,7 @@ def dialled(place: Place, message: WorkerDialled, ctx: Context) -> Outcome:
         return (Refuse(verdict), _report(place, ctx))
     following = next_pod_state(place.state, PodEvent.REGISTERED)
     place.last_contact = ctx.attentive
-    commands: list[Command] = [Reply(Accepted(verdict))]
+    commands: list[Command] = [Reply(Accepted(verdict)), *_start_clock(place, PodHealth.WELL)]
     if following is not None:
         place.state = following
         place.registered_at = ctx.now
@@ -534,6 +569,7 @@ RULES: Mapping[type[Any], DecisionFunction] = {
     WorkerSeen: contact,
     WorkerHungUp: hung_up,
     CheckLiveness: check_liveness,
+    CheckStart: check_start,
     Undelivered: undelivered,
     WorkerLost: tell_loss,
 }

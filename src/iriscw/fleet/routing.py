@@ -201,6 +201,7 @@ def _order(entry: DemandEntry) -> tuple[int, int, int, int, int, str]:
 
 def route(entries: Sequence[DemandEntry], offers: Sequence[Offer]) -> Routing:
     """Route all demand: pure, and the same for the same arguments."""
+    # Where there are no slices there is nothing to place: in a large fleet that is at work, almost everywhere.
     bays = {
         (offer.config.name, round_): Bay(offer.config, slices)
         for offer in offers
@@ -209,6 +210,7 @@ def route(entries: Sequence[DemandEntry], offers: Sequence[Offer]) -> Routing:
             (Round.ROOM, offer.room),
             (Round.WAITING, offer.waiting),
         )
+        if slices
     }
     by_name = {offer.config.name: offer for offer in offers}
     reasons: list[tuple[str, str]] = []
@@ -238,9 +240,12 @@ def _pack(
     """Pack one entry: give how many tasks went where, and how many found no place."""
     left = entry.count
     shares: Shares = {}
+    if not bays:
+        return shares, left
     for round_ in Round:
         for config in fitting:
-            placed = bays[config.name, round_].place(entry.demand, left, entry.gang_size) if left else 0
+            bay = bays.get((config.name, round_))
+            placed = bay.place(entry.demand, left, entry.gang_size) if bay is not None and left else 0
             if placed:
                 shares[config.name, round_] = placed
                 left -= placed

@@ -193,6 +193,8 @@ class PodReported:
     reason: str
     failures: int
     """Pods that failed here in a row."""
+    refused: bool = False
+    """Whether the credentials do not allow what its pod needs: the reason says so."""
 
 
 # timers
@@ -225,6 +227,11 @@ class TryAgain:
     """Do again what failed under ``what``."""
 
     what: str
+
+
+@message
+class CheckStart:
+    """Look whether the pod still is in the way of its own start."""
 
 
 @message

@@ -40,6 +40,7 @@ from iriscw.fleet.signals import (
 from iriscw.fleet.slice_end import delete, delete_again, dismiss, overdue, pods_over, pool_is_gone, proceed
 from iriscw.fleet.slice_missed import list_failed, pods_listed, workers_missed
 from iriscw.fleet.slices import (
+    UNANSWERED,
     Slice,
     announce,
     ask_for_pool,
@@ -139,7 +140,7 @@ def completed(piece: Slice, message: Completed, ctx: Context) -> Outcome:
     match message.effect:
         case CreateNodePool():
             piece.retries, piece.asking = 0, False
-            commands = _observe(piece, message.value, ctx)
+            commands = _learn(piece, message.value, ctx)
             if piece.state is SliceState.DELETING:
                 commands = delete(piece)
             return (*commands, report(piece, ctx))
@@ -152,10 +153,17 @@ def completed(piece: Slice, message: Completed, ctx: Context) -> Outcome:
     return None
 
 
+def _learn(piece: Slice, pool: NodePool, ctx: Context) -> list[Command]:
+    """Take note of a pool that an answer shows, unless the watch was faster: the answer is older then."""
+    if piece.pool is not None and piece.pool.uid == pool.uid:
+        return []
+    return _observe(piece, pool, ctx)
+
+
 def _listed(piece: Slice, pools: tuple[NodePool, ...], ctx: Context) -> list[Command]:
     if not pools:
         return pool_is_gone(piece, ctx)
-    commands = _observe(piece, pools[0], ctx)
+    commands = _learn(piece, pools[0], ctx)
     if piece.state is SliceState.DELETING:
         commands += delete(piece)
     return commands
@@ -185,8 +193,10 @@ def _create_failed(piece: Slice, judgement: RefusalJudgement, ctx: Context) -> l
     match judgement.refusal:
         case Refusal.QUOTA:
             return give_up(piece, ctx, Trouble.QUOTA, judgement.text)
-        case Refusal.INVALID | Refusal.CONFLICT | Refusal.ABSENT:
+        case Refusal.INVALID | Refusal.ABSENT:
             return give_up(piece, ctx, Trouble.INVALID, judgement.text)
+        case Refusal.CONFLICT:
+            return give_up(piece, ctx, Trouble.NAME_TAKEN, judgement.text)
         case Refusal.CAPACITY:
             later = _later(piece, judgement, ctx)
             piece.trouble = Trouble.CAPACITY
@@ -200,8 +210,8 @@ def _later(piece: Slice, judgement: RefusalJudgement, ctx: Context) -> Command:
     timing = piece.seed.config.timing
     piece.retries += 1
     piece.reason = judgement.text
-    if piece.trouble in (Trouble.NONE, Trouble.CAPACITY, Trouble.SLOW_BOOT):
-        piece.trouble = Trouble.API
+    if piece.trouble in (Trouble.NONE, Trouble.CAPACITY, Trouble.SLOW_BOOT, *UNANSWERED):
+        piece.trouble = Trouble.FORBIDDEN if judgement.refusal is Refusal.FORBIDDEN else Trouble.API
     delay = backoff(piece.retries, timing.retry_backoff, timing.retry_backoff_max, ctx.rng)
     return SetTimer("pool", max(delay, judgement.retry_after), TryAgain("pool"))
 
@@ -259,6 +269,8 @@ def _too_slow(piece: Slice, what: str, ctx: Context) -> list[Command]:
     states, trouble, text = _TOO_SLOW[what]
     if piece.state not in states:
         return []
+    if piece.trouble is Trouble.FORBIDDEN:
+        trouble = piece.trouble
     timing = piece.seed.config.timing
     spans = {
         "requesting": timing.requesting_timeout,

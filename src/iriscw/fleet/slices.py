@@ -60,6 +60,9 @@ from iriscw.runtime.vocabulary import (
 MAX_POD_FAILURES = 5
 """Worker pods that may fail at one place in a row before the slice as a whole is replaced."""
 
+UNANSWERED = (Trouble.API, Trouble.FORBIDDEN)
+"""Troubles of calls, not of what they are about: they end with the first answer."""
+
 PlaceSpec = Callable[[PodSeed], ChildSpec]
 """Makes the child that stands for a worker's place: given by the assembly of actors, so that decisions stay
 pure."""
@@ -347,7 +350,7 @@ def _judge_boot(piece: Slice, health: PoolHealth, text: str, ctx: Context) -> li
             return [] if waited is Trouble.CAPACITY else stop_clocks()
     piece.reason = text
     waited = piece.trouble
-    if waited in (Trouble.CAPACITY, Trouble.API):  # machines came; or the pool is there, though nobody answered
+    if waited in (Trouble.CAPACITY, *UNANSWERED):  # machines came; or the pool is there, though nobody answered
         piece.trouble = Trouble.NONE
     return boot_clock(piece) if waited is Trouble.CAPACITY else []
 
@@ -411,9 +414,14 @@ def check_workers(piece: Slice, ctx: Context) -> list[Command]:
         )
     elif piece.state is SliceState.INITIALIZING:
         told = [each for each in piece.places.values() if each is not None and each.info is None and each.reason]
+        told.sort(key=lambda each: not each.refused)  # what people have to do something about comes first
         piece.reason = f"{text}; {told[0].worker_id}: {told[0].reason}" if told else text
-        if any(each is not None and each.failures for each in piece.places.values()):
+        if any(each.refused for each in told):
+            piece.trouble = Trouble.FORBIDDEN
+        elif any(each is not None and each.failures for each in piece.places.values()):
             piece.trouble = Trouble.WORKERS
+        elif piece.trouble is Trouble.FORBIDDEN:
+            piece.trouble = Trouble.NONE
     return commands
 
 

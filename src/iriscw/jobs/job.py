@@ -54,6 +54,7 @@ from iriscw.jobs.messages import (
     LinkNeedsDesired,
     ListTasks,
     Placed,
+    Refusal,
     ReleaseAttempts,
     ReportJob,
     ReportRest,
@@ -89,6 +90,7 @@ from iriscw.jobs.records import (
     WorkerReturned,
     WorkerSuspected,
 )
+from iriscw.jobs.refusals import rest_of
 from iriscw.jobs.reports import report_part
 from iriscw.jobs.steps import STEP_ATTEMPTS
 from iriscw.jobs.wishes import desired_on, latest_attempt, link_of, run_order, scheduler_of, stops
@@ -141,6 +143,10 @@ class _Ends:
     commands: list[Command] = attrs.field(factory=list)
     uids: list[str] = attrs.field(factory=list)
     pending: list[tuple[int, int]] = attrs.field(factory=list)
+    resting: list[tuple[int, int]] = attrs.field(factory=list)
+    """Tasks that rest before they wait again: index, ns."""
+    began: list[str] = attrs.field(factory=list)
+    refused: Refusal | None = None
     released: dict[str, list[str]] = attrs.field(factory=dict)
     faults_chars: int = 0
     stops_gang: bool = False
@@ -304,7 +310,16 @@ class JobDecisions:
         )
         ends.uids.append(seen.uid)
         ends.released.setdefault(attempt.worker_id, []).append(seen.uid)
-        if judged.then is TaskState.PENDING and not ledger.gang:
+        if started:
+            ends.began.append(seen.uid)
+        elif ending is Ending.REFUSED and not seen.unstartable:
+            ends.refused = Refusal(attempt.worker_id, attempt.incarnation, seen.reason)
+        rest = rest_of(task.unstarted + 1) if judged.unstarted and not seen.unstartable else 0
+        if ledger.gang:
+            ledger.rest_ns = max(ledger.rest_ns, rest)
+        elif judged.then is TaskState.PENDING and rest:
+            ends.resting.append((index, rest))
+        elif judged.then is TaskState.PENDING:
             ends.pending.append((index, index + 1))
         if ledger.gang and judged.then is not TaskState.SUCCEEDED:
             ends.stops_gang = True
@@ -332,8 +347,12 @@ class JobDecisions:
         """Free the room, let the worker forget, and settle."""
         commands = ends.commands
         if ends.uids:
-            over = AttemptsOver(ledger.job_id, tuple(ends.uids), tuple(ends.pending))
+            over = AttemptsOver(
+                ledger.job_id, tuple(ends.uids), tuple(ends.pending), began=tuple(ends.began), refused=ends.refused
+            )
             commands.append(Tell(scheduler_of(ctx), over))
+        for index, rest_ns in ends.resting:
+            commands.append(Tell(scheduler_of(ctx), AttemptsOver(ledger.job_id, (), ((index, index + 1),), rest_ns)))
         for worker_id, uids in ends.released.items():
             commands.append(Tell(link_of(ctx, worker_id), ReleaseAttempts(tuple(uids))))
         if ends.stops_gang and ledger.open:
@@ -468,7 +487,8 @@ class JobDecisions:
         commands = [*self._show(ledger, message, ctx), *self._clocks(ledger, ctx)]
         if ledger.gang and not ledger.live and not ledger.fresh and not ledger.requeued:
             ledger.requeued = True  # a thousand members that end at once settle a thousand times
-            over = AttemptsOver(ledger.job_id, (), ledger.pending_ranges())
+            rest_ns, ledger.rest_ns = ledger.rest_ns, 0
+            over = AttemptsOver(ledger.job_id, (), ledger.pending_ranges(), rest_ns)
             commands.append(Tell(scheduler_of(ctx), over))
         return tuple(commands)
 

@@ -11,8 +11,8 @@ line is still due, attempts that were followed by another one (oldest first).
 Of those only the newest are kept: ``MAX_ATTEMPTS_SHOWN`` of a task, the latest included, and
 ``MAX_EARLIER_ATTEMPTS`` of the job. What they said beyond a sentence is bounded for the job as a whole.
 
-``told``, ``telling``, ``requeued`` and ``heard`` are notes, not facts: what others were told last is told again after a
-restart, and what the scheduler said last is only a courtesy.
+``told``, ``telling``, ``requeued``, ``rest_ns`` and ``heard`` are notes, not facts: what others were told last is told
+again after a restart, a rest is cut short by it, and what the scheduler said last is only a courtesy.
 """
 
 from __future__ import annotations
@@ -116,6 +116,8 @@ class Ledger:
     """Whether a timer runs at which it is told what has changed by then."""
     requeued: bool = attrs.field(default=False, eq=False)
     """Of a gang: whether the scheduler was told that it waits, since a member lived last."""
+    rest_ns: int = attrs.field(default=0, eq=False)
+    """Of a gang: how long it rests before it waits again, because members did not begin."""
     heard: str = attrs.field(default="", eq=False)
     """Why tasks wait, as the scheduler said when somebody last asked; empty if nobody has since one was placed."""
 

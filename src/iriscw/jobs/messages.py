@@ -367,12 +367,35 @@ class Placed:
 
 
 @message
+class Refusal:
+    """A worker incarnation did not start an attempt, and says why."""
+
+    worker_id: str
+    incarnation: str
+    reason: str
+
+
+@message
 class AttemptsOver:
-    """These attempts hold no room any more. The tasks ``pending`` wait for a worker again."""
+    """These attempts hold no room any more. The tasks ``pending`` wait for a worker again, after a rest of ``rest_ns``.
+
+    ``began`` are those of them whose code ran; ``refused`` is the last refusal among them.
+    """
 
     job_id: str
     uids: tuple[str, ...]
     pending: tuple[tuple[int, int], ...] = ()
+    rest_ns: int = 0
+    began: tuple[str, ...] = ()
+    refused: Refusal | None = None
+
+
+@message
+class Rested:
+    """Tasks of a job, ``first`` and those that rest with it, have rested."""
+
+    job_id: str
+    first: int
 
 
 @message

@@ -374,6 +374,7 @@ class Observation:
         fault: the end of what the user's code said, a traceback for instance; empty if ``reason`` says it all.
         log_offset: the number of log bytes it wrote; final when it has ended.
         logs_stored: how many of them the log store held when this was passed on. Filled in by the door.
+        unstartable: of a REFUSED one: no worker could start it, so this one is not to blame.
     """
 
     uid: str
@@ -385,6 +386,7 @@ class Observation:
     log_offset: int = 0
     logs_stored: int = 0
     fault: str = ""
+    unstartable: bool = False
 
 
 @message

@@ -10,6 +10,7 @@ look at an empty heap, however often one asks.
 
 Required constraints filter. Preferred ones score pools: those that satisfy more come first; within a pool,
 and among equals, the worker that has been known longest. A preference for one slice or worker is not scored.
+Workers that refused come after all others that have room, whatever their pool.
 
 Sums are exact: what is taken is kept under the attempt's uid and given back by it, at most once (INV-J3).
 """
@@ -37,6 +38,9 @@ LOG_LIMIT = 4096
 UNIQUE = ("worker-id", "slice-id")
 """Attributes that do not divide workers into pools."""
 
+DEMOTED = 1 << 40
+"""Ranks from here on are of workers that refused: behind those of workers that are yet to come."""
+
 PYTHON = "python"
 
 
@@ -60,6 +64,17 @@ class Commitment:
     job_id: str
     index: int
     demand: Capacity
+    refusals: int = 0
+    """How often in a row the worker had refused when this was placed."""
+
+
+@attrs.frozen
+class Refusing:
+    """That a worker refused attempts: how often in a row, until when it gets nothing (ns), and what it said last."""
+
+    count: int
+    until: int
+    reason: str
 
 
 @attrs.define(eq=False)
@@ -69,7 +84,7 @@ class Host:
     info: WorkerInfo
     pool: Pool
     rank: int
-    """Where it stands in its pool: how many came before it."""
+    """Where it stands in its pool: how many came before it; from ``DEMOTED`` on, if it refused."""
     free: Capacity
     commitments: dict[str, Commitment] = attrs.field(factory=dict)
     linked: bool = False
@@ -77,11 +92,14 @@ class Host:
     lost: bool = False
     cordon: int | None = None
     """The round in which its slice was cordoned."""
+    refusing: Refusing | None = None
+    paused: bool = False
+    """Whether it gets nothing because it refused."""
 
     @property
     def placeable(self) -> bool:
         """Whether work may be placed there at all."""
-        return self.linked and not self.lost and self.cordon is None
+        return self.linked and not self.lost and self.cordon is None and not self.paused
 
     def takes(self, demand: Capacity) -> bool:
         """Tell whether it takes one more attempt of this demand now."""
@@ -117,6 +135,13 @@ class Pool:
         self.hosts[host.rank] = host
         self._ranks += 1
         return host
+
+    def move(self, host: Host, first: int) -> None:
+        """Make a worker the last in rank, of those from ``first`` on."""
+        del self.hosts[host.rank]
+        host.rank = first + self._ranks
+        self.hosts[host.rank] = host
+        self._ranks += 1
 
     def freed(self, host: Host) -> None:
         """Note that a worker may take something it did not take before."""
@@ -200,6 +225,17 @@ class Inventory:
             self.generation += 1
             self._misses.clear()
 
+    def demote(self, host: Host, refusing: Refusing) -> None:
+        """Have a worker that refused come after all others."""
+        host.refusing = refusing
+        host.pool.move(host, DEMOTED)
+
+    def promote(self, host: Host) -> None:
+        """Have a worker that refuses no more be like any other."""
+        host.refusing = None
+        host.pool.move(host, 0)
+        self.freed(host)
+
     # Room
 
     def commit(self, host: Host, uid: str, commitment: Commitment) -> None:
@@ -241,7 +277,7 @@ class Inventory:
         return fitting
 
     def find(self, wish: Wish, pools: Iterable[Pool]) -> Host | None:
-        """Give the first worker with room for the wish."""
+        """Give the first worker with room for the wish; one that refused, if there is no other."""
         special = tuple(each for each in wish.required() if each.key in UNIQUE)
         key = (wish.demand, special)
         misses = self._misses.get(key)
@@ -249,14 +285,18 @@ class Inventory:
             if len(self._misses) >= HEAPS_KEPT:
                 del self._misses[next(iter(self._misses))]
             misses = self._misses[key] = {}
+        demoted: Host | None = None
         for pool in pools:
             if misses.get(pool) == pool.freeings:
                 continue
             host = pool.find(wish.demand, special)
-            if host is not None:
+            if host is None:
+                misses[pool] = pool.freeings
+            elif host.refusing is None:
                 return host
-            misses[pool] = pool.freeings
-        return None
+            elif demoted is None:
+                demoted = host
+        return demoted
 
     def find_gang(self, wish: Wish, pools: Iterable[Pool], group_by: str, size: int) -> list[Host] | None:
         """Give a worker for each of ``size`` tasks, all with the same value of ``group_by``, or None.
@@ -269,18 +309,26 @@ class Inventory:
         missed = self._gang_misses.get(kind)
         if missed is not None and size >= missed:
             return None
-        found = self._search_gang(wish, pools, group_by, size)
+        pools = tuple(pools)
+        found = self._search_gang(wish, pools, group_by, size, refusing=False)
+        if found is None and any(host.refusing is not None for pool in pools for host in pool.hosts.values()):
+            found = self._search_gang(wish, pools, group_by, size, refusing=True)
         if found is None:
             self._gang_misses[kind] = size
         return found
 
-    def _search_gang(self, wish: Wish, pools: Iterable[Pool], group_by: str, size: int) -> list[Host] | None:
+    def _search_gang(
+        self, wish: Wish, pools: Iterable[Pool], group_by: str, size: int, *, refusing: bool
+    ) -> list[Host] | None:
+        """Search among all workers, or those alone that have not refused."""
         special = [each for each in wish.required() if each.key in UNIQUE]
         groups: dict[str, list[Host]] = {}
         room: dict[str, int] = {}
         for pool in pools:
             for host in pool.hosts.values():
                 value = host.info.attributes.get(group_by)
+                if host.refusing is not None and not refusing:
+                    continue
                 if value is None or not host.takes(wish.demand) or not _all_hold(special, host.info.attributes):
                     continue
                 spare = MAX_ATTEMPTS_PER_WORKER - len(host.commitments)

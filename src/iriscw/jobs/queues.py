@@ -42,6 +42,13 @@ class Waiting:
     """The attempts that the parts of a report have named so far."""
     withdrawn: bool = False
 
+    resting: dict[int, tuple[tuple[int, int], ...]] = attrs.field(factory=dict)
+    """Tasks that wait before they wait for a worker, by the first of them."""
+    rested_at: int = 0
+    """When the last of them has."""
+    refused: str = ""
+    """What the worker said that refused one of its attempts last."""
+
     shape: Shape | None = None
     """Where its tasks wait; None if none does."""
 
@@ -120,6 +127,7 @@ class Queues:
             shape.jobs.remove(job)
             self._leave(shape, job)
         job.ranges.clear()
+        job.resting.clear()
         job.count = 0
 
     def _leave(self, shape: Shape, job: Waiting) -> None:

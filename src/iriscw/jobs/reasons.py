@@ -9,16 +9,21 @@ that is short.
 from __future__ import annotations
 
 from iriscw.jobs.placement import MAX_ATTEMPTS_PER_WORKER, PYTHON, UNIQUE, Host, Inventory, Pool, Wish
+from iriscw.jobs.refusals import explain_pause
 
 NAMES = {"cpu": "CPU", "gpu": "GPUs", "gpu_class": "the GPU class"}
 
 
-def explain(inventory: Inventory, wish: Wish, *, gang: tuple[str, int] | None = None) -> str:
-    """Say why no worker takes the wish; for a gang, ``(group_by, size)``, why no group of workers does."""
+def explain(inventory: Inventory, wish: Wish, *, gang: tuple[str, int] | None = None, now: int = 0) -> str:
+    """Say why no worker takes the wish; for a gang, ``(group_by, size)``, why no group of workers does.
+
+    ``now`` is the time, ns: of the workers that refuse, the one is named that is tried again first.
+    """
     if not inventory.hosts:
         return "no worker is connected"
     counts: dict[str, int] = {}
     ready = 0
+    first: Host | None = None
     for pool in inventory.pools.values():
         cause = _pool_cause(pool, wish)
         if cause:
@@ -27,15 +32,18 @@ def explain(inventory: Inventory, wish: Wish, *, gang: tuple[str, int] | None = 
         for host in pool.hosts.values():
             causes = _host_causes(host, wish)
             ready += not causes
+            if causes == [_REFUSES] and (first is None or _until(host) < _until(first)):
+                first = host
             for each in causes:
                 counts[each] = counts.get(each, 0) + 1
     number = len(inventory.hosts)
     said = ", ".join(f"{count} {_verb(cause, count)}" for cause, count in counts.items())
+    named = "" if first is None else f"; {explain_pause(first, now)}"
     if gang is not None and ready:
         group_by, size = gang
         said = f"{said}, " if said else ""
-        return f"of {_workers(number)}: {said}{ready} with room, but no {size} tasks fit where {group_by} is the same"
-    return f"of {_workers(number)}: {said}" if said else "about to be placed"
+        said += f"{ready} with room, but no {size} tasks fit where {group_by} is the same"
+    return f"of {_workers(number)}: {said}{named}" if said else "about to be placed"
 
 
 def lacks_only_python(inventory: Inventory, wish: Wish) -> bool:
@@ -44,6 +52,11 @@ def lacks_only_python(inventory: Inventory, wish: Wish) -> bool:
 
 
 _PYTHON_CAUSE = "run|runs Python "
+_REFUSES = "refuse|refuses attempts"
+
+
+def _until(host: Host) -> int:
+    return host.refusing.until if host.refusing is not None else 0
 
 
 def _pool_cause(pool: Pool, wish: Wish) -> str:
@@ -69,6 +82,8 @@ def _host_causes(host: Host, wish: Wish) -> list[str]:
         return ["are|is being drained"]
     if not host.linked:
         return ["are|is connecting"]
+    if host.paused:
+        return [_REFUSES]
     if len(host.commitments) >= MAX_ATTEMPTS_PER_WORKER:
         return [f"run|runs {MAX_ATTEMPTS_PER_WORKER} attempts, the most there may be"]
     return [f"lack|lacks {NAMES.get(name, name)}" for name in host.free.lacking(wish.demand)]

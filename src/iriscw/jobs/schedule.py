@@ -47,7 +47,8 @@ class Scheduler:
     """Workers whose number of attempts changed since the fleet was told."""
     passing: bool = False
     demand_changed: bool = False
-    told: tuple[DemandEntry, ...] = ()
+    told: tuple[DemandEntry, ...] | None = None
+    """The demand that the fleet was told; None: nothing since we began, and it may remember what another one told."""
     told_at: int = -DEMAND_INTERVAL
     routed: dict[str, str] = attrs.field(factory=dict)
     tokens: int = 0

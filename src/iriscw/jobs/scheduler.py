@@ -68,6 +68,7 @@ from iriscw.jobs.messages import (
     Placement,
     ReportJob,
     Resend,
+    Rested,
     SchedulerAwake,
     SchedulerFigures,
 )
@@ -75,6 +76,7 @@ from iriscw.jobs.model import attempt_uid
 from iriscw.jobs.placement import Commitment, Host
 from iriscw.jobs.queues import Shape, Waiting
 from iriscw.jobs.reasons import explain
+from iriscw.jobs.refusals import explain_rest, note_beginning, note_refusal, rest, said_of
 from iriscw.jobs.schedule import Scheduler, demand_id, statistics
 from iriscw.jobs.steps import STEP_WORKERS, parts_of
 from iriscw.jobs.telling import tell_activity, tell_demand
@@ -133,6 +135,7 @@ class SchedulerDecisions:
             JobWithdrawn: self.job_withdrawn,
             JobAbsent: self.job_absent,
             AttemptsOver: self.attempts_over,
+            Rested: self.rested,
             WorkerReady: self.worker_ready,
             WorkerLost: self.worker_lost,
             SliceGone: self.slice_gone,
@@ -275,12 +278,32 @@ class SchedulerDecisions:
         job = state.jobs.get(message.job_id)
         if job is None:
             return None
+        commands: list[Command] = []
+        for uid in message.began:
+            job.refused = ""
+            note_beginning(state.inventory, uid)
+        refused = message.refused
+        if refused is not None:
+            job.refused = said_of(refused.worker_id, refused.reason)
+            commands += note_refusal(state.inventory, refused, ctx)
         self._release(state, job, message.uids)
         if message.pending and not job.reporting and not job.withdrawn and job.spec is not None:
             if job.spec.group_by is not None:
                 state.queues.drop(job)
-            state.queues.add(job, message.pending)
+            if message.rest_ns:
+                commands.append(rest(job, message.pending, message.rest_ns, ctx))
+            else:
+                state.queues.add(job, message.pending)
         self._discard_if_over(state, job)
+        return (*commands, *self._go(state))
+
+    def rested(self, state: Scheduler, message: Rested, ctx: Context) -> Outcome:
+        """Have tasks wait for a worker again, unless their job has said since what waits."""
+        job = state.jobs.get(message.job_id)
+        ranges = None if job is None else job.resting.pop(message.first, None)
+        if job is None or ranges is None:
+            return None
+        state.queues.add(job, ranges)
         return self._go(state)
 
     def _release(self, state: Scheduler, job: Waiting, uids: Iterable[str]) -> None:
@@ -314,11 +337,14 @@ class SchedulerDecisions:
             if not same:
                 commands += self._losses(host, fenced=False, reason="replaced by another incarnation", ctx=ctx)
                 self._retire(state, host, keep=True)
-            host = None
+            refusing, host = host if same else None, None
         else:
-            moved = {}
+            moved, refusing = {}, None
         if host is None:
             host = state.inventory.add(info)
+            if refusing is not None and refusing.refusing is not None:
+                host.paused = refusing.paused
+                state.inventory.demote(host, refusing.refusing)
             place = (info.worker_id, info.incarnation)
             moved |= state.absent.pop(place, {})
             for uid, commitment in moved.items():
@@ -530,7 +556,8 @@ class SchedulerDecisions:
     def _commit(self, state: Scheduler, job: Waiting, index: int, host: Host, ctx: Context) -> Placement:
         uid = attempt_uid(ctx.new_id())
         assert job.spec is not None
-        state.inventory.commit(host, uid, Commitment(job.job_id, index, job.spec.demand))
+        refusals = 0 if host.refusing is None else host.refusing.count
+        state.inventory.commit(host, uid, Commitment(job.job_id, index, job.spec.demand, refusals))
         job.live[uid] = None
         state.active[host.info.worker_id] = None
         state.placements += 1
@@ -552,6 +579,12 @@ class SchedulerDecisions:
             if not state.told:
                 return (again,)
             return (Tell(self.fleet, DemandChanged(state.told), conflate="demand"), again)
+        if message.what == "refusal":
+            host = _host(state, (message.worker_id, message.incarnation))
+            if host is not None:
+                host.paused = False
+                self._offer(state, host)
+            return self._go(state)
         if message.what == "missed":
             return tuple(self._ask_missed(state))
         if message.what == "adoption":
@@ -572,7 +605,7 @@ class SchedulerDecisions:
 
     def explain_pending(self, state: Scheduler, message: ExplainPending, ctx: Context) -> Outcome:
         """Say why a job's tasks wait."""
-        return None if ctx.reply_to is None else (Reply(self._explain(state, message.job_id)),)
+        return None if ctx.reply_to is None else (Reply(self._explain(state, message.job_id, ctx)),)
 
     def explain_jobs(self, state: Scheduler, message: ExplainJobs, ctx: Context) -> Outcome:
         """Say why the tasks of several jobs wait, as far as one step may take it."""
@@ -588,7 +621,7 @@ class SchedulerDecisions:
                 if looks <= 0:
                     break
                 looks -= 1 if shape is None else max(1, len(state.inventory.hosts))
-                reason = self._explain(state, job_id)
+                reason = self._explain(state, job_id, ctx)
             else:
                 reason = said[shape]
             if shape is not None:
@@ -596,16 +629,18 @@ class SchedulerDecisions:
             reasons.append((job_id, reason))
         return (Reply(JobReasons(tuple(reasons), message.job_ids[len(reasons) :])),)
 
-    def _explain(self, state: Scheduler, job_id: str) -> str:
+    def _explain(self, state: Scheduler, job_id: str, ctx: Context) -> str:
         if state.syncing:
             return f"the scheduler has just started and waits for {len(state.asked) + len(state.unasked)} jobs"
         job = state.jobs.get(job_id)
         if job is None or job.spec is None or not job.count:
+            if job is not None and job.resting:
+                return explain_rest(job, ctx.now)
             return "about to be placed" if job is not None else "waits for the job that it replaces to end"
         shape = job.shape
         assert shape is not None
         gang = (shape.gang, job.count) if shape.gang is not None else None
-        reason = explain(state.inventory, shape.wish, gang=gang)
+        reason = explain(state.inventory, shape.wish, gang=gang, now=ctx.now)
         routed = state.routed.get(demand_id(shape), "")
         return f"{reason}; {routed}" if routed else reason
 

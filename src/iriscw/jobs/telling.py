@@ -39,8 +39,9 @@ def tell_demand(state: Scheduler, fleet: ActorPath, ctx: Context) -> Iterator[Co
     state.demand_changed = False
     entries = tuple(_entries(state))[:MAX_DEMAND_ENTRIES]
     if entries != state.told:
+        if entries or state.told is not None:  # what an earlier one told is taken back in passing
+            state.told_at = ctx.now
         state.told = entries
-        state.told_at = ctx.now
         yield Tell(fleet, DemandChanged(entries), conflate="demand")
 
 

@@ -7,7 +7,9 @@ from pathlib import Path
 
 from iriscw.rpc.errors import InvalidTls
 
-_ALPN = ["h2", "http/1.1"]
+_ALPN = ["http/1.1", "h2"]
+"""What a server speaks, best first. Who speaks gRPC offers h2 alone; who offers both (a kubelet's probes, Prometheus,
+browsers) wants a page, and pages are HTTP/1.1."""
 
 
 def server_tls(certificate: Path, key: Path, *, client_authority: Path | None = None) -> ssl.SSLContext:

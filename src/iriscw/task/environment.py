@@ -24,6 +24,12 @@ TOKEN_FILE = "token"  # noqa: S105  # a file's name
 PAYLOAD_FILE = "payload"
 RESULT_FILE = "result"
 
+CA_VARIABLE = "IRIS_CA_FILE"
+"""The file with the authority of an ``https://`` controller; without it the system's authorities are trusted."""
+
+PLAINTEXT_VARIABLE = "IRISCW_INSECURE_PLAINTEXT"
+"""``1``: tokens may cross the network without TLS."""
+
 _PORT_PREFIX = "IRIS_PORT_"
 
 

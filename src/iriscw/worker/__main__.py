@@ -1,9 +1,10 @@
 """``python -m iriscw.worker serve``: one worker as a process.
 
 What is not said on the command line is taken from the environment: ``IRIS_CONTROLLER_ADDRESS``, ``IRIS_WORKER_ID``,
-``IRISCW_INCARNATION`` (else ``IRISCW_POD_UID``), ``IRISCW_CACHE_DIR``, ``IRIS_TOKEN_FILE``, ``IRISCW_WORKER_HOST``,
-``IRISCW_WORKER_PORT``, ``IRISCW_CONFIG``, ``IRISCW_GROUP``, ``IRISCW_ORPHAN_AFTER_S``,
-``IRISCW_INSECURE_PLAINTEXT=1``. ``IRISCW_ATTRIBUTES`` holds the worker's attributes as a JSON object.
+``IRISCW_INCARNATION`` (else ``IRISCW_POD_UID``), ``IRISCW_CACHE_DIR``, ``IRISCW_TOKEN_FILE`` (else
+``IRIS_TOKEN_FILE``), ``IRISCW_CA_FILE``, ``IRISCW_WORKER_HOST``, ``IRISCW_WORKER_PORT``, ``IRISCW_TASK_BIND_HOST``,
+``IRISCW_CONFIG``, ``IRISCW_GROUP``, ``IRISCW_ORPHAN_AFTER_S``, ``IRISCW_INSECURE_PLAINTEXT=1``. ``IRISCW_ATTRIBUTES``
+holds the worker's attributes as a JSON object. What ``IRISCW_TASK_SECRET_NAME`` holds, tasks find as ``NAME``.
 
 With a configuration and a group, a machine that has less than the group promises is refused before anything starts.
 
@@ -34,6 +35,7 @@ from iriscw.errors import OperationError, UsageError
 from iriscw.processes.stopping import stopping_signals
 from iriscw.rpc.address import Address
 from iriscw.rpc.tokens import read_token_file
+from iriscw.task.environment import PLAINTEXT_VARIABLE
 from iriscw.worker.assembly import DEFAULT_PORT, Worker, WorkerSettings, python_attribute
 from iriscw.worker.lines import JsonLines
 from iriscw.worker.probe import Machine, probe
@@ -41,7 +43,7 @@ from iriscw.worker.probe import Machine, probe
 ORPHAN_VARIABLE = "IRISCW_ORPHAN_AFTER_S"
 
 ATTRIBUTES_VARIABLE = "IRISCW_ATTRIBUTES"
-PLAINTEXT_VARIABLE = "IRISCW_INSECURE_PLAINTEXT"
+TASK_SECRET_PREFIX = "IRISCW_TASK_SECRET_"  # noqa: S105 - how names of variables begin
 
 EXIT_USAGE = 2
 EXIT_LESS_THAN_PROMISED = 3
@@ -90,9 +92,11 @@ def parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     option("--worker-id", "IRIS_WORKER_ID", text="the name of this worker")
     option("--incarnation", "IRISCW_INCARNATION", "IRISCW_POD_UID", text="tells this life of the worker from others")
     option("--cache-dir", "IRISCW_CACHE_DIR", text="where bundles and attempts are kept")
-    option("--token-file", "IRIS_TOKEN_FILE", text="the file with the worker's token")
+    option("--token-file", "IRISCW_TOKEN_FILE", "IRIS_TOKEN_FILE", text="the file with the worker's token")
+    option("--ca-file", "IRISCW_CA_FILE", text="the authority of an https:// controller, in PEM; else the system's")
     option("--host", "IRISCW_WORKER_HOST", fallback="127.0.0.1", text="where /health and /metrics answer")
     option("--port", "IRISCW_WORKER_PORT", fallback=str(DEFAULT_PORT), text="0: a free one")
+    option("--task-bind-host", "IRISCW_TASK_BIND_HOST", text="where tasks are told to listen; else as --host")
     option("--config", "IRISCW_CONFIG", text="the cluster's configuration")
     option("--group", "IRISCW_GROUP", text="the scale group whose promise the machine must keep")
     orphan = "seconds without any controller after which the worker ends itself; 0: never"
@@ -105,7 +109,10 @@ def parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
 
 def _epilog() -> str:
     codes = "\n".join(f"  {code}  {meaning}" for code, meaning in EXIT_CODES.items())
-    attributes = f"variables:\n  {ATTRIBUTES_VARIABLE}  the worker's attributes, a JSON object"
+    attributes = (
+        f"variables:\n  {ATTRIBUTES_VARIABLE}  the worker's attributes, a JSON object"
+        f"\n  {TASK_SECRET_PREFIX}NAME  the variable NAME of every task, shown nowhere"
+    )
     return f"{attributes}\n\nexit codes:\n{codes}"
 
 
@@ -139,9 +146,18 @@ def settings_of(arguments: argparse.Namespace, environment: Mapping[str, str]) -
         host=arguments.host,
         port=int(arguments.port),
         advertise_host=machine.address,
+        authority=Path(arguments.ca_file) if arguments.ca_file else None,
+        task_bind_host=arguments.task_bind_host or "",
+        task_secrets=task_secrets(environment),
         orphan_after_s=_seconds("--orphan-after", arguments.orphan_after),
         insecure_plaintext=arguments.insecure_plaintext,
     )
+
+
+def task_secrets(environment: Mapping[str, str]) -> dict[str, str]:
+    """Give what tasks find in their environment because the worker has it in its own."""
+    begins = len(TASK_SECRET_PREFIX)
+    return {name[begins:]: text for name, text in environment.items() if name.startswith(TASK_SECRET_PREFIX)}
 
 
 def _seconds(name: str, text: str) -> float:

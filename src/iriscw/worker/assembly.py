@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable
+import ssl
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
@@ -38,8 +39,10 @@ from iriscw.rpc.address import Address
 from iriscw.rpc.client import RpcChannel
 from iriscw.rpc.limits import RpcLimits
 from iriscw.rpc.server import RpcServer
+from iriscw.rpc.tls import client_tls
 from iriscw.rpc.tokens import Principal, Role, Secret
 from iriscw.runtime import ActorSystem
+from iriscw.task.environment import CA_VARIABLE, PLAINTEXT_VARIABLE
 from iriscw.task.framing import python_name, this_python
 from iriscw.worker.actor import tree
 from iriscw.worker.doors.http import Figures
@@ -82,7 +85,9 @@ class WorkerSettings:
     ``bound_memory`` holds each attempt without GPUs to the memory it asked for (``RLIMIT_AS``). ``lease_s`` counts
     until the controller has said another. After ``orphan_after_s`` without a word of any controller the worker ends
     itself; 0: never, because somebody else decides how long its pod lives. ``insecure_plaintext`` allows tokens to
-    cross a network without TLS.
+    cross a network without TLS; ``authority`` (PEM) is trusted instead of the system's where the controller's address
+    is ``https://``. Tasks are told to listen on ``task_bind_host``, or on ``host`` where that is empty, and find
+    ``task_secrets`` in their environment unless their job sets the same variables.
 
     Raises:
         InvalidArgument: an id cannot be the name of a folder, or ``orphan_after_s`` is below 0.
@@ -97,6 +102,9 @@ class WorkerSettings:
     attributes: Attributes = attrs.field(factory=Attributes)
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT
+    task_bind_host: str = ""
+    task_secrets: Mapping[str, str] = attrs.field(factory=dict, repr=False)
+    authority: Path | None = None
     advertise_host: str = "127.0.0.1"
     lease_s: float = DEFAULT_LEASE_NS / SECOND
     grace_s: float = STOP_GRACE_NS / SECOND
@@ -178,6 +186,7 @@ class Worker:
             JournalLocked: another process is this worker.
             JournalCorrupt, UnsupportedJournal, WorkerTrouble, OSError: its folder cannot be used.
             AddressInUse, AddressUnavailable, InsecureDoor, InvalidAddress: see ``RpcServer.listen_tcp``.
+            InvalidTls: the authority is none.
         """
         async with AsyncExitStack() as stack:
             await self._start(stack)
@@ -209,15 +218,20 @@ class Worker:
             RpcChannel(
                 settings.controller,
                 settings.token,
+                tls=_tls(settings),
                 limits=settings.rpc,
                 insecure_plaintext=settings.insecure_plaintext,
             )
         )
         await anyio.to_thread.run_sync(make_private_folder, settings.cache_dir / "bundles")
         bundles = BundleCache(settings.cache_dir / "bundles", ControllerBundles(channel))
-        bind_host = settings.host
         place = Place(
-            settings.worker_id, settings.controller, bind_host, settings.advertise_host, settings.bound_memory
+            settings.worker_id,
+            settings.controller,
+            settings.task_bind_host or settings.host,
+            settings.advertise_host,
+            settings.bound_memory,
+            {**settings.task_secrets, **_way(settings)},
         )
         desk = Desk(runtime, specifications, bundles, place)
         await desk.find()
@@ -258,6 +272,19 @@ class Worker:
         if isinstance(event, Left):
             self._turned_away, self._orphaned = event.turned_away, event.orphaned
             self._left.set()
+
+
+def _way(settings: WorkerSettings) -> dict[str, str]:
+    """Give the variables by which tasks reach the controller as their worker does."""
+    authority = {CA_VARIABLE: str(settings.authority.absolute())} if settings.authority is not None else {}
+    return authority | ({PLAINTEXT_VARIABLE: "1"} if settings.insecure_plaintext else {})
+
+
+def _tls(settings: WorkerSettings) -> ssl.SSLContext | None:
+    """Trust the authority that is named; None leaves it to the address."""
+    if settings.authority is None or not Address.parse(settings.controller).tls:
+        return None
+    return client_tls(authority=settings.authority)
 
 
 async def end_earlier_lives(life: Path) -> None:

@@ -47,7 +47,7 @@ def test_an_argument_wins(installed) -> None:
 def test_what_is_not_there_is_listed(installed) -> None:
     """With everything that is."""
     installed(("b", LOCAL))
-    with pytest.raises(NoSuchPlatform, match=r"there are: b, c, local$"):
+    with pytest.raises(NoSuchPlatform, match=r"there are: b, c, coreweave, local$"):
         load_platform("a", {"c": local})
 
 

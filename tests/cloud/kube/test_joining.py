@@ -74,3 +74,14 @@ def test_a_heartbeat_touches_nobody():
     join = Join.of([of_slice("p", "s")], [of_slice("n", "s")])
     assert join.node_seen(of_slice("n", "s", version="2")) == ()
     assert join.pool_seen(of_slice("p", "s", version="2")) == ("p",)
+
+
+def test_taints_that_pods_of_a_group_tolerate():
+    """A node with a taint of its group's is open; to others it is closed, and says why."""
+    node = of_slice("n", "s")
+    node["metadata"]["labels"]["iris-scale-group"] = "g"
+    node["spec"] = {"taints": [{"key": "dedicated", "effect": "NoExecute"}]}
+    (closed,) = Join.of([of_slice("p", "s")], [node], {"h": ("dedicated",)}).pool("p").nodes
+    (open_,) = Join.of([of_slice("p", "s")], [node], {"g": ("dedicated",)}).pool("p").nodes
+    assert (closed.usable, closed.closed) == (False, "tainted with dedicated")
+    assert (open_.usable, open_.closed) == (True, "")

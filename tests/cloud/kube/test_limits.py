@@ -26,6 +26,16 @@ def test_never_more_than_burst_and_rate(qps, burst, gaps):
             assert last - first + 1 <= burst + (left[last] - left[first]) // interval
 
 
+@given(st.floats(0.01, 1000), st.integers(1, 5), st.lists(st.integers(0, 2 * SECOND), min_size=1, max_size=20))
+def test_to_look_takes_nothing(qps, burst, gaps):
+    """How long the next place is away is told as often as one likes, and is what taking it tells."""
+    limit, now = RateLimit(qps, burst), 5
+    for gap in gaps:
+        now += gap
+        looks = [limit.wait(now) for _ in range(3)]
+        assert [limit.take(now)] * 3 == looks
+
+
 @given(st.floats(0.1, 1000), st.integers(1, 50))
 def test_a_rested_limit_lets_a_burst_go_at_once(qps, burst):
     """And makes the next one wait; after a rest it is whole again."""

@@ -9,6 +9,7 @@ from kube_shell import GIB, NODES, PODS, SECOND, SETTINGS, node_body, pod_spec, 
 from iriscw.cloud.kube.manifests import SpecTooBig, nodepool_manifest, pod_manifest
 from iriscw.cloud.kube.pods import create_pod
 from iriscw.cloud.kube.pools import create_pool
+from iriscw.cloud.kube.settings import GroupSettings, SecretKey, Taint
 from iriscw.cloud.labels import InvalidLabels
 from iriscw.cloud.model import Capacity, InvalidSpec
 
@@ -45,7 +46,7 @@ def test_a_pod_says_where_it_runs_and_what_it_takes():
     """A node of its slice, the taints it stands, requests that equal limits, no way back to the API."""
     settings = attrs.evolve(
         SETTINGS,
-        infiniband_groups=("h100",),
+        groups={"h100": GroupSettings(infiniband=True)},
         controller_address="c:10000",
         environment={"A": "1", "B": "1"},
         image_pull_secrets=("pull",),
@@ -80,12 +81,139 @@ def test_a_pod_says_where_it_runs_and_what_it_takes():
         "IRIS_CONTROLLER_ADDRESS": "c:10000",
         "IRISCW_CACHE_DIR": "/var/cache/iris",
         "IRISCW_INCARNATION": "1",
-        "IRISCW_WORKER_HOST": "0.0.0.0",
+        "IRISCW_TASK_BIND_HOST": "0.0.0.0",
+        "IRISCW_WORKER_HOST": "127.0.0.1",
         "IRISCW_WORKER_PORT": "10001",
         "IRIS_VM_ADDRESS": None,
     }
     assert (container["image"], container["command"]) == ("registry.test/own:1", ["run"])
     assert "/dev/shm" in [mount["mountPath"] for mount in container["volumeMounts"]]
+
+
+FULL = attrs.evolve(
+    SETTINGS,
+    cluster_name="research",
+    node_cache_dir="/mnt/local/iris",
+    config_map="iris-cluster-config",
+    storage_secret="iris-bundle-credentials",
+    authority_secret="iris-ca",
+    tokens=True,
+    task_secrets={"WANDB_API_KEY": SecretKey("wandb", "api-key")},
+    priority_class="iris-worker",
+    health_patience=120 * SECOND,
+    groups={
+        "h100": GroupSettings(
+            infiniband=True,
+            gpu_class="H100",
+            interruptable=True,
+            taints=(Taint("dedicated", "iris", "NoSchedule"),),
+            most=Capacity(cpu_milli=115_200, memory_bytes=60 * GIB),
+        )
+    },
+)
+"""Everything that a cluster may say."""
+
+
+def of_group(spec, group="h100"):
+    """Give the specification with a scale group."""
+    return attrs.evolve(spec, labels={**spec.labels, "iris-scale-group": group})
+
+
+def test_what_a_worker_finds_in_its_pod():
+    """Its cache is the node's disk; the configuration and secrets are files of its own, each read-only."""
+    body = pod_manifest(FULL, of_group(pod_spec()))["spec"]
+    (container,) = body["containers"]
+    sources = {each["name"]: {k: v for k, v in each.items() if k != "name"} for each in body["volumes"]}
+    assert sources == {
+        "cache": {"hostPath": {"path": "/mnt/local/iris", "type": "DirectoryOrCreate"}},
+        "shm": {"emptyDir": {"medium": "Memory"}},
+        "config": {"configMap": {"name": "iris-cluster-config", "optional": True}},
+        "ca": {"secret": {"secretName": "iris-ca"}},
+        "credentials": {"secret": {"secretName": "iris-bundle-credentials", "defaultMode": 0o400, "optional": True}},
+        "token": {"secret": {"secretName": "slice-1-0", "defaultMode": 0o400}},
+    }
+    assert {each["name"]: (each["mountPath"], each.get("readOnly", False)) for each in container["volumeMounts"]} == {
+        "cache": ("/var/cache/iris", False),
+        "shm": ("/dev/shm", False),
+        "config": ("/etc/iris", True),
+        "ca": ("/etc/iris/ca", True),
+        "credentials": ("/etc/iris/credentials", True),
+        "token": ("/var/run/iris/token", True),
+    }
+    told = {each["name"]: each.get("value", each.get("valueFrom")) for each in container["env"]}
+    assert told["IRISCW_TOKEN_FILE"] == "/var/run/iris/token/token"
+    assert told["IRISCW_CA_FILE"] == "/etc/iris/ca/ca.crt"
+
+    assert told["IRIS_VM_ADDRESS"] == {"fieldRef": {"fieldPath": "status.podIP"}}
+    assert told["IRISCW_TASK_SECRET_WANDB_API_KEY"] == {"secretKeyRef": {"name": "wandb", "key": "api-key"}}
+    assert "IRISCW_INSECURE_PLAINTEXT" not in told
+    (plain,) = pod_manifest(attrs.evolve(FULL, plaintext=True), pod_spec())["spec"]["containers"]
+    assert {"name": "IRISCW_INSECURE_PLAINTEXT", "value": "1"} in plain["env"]
+
+
+def test_where_a_worker_runs_and_what_it_may():
+    """Nodes of its slice and GPU class, the taints of its group, its priority, no more powers than RDMA needs."""
+    body = pod_manifest(FULL, of_group(pod_spec()))["spec"]
+    (container,) = body["containers"]
+    assert body["nodeSelector"] == {"iris-slice-id": "slice-1", "gpu.nvidia.com/class": "H100"}
+    tolerated = ["nvidia.com/gpu", "node.coreweave.cloud/reserved", "qos.coreweave.cloud/interruptable", "dedicated"]
+    assert body["tolerations"] == [{"key": key, "operator": "Exists"} for key in tolerated]
+    assert body["priorityClassName"] == "iris-worker"
+    security = container["securityContext"]
+    assert security["capabilities"] == {"drop": ["ALL"], "add": ["IPC_LOCK"]}
+    assert (security["allowPrivilegeEscalation"], security["seccompProfile"]) == (False, {"type": "RuntimeDefault"})
+    other = pod_manifest(FULL, of_group(pod_spec(), "cpu"))["spec"]
+    assert other["containers"][0]["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert other["nodeSelector"] == {"iris-slice-id": "slice-1"}
+    assert "rdma/ib" not in other["containers"][0]["resources"]["limits"]
+
+
+def test_a_worker_is_asked_for_its_health():
+    """On the node's loopback: for as long as it may take to start, then for good, patiently."""
+    (container,) = pod_manifest(FULL, pod_spec())["spec"]["containers"]
+    startup, liveness = container["startupProbe"], container["livenessProbe"]
+    asked = {"host": "127.0.0.1", "path": "/health", "port": 10001}
+    assert startup["httpGet"] == liveness["httpGet"] == asked
+    assert startup["periodSeconds"] * startup["failureThreshold"] == 120
+    assert liveness["timeoutSeconds"] * liveness["failureThreshold"] >= 60
+
+
+def test_a_pod_leaves_room_for_others():
+    """It may use what its group promises, and requests no more than a machine has left; scratch space is the node's."""
+    (container,) = pod_manifest(FULL, of_group(pod_spec()))["spec"]["containers"]
+    assert container["resources"]["limits"] == {
+        "cpu": "8000m",
+        "memory": str(64 * GIB),
+        "nvidia.com/gpu": "8",
+        "rdma/ib": "1",
+    }
+    assert container["resources"]["requests"] == {
+        **container["resources"]["limits"],
+        "memory": str(60 * GIB),
+    }
+    whole = attrs.evolve(pod_spec(), request=Capacity(128_000, GIB))
+    (container,) = pod_manifest(FULL, of_group(whole))["spec"]["containers"]
+    assert (container["resources"]["requests"]["cpu"], container["resources"]["limits"]["cpu"]) == (
+        "115200m",
+        "128000m",
+    )
+
+
+def test_a_pool_is_named_and_tainted():
+    """Pool and nodes carry the cluster's name for people; the taints are those of the group."""
+    spec = nodepool_manifest(FULL, of_group(pool_spec()))
+    assert (
+        spec["metadata"]["labels"]["iris-cluster-name"] == spec["spec"]["nodeLabels"]["iris-cluster-name"] == "research"
+    )
+    assert spec["spec"]["nodeTaints"] == [{"key": "dedicated", "value": "iris", "effect": "NoSchedule"}]
+    assert "nodeTaints" not in nodepool_manifest(FULL, pool_spec())["spec"]
+
+
+def test_the_server_accepts_all_of_it(server):
+    """A pool with taints, and a pod with everything."""
+    server.run(create_pool(FULL, of_group(pool_spec()), Random(1)))
+    server.run(create_pod(FULL, of_group(pod_spec()), Random(1)))
+    assert server.objects(PODS)[0]["status"]["qosClass"] == "Burstable"
 
 
 def test_what_a_pod_does_not_need_is_left_out():

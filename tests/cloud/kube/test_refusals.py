@@ -35,6 +35,7 @@ from iriscw.cloud.model import (
         (403, 'pods "a" is forbidden: exceeded quota: gpus, requested: 8, used: 64', QuotaExceeded),
         (403, 'admission webhook "q" denied the request: over quota for gd-8xh100ib-i128', QuotaExceeded),
         (403, 'admission webhook "q" denied the request: no', InvalidSpec),
+        (403, 'pods "a" is forbidden: no PriorityClass with name iris-worker was found', InvalidSpec),
         (403, 'pods "a" is forbidden: violates PodSecurity "restricted:latest"', InvalidSpec),
         (403, 'pods "a" is forbidden: maximum memory usage per Container is 1Gi, but limit is 2Gi', InvalidSpec),
         (403, "unable to create new content in namespace iris because it is being terminated", Unavailable),

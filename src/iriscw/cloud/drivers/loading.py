@@ -18,8 +18,8 @@ from iriscw.errors import UsageError
 
 ENTRY_POINT_GROUP = "iriscw.platforms"
 
-BUILT_IN = "local"
-"""The platform that needs no package: whoever opens it knows more of it than its section says."""
+BUILT_IN = ("coreweave", "local")
+"""The platforms that need no package: whoever opens one knows more of it than its section says."""
 
 
 class NoSuchPlatform(UsageError, LookupError):
@@ -67,7 +67,7 @@ def load_platform(name: str, given: Mapping[str, PlatformFactory] | None = None)
     offered = entry_points(group=ENTRY_POINT_GROUP)
     found = list(offered.select(name=name))
     if not found:
-        known = ", ".join(sorted({*(given or {}), *offered.names, BUILT_IN}))
+        known = ", ".join(sorted({*(given or {}), *offered.names, *BUILT_IN}))
         raise NoSuchPlatform(f"nothing installed runs the platform {name!r}; there are: {known}")
     if len(found) > 1:
         packages = ", ".join(sorted(str(each.dist.name if each.dist else each.value) for each in found))

@@ -13,12 +13,13 @@ pools at that home.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 import attrs
 
 from iriscw.cloud.kube.exchange import Thing
 from iriscw.cloud.kube.parsing import label_of, node_of, pool_of
-from iriscw.cloud.model import LABEL_SLICE, Node, NodePool
+from iriscw.cloud.model import LABEL_GROUP, LABEL_SLICE, Node, NodePool
 
 POOL_NAME_LABEL = "compute.coreweave.com/node-pool"
 
@@ -45,9 +46,14 @@ class _Homed:
 
 
 class Join:
-    """Pools and nodes as they were last seen, joined. Methods give the names of the pools that look different now."""
+    """Pools and nodes as they were last seen, joined. Methods give the names of the pools that look different now.
 
-    def __init__(self) -> None:
+    Args:
+        tolerated: Taints that pods tolerate, by scale group, where they are not the usual ones.
+    """
+
+    def __init__(self, tolerated: Mapping[str, tuple[str, ...]] = MappingProxyType({})) -> None:
+        self._tolerated = tolerated
         self._pools: dict[str, tuple[NodePool, tuple[str, ...]]] = {}
         """By name: each without its nodes, and its homes."""
         self._owners: dict[str, dict[str, None]] = {}
@@ -58,9 +64,14 @@ class Join:
         """By home and name of a node."""
 
     @classmethod
-    def of(cls, pools: Iterable[Thing], nodes: Iterable[Thing]) -> Join:
+    def of(
+        cls,
+        pools: Iterable[Thing],
+        nodes: Iterable[Thing],
+        tolerated: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+    ) -> Join:
         """Join two lists."""
-        join = cls()
+        join = cls(tolerated)
         for node in nodes:
             join.node_seen(node)
         for pool in pools:
@@ -103,7 +114,8 @@ class Join:
 
     def node_seen(self, thing: Thing) -> tuple[str, ...]:
         """Take in a node."""
-        node, home = node_of(thing), home_of(thing)
+        tolerated = self._tolerated.get(label_of(thing, LABEL_GROUP)) if self._tolerated else None
+        node, home = node_of(thing) if tolerated is None else node_of(thing, tolerated), home_of(thing)
         before = self._homed.get(node.name)
         if before == _Homed(home, node):
             return ()

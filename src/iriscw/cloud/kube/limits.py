@@ -29,6 +29,10 @@ class RateLimit:
         self._slack = (burst - 1) * self._interval
         self._next: int | None = None
 
+    def wait(self, now: int) -> int:
+        """Tell how many ns it is until a request may leave; reserves nothing. ``now`` is monotonic, in ns."""
+        return 0 if self._next is None else max(0, self._next - self._slack - now)
+
     def take(self, now: int) -> int:
         """Reserve the next place, and tell how many ns to wait for it. ``now`` is monotonic, in ns."""
         due = now if self._next is None else max(self._next, now)

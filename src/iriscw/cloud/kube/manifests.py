@@ -1,19 +1,29 @@
 """What is sent to the API to make a pool or a pod.
 
 Everything that could be refused for its form is refused here already, by name. The manifests say only what we mean:
-defaults are the server's. Requests equal limits, so a worker pod is of the class ``Guaranteed`` and the last to be
-evicted.
+defaults are the server's.
+
+A worker is its node. It uses the node's network, because NCCL and RDMA want that; so its port is the node's, which no
+second worker gets, and its door can stay on loopback: the kubelet's probes and ``exec`` come from the same machine. Its
+limits are what its group promises. It requests as much, so that it is of the class ``Guaranteed`` and the last to be
+evicted, unless that is all of the machine: then a little less, because a part of each machine is others' already, and
+the pod would never be scheduled.
+
+What its pod must know and nobody else may see is named, never told: values come from Secrets, as files and variables.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from iriscw.cloud.catalogue import RACK_NODES, RACK_TYPES
 from iriscw.cloud.kube import words
+from iriscw.cloud.kube.mounts import CA_FILE, TOKEN_FILE, volumes_of
 from iriscw.cloud.kube.paths import POOL_API
-from iriscw.cloud.kube.settings import KubeSettings
+from iriscw.cloud.kube.settings import GroupSettings, KubeSettings
 from iriscw.cloud.labels import check_name, our_labels
-from iriscw.cloud.model import LABEL_GROUP, LABEL_INCARNATION, LABEL_SLICE, Capacity, InvalidSpec, NodePoolSpec, PodSpec
+from iriscw.cloud.model import LABEL_CLUSTER_NAME, LABEL_INCARNATION, LABEL_SLICE, InvalidSpec, NodePoolSpec, PodSpec
 from iriscw.runtime.vocabulary import SECOND
 
 MAX_NODES = 10_000
@@ -27,7 +37,17 @@ MAX_ENVIRONMENT_BYTES = 131_072
 
 CONTAINER = "worker"
 CONTAINER_PORT = "worker"
-SHARED_MEMORY = "/dev/shm"  # noqa: S108 - where NCCL exchanges data between GPUs of a node; 64 MiB by default
+
+HEALTH = "/health"
+LOOPBACK = "127.0.0.1"
+PROBE_PERIOD_S = 2
+"""Between two looks whether a worker has started: what a task waits for it on average is half of that."""
+
+LIVENESS = {"periodSeconds": 10, "timeoutSeconds": 10, "failureThreshold": 6}
+"""A worker that does not answer for a minute is killed. Iris's probes of 1 s killed workers of busy machines."""
+
+TASK_SECRET = "IRISCW_TASK_SECRET_"  # noqa: S105 - how names of variables begin
+"""How variables of the worker begin that are passed on to tasks, without this beginning."""
 
 
 class SpecTooBig(InvalidSpec):
@@ -47,7 +67,8 @@ def nodepool_manifest(settings: KubeSettings, spec: NodePoolSpec) -> dict[str, A
         raise SpecTooBig(f"a pool has at most {MAX_NODES} nodes, not {spec.target_nodes}")
     if not spec.instance_type:
         raise InvalidSpec("a pool needs an instance type")
-    labels = our_labels(settings.cluster, spec.labels)
+    labels = labels_for(settings, spec.labels)
+    taints = [{"key": each.key, "value": each.value, "effect": each.effect} for each in settings.group(labels).taints]
     return {
         "apiVersion": POOL_API,
         "kind": "NodePool",
@@ -58,18 +79,35 @@ def nodepool_manifest(settings: KubeSettings, spec: NodePoolSpec) -> dict[str, A
             **_size(spec),
             "autoscaling": False,
             "nodeLabels": dict(labels),
+            **({"nodeTaints": taints} if taints else {}),
         },
     }
+
+
+def owned_by(pool: str, uid: str) -> dict[str, Any]:
+    """Give the reference by which what belongs to a pool goes with it."""
+    owner = {"apiVersion": POOL_API, "kind": "NodePool", "name": pool, "uid": uid}
+    return {**owner, "controller": False, "blockOwnerDeletion": False}
+
+
+def labels_for(settings: KubeSettings, labels: Mapping[str, str]) -> dict[str, str]:
+    """Give labels with those that say whose the object is: for the driver, and for people.
+
+    Raises:
+        InvalidLabels: they cannot be an object's labels.
+    """
+    named = {LABEL_CLUSTER_NAME: settings.cluster_name} if settings.cluster_name else {}
+    return our_labels(settings.cluster, {**labels, **named})
 
 
 def _size(spec: NodePoolSpec) -> dict[str, int]:
     """Say how big a pool is: in nodes, with bounds that leave no choice, or in racks, which have none."""
     nodes = spec.target_nodes
-    if not spec.instance_type.lower().startswith(words.RACK_TYPES):
+    if not spec.instance_type.lower().startswith(RACK_TYPES):
         return {"targetNodes": nodes, "minNodes": nodes, "maxNodes": nodes}
-    if nodes % words.RACK_NODES:
-        raise InvalidSpec(f"{spec.instance_type} comes in whole racks of {words.RACK_NODES} nodes, not {nodes}")
-    return {"targetRacks": nodes // words.RACK_NODES}
+    if nodes % RACK_NODES:
+        raise InvalidSpec(f"{spec.instance_type} comes in whole racks of {RACK_NODES} nodes, not {nodes}")
+    return {"targetRacks": nodes // RACK_NODES}
 
 
 def pod_manifest(settings: KubeSettings, spec: PodSpec, pool_uid: str = "") -> dict[str, Any]:
@@ -86,34 +124,37 @@ def pod_manifest(settings: KubeSettings, spec: PodSpec, pool_uid: str = "") -> d
     image = spec.image or settings.image
     if not image:
         raise InvalidSpec("a worker pod needs an image: the group names none, and there is no default")
-    labels = our_labels(settings.cluster, spec.labels)
+    labels = labels_for(settings, spec.labels)
     metadata: dict[str, Any] = {"name": spec.name, "namespace": settings.namespace, "labels": labels}
     if pool_uid:
-        owner = {"apiVersion": POOL_API, "kind": "NodePool", "name": spec.pool, "uid": pool_uid}
-        metadata["ownerReferences"] = [{**owner, "controller": False, "blockOwnerDeletion": False}]
-    volumes, mounts = _volumes(settings, spec.request)
-    container: dict[str, Any] = {
+        metadata["ownerReferences"] = [owned_by(spec.pool, pool_uid)]
+    group = settings.group(labels)
+    volumes, mounts = volumes_of(settings, spec)
+    container = {
         "name": CONTAINER,
         "image": image,
         "env": _environment(settings, spec),
-        "resources": _resources(spec, settings),
+        "resources": _resources(spec, group, settings),
         "ports": [{"name": CONTAINER_PORT, "containerPort": settings.worker_port}],
         "volumeMounts": mounts,
+        "securityContext": _security(group),
+        **_probes(settings),
+        **({"command": [*settings.command]} if settings.command else {}),
     }
-    if settings.command:
-        container["command"] = [*settings.command]
+    # Ours is the slice; which of its nodes, the scheduler decides.
+    selected = {LABEL_SLICE: labels.get(LABEL_SLICE, spec.pool)}
+    if group.gpu_class and spec.request.gpu_count:
+        selected[words.GPU_CLASS_LABEL] = group.gpu_class
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": metadata,
         "spec": {
-            # NCCL and RDMA want the node's own network. And the port is the node's then, so that no node gets two of
-            # them: a worker is its node, whatever part of it was asked for.
             "hostNetwork": True,
             "dnsPolicy": "ClusterFirstWithHostNet",
-            # Ours is the slice; which of its nodes, the scheduler decides.
-            "nodeSelector": {LABEL_SLICE: labels.get(LABEL_SLICE, spec.pool)},
-            "tolerations": [{"key": key, "operator": "Exists"} for key in words.OUR_TOLERATIONS],
+            "nodeSelector": selected,
+            "tolerations": [{"key": key, "operator": "Exists"} for key in group.tolerated],
+            **({"priorityClassName": settings.priority_class} if settings.priority_class else {}),
             "restartPolicy": "Never",
             "terminationGracePeriodSeconds": _seconds(settings.grace),
             "automountServiceAccountToken": False,
@@ -134,8 +175,12 @@ def _environment(settings: KubeSettings, spec: PodSpec) -> list[dict[str, Any]]:
     ours = {
         "IRIS_CONTROLLER_ADDRESS": settings.controller_address,
         "IRISCW_CACHE_DIR": settings.cache_dir,
+        "IRISCW_CA_FILE": CA_FILE if settings.authority_secret else "",
         "IRISCW_INCARNATION": spec.labels.get(LABEL_INCARNATION, ""),
-        "IRISCW_WORKER_HOST": "0.0.0.0",  # noqa: S104 - inside a pod; who may reach it is the cluster's to say
+        "IRISCW_INSECURE_PLAINTEXT": "1" if settings.plaintext else "",
+        "IRISCW_TASK_BIND_HOST": "0.0.0.0",  # noqa: S104 - tasks of one job reach each other across nodes
+        "IRISCW_TOKEN_FILE": TOKEN_FILE if settings.tokens else "",
+        "IRISCW_WORKER_HOST": LOOPBACK,
         "IRISCW_WORKER_PORT": str(settings.worker_port),
     }
     found = {**{name: value for name, value in ours.items() if value}, **settings.environment, **spec.environment}
@@ -147,31 +192,52 @@ def _environment(settings: KubeSettings, spec: PodSpec) -> list[dict[str, Any]]:
     told: list[dict[str, Any]] = [{"name": name, "value": value} for name, value in sorted(found.items())]
     if "IRIS_VM_ADDRESS" not in found:
         told.append({"name": "IRIS_VM_ADDRESS", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}})
+    for name, place in sorted(settings.task_secrets.items()):
+        reference = {"name": place.name, "key": place.key}
+        told.append({"name": f"{TASK_SECRET}{name}", "valueFrom": {"secretKeyRef": reference}})
     return told
 
 
-def _resources(spec: PodSpec, settings: KubeSettings) -> dict[str, Any]:
+def _probes(settings: KubeSettings) -> dict[str, Any]:
+    """Ask the worker's door for its health, on the loopback of the node whose network it uses."""
+    asked = {"httpGet": {"host": LOOPBACK, "path": HEALTH, "port": settings.worker_port}}
+    looks = max(1, _seconds(settings.health_patience) // PROBE_PERIOD_S)
+    startup = {"periodSeconds": PROBE_PERIOD_S, "timeoutSeconds": 5, "failureThreshold": looks}
+    return {"startupProbe": {**asked, **startup}, "livenessProbe": {**asked, **LIVENESS}}
+
+
+def _security(group: GroupSettings) -> dict[str, Any]:
+    """Give a container no more than it needs: root, since the node's cache and its token are root's, without powers.
+
+    RDMA pins memory (``IPC_LOCK``). GPUs need nothing: the device plugin brings them.
+    """
+    capabilities = {"drop": ["ALL"], **({"add": ["IPC_LOCK"]} if group.infiniband else {})}
+    return {
+        "runAsUser": 0,
+        "runAsGroup": 0,
+        "allowPrivilegeEscalation": False,
+        "capabilities": capabilities,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+def _resources(spec: PodSpec, group: GroupSettings, settings: KubeSettings) -> dict[str, Any]:
     request = spec.request
     if min(request.cpu_milli, request.memory_bytes, request.disk_bytes, request.gpu_count) < 0:
         raise InvalidSpec("a pod cannot request less than nothing")
+    # A folder of the node is not accounted for: the worker itself looks whether there is as much room as is promised.
+    scratch = 0 if settings.node_cache_dir else request.disk_bytes
     amounts = {
         "cpu": f"{request.cpu_milli}m" if request.cpu_milli else "",
         "memory": str(request.memory_bytes or ""),
-        "ephemeral-storage": str(request.disk_bytes or ""),
+        "ephemeral-storage": str(scratch or ""),
         words.GPU_RESOURCE: str(request.gpu_count or ""),
-        words.RDMA_RESOURCE: "1" if spec.labels.get(LABEL_GROUP) in settings.infiniband_groups else "",
+        words.RDMA_RESOURCE: "1" if group.infiniband else "",
     }
-    asked = {name: amount for name, amount in amounts.items() if amount}
-    return {"requests": asked, "limits": dict(asked)}
-
-
-def _volumes(settings: KubeSettings, request: Capacity) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    volumes: list[dict[str, Any]] = []
-    mounts: list[dict[str, Any]] = []
-    if settings.cache_dir:
-        volumes.append({"name": "cache", "emptyDir": {}})
-        mounts.append({"name": "cache", "mountPath": settings.cache_dir})
-    if request.gpu_count:
-        volumes.append({"name": "shm", "emptyDir": {"medium": "Memory"}})  # counts as the pod's memory
-        mounts.append({"name": "shm", "mountPath": SHARED_MEMORY})
-    return volumes, mounts
+    limits = {name: amount for name, amount in amounts.items() if amount}
+    asked = dict(limits)
+    if group.most is not None and 0 < group.most.cpu_milli < request.cpu_milli:
+        asked["cpu"] = f"{group.most.cpu_milli}m"
+    if group.most is not None and 0 < group.most.memory_bytes < request.memory_bytes:
+        asked["memory"] = str(group.most.memory_bytes)
+    return {"requests": asked, "limits": limits}

@@ -20,6 +20,8 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, TypeAlias, TypeVar
 
+import attrs
+
 from iriscw.cloud.model import CloudError
 from iriscw.runtime.vocabulary import message
 
@@ -32,12 +34,14 @@ T = TypeVar("T")
 
 @message
 class ApiRequest:
-    """One request. ``path`` has no query; ``body`` is JSON as Python has it, and nobody changes it."""
+    """One request. ``path`` has no query; ``body`` is JSON as Python has it, nobody changes it, and none is shown: it
+    may be a Secret's.
+    """
 
     method: str
     path: str
     query: tuple[tuple[str, str], ...] = ()
-    body: Any = None
+    body: Any = attrs.field(default=None, repr=False)
     content_type: str = JSON
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from iriscw.cloud.catalogue import RACK_NODES
 from iriscw.cloud.kube import words
 from iriscw.cloud.model import CloudError, Condition, Node, NodePool, Pod, PodPhase
 
@@ -20,6 +21,10 @@ MAX_CONDITIONS = 64
 
 MAX_TEXT = 4096
 """Characters of a text that is kept. Conditions quote errors of other systems."""
+
+
+MAX_STATE = 63
+"""Characters of a node's state that are kept: as many as a label has."""
 
 
 class MalformedObject(CloudError):
@@ -39,7 +44,7 @@ def pool_of(obj: Any, nodes: Iterable[Node] = ()) -> NodePool:
         uid=uid,
         resource_version=version,
         labels=labels_of(obj),
-        target_nodes=_count(spec, "targetNodes") or words.RACK_NODES * _count(spec, "targetRacks"),
+        target_nodes=_count(spec, "targetNodes") or RACK_NODES * _count(spec, "targetRacks"),
         current_nodes=_count(status, "currentNodes"),
         queued_nodes=_count(status, "queuedNodes"),
         # Two names for one number: the docs of 2025 have the first, objects seen in 2026 the second.
@@ -50,20 +55,22 @@ def pool_of(obj: Any, nodes: Iterable[Node] = ()) -> NodePool:
     )
 
 
-def node_of(obj: Any) -> Node:
-    """Read a node.
+def node_of(obj: Any, tolerated: tuple[str, ...] = words.OUR_TOLERATIONS) -> Node:
+    """Read a node, as it is to pods that tolerate these taints.
 
     Raises:
         MalformedObject: it has no identity.
     """
     name, uid, _ = _identity(obj)
     status = _part(obj, "status")
+    closed = "being deleted" if is_deleting(obj) else _closed(_part(obj, "spec"), tolerated) or _state(obj, status)
     return Node(
         name=name,
         uid=uid,
         ready=_condition(status, "Ready").get("status") == "True",
-        usable=not is_deleting(obj) and not _is_closed(_part(obj, "spec")) and _in_production(obj, status),
+        usable=not closed,
         address=_address(status),
+        closed=closed,
     )
 
 
@@ -75,6 +82,7 @@ def pod_of(obj: Any) -> Pod:
     """
     name, uid, version = _identity(obj)
     spec, status = _part(obj, "spec"), _part(obj, "status")
+    reason, message = _pod_reason(status)
     return Pod(
         name=name,
         uid=uid,
@@ -84,7 +92,9 @@ def pod_of(obj: Any) -> Pod:
         deleting=is_deleting(obj),
         node=_text(spec, "nodeName"),
         address=_text(status, "podIP"),
-        reason=_pod_reason(status),
+        reason=reason,
+        message=message,
+        unset=_condition(status, "PodReadyToStartContainers").get("status") == "False",
         exit_code=_exit_code(status),
     )
 
@@ -159,28 +169,31 @@ def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
 # Nodes
 
 
-def _is_closed(spec: Mapping[str, Any]) -> bool:
-    """Whether a pod of ours would not be put here: cordoned, or tainted with what our pods do not tolerate."""
+def _closed(spec: Mapping[str, Any], tolerated: tuple[str, ...]) -> str:
+    """Say why a pod of ours would not be put here: cordoned, or tainted with what our pods do not tolerate."""
     if spec.get("unschedulable") is True:
-        return True
+        return "cordoned"
     for taint in _parts(spec, "taints"):
-        stands = taint.get("key") in words.OUR_TOLERATIONS or taint.get("key") in words.PASSING_TAINTS
+        key = _text(taint, "key")
+        stands = key in tolerated or key in words.PASSING_TAINTS
         if taint.get("effect") in ("NoSchedule", "NoExecute") and not stands:
-            return True
-    return False
+            return f"tainted with {key or 'something'}"
+    return ""
 
 
-def _in_production(obj: Any, status: Mapping[str, Any]) -> bool:
+def _state(obj: Any, status: Mapping[str, Any]) -> str:
+    """Name the state that a node is in, if it is one that takes no work."""
     for name in words.STATE_LABELS:
         state = label_of(obj, name).lower()
         if state:
-            return state == words.PRODUCTION
+            return "" if state == words.PRODUCTION else f"in the state {state}"
     for kind in words.PHASE_CONDITIONS:
         condition = _condition(status, kind)
         for field in ("reason", "message"):
-            if _text(condition, field).lower().startswith(words.OTHER_STATES):
-                return False
-    return True
+            text = _text(condition, field).lower()
+            if text.startswith(words.OTHER_STATES):
+                return f"in the state {text[:MAX_STATE]}"
+    return ""
 
 
 def _address(status: Mapping[str, Any]) -> str:
@@ -206,21 +219,28 @@ def _states(status: Mapping[str, Any], kind: str) -> list[Mapping[str, Any]]:
     return [state for state in states if state]
 
 
-def _pod_reason(status: Mapping[str, Any]) -> str:
-    """Give the most telling reason: why somebody ended it, how it ended, why it waits, in this order."""
-    ends = [_text(end, "reason") for end in _states(status, "terminated")]
-    waits = [_text(wait, "reason") for wait in _states(status, "waiting")]
+def _pod_reason(status: Mapping[str, Any]) -> tuple[str, str]:
+    """Give the most telling reason: why somebody ended it, how it ended, why it waits, in this order; and its text."""
+    ends = [_told(end) for end in _states(status, "terminated")]
+    waits = [_told(wait) for wait in _states(status, "waiting")]
     disruption, scheduled = _condition(status, "DisruptionTarget"), _condition(status, "PodScheduled")
     order = (
-        _text(status, "reason"),  # of the kubelet or a controller: Evicted, NodeLost, Shutdown
-        _text(disruption, "reason") if disruption.get("status") == "True" else "",
-        *(reason for reason in ends if reason not in words.EMPTY_ENDS),
-        *(reason for reason in waits if reason not in words.EMPTY_WAITS),
+        _told(status),  # of the kubelet or a controller: Evicted, NodeLost, Shutdown
+        _told(disruption) if disruption.get("status") == "True" else _UNTOLD,
+        *(end for end in ends if end[0] not in words.EMPTY_ENDS),
+        *(wait for wait in waits if wait[0] not in words.EMPTY_WAITS),
         *ends,
-        _text(scheduled, "reason") if scheduled.get("status") == "False" else "",
+        _told(scheduled) if scheduled.get("status") == "False" else _UNTOLD,
         *waits,
     )
-    return next((reason for reason in order if reason), "")
+    return next((told for told in order if told[0]), _UNTOLD)
+
+
+_UNTOLD = ("", "")
+
+
+def _told(part: Mapping[str, Any]) -> tuple[str, str]:
+    return _text(part, "reason"), _text(part, "message")
 
 
 def _exit_code(status: Mapping[str, Any]) -> int | None:

@@ -20,6 +20,11 @@ def pods_of(namespace: str) -> str:
     return f"/api/v1/namespaces/{namespace}/pods"
 
 
+def secrets_of(namespace: str) -> str:
+    """Give the path of a namespace's Secrets."""
+    return f"/api/v1/namespaces/{namespace}/secrets"
+
+
 def selector(labels: Mapping[str, str]) -> str:
     """Write a label selector for what is managed by us and has all these labels."""
     return ",".join(f"{name}={value}" for name, value in sorted({LABEL_MANAGED: "true", **labels}.items()))

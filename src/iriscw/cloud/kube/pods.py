@@ -7,6 +7,7 @@ from random import Random
 
 from iriscw.cloud.kube import ownership
 from iriscw.cloud.kube.calls import MalformedAnswer, collect
+from iriscw.cloud.kube.handing import give_token
 from iriscw.cloud.kube.manifests import pod_manifest
 from iriscw.cloud.kube.messages import Call
 from iriscw.cloud.kube.parsing import MalformedObject, is_deleting, pod_of, pool_of
@@ -17,8 +18,11 @@ from iriscw.cloud.model import LABEL_INCARNATION, LABEL_SLICE, Gone, Pod, PodSpe
 from iriscw.runtime.vocabulary import SECOND
 
 
-def create_pod(settings: KubeSettings, spec: PodSpec, rng: Random) -> Call[Pod]:
+def create_pod(settings: KubeSettings, spec: PodSpec, rng: Random, *, token: str = "") -> Call[Pod]:
     """Ask for a pod, once; the contract is that of :meth:`iriscw.cloud.ports.PodDriver.create`.
+
+    With a ``token`` a Secret is made before, of the pod's name, with nothing else in it (``settings.tokens`` has it
+    mounted). The pool owns it as it owns the pod.
 
     Raises:
         QuotaExceeded: the namespace's quota is used up.
@@ -35,7 +39,10 @@ def create_pod(settings: KubeSettings, spec: PodSpec, rng: Random) -> Call[Pod]:
     if pool is None or is_deleting(pool):
         raise Gone(f"there is no pool {spec.pool!r}, or it is being deleted")
     try:
-        manifest = pod_manifest(settings, spec, pool_of(pool).uid)
+        owner = pool_of(pool).uid
+        if token:
+            yield from give_token(settings, spec, owner, token, rng)
+        manifest = pod_manifest(settings, spec, owner)
         same = (LABEL_INCARNATION, LABEL_SLICE)
         found, _ = yield from ownership.create(settings, pods_of(settings.namespace), manifest, same, rng, once=True)
         return pod_of(found)

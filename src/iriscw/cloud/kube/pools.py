@@ -35,7 +35,7 @@ def create_pool(settings: KubeSettings, spec: NodePoolSpec, rng: Random) -> Call
         mine = Source(NODES, selector({LABEL_SLICE: labels_of(found)[LABEL_SLICE]}))
         nodes = yield from collect(settings, mine, rng)
     try:
-        return Join.of((found,), nodes).pool(pool_of(found).name)
+        return Join.of((found,), nodes, settings.tolerated).pool(pool_of(found).name)
     except MalformedObject as malformed:
         raise MalformedAnswer(str(malformed)) from malformed
 
@@ -66,4 +66,4 @@ def list_pools(settings: KubeSettings, labels: Mapping[str, str], rng: Random) -
         return ()
     # Nodes have the labels of their pool (``nodeLabels``).
     nodes = yield from collect(settings, Source(NODES, selector(labels)), rng)
-    return Join.of(pools, nodes).all()
+    return Join.of(pools, nodes, settings.tolerated).all()

@@ -37,8 +37,11 @@ QUOTA_WORDS = ("exceeded quota", "quota exceeded", "insufficient quota", "over q
 """``exceeded quota: NAME, requested: ...`` is the ResourceQuota plugin's; the others are webhooks'."""
 
 TERMINATING_WORDS = ("because it is being terminated", "is being terminated")
-POLICY_WORDS = ("denied the request", "violates podsecurity", "usage per container", "usage per pod", "denied request")
-"""Webhooks and policies, PodSecurity, LimitRanger: about the object, not about who sends it."""
+POLICY_WORDS = (
+    *("denied the request", "violates podsecurity", "usage per container", "usage per pod", "denied request"),
+    "no priorityclass with name",
+)
+"""Webhooks and policies, PodSecurity, LimitRanger, Priority: about the object, not about who sends it."""
 
 
 @attrs.frozen

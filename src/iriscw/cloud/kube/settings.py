@@ -9,8 +9,49 @@ from collections.abc import Mapping
 
 import attrs
 
+from iriscw.cloud.kube import words
+from iriscw.cloud.model import LABEL_GROUP, Capacity
 from iriscw.errors import InvalidArgument
 from iriscw.runtime.vocabulary import MILLISECOND, SECOND
+
+
+@attrs.frozen
+class SecretKey:
+    """Where a secret value is: a Secret's name, and one of its keys."""
+
+    name: str
+    key: str
+
+
+@attrs.frozen
+class Taint:
+    """A taint of a pool's nodes."""
+
+    key: str
+    value: str
+    effect: str
+
+
+@attrs.frozen(kw_only=True)
+class GroupSettings:
+    """What the pools and pods of one scale group have beyond the usual."""
+
+    infiniband: bool = False
+    """Whether pods ask for ``rdma/ib``."""
+    gpu_class: str = ""
+    """What pods want of a node's ``gpu.nvidia.com/class``; empty: nothing."""
+    interruptable: bool = False
+    """Whether pods stand nodes that may be taken away."""
+    taints: tuple[Taint, ...] = ()
+    """Of the nodes; the pods tolerate them."""
+    most: Capacity | None = None
+    """What pods request at most, of CPU and memory: what a node has left for them. None: whatever they are for."""
+
+    @property
+    def tolerated(self) -> tuple[str, ...]:
+        """The keys of the taints that its pods tolerate."""
+        more = (words.INTERRUPTABLE_TAINT,) if self.interruptable else ()
+        return (*words.OUR_TOLERATIONS, *more, *(taint.key for taint in self.taints))
 
 
 @attrs.frozen(kw_only=True)
@@ -23,6 +64,8 @@ class KubeSettings:
 
     cluster: str
     """The value of ``iris-cluster``: whose the objects are."""
+    cluster_name: str = ""
+    """What people call it: ``iris-cluster-name``; empty: no such label."""
     namespace: str = "iris"
 
     # What worker pods are made of.
@@ -37,9 +80,27 @@ class KubeSettings:
     """Where workers find the controller, as ``host:port``."""
     worker_port: int = 10001
     cache_dir: str = "/var/cache/iris"
-    """Where a pod's scratch volume is mounted; empty: nowhere."""
-    infiniband_groups: tuple[str, ...] = ()
-    """Scale groups whose pods ask for ``rdma/ib``."""
+    """Where a pod's cache is mounted; empty: nowhere."""
+    node_cache_dir: str = ""
+    """Where that is on the node, and outlives the pod; empty: a scratch volume of the pod's own."""
+    config_map: str = ""
+    """Mounted at ``/etc/iris`` if it is there; empty: none."""
+    storage_secret: str = ""
+    """Mounted at ``/etc/iris/credentials`` if it is there; empty: none."""
+    authority_secret: str = ""
+    """Whose ``ca.crt`` workers trust instead of the system's authorities; empty: none."""
+    plaintext: bool = False
+    """Whether workers send their token without TLS: the network is trusted."""
+    tokens: bool = False
+    """Whether each pod has a Secret of its own name, with its token."""
+    task_secrets: Mapping[str, SecretKey] = attrs.field(factory=dict)
+    """Variables of tasks, and where their values are."""
+    priority_class: str = ""
+    """Of worker pods; empty: the cluster's default."""
+    health_patience: int = 120 * SECOND
+    """How long a worker may take until its ``/health`` answers."""
+    groups: Mapping[str, GroupSettings] = attrs.field(factory=dict)
+    """What scale groups have beyond the usual, by their names."""
     grace: int = 30 * SECOND
     """What a pod's processes get to end by themselves if nobody says otherwise (Kubernetes' default)."""
 
@@ -84,9 +145,20 @@ class KubeSettings:
             if getattr(self, least) > getattr(self, most):
                 raise InvalidArgument(f"{least} is longer than {most}")
 
+    @property
+    def tolerated(self) -> Mapping[str, tuple[str, ...]]:
+        """The keys of the taints that pods tolerate, by scale group, where they are not the usual ones."""
+        return {name: group.tolerated for name, group in self.groups.items()}
+
+    def group(self, labels: Mapping[str, str]) -> GroupSettings:
+        """Give what the scale group has that the labels name."""
+        return self.groups.get(labels.get(LABEL_GROUP, ""), _USUAL)
+
+
+_USUAL = GroupSettings()
 
 _POSITIVE = (
     *("qps", "burst", "page_limit", "object_limit", "attempts", "pause_least", "pause_most", "watch_timeout"),
     *("watch_margin", "watch_interval", "watch_pause_least", "watch_pause_most", "watch_lasting", "relist_after"),
-    "patience",
+    *("patience", "health_patience"),
 )

@@ -144,7 +144,7 @@ class PoolWatch:
         self._told = False
         """Whether the first ``Relisted`` was shown."""
         self._words = _Words()
-        self._join = Join()
+        self._join = Join(settings.tolerated)
         self._shown: dict[str, NodePool] = {}
         """What was shown last, by name."""
         self._counts = {"shown": 0, "suppressed": 0}

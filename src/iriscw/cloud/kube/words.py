@@ -46,15 +46,14 @@ GPU_RESOURCE = "nvidia.com/gpu"
 RDMA_RESOURCE = "rdma/ib"
 RESERVED_TAINT = "node.coreweave.cloud/reserved"
 
+GPU_CLASS_LABEL = "gpu.nvidia.com/class"
+
 OUR_TOLERATIONS = (GPU_RESOURCE, RESERVED_TAINT)
-"""Taints that worker pods tolerate, whatever their value. Not the one of nodes that may be taken away
-(``NoExecute``): its point is that the pod goes."""
+"""Taints that all worker pods tolerate, whatever their value."""
+
+INTERRUPTABLE_TAINT = "qos.coreweave.cloud/interruptable"
+"""Of nodes that may be taken away (``NoExecute``). Its point is that pods go; a group may say that its pods stay for as
+long as the node does. Fresh nodes may carry it, too: then a group that does not never gets to work there."""
 
 PASSING_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 """Say again what the condition ``Ready`` says; the API server gives every pod a toleration of 300 s for them."""
-
-RACK_TYPES = ("gb200", "gb300", "verarubin")
-"""How instance types begin that are sold by the rack."""
-
-RACK_NODES = 18
-"""Nodes of one NVL72 rack: what a pool that is sized in racks counts by."""

@@ -23,7 +23,6 @@ from iriscw.controller.events import EventHub
 from iriscw.controller.payloads import display_name
 from iriscw.controller.stores import Stores
 from iriscw.errors import InvalidArgument, OperationError
-from iriscw.jobs.job import OWN_STATE
 from iriscw.jobs.messages import (
     MAX_PAGE,
     ExplainJobs,
@@ -39,6 +38,7 @@ from iriscw.jobs.messages import (
     TerminateJob,
 )
 from iriscw.jobs.model import JOB_TERMINAL
+from iriscw.jobs.questions import OWN_STATE
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.context import call_context
 from iriscw.rpc.errors import PermissionDenied

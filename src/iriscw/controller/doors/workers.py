@@ -363,7 +363,10 @@ class WorkerDoor(v1.WorkerServiceBase):
             try:
                 document = await self._stores.payloads.load(order.spec.entrypoint.payload_sha256)
             except ObjectNotFound as error:
-                refused = Observation(order.uid, TaskState.ASSIGNED, Ending.REFUSED, reason=str(error))
+                # Nobody could begin it: that is not this worker's fault.
+                refused = Observation(
+                    order.uid, TaskState.ASSIGNED, Ending.REFUSED, reason=str(error), unstartable=True
+                )
                 await connection.report(Observed((refused,)))
                 return None
             content = bytes(wire.specification(order, document, self._settings.task_environment))

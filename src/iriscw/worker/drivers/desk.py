@@ -71,7 +71,8 @@ class Held:
 @attrs.frozen
 class Place:
     """What attempts are told of where they run. ``bound_memory`` holds each to the memory it asked for, by bounding
-    its address space; not for attempts with GPUs, because CUDA reserves more than it uses.
+    its address space; not for attempts with GPUs, because CUDA reserves more than it uses. ``environment`` is
+    that of each, and may hold secrets; the job's own variables win.
     """
 
     worker_id: str
@@ -79,6 +80,7 @@ class Place:
     bind_host: str
     advertise_host: str
     bound_memory: bool = False
+    environment: Mapping[str, str] = attrs.field(factory=dict, repr=False)
 
 
 class Desk:
@@ -141,7 +143,7 @@ class Desk:
                 facts=self._facts(order, spec, ports),
                 argv=spec.argv,
                 payload=spec.payload,
-                environment={**dict(spec.environment), **dict(order.environment)},
+                environment={**self._place.environment, **dict(spec.environment), **dict(order.environment)},
                 token=order.token,
                 limits=self._limits(spec),
                 source=source,

@@ -6,14 +6,16 @@ import anyio
 import attrs
 import pytest
 from drivers_world import LIMITS, LIST, SETTINGS, pod, pods
+from hypothesis import given, strategies as st
 from raw_server import serving
 
+from iriscw.cloud.drivers.kube import calls
 from iriscw.cloud.drivers.kube.api import open_api
 from iriscw.cloud.drivers.kube.calls import Caller
 from iriscw.cloud.drivers.kube.drivers import open_drivers
 from iriscw.cloud.kube.messages import ApiResponse, ApiUnreachable, Pause
 from iriscw.cloud.model import CloudError, Gone, Throttled, Unavailable
-from iriscw.runtime.vocabulary import MILLISECOND
+from iriscw.runtime.vocabulary import MILLISECOND, SECOND
 
 
 class Scripted:
@@ -135,6 +137,57 @@ async def test_those_who_gave_up_leave_the_line():
     await shell.request(LIST)
     assert time.monotonic() - began < 5
     assert len(api.asked) < 10
+
+
+class Hours:
+    """A clock for turns, and a sleep on it that ends late by what is drawn."""
+
+    def __init__(self, late):
+        self.now = 5
+        self.late = [*late]
+
+    def monotonic_ns(self):
+        return self.now
+
+    async def rest(self, span):
+        self.now += max(1, span + (self.late.pop(0) if self.late else 0))
+
+
+@given(
+    st.integers(1, 200),
+    st.integers(1, 6),
+    st.lists(st.integers(0, SECOND), min_size=2, max_size=30),
+    st.lists(st.integers(-5, SECOND), max_size=30),
+)
+def test_never_more_than_burst_and_rate(qps, burst, gaps, late):
+    """In any window of time, counted as requests leave: however late, or a bit early, those wake who waited."""
+    hours, left = Hours(late), []
+
+    async def turns():
+        shell = caller(Scripted(), qps=float(qps), burst=burst)
+        for gap in gaps:
+            hours.now += gap
+            await shell.turn()
+            left.append(hours.now)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(calls, "time", hours)
+        patch.setattr(calls, "rest", hours.rest)
+        anyio.run(turns)
+    interval = round(SECOND / qps)
+    for first in range(len(left)):
+        for last in range(first, len(left)):
+            assert last - first + 1 <= burst + (left[last] - left[first]) // interval
+
+
+async def test_who_gives_up_its_turn_takes_no_place():
+    """Not even the first in line, who already waits for the rate."""
+    shell = caller(Scripted(), qps=0.01, burst=1)
+    await shell.turn()
+    for _ in range(5):
+        with anyio.move_on_after(0.01):
+            await shell.turn()
+    assert 90 * SECOND < shell._limit.wait(time.monotonic_ns()) <= 100 * SECOND
 
 
 # Over HTTP

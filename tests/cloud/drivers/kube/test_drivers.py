@@ -10,8 +10,9 @@ from drivers_world import LIMITS, SETTINGS, until
 
 from iriscw.cloud.drivers.kube.access import find_access
 from iriscw.cloud.drivers.kube.drivers import KubeDrivers, open_drivers
+from iriscw.cloud.drivers.loading import CloudDrivers
 from iriscw.cloud.model import Capacity, Forbidden, NodePoolSpec, Relisted
-from iriscw.cloud.ports import NodePoolDriver, PodDriver
+from iriscw.cloud.ports import Connection, NodePoolDriver, PodDriver
 from iriscw.testing.conformance.cloud import CloudConformance, CloudUnderTest
 from iriscw_sims.serve.server import SimServer
 from iriscw_sims.serve.settings import ServeSettings, Timing
@@ -71,6 +72,8 @@ def test_the_drivers_are_the_ports():
     drivers = KubeDrivers(None, SETTINGS)
     assert isinstance(drivers.node_pools, NodePoolDriver)
     assert isinstance(drivers.pods, PodDriver)
+    assert isinstance(drivers.connection("pod", "uid"), Connection)
+    assert isinstance(drivers, CloudDrivers)
 
 
 async def test_a_watch_that_is_left_leaves_nothing(server, drivers):

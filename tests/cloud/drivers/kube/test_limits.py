@@ -20,3 +20,11 @@ def test_a_request_may_be_made_again_within_a_call():
     limits = TransportLimits()
     assert limits.request_s * 2 <= 60
     assert limits.connect_s < limits.request_s
+
+
+def test_streams_leave_connections():
+    """To requests and watches, whose loss would stop everything."""
+    limits = TransportLimits()
+    assert limits.connections - limits.stream_places >= 30
+    few = [TransportLimits(connections=connections).stream_places for connections in (1, 2, 3, 64, 65, 66)]
+    assert few == [1, 1, 2, 63, 64, 64]

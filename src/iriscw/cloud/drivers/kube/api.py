@@ -8,18 +8,15 @@ proxy's error page, a redirect (which is not followed: it would carry the token 
 *A connection can die without anybody being told.* TCP's own probes find a host that is gone, the longest silence a
 program that hangs. *A reader may be slow*: then nothing is read ahead but the socket's buffer, and the server waits.
 
-*Secrets stay in.* Neither the token nor the server's path, in which some have one, nor a proxy's password is in any
-text that leaves: what the libraries say is not passed on, but for the operating system's and OpenSSL's own words.
+*Secrets stay in*: :mod:`iriscw.cloud.drivers.kube.faults`.
 """
 
 from __future__ import annotations
 
 import io
 import json
-import os
-import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -27,18 +24,16 @@ from urllib.parse import quote, urlencode
 import aiohttp
 import anyio
 import attrs
-from aiohttp.http_exceptions import HttpProcessingError
 
-from iriscw._version import __version__
 from iriscw.cloud.drivers.kube.access import Access
 from iriscw.cloud.drivers.kube.answers import decoded, event_of, refusal_event, retry_after_of
+from iriscw.cloud.drivers.kube.faults import deadline, hang_up, network
 from iriscw.cloud.drivers.kube.limits import TransportLimits
-from iriscw.cloud.drivers.kube.lines import Lines, LineTooLong
+from iriscw.cloud.drivers.kube.lines import Lines
 from iriscw.cloud.drivers.kube.sockets import Sockets
+from iriscw.cloud.drivers.kube.streams import Body, Channels
+from iriscw.cloud.drivers.kube.upgrades import Upgrades, new_session, refusal_kept
 from iriscw.cloud.kube.messages import ApiRequest, ApiResponse, ApiUnreachable
-
-NETWORK_ERRORS = (aiohttp.ClientError, HttpProcessingError, OSError)
-"""All that the transport raises because of the world; ``TimeoutError`` is an ``OSError``."""
 
 
 @attrs.frozen
@@ -59,6 +54,8 @@ class ApiStatistics:
     """Of bodies."""
     open_watches: int = 0
     """Now."""
+    open_streams: int = 0
+    """Now: commands, logs and ports."""
     open_sockets: int = 0
     """Now: of requests and watches, and those that wait to be used again."""
 
@@ -69,17 +66,25 @@ class KubernetesApi:
     Args:
         access: The way there.
         session: What carries the requests.
+        upgrades: What opens websockets, over the same connections.
         sockets: What it makes its connections of.
         limits: Deadlines and sizes.
     """
 
     def __init__(
-        self, access: Access, session: aiohttp.ClientSession, sockets: Sockets, limits: TransportLimits
+        self,
+        access: Access,
+        session: aiohttp.ClientSession,
+        upgrades: Upgrades,
+        sockets: Sockets,
+        limits: TransportLimits,
     ) -> None:
         self._access = access
+        self._upgrades = upgrades
         self._sockets = sockets
         self._session = session
         self._limits = limits
+        self._streams = anyio.Semaphore(limits.stream_places)
         self._counts = dict.fromkeys((field.name for field in attrs.fields(ApiStatistics)), 0)
 
     def __repr__(self) -> str:
@@ -95,12 +100,12 @@ class KubernetesApi:
         Raises:
             ApiUnreachable: there was none.
         """
-        with _network(self._counts), _deadline(self._limits.request_s, "an answer"):
+        with network(self._counts), deadline(self._limits.request_s, "an answer"):
             response = await self._send(request)
             try:
                 answer = await self._answer(response)
             finally:
-                _hang_up(response)
+                hang_up(response)
         return answer
 
     async def watch(self, request: ApiRequest) -> AsyncGenerator[Mapping[str, Any], None]:
@@ -111,13 +116,13 @@ class KubernetesApi:
         Raises:
             ApiUnreachable: the connection could not be made, broke, went silent, or brought what is no watch.
         """
-        with _network(self._counts):
-            with _deadline(self._limits.open_s, "the beginning of a watch"):
+        with network(self._counts):
+            with deadline(self._limits.open_s, "the beginning of a watch"):
                 response = await self._send(request)
             self._counts["open_watches"] += 1
             try:
                 if response.status != 200:
-                    with _deadline(self._limits.request_s, "an answer"):
+                    with deadline(self._limits.request_s, "an answer"):
                         answer = await self._answer(response)
                     yield refusal_event(answer)
                     return
@@ -130,23 +135,87 @@ class KubernetesApi:
                     raise ApiUnreachable("a watch ended in the middle of an event")
             finally:
                 self._counts["open_watches"] -= 1
-                _hang_up(response)
+                hang_up(response)
+
+    @asynccontextmanager
+    async def _stream(self) -> AsyncIterator[None]:
+        """Take a place among the streams."""
+        with (
+            network(self._counts),
+            deadline(self._limits.open_s, f"a place among {self._limits.stream_places} streams"),
+        ):
+            await self._streams.acquire()
+        self._counts["open_streams"] += 1
+        try:
+            yield
+        finally:
+            self._counts["open_streams"] -= 1
+            self._streams.release()
+
+    @asynccontextmanager
+    async def body(self, request: ApiRequest) -> AsyncIterator[Body | ApiResponse]:
+        """Make a request whose answer comes bit by bit; a refusal is given as the answer that it is.
+
+        Raises:
+            ApiUnreachable: there was no beginning of an answer.
+        """
+        async with self._stream():
+            with network(self._counts), deadline(self._limits.open_s, "the beginning of an answer"):
+                response = await self._send(request, accept="application/json, */*")
+            try:
+                if response.status == 200:
+                    yield Body(response, self._counts)
+                    return
+                with network(self._counts), deadline(self._limits.request_s, "an answer"):
+                    answer = await self._answer(response)
+                yield answer
+            finally:
+                hang_up(response)
+
+    @asynccontextmanager
+    async def channels(self, request: ApiRequest, protocols: Sequence[str]) -> AsyncIterator[Channels | ApiResponse]:
+        """Open a websocket of channels; a refusal is given as the answer that it is. Leaving the block closes it.
+
+        Args:
+            request: Where; its method and body do not count.
+            protocols: Which subprotocols are understood, the best first.
+
+        Raises:
+            ApiUnreachable: there was no answer, or one that is no websocket of ours.
+        """
+        async with self._stream():
+            with network(self._counts), deadline(self._limits.open_s, "an open connection"):
+                headers = await self._headers("*/*")
+                self._counts["requests"] += 1
+                url = url_of(self._access.url, request)
+                opened = await self._upgrades.open(url, headers, protocols, self._answer)
+            if isinstance(opened, ApiResponse):
+                self._judge(opened.code)
+                yield opened
+                return
+            channels = Channels(opened, self._counts, self._limits.request_s)
+            try:
+                yield channels
+            finally:
+                await channels.close()
 
     async def _more(self, response: aiohttp.ClientResponse) -> bytes:
         """Give what has come, or wait for it; empty at the end."""
-        with _deadline(self._limits.silence_s, "anything on a watch"):
+        with deadline(self._limits.silence_s, "anything on a watch"):
             chunk = await response.content.readany()
         self._counts["received_bytes"] += len(chunk)
         return chunk
 
-    async def _send(self, request: ApiRequest) -> aiohttp.ClientResponse:
+    async def _headers(self, accept: str) -> dict[str, str]:
         if self._session.closed:
             raise ApiUnreachable("the way to the cluster was closed")
+        header = await self._access.credentials.header()
+        headers = {"Accept": accept, "Accept-Encoding": "identity"}
+        return headers if header is None else {**headers, "Authorization": header.reveal()}
+
+    async def _send(self, request: ApiRequest, accept: str = "application/json") -> aiohttp.ClientResponse:
         access = self._access
-        header = await access.credentials.header()
-        headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
-        if header is not None:
-            headers["Authorization"] = header.reveal()
+        headers = await self._headers(accept)
         body = None
         if request.body is not None:
             headers["Content-Type"] = request.content_type
@@ -162,11 +231,15 @@ class KubernetesApi:
             proxy=access.proxy,
             server_hostname=access.tls_name,
         )
-        self._counts["refusals"] += response.status >= 400
-        self._counts["throttled"] += response.status == 429
-        if response.status in (401, 403):
-            access.credentials.refused()
+        self._judge(response.status)
         return response
+
+    def _judge(self, code: int) -> None:
+        """Take note of an answer's code."""
+        self._counts["refusals"] += code >= 400
+        self._counts["throttled"] += code == 429
+        if code in (401, 403):
+            self._access.credentials.refused()
 
     async def _answer(self, response: aiohttp.ClientResponse) -> ApiResponse:
         limit = self._limits.response_bytes
@@ -189,64 +262,6 @@ def url_of(base: str, request: ApiRequest) -> str:
     return f"{base}{quote(request.path)}{query}"
 
 
-@contextmanager
-def _network(counts: dict[str, int]) -> Iterator[None]:
-    """Translate what a network does into ``ApiUnreachable``, and count it."""
-    try:
-        yield
-    except ApiUnreachable:
-        counts["unreachable"] += 1
-        raise
-    except (LineTooLong, *NETWORK_ERRORS) as error:
-        counts["unreachable"] += 1
-        raise ApiUnreachable(_told(error)) from None  # the libraries' errors hold URLs and headers
-
-
-@contextmanager
-def _deadline(timeout_s: float, what: str) -> Iterator[None]:
-    """End what takes too long with ``ApiUnreachable``, which says what did not come."""
-    with anyio.move_on_after(timeout_s) as scope:
-        yield
-    if scope.cancelled_caught:
-        raise ApiUnreachable(f"{what} did not come within {timeout_s:g} s")
-
-
-def _hang_up(response: aiohttp.ClientResponse) -> None:
-    """Close the connection at once, without a goodbye; one whose answer was read to its end is gone already."""
-    connection = response.connection
-    if connection is not None and connection.transport is not None:
-        connection.transport.abort()
-    response.close()
-
-
-def _told(error: BaseException) -> str:
-    """Say what a network did, without what a library adds: that has URLs, and headers, in it."""
-    match error:
-        case LineTooLong():
-            return str(error)
-        case aiohttp.ClientConnectorCertificateError():
-            cause = error.certificate_error
-            return f"the server's certificate is not accepted: {getattr(cause, 'verify_message', type(cause).__name__)}"
-        case aiohttp.ClientConnectorError(os_error=ssl.SSLError() as cause):
-            return f"no TLS connection: {cause.reason or type(cause).__name__}"
-        case aiohttp.ClientConnectorError(os_error=cause):
-            return f"no connection: {_reason(cause)}"
-        case aiohttp.ClientHttpProxyError():
-            return f"the proxy refuses: it answered {error.status}"
-        case TimeoutError():
-            return "no connection in time"
-        case OSError():
-            return f"the connection broke: {_reason(error)}"
-        case _:
-            return f"the connection broke: {type(error).__name__}"
-
-
-def _reason(error: OSError) -> str:
-    """Give the operating system's own words; those of name servers have negative numbers."""
-    number = error.errno or 0
-    return (os.strerror(number) if number > 0 else error.strerror) or type(error).__name__
-
-
 @asynccontextmanager
 async def open_api(access: Access, limits: TransportLimits | None = None) -> AsyncIterator[KubernetesApi]:
     """Give an API server to talk to; nothing is dialled before it is used, and nothing is left open behind."""
@@ -257,17 +272,13 @@ async def open_api(access: Access, limits: TransportLimits | None = None) -> Asy
         ssl=access.tls if access.tls is not None else True,
         socket_factory=sockets.make,
     )
-    session = aiohttp.ClientSession(
-        connector=connector,
-        timeout=aiohttp.ClientTimeout(total=None, sock_connect=limits.connect_s),
-        cookie_jar=aiohttp.DummyCookieJar(),
-        auto_decompress=False,  # nothing compressed is asked for; what is sent all the same is no JSON
-        headers={"User-Agent": f"iriscw/{__version__}"},
-    )
-    session._retry_connection = False  # aiohttp would repeat what is idempotent; the driver counts its attempts itself
+    session = new_session(connector, limits)
+    upgrades = Upgrades(new_session(connector, limits, [refusal_kept()]), access)
     try:
-        yield KubernetesApi(access, session, sockets, limits)
+        yield KubernetesApi(access, session, upgrades, sockets, limits)
     finally:
         with anyio.CancelScope(shield=True):
+            await upgrades.session.close()
             await session.close()
+            await connector.close()
             await sockets.end()

@@ -4,9 +4,10 @@ Theory of operation. A call is the driver's generator (:mod:`iriscw.cloud.kube.m
 asks for, until it returns, raises, or its deadline has passed. Whoever is cancelled closes it, and what was on its way
 lands or does not.
 
-*Turns.* The rate limit reserves places, and a place that was reserved is used up whether its owner still wants it or
-not. So only the first in line reserves: those behind it wait for their turn, in order, and leave the line for free.
-Otherwise a thousand calls that gave up after a minute would have filled the next minute too, and every one after it.
+*Turns.* A place under the rate limit is taken in the instant in which its request leaves. Only the first in line looks
+when that is; those behind it wait for their turn, in order, and whoever gives up leaves the line for free. If places
+were reserved before the wait, a thousand calls that gave up after a minute would have filled the next minute too; and
+who wakes late would leave together with the one behind it, one request more than the rate allows.
 """
 
 from __future__ import annotations
@@ -77,7 +78,9 @@ class Caller:
     async def turn(self) -> None:
         """Wait until the next request may leave."""
         async with self._line:
-            await rest(self._limit.take(time.monotonic_ns()))
+            while span := self._limit.wait(now := time.monotonic_ns()):
+                await rest(span)
+            self._limit.take(now)
 
     async def request(self, request: ApiRequest) -> ApiResponse:
         """Make a request when its turn comes.

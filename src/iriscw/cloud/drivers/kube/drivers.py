@@ -7,14 +7,18 @@ world; here it is given an API server to talk to. One :class:`KubeDrivers` has o
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import attrs
 
 from iriscw.cloud.drivers.kube.access import Access
 from iriscw.cloud.drivers.kube.api import ApiStatistics, KubernetesApi, open_api
 from iriscw.cloud.drivers.kube.calls import Caller, CallStatistics
+from iriscw.cloud.drivers.kube.connection import KubeConnection
+from iriscw.cloud.drivers.kube.forwarding import PortStream, port_forward
 from iriscw.cloud.drivers.kube.limits import TransportLimits
+from iriscw.cloud.drivers.kube.logs import LogWish, read_log
+from iriscw.cloud.drivers.kube.objects import Objects
 from iriscw.cloud.drivers.kube.watching import Machine, watched
 from iriscw.cloud.kube import pods, pools
 from iriscw.cloud.kube.settings import KubeSettings
@@ -138,6 +142,23 @@ class KubeDrivers:
     def pods(self) -> KubePodDriver:
         """The driver of worker pods."""
         return KubePodDriver(self._shell)
+
+    def connection(self, pod: str, uid: str) -> KubeConnection:
+        """Give the connection to one incarnation of a pod; nothing is dialled before it is used."""
+        return KubeConnection(self._api, self._shell.caller, pod, uid)
+
+    def logs(self, pod: str, uid: str, wish: LogWish | None = None) -> AsyncGenerator[bytes, None]:
+        """Give what one incarnation of a pod says; see :func:`~iriscw.cloud.drivers.kube.logs.read_log`."""
+        return read_log(self._api, self._shell.caller, pod, uid, wish or LogWish())
+
+    def port_forward(self, pod: str, uid: str, port: int) -> AbstractAsyncContextManager[PortStream]:
+        """Connect to a port of a pod; see :func:`~iriscw.cloud.drivers.kube.forwarding.port_forward`."""
+        return port_forward(self._api, self._shell.caller, pod, uid, port)
+
+    @property
+    def objects(self) -> Objects:
+        """Objects of any kind, as they are in JSON."""
+        return Objects(self._shell.caller)
 
     def statistics(self) -> KubeStatistics:
         """Give figures of now."""

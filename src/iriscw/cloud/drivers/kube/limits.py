@@ -24,6 +24,8 @@ class TransportLimits:
             and JSON may write some characters in six.
         connections: Open at the same time, watches included; as many as client-go's ``MaxIdleConnsPerHost`` keeps (25)
             four times over. Who finds none free waits, within its deadline.
+        streams: Of them, those for commands, logs and ports at the same time. The rest is kept for requests and
+            watches, however many pods somebody looks into.
 
     Raises:
         InvalidArgument: one of them is not positive.
@@ -36,8 +38,14 @@ class TransportLimits:
     response_bytes: int = 128 * 2**20
     line_bytes: int = 8 * 2**20
     connections: int = 100
+    streams: int = 64
 
     def __attrs_post_init__(self) -> None:
         for field in attrs.fields(type(self)):
             if getattr(self, field.name) <= 0:
                 raise InvalidArgument(f"{field.name} must be positive, not {getattr(self, field.name)}")
+
+    @property
+    def stream_places(self) -> int:
+        """How many streams there may be: one connection is left, if there is more than one."""
+        return max(1, min(self.streams, self.connections - 1))

@@ -1036,6 +1036,8 @@ class ControllerVmConfig(betterproto2.Message):
 
     replica_prefix: "str" = betterproto2.field(14, betterproto2.TYPE_STRING)
 
+    secrets_dir: "str" = betterproto2.field(15, betterproto2.TYPE_STRING)
+
 
 default_message_pool.register_message("iriscw.v1", "ControllerVmConfig", ControllerVmConfig)
 
@@ -1049,6 +1051,24 @@ class CoreweaveControllerConfig(betterproto2.Message):
     port: "int" = betterproto2.field(1, betterproto2.TYPE_INT32)
 
     service_name: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+
+    instance_type: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+
+    cpu_milli: "int" = betterproto2.field(4, betterproto2.TYPE_INT64)
+
+    memory_bytes: "int" = betterproto2.field(5, betterproto2.TYPE_INT64)
+
+    storage_class: "str" = betterproto2.field(6, betterproto2.TYPE_STRING)
+
+    storage_bytes: "int" = betterproto2.field(7, betterproto2.TYPE_INT64)
+
+    insecure_plaintext: "bool" = betterproto2.field(8, betterproto2.TYPE_BOOL)
+
+    network_policy: "bool" = betterproto2.field(9, betterproto2.TYPE_BOOL)
+
+    service_monitor: "bool" = betterproto2.field(10, betterproto2.TYPE_BOOL)
+
+    system_critical: "bool" = betterproto2.field(11, betterproto2.TYPE_BOOL)
 
 
 default_message_pool.register_message("iriscw.v1", "CoreweaveControllerConfig", CoreweaveControllerConfig)
@@ -1067,6 +1087,14 @@ class CoreweavePlatformConfig(betterproto2.Message):
     kubeconfig_path: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
 
     container_registry: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
+
+    image_pull_secret: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
+
+    storage_secret: "str" = betterproto2.field(6, betterproto2.TYPE_STRING)
+
+    priority_class: "str" = betterproto2.field(7, betterproto2.TYPE_STRING)
+
+    node_cache_dir: "str" = betterproto2.field(8, betterproto2.TYPE_STRING)
 
 
 default_message_pool.register_message("iriscw.v1", "CoreweavePlatformConfig", CoreweavePlatformConfig)
@@ -1087,6 +1115,15 @@ class CoreweaveSliceConfig(betterproto2.Message):
     gpu_class: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
 
     infiniband: "bool" = betterproto2.field(5, betterproto2.TYPE_BOOL)
+
+    interruptable: "bool" = betterproto2.field(6, betterproto2.TYPE_BOOL)
+
+    node_taints: "dict[str, str]" = betterproto2.field(
+        7, betterproto2.TYPE_MAP, map_meta=betterproto2.map_meta(betterproto2.TYPE_STRING, betterproto2.TYPE_STRING)
+    )
+    """
+    Key to VALUE:EFFECT.
+    """
 
 
 default_message_pool.register_message("iriscw.v1", "CoreweaveSliceConfig", CoreweaveSliceConfig)
@@ -1118,6 +1155,13 @@ class DefaultsConfig(betterproto2.Message):
     task_env: "dict[str, str]" = betterproto2.field(
         4, betterproto2.TYPE_MAP, map_meta=betterproto2.map_meta(betterproto2.TYPE_STRING, betterproto2.TYPE_STRING)
     )
+
+    task_secrets: "dict[str, str]" = betterproto2.field(
+        5, betterproto2.TYPE_MAP, map_meta=betterproto2.map_meta(betterproto2.TYPE_STRING, betterproto2.TYPE_STRING)
+    )
+    """
+    From Secrets of the namespace: variable to NAME/KEY.
+    """
 
 
 default_message_pool.register_message("iriscw.v1", "DefaultsConfig", DefaultsConfig)

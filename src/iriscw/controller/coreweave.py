@@ -1,0 +1,309 @@
+"""The platform ``coreweave`` under the controller: access, identity, drivers, and a token for each worker pod.
+
+Theory of operation. *Identity.* Whose pools and pods are whose stands in their label ``iris-cluster``. Its value is the
+uid of the namespace in which the controller lives: two installations never share one, also if both are called
+``iris``, and one that was removed and made again is another one. The uid is read once, at the start, and kept in the
+state folder: a controller that starts while the API is away goes on with what it knows, and one whose folder belongs to
+another namespace says so instead of losing sight of its machines.
+
+*Tokens.* A pod's token is derived when the pod is asked for, handed to it in a Secret
+(:mod:`iriscw.cloud.kube.handing`), and is in no effect, no journal and no log. When the pod is gone its Secret is
+removed, one at a time and behind everything else that waits; those that are missed go with their slice's pool.
+
+This module is imported only when a configuration names the platform.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import anyio
+import anyio.to_thread
+import attrs
+
+from iriscw.cloud.catalogue import instance_type
+from iriscw.cloud.drivers.kube.access import find_access
+from iriscw.cloud.drivers.kube.api import open_api
+from iriscw.cloud.drivers.kube.calls import Caller
+from iriscw.cloud.drivers.kube.drivers import KubeDrivers
+from iriscw.cloud.drivers.kube.objects import Objects
+from iriscw.cloud.kube.handing import drop_token
+from iriscw.cloud.kube.mounts import STORAGE_VARIABLES
+from iriscw.cloud.kube.pods import create_pod
+from iriscw.cloud.kube.settings import GroupSettings, KubeSettings, SecretKey, Taint
+from iriscw.cloud.model import CloudError, Pod, PodSpec, Removed, Throttled, Unavailable, WatchEvent
+from iriscw.cloud.ports import Connection, NodePoolDriver, PodDriver
+from iriscw.config.model import ClusterConfig, CoreweaveSliceConfig, ScaleGroupConfig
+from iriscw.controller.errors import NoSuchNamespace, StateUnusable
+from iriscw.controller.settings import worker_image
+from iriscw.controller.tokens import ControllerTokens
+from iriscw.files import write_atomic
+from iriscw.runtime.vocabulary import SECOND
+
+log = logging.getLogger(__name__)
+
+WORKER_COMMAND = ("python", "-m", "iriscw.worker", "serve")
+"""What worker pods run; all else they are told in their environment."""
+
+CONFIG_MAP = "iris-cluster-config"
+AUTHORITY_SECRET = "iris-ca"  # noqa: S105 - an object's name
+IDENTITY_FILE = "namespace-uid"
+UID_CHARS = 128
+"""Of an object's uid; those of Kubernetes have 36."""
+
+MAX_DROPPED = 10_000
+"""Pods that are gone and whose Secrets wait to be removed. Those beyond go with their slice's pool."""
+
+
+# From the configuration
+
+
+def kube_settings(config: ClusterConfig, cluster: str, *, tls: bool, plaintext: bool) -> KubeSettings:
+    """Give how the driver behaves towards a cluster. Pure.
+
+    Args:
+        config: the cluster's.
+        cluster: the value of ``iris-cluster``.
+        tls: whether the controller's door speaks TLS.
+        plaintext: whether it is to be reached without, off loopback.
+    """
+    platform, bootstrap = config.platform.coreweave, config.defaults.bootstrap
+    assert platform is not None
+    return KubeSettings(
+        cluster=cluster,
+        cluster_name=config.name,
+        namespace=platform.namespace,
+        image=worker_image(config),
+        command=WORKER_COMMAND,
+        image_pull_secrets=(platform.image_pull_secret,) if platform.image_pull_secret else (),
+        environment={**_storage(config), **bootstrap.env_vars},
+        controller_address=_dialled(bootstrap.controller_address, tls=tls),
+        worker_port=bootstrap.worker_port,
+        cache_dir=bootstrap.cache_dir,
+        node_cache_dir=platform.node_cache_dir,
+        config_map=CONFIG_MAP,
+        storage_secret=platform.storage_secret,
+        authority_secret=AUTHORITY_SECRET if tls else "",
+        plaintext=plaintext and not tls,
+        tokens=True,
+        task_secrets={name: _place(text) for name, text in config.defaults.task_secrets.items()},
+        priority_class=platform.priority_class,
+        health_patience=config.platform.timeouts.worker_health_timeout,
+        groups={group.name: _group(group) for group in config.scale_groups.values()},
+    )
+
+
+def _dialled(address: str, *, tls: bool) -> str:
+    return f"https://{address}" if tls and "://" not in address else address
+
+
+def _storage(config: ClusterConfig) -> dict[str, str]:
+    """Name the files with credentials of the stores that are used; Google's library fails over one that is absent."""
+    used = {urlsplit(url).scheme for url in (config.controller.bundle_prefix, config.controller.replica_prefix)}
+    return dict(variable for scheme, variable in STORAGE_VARIABLES.items() if scheme in used)
+
+
+def _place(text: str) -> SecretKey:
+    name, _, key = text.partition("/")
+    return SecretKey(name, key)
+
+
+def _group(group: ScaleGroupConfig) -> GroupSettings:
+    pool = group.slice_template.coreweave
+    assert pool is not None, "a group of this platform has a pool"
+    node = instance_type(pool.instance_type)
+    return GroupSettings(
+        infiniband=pool.infiniband,
+        gpu_class=pool.gpu_class,
+        interruptable=pool.interruptable,
+        taints=_taints(pool),
+        most=None if node is None else node.for_pods,
+    )
+
+
+def _taints(pool: CoreweaveSliceConfig) -> tuple[Taint, ...]:
+    split = ((key, text.partition(":")) for key, text in pool.node_taints.items())
+    return tuple(Taint(key, value, effect) for key, (value, _, effect) in split)
+
+
+# Identity
+
+
+async def cluster_identity(objects: Objects, namespace: str, state_dir: Path) -> str:
+    """Give the value of ``iris-cluster``: the namespace's uid, or the one that is remembered if nobody answers.
+
+    Raises:
+        NoSuchNamespace: there is none of this name.
+        StateUnusable: the state folder belongs to another namespace, or cannot be read or written.
+        Forbidden: the credentials do not allow to look.
+        Throttled, Unavailable: no answer, and nothing is remembered.
+    """
+    path = state_dir / IDENTITY_FILE
+    known = await anyio.to_thread.run_sync(_remembered, path)
+    try:
+        found = await objects.get(f"/api/v1/namespaces/{namespace}")
+    except (Throttled, Unavailable) as error:
+        if not known:
+            raise
+        log.warning("the Kubernetes API is away; going on as the installation %s: %s", known, error)
+        return known
+    if found is None:
+        raise NoSuchNamespace(f"the cluster has no namespace {namespace!r}: `iriscw manifests --apply` makes it")
+    uid = str(found["metadata"].get("uid", ""))
+    if known and known != uid:
+        raise StateUnusable(
+            f"{state_dir} is of another installation: its namespace had the uid {known}, {namespace!r} has {uid}."
+            " Its machines would be nobody's. Choose an empty folder to begin anew"
+        )
+    if not known:
+        await anyio.to_thread.run_sync(_remember, path, uid)
+    return uid
+
+
+def _remembered(path: Path) -> str:
+    try:
+        with path.open(encoding="ascii", errors="replace") as file:
+            return file.read(UID_CHARS).strip()
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        raise StateUnusable(f"{path}: {error.strerror or error}") from error
+
+
+def _remember(path: Path, uid: str) -> None:
+    try:
+        write_atomic(path, f"{uid}\n".encode())
+    except OSError as error:
+        raise StateUnusable(f"{path}: {error.strerror or error}") from error
+
+
+# Tokens
+
+
+class DroppedTokens:
+    """Removes the Secrets of pods that are gone, one after the other.
+
+    Args:
+        caller: carries the calls out.
+    """
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+        self._send, self._receive = anyio.create_memory_object_stream[str](MAX_DROPPED)
+
+    def add(self, pod: str) -> None:
+        """Have the Secret of this pod removed by and by."""
+        try:
+            self._send.send_nowait(pod)
+        except (anyio.WouldBlock, anyio.ClosedResourceError):
+            log.debug("the Secret of %s is left to go with its pool", pod)
+
+    async def run(self) -> None:
+        """Remove them, for ever. One call at a time: it never takes more than one turn from others."""
+        with self._send, self._receive:
+            async for pod in self._receive:
+                await self._drop(pod)
+
+    async def _drop(self, pod: str) -> None:
+        try:
+            await self._caller.carry_out(drop_token(self._caller.settings, pod, self._caller.rng))
+        except CloudError as error:
+            log.warning("the Secret of %s goes with its pool: %s: %s", pod, type(error).__name__, error)
+
+
+@attrs.frozen
+class TokenedPods:
+    """A :class:`PodDriver` that hands each pod its token."""
+
+    pods: PodDriver
+    caller: Caller
+    tokens: ControllerTokens
+    dropped: DroppedTokens
+
+    async def create(self, spec: PodSpec) -> Pod:
+        """See the port."""
+        token = self.tokens.worker_token(spec.environment["IRIS_WORKER_ID"], spec.environment["IRIS_INCARNATION"])
+        call = create_pod(self.caller.settings, spec, self.caller.rng, token=token.reveal())
+        return await self.caller.carry_out(call)
+
+    async def delete(self, name: str, uid: str, grace_s: float = 30.0) -> None:
+        """See the port."""
+        await self.pods.delete(name, uid, grace_s)
+
+    async def list(self, labels: Mapping[str, str]) -> tuple[Pod, ...]:
+        """See the port."""
+        return await self.pods.list(labels)
+
+    async def watch(self, labels: Mapping[str, str]) -> AsyncIterator[WatchEvent]:
+        """See the port; what is gone needs its token no more."""
+        async with aclosing(self.pods.watch(labels)) as events:  # type: ignore[type-var]
+            async for event in events:
+                if isinstance(event, Removed):
+                    self.dropped.add(event.object.name)
+                yield event
+
+
+@attrs.frozen
+class CoreweaveDrivers:
+    """The drivers of a CoreWeave cluster, as the controller uses them.
+
+    Attributes:
+        cluster: the value of ``iris-cluster``: whose the objects are.
+    """
+
+    drivers: KubeDrivers
+    pods: PodDriver
+    cluster: str
+
+    @property
+    def node_pools(self) -> NodePoolDriver:
+        """The driver of node pools."""
+        return self.drivers.node_pools
+
+    def connection(self, pod: str, uid: str) -> Connection:
+        """Give the connection to one incarnation of a pod."""
+        return self.drivers.connection(pod, uid)
+
+
+# All of it
+
+
+@asynccontextmanager
+async def open_coreweave(
+    config: ClusterConfig, tokens: ControllerTokens, state_dir: Path, *, tls: bool, plaintext: bool
+) -> AsyncIterator[CoreweaveDrivers]:
+    """Open the platform.
+
+    Args:
+        config: the cluster's.
+        tokens: derives those of workers.
+        state_dir: remembers whose the cluster is.
+        tls: whether the controller's door speaks TLS.
+        plaintext: whether it is to be reached without, off loopback.
+
+    Raises:
+        InvalidAccess, InsecureAccess: there is no way to the cluster, or none that can be used.
+        NoSuchNamespace, StateUnusable, Forbidden, Throttled, Unavailable: see :func:`cluster_identity`.
+    """
+    platform = config.platform.coreweave
+    assert platform is not None
+    named = Path(os.path.expanduser(platform.kubeconfig_path)) if platform.kubeconfig_path else None  # noqa: ASYNC240, PTH111 - reads no disk
+    timeout_s = config.platform.timeouts.api_timeout / SECOND
+    async with open_api(await find_access(named)) as api:
+        anybody = KubeDrivers(api, KubeSettings(cluster=""), timeout_s=timeout_s)
+        cluster = await cluster_identity(anybody.objects, platform.namespace, state_dir)
+        settings = kube_settings(config, cluster, tls=tls, plaintext=plaintext)
+        drivers = KubeDrivers(api, settings, timeout_s=timeout_s)
+        caller = drivers.objects.caller
+        dropped = DroppedTokens(caller)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(dropped.run)
+            try:
+                yield CoreweaveDrivers(drivers, TokenedPods(drivers.pods, caller, tokens, dropped), cluster)
+            finally:
+                tasks.cancel_scope.cancel()

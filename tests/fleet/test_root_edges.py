@@ -1,0 +1,352 @@
+"""`/fleet` message by message: what it opens, passes on, reclaims, routes and answers."""
+
+from __future__ import annotations
+
+import pytest
+
+from iriscw.cloud.effects import DeleteNodePool, WatchNodePools, WatchPods
+from iriscw.cloud.model import LABEL_GROUP, Gone, NodePool, Pod, Relisted, Removed, Throttled, Unavailable, Upserted
+from iriscw.fleet import root
+from iriscw.fleet.messages import (
+    ActivityChanged,
+    Cordoned,
+    DemandChanged,
+    DemandEntry,
+    DemandRouted,
+    DescribeFleet,
+    ReopenGroup,
+    SchedulerStarted,
+    WorkersMissed,
+)
+from iriscw.fleet.model import Availability, FleetConfig, NoSuchGroup, SliceRow, SliceState, Trouble
+from iriscw.fleet.pacing import REMOVALS_BURST
+from iriscw.fleet.signals import (
+    Evaluate,
+    GroupReported,
+    GroupStarted,
+    PodsListed,
+    PoolsListed,
+    Relist,
+    SliceRowChanged,
+    SlicesWanted,
+    Takeover,
+    TryAgain,
+)
+from iriscw.runtime.vocabulary import (
+    SECOND,
+    ActorPath,
+    Arrived,
+    Close,
+    Closed,
+    Completed,
+    Continue,
+    Failed,
+    Open,
+    Refuse,
+    Reply,
+    Run,
+    SetTimer,
+    StopReason,
+    Tell,
+    Terminated,
+    Undelivered,
+)
+
+FLEET = ActorPath("/fleet")
+
+
+@pytest.fixture
+def ctx(ctx):
+    ctx.path = FLEET
+    return ctx
+
+
+@pytest.fixture
+def fleet(group_config, ctx):
+    """A fleet of two groups, begun."""
+    it = root.Fleet(FleetConfig("test", (group_config("gpu"), group_config("cpu")), takeover_delay=7 * SECOND))
+    commands = root.resume(it, ctx)
+    assert commands == (SetTimer("takeover", 7 * SECOND, Takeover()), Continue(Relist()))
+    return it
+
+
+def send(it, ctx, message):
+    return root.RULES[type(message)](it, message, ctx) or ()
+
+
+def told(commands, name=None):
+    """Give what is told, to one receiver or to all."""
+    return [each.message for each in commands if isinstance(each, Tell) and name in (None, each.to.name)]
+
+
+def runs(commands):
+    return [each.effect for each in commands if isinstance(each, Run)]
+
+
+def looks(commands):
+    return [each.message for each in commands if isinstance(each, Continue)]
+
+
+def row(name="iris-gpu-a", group="gpu"):
+    return SliceRow(name, group, SliceState.READY, Trouble.NONE, "", 1, 1)
+
+
+def report(it, group, availability=Availability.AVAILABLE, room=2):
+    """Give the report of a group that can take ``room`` slices."""
+    (config,) = [each for each in it.config.groups if each.name == group]
+    return GroupReported(root.empty_row(config), availability, 0, 0, room)
+
+
+def entry(big, name="job", count=1):
+    return DemandEntry(name, big, (), count, 1, 0)
+
+
+def pool(labels, name="p", group="gpu", uid="u1"):
+    return NodePool(name, uid, "1", {**labels(name), LABEL_GROUP: group})
+
+
+# Watches
+
+
+def test_both_watches_are_opened_for_what_is_ours(fleet, ctx):
+    """By the labels of this cluster; anew means that the one before is closed first."""
+    assert [type(each) for each in send(fleet, ctx, Relist())] == [Open, Open]
+    again = send(fleet, ctx, Relist())
+    assert [type(each) for each in again] == [Close, Open, Close, Open]
+    assert [each.session for each in again if isinstance(each, Open)] == [
+        WatchNodePools(fleet.labels),
+        WatchPods(fleet.labels),
+    ]
+
+
+def test_a_watch_that_ends_is_opened_after_a_growing_pause(fleet, ctx):
+    """What it ended with is shown to people until it brings something again, and then forgotten."""
+    send(fleet, ctx, Relist())
+    delays = []
+    for _ in range(5):
+        (clock,) = send(fleet, ctx, Closed(root.POOLS, Unavailable("no route")))
+        delays.append(clock.delay)
+        (opened,) = send(fleet, ctx, clock.message)
+        assert (type(opened), opened.key) == (Open, root.POOLS)
+        assert send(fleet, ctx, clock.message) == ()
+    assert delays[4] > 3 * delays[0]
+    (answer,) = send(fleet, ctx, DescribeFleet())
+    assert "no route" in answer.value.watch_error
+    send(fleet, ctx, Arrived(root.POOLS, Relisted(())))
+    (answer,) = send(fleet, ctx, DescribeFleet())
+    assert answer.value.watch_error == ""
+    (clock,) = send(fleet, ctx, Closed(root.POOLS, None))
+    assert clock.delay <= delays[0] * 4 // 3
+    (answer,) = send(fleet, ctx, DescribeFleet())
+    assert "the watch ended" in answer.value.watch_error
+
+
+def test_the_fleet_is_synced_when_both_lists_came(fleet, ctx):
+    """One list alone says half of the truth."""
+    for key, synced in ((root.POOLS, False), (root.PODS, True)):
+        send(fleet, ctx, Arrived(key, Relisted(())))
+        (answer,) = send(fleet, ctx, DescribeFleet())
+        assert answer.value.synced == synced
+
+
+def test_lists_go_to_each_group_with_its_own(fleet, ctx, labels):
+    """A group of which nothing exists hears that, too."""
+    mine = pool(labels)
+    commands = send(fleet, ctx, Arrived(root.POOLS, Relisted((mine,))))
+    assert (told(commands, "gpu"), told(commands, "cpu")) == ([PoolsListed((mine,))], [PoolsListed(())])
+    pod = Pod("x", "u", "1", {**labels("x"), LABEL_GROUP: "cpu"})
+    commands = send(fleet, ctx, Arrived(root.PODS, Relisted((pod,))))
+    assert (told(commands, "gpu"), told(commands, "cpu")) == ([PodsListed(())], [PodsListed((pod,))])
+
+
+@pytest.mark.parametrize("change", [Upserted, Removed])
+def test_changes_go_to_their_group(fleet, ctx, labels, change):
+    """As they came."""
+    item = change(pool(labels, group="cpu"))
+    (passed,) = send(fleet, ctx, Arrived(root.POOLS, item))
+    assert (passed.to, passed.message) == (FLEET / "cpu", item)
+
+
+def test_a_group_that_begins_is_told_everything_anew(fleet, ctx, big):
+    """Everything is listed, once for all that begin together; what is wanted of it is told though it is the same."""
+    fleet.relisting = False
+    for group in ("gpu", "cpu"):
+        send(fleet, ctx, SliceRowChanged(f"iris-{group}-a", row(f"iris-{group}-a", group)))
+        send(fleet, ctx, report(fleet, group))
+    send(fleet, ctx, DemandChanged((entry(big),)))
+    before = told(send(fleet, ctx, Evaluate()), "cpu") + told(send(fleet, ctx, Evaluate()), "cpu")
+    assert len(before) == 1
+    assert looks(send(fleet, ctx, GroupStarted("gpu"))) == [Evaluate(), Relist()]
+    assert looks(send(fleet, ctx, GroupStarted("cpu"))) == []
+    assert [*fleet.rows] == []
+    assert [*fleet.reports] == []
+    again = send(fleet, ctx, Evaluate())
+    assert [type(each) for each in told(again, "gpu") + told(again, "cpu")] == [SlicesWanted, SlicesWanted]
+    send(fleet, ctx, Relist())
+    assert Relist() in looks(send(fleet, ctx, GroupStarted("gpu")))
+
+
+def test_rows_of_other_groups_stay(fleet, ctx):
+    """When one group begins anew."""
+    for group in ("gpu", "cpu"):
+        send(fleet, ctx, SliceRowChanged(f"iris-{group}-a", row(f"iris-{group}-a", group)))
+    send(fleet, ctx, GroupStarted("gpu"))
+    assert [*fleet.rows] == ["iris-cpu-a"]
+
+
+# Things of groups that are not configured
+
+
+def test_what_belongs_to_no_group_goes_after_the_takeover(fleet, ctx, labels):
+    """Until then an earlier controller may have made it a moment ago; a list or a change shows it."""
+    assert runs(send(fleet, ctx, Arrived(root.POOLS, Upserted(pool(labels, group="old"))))) == []
+    assert runs(send(fleet, ctx, Takeover())) == [DeleteNodePool("p", "u1")]
+    listed = Relisted((pool(labels, group="old"), pool(labels, "q", "old", "u2")))
+    assert runs(send(fleet, ctx, Arrived(root.POOLS, listed))) == [DeleteNodePool("q", "u2")]
+    send(fleet, ctx, Arrived(root.PODS, Relisted(())))
+    assert fleet.orphans.names == ("pool:p", "pool:q")
+    send(fleet, ctx, Arrived(root.POOLS, Relisted((pool(labels, group="old"),))))
+    assert fleet.orphans.names == ("pool:p",)
+    send(fleet, ctx, Arrived(root.POOLS, Removed(pool(labels, group="old"))))
+    assert fleet.orphans.names == ()
+
+
+@pytest.mark.parametrize("answer", ["done", "failed"])
+def test_their_deletion_is_repeated_until_they_are_gone(fleet, ctx, labels, answer):
+    """An acknowledgement is no end; that there is nothing to delete is."""
+    send(fleet, ctx, Takeover())
+    (run,) = send(fleet, ctx, Arrived(root.POOLS, Upserted(pool(labels, group="old"))))
+    message = Completed(run.key, run.effect, None)
+    (clock,) = send(fleet, ctx, message if answer == "done" else Failed(run.key, run.effect, Unavailable("x")))
+    (again,) = runs(send(fleet, ctx, clock.message))
+    assert again == run.effect
+    assert send(fleet, ctx, Failed(run.key, run.effect, Gone("x"))) == ()
+    assert fleet.orphans.names == ()
+
+
+def test_many_go_at_their_rate(fleet, ctx, labels):
+    """The first burst at once, the others when the rate allows: the clock says when (INV-F9)."""
+    send(fleet, ctx, Takeover())
+    things = tuple(pool(labels, f"p{index}", "old", f"u{index}") for index in range(REMOVALS_BURST + 2))
+    commands = send(fleet, ctx, Arrived(root.POOLS, Relisted(things)))
+    assert len(runs(commands)) == REMOVALS_BURST
+    (clock,) = [each for each in commands if isinstance(each, SetTimer)]
+    assert clock.delay > 0
+    assert len(runs(send(fleet, ctx.later(clock.delay / SECOND), clock.message))) == 1
+
+
+# Demand
+
+
+def test_demand_is_routed_once_for_all_that_waits(fleet, ctx, big):
+    """Each group hears what is wanted of it, the scheduler what is done; neither hears it twice."""
+    send(fleet, ctx, report(fleet, "gpu"))
+    fleet.routing = False
+    assert looks(send(fleet, ctx, DemandChanged((entry(big),)))) == [Evaluate()]
+    assert looks(send(fleet, ctx, report(fleet, "cpu"))) == []
+    commands = send(fleet, ctx, Evaluate())
+    assert sum(each.count for name in ("gpu", "cpu") for each in told(commands, name)) == 1
+    (routed,) = [each for each in told(commands) if isinstance(each, DemandRouted)]
+    assert [name for name, _ in routed.reasons] == ["job"]
+    assert looks(send(fleet, ctx, DemandChanged((entry(big),)))) == [Evaluate()]
+    assert send(fleet, ctx, Evaluate()) == ()
+
+
+@pytest.mark.parametrize("why", ["scheduler began anew", "scheduler had no room"])
+def test_a_scheduler_that_does_not_know_is_told_again(fleet, ctx, big, why):
+    """Though nothing has changed."""
+    send(fleet, ctx, DemandChanged((entry(big),)))
+    send(fleet, ctx, Evaluate())
+    if why == "scheduler began anew":
+        commands = send(fleet, ctx, SchedulerStarted())
+        assert told(commands, "gpu") == told(commands, "cpu") == [SchedulerStarted()]
+        assert looks(commands) == [Evaluate()]
+    else:
+        (clock,) = send(fleet, ctx, Undelivered(ActorPath("/jobs/scheduler"), DemandRouted(())))
+        assert looks(send(fleet, ctx, clock.message)) == [Evaluate()]
+    assert any(isinstance(each, DemandRouted) for each in told(send(fleet, ctx, Evaluate())))
+
+
+def test_a_group_that_had_no_room_is_brought_up_to_date(fleet, ctx):
+    """By a list of what the watch brought, by routing anew, or not at all if the scheduler asks again."""
+    (clock,) = send(fleet, ctx, Undelivered(FLEET / "gpu", PoolsListed(())))
+    assert (clock.key, clock.message) == ("relist", Relist())
+    (clock,) = send(fleet, ctx, Undelivered(FLEET / "gpu", SlicesWanted(1)))
+    fleet.wanted["gpu"] = 0
+    send(fleet, ctx, clock.message)
+    assert told(send(fleet, ctx, Evaluate()), "gpu") == [SlicesWanted(0)]
+    assert send(fleet, ctx, Undelivered(FLEET / "gpu", WorkersMissed(()))) == ()
+
+
+def test_a_group_that_is_gone_offers_nothing(fleet, ctx, big):
+    """Its demand is routed elsewhere at once."""
+    for group in ("gpu", "cpu"):
+        send(fleet, ctx, report(fleet, group))
+    fleet.routing = False
+    assert looks(send(fleet, ctx, Terminated(FLEET / "gpu", StopReason.QUARANTINED))) == [Evaluate()]
+    send(fleet, ctx, DemandChanged((entry(big, count=4),)))
+    commands = send(fleet, ctx, Evaluate())
+    assert (told(commands, "gpu"), told(commands, "cpu")) == ([SlicesWanted(0)], [SlicesWanted(2)])
+
+
+def test_a_group_that_has_not_reported_takes_no_demand(fleet, big):
+    """It says so, instead of being asked for slices that it may not have."""
+    offered = {each.config.name: each for each in root.offers(fleet)}
+    assert offered["gpu"].availability is Availability.COOLDOWN
+    assert (offered["gpu"].room, "starting" in offered["gpu"].reason) == (0, True)
+
+
+def test_a_shared_quota_says_nothing_about_a_group_that_is_closed_itself(group_config):
+    """What keeps that one from growing is its own trouble."""
+    config = FleetConfig("test", (group_config("a", quota_pool="q"), group_config("b", quota_pool="q")))
+    it = root.Fleet(config)
+    it.reports["a"] = report(it, "a", Availability.QUOTA_EXCEEDED)
+    it.reports["b"] = report(it, "b", Availability.INVALID)
+    offered = {each.config.name: each for each in root.offers(it)}
+    assert offered["b"].availability is Availability.INVALID
+
+
+# What is passed on, and what people ask
+
+
+def test_what_concerns_a_slice_goes_to_it(fleet, ctx):
+    """By way of the group that has it; about an unknown slice nobody is told."""
+    messages = (ActivityChanged("iris-gpu-a-0", "i1", 2), Cordoned("iris-gpu-a", 0, 5))
+    for message in messages:
+        assert send(fleet, ctx, message) == ()
+    send(fleet, ctx, SliceRowChanged("iris-gpu-a", row()))
+    for message in messages:
+        (passed,) = send(fleet, ctx, message)
+        assert (passed.to, passed.message) == (FLEET / "gpu" / "iris-gpu-a", message)
+    send(fleet, ctx, SliceRowChanged("iris-gpu-a", None))
+    assert send(fleet, ctx, messages[0]) == ()
+
+
+def test_a_description_has_all_groups_and_slices_by_name(fleet, ctx):
+    """A group that has not reported is shown as starting."""
+    for name in ("b", "a"):
+        send(fleet, ctx, SliceRowChanged(name, row(name)))
+    shown = report(fleet, "gpu")
+    send(fleet, ctx, shown)
+    (answer,) = send(fleet, ctx, DescribeFleet())
+    assert [each.slice_id for each in answer.value.slices] == ["a", "b"]
+    assert [each.group for each in answer.value.groups] == ["cpu", "gpu"]
+    assert answer.value.groups[1] == shown.row
+
+
+def test_a_group_is_reopened_by_name(fleet, ctx):
+    """It is told, and whoever asked is answered; a name that no group has is refused."""
+    passed, answer = send(fleet, ctx, ReopenGroup("gpu"))
+    assert (passed.to, passed.message, answer) == (FLEET / "gpu", ReopenGroup("gpu"), Reply(None))
+    (refused,) = send(fleet, ctx, ReopenGroup("nobody"))
+    assert isinstance(refused, Refuse)
+    assert isinstance(refused.error, NoSuchGroup)
+
+
+def test_an_orphan_in_line_is_not_asked_for_out_of_turn(fleet, ctx, labels):
+    """A pause that is over puts it in line again, once."""
+    send(fleet, ctx, Takeover())
+    (run,) = send(fleet, ctx, Arrived(root.POOLS, Upserted(pool(labels, group="old"))))
+    (clock,) = send(fleet, ctx, Failed(run.key, run.effect, Throttled(retry_after=SECOND)))
+    assert send(fleet, ctx, TryAgain("reclaim")) == ()
+    assert len(runs(send(fleet, ctx, clock.message))) == 1
