@@ -29,13 +29,14 @@ def test_a_good_file_is_printed_in_full(iriscw, written):
     assert parse_config(out) == load_config(path)
 
 
-def test_a_platform_that_is_not_there_is_told(iriscw, written):
-    """The file is good all the same; what can be run here is named, the built-in platform included."""
+def test_what_is_unusual_is_told(iriscw, written):
+    """The file is good all the same: warnings go to standard error, each with its key."""
     code, out, err = iriscw("config", "check", str(written(EXAMPLE)))
-    assert code == 0
+    assert (code, err) == (0, "")
     assert parse_config(out) == parse_config(EXAMPLE)
-    assert "cannot be started" in err
-    assert "'coreweave'; there are: local" in err
+    code, out, err = iriscw("config", "check", str(written(EXAMPLE.replace("cd-gp-a192-genoa", "new-type"))))
+    assert code == 0
+    assert err.startswith("warning: scale_groups.cpu.slice_template.coreweave.instance_type: 'new-type'")
 
 
 def test_all_mistakes_at_once(iriscw, written):

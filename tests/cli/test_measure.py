@@ -153,4 +153,5 @@ def test_simulation_measures(iriscw, monkeypatch):
     report = json.loads(out)
     assert code == 0
     assert [row["slices"] for row in report["figures"]["fleet"]] == [2, 3]
+    assert report["figures"]["growth"][1]["times_the_slices"] == 1.5
     assert report["figures"]["memory"][0]["memory_bytes_per_slice"] > 0

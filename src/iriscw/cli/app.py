@@ -27,6 +27,8 @@ COMMANDS: Final = {
     "pools": "iriscw.cli.fleet:pools",
     "doctor": "iriscw.cli.doctor:doctor",
     "config": "iriscw.cli.config:config",
+    "manifests": "iriscw.cli.manifests:manifests",
+    "down": "iriscw.cli.manifests:down",
     "controller": "iriscw.cli.serve:controller",
     "worker": "iriscw.cli.serve:worker",
     "bench": "iriscw.cli.measure:bench",

@@ -21,16 +21,19 @@ def check(*, file: Path) -> None:
     """Read FILE as a controller would, and print it with every default spelled out; nothing is started.
 
     A file that is refused is told all its mistakes at once, each with its line and key; the exit code is 2. The values
-    of environments are printed, too.
+    of environments are printed, too. What is unusual, but may be meant, is told on standard error.
     """
     from iriscw.cloud.drivers.loading import BUILT_IN, NoSuchPlatform, load_platform
+    from iriscw.config.advice import advice
     from iriscw.config.dump import dump_config
     from iriscw.config.load import load_config
 
     loaded = load_config(file)
     emit(dump_config(loaded))
+    for each in advice(loaded):
+        sys.stderr.write(f"warning: {each}\n")
     platform = loaded.platform.kind.value
-    if platform == BUILT_IN:
+    if platform in BUILT_IN:
         return
     try:
         load_platform(platform)

@@ -1,19 +1,31 @@
-"""``doctor``: what this machine has that iriscw could use."""
+"""``doctor``: what this machine has that iriscw could use, and what is wrong with a cluster.
+
+The checks of a cluster are :mod:`iriscw.doctor`'s; here they are asked for, and told.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import platform
 import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import attrs
 import click
 
 from iriscw._version import __version__
-from iriscw.cli.output import cell, format_option, show, size
+from iriscw.cli.interrupts import as_interrupts
+from iriscw.cli.manifests import CONFIG, cluster_options
+from iriscw.cli.outcome import UNWELL, run_async
+from iriscw.cli.output import cell, emit, format_option, show, size, table, visible
 from iriscw.client.discovery import context_path, read_context
 from iriscw.errors import IriscwError
+
+if TYPE_CHECKING:
+    from iriscw.doctor.findings import Finding as ClusterFinding
 
 
 @attrs.frozen
@@ -68,9 +80,35 @@ def _program(name: str) -> Finding:
 
 
 @click.command()
+@click.option(
+    "--kube",
+    "config",
+    type=CONFIG,
+    metavar="CONFIG",
+    help="Examine the cluster on CoreWeave that this configuration describes, instead of this machine.",
+)
+@click.option(
+    "--probe",
+    is_flag=True,
+    help="With --kube: make an empty node pool of each instance type, read its quota, and delete it again.",
+)
+@cluster_options
 @format_option
-def doctor(*, form: str) -> None:
-    """Say what this machine has that iriscw could use."""
+@click.pass_context
+def doctor(
+    ctx: click.Context, *, config: Path | None, probe: bool, kubeconfig: Path | None, context: str | None, form: str
+) -> None:
+    """Say what this machine has that iriscw could use; with --kube, what is wrong with a cluster, and what to do.
+
+    With --kube the exit code is 1 if something is wrong; warnings leave it at 0. Only --probe writes to the cluster;
+    to each object store that is configured a small object is written, and deleted.
+    """
+    if config is not None:
+        if not _examine_cluster(config, kubeconfig, context, probe, form):
+            ctx.exit(UNWELL)
+        return
+    if probe or kubeconfig is not None or context is not None:
+        raise click.UsageError("--probe, --kubeconfig and --context go with --kube CONFIG", ctx)
     show(
         examine(),
         form,
@@ -80,3 +118,49 @@ def doctor(*, form: str) -> None:
             "NOTE": lambda each: "" if each.good else "<- look here",
         },
     )
+
+
+def _examine_cluster(config: Path, kubeconfig: Path | None, context: str | None, probe: bool, form: str) -> bool:
+    """Examine a cluster and show what was found; give whether nothing is wrong."""
+    from iriscw.config.load import load_config
+    from iriscw.deploy.installation import installation_of
+    from iriscw.doctor.examination import Examination
+    from iriscw.doctor.findings import Verdict
+    from iriscw.doctor.pools import how_deleted
+
+    loaded = load_config(config)
+    platform = loaded.platform.coreweave
+    named = platform.kubeconfig_path if platform is not None else ""
+    examination = Examination(
+        installation_of(loaded),
+        kubeconfig=kubeconfig,
+        configured=Path(named).expanduser() if named else None,
+        context=context,
+        probe=probe,
+    )
+    findings: list[ClusterFinding] = []
+    try:
+        with as_interrupts():
+            findings = run_async(examination.run)
+    except BaseException:
+        if examination.left:
+            _say(f"empty node pools may be left: {how_deleted(list(examination.left))}")
+        raise
+    if form == "table":
+        emit(table(["CHECK", "", "FOUND"], [line for each in findings for line in _lines(each)]))
+    else:
+        show(findings, form, {})
+    return all(each.verdict is not Verdict.WRONG for each in findings)
+
+
+def _lines(finding: ClusterFinding) -> Iterator[list[str]]:
+    """Give the rows of one finding. Nothing is cut: half a command is none."""
+    yield [cell(finding.check), finding.verdict.value, cell(finding.found)]
+    if finding.advice:
+        yield ["", "", f"-> {cell(finding.advice)}"]
+
+
+def _say(text: str) -> None:
+    with contextlib.suppress(OSError):  # the terminal was closed
+        sys.stderr.write(f"{visible(text)}\n")
+        sys.stderr.flush()

@@ -4,7 +4,7 @@
 code meaning
 ==== ============================================================================================
 0    done
-1    the job did not end well, or a check of ``demo``, ``bench`` or ``sim`` did not hold
+1    a job or a check of ``demo``, ``bench``, ``sim`` or ``doctor`` did not end well; ``manifests --diff`` found some
 2    the command or its arguments cannot be: change them
 3    the world said no (no controller there, no room, a full disk): it may work later
 4    a bug of iriscw, or an error that it does not know
@@ -33,7 +33,7 @@ INTERRUPTED: Final = 130
 
 MEANINGS: Final = {
     DONE: "done",
-    UNWELL: "the job did not end well, or a check of `demo`, `bench` or `sim` did not hold",
+    UNWELL: "a job or a check of `demo`, `bench`, `sim` or `doctor` did not end well; `manifests --diff` found some",
     USAGE: "the command or its arguments cannot be: change them",
     REFUSED: "the world said no (no controller there, no room, a full disk): it may work later",
     BUG: "a bug of iriscw, or an error that it does not know",

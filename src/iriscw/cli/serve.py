@@ -169,7 +169,7 @@ def controller_serve(
     from iriscw.controller.serve import serve
 
     def ready(made: Controller) -> None:
-        _say(f"iriscw controller at {made.address}; its token is in {made.state_dir / 'secrets'}")
+        _say(f"iriscw controller at {made.address}; its token is in {made.secrets_dir}")
 
     configure()
     run_async(

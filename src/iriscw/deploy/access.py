@@ -1,0 +1,74 @@
+"""Who the controller and the workers are to the API server, and what the controller may do there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from iriscw.deploy.installation import Installation
+from iriscw.deploy.names import CONTROLLER, WORKER, cluster_role, object_labels
+from iriscw.deploy.rights import cluster_rules, namespaced_rules
+
+_API = "rbac.authorization.k8s.io"
+
+
+def accounts(installation: Installation) -> list[dict[str, Any]]:
+    """Write the service accounts. No pod gets a token that it did not ask for, and the workers' may do nothing."""
+    pull = installation.platform.image_pull_secret
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": _metadata(installation, name, component),
+            "automountServiceAccountToken": False,
+            **({"imagePullSecrets": [{"name": pull}]} if pull else {}),
+        }
+        for name, component in ((CONTROLLER, "controller"), (WORKER, "worker"))
+    ]
+
+
+def cluster_access(installation: Installation) -> list[dict[str, Any]]:
+    """Write the ClusterRole and its binding: node pools and nodes, nothing else."""
+    name, labels = cluster_role(installation.namespace), object_labels(installation.cluster, "controller")
+    return [
+        {
+            "apiVersion": f"{_API}/v1",
+            "kind": "ClusterRole",
+            "metadata": {"name": name, "labels": labels},
+            "rules": cluster_rules(),
+        },
+        {
+            "apiVersion": f"{_API}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": name, "labels": dict(labels)},
+            "roleRef": {"apiGroup": _API, "kind": "ClusterRole", "name": name},
+            "subjects": [_subject(installation)],
+        },
+    ]
+
+
+def namespaced_access(installation: Installation) -> list[dict[str, Any]]:
+    """Write the Role and its binding: what the controller does in its own namespace."""
+    return [
+        {
+            "apiVersion": f"{_API}/v1",
+            "kind": "Role",
+            "metadata": _metadata(installation, CONTROLLER, "controller"),
+            "rules": namespaced_rules(),
+        },
+        {
+            "apiVersion": f"{_API}/v1",
+            "kind": "RoleBinding",
+            "metadata": _metadata(installation, CONTROLLER, "controller"),
+            "roleRef": {"apiGroup": _API, "kind": "Role", "name": CONTROLLER},
+            "subjects": [_subject(installation)],
+        },
+    ]
+
+
+def _subject(installation: Installation) -> dict[str, Any]:
+    return {"kind": "ServiceAccount", "name": CONTROLLER, "namespace": installation.namespace}
+
+
+def _metadata(installation: Installation, name: str, component: str) -> dict[str, Any]:
+    labels = object_labels(installation.cluster, component)
+    return {"name": name, "namespace": installation.namespace, "labels": labels}
