@@ -78,7 +78,7 @@ class FleetChecks:
         self.ever: dict[str, str] = {}
         """The group of every slice that ever was on the disk."""
         self.pool_uids: dict[str, str] = {}
-        """The pool that each slice has by what is on the disk."""
+        """The first pool that each slice had by what is on the disk; a later one of its name comes to be deleted."""
         self.shown: dict[str, list[str]] = {}
         """What the cloud showed to be wrong, by slice."""
         self.whole: dict[str, None] = {}
@@ -172,7 +172,7 @@ class FleetChecks:
                 self.promised[slice_id].doomed_at = self.world.simulation.now
                 self._chosen(slice_id, reason)
             case SlicePoolCreated(slice_id=slice_id, pool_uid=uid):
-                self.pool_uids[slice_id] = uid
+                self.pool_uids.setdefault(slice_id, uid)
                 if uid in self.world.cloud.strangers.uids:
                     self.broken("F2", f"{slice_id} takes the pool {uid} for its own, which is somebody else's")
             case SliceDeleted(slice_id=slice_id):

@@ -11,6 +11,7 @@ from iriscw_sims.objects.messages import Answer, HeadBucket, HeadObject, Operati
 
 CODES: dict[str, tuple[int, str]] = {
     "AccessDenied": (403, "Access Denied."),
+    "BadDigest": (400, "The Content-MD5 that you specified did not match what we received."),
     "BucketAlreadyOwnedByYou": (409, "The bucket that you tried to create already exists, and you own it."),
     "BucketNotEmpty": (409, "The bucket that you tried to delete is not empty."),
     "ConditionalRequestConflict": (409, "The conditional request cannot succeed due to a conflicting operation."),
@@ -38,6 +39,7 @@ CODES: dict[str, tuple[int, str]] = {
     "ServiceUnavailable": (503, "Service is unable to handle request."),
     "SlowDown": (503, "Please reduce your request rate."),
     "TooManyBuckets": (400, "You have attempted to create more buckets than allowed."),
+    "XAmzContentSHA256Mismatch": (400, "The provided 'x-amz-content-sha256' header does not match what was computed."),
 }
 """Status and message by code."""
 
