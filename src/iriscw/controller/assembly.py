@@ -74,6 +74,7 @@ from iriscw.rpc.listening import require_asyncio
 from iriscw.rpc.server import RpcServer
 from iriscw.rpc.tokens import Secret
 from iriscw.runtime import ActorSystem, Behavior, ChildSpec, Strategy, Supervision
+from iriscw.tiers.drivers.checking import NEW_KEY_S, check_store
 from iriscw.tiers.drivers.opening import open_store
 from iriscw.tiers.ports import ObjectStore
 
@@ -208,6 +209,7 @@ class Controller:
             WorkdirLocked, WorkdirCorrupt: see the local platform.
             InvalidAccess, NoSuchNamespace, CloudError: see :func:`iriscw.controller.coreweave.open_coreweave`.
             InvalidStoreUrl, NoSuchStore: the bundle prefix is none.
+            StoreAccessDenied, StoreUnreachable, ConditionsIgnored: an object store cannot be used.
             AddressInUse, AddressUnavailable, InsecureDoor: the door cannot be opened.
         """
         require_asyncio()
@@ -427,6 +429,7 @@ async def _object_store(url: str) -> AsyncIterator[ObjectStore]:
         await anyio.to_thread.run_sync(make_private_folder, Path(url.removeprefix("file://")))
     store = open_store(url)
     try:
+        await check_store(store, patience_s=NEW_KEY_S)
         yield store
     finally:
         with anyio.CancelScope(shield=True):

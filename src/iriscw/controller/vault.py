@@ -14,6 +14,7 @@ import anyio
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from iriscw.journal.replica import NameTaken, ReplicaUnreachable
+from iriscw.tiers.drivers.checking import NEW_KEY_S, check_store
 from iriscw.tiers.ports import (
     IfAbsent,
     ObjectExists,
@@ -113,6 +114,7 @@ def open_vault(url: str, open_store: Callable[[str], ObjectStore], prefix: str =
 
     Raises:
         InvalidStoreUrl, NoSuchStore, StoreAccessDenied, StoreUnreachable: see ``open_store``.
+        ConditionsIgnored: the store writes what should not have been written: two controllers could not be kept apart.
     """
     with start_blocking_portal("asyncio", name="iriscw-vault") as portal:
 
@@ -120,7 +122,12 @@ def open_vault(url: str, open_store: Callable[[str], ObjectStore], prefix: str =
             return open_store(url)
 
         store = portal.call(opened)
+
+        async def checked() -> None:
+            await check_store(store, writes=True, patience_s=NEW_KEY_S)
+
         try:
+            portal.call(checked)
             yield ObjectVault(portal, store, url, prefix)
         finally:
             portal.call(store.aclose)

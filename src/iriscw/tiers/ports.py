@@ -1,8 +1,9 @@
 """The port to object storage: named, immutable pieces of bytes, as S3 has them.
 
 An object is written as a whole and appears at once; a reader never sees a part. Every object has an *etag*
-that is another one after each write, and writes can be conditional on it: that is all the concurrency
-control there is, and all that is needed.
+that tells contents apart, and writes can be conditional on it: that is all the concurrency control there is.
+Two writes of the same content may have the same etag: S3's is a digest of the content unless keys of a key
+service encrypt it. Who has to tell writes apart puts into the content what no other write has.
 
 Absence, refusal and silence are different errors (INV-C11): only :class:`ObjectNotFound` says that an object
 is not there. A driver that cannot tell must raise one of the others.
@@ -55,7 +56,7 @@ class ObjectExists(OperationError):
 
 
 class ObjectChanged(OperationError):
-    """The object is not the version that was named, or is gone; nothing was written or deleted."""
+    """The object's content is not what was named, or it is gone; nothing was written or deleted."""
 
 
 class StoreAccessDenied(OperationError):
@@ -86,7 +87,7 @@ class ObjectInfo:
     key: str
     size_bytes: int
     etag: str
-    """Opaque; equal for the same version only."""
+    """Opaque; two of one key that are equal stand for the same content, written once or more often."""
 
 
 @attrs.frozen
@@ -104,7 +105,7 @@ class IfAbsent:
 
 @attrs.frozen
 class IfMatch:
-    """Write or delete only the version with this etag."""
+    """Write or delete only while the content has this etag, whoever wrote it."""
 
     etag: str
 
@@ -139,12 +140,13 @@ class ObjectStore(Protocol):
     async def put(self, key: str, data: bytes | AsyncIterable[bytes], *, condition: Condition = None) -> ObjectInfo:
         """Write an object as a whole; it is durable when this returns.
 
-        What ``data`` raises comes through, and so does a cancellation; either way nothing of the object is
-        left.
+        What ``data`` raises comes through, and nothing of the object is left. A cancellation comes through,
+        too; once ``data`` was read to its end it may come too late: then the object is there as a whole, or
+        not at all. Parts that a store could not be told to remove take room and are never seen.
 
         Raises:
             ObjectExists: with ``IfAbsent``, there is one.
-            ObjectChanged: with ``IfMatch``, that version is not the present one.
+            ObjectChanged: with ``IfMatch``, the present content is another one.
             ObjectKeyConflict: see there.
             StoreFull: no room.
         """
@@ -176,7 +178,7 @@ class ObjectStore(Protocol):
         """Delete an object; without a condition, one that is not there is no error, as in S3.
 
         Raises:
-            ObjectChanged: with ``IfMatch``, that version is not the present one.
+            ObjectChanged: with ``IfMatch``, the present content is another one.
         """
 
     async def aclose(self) -> None:

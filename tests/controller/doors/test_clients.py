@@ -12,8 +12,8 @@ from iriscw.controller.doors.access import Access
 from iriscw.controller.errors import BundleMismatch, InvalidPageToken, NoSuchBundle
 from iriscw.errors import ActorRestarted, InvalidArgument
 from iriscw.jobs.errors import JobExists, KeyReused, NoSuchJob, TooManyJobs
-from iriscw.jobs.job import OWN_STATE
 from iriscw.jobs.messages import ExplainJobs, JobReasons
+from iriscw.jobs.questions import OWN_STATE
 from iriscw.jobs.registry import RegistryLimits
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.errors import PermissionDenied, Unauthenticated

@@ -61,17 +61,19 @@ class TestInParts(ObjectStoreConformance):
 
 
 class TestTagsOfContents(ObjectStoreConformance):
-    """The public suite on S3's usual tags, of which one promise of the port does not hold."""
+    """The public suite on S3's usual tags."""
 
     @pytest.fixture
     def store(self):
         return SimObjectStore(Directly(made()), BUCKET, KEY)
 
-    async def test_writing_again_replaces(self, store):
-        """S3's tag is the MD5 of the content: two writes of the same cannot be told apart."""
+    async def test_a_tag_is_of_the_content(self, store):
+        """It is the MD5 of it: two writes of the same cannot be told apart, nor what was there before another."""
         first = await store.put("k", b"one")
         assert await store.put("k", b"one") == first
         assert (await store.put("k", b"two")).etag != first.etag
+        await store.put("k", b"one")
+        await store.put("k", b"three", condition=IfMatch(first.etag))
 
 
 class Scripted:
@@ -304,3 +306,19 @@ async def test_a_cancelled_request_is_abandoned():
     assert world.front.statistics().uploads == 0
     world.run()
     assert world.storage.landings == []
+
+
+async def test_a_cancellation_may_come_too_late():
+    """What was sent in full lands as a whole, though nobody waits for the answer any more."""
+    world = World()
+    store = SimObjectStore(Through(world.front), BUCKET, KEY)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(store.put, "k", b"whole")
+        await anyio.wait_all_tasks_blocked()
+        for uploads in (1, 0):  # it begins, and all of it is sent
+            while world.front.statistics().uploads != uploads:
+                assert world.step()
+        assert world.storage.landings == []
+        tasks.cancel_scope.cancel()
+    world.run()
+    assert world.storage.body(BUCKET, "k") == Content(b"whole")

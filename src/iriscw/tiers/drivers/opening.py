@@ -1,4 +1,5 @@
-"""Open an object store by its URL: ``file:///var/lib/iriscw``, and whatever schemes installed packages bring.
+"""Open an object store by its URL: ``file:///var/lib/iriscw``, ``s3://bucket/prefix``, and whatever schemes installed
+packages bring.
 
 A package offers a scheme under the entry point group ``iriscw.object_stores``: a function that takes the URL
 and gives the store. Its module is imported only when a URL has its scheme.
@@ -44,6 +45,17 @@ def open_file_store(url: str) -> ObjectStore:
     return FileObjectStore(Path(path))
 
 
+def open_s3_store(url: str) -> ObjectStore:
+    """Open ``s3://bucket/prefix``; the environment says where and by whom. Asks nothing of the service yet.
+
+    Raises:
+        InvalidStoreUrl: the URL, or the endpoint that the environment names, is none.
+    """
+    from iriscw.tiers.drivers import s3
+
+    return s3.open_s3_store(url)
+
+
 def open_store(url: str, given: Mapping[str, StoreFactory] | None = None) -> ObjectStore:
     """Open the store that ``url`` names; ``given`` drivers come before installed ones.
 
@@ -55,7 +67,7 @@ def open_store(url: str, given: Mapping[str, StoreFactory] | None = None) -> Obj
     scheme = urlsplit(url).scheme
     if not scheme:
         raise InvalidStoreUrl(f"{url!r} has no scheme; a folder is file:///absolute/path")
-    known: dict[str, StoreFactory] = {"file": open_file_store, **(given or {})}
+    known: dict[str, StoreFactory] = {"file": open_file_store, "s3": open_s3_store, **(given or {})}
     if scheme in known:
         return known[scheme](url)
     offered = entry_points(group=ENTRY_POINT_GROUP)

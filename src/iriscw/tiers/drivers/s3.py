@@ -1,0 +1,197 @@
+"""Objects in a bucket of an S3 service: the ``s3://`` driver of the ObjectStore port.
+
+The parts, each with its own idea: where the store is and what it may cost (:mod:`~iriscw.tiers.drivers.s3_place`), the
+client (:mod:`~iriscw.tiers.drivers.s3_client`), requests and when they are repeated
+(:mod:`~iriscw.tiers.drivers.s3_connection`), what failures mean (:mod:`~iriscw.tiers.drivers.s3_failure`), writing
+(:mod:`~iriscw.tiers.drivers.s3_upload`) and reading (:mod:`~iriscw.tiers.drivers.s3_reading`). Here S3's operations
+become the port's.
+
+Absence is said only after an answer that names it: a refused HEAD has no code, and its 404 may mean the bucket as well,
+so a GET of one byte is asked before an object is called absent (INV-C11).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterable, AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from iriscw.errors import InvalidArgument
+from iriscw.tiers.drivers.s3_connection import S3Connection
+from iriscw.tiers.drivers.s3_failure import AttemptFailed, port_error
+from iriscw.tiers.drivers.s3_place import S3Limits, S3Place, s3_place
+from iriscw.tiers.drivers.s3_reading import S3Reading, spans
+from iriscw.tiers.drivers.s3_upload import conditions, tag, write_object
+from iriscw.tiers.ports import (
+    MAX_KEY_BYTES,
+    MAX_PAGE_OBJECTS,
+    Condition,
+    IfMatch,
+    InvalidObjectKey,
+    InvalidRange,
+    ObjectChanged,
+    ObjectInfo,
+    ObjectNotFound,
+    ObjectPage,
+    StoreUnreachable,
+    check_key,
+)
+
+
+def open_s3_store(url: str) -> S3ObjectStore:
+    """Open ``s3://bucket/prefix``; the environment says where and by whom. Asks nothing of the service yet.
+
+    Raises:
+        InvalidStoreUrl: the URL, or the endpoint that the environment names, is none.
+    """
+    return S3ObjectStore(s3_place(url, os.environ))
+
+
+class S3ObjectStore:
+    """One bucket, or what begins with a prefix in it; see :class:`~iriscw.tiers.ports.ObjectStore` for what each
+    method does.
+
+    Args:
+        place: The bucket.
+        limits: Of time, memory and connections.
+        connector: For aiohttp's connector: a resolver, in tests.
+    """
+
+    def __init__(
+        self, place: S3Place, limits: S3Limits | None = None, *, connector: dict[str, Any] | None = None
+    ) -> None:
+        self._place = place
+        self._connection = S3Connection(place, limits or S3Limits(), connector)
+
+    def __repr__(self) -> str:
+        """Show where the objects are."""
+        return f"S3ObjectStore({str(self._place)!r})"
+
+    async def put(self, key: str, data: bytes | AsyncIterable[bytes], *, condition: Condition = None) -> ObjectInfo:
+        """Write an object as a whole."""
+        return await write_object(self._connection, key, self._name(key), data, condition)
+
+    @asynccontextmanager
+    async def get(self, key: str, *, start: int = 0, end: int | None = None) -> AsyncIterator[S3Reading]:
+        """Read an object."""
+        name = self._name(key)
+        if start < 0 or (end is not None and end < start):
+            raise InvalidRange(f"{start} to {end} is no range of bytes")
+        async with self._connection.reading():
+            reading = await self._open(key, name, start, end)
+            try:
+                yield reading
+            finally:
+                reading.close()
+
+    async def stat(self, key: str) -> ObjectInfo:
+        """Give what is known of an object."""
+        name = self._name(key)
+        try:
+            answer = await self._connection.ask("head_object", {"Key": name})
+        except AttemptFailed as failed:
+            if failed.failure.status != 404:
+                raise port_error(failed.failure, f"asking for {key!r}") from failed
+        else:
+            return ObjectInfo(key, int(answer["ContentLength"]), tag(answer))
+        try:
+            reading = await self._ask_for(key, name, 0, 1)
+        except InvalidRange as error:
+            raise StoreUnreachable(f"{key!r} was not there, and then was empty") from error
+        reading.close()
+        return reading.info
+
+    async def list(self, prefix: str = "", *, after: str = "", limit: int = MAX_PAGE_OBJECTS) -> ObjectPage:
+        """List objects in the order of their keys. Keys that no driver takes are left out: others made them."""
+        if not 1 <= limit <= MAX_PAGE_OBJECTS:
+            raise InvalidArgument(f"a page has 1 to {MAX_PAGE_OBJECTS} objects, not {limit}")
+        base = self._place.prefix
+        behind = {"StartAfter": base + after} if after else {}
+        try:
+            answer = await self._connection.ask(
+                "list_objects_v2", {"Prefix": base + prefix, "MaxKeys": limit, **behind}
+            )
+        except AttemptFailed as failed:
+            raise port_error(failed.failure, f"listing {prefix!r}") from failed
+        keys = [each["Key"].removeprefix(base) for each in answer.get("Contents", [])]
+        objects = tuple(
+            ObjectInfo(key, int(each["Size"]), tag(each))
+            for key, each in zip(keys, answer.get("Contents", []), strict=True)
+            if _is_ours(key)
+        )
+        return ObjectPage(objects, keys[-1] if answer.get("IsTruncated") and keys else None)
+
+    async def delete(self, key: str, *, condition: IfMatch | None = None) -> None:
+        """Delete an object."""
+        name = self._name(key)
+        try:
+            await self._connection.ask(
+                "delete_object", {"Key": name, **conditions(condition)}, repeat=condition is not None
+            )
+        except AttemptFailed as failed:
+            failure = failed.failure
+            if condition is not None and failure.certain and (failure.status == 412 or failure.code == "NoSuchKey"):
+                raise ObjectChanged(f"{key!r}: {failure.said}") from failed
+            if failure.code == "NoSuchKey" and condition is None:
+                return
+            raise port_error(failure, f"deleting {key!r}") from failed
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._connection.aclose()
+
+    def _name(self, key: str) -> str:
+        """Give an object's key in the bucket."""
+        check_key(key)
+        name = self._place.prefix + key
+        if len(name.encode()) > MAX_KEY_BYTES:
+            raise InvalidObjectKey(f"the key {key!r} is too long below {self._place.prefix!r}")
+        return name
+
+    async def _open(self, key: str, name: str, start: int, end: int | None) -> S3Reading:
+        if start == end:  # HTTP has no empty ranges
+            return await self._nothing_of(key, name, start)
+        try:
+            return await self._ask_for(key, name, start, end)
+        except InvalidRange:  # nor any that begin at the end
+            return await self._nothing_of(key, name, start)
+
+    async def _nothing_of(self, key: str, name: str, start: int) -> S3Reading:
+        """Give the reading of no bytes at ``start``, which the object must have."""
+        info = await self.stat(key)
+        if start > info.size_bytes:
+            raise InvalidRange(f"there is no byte {start} in {info.size_bytes} bytes")
+        return S3Reading(self._connection, name, info, None, start, start)
+
+    async def _ask_for(self, key: str, name: str, start: int, end: int | None) -> S3Reading:
+        span = {"Range": f"bytes={start}-{'' if end is None else end - 1}"} if start or end is not None else {}
+        try:
+            answer = await self._connection.ask("get_object", {"Key": name, **span})
+        except AttemptFailed as failed:
+            failure = failed.failure
+            if failure.code == "NoSuchKey":
+                raise ObjectNotFound(f"there is no object {key!r}") from failed
+            if failure.status == 416:
+                raise InvalidRange(f"{key!r}: {failure.said}") from failed
+            raise port_error(failure, f"reading {key!r}") from failed
+        try:
+            return self._begun(key, name, start, end, answer)
+        except StoreUnreachable:
+            answer["Body"].close()
+            raise
+
+    def _begun(self, key: str, name: str, start: int, end: int | None, answer: dict[str, Any]) -> S3Reading:
+        info, begin, behind = spans(key, answer)
+        wanted = info.size_bytes if end is None else min(end, info.size_bytes)
+        if (begin, behind) != (start, wanted):
+            raise StoreUnreachable(f"{key!r}: {begin} to {behind} came, not {start} to {wanted}")
+        return S3Reading(self._connection, name, info, answer, start, wanted)
+
+
+def _is_ours(key: str) -> bool:
+    try:
+        check_key(key)
+    except InvalidObjectKey:
+        return False
+    return True

@@ -1,0 +1,86 @@
+"""Where a store is: what a URL and the environment say."""
+
+import pytest
+
+from iriscw.tiers.drivers.opening import InvalidStoreUrl
+from iriscw.tiers.drivers.s3_place import MIB, S3Limits, S3Place, s3_place, wants_virtual
+
+COREWEAVE = {"AWS_ENDPOINT_URL": "https://cwobject.com"}
+OWN = {"AWS_ENDPOINT_URL": "http://minio.internal:9000"}
+
+
+@pytest.mark.parametrize(
+    ("url", "environment", "place"),
+    [
+        ("s3://bkt", {}, S3Place("bkt", "")),
+        ("s3://bkt/", {}, S3Place("bkt", "")),
+        ("s3://bkt/a/b", {}, S3Place("bkt", "a/b/")),
+        ("s3://bkt/a/b/", {"AWS_REGION": "r1", "AWS_DEFAULT_REGION": "r2"}, S3Place("bkt", "a/b/", "", "r1")),
+        ("s3://bkt", {"AWS_REGION": "", "AWS_DEFAULT_REGION": "r2"}, S3Place("bkt", "", "", "r2")),
+        ("s3://bkt", COREWEAVE, S3Place("bkt", "", "https://cwobject.com", "", "virtual")),
+        ("s3://bkt?addressing=virtual", {}, S3Place("bkt", "", "", "", "virtual")),
+        ("s3://bkt", OWN, S3Place("bkt", "", "http://minio.internal:9000", "", "path")),
+        ("s3://bkt/p?addressing=virtual", OWN, S3Place("bkt", "p/", "http://minio.internal:9000", "", "virtual")),
+        (
+            "s3://bkt",
+            {**OWN, "AWS_ENDPOINT_URL_S3": "http://cwlota.com"},
+            S3Place("bkt", "", "http://cwlota.com", "", "virtual"),
+        ),
+    ],
+)
+def test_places(url: str, environment: dict[str, str], place: S3Place) -> None:
+    """CoreWeave's endpoints have the bucket in the host, others in the path, Amazon's as botocore has it."""
+    assert s3_place(url, environment) == place
+
+
+@pytest.mark.parametrize(
+    ("url", "environment", "said"),
+    [
+        ("s3:///prefix", {}, "names no bucket"),
+        ("s3://Bucket", {}, "names no bucket"),
+        ("s3://a", {}, "names no bucket"),
+        ("s3://a..b", {}, "names no bucket"),
+        ("s3://bkt/a/../b", {}, "no driver takes"),
+        ("s3://bkt?region=x", {}, "is not s3://bucket/prefix"),
+        ("s3://bkt?addressing=both", {}, "is not s3://bucket/prefix"),
+        ("s3://bkt#x", {}, "is not s3://bucket/prefix"),
+        ("gs://bkt", {}, "is not s3://bucket/prefix"),
+        ("s3://bkt", {"AWS_ENDPOINT_URL": "cwobject.com"}, "is not http"),
+        ("s3://bkt", {"AWS_ENDPOINT_URL": "ftp://cwobject.com"}, "is not http"),
+        ("s3://bkt?addressing=path", COREWEAVE, "no requests with the bucket in the path"),
+        ("s3://b.kt", COREWEAVE, "no bucket with a dot"),
+        ("s3://bkt?addressing=virtual", {"AWS_ENDPOINT_URL": "http://127.0.0.1:9000"}, "has no hosts below it"),
+    ],
+)
+def test_what_is_no_place(url: str, environment: dict[str, str], said: str) -> None:
+    """The error says what is wrong, before anything is asked of anybody."""
+    with pytest.raises(InvalidStoreUrl, match=said):
+        s3_place(url, environment)
+
+
+def test_a_password_in_an_endpoint_is_not_shown() -> None:
+    """It is refused, and the error does not repeat it; nor one in an address."""
+    with pytest.raises(InvalidStoreUrl) as caught:
+        s3_place("s3://bkt", {"AWS_ENDPOINT_URL": "https://me:hush@cwobject.com"})
+    assert "hush" not in str(caught.value)
+    with pytest.raises(InvalidStoreUrl, match="holds no keys") as caught:
+        s3_place("s3://KEY:hush@bkt", {})
+    assert "hush" not in str(caught.value)
+
+
+def test_coreweaves_hosts() -> None:
+    """The services' own and those below them; nothing that merely ends alike."""
+    assert wants_virtual("http://cwlota.com")
+    assert wants_virtual("https://eu.cwobject.com:443")
+    assert not wants_virtual("https://notcwobject.com")
+    assert not wants_virtual("")
+
+
+def test_limits_fit_the_services() -> None:
+    """Parts are as large as CoreWeave wants them, and long objects have room."""
+    limits = S3Limits()
+    assert limits.part_bytes >= 15 * MIB
+    sizes = [limits.size_of_part(number) for number in range(1, limits.most_parts + 1)]
+    assert sizes == sorted(sizes)
+    assert sum(sizes) == 578 * 1024 * MIB + 128 * MIB
+    assert limits.attempt_s(60 * MIB) == limits.silence_s + 60
