@@ -55,8 +55,10 @@ class Strangers:
     def look(self) -> None:
         """See which names have become free."""
         for name in [name for name in self._heirs if name not in self._cloud.pools]:
-            kind, labels = self._heirs.pop(name)
-            self._make(name, kind, labels, pools=True)
+            heir = self._heirs.pop(name, None)
+            if heir is not None:  # what is made here makes others look, too
+                kind, labels = heir
+                self._make(name, kind, labels, pools=True)
 
     def _make(self, name: str, kind: str, labels: Mapping[str, str], *, pools: bool) -> None:
         worn: dict[str, str] = {}
