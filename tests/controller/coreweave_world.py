@@ -15,6 +15,7 @@ from iriscw.cloud.drivers.kube.objects import Objects, open_objects
 from iriscw.config.load import build_config
 from iriscw.config.model import ClusterConfig
 from iriscw.controller.assembly import Controller
+from iriscw.controller.leading import LEASE, lease_path
 from iriscw.rpc.client import RpcChannel
 from iriscw.rpc.tokens import Secret
 from iriscw_sims.serve.server import SimServer
@@ -52,6 +53,9 @@ def configuration(kubeconfig: Path, **group: Any) -> ClusterConfig:
             },
         }
     )
+
+
+LEASES = lease_path("iris").rpartition("/")[0]
 
 
 @attrs.define
@@ -100,6 +104,7 @@ async def serving(folder: Path, **more: Any) -> AsyncIterator[Cluster]:
         server = await stack.enter_async_context(SimServer(settings))
         access = await find_access(folder / "kubeconfig")
         objects = await stack.enter_async_context(open_objects(access))
+        await objects.create(LEASES, {"metadata": {"name": LEASE}, "spec": {}})  # unheld: nobody has to wait for one
         yield Cluster(objects, folder / "kubeconfig", folder / "state", server)
 
 

@@ -13,14 +13,16 @@ from coreweave_world import PODS, POOLS, SECRETS, GpuWorker, Handed, configurati
 
 from iriscw.cloud.kube import mounts
 from iriscw.cloud.lifecycle import PodHealth
-from iriscw.cloud.model import Forbidden, Unavailable
+from iriscw.cloud.model import Capacity, Forbidden, PodSpec, Unavailable
 from iriscw.config.load import build_config
 from iriscw.controller import coreweave, given
 from iriscw.controller.coreweave import IDENTITY_FILE, cluster_identity, kube_settings
 from iriscw.controller.errors import NoSuchNamespace, StateUnusable
+from iriscw.controller.tokens import ControllerTokens
 from iriscw.deploy import names
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.client import RpcChannel
+from iriscw.rpc.tokens import Secret
 
 NAMESPACE = "/api/v1/namespaces/iris"
 
@@ -231,3 +233,33 @@ def test_the_page_has_every_reason() -> None:
     table = page.partition("### When a slice does not get ready")[2].partition("\n## ")[0]
     said = [health.value for health in PodHealth if health not in (PodHealth.WELL, PodHealth.CRASHES)]
     assert [text for text in said if text not in table] == []
+
+
+class SilentPods:
+    """An API without answers."""
+
+    async def carry_out(self, call):
+        call.close()
+        raise Unavailable("no answer")
+
+
+async def test_tokens_of_pods_that_were_given_up_go(tmp_path: Path) -> None:
+    """A worker's next pod is asked for when the one before is given up: then its Secret goes, pod or no pod."""
+    dropped: list[str] = []
+    caller = SilentPods()
+    caller.settings, caller.rng = kube_settings(configuration(tmp_path), "u", tls=False, plaintext=True), None  # type: ignore[attr-defined]
+    tokens = ControllerTokens(Secret("s" * 43), [])
+    pods = coreweave.TokenedPods(
+        None, caller, tokens, attrs.make_class("Dropped", {"add": attrs.field()})(dropped.append)
+    )  # type: ignore[arg-type]
+    for incarnation in ("one", "one", "two", "three"):
+        spec = PodSpec(
+            f"iris-h100-a-0-{incarnation}",
+            "iris-h100-a",
+            {},
+            Capacity(),
+            environment={"IRIS_WORKER_ID": "w", "IRIS_INCARNATION": incarnation},
+        )
+        with pytest.raises(Unavailable):
+            await pods.create(spec)
+    assert dropped == ["iris-h100-a-0-one", "iris-h100-a-0-two"]

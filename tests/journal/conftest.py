@@ -143,6 +143,9 @@ class MemoryVault:
             raise ReplicaUnreachable("the vault is away")
         return self.objects.get(name)
 
+    def has(self, name):
+        return self.get(name) is not None
+
     def names(self, prefix):
         if self.away:
             raise ReplicaUnreachable("the vault is away")

@@ -7,8 +7,9 @@ import pytest
 
 from iriscw.errors import JournalCorrupt, JournalLocked, JournalLost
 from iriscw.journal.conformance import BOUND_BYTES, REGISTRY, Fact, facts
+from iriscw.journal.entries import Entry
 from iriscw.journal.port import JournalStatus
-from iriscw.journal.replica import MARK, Replica, ReplicaUnreachable
+from iriscw.journal.replica import MARK, Replica, ReplicaForeign, ReplicaUnreachable
 from iriscw.journal.segments import BASES, SEGMENTS, segment_name
 from iriscw.journal.sqlite import SqliteJournal
 
@@ -110,9 +111,9 @@ def test_of_two_that_open_at_once_one_is_refused(site, memory_vault, tmp_path):
     one, other = (Replica(site.vault, holder) for holder in "ab")
     one.look()
     other.look()
-    one.take_over()
+    one.take_over((), 0)
     with pytest.raises(JournalLocked):
-        other.take_over()
+        other.take_over((), 0)
 
 
 def test_a_disk_that_is_behind_is_made_anew(site, settle, until):
@@ -145,16 +146,16 @@ def test_a_disk_that_is_ahead_is_kept(site, until):
         assert journal.read("/a") == facts(1, 2)
 
 
-def test_a_mark_that_is_one_behind_fits(site, settle, monkeypatch):
-    """Ended between a segment and its mark: the disk is where the second copy is, and is not made anew."""
-    with closing(site.open()) as journal:
+def test_a_mark_that_is_behind_costs_a_restore(site, settle, monkeypatch):
+    """Ended between a segment and its mark, or after a power cut: nothing is lost, also where a base came since."""
+    with closing(site.open(per_base=3)) as journal:
         monkeypatch.setattr(Replica, "mark", lambda *_: None)
-        journal.append("/a", facts(1))
-        settle(journal)
+        for number in range(8):
+            journal.append("/a", facts(number))
+            settle(journal)
     monkeypatch.undo()
-    monkeypatch.setattr(Replica, "restore", lambda *_: pytest.fail("made anew"))
-    with closing(site.open()) as journal:
-        assert journal.read("/a") == facts(1)
+    with closing(site.open(per_base=3)) as journal:
+        assert journal.read("/a") == facts(*range(8))
 
 
 @pytest.mark.parametrize("spoil", [lambda mark: mark.unlink(), lambda mark: mark.write_text("{")])
@@ -254,3 +255,167 @@ def test_a_disk_that_lost_its_end_is_made_anew(site, settle):
     shutil.copy(site.folder / "a" / MARK, site.folder / "copy" / MARK)
     with closing(site.open("copy")) as journal:
         assert journal.read("/a") == facts(1, 2)
+
+
+# What a stranger found
+
+
+def commit(replica, number):
+    """Write one entry as the next commit."""
+    replica.write((Entry(number, "/a", "r", "{}"),), number)
+
+
+def test_who_was_away_is_not_acknowledged_under_a_number_that_is_free_again(site, settle):
+    """Suspended while others wrote, made bases and deleted: its next commit is its end, not a loss."""
+    away = Replica(site.vault, "away")
+    away.look()
+    away.take_over((), 0)
+    commit(away, 1)
+    with closing(site.open("elsewhere", per_base=3)) as journal:
+        for number in range(20):
+            journal.append("/b", facts(number))
+            settle(journal)
+    assert segment_name(away.head.number + 1) not in site.vault.objects
+    with pytest.raises(JournalLost):
+        commit(away, 2)
+    with closing(site.open("third", per_base=3)) as journal:
+        assert journal.read("/b") == facts(*range(20))
+
+
+@pytest.mark.parametrize("before", [0, 2])
+def test_who_looked_long_ago_cannot_take_over(site, settle, before):
+    """While it restored, others went past what it saw, from an empty place or not."""
+    if before:
+        with closing(site.open("first")) as journal:
+            journal.append("/b", facts(0))
+            settle(journal)
+    slow = Replica(site.vault, "slow")
+    slow.look()
+    with closing(site.open("first", per_base=2)) as journal:
+        for number in range(12):
+            journal.append("/b", facts(number))
+            settle(journal)
+    with pytest.raises(JournalLocked):
+        slow.take_over((), slow.head.through)
+    site.open("third").close()
+
+
+def test_an_old_base_deletes_nothing_that_is_newer(site, settle):
+    """One that lands after its writer was over."""
+    away = Replica(site.vault, "away", per_base=2)
+    away.look()
+    away.take_over((), 0)
+    commit(away, 1)
+    with closing(site.open("elsewhere", per_base=3)) as journal:
+        for number in range(20):
+            journal.append("/b", facts(number))
+            settle(journal)
+    away.write_base(iter(()), 1)
+    for _ in range(10):
+        away.tidy()
+    with closing(site.open("third")) as journal:
+        assert journal.read("/b") == facts(*range(20))
+
+
+@pytest.mark.parametrize("fate", ["lost", "unanswered"])
+def test_a_first_upload_that_fails_loses_nothing(site, tmp_path, settle, fate):
+    """The disk is all there is until it succeeds, however often it is begun."""
+    with closing(SqliteJournal.open(tmp_path / "a", registry=REGISTRY)) as alone:
+        alone.append("/a", facts(1, 2, 3))
+        settle(alone)
+    for _ in range(3):
+        site.vault.script = [fate]
+        with pytest.raises(ReplicaUnreachable):
+            site.open()
+        site.vault.script = []
+        with closing(SqliteJournal.open(tmp_path / "a", registry=REGISTRY)) as alone:
+            assert alone.read("/a") == facts(1, 2, 3)
+    with closing(site.open()) as journal:
+        assert journal.read("/a") == facts(1, 2, 3)
+
+
+def test_what_was_written_without_the_second_copy_is_kept(site, tmp_path, settle):
+    """Replicated, then not, then again: nobody else wrote, so the disk is right; and what was forgotten stays so."""
+    with closing(site.open()) as journal:
+        journal.append("/a", facts(1))
+        journal.append("/gone", facts(1))
+        settle(journal)
+    with closing(SqliteJournal.open(tmp_path / "a", registry=REGISTRY, compact_after=2)) as alone:
+        alone.forget("/gone")
+        for number in range(8):
+            alone.snapshot("/b", facts(number))
+            settle(alone)
+    for name in ("a", "another"):
+        with closing(site.open(name)) as journal:
+            assert journal.paths() == ["/a", "/b"]
+            assert journal.read("/b") == facts(7)
+
+
+def test_the_second_copy_of_another_journal_is_refused(site, memory_vault, tmp_path, settle):
+    """A prefix that was copied from another cluster: neither journal is touched."""
+    others = Site(memory_vault(), tmp_path / "others")
+    for each in (site, others):
+        with closing(each.open()) as journal:
+            journal.append("/a", facts(1))
+            settle(journal)
+    with closing(SqliteJournal.open(tmp_path / "alone", registry=REGISTRY)) as alone:
+        alone.append("/x", facts(5))
+        settle(alone)
+    own, site.vault = site.vault, others.vault
+    for name in ("a", "alone"):
+        before = dict(others.vault.objects)
+        with pytest.raises(ReplicaForeign):
+            site.open(name)
+        assert others.vault.objects == before
+    site.vault = own
+    with closing(site.open()) as journal:
+        assert journal.read("/a") == facts(1)
+
+
+def test_a_file_that_is_replaced_is_set_aside(site, settle, until):
+    """For people: the last one is kept."""
+    with closing(site.open()) as first:
+        site.vault.away = True
+        first.append("/a", facts(1))
+        until(lambda: first.statistics().retries, "a try")
+    site.vault.away = False
+    with closing(site.open("elsewhere")) as second:
+        second.append("/b", facts(3))
+        settle(second)
+    site.open().close()
+    assert (site.folder / "a" / "replaced.db").exists()
+
+
+def test_bases_may_be_written_while_somebody_looks(site, settle):
+    """What is gone because a newer base stands for it is no damage."""
+    with closing(site.open("first", per_base=4)) as journal:
+        for number in range(3):
+            journal.append("/b", facts(number))
+            settle(journal)
+        names, turns = site.vault.names, []
+
+        def slow(prefix):
+            found = names(prefix)
+            if prefix == BASES and not turns:
+                turns.append(1)
+                for number in range(3, 30):
+                    journal.append("/b", facts(number))
+                    settle(journal)
+            return found
+
+        site.vault.names = slow
+        reader = Replica(site.vault, "reader")
+        assert reader.restore()
+        assert reader.head.number > 4
+
+
+def test_strange_objects_are_left_alone(site, settle):
+    """What somebody else keeps there is no part of it, and stays."""
+    site.vault.objects |= {"segments/notes.txt": b"", "bases/7": b"", "segments/1": b""}
+    with closing(site.open(per_base=2)) as journal:
+        for number in range(9):
+            journal.append("/a", facts(number))
+            settle(journal)
+    with closing(site.open("another")) as journal:
+        assert journal.read("/a") == facts(*range(9))
+    assert {"segments/notes.txt", "bases/7", "segments/1"} <= set(site.vault.objects)

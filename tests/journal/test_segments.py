@@ -5,7 +5,7 @@ from hypothesis import given, strategies as st
 
 from iriscw.errors import JournalCorrupt
 from iriscw.journal.entries import Entry, Kind
-from iriscw.journal.segments import Head, Segment, Snapshot, base_name, number_of, segment_name
+from iriscw.journal.segments import Head, Segment, Snapshot, _encode, base_name, number_of, segment_name
 
 entries = st.lists(
     st.builds(
@@ -63,6 +63,7 @@ def test_what_is_something_else_is_refused():
         (segment_name(7), Snapshot(Head(7, "", 3, 7), ()).encode()),
         ("segments/x", SEGMENT.encode()),
         ("segments/7", SEGMENT.encode()),
+        (segment_name(7), _encode("segment", {"number": 7}, ())),
     ]:
         with pytest.raises(JournalCorrupt):
             Segment.decode(name, data)

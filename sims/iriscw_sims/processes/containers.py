@@ -186,7 +186,7 @@ class ProcessContainers:
                 life.pod, self.read, self.stage, folder=life.folder / "root", node_folder=self.folder / "nodes" / node
             )
             life.running = await self._launch(life, life.program)
-        except (OperationError, OSError) as error:
+        except (OperationError, OSError, ValueError) as error:  # the last: what a Secret holds is not what it should
             log.warning("pod %s does not start: %s", life.pod["metadata"]["name"], error)
             await anyio.to_thread.run_sync(_say, life.log, f"{type(error).__name__}: {error}\n")
             self._over(uid, life, START_ERROR_CODE, START_ERROR)

@@ -165,9 +165,7 @@ class RemoteStore:
         text = answer.read()
         if answer.status >= 500:
             raise OSError(f"{answer.status}: {text[:200]!r}")
-        if "json" not in (
-            answer.getheader("Content-Type") or ""
-        ):  # of a path that is not served
+        if "json" not in (answer.getheader("Content-Type") or ""):  # of a path that is not served
             return answer.status, {"code": answer.status, "message": text[:200].decode(errors="replace").strip()}
         return answer.status, json.loads(text)
 

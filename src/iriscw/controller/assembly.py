@@ -136,6 +136,7 @@ class Controller:
         self._address: Address | None = None
         self._admin_token: Secret | None = None
         self._given: GivenSecrets | None = None
+        self._fence: Callable[[], None] = lambda: None
 
     @property
     def _tls(self) -> ssl.SSLContext | None:
@@ -240,7 +241,7 @@ class Controller:
         if self._given_drivers is None and config.platform.coreweave is not None:
             from iriscw.controller.leading import lead
 
-            await stack.enter_async_context(lead(config.platform.coreweave))
+            self._fence = await stack.enter_async_context(lead(config.platform.coreweave))
         self._journal = await self._open_journal(stack)
         stack.push_async_callback(uncut, self._journal.close)  # bounded by the disk: what was accepted is written
         self._logs = await LogStore.open(state / "logs", self._log_limits)
@@ -304,7 +305,7 @@ class Controller:
         from iriscw.controller.coreweave import open_coreweave  # its libraries are for those who use it
 
         tls, plaintext = self._tls is not None, self._insecure_plaintext
-        there = open_coreweave(config, tokens, self.state_dir, tls=tls, plaintext=plaintext)
+        there = open_coreweave(config, tokens, self.state_dir, tls=tls, plaintext=plaintext, fence=self._fence)
         drivers = await stack.enter_async_context(there)
         return drivers, drivers.cluster
 

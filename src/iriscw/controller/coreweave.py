@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -36,7 +36,7 @@ from iriscw.cloud.kube.handing import drop_token
 from iriscw.cloud.kube.mounts import STORAGE_VARIABLES
 from iriscw.cloud.kube.pods import create_pod
 from iriscw.cloud.kube.settings import GroupSettings, KubeSettings, SecretKey, Taint
-from iriscw.cloud.model import CloudError, Pod, PodSpec, Removed, Throttled, Unavailable, WatchEvent
+from iriscw.cloud.model import LABEL_WORKER, CloudError, Pod, PodSpec, Removed, Throttled, Unavailable, WatchEvent
 from iriscw.cloud.ports import Connection, NodePoolDriver, PodDriver
 from iriscw.config.model import ClusterConfig, CoreweaveSliceConfig, ScaleGroupConfig
 from iriscw.controller.errors import NoSuchNamespace, StateUnusable
@@ -218,16 +218,27 @@ class DroppedTokens:
 
 @attrs.frozen
 class TokenedPods:
-    """A :class:`PodDriver` that hands each pod its token."""
+    """A :class:`PodDriver` that hands each pod its token.
+
+    A worker's next pod is asked for only when the one before is gone or given up: then its Secret goes, too, whether a
+    pod ever came of it or not.
+    """
 
     pods: PodDriver
     caller: Caller
     tokens: ControllerTokens
     dropped: DroppedTokens
+    _asked: dict[str, str] = attrs.field(factory=dict, repr=False)
+    """The pod that was asked for last, by worker."""
 
     async def create(self, spec: PodSpec) -> Pod:
         """See the port."""
-        token = self.tokens.worker_token(spec.environment["IRIS_WORKER_ID"], spec.environment["IRIS_INCARNATION"])
+        worker_id = spec.environment["IRIS_WORKER_ID"]
+        token = self.tokens.worker_token(worker_id, spec.environment["IRIS_INCARNATION"])
+        before = self._asked.get(worker_id, spec.name)
+        if before != spec.name:
+            self.dropped.add(before)
+        self._asked[worker_id] = spec.name
         call = create_pod(self.caller.settings, spec, self.caller.rng, token=token.reveal())
         return await self.caller.carry_out(call)
 
@@ -245,6 +256,9 @@ class TokenedPods:
             async for event in events:
                 if isinstance(event, Removed):
                     self.dropped.add(event.object.name)
+                    worker_id = event.object.labels.get(LABEL_WORKER, "")
+                    if self._asked.get(worker_id) == event.object.name:
+                        del self._asked[worker_id]
                 yield event
 
 
@@ -275,7 +289,13 @@ class CoreweaveDrivers:
 
 @asynccontextmanager
 async def open_coreweave(
-    config: ClusterConfig, tokens: ControllerTokens, state_dir: Path, *, tls: bool, plaintext: bool
+    config: ClusterConfig,
+    tokens: ControllerTokens,
+    state_dir: Path,
+    *,
+    tls: bool,
+    plaintext: bool,
+    fence: Callable[[], None] = lambda: None,
 ) -> AsyncIterator[CoreweaveDrivers]:
     """Open the platform.
 
@@ -285,6 +305,7 @@ async def open_coreweave(
         state_dir: remembers whose the cluster is.
         tls: whether the controller's door speaks TLS.
         plaintext: whether it is to be reached without, off loopback.
+        fence: called before each request that may change something; raises when this process must not act any more.
 
     Raises:
         InvalidAccess, InsecureAccess: there is no way to the cluster, or none that can be used.
@@ -298,7 +319,7 @@ async def open_coreweave(
         anybody = KubeDrivers(api, KubeSettings(cluster=""), timeout_s=timeout_s)
         cluster = await cluster_identity(anybody.objects, platform.namespace, state_dir)
         settings = kube_settings(config, cluster, tls=tls, plaintext=plaintext)
-        drivers = KubeDrivers(api, settings, timeout_s=timeout_s)
+        drivers = KubeDrivers(api, settings, timeout_s=timeout_s, fence=fence)
         caller = drivers.objects.caller
         dropped = DroppedTokens(caller)
         async with anyio.create_task_group() as tasks:

@@ -11,13 +11,14 @@ from __future__ import annotations
 import os
 import socket
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 from iriscw.cloud.drivers.kube.access import find_access
 from iriscw.cloud.drivers.kube.api import open_api
-from iriscw.cloud.drivers.kube.leading import CannotLead, leading
+from iriscw.cloud.drivers.kube.leading import CannotLead, check_leads, leading
 from iriscw.cloud.kube.leadership import Candidate
 from iriscw.config.model import CoreweavePlatformConfig
 from iriscw.controller.errors import NoSuchNamespace
@@ -31,8 +32,10 @@ def lease_path(namespace: str) -> str:
 
 
 @asynccontextmanager
-async def lead(platform: CoreweavePlatformConfig) -> AsyncIterator[None]:
+async def lead(platform: CoreweavePlatformConfig) -> AsyncIterator[Callable[[], None]]:
     """Wait until this process leads, and lead while the block lasts.
+
+    Gives what is to be called before anything that only the leader may do: it raises when that is somebody else.
 
     Raises:
         NoSuchNamespace: the cluster has no namespace for the Lease.
@@ -50,4 +53,4 @@ async def lead(platform: CoreweavePlatformConfig) -> AsyncIterator[None]:
                 raise
             text = f"the cluster has no namespace {platform.namespace!r}: `iriscw manifests --apply` makes it"
             raise NoSuchNamespace(text) from error
-        yield
+        yield partial(check_leads, candidate)

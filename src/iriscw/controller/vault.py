@@ -68,6 +68,18 @@ class ObjectVault:
         except ObjectNotFound:
             return None
 
+    def has(self, name: str) -> bool:
+        """See the port."""
+
+        async def stat() -> bool:
+            await self._store.stat(f"{self._prefix}{name}")
+            return True
+
+        try:
+            return self._ask(stat)
+        except ObjectNotFound:
+            return False
+
     def names(self, prefix: str) -> list[str]:
         """See the port."""
 

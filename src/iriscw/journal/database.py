@@ -153,17 +153,28 @@ def after(connection: sqlite3.Connection, sequence: int) -> list[Entry]:
     return [Entry(*row) for row in connection.execute(_AFTER, (sequence,))]
 
 
+def base_of(connection: sqlite3.Connection) -> Base:
+    """Give what a file continues.
+
+    Raises:
+        JournalCorrupt: it has no beginning.
+    """
+    first = connection.execute(_FIRST).fetchone()
+    if first is None:
+        raise JournalCorrupt("sequence 0: the journal has no first entry")
+    return Base.of(Entry(*first))
+
+
 def reach(connection: sqlite3.Connection) -> int:
     """Give the last sequence that a file speaks for, superseded entries included; nothing is verified.
 
     Raises:
         JournalCorrupt: it has no beginning or no head.
     """
-    first = connection.execute(_FIRST).fetchone()
     head = connection.execute("select sequence from head").fetchone()
-    if first is None or head is None:
-        raise JournalCorrupt("sequence 0: the journal has no first entry, or no head")
-    return max(int(head[0]), Base.of(Entry(*first)).through)
+    if head is None:
+        raise JournalCorrupt("sequence 0: the journal has no head")
+    return max(int(head[0]), base_of(connection).through)
 
 
 def checkpoint(connection: sqlite3.Connection) -> None:

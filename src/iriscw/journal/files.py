@@ -21,6 +21,7 @@ from iriscw.errors import JournalLocked
 _DATABASE = re.compile(r"journal-(\d{6,})\.db")
 _LEFTOVER = re.compile(r"journal-(\d{6,})\.db(-wal|-shm|-journal|\.new|\.new-journal)?")
 _LOCK = "journal.lock"
+_ASIDE = "replaced.db"
 PRIVATE_FILE = 0o600
 PRIVATE_FOLDER = 0o700
 
@@ -67,6 +68,14 @@ def newest(directory: Path) -> Path | None:
     """Give the database that counts, or None if there is none yet."""
     found = [entry for entry in directory.iterdir() if _DATABASE.fullmatch(entry.name)] if directory.is_dir() else []
     return max(found, key=generation_of, default=None)
+
+
+def set_aside(file: Path) -> None:
+    """Move a database away that another one replaces, with its write-ahead log: one is kept, for people."""
+    for suffix in ("-wal", "-shm", ""):
+        old = file.with_name(file.name + suffix)
+        if old.exists():
+            old.replace(file.with_name(f"{_ASIDE}{suffix}"))
 
 
 def leftovers(directory: Path, current: Path) -> Iterator[Path]:

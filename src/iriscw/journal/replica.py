@@ -4,18 +4,26 @@ Theory of operation. One thread calls, and waits for each answer: that of the jo
 slower disk. A write that was not answered is repeated under the same number; if the number is taken by then, what is
 there is read, and is either ours or the end of our time as the writer.
 
-Opening takes the journal over: a segment without entries under the next number. From then on whoever wrote before
-cannot. What a writer before us has left unanswered lands before that, and counts, or not at all.
+Opening takes the journal over, with a segment under the next number. From then on whoever wrote before cannot. What a
+writer before us has left unanswered lands before that, and counts, or not at all.
 
-The first copy is only a cache of the second one. A *mark* beside it says which segment it was part of last; where the
-mark does not fit the head of the second copy, the first copy is made anew from it. What the first copy has beyond the
-mark was never acknowledged, but may be kept if nobody else wrote since, and is.
+*Numbers that are free again.* A base lets segments be deleted, and with them their names. So who was away for long
+could write under a number that others have used and deleted. Deletions go in order, the older bases first, then
+segments from the lowest: whoever finds its number free because it was deleted finds the object before it deleted, too.
+Therefore each write is followed by a look whether that object is still there, and counts only then.
+
+The first copy is only a cache of the second one. A *mark* beside it says which segment it was part of last. Where
+nobody else wrote since, the first copy is where the second one is, or ahead: what it has beyond was never acknowledged,
+but is kept. Otherwise it is made anew, and the file that it replaces is set aside, not deleted. A second copy of
+another journal is refused, and so is one of which the first copy knows nothing.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+import uuid
+from collections import deque
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -34,14 +42,21 @@ from iriscw.journal.segments import (
     Snapshot,
     base_name,
     digest_of,
-    number_of,
+    numbers_of,
     segment_name,
 )
 
 SEGMENTS_PER_BASE = 256
 """Segments after which a base is written: what a restart reads at most, and some seconds of it."""
 
+DELETIONS = 4
+"""Objects that are deleted after one commit: those who wait for the next commit wait for these."""
+
+LOOKS = 3
+"""Times that the second copy is looked at, while bases are written under the eyes of who looks."""
+
 MARK = "replica.json"
+IDENTITY = "replica.id"
 MARK_BYTES = 4096
 
 
@@ -53,6 +68,10 @@ class ReplicaUnreachable(OperationError):
 
 class NameTaken(OperationError):
     """There is an object of this name already; it was not touched."""
+
+
+class ReplicaForeign(OperationError):
+    """The second copy is of another journal than what is on the disk: one of the two is in the wrong place."""
 
 
 class Vault(Protocol):
@@ -76,6 +95,9 @@ class Vault(Protocol):
     def get(self, name: str) -> bytes | None:
         """Give an object, None if there certainly is none."""
 
+    def has(self, name: str) -> bool:
+        """Tell whether there is an object of this name."""
+
     def names(self, prefix: str) -> list[str]:
         """Give the names that begin with ``prefix``, in their order."""
 
@@ -93,6 +115,7 @@ class Mark:
     def write(self, folder: Path) -> None:
         """Put it beside the journal. It may be lost in a crash: an older one costs a restart some reading."""
         told = {"digest": self.head.digest, "number": self.head.number, "through": self.head.through}
+        told["journal"] = self.head.journal
         write_atomic(folder / MARK, json.dumps({"holder": self.holder, **told}).encode(), durable=False)
 
     @classmethod
@@ -101,9 +124,18 @@ class Mark:
         try:
             told = decode_json(read_bounded(folder / MARK, MARK_BYTES))
             assert isinstance(told, dict)
-            return cls(Head(int(told["number"]), str(told["digest"]), int(told["through"])), str(told["holder"]))
+            head = Head(int(told["number"]), str(told["digest"]), int(told["through"]), journal=str(told["journal"]))
+            return cls(head, str(told["holder"]))
         except (OSError, ValueError, KeyError, TypeError, AssertionError):
             return None
+
+
+def identity_of(folder: Path) -> str:
+    """Give which journal the first copy in a folder is part of; empty: of none with a second copy."""
+    try:
+        return read_bounded(folder / IDENTITY, MARK_BYTES).decode(errors="replace").strip()
+    except FileNotFoundError:
+        return ""
 
 
 class Replica:
@@ -120,6 +152,13 @@ class Replica:
         self.holder = holder
         self.head = NOTHING
         self._per_base = per_base
+        self._base_due = per_base
+        self._previous = self._writer = ""
+        """Of the last segment when it was looked at: what it follows, and who wrote it."""
+        self._known = False
+        """Whether it is written down beside the first copy which journal this is."""
+        self._garbage: deque[str] = deque()
+        """Names of what bases stand for, in the order in which they are to be deleted."""
 
     # Opening
 
@@ -130,33 +169,48 @@ class Replica:
             ReplicaUnreachable: see there.
             JournalCorrupt: something of it is missing or damaged.
         """
-        base, after = self._parts()
-        if not after:
-            self.head = self._base(base).head if base else NOTHING
-            return self.head
-        name = segment_name(after[-1])
-        data = self._get(name)
-        last = Segment.decode(name, data)
-        self.head = Head(last.number, digest_of(data), last.through, base)
+        for last_look in _looks():
+            base, after = self._parts(last_look=last_look)
+            try:
+                if after:
+                    self.head = self._segment(after[-1], attrs.evolve(NOTHING, base=base))
+                else:
+                    self.head = self._base(base).head if base else NOTHING
+                break
+            except _Compacted:
+                continue
         return self.head
 
-    def continues(self, mark: Mark, ours: Sequence[Entry]) -> bool:
-        """Say whether a first copy with this mark, and ``ours`` beyond it, is where the second copy is, or ahead.
+    def continues(self, mark: Mark | None, journal: str, reach: int) -> bool:
+        """Say whether a first copy is where the second copy is, or ahead of it.
+
+        Args:
+            mark: What it was part of last; None: that cannot be told.
+            journal: Which journal it is part of; empty: of none with a second copy.
+            reach: The last sequence that it speaks for.
 
         Raises:
-            ReplicaUnreachable: see there.
-            JournalCorrupt: the last segment is damaged.
+            ReplicaForeign: they are of different journals.
         """
-        if (mark.head.number, mark.head.digest) == (self.head.number, self.head.digest):
+        if self.head == NOTHING:
             return True
-        if mark.head.number + 1 != self.head.number:
-            return False
-        name = segment_name(self.head.number)
-        last = Segment.decode(name, self._get(name))
-        # Written, and then we were ended before the mark was.
-        return (last.previous, last.holder) == (mark.head.digest, mark.holder) and (
-            list(last.entries) == list(ours[: len(last.entries)])
-        )
+        if journal != self.head.journal and self.head.through and (journal or reach):
+            raise ReplicaForeign(
+                f"the second copy in {self.vault.where} is of another journal than the one on the disk, which is not"
+                " empty: move one of the two away"
+            )
+        if mark is None:
+            return not self.head.through
+        ours = (mark.head.number + 1, mark.head.digest, mark.holder)
+        if (
+            self.head.number,
+            self._previous,
+            self._writer,
+        ) == ours:
+            # And then we were ended before the mark was written.
+            return reach >= self.head.through
+        # Openings alone write no entries: nobody has acknowledged anything since.
+        return mark.head.through == self.head.through and reach >= self.head.through
 
     def restore(self) -> list[Entry]:
         """Give all entries that count, in order.
@@ -165,37 +219,47 @@ class Replica:
             ReplicaUnreachable: see there.
             JournalCorrupt: something of it is missing or damaged.
         """
-        base, after = self._parts()
         entries: list[Entry] = []
-        head = NOTHING
-        if base:
-            snapshot = self._base(base)
-            head, entries = snapshot.head, [*snapshot.entries]
-        for number in after:
-            head = self._follow(head, number, entries)
-        self.head = attrs.evolve(head, base=base)
+        for last_look in _looks():
+            base, after = self._parts(last_look=last_look)
+            try:
+                head, entries = NOTHING, []
+                if base:
+                    snapshot = self._base(base)
+                    head, entries = snapshot.head, [*snapshot.entries]
+                for number in after:
+                    head = self._segment(number, head, entries)
+                self.head = head
+                break
+            except _Compacted:
+                continue
         liveness = Liveness()
         for entry in entries:
             liveness.apply(entry)
         return [entry for entry in entries if liveness.counts(entry)]
 
-    def _follow(self, head: Head, number: int, entries: list[Entry]) -> Head:
+    def _segment(self, number: int, head: Head, entries: list[Entry] | None = None) -> Head:
+        """Read a segment; give the head that it makes. With ``entries`` it must follow ``head``."""
         name = segment_name(number)
         data = self._get(name)
         segment = Segment.decode(name, data)
-        if segment.previous != head.digest:
-            raise JournalCorrupt(f"{name} in {self.vault.where} does not follow the segment before it")
-        entries += segment.entries
-        return Head(number, digest_of(data), segment.through)
+        self._previous, self._writer = segment.previous, segment.holder
+        if entries is not None:
+            if segment.previous != head.digest or (head.journal and head.journal != segment.journal):
+                raise JournalCorrupt(f"{name} in {self.vault.where} does not follow the segment before it")
+            entries += segment.entries
+        return Head(number, digest_of(data), segment.through, head.base, segment.journal)
 
-    def _parts(self) -> tuple[int, list[int]]:
+    def _parts(self, *, last_look: bool) -> tuple[int, list[int]]:
         """Give the number of the last base, and those of the segments after it."""
-        base = max(map(number_of, self.vault.names(BASES)), default=0)
-        after = [number for number in map(number_of, self.vault.names(SEGMENTS)) if number > base]
-        if after and after != list(range(base + 1, base + 1 + len(after))):
-            missing = next(number for number in range(base + 1, after[-1]) if number not in after)
-            raise JournalCorrupt(f"{segment_name(missing)} is missing in {self.vault.where}")
-        return base, after
+        while True:
+            base = max(numbers_of(self.vault.names(BASES)), default=0)
+            after = sorted(number for number in numbers_of(self.vault.names(SEGMENTS)) if number > base)
+            if not after or after == list(range(base + 1, base + 1 + len(after))):
+                return base, after
+            if last_look or max(numbers_of(self.vault.names(BASES)), default=0) == base:
+                missing = next(number for number in range(base + 1, after[-1]) if number not in after)
+                raise JournalCorrupt(f"{segment_name(missing)} is missing in {self.vault.where}")
 
     def _base(self, number: int) -> Snapshot:
         name = base_name(number)
@@ -204,18 +268,32 @@ class Replica:
     def _get(self, name: str) -> bytes:
         data = self.vault.get(name)
         if data is None:
+            number = numbers_of([name])[0]
+            if any(base >= number and base_name(base) != name for base in numbers_of(self.vault.names(BASES))):
+                raise _Compacted
             raise JournalCorrupt(f"{name} is missing in {self.vault.where}")
         return data
 
-    def take_over(self) -> None:
-        """Become the writer.
+    def join(self, folder: Path) -> None:
+        """Write down beside the first copy that it is part of this journal, before anything can land."""
+        if not self.head.journal:
+            journal = identity_of(folder) or uuid.uuid5(uuid.NAMESPACE_OID, self.holder).hex
+            self.head = attrs.evolve(self.head, journal=journal)
+        self.mark(folder)
+
+    def take_over(self, entries: Sequence[Entry], through: int) -> None:
+        """Become the writer, and give it what the first copy has beyond it.
+
+        Args:
+            entries: Those that the second copy does not have.
+            through: The last sequence that there is now.
 
         Raises:
             ReplicaUnreachable: see there.
             JournalLocked: another controller did, at the same time.
         """
         try:
-            self.write((), self.head.through)
+            self.write(entries, max(through, self.head.through))
         except JournalLost as taken:
             raise JournalLocked(f"another controller has just opened the journal in {self.vault.where}") from taken
 
@@ -233,37 +311,79 @@ class Replica:
             JournalLost: another controller is the writer now.
         """
         head = self.head
-        segment = Segment(head.number + 1, self.holder, head.digest, through, tuple(entries))
+        journal = head.journal or uuid.uuid5(uuid.NAMESPACE_OID, self.holder).hex
+        segment = Segment(head.number + 1, self.holder, head.digest, through, tuple(entries), journal)
         name, data = segment_name(segment.number), segment.encode()
         try:
             self.vault.put_new(name, data)
         except NameTaken as taken:
             if self.vault.get(name) != data:
-                raise JournalLost(f"another controller writes the journal in {self.vault.where} now") from taken
-        self.head = Head(segment.number, digest_of(data), through, head.base)
+                raise self._lost() from taken
+        if not self._was_next(head):
+            raise self._lost()
+        self.head = Head(segment.number, digest_of(data), through, head.base, journal)
+
+    def _was_next(self, head: Head) -> bool:
+        """Whether the number after ``head`` was free because nobody ever had it."""
+        if not head.number:
+            return not numbers_of(self.vault.names(BASES))
+        return self.vault.has(base_name(head.number) if head.base == head.number else segment_name(head.number))
+
+    def _lost(self) -> JournalLost:
+        return JournalLost(f"another controller writes the journal in {self.vault.where} now")
 
     def mark(self, folder: Path) -> None:
-        """Write down beside the first copy how far it is part of the second."""
+        """Write down beside the first copy how far it is part of the second, and of which journal."""
+        if not self._known:
+            write_atomic(folder / IDENTITY, f"{self.head.journal}\n".encode())
+            self._known = True
         Mark(self.head, self.holder).write(folder)
 
     @property
     def wants_base(self) -> bool:
         """Whether there are so many segments that a base should stand for them."""
-        return self.head.number - self.head.base >= self._per_base
+        return self.head.number >= self._base_due
 
-    def write_base(self, entries: Iterator[Entry]) -> None:
-        """Write what counts of everything up to now, and delete what it stands for.
+    def write_base(self, entries: Iterable[Entry], through: int) -> None:
+        """Write what counts of everything up to now; what it stands for is deleted by and by.
+
+        A failure is not repeated at once: the next base is due after as many segments again.
+
+        Args:
+            entries: What counts, in order.
+            through: The last sequence that there is now, superseded ones included.
 
         Raises:
-            ReplicaUnreachable: see there; what was not deleted is, next time.
+            ReplicaUnreachable: see there.
         """
-        head = attrs.evolve(self.head, base=self.head.number)
+        self._base_due = self.head.number + self._per_base
+        head = attrs.evolve(self.head, base=self.head.number, through=through)
         name = base_name(head.number)
         try:
             self.vault.put_new(name, Snapshot(head, tuple(entries)).encode())
         except NameTaken:
             pass  # an earlier attempt that was not answered: of the same segments, so it says the same
         self.head = head
-        for old in [*self.vault.names(BASES), *self.vault.names(SEGMENTS)]:
-            if (old.startswith(BASES) and old != name) or (old.startswith(SEGMENTS) and number_of(old) <= head.number):
-                self.vault.delete(old)
+        older = [number for number in sorted(numbers_of(self.vault.names(BASES))) if number < head.number]
+        passed = [number for number in sorted(numbers_of(self.vault.names(SEGMENTS))) if number <= head.number]
+        # In this order: see above.
+        self._garbage = deque([*map(base_name, older), *map(segment_name, passed)])
+
+    def tidy(self) -> None:
+        """Delete some of what bases stand for.
+
+        Raises:
+            ReplicaUnreachable: see there.
+        """
+        for _ in range(min(DELETIONS, len(self._garbage))):
+            self.vault.delete(self._garbage[0])
+            self._garbage.popleft()
+
+
+class _Compacted(Exception):
+    """What was to be read is gone, because a base that is newer stands for it: to be looked at anew."""
+
+
+def _looks() -> Iterable[bool]:
+    """Give so many looks; the last one is told that it is."""
+    return (number == LOOKS for number in range(1, LOOKS + 1))

@@ -44,16 +44,15 @@ def base_name(number: int) -> str:
     return f"{BASES}{number:0{_DIGITS}}"
 
 
-def number_of(name: str) -> int:
-    """Give the number in a name.
-
-    Raises:
-        JournalCorrupt: there is none; somebody else keeps things there.
-    """
+def number_of(name: str) -> int | None:
+    """Give the number in a name; None: it is no part of a journal's second copy, and somebody else's."""
     digits = name.rpartition("/")[2]
-    if len(digits) != _DIGITS or not digits.isdecimal():
-        raise JournalCorrupt(f"{name} is no part of a journal's second copy")
-    return int(digits)
+    return int(digits) if len(digits) == _DIGITS and digits.isascii() and digits.isdecimal() else None
+
+
+def numbers_of(names: Iterable[str]) -> list[int]:
+    """Give the numbers in names, those of others left out."""
+    return [number for number in map(number_of, names) if number is not None]
 
 
 @attrs.frozen
@@ -68,6 +67,8 @@ class Head:
     """The sequence of the last entry."""
     base: int = 0
     """The number of the last base; 0 if there is none."""
+    journal: str = ""
+    """Which journal it is: what its first segment says."""
 
 
 NOTHING = Head(0, BEGINNING, 0)
@@ -86,10 +87,13 @@ class Segment:
     through: int
     """The sequence of the last entry up to here."""
     entries: tuple[Entry, ...]
+    journal: str = ""
+    """Which journal it is part of."""
 
     def encode(self) -> bytes:
         """Give the object's content."""
         about = {"holder": self.holder, "number": self.number, "previous": self.previous, "through": self.through}
+        about["journal"] = self.journal
         return _encode("segment", about, self.entries)
 
     @classmethod
@@ -99,8 +103,9 @@ class Segment:
         Raises:
             JournalCorrupt: it is damaged, or none, or was another one's.
         """
-        about, entries = _decode("segment", name, data)
-        found = cls(about["number"], about["holder"], about["previous"], about["through"], entries)
+        about, entries = _decode("segment", name, data, ("number", "holder", "previous", "through", "journal"))
+        number, holder, previous, through, journal = about
+        found = cls(number, holder, previous, through, entries, journal)
         if found.number != number_of(name):
             raise JournalCorrupt(f"{name} holds segment {found.number}")
         return found
@@ -116,7 +121,8 @@ class Snapshot:
 
     def encode(self) -> bytes:
         """Give the object's content."""
-        about = {"digest": self.head.digest, "number": self.head.number, "through": self.head.through}
+        head = self.head
+        about = {"digest": head.digest, "journal": head.journal, "number": head.number, "through": head.through}
         return _encode("base", about, self.entries)
 
     @classmethod
@@ -126,11 +132,11 @@ class Snapshot:
         Raises:
             JournalCorrupt: it is damaged, or none, or was another one's.
         """
-        about, entries = _decode("base", name, data)
-        number = about["number"]
+        about, entries = _decode("base", name, data, ("number", "digest", "through", "journal"))
+        number, digest, through, journal = about
         if number != number_of(name):
             raise JournalCorrupt(f"{name} holds base {number}")
-        return cls(Head(number, about["digest"], about["through"], number), entries)
+        return cls(Head(number, digest, through, number, journal), entries)
 
 
 def digest_of(data: bytes) -> str:
@@ -149,7 +155,7 @@ def _line(value: object) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode() + b"\n"
 
 
-def _decode(what: str, name: str, data: bytes) -> tuple[dict[str, Any], tuple[Entry, ...]]:
+def _decode(what: str, name: str, data: bytes, keys: tuple[str, ...]) -> tuple[list[Any], tuple[Entry, ...]]:
     text, end = data[:-65], data[-65:]
     if digest_of(text).encode() + b"\n" != end:
         raise JournalCorrupt(f"{name} is damaged: its content is not what its digest says")
@@ -158,12 +164,13 @@ def _decode(what: str, name: str, data: bytes) -> tuple[dict[str, Any], tuple[En
         about = json.loads(lines[0])
         if about.pop("what") != what or about.pop("layout") != LAYOUT:
             raise JournalCorrupt(f"{name} is no {what} of layout {LAYOUT}")
+        told = [about[key] for key in keys]
         entries = tuple(Entry(*json.loads(line)) for line in lines[1:])
     except (ValueError, TypeError, KeyError, IndexError) as error:
         raise JournalCorrupt(f"{name} cannot be read: {error}") from error
     if any(entry.kind not in _KINDS for entry in entries):
         raise JournalCorrupt(f"{name} holds entries of an unknown kind")
-    return about, entries
+    return told, entries
 
 
 _KINDS = frozenset({Kind.RECORD, Kind.SNAPSHOT, Kind.FORGET})

@@ -39,8 +39,7 @@ from iriscw.journal.ledger import Ledger
 from iriscw.journal.liveness import Liveness
 from iriscw.journal.port import DEFAULT_BOUND_BYTES, JournalStatistics, JournalStatus
 from iriscw.journal.records import REGISTRY, Registry
-from iriscw.journal.replica import Mark, Replica, ReplicaUnreachable
-from iriscw.journal.segments import NOTHING
+from iriscw.journal.replica import Mark, Replica, ReplicaUnreachable, identity_of
 
 COMPACT_AFTER = 10_000
 """Superseded entries below which compaction is not worth its syncs; above, they must also outnumber the live
@@ -108,6 +107,7 @@ class SqliteJournal:
             JournalCorrupt: the chain is broken; the error names the first sequence that does not fit. Or the replica
                 is incomplete.
             ReplicaUnreachable: the replica does not answer.
+            ReplicaForeign: the replica and the folder are of different journals.
             UnsupportedJournal: the file is of another layout.
             OSError: the folder or the file cannot be made or opened.
         """
@@ -424,8 +424,8 @@ class SqliteJournal:
                 database.checkpoint(self._writer)
                 self._log_pages = 0
             replica = self._options.replica
-            if replica is not None and replica.wants_base:
-                self._write_base(replica)
+            if replica is not None:
+                self._tend_replica(replica)
             superseded = self._entries + len(self._ledger.pending) - self._ledger.liveness.live
             if superseded >= max(self._compact_next, self._ledger.liveness.live):
                 self._compact()
@@ -436,14 +436,16 @@ class SqliteJournal:
             # Not again after the next batch: a failed attempt costs as much as one that works.
             self._compact_next = self._entries + self._options.compact_after
 
-    def _write_base(self, replica: Replica) -> None:
-        liveness = Liveness()
-        database.verify(self._writer, liveness.apply)
+    def _tend_replica(self, replica: Replica) -> None:
         try:
-            replica.write_base(database.survivors(self._writer, liveness))
+            if replica.wants_base:
+                liveness = Liveness()
+                database.verify(self._writer, liveness.apply)
+                replica.write_base(database.survivors(self._writer, liveness), self._ledger.durable)
+                replica.mark(self._file.parent)
+            replica.tidy()
         except ReplicaUnreachable:
-            self._retries += 1  # after the next commit, again
-        replica.mark(self._file.parent)
+            self._retries += 1  # later, again
 
     def _compact(self) -> None:
         """Copy what counts to a new file that continues the chain, and go on there."""
@@ -472,28 +474,27 @@ class SqliteJournal:
 
 def _restored(folder: Path, file: Path | None, replica: Replica, step: database.Step) -> Path | None:
     """Give the file to open: the present one if it is where the replica is, or else one that is made from that."""
-    head, mark = replica.look(), Mark.read(folder)
-    if head == NOTHING:
+    replica.look()
+    reach = _reach(file) if file is not None else 0
+    if reach is not None and replica.continues(Mark.read(folder), identity_of(folder), reach):
         return file
-    if file is not None and mark is not None:
-        ours = _beyond(file, mark.head.through)
-        if ours is not None and replica.continues(mark, ours):
-            return file
     entries = replica.restore()
     restored = files.database(folder, files.generation_of(file) + 1 if file is not None else 1)
     base = Base(bytes.fromhex(replica.head.digest), replica.head.through)
     database.create(restored, base, entries, step)
+    if file is not None:
+        files.set_aside(file)
     return restored
 
 
-def _beyond(file: Path, sequence: int) -> list[Entry] | None:
-    """Give the entries of a file after a sequence; None if it does not reach that far, or cannot be read."""
+def _reach(file: Path) -> int | None:
+    """Give the last sequence that a file speaks for; None if that cannot be read."""
     try:
         reader = database.connect(file, readonly=True)
     except (sqlite3.Error, OperationError):
         return None
     try:
-        return database.after(reader, sequence) if database.reach(reader) >= sequence else None
+        return database.reach(reader)
     except (sqlite3.Error, JournalCorrupt):
         return None
     finally:
@@ -501,8 +502,17 @@ def _beyond(file: Path, sequence: int) -> list[Entry] | None:
 
 
 def _take_over(folder: Path, writer: sqlite3.Connection, replica: Replica, through: int) -> None:
-    """Become the replica's writer, and give it what was committed here and not there."""
-    replica.take_over()
-    if through > replica.head.through:
-        replica.write(database.after(writer, replica.head.through), through)
+    """Become the replica's writer, and give it what was committed here and not there.
+
+    Where compaction has dropped entries that it never had, forgets among them, a base stands for everything.
+    """
+    had = replica.head.through
+    replica.join(folder)
+    if database.base_of(writer).through > had:
+        replica.take_over((), had)
+        liveness = Liveness()
+        database.verify(writer, liveness.apply)
+        replica.write_base(database.survivors(writer, liveness), through)
+    else:
+        replica.take_over(database.after(writer, had), through)
     replica.mark(folder)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from iriscw.cloud.kube.leadership import MAX_DURATION, Candidate, Standing, Terms
-from iriscw.cloud.kube.messages import ApiRequest, ApiResponse
+from iriscw.cloud.kube.messages import MERGE_PATCH, ApiRequest, ApiResponse
 from iriscw.errors import InvalidArgument
 from iriscw.runtime.vocabulary import SECOND
 from iriscw_sims.kube.frozen import thaw
@@ -18,6 +18,7 @@ from iriscw_sims.kube.store import Store
 PATH = "/apis/coordination.k8s.io/v1/namespaces/iris/leases/iris-controller"
 EPOCH = 1_800_000_000 * SECOND
 TERMS = Terms()
+UNHELD = {"metadata": {"name": "iris-controller", "namespace": "iris"}, "spec": {}}
 
 
 class Controller:
@@ -63,6 +64,7 @@ class World:
         self.rng, self.trouble, self.now = rng, trouble, 0
         self.store = Store(rng=Random(1))
         self.do(ApiRequest("POST", "/api/v1/namespaces", body={"metadata": {"name": "iris"}}))
+        self.do(ApiRequest("POST", PATH.rpartition("/")[0], body=UNHELD))
         self._heap, self._numbers = [], itertools.count()
         self.controllers = []
 
@@ -126,6 +128,8 @@ def test_never_two_and_at_last_one(seed, trouble):
         world.add()
     for _ in range(20):
         world.run(20 * SECOND)
+        if world.rng.random() < 0.1:
+            world.do(ApiRequest("DELETE", PATH))
         if all(each.candidate.standing is Standing.OVER for each in world.controllers):
             world.add()
     world.trouble = 0
@@ -196,9 +200,10 @@ def test_a_lease_that_somebody_took_ends_the_leader(calm):
 
 
 def test_a_lease_that_is_deleted_is_made_anew(calm):
-    """Its holder goes on."""
+    """Its holder goes on, also beside others who want to lead: they wait as long as a lease lasts."""
     first = calm.add()
     calm.run(5 * SECOND)
+    calm.add()
     calm.do(ApiRequest("DELETE", PATH))
     calm.run(20 * SECOND)
     assert calm.leaders == [first]
@@ -209,8 +214,7 @@ def test_a_lease_that_is_deleted_is_made_anew(calm):
 def test_a_foreign_lease_is_waited_for_as_long_as_it_says(calm, seconds):
     """Within reason."""
     spec = {"holderIdentity": "somebody", "leaseDurationSeconds": seconds}
-    body = {"metadata": {"name": "iris-controller", "namespace": "iris"}, "spec": spec}
-    assert calm.do(ApiRequest("POST", PATH.rpartition("/")[0], body=body)).code == 201
+    assert calm.do(ApiRequest("PATCH", PATH, body={"spec": spec}, content_type=MERGE_PATCH)).code == 200
     first = calm.add()
     calm.run(min(seconds * SECOND, MAX_DURATION) * 8 // 10)
     assert not calm.leaders
@@ -219,14 +223,25 @@ def test_a_foreign_lease_is_waited_for_as_long_as_it_says(calm, seconds):
 
 
 def test_transitions_are_counted(calm):
-    """Once for each new holder, not for renewals."""
+    """Once for each new holder, the first one among them, not for renewals."""
     first = calm.add()
     calm.run(60 * SECOND)
     second = calm.add()
     calm.do(first.candidate.release())
     calm.run(60 * SECOND)
     assert calm.leaders == [second]
-    assert calm.do(ApiRequest("GET", PATH)).body["spec"]["leaseTransitions"] == 1
+    assert calm.do(ApiRequest("GET", PATH)).body["spec"]["leaseTransitions"] == 2
+
+
+def test_where_there_is_no_lease_somebody_leads_after_one(calm):
+    """It may have been deleted under somebody who acts; that nobody does shows after as long as a lease lasts."""
+    calm.do(ApiRequest("DELETE", PATH))
+    first = calm.add()
+    calm.run(10 * SECOND)
+    assert not calm.leaders
+    assert "no Lease" in first.candidate.reason
+    calm.run(20 * SECOND)
+    assert calm.leaders == [first]
 
 
 @pytest.mark.parametrize("wrong", [{"margin": 14 * SECOND}, {"duration": SECOND // 2}, {"renewal": 0}, {"margin": -1}])

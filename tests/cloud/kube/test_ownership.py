@@ -136,6 +136,7 @@ def posts_once(server):
             assert refused(Unavailable, make, unknown, then), "it said that nothing was made"
     assert not server.objects(POOLS)
     made = make(refusal(429), SILENT)
+    assert refused(Unavailable, make, OK, refusal(403)), "what it could not look at it called not there"
     assert made == server.objects(POOLS)[0]["metadata"]["uid"], "it did not look whether it landed"
 
 

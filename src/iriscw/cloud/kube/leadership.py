@@ -1,8 +1,8 @@
 """Who leads: one controller at a time, by a Lease of the cluster's (INV-F8). A pure state machine.
 
 Theory of operation. A candidate looks at the Lease again and again. It may take it when nobody holds it, or when it has
-seen the same version of it for as long as a lease lasts; no clock but its own monotonic one counts, so clocks may be
-wrong or jump. It takes it by writing to the very version that it saw: of two who do, one is refused.
+seen the same version of it, or none at all, for as long as a lease lasts; no clock but its own monotonic one counts, so
+clocks may be wrong or jump. It takes it by writing to the very version that it saw: of two who do, one is refused.
 
 Who holds the Lease renews it. It may act until a lease after it *sent* the last write that was answered: whoever
 takes over has seen that write, or a later one, for a whole lease, so they never overlap. A write that was not answered
@@ -117,6 +117,8 @@ class Candidate:
         if seen is None:
             return ApiRequest("GET", self._path)
         if not seen.version:
+            if self.standing is Standing.WAITING and now - seen.at < self.terms.duration:
+                return ApiRequest("GET", self._path)  # it may have been deleted under somebody who acts
             return ApiRequest("POST", self._collection, body=self._lease(wall, None))
         if self.standing is Standing.LEADING or self._is_free(seen, now):
             return ApiRequest("PUT", self._path, body=self._lease(wall, seen))
@@ -176,7 +178,11 @@ class Candidate:
             self.reason = "the Kubernetes API does not answer"
             self._doubt(request)
         elif answer.code == 404 and request.method == "GET":
-            self._seen, self.holder = Seen("", "", 0, 0, now), ""
+            self.holder = ""
+            if self._seen is None or self._seen.version:
+                self._seen = Seen("", "", 0, 0, now)
+            if self.standing is Standing.WAITING:
+                self.reason = "there is no Lease: it may have been deleted, and is waited for"
         elif answer.code in (404, 409):
             self._seen = None  # somebody wrote to it, or deleted it: it is read again
             self.reason = answered(answer).text[:MAX_REASON] if self.homeless else self.reason

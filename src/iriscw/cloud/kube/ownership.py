@@ -91,7 +91,10 @@ def create(
             # A counter of the server's own was changed by others: resource quotas are counted so.
             problem = Unavailable(f"the API could not decide: {status.text}")
         elif status.code == 409:
-            holder = yield from look(settings, f"{path}/{name}", rng)
+            try:
+                holder = yield from look(settings, f"{path}/{name}", rng)
+            except CloudError as error:
+                raise Unavailable(f"there is a {name!r} already, and whose it is cannot be seen: {error}") from error
             if holder is not None:
                 _compare(name, labels_of(manifest), holder, same)
                 return holder, False

@@ -293,3 +293,18 @@ async def test_cancelled_calls_leave_nothing():
                     await shell.request(LIST)
             assert (await shell.request(LIST)).code == 200
         await server.gone()
+
+
+async def test_who_may_not_act_asks_for_no_change():
+    """The fence is asked when a request leaves, after its wait; looks go through."""
+    api = Scripted()
+
+    def fenced():
+        raise PermissionError("not the leader")
+
+    shell = Caller(api, SETTINGS, fence=fenced)
+    assert (await shell.request(LIST)).code == 200
+    for method in ("POST", "PUT", "PATCH", "DELETE"):
+        with pytest.raises(PermissionError):
+            await shell.request(attrs.evolve(LIST, method=method))
+    assert len(api.asked) == 1

@@ -6,9 +6,9 @@ from random import Random
 import anyio
 import pytest
 
-from iriscw.cloud.drivers.kube.leading import CannotLead, LeadershipLost, leading
+from iriscw.cloud.drivers.kube.leading import CannotLead, LeadershipLost, check_leads, leading
 from iriscw.cloud.kube.leadership import Candidate, Terms
-from iriscw.cloud.kube.messages import ApiRequest, ApiResponse, ApiUnreachable
+from iriscw.cloud.kube.messages import MERGE_PATCH, ApiRequest, ApiResponse, ApiUnreachable
 from iriscw.runtime.vocabulary import SECOND
 from iriscw_sims.kube.frozen import thaw
 from iriscw_sims.kube.messages import Request
@@ -32,6 +32,8 @@ class Api:
         self.away = self.hangs = False
         self.requests = []
         self.do(ApiRequest("POST", "/api/v1/namespaces", body={"metadata": {"name": "iris"}}))
+        unheld = {"metadata": {"name": "iris-controller"}, "spec": {}}
+        self.do(ApiRequest("POST", PATH.rpartition("/")[0], body=unheld))
 
     def do(self, request):
         """Carry a request out."""
@@ -129,8 +131,8 @@ async def test_who_waits_does_not_hurry(api):
     for away in (True, False):
         api.away = away
         api.requests.clear()
-        other = {"metadata": {"name": "iris-controller"}, "spec": {"holderIdentity": "x", "leaseDurationSeconds": 60}}
-        api.do(ApiRequest("POST", PATH.rpartition("/")[0], body=other))
+        held = {"spec": {"holderIdentity": "x", "leaseDurationSeconds": 60}}
+        api.do(ApiRequest("PATCH", PATH, body=held, content_type=MERGE_PATCH))
         with anyio.move_on_after(1):
             async with leading(api, candidate("a")):
                 pytest.fail("it leads")
@@ -166,3 +168,14 @@ async def test_without_a_namespace_nobody_leads(api):
     """Said at once."""
     with anyio.fail_after(20), pytest.raises(CannotLead, match="not found"):
         await leading(api, Candidate(PATH.replace("iris/", "nowhere/"), "a", TERMS)).__aenter__()
+
+
+async def test_who_stood_still_does_not_act(api):
+    """Before anything is noticed, the clock says so."""
+    first = candidate("a")
+    async with leading(api, first):
+        check_leads(first)
+        first.acts_until = time.monotonic_ns()
+        with pytest.raises(LeadershipLost):
+            check_leads(first)
+        first.acts_until = time.monotonic_ns() + SECOND

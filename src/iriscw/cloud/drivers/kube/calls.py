@@ -13,6 +13,7 @@ who wakes late would leave together with the one behind it, one request more tha
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from random import Random
@@ -58,15 +59,23 @@ class Caller:
         settings: How to behave towards it.
         timeout_s: The deadline of a call.
         rng: For the driver's pauses.
+        fence: Called before each request that may change something; raises when this process must not act any more.
     """
 
     def __init__(
-        self, api: KubeApi, settings: KubeSettings, *, timeout_s: float = CALL_TIMEOUT_S, rng: Random | None = None
+        self,
+        api: KubeApi,
+        settings: KubeSettings,
+        *,
+        timeout_s: float = CALL_TIMEOUT_S,
+        rng: Random | None = None,
+        fence: Callable[[], None] = lambda: None,
     ) -> None:
         self.api = api
         self.settings = settings
         self.rng = rng or Random()  # noqa: S311 - spreads pauses, guards nothing
         self._timeout_s = timeout_s
+        self._fence = fence
         self._limit = RateLimit(settings.qps, settings.burst)
         self._line = anyio.Lock()
         self._counts = {"calls": 0, "open_calls": 0, "timed_out": 0}
@@ -89,6 +98,8 @@ class Caller:
             ApiUnreachable: it was not answered.
         """
         await self.turn()
+        if request.method != "GET":
+            self._fence()
         return await self.api.request(request)
 
     async def carry_out(self, call: Call[T]) -> T:

@@ -6,7 +6,7 @@ world; here it is given an API server to talk to. One :class:`KubeDrivers` has o
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import attrs
@@ -127,11 +127,19 @@ class KubeDrivers:
         api: The API server.
         settings: How to behave towards it.
         timeout_s: The deadline of a call.
+        fence: Called before each request that may change something; raises when this process must not act any more.
     """
 
-    def __init__(self, api: KubernetesApi, settings: KubeSettings, *, timeout_s: float = CALL_TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        api: KubernetesApi,
+        settings: KubeSettings,
+        *,
+        timeout_s: float = CALL_TIMEOUT_S,
+        fence: Callable[[], None] = lambda: None,
+    ) -> None:
         self._api = api
-        self._shell = Shell(Caller(api, settings, timeout_s=timeout_s))
+        self._shell = Shell(Caller(api, settings, timeout_s=timeout_s, fence=fence))
 
     @property
     def node_pools(self) -> KubeNodePoolDriver:

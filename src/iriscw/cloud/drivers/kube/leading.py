@@ -39,6 +39,16 @@ class LeadershipLost(OperationError):
     """Another controller may lead from now on: this one must not act any more."""
 
 
+def check_leads(candidate: Candidate) -> None:
+    """Let nobody act whose time is over, whether it was noticed or not: a process that stood still notices late.
+
+    Raises:
+        LeadershipLost: it is.
+    """
+    if time.monotonic_ns() >= candidate.acts_until:
+        raise LeadershipLost(f"this controller may not act any more: {candidate.reason or 'its lease was not renewed'}")
+
+
 @asynccontextmanager
 async def leading(api: KubeApi, candidate: Candidate) -> AsyncIterator[None]:
     """Wait until this process leads, and lead while the block lasts.
@@ -105,8 +115,10 @@ async def _ask(api: KubeApi, candidate: Candidate) -> bool:
     left = (candidate.acts_until - sent) / SECOND if candidate.standing is Standing.LEADING else REQUEST_S
     answer = await _answer(api, request, min(REQUEST_S, left))
     candidate.heard(request, answer, sent, time.monotonic_ns())
-    looked = request.method == "GET" and answer is not None and answer.code in (200, 404)
-    return looked and candidate.holder in ("", candidate.identity)
+    if request.method != "GET" or answer is None or answer.code not in (200, 404):
+        return False
+    following = candidate.next(time.monotonic_ns(), 0)
+    return following is not None and following.method != "GET"
 
 
 async def _answer(api: KubeApi, request: ApiRequest, patience_s: float) -> ApiResponse | None:
