@@ -154,11 +154,14 @@ async def test_what_others_made_stays(objects, server):
             "/api/v1/namespaces/iris/persistentvolumeclaims",
             {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
         ),
+        ("/api/v1/namespaces/iris/secrets", None),
+        ("/api/v1/namespaces/iris/configmaps", None),
     ],
 )
 async def test_a_namespace_with_others_in_it_stays(objects, server, applied, path, spec):
-    """It would go with somebody's pods and volumes."""
-    put(server, "POST", path, {"metadata": {"name": "theirs"}, "spec": spec})
+    """It would go with what is somebody's; it may have been there before."""
+    body = {"metadata": {"name": "theirs"}}
+    put(server, "POST", path, body if spec is None else {**body, "spec": spec})
     told = await taken(objects, ALL)
     assert told[-1] == "Namespace/iris stays: theirs in it belongs to somebody else"
     assert await left(objects) == ["Namespace/iris"]

@@ -12,7 +12,7 @@ the next controller in it takes them up. Pools of a namespace that is gone are n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import anyio
@@ -37,6 +37,19 @@ from iriscw.deploy.errors import NotRemoved
 from iriscw.deploy.installation import Installation
 from iriscw.deploy.names import INSTANCE, MANAGED_BY, STATE_CLAIM
 from iriscw.deploy.rendering import Manifest
+
+LIVED_IN: Final = (
+    ("/api/v1", "pods"),
+    ("/api/v1", "persistentvolumeclaims"),
+    ("/api/v1", "configmaps"),
+    ("/api/v1", "secrets"),
+    ("/api/v1", "services"),
+    ("/apis/apps/v1", "deployments"),
+)
+"""What shows that others live in a namespace, too: it may have been there before this installation."""
+
+EVERYWHERE: Final = ("kube-root-ca.crt",)
+"""What Kubernetes puts into each namespace."""
 
 KEPT_WITH_STATE: Final = ("Namespace", "PersistentVolumeClaim")
 """Kinds that stay where the controller's state does: the namespace has its volume, and the Secrets that people made."""
@@ -180,18 +193,20 @@ async def _reasons_to_stay(
         return ("this installation did not make it",)
     if manifest.body["kind"] != "Namespace":
         return ()
-    everything = [
-        *await _listed(objects, Source(pods_of(installation.namespace), "")),
-        *await _listed(objects, Source(f"/api/v1/namespaces/{installation.namespace}/persistentvolumeclaims", "")),
-    ]
-    return [f"{each['metadata']['name']} in it belongs to somebody else" for each in _foreign(everything)]
+    everything: list[Thing] = []
+    for root, plural in LIVED_IN:
+        source = Source(f"{root}/namespaces/{installation.namespace}/{plural}", "")
+        everything += await _listed(objects, source)
+    known = {*EVERYWHERE, STATE_CLAIM, installation.platform.image_pull_secret, installation.platform.storage_secret}
+    known |= {text.partition("/")[0] for text in installation.config.defaults.task_secrets.values()}
+    return [f"{each['metadata']['name']} in it belongs to somebody else" for each in _foreign(everything, known)]
 
 
-def _foreign(things: Iterable[Thing]) -> Iterator[Thing]:
-    """Give the pods and volumes that are neither a worker's nor the controller's."""
+def _foreign(things: Iterable[Thing], known: Container[str]) -> Iterator[Thing]:
+    """Give what is neither a worker's nor the installation's, nor one of the Secrets that it was told to use."""
     for each in things:
         ours = labels_of(each).get(LABEL_MANAGED) == "true" or labels_of(each).get(MANAGED_BY) == "iriscw"
-        if not ours and each["metadata"]["name"] != STATE_CLAIM:
+        if not ours and each["metadata"]["name"] not in known:
             yield each
 
 
