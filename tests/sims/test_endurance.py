@@ -5,6 +5,7 @@ import gc
 import pytest
 
 from iriscw.runtime.behavior import DEFAULT_SNAPSHOT_EVERY
+from iriscw_sims.fleet_checks import SLICES_KEPT
 from iriscw_sims.job_checks import EVENTS_KEPT
 from iriscw_sims.load import DAY, LASTING, lasting_plan
 from iriscw_sims.world import World
@@ -47,7 +48,7 @@ def test_a_year():
     assert not run.violations, run.report
     check_flat(counts)
     assert len(world.job_checks.jobs) == LASTING.finished_jobs
-    assert len(world.fleet_checks.ever) > 1_000  # all that are remembered, and more than that have been
+    assert len(world.fleet_checks.ever) >= SLICES_KEPT  # as many as are remembered, and those there are now
     assert len(world.system.disk.entries) < 2 * DEFAULT_SNAPSHOT_EVERY
     assert len(world.system.events) <= EVENTS_KEPT
 
