@@ -22,7 +22,7 @@ SEEDS = 60
 """What `make test` runs: 4 s."""
 
 SLOW_SEEDS = 500
-SOAK_SEEDS = 5_000
+SOAK_SEEDS = 10_000
 BATCH = 100
 
 REGRESSIONS = {
