@@ -70,8 +70,11 @@ def test_a_member_that_joins_a_running_gang_is_seen(world):
     """INV-J4: a gang goes down as a whole and comes back as a whole; nobody joins what was placed before."""
     world.job_checks.jobs["j"] = TruthOfJob(GANG)
     place(world, "a", 0, "iris-g0-x-0")
-    world.simulation.advance(1.0)
     place(world, "b", 1, "iris-g0-x-1")
+    assert not world.violations
+    world.simulation.advance(1.0)
+    world.job_checks.jobs["j"].tasks[1].live = ""
+    place(world, "c", 1, "iris-g0-x-1")
     assert [each for each in world.violations if each.startswith("INV-J4")]
 
 

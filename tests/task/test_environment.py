@@ -8,6 +8,7 @@ from hypothesis import given, strategies as st
 
 from iriscw.processes.environment import CARRIED
 from iriscw.task.environment import (
+    CA_VARIABLE,
     AttemptFacts,
     InvalidPortName,
     decode_facts,
@@ -98,6 +99,6 @@ def test_the_page_of_tasks_names_every_variable() -> None:
     page = (Path(__file__).parents[2] / "docs" / "tasks.md").read_text()
     rows = re.findall(r"^\| `(\w+)(?:<NAME>)?` \|", page, re.MULTILINE)
     fixed = {name for name in task_environment(FACTS, PurePath("/w")) if not name.startswith("IRIS_PORT_")}
-    assert set(rows) == {*fixed, "IRIS_PORT_"}
+    assert set(rows) == {*fixed, CA_VARIABLE, "IRIS_PORT_"}  # the authority's is the worker's to hand on
     carried = page.partition("1. of the worker's own: ")[2].partition("where it has them")[0]
     assert tuple(re.findall(r"`(\w+)`", carried)) == CARRIED

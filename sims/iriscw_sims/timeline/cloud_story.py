@@ -49,7 +49,10 @@ _OF_PODS: Final = {
     "pod without owner": "its pod has no owner left",
 }
 
-_FATES: Final = ("node dies early", "node triaged", "node cordoned")
+_FATES: Final = (
+    *("node dies early", "node triaged", "node cordoned"),
+    *("node short", "node not ready", "node clock jumps", "controllers' clock jumps"),
+)
 """What is drawn for a node when it joins, or comes true at once: either is told by a fault, or by what follows."""
 
 _GOOD: Final = ("container starts", "image pulled", "pod bound", "pool appears", "pool judged", "pool gone")

@@ -10,7 +10,7 @@ CALLS, JOINING, OWNERSHIP = "cloud/kube/calls.py", "cloud/kube/joining.py", "clo
 PARSING, REFLECTOR, VIEW = "cloud/kube/parsing.py", "cloud/kube/reflector.py", "cloud/kube/view.py"
 
 LOOK_AT_THE_HOLDER = (
-    '            holder = yield from look(settings, f"{path}/{name}", rng)\n'
+    '            holder = yield from _holder(settings, f"{path}/{name}", rng)\n'
     "            if holder is not None:\n"
     "                _compare(name, labels_of(manifest), holder, same)\n"
     "                return holder, False\n"

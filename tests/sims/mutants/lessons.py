@@ -181,7 +181,7 @@ LESSONS = (
         (
             OWNERSHIP,
             (
-                '            holder = yield from look(settings, f"{path}/{name}", rng)\n'
+                '            holder = yield from _holder(settings, f"{path}/{name}", rng)\n'
                 "            if holder is not None:\n"
                 "                _compare(name, labels_of(manifest), holder, same)\n"
                 "                return holder, False\n"

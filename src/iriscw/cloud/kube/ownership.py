@@ -91,10 +91,7 @@ def create(
             # A counter of the server's own was changed by others: resource quotas are counted so.
             problem = Unavailable(f"the API could not decide: {status.text}")
         elif status.code == 409:
-            try:
-                holder = yield from look(settings, f"{path}/{name}", rng)
-            except CloudError as error:
-                raise Unavailable(f"there is a {name!r} already, and whose it is cannot be seen: {error}") from error
+            holder = yield from _holder(settings, f"{path}/{name}", rng)
             if holder is not None:
                 _compare(name, labels_of(manifest), holder, same)
                 return holder, False
@@ -105,6 +102,19 @@ def create(
         if turn < MAX_ROUNDS:
             yield Pause(growing(turn, settings.pause_least, settings.pause_most, rng))
     raise problem
+
+
+def _holder(settings: KubeSettings, path: str, rng: Random) -> Call[Mapping[str, Any] | None]:
+    """Read who has a name, None if nobody has any more; where that cannot be seen, nothing is known.
+
+    Raises:
+        Unavailable: it cannot.
+    """
+    try:
+        found = yield from look(settings, path, rng)
+    except CloudError as error:
+        raise Unavailable(f"{path} is there already, and whose it is cannot be seen: {error}") from error
+    return found
 
 
 def _compare(name: str, wanted: Mapping[str, str], holder: Mapping[str, Any], same: tuple[str, ...]) -> None:
