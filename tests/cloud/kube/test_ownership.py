@@ -202,6 +202,12 @@ def tireless(settings, request, rng, *, once=False):
     return calls.ask(settings, request, rng)
 
 
+def calls_it_taken(settings, path, rng):
+    """Never look who has a name: a slice under another name would do, so no seed minds."""
+    raise Conflict("it is taken")
+    yield
+
+
 def hasty(settings, request, rng, *, once=False):
     """Ask again at once."""
     step = calls.ask(settings, request, rng, once=once)
@@ -226,6 +232,7 @@ PLANTED = [
     ("ask", without_preconditions("resourceVersion"), spares_what_changed_hands),
     ("check_ours", owns_everything, spares_the_controller),
     ("ask", tireless, posts_once),
+    ("_holder", calls_it_taken, repeats_what_was_lost),
     ("MAX_ROUNDS", 1, deletes_in_spite_of_others),
     ("ask", hasty, waits_as_asked),
 ]

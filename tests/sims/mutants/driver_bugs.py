@@ -29,10 +29,6 @@ DRIVER_BUGS = (
         (OWNERSHIP, LOOK_AT_THE_HOLDER, '            problem = Unavailable(f"{name!r} is taken")\n'),
     ),
     _bug(
-        "a-name-that-is-taken-is-a-failure",
-        (OWNERSHIP, LOOK_AT_THE_HOLDER, '            raise Conflict(f"{name!r} is taken")\n'),
-    ),
-    _bug(
         "a-create-is-repeated-under-another-name",
         (
             OWNERSHIP,
