@@ -101,8 +101,9 @@ def _judge(request: Request, spec: Json, kind: str) -> Iterator[Cause]:
         yield invalid_value("spec.resourceAttributes", path, said)
     if kind == OF_OTHERS and not spec.get("user") and not spec.get("groups"):
         yield invalid_value("spec.user", "", "at least one of user or group must be specified")
-    if any(name != "managedFields" for name in nested(request.body, "metadata") or ()):
-        yield invalid_value("metadata", nested(request.body, "metadata"), "must be empty")
+    metadata = nested(request.body, "metadata") or {}
+    if any(value for name, value in metadata.items() if name != "managedFields"):  # what is empty is not there, in Go
+        yield invalid_value("metadata", metadata, "must be empty")
 
 
 def _fields(value: Any) -> Json:
