@@ -26,6 +26,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +118,8 @@ class SqliteJournal:
         folder = Path(directory)
         files.prepare(folder)
         lock = files.Lock(folder)
-        try:
+        with ExitStack() as unless_opened:
+            unless_opened.callback(lock.release)
             file = files.newest(folder)
             if replica is not None:
                 file = _restored(folder, file, replica, options.step)
@@ -125,16 +127,12 @@ class SqliteJournal:
                 file = files.database(folder, 1)
                 database.create(file, Base(), (), options.step)
             writer = database.connect(file)
-            try:
-                journal = cls(lock, file, writer, registry, options)
-                if replica is not None:
-                    _take_over(folder, writer, replica, journal.appended)
-            except BaseException:
-                writer.close()
-                raise
-        except BaseException:
-            lock.release()
-            raise
+            unless_opened.callback(writer.close)
+            journal = cls(lock, file, writer, registry, options)
+            unless_opened.callback(journal._reader.close)
+            if replica is not None:
+                _take_over(folder, writer, replica, journal.appended)
+            unless_opened.pop_all()
         journal._thread.start()
         return journal
 
