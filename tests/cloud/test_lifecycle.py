@@ -17,6 +17,7 @@ from iriscw.cloud.model import (
     QuotaExceeded,
     Throttled,
     Unavailable,
+    Unseen,
 )
 
 READY = (Node("a", "1", ready=True), Node("b", "2", ready=True))
@@ -83,6 +84,7 @@ def test_the_clouds_own_words_reach_the_user():
         (Conflict("x"), Refusal.CONFLICT),
         (Throttled(retry_after=7), Refusal.LATER),
         (Unavailable("u"), Refusal.LATER),
+        (Unseen("u"), Refusal.FORBIDDEN),
         (Forbidden("f"), Refusal.FORBIDDEN),
         (ValueError("bug"), Refusal.LATER),
     ],

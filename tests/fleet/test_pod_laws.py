@@ -186,6 +186,31 @@ def test_another_pod_of_a_strays_name_is_deleted_too(place, ctx, pod):
     assert runs(send(place, ctx, PodSeen(attrs.evolve(dead, uid="u2")))) == [DeletePod(dead.name, "u2")]
 
 
+def losses(commands):
+    return [each.message for each in commands if isinstance(each, Tell) and isinstance(each.message, WorkerLost)]
+
+
+@pytest.mark.parametrize("gone", ["seen", "answered"])
+def test_a_stray_that_is_gone_is_fenced(place, ctx, pod, gone):
+    """A place that began anew may be the only one who knows of it: seed 10370, INV-J11."""
+    dead = pod("dead", phase=PodPhase.FAILED)
+    (delete,) = runs(send(place, ctx, PodBriefed((dead,))))
+    by_answer = Failed(("stray", dead.name), delete, Gone("gone"))
+    (loss,) = losses(send(place, ctx, PodVanished(dead) if gone == "seen" else by_answer))
+    assert (loss.worker_id, loss.incarnation, loss.fenced) == (place.seed.worker_id, "dead", True)
+
+
+def test_an_answer_about_an_earlier_pod_says_nothing_of_the_later_one(place, ctx, pod):
+    """That the first is gone does not fence the second, which has its name and may run."""
+    first = pod("dead", phase=PodPhase.FAILED)
+    (delete,) = runs(send(place, ctx, PodBriefed((first,))))
+    later = attrs.evolve(first, uid="u2")
+    (again,) = runs(send(place, ctx, PodSeen(later)))
+    assert send(place, ctx, Failed(("stray", first.name), delete, Gone("gone"))) == ()
+    assert place.strays == {first.name: later}
+    assert losses(send(place, ctx, Failed(("stray", first.name), again, Gone("gone"))))
+
+
 def test_a_vacant_place_that_goes_stops_what_it_was_about_to_do(place, ctx):
     """Neither its timer nor a list under way fills it again."""
     ctx.incarnation = 1

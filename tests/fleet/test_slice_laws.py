@@ -146,11 +146,28 @@ def test_a_failed_list_of_missed_workers_is_no_call_about_the_pool(ready, ctx):
 
 def test_quota_that_shows_later_is_quota(piece, ctx, pool):
     """A pool that exists already may be refused still."""
-    it = piece()
+    it = piece(num_vms=2)
     send(it, ctx, brief(pool()))
     over = Condition("Quota", "False", "Over", "quota exceeded")
     send(it, ctx, PoolSeen(pool(conditions=(over,))))
     assert (it.state, it.trouble) == (SliceState.FAILED, Trouble.QUOTA)
+
+
+@pytest.mark.parametrize("total", [1, 3])
+@pytest.mark.parametrize("nodes", [0, 1, 3])
+def test_a_pool_of_another_size_fails_its_slice_at_once(piece, ctx, pool, nodes, total):
+    """Its own size says nothing of the slice's, whether it is on the way or was ready (seed 9179, INV-F6)."""
+    it = piece(num_vms=2)
+    send(it, ctx, brief(pool()))
+    send(it, ctx, PoolSeen(pool(nodes=nodes, total=total)))
+    assert (it.state, it.trouble) == (SliceState.FAILED, Trouble.WORKERS)
+    assert f"resized from outside: {total} nodes, not 2" in it.reason
+
+
+def test_a_ready_slice_whose_pool_is_resized_fails_too(ready, ctx, pool):
+    """What runs there ends with it, and the group makes another: it never waits for a node that will not come."""
+    send(ready, ctx, PoolSeen(pool(nodes=2, total=1)))
+    assert (ready.state, ready.trouble) == (SliceState.FAILED, Trouble.WORKERS)
 
 
 # Places

@@ -37,6 +37,7 @@ from iriscw.cloud.model import (
     QuotaExceeded,
     Throttled,
     Unavailable,
+    Unseen,
 )
 
 QUOTA_REFUSALS = ("NotSet", "Over")
@@ -123,6 +124,7 @@ _REFUSALS: tuple[tuple[type[Exception], Refusal], ...] = (
     (Gone, Refusal.ABSENT),
     (Conflict, Refusal.CONFLICT),
     (Throttled, Refusal.LATER),
+    (Unseen, Refusal.FORBIDDEN),  # before what it is a kind of
     (Unavailable, Refusal.LATER),
     (Forbidden, Refusal.FORBIDDEN),
 )

@@ -526,6 +526,14 @@ class Unavailable(CloudError):
     retryable: ClassVar[bool] = True
 
 
+class Unseen(Unavailable):
+    """Something has the name, and the credentials do not allow to see what: whether it is ours is unknown.
+
+    Unlike :class:`Forbidden` it does not say that the call had no effect: an earlier request of ours may have made
+    what has the name. People are told the same: the credentials are what is wrong.
+    """
+
+
 class InvalidName(UsageError, ValueError):
     """A name from which no RFC 1123 label can be made."""
 

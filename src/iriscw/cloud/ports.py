@@ -70,6 +70,7 @@ class NodePoolDriver(Observer[NodePool], Protocol):
             Conflict: another pool, or one that is being deleted, has this name.
             Forbidden: the credentials do not allow it.
             Throttled: too many calls.
+            Unseen: something has the name, and the credentials do not allow to see what.
             Unavailable: no answer; the pool may exist or appear later.
         """
         ...
@@ -108,6 +109,7 @@ class PodDriver(Observer[Pod], Protocol):
             Gone: the pool called ``spec.pool`` does not exist.
             Forbidden: the credentials do not allow it.
             Throttled: too many calls.
+            Unseen: something has the name, and the credentials do not allow to see what.
             Unavailable: no answer; the pod may exist or appear later.
         """
         ...

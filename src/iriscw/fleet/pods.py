@@ -312,11 +312,19 @@ def vanished(place: Place, message: PodVanished, ctx: Context) -> Outcome:
     pod = message.pod
     stray = place.strays.get(pod.name)
     if stray is not None and stray.uid == pod.uid:
-        del place.strays[pod.name]
-        return (*_fill(place, ctx), _report(place, ctx))
+        return (*_stray_gone(place, stray, ctx), _report(place, ctx))
     if place.pod is None or place.pod.uid != pod.uid:
         return None
     return (*_pod_gone(place, ctx), _report(place, ctx))
+
+
+def _stray_gone(place: Place, stray: Pod, ctx: Context) -> list[Command]:
+    """Say that nothing of its incarnation runs any more: a place that began anew may be the only one who knows."""
+    del place.strays[stray.name]
+    incarnation = stray.labels.get(LABEL_INCARNATION, "")
+    loss = WorkerLost(place.seed.worker_id, incarnation, "the worker pod is gone", True)
+    told = [Tell(place.seed.scheduler, loss)] if incarnation and incarnation != place.incarnation else []
+    return [*told, *_fill(place, ctx)]
 
 
 def _pod_gone(place: Place, ctx: Context) -> list[Command]:
@@ -420,10 +428,13 @@ def failed(place: Place, message: Failed, ctx: Context) -> Outcome:
     judgement = judge_error(message.error)
     if isinstance(message.key, tuple):
         name = str(message.key[1])
+        stray = place.strays.get(name)
+        # An answer about an earlier pod of this name says nothing of the one that has it now.
+        if stray is None or not isinstance(message.effect, DeletePod) or message.effect.uid != stray.uid:
+            return None
         if judgement.refusal is Refusal.ABSENT:
-            place.strays.pop(name, None)
-            return (*_fill(place, ctx), _report(place, ctx))
-        return (_stray_again(place, name, ctx),) if name in place.strays else None
+            return (*_stray_gone(place, stray, ctx), _report(place, ctx))
+        return (_stray_again(place, name, ctx),)
     place.retries += 1
     place.reason, place.refused = judgement.text, judgement.refusal is Refusal.FORBIDDEN
     match message.effect:

@@ -325,13 +325,16 @@ def judge(piece: Slice, pool: NodePool, ctx: Context) -> list[Command]:
     """Act on what the pool shows, in the states that lead to READY and in READY."""
     judgement = judge_pool(pool)
     commands = move(piece, SliceEvent.ACKNOWLEDGED, ctx, judgement.text)
-    match judgement.health:
-        case PoolHealth.READY:
-            piece.trouble = Trouble.NONE if piece.state is SliceState.BOOTING else piece.trouble
-            return commands + move(piece, SliceEvent.NODES_READY, ctx, "all nodes are ready; workers start")
-        case PoolHealth.GOING:
-            text = "the node pool is being deleted from outside"
-            return commands + give_up(piece, ctx, Trouble.WORKERS, text)
+    if judgement.health is PoolHealth.GOING:
+        text = "the node pool is being deleted from outside"
+        return commands + give_up(piece, ctx, Trouble.WORKERS, text)
+    if pool.target_nodes != piece.seed.config.num_vms:
+        # Its own size would be reached, and the slice's never: it would wait for workers that no node is there for.
+        text = f"the node pool was resized from outside: {pool.target_nodes} nodes, not {piece.seed.config.num_vms}"
+        return commands + give_up(piece, ctx, Trouble.WORKERS, text)
+    if judgement.health is PoolHealth.READY:
+        piece.trouble = Trouble.NONE if piece.state is SliceState.BOOTING else piece.trouble
+        return commands + move(piece, SliceEvent.NODES_READY, ctx, "all nodes are ready; workers start")
     commands += move(piece, SliceEvent.NODES_MISSING, ctx, judgement.text)
     if piece.state is SliceState.BOOTING:
         commands += _judge_boot(piece, judgement.health, judgement.text, ctx)

@@ -36,6 +36,7 @@ from iriscw.cloud.model import (
     QuotaExceeded,
     Throttled,
     Unavailable,
+    Unseen,
 )
 
 FATES = st.sampled_from([OK, OK, OK, LOST, SILENT, "later", "trouble"])
@@ -98,6 +99,13 @@ def test_a_holder_that_is_gone_when_it_is_looked_at_has_left_its_name(server):
     pool = server.run(create_pool(SETTINGS, pool_spec(), Random(1)))
     assert pool.uid != other.uid
     assert [method for method, _ in server.said()[1:]] == ["POST", "GET", "POST"]
+
+
+def test_a_holder_that_may_not_be_looked_at_is_told_as_that(server):
+    """Not that the API is silent: the credentials are what people have to mend (seed 2745, INV-F5)."""
+    exists, forbidden = refusal(409, "AlreadyExists"), refusal(403, "Forbidden")
+    with pytest.raises(Unseen, match="credentials do not allow"):
+        server.run(create_pool(SETTINGS, pool_spec(), Random(1)), [exists, forbidden])
 
 
 def test_a_name_that_never_comes_to_rest_is_told(server):

@@ -38,6 +38,19 @@ BUGS = {
             "",
         ),
     ),
+    2745: again(
+        "a-holder-that-may-not-be-seen-is-silence",
+        ("cloud/lifecycle.py", "    (Unseen, Refusal.FORBIDDEN),  # before what it is a kind of\n", ""),
+        ("cloud/lifecycle.py", "    Unseen,\n", ""),
+    ),
+    9179: again(
+        "a-pool-of-another-size-is-the-slices",
+        ("fleet/slices.py", "    if pool.target_nodes != piece.seed.config.num_vms:\n", "    if False:\n"),
+    ),
+    10370: again(
+        "a-stray-is-gone-and-nobody-is-told",
+        ("fleet/pods.py", "[Tell(place.seed.scheduler, loss)] if incarnation and", "[] if incarnation and"),
+    ),
 }
 """By the seed that found it first, in the world of then. Of the others nothing is left that could be planted. No plan
 is kept for 24 and 53, looked for in vain for a while, and none for 2712, which needs all links to begin anew while the

@@ -35,6 +35,7 @@ from iriscw.cloud.model import (
     QuotaExceeded,
     Throttled,
     Unavailable,
+    Unseen,
 )
 
 MAX_ROUNDS = 8
@@ -108,10 +109,13 @@ def _holder(settings: KubeSettings, path: str, rng: Random) -> Call[Mapping[str,
     """Read who has a name, None if nobody has any more; where that cannot be seen, nothing is known.
 
     Raises:
-        Unavailable: it cannot.
+        Unseen: the credentials do not allow it.
+        Unavailable: it cannot, for another reason.
     """
     try:
         found = yield from look(settings, path, rng)
+    except Forbidden as error:
+        raise Unseen(f"{path} is there already, and whose it is cannot be seen: {error}") from error
     except CloudError as error:
         raise Unavailable(f"{path} is there already, and whose it is cannot be seen: {error}") from error
     return found
