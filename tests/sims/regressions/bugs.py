@@ -54,4 +54,5 @@ BUGS = {
 }
 """By the seed that found it first, in the world of then. Of the others nothing is left that could be planted. No plan
 is kept for 24 and 53, looked for in vain for a while, and none for 2712, which needs all links to begin anew while the
-disk is full: ``test_coverage.py`` arranges that, and with the bug no stream waits for jobs there."""
+disk is full: ``test_coverage.py`` arranges that, and with the bug no stream waits for jobs there. That of 9179
+needs eleven faults, too many for a reader: ``tests/fleet/test_slice_laws.py`` has what it comes to."""
