@@ -82,7 +82,7 @@ def test_a_link_is_told_again_what_its_own_incarnation_should_run(walk):
 
 
 def test_the_last_end_of_a_job_is_let_forget_although_its_link_had_no_room():
-    """The job is over by the time the link has: else the worker would keep what ended for as long as it is connected."""
+    """The job is over by then: else the worker would keep what ended for as long as it is connected."""
     walk = Walk(command_spec(replicas=1))
     walk.place(0, "w0")
     walk.full["w0"] = None
