@@ -1,7 +1,7 @@
 """One job before an honest scheduler, honest workers and a log store: the walks that laws about jobs hold on.
 
 What the job says is done: clocks tick, logs are awaited, room is given back, workers forget; whoever walks says what
-comes next.
+comes next. The mailbox of a worker's link may be full for a while: then the job gets back what it told it.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from iriscw.runtime.vocabulary import (
     Run,
     SetTimer,
     Tell,
+    Undelivered,
 )
 
 WORKERS = ("w0", "w1")
@@ -61,6 +62,8 @@ class Walk:
         self.orders: dict[str, str] = {}
         """What each attempt's worker was told last: run, stop; nothing once it is to be forgotten."""
         self.where: dict[str, tuple[str, str]] = {}
+        self.full: dict[str, None] = {}
+        """Workers whose links have no room."""
         self.advanced: JobAdvanced | None = None
         self.done: list[JobDone] = []
         self.tasks: list[TaskChanged] = []
@@ -92,6 +95,8 @@ class Walk:
                     further.append(each.message)
                 case Emit(event=event):
                     (self.tasks if isinstance(event, TaskChanged) else self.states).append(event)
+                case Tell() if each.to.name in self.full:
+                    further.append(Undelivered(each.to, each.message))
                 case Tell():
                     self._told(each.to.name, each.message)
         for message in further:
@@ -114,8 +119,11 @@ class Walk:
             case ReleaseAttempts(uids=uids):
                 for uid in uids:
                     self.orders.pop(uid, None)
-            case DesiredOn(attempts=attempts):
+            case DesiredOn(incarnation=incarnation, attempts=attempts):
                 assert {each.order.uid for each in attempts} <= {*self.ledger.live}
+                for uid in [uid for uid in self.orders if self.where[uid] == (name, incarnation)]:
+                    del self.orders[uid]
+                self.orders.update((each.order.uid, "run" if each.stop is None else "stop") for each in attempts)
             case JobAdvanced():
                 self.advanced = message
             case JobDone():
@@ -173,13 +181,31 @@ class Walk:
         for key in self.calls:
             for stored in (True, False, None):
                 yield f"{key} stored: {stored}", lambda key=key, stored=stored: self.answer(key, stored)
+        for worker in WORKERS:
+            if worker in self.full:
+                yield f"{worker} has room", lambda worker=worker: self.full.pop(worker)
+            else:
+                yield f"{worker} is full", lambda worker=worker: self.full.update({worker: None})
         for key in self.clocks:
             yield f"ring {key}", lambda key=key: self.ring(key)
 
+    def late(self):
+        """Give the clocks at which a link is told again what it had no room for."""
+        return [key for key in self.clocks if key[0] == "link"]
+
+    def catch_up(self) -> None:
+        """Have all links take what they had no room for."""
+        self.full.clear()
+        for key in self.late():
+            self.ring(key)
+
     def settle(self) -> None:
-        """Heal the world: tasks are placed and succeed, what is to stop stops, logs are stored."""
+        """Heal the world: there is room, tasks are placed and succeed, what is to stop stops, logs are stored."""
+        self.full.clear()
         for _ in range(500):
-            if self.calls:
+            if self.late():
+                self.catch_up()
+            elif self.calls:
                 self.answer(next(iter(self.calls)), True)
             elif self.ledger.live:
                 uid = next(iter(self.ledger.live))

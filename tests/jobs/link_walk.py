@@ -107,7 +107,7 @@ class Walk:
             if seen.ending is not None:
                 released.append(seen.uid)
         if released:
-            self.send(ReleaseAttempts(tuple(released)))
+            self.send(ReleaseAttempts("a", tuple(released)))
 
     # What may come next
 
@@ -126,7 +126,7 @@ class Walk:
         """Have a job stop an attempt."""
         wanted = self.jobs[job][uid]
         wanted.stop = wanted.stop or Ending.KILLED
-        self.send(StopAttempts(job, (uid,), Ending.KILLED))
+        self.send(StopAttempts("a", (uid,), Ending.KILLED))
 
     def speak(self, job) -> None:
         """Have a job say all that it wants."""

@@ -14,8 +14,10 @@ from iriscw.jobs.messages import (
     LinkNeedsDesired,
     Placed,
     Placement,
+    ReleaseAttempts,
     RunAttempts,
     Settle,
+    StopAttempts,
 )
 from iriscw.jobs.model import Ending, JobState, Observation, TaskState
 from iriscw.runtime.vocabulary import SECOND, ActorPath, SetTimer, Undelivered
@@ -46,6 +48,9 @@ def heard(walk, message):
         (SCHEDULER, AttemptsOver("job-a", ()), "scheduler", JobAwake),
         (REGISTRY, JobAdvanced("job-a", JobState.RUNNING), "jobs", JobAdvanced),
         (LINK, RunAttempts("a", ()), "w0", DesiredOn),
+        (LINK, StopAttempts("a", ("u1",), Ending.KILLED), "w0", DesiredOn),
+        (LINK, ReleaseAttempts("a", ("u0",)), "w0", DesiredOn),
+        (LINK, DesiredOn("job-a", "a", ()), "w0", DesiredOn),
     ],
 )
 def test_who_had_no_room_is_told_the_whole_truth_in_a_while(walk, to, message, name, kind):
@@ -56,7 +61,37 @@ def test_who_had_no_room_is_told_the_whole_truth_in_a_while(walk, to, message, n
     ((receiver, told),) = heard(walk, clock.message)
     assert (receiver, type(told)) == (name, kind)
     if kind is DesiredOn:
+        assert told.incarnation == "a"
         assert [each.order.uid for each in told.attempts] == [*walk.ledger.live]
+
+
+def test_a_link_is_told_again_what_its_own_incarnation_should_run(walk):
+    """A worker that came back while its last incarnation is still waited for: each has its own clock and its own truth.
+
+    Of an incarnation on which nothing lives any more the truth is that: what ended there may be forgotten.
+    """
+    walk.send(AttemptsLost("w0", "a", False, "silent"))
+    walk.send(Placed((Placement(1, "second", "w0", "b"),)))
+    for incarnation, live in (("a", ["u1"]), ("b", ["second"]), ("c", [])):
+        release = Undelivered(LINK, ReleaseAttempts(incarnation, ("over",)))
+        (clock,) = walk.rules[Undelivered](walk.ledger, release, walk.ctx)
+        assert clock.key == ("link", "w0", incarnation)
+        ((_, told),) = heard(walk, clock.message)
+        assert told.incarnation == incarnation
+        assert [each.order.uid for each in told.attempts] == live
+
+
+def test_the_last_end_of_a_job_is_let_forget_although_its_link_had_no_room():
+    """The job is over by then: else the worker would keep what ended for as long as it is connected."""
+    walk = Walk(command_spec(replicas=1))
+    walk.place(0, "w0")
+    walk.full["w0"] = None
+    walk.see("u1", Observation("u1", TaskState.RUNNING, Ending.SUCCEEDED, True))
+    assert walk.ledger.ended is not None
+    assert [*walk.orders] == ["u1"]
+    walk.catch_up()
+    assert not walk.orders
+    assert len(walk.done) == 1
 
 
 def test_what_it_tells_itself_is_told_again_as_it_was(walk):

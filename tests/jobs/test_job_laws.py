@@ -39,8 +39,8 @@ def test_what_is_none_of_ours_is_stopped_or_forgotten():
     """An attempt nobody wants is stopped where it runs, and forgotten where it ended; nothing is recorded."""
     alive, over = Observation("x", TaskState.RUNNING), Observation("y", TaskState.RUNNING, Ending.FAILED, True)
     outcome = DECISIONS.observed(ledger_with(), AttemptsObserved("w", "a", (alive, over)), FakeContext())
-    assert told(outcome, StopAttempts) == [("w", StopAttempts("job-a", ("x",), Ending.KILLED))]
-    assert told(outcome, ReleaseAttempts) == [("w", ReleaseAttempts(("y",)))]
+    assert told(outcome, StopAttempts) == [("w", StopAttempts("a", ("x",), Ending.KILLED))]
+    assert told(outcome, ReleaseAttempts) == [("w", ReleaseAttempts("a", ("y",)))]
     assert outcome.records == ()
 
 

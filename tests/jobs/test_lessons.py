@@ -26,5 +26,5 @@ def test_a_stale_end_changes_nothing():
     assert isinstance(outcome, Decision)
     assert outcome.records == ()
     told = [command.message for command in outcome.commands if isinstance(command, Tell)]
-    assert told == [ReleaseAttempts(("first",))]
+    assert told == [ReleaseAttempts("a", ("first",))]
     assert ledger.state_of(0) is TaskState.ASSIGNED

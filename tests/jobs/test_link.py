@@ -212,9 +212,9 @@ def test_orders_pass_while_the_stream_is_up():
     assert wire.tell(RunAttempts("a", (order(),))).fed == []
     assert [each.uid for each in wire.up().fed[0].run] == ["u"]
     assert wire.tell(RunAttempts("a", (order("v"),))).fed == [Orders(run=(order("v"),))]
-    (stop,) = wire.tell(StopAttempts("job-a", ("v",), Ending.KILLED)).fed[0].stop
+    (stop,) = wire.tell(StopAttempts("a", ("v",), Ending.KILLED)).fed[0].stop
     assert (stop.uid, stop.ending, stop.grace_ns) == ("v", Ending.KILLED, 7)
-    assert wire.tell(ReleaseAttempts(("v",))).fed == [Orders(release=("v",))]
+    assert wire.tell(ReleaseAttempts("a", ("v",))).fed == [Orders(release=("v",))]
     assert list(wire.link.held) == ["u"]
 
 

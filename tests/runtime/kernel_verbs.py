@@ -40,7 +40,8 @@ class Verbs:
             later.append(lambda to=ctx.reply_to: life.kept.append((to, message.number)))
 
     def _do_answer(self, life, message, ctx, commands, later):
-        for to, token in life.kept[:1]:
+        answered = sum(type(each) is v.Reply and each.to is not None for each in commands)
+        for to, token in life.kept[answered : answered + 1]:  # each answer of a plan is to the next question
             commands.append(v.Reply(Value(token, life.mark), to))
             later.append(lambda: life.kept.pop(0))
 

@@ -20,6 +20,7 @@ from kernel_words import FAMILY, Act, Bag, Kind, Life, Node, Planned, Value, Wor
 from iriscw.errors import JournalUnavailable, OutcomePending
 from iriscw.runtime import vocabulary as v
 from iriscw.runtime.behavior import Backoff, Behavior, ChildSpec, Strategy, Supervision
+from iriscw.runtime.envelope import Envelope, Kind as EnvelopeKind
 from iriscw.runtime.tree import FailureReport
 from iriscw.testing import SimSystem
 
@@ -107,6 +108,19 @@ class World(Family, Acting, Verbs):
             if waiting:
                 self.wrong(f"the disk is full, and nobody told who asked {waiting}")
         assert not self.violations, self.violations
+
+    def latest(self):
+        """Of what replaces its like only the latest waits, apart from what its receiver has put aside once."""
+        for path, cell in self.tree.cells.items():
+            waiting = [
+                item.key
+                for queue in (cell.parked, cell.mailbox)
+                for item in queue or ()
+                if type(item) is Envelope and item.key is not None and item.kind == EnvelopeKind.PLAIN
+                if self.seen.get(item.message.number) != "stashed"
+            ]
+            if len(waiting) > len({*waiting}):
+                self.wrong(f"{path} has more than the latest waiting: {waiting}")
 
     # Actors
 

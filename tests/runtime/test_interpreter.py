@@ -310,6 +310,54 @@ def test_tell_conflated():
     assert made.statistics().conflated == 1
 
 
+def test_tell_conflated_after_a_stash():
+    """What was put aside and comes back is not the latest any more: the latest is still replaced by a later one."""
+    heard = []
+
+    def decide(state, received, ctx):
+        if type(received) is Do:
+            return received.commands
+        heard.append(received)
+        match heard:
+            case [1]:
+                return (Stash(),)
+            case [1, "go"]:
+                return (Unstash(), Tell(ctx.path, 2, "k"))
+            case [1, "go", 1]:
+                return (Tell(ctx.path, 3, "k"),)
+            case _:
+                return None
+
+    made = system()
+    made.spawn("b", Behavior(decide=decide))
+    made.tell(B, Do((Tell(B, 1, "k"), Tell(B, "go"))))
+    made.run_until_idle()
+    assert heard == [1, "go", 1, 3]
+    assert made.statistics().conflated == 1
+
+
+def test_tell_conflated_while_the_journal_takes_nothing():
+    """What waits for the journal waits: it is replaced, though its actor has looked at it already."""
+    made = system()
+    made.spawn(
+        "b",
+        Behavior(
+            initial=list,
+            decide=lambda state, received, ctx: Decision(records=(Added(received),)),
+            evolve=lambda state, fact: state.append(fact.amount),
+        ),
+    )
+    made.run_until_idle()
+    made.journal.fill()
+    for each in (1, 2, 3):
+        do(made, Tell(B, each, "k"))
+    assert [item.message for item in made.tree.cells[B].parked] == [3]
+    made.journal.free()
+    made.run_until_idle()
+    assert made.tree.cells[B].state == [3]
+    assert made.statistics().conflated == 2
+
+
 def test_request():
     """The answer comes under its key; a refusal, a timeout, a dead or a full target is RequestFailed."""
     log = []

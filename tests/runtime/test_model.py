@@ -82,10 +82,11 @@ class Kernel(RuleBasedStateMachine):
         seed=st.integers(0, 1 << 16), careful=st.booleans(), sync_ns=st.sampled_from((0, 1, 5_000_000)), kind=kinds
     )
     def boot(self, seed, careful, sync_ns, kind):
-        """Start with one actor."""
+        """Start with two actors, each with a child."""
         self.world = World(seed=seed, careful=careful, sync_ns=sync_ns)
         checks.watch(self.world.simulation)
         self.world.host("/", (("spawn", "a", kind), ("spawn", "b", Kind(durable=True))))
+        self.world.system.run_until_idle()
         for path in ("/a", "/b"):
             self.world.host(path, (("spawn", "x", Kind()),))
         self.world.system.run_until_idle()
@@ -161,6 +162,17 @@ class Kernel(RuleBasedStateMachine):
         """The latest takes the last place, not the place of what it replaces."""
         latest = ("latest", receiver, key, ())
         self.world.host(sender, (latest, ("tell", receiver, ()), latest, ("tell", receiver, ())))
+
+    @rule(sender=paths, key=keys, over=st.booleans())
+    def renew(self, sender, key, over):
+        """What waits for the disk is replaced by a later one, as what waits in a mailbox is."""
+        self.system.journal.fill()
+        for _ in range(2):
+            self.world.host(sender, (("latest", "/b", key, (("record",),)),))
+            self.system.run_until_idle()
+        self.world.latest()
+        if over:
+            self.system.journal.free()
 
     @rule(path=paths, other=paths, end=st.sampled_from([("emit",), ("run", "k"), ("feed", "l"), ("answer",)]))
     def news(self, path, other, end):
@@ -303,6 +315,7 @@ class Kernel(RuleBasedStateMachine):
     def nothing_is_wrong(self):
         """See what the oracle has found."""
         if hasattr(self, "world"):
+            self.world.latest()
             self.world.check()
 
     def teardown(self):
@@ -371,7 +384,7 @@ def test_who_is_spawned_by_an_actor_that_ends_itself_uses_up_no_budget_of_the_ne
     kernel = Kernel()
     kernel.boot(seed=0, careful=False, sync_ns=0, kind=Kind(strategy=Strategy.ONE_FOR_ALL, restarts=1))
     kernel.ask(end=("reply",), path="/a", plan=(("spawn", "a", Kind(failing_starts=3)), ("stopself",)))
-    kernel.ask(end=("refuse",), path="/a", plan=(("spawn", "x", Kind(failing_starts=1)),))
+    kernel.ask(end=("refuse",), path="/a", plan=(("spawn", "y", Kind(failing_starts=1)),))
     kernel.teardown()
 
 
@@ -380,12 +393,12 @@ def test_a_start_that_fails_takes_along_what_was_spawned_in_the_same_turn():
     kernel = Kernel()
     kernel.boot(seed=0, careful=False, sync_ns=0, kind=Kind(strategy=Strategy.REST_FOR_ONE))
     kernel.run_until_idle()
-    kernel.spawn_below(path="/a", name="x", kind=Kind(failing_starts=1))
-    kernel.spawn_below(path="/a", name="y", kind=Kind(restart=Restart.TEMPORARY))
+    kernel.spawn_below(path="/a", name="y", kind=Kind(failing_starts=1))
+    kernel.spawn_below(path="/a", name="b", kind=Kind(restart=Restart.TEMPORARY))
     kernel.run_until_idle()
     kernel.teardown()
-    assert "/a/x" in kernel.system.tree.cells
-    assert "/a/y" not in kernel.system.tree.cells
+    assert "/a/y" in kernel.system.tree.cells
+    assert "/a/b" not in kernel.system.tree.cells
 
 
 def test_below_an_actor_that_drains_budgets_go_on():
@@ -393,8 +406,6 @@ def test_below_an_actor_that_drains_budgets_go_on():
     kernel = Kernel()
     kind = Kind(durable=True, shutdown=Shutdown.STOP_AFTER_MAILBOX, restarts=1)
     kernel.boot(seed=0, careful=False, sync_ns=0, kind=kind)
-    kernel.spawn_below(path="/a", name="x", kind=Kind())
-    kernel.run_until_idle()
     kernel.disk(what="fill")
     kernel.tell(path="/a", plan=(("record",),))
     kernel.run_until_idle()
@@ -429,4 +440,32 @@ def test_a_bad_decision_that_forgets_waits_for_the_disk_like_any_other():
     kernel.advance(ms=1)
     kernel.ask(end=("reply",), path="/a", plan=(("forget",), ("bad",)))
     kernel.advance(ms=1)
+    kernel.teardown()
+
+
+def test_who_answers_twice_and_was_asked_once_answers_once():
+    """Each answer of a plan is to the next question that was put off; for the second there is none left."""
+    kernel = Kernel()
+    kernel.boot(seed=0, careful=False, sync_ns=0, kind=Kind())
+    kernel.ask(end=("keep",), path="/a", plan=(("request", "/a", "k", 5, (("answer",), ("answer",))),))
+    kernel.teardown()
+    assert not kernel.world.questions
+
+
+def test_a_system_begins_with_two_actors_and_a_child_of_each():
+    """What random programs tell them from the first message on is not told to nobody."""
+    kernel = Kernel()
+    kernel.boot(seed=0, careful=True, sync_ns=None, kind=Kind(durable=True))
+    assert {*kernel.system.tree.cells} == {"/", "/a", "/b", "/a/x", "/b/x"}
+    assert kernel.system.tree.dead == 0
+    kernel.teardown()
+
+
+def test_the_latest_of_what_waits_for_the_disk_waits_alone():
+    """Also behind the first, on which its receiver has decided and which it could not write."""
+    kernel = Kernel()
+    kernel.boot(seed=0, careful=False, sync_ns=0, kind=Kind())
+    kernel.renew(sender="/a", key="k", over=False)
+    kernel.nothing_is_wrong()
+    assert kernel.system.statistics().conflated == 1
     kernel.teardown()

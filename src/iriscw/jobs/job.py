@@ -147,7 +147,7 @@ class _Ends:
     """Tasks that rest before they wait again: index, ns."""
     began: list[str] = attrs.field(factory=list)
     refused: Refusal | None = None
-    released: dict[str, list[str]] = attrs.field(factory=dict)
+    released: dict[Place, list[str]] = attrs.field(factory=dict)
     faults_chars: int = 0
     stops_gang: bool = False
 
@@ -252,18 +252,18 @@ class JobDecisions:
         if place in ledger.suspects:
             ends.records.append(WorkerReturned(*place))
             ends.commands.append(CancelTimer(("lease", *place)))
-        self._disown(ledger, message.worker_id, stray, ends, ctx)
+        self._disown(place, stray, ends, ctx)
         return self._conclude(ledger, ends, ctx)
 
-    def _disown(self, ledger: Ledger, worker_id: str, stray: list[Observation], ends: _Ends, ctx: Context) -> None:
+    def _disown(self, place: Place, stray: list[Observation], ends: _Ends, ctx: Context) -> None:
         """Have attempts stopped and forgotten that are none of ours any more."""
         over = [seen.uid for seen in stray if seen.ending is not None]
         alive = tuple(seen.uid for seen in stray if seen.ending is None)
         if over:
-            ends.released.setdefault(worker_id, []).extend(over)
+            ends.released.setdefault(place, []).extend(over)
         if alive:
-            stop = StopAttempts(ledger.job_id, alive, Ending.KILLED)
-            ends.commands.append(Tell(link_of(ctx, worker_id), stop))
+            stop = StopAttempts(place[1], alive, Ending.KILLED)
+            ends.commands.append(Tell(link_of(ctx, place[0]), stop))
 
     def _advance(self, ledger: Ledger, index: int, seen: Observation, ends: _Ends, ctx: Context) -> None:
         attempt = latest_attempt(ledger, index)
@@ -309,7 +309,7 @@ class JobDecisions:
             )
         )
         ends.uids.append(seen.uid)
-        ends.released.setdefault(attempt.worker_id, []).append(seen.uid)
+        ends.released.setdefault((attempt.worker_id, attempt.incarnation), []).append(seen.uid)
         if started:
             ends.began.append(seen.uid)
         elif ending is Ending.REFUSED and not seen.unstartable:
@@ -353,8 +353,8 @@ class JobDecisions:
             commands.append(Tell(scheduler_of(ctx), over))
         for index, rest_ns in ends.resting:
             commands.append(Tell(scheduler_of(ctx), AttemptsOver(ledger.job_id, (), ((index, index + 1),), rest_ns)))
-        for worker_id, uids in ends.released.items():
-            commands.append(Tell(link_of(ctx, worker_id), ReleaseAttempts(tuple(uids))))
+        for (worker_id, incarnation), uids in ends.released.items():
+            commands.append(Tell(link_of(ctx, worker_id), ReleaseAttempts(incarnation, tuple(uids))))
         if ends.stops_gang and ledger.open:
             self._break_gang(ledger, ends, ctx)
         if ends.records:
@@ -527,6 +527,8 @@ class JobDecisions:
 
     def due(self, ledger: Ledger, message: Due, ctx: Context) -> Outcome:
         """A timer's time has come."""
+        if message.what == "link":  # of a job that has ended, too: its workers keep what they were not let forget
+            return (desired_on(ledger, (message.worker_id, message.incarnation), ctx),)
         if ledger.ended is not None:
             return tuple(self.resume(ledger, ctx))
         match message.what:
@@ -540,8 +542,6 @@ class JobDecisions:
                 return self._overdue(ledger, ctx)
             case "scheduling":
                 return self._unplaced(ledger, ctx)
-            case "link":
-                return (desired_on(ledger, (message.worker_id, message.incarnation), ctx),)
             case "scheduler":
                 return (Tell(scheduler_of(ctx), JobAwake(ledger.job_id)),)
             case "tally":
@@ -609,13 +609,16 @@ class JobDecisions:
     # Starting, and full mailboxes
 
     def undelivered(self, ledger: Ledger, message: Undelivered, ctx: Context) -> Outcome:
-        """Tell all again in a while: to a link what it should run, to the scheduler to ask."""
+        """Tell all again in a while: to a link what it should run, to the scheduler to ask.
+
+        What a link is told is for one incarnation of its worker, and so is all that is told again instead.
+        """
+        lost: Any = message.message
         if message.to == ctx.path:
-            return (SetTimer(("again", repr(message.message)), AGAIN, message.message),)
+            return (SetTimer(("again", repr(lost)), AGAIN, lost),)
         if message.to.parent.name == "links":
-            worker_id = message.to.name
-            incarnation = next((inc for worker, inc in ledger.places if worker == worker_id), "")
-            return (SetTimer(("link", worker_id), AGAIN, Due("link", worker_id, incarnation)),)
+            place = (message.to.name, lost.incarnation)
+            return (SetTimer(("link", *place), AGAIN, Due("link", *place)),)
         what = "scheduler" if message.to == scheduler_of(ctx) else "registry"
         return (SetTimer(what, AGAIN, Due(what)),)
 

@@ -544,7 +544,7 @@ class RunAttempts:
 class StopAttempts:
     """Have these attempts stopped."""
 
-    job_id: str
+    incarnation: str
     uids: tuple[str, ...]
     ending: Ending
 
@@ -553,6 +553,7 @@ class StopAttempts:
 class ReleaseAttempts:
     """The ends of these attempts are recorded: they may be forgotten."""
 
+    incarnation: str
     uids: tuple[str, ...]
 
 

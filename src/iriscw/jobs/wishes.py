@@ -67,9 +67,9 @@ def runs(ledger: Ledger, uids: Iterable[str], ctx: Context) -> Iterator[Command]
 
 def stops(ledger: Ledger, uids: Iterable[str], ending: Ending, ctx: Context) -> Iterator[Command]:
     """Have live attempts stopped, each worker's in one message."""
-    by_worker: dict[str, list[str]] = {}
+    by_place: dict[Place, list[str]] = {}
     for uid in uids:
-        worker_id = latest_attempt(ledger, ledger.live[uid]).worker_id
-        by_worker.setdefault(worker_id, []).append(uid)
-    for worker_id, stopped in by_worker.items():
-        yield Tell(link_of(ctx, worker_id), StopAttempts(ledger.job_id, tuple(stopped), ending))
+        attempt = latest_attempt(ledger, ledger.live[uid])
+        by_place.setdefault((attempt.worker_id, attempt.incarnation), []).append(uid)
+    for (worker_id, incarnation), stopped in by_place.items():
+        yield Tell(link_of(ctx, worker_id), StopAttempts(incarnation, tuple(stopped), ending))

@@ -45,6 +45,7 @@ def unwrap(dispatcher: Dispatcher, cell: Cell, envelope: Envelope | Slot) -> Non
     assert isinstance(envelope, Envelope)
     kind = envelope.kind
     tree = cell.tree
+    latest = False
     if kind >= FIRST_ANSWER:
         tree.delivered -= 1
         cell.reserved -= 1
@@ -60,8 +61,10 @@ def unwrap(dispatcher: Dispatcher, cell: Cell, envelope: Envelope | Slot) -> Non
         if cell.parked is not None:
             park(cell, envelope)
             return
-        if envelope.key is not None and cell.conflated is not None:
-            cell.conflated.pop(envelope.key, None)
+        # One that comes back from the stash may have a successor, which waits on and can still be replaced.
+        if envelope.key is not None and cell.conflated is not None and cell.conflated.get(envelope.key) is envelope:
+            del cell.conflated[envelope.key]
+            latest = True
     if envelope.rests_on > cell.rests_on:
         cell.rests_on = envelope.rests_on
     message = envelope.message
@@ -74,6 +77,8 @@ def unwrap(dispatcher: Dispatcher, cell: Cell, envelope: Envelope | Slot) -> Non
     except Unavailable:
         if kind >= FIRST_ANSWER:
             _give_back(cell, envelope)
+        elif latest and cell.conflated is not None:
+            cell.conflated[envelope.key] = envelope  # it waits again
         park(cell, envelope)
     except Exception as error:
         dispatcher.lifecycle.failed(cell, message, error)
