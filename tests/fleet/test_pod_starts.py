@@ -7,7 +7,7 @@ from iriscw.cloud.effects import CreatePod, DeletePod
 from iriscw.cloud.lifecycle import PodHealth
 from iriscw.cloud.model import LABEL_INCARNATION, Attributes, Pod, PodPhase, Upserted
 from iriscw.fleet import pods
-from iriscw.fleet.messages import WorkerDialled
+from iriscw.fleet.messages import WorkerDialled, WorkerLost
 from iriscw.fleet.model import PodState, Trouble
 from iriscw.fleet.signals import CheckStart, PodBriefed, PodReported, PodSeen, PodVanished, TryAgain
 from iriscw.fleet.slices import MAX_POD_FAILURES
@@ -77,6 +77,8 @@ def test_its_time_over_it_is_replaced_and_says_why(starting, ctx, pod):
     send(starting, ctx, PodSeen(pod(first, **IMAGE)))
     commands = send(starting, ctx, CheckStart())
     assert runs(commands) == [DeletePod(f"{WORKER}-{first}", "u1")]
+    (lost,) = [each.message for each in commands if isinstance(each, Tell) and isinstance(each.message, WorkerLost)]
+    assert (lost.incarnation, lost.fenced) == (first, False)  # until it is gone it may still come to run
     (told,) = reports(commands)
     assert told.failures == 1
     assert told.reason == "the worker pod did not start, because its image cannot be had: ErrImagePull: not found"

@@ -161,7 +161,9 @@ def test_less_than_promised_is_named(starting, ctx, dial, changes, text):
 
 def test_silence_is_judged_on_the_attentive_clock(starting, ctx, dial):
     """Liveness counts attentive time alone, from the last contact (INV-J10)."""
-    send(starting, ctx, dial(starting.incarnation))
+    commands = send(starting, ctx, dial(starting.incarnation))
+    (first,) = [each for each in commands if isinstance(each, SetTimer) and each.key == "liveness"]
+    assert first.attentive
     ctx.now += 10**15
     (again,) = send(starting, ctx, CheckLiveness())
     assert isinstance(again, SetTimer)

@@ -5,7 +5,19 @@ from __future__ import annotations
 import pytest
 
 from iriscw.cloud.effects import DeleteNodePool, WatchNodePools, WatchPods
-from iriscw.cloud.model import LABEL_GROUP, Gone, NodePool, Pod, Relisted, Removed, Throttled, Unavailable, Upserted
+from iriscw.cloud.model import (
+    LABEL_CLUSTER,
+    LABEL_GROUP,
+    LABEL_MANAGED,
+    Gone,
+    NodePool,
+    Pod,
+    Relisted,
+    Removed,
+    Throttled,
+    Unavailable,
+    Upserted,
+)
 from iriscw.fleet import root
 from iriscw.fleet.messages import (
     ActivityChanged,
@@ -110,6 +122,7 @@ def pool(labels, name="p", group="gpu", uid="u1"):
 
 def test_both_watches_are_opened_for_what_is_ours(fleet, ctx):
     """By the labels of this cluster; anew means that the one before is closed first."""
+    assert fleet.labels == {LABEL_MANAGED: "true", LABEL_CLUSTER: fleet.config.cluster}
     assert [type(each) for each in send(fleet, ctx, Relist())] == [Open, Open]
     again = send(fleet, ctx, Relist())
     assert [type(each) for each in again] == [Close, Open, Close, Open]

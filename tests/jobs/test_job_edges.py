@@ -6,6 +6,7 @@ from jobs_world import command_spec
 
 from iriscw.jobs.messages import (
     AttemptsLost,
+    AttemptsObserved,
     AttemptsOver,
     DesiredOn,
     Due,
@@ -18,6 +19,8 @@ from iriscw.jobs.messages import (
     RunAttempts,
     Settle,
     StopAttempts,
+    StopRest,
+    TerminateJob,
 )
 from iriscw.jobs.model import Ending, JobState, Observation, TaskState
 from iriscw.runtime.vocabulary import SECOND, ActorPath, SetTimer, Undelivered
@@ -176,6 +179,35 @@ def test_an_attempt_that_ran_too_long_is_stopped_once():
     assert (attempt.overran, walk.ledger.timed, walk.orders) == (True, {}, {"u1": "stop"})
     ((_, told),) = heard(walk, LinkNeedsDesired("w0", "a"))
     assert told.attempts[0].stop is Ending.TIMED_OUT
+
+
+def endings(told):
+    """Give what those who are stopped are to be called."""
+    return {each.ending for _, each in told if isinstance(each, StopAttempts)}
+
+
+def test_who_is_stopped_with_its_job_was_killed(walk):
+    """By whoever ended the job, or by the failure of another task."""
+    walk.place(1, "w1")
+    assert endings(heard(walk, TerminateJob("job-a", "enough"))) == {Ending.KILLED}
+
+
+def test_who_is_stopped_with_its_gang_is_called_so():
+    """It has done nothing itself, whatever the gang's job comes to."""
+    walk = Walk(command_spec(replicas=3, group_by="slice-id"))
+    placements = tuple(Placement(index, f"u{index}", "w0", "a") for index in range(3))
+    walk.waiting.clear()
+    walk.send(Placed(placements))
+    failed = Observation("u0", TaskState.RUNNING, Ending.FAILED, True, 1)
+    assert endings(heard(walk, AttemptsObserved("w0", "a", (failed,)))) == {Ending.GANG_STOPPED}
+    assert walk.ledger.verdict.state is JobState.FAILED
+
+
+def test_further_steps_of_a_stop_are_about_those_that_live_still(walk):
+    """Who has ended since is not stopped; its worker may not know it any more."""
+    told = heard(walk, StopRest(("over", "u1", "gone"), 0, Ending.KILLED))
+    assert told == [("w0", StopAttempts("a", ("u1",), Ending.KILLED))]
+    assert heard(walk, StopRest(("u1", "over"), 1, Ending.KILLED)) == []
 
 
 def test_a_place_for_a_job_that_is_over_is_given_back(walk):

@@ -1,5 +1,8 @@
 """The index of workers at its edges: what is remembered, for how long, and what it costs."""
 
+import gc
+import weakref
+
 from jobs_world import GIB, worker_info
 
 from iriscw.cloud.model import Capacity, Constraint, Mode, Op
@@ -44,6 +47,21 @@ def test_a_pool_goes_with_its_last_worker():
     assert (len(inventory.pools), inventory.generation) == (1, before)
     inventory.drop(second)
     assert (inventory.pools, inventory.generation > before) == ({}, True)
+
+
+def test_a_pool_that_is_gone_is_remembered_by_nobody():
+    """Nor that a search found no room in it: fleets come and go for years."""
+    inventory = Inventory()
+    host = add(inventory, 0)
+    assert find(inventory, Wish(Capacity(4_000, 1))) is host
+    inventory.commit(host, "u", Commitment("job-a", 0, Capacity(4_000, 1)))
+    assert find(inventory, Wish(SMALL)) is None
+    gone = weakref.ref(host.pool)
+    inventory.release("u")
+    inventory.drop(host)
+    del host
+    gc.collect()
+    assert gone() is None
 
 
 def test_ranks_are_never_given_twice():

@@ -101,6 +101,16 @@ def test_jobs_are_asked_in_windows():
     assert not bench.state.syncing
 
 
+def test_for_a_job_that_is_absent_the_next_is_asked():
+    """If it was asked itself; of the others it is not asked any more."""
+    bench = Bench([f"job-{number}" for number in range(REPORT_WINDOW + 3)])
+    bench.tell(JobAbsent(f"job-{REPORT_WINDOW}"))
+    assert bench.heard(ReportJob) == []
+    bench.tell(JobAbsent("job-0"))
+    assert len(bench.heard(ReportJob)) == 1
+    assert [*bench.state.unasked] == [f"job-{REPORT_WINDOW + 2}"]
+
+
 def test_absent_jobs_are_not_waited_for():
     """A quarantined job, or one that stays silent, does not stop the others for ever."""
     bench = Bench(["job-a", "job-b"])

@@ -49,6 +49,17 @@ def test_a_cordon_counts_older_incarnations():
     assert walk.answers[-1].live_attempts == 1
 
 
+def test_a_worker_that_is_announced_is_open():
+    """The fleet would not announce what it has closed: that question, or its end, was lost."""
+    walk = whole()
+    walk.cordon(FIRST)
+    host = walk.state.inventory.hosts[FIRST]
+    assert not host.placeable
+    walk.announce(FIRST, fresh=False)
+    assert walk.state.inventory.hosts[FIRST] is host
+    assert host.placeable
+
+
 def test_a_job_that_does_not_answer_waits_for_nothing():
     """Its tasks are no demand any more, and take nobody's turn; the jobs after it are asked."""
     walk = Walk()

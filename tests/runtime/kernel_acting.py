@@ -116,7 +116,19 @@ class Acting:
 
     def _end(self, life):
         life.over = True
-        life.node.returned.extendleft(reversed(life.stash))
+        self.give_back(life)
+
+    def give_back(self, life, *, just_now=True):
+        """Have what an incarnation put aside wait again, in front.
+
+        While its actor waits for the disk a host's question does not: where that stands when there is room again
+        depends on how far the actor has come by then. If it was not ``just_now`` nobody knows whether it was so.
+        """
+        node = life.node
+        cell = self.tree.cells.get(node.path)
+        if not just_now or (cell is not None and cell.parked is not None):
+            node.passing |= {number: None for number in life.stash if number in self.asked}
+        node.returned.extendleft(number for number in reversed(life.stash) if number not in node.passing)
         life.stash = []
 
     def _accept(self, life, message, ctx):
@@ -126,10 +138,16 @@ class Acting:
         if number in self.retry:
             self.retry.discard(number)
         elif status == "stashed":
+            if number in node.passing:
+                del node.passing[number]
+                return
             cell = self.tree.cells[node.path]
             if message.sender_path == "host-question" and cell.parked is not None and number in node.returned:
                 node.returned.remove(number)  # a host's question goes past what waits for the disk
-            elif not node.returned or node.returned.popleft() != number:
+                return
+            while node.returned and node.returned[0] != number and self._nobody_waits(node.returned[0]):
+                node.returned.popleft()  # it is not delivered any more
+            if not node.returned or node.returned.popleft() != number:
                 self.wrong(f"{node.path}: {number} leaves the stash out of turn")
             return
         elif status is not None:
@@ -142,6 +160,16 @@ class Acting:
                 self.wrong(f"{node.path}: {number} of {message.sender_path} after {self.order[key]}")
             if not (self._will_park(message, node)):
                 self.order[key] = max(number, self.order.get(key, 0))
+
+    def _nobody_waits(self, number):
+        """Whether this is a request whose asker has begun anew, is gone, or has been answered or asked again since."""
+        life, key = self.askers.get(number, (None, None))
+        if life is None:
+            return False
+        path = life.node.path
+        cell = self.tree.cells.get(path)
+        there = cell is not None and self.nodes[path] is life.node and cell.incarnation == life.incarnation
+        return not there or life.requests.get(key) != number
 
     def _will_park(self, message, node):
         verbs = [verb[0] for verb in message.plan]

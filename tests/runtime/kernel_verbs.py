@@ -25,7 +25,12 @@ class Verbs:
     def _do_request(self, life, message, ctx, commands, later, to, key, ms, plan):
         act = self.message(life.node, life.mark, plan)
         commands.append(v.Request(v.ActorPath(to), act, key, ms * v.MILLISECOND))
-        later.append(lambda: life.requests.update({key: act.number}))
+
+        def wait():
+            life.requests[key] = act.number
+            self.askers[act.number] = (life, key)
+
+        later.append(wait)
 
     def _do_reply(self, life, message, ctx, commands, later):
         if ctx.reply_to is not None:
@@ -48,11 +53,7 @@ class Verbs:
     def _do_unstash(self, life, message, ctx, commands, later):
         commands.append(v.Unstash())
 
-        def back():
-            life.node.returned.extendleft(reversed(life.stash))
-            life.stash = []
-
-        later.append(back)
+        later.append(lambda: self.give_back(life))
 
     def _do_spawn(self, life, message, ctx, commands, later, name, kind):
         node = life.node

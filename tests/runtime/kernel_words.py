@@ -108,6 +108,9 @@ class Node:
     failing: int = 0
     life: Any = None
     returned: deque = attrs.field(factory=deque)
+    """What was put aside and waits again, in order."""
+    passing: dict = attrs.field(factory=dict)
+    """Host's questions among it that did not go back in front of what waits for the disk."""
     forgot: bool = False
 
 

@@ -129,6 +129,10 @@ class World(Family, Acting, Verbs):
         self.retry = set()
         self.order = {}
         self.questions = {}
+        self.asked = set()
+        """What the host has asked."""
+        self.askers = {}
+        """Of each request who asked, and under which key."""
         self.unanswered = {}
         self.nodes = {}
         self.works = {}
@@ -194,7 +198,7 @@ class World(Family, Acting, Verbs):
                 if ctx.incarnation < life.incarnation:
                     self.wrong(f"{node.path}: incarnation {ctx.incarnation} decides after {life.incarnation}")
                 life.over = True
-                node.returned.extendleft(reversed(life.stash))
+                self.give_back(life, just_now=False)
             mark = max([node.mark, *(seq for seq, path, _ in self.log if path == node.path)])
             life = node.life = Life(node, ctx.incarnation, mark)
         if life.over:
@@ -262,6 +266,7 @@ class World(Family, Acting, Verbs):
             act = Act(self.next(), 0, "host-question", 0, plan)
             slot = self.system.question(path, act)
             self.questions[slot] = act.number
+            self.asked.add(act.number)
 
     def crash(self, keep):
         """Crash with ``keep`` of the records that were not durable, and boot again."""

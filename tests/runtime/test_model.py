@@ -469,3 +469,43 @@ def test_the_latest_of_what_waits_for_the_disk_waits_alone():
     kernel.nothing_is_wrong()
     assert kernel.system.statistics().conflated == 1
     kernel.teardown()
+
+
+def test_a_stashed_request_of_which_nobody_wants_the_answer_does_not_come_back():
+    """Its asker has asked anew in the meantime; what was put aside after it comes back all the same."""
+    kernel = Kernel()
+    kernel.boot(seed=0, careful=False, sync_ns=0, kind=Kind())
+    kernel.tell(path="/a", plan=(("request", "/b", "l", 500, (("stash",),)),))
+    kernel.run_until_idle()
+    kernel.tell(path="/b", plan=(("stash",),))
+    kernel.run_until_idle()
+    kernel.tell(path="/a", plan=(("request", "/b", "l", 500, ()),))
+    kernel.run_until_idle()
+    dead = kernel.system.tree.dead
+    kernel.tell(path="/b", plan=(("unstash",),))
+    kernel.run_until_idle()
+    assert kernel.system.tree.dead == dead + 1
+    kernel.teardown()
+
+
+def test_a_stashed_question_may_be_overtaken_by_what_waited_for_the_disk():
+    """It came back while the disk was full, and its turn when there was room again: so it did not go past the rest."""
+    kernel = Kernel()
+    kernel.boot(seed=0, careful=False, sync_ns=0, kind=Kind())
+    for _ in range(2):
+        kernel.tell(path="/b", plan=(("stash",), ("record",)))
+    kernel.run_until_idle()
+    kernel.disk(what="fill")
+    kernel.run_until_idle()
+    kernel.tell(path="/b", plan=(("unstash",),))
+    kernel.run_until_idle()
+    kernel.ask(path="/b", plan=(("stash",),), end=("reply",))
+    kernel.run_until_idle()
+    for last in ((), (), (), (), (("unstash",),)):  # a turn takes five
+        kernel.ask(path="/b", plan=last, end=("reply",))
+    kernel.step(count=1)
+    cell = kernel.system.tree.cells["/b"]
+    assert (len(cell.mailbox), len(cell.parked)) == (1, 2)
+    kernel.disk(what="free")
+    kernel.run_until_idle()
+    kernel.teardown()
