@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
 
 sys.path.insert(0, str(HERE))
 
-from mutating import CONTROLS, MODULES, all_mutations, mutate, mutations, sample  # noqa: E402
+from mutating import CONTROLS, MODULES, all_mutations, in_line, mutate, mutations, sample  # noqa: E402
 
 LEAST_NOTICED = 0.9
 """The share of the bugs that has to be noticed, those apart that change nothing."""
@@ -110,6 +110,15 @@ def test_a_sample_is_drawn_from_each_module_by_its_size():
     assert {each.module for each in first} == {*MODULES}
     number = sum(each.module == "fleet/pods.py" for each in first)
     assert abs(number - 160 * len(mutations("fleet/pods.py")) / len(all_mutations())) < 1
+
+
+def test_a_sample_outlives_an_edit():
+    """What else there is does not change the order of the rest: it is drawn again, but for one in its place."""
+    found = mutations("fleet/pods.py")
+    line = in_line(found, 1)
+    assert line != in_line(found, 2)
+    for gone in found[::20]:
+        assert in_line([each for each in found if each is not gone], 1) == [each for each in line if each is not gone]
 
 
 def test_a_choice_between_two_texts_is_no_decision():
