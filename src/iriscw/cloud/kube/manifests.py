@@ -9,8 +9,8 @@ limits are what its group promises. It requests as much, so that it is of the cl
 evicted, unless that is all of the machine: then a little less, because a part of each machine is others' already, and
 the pod would never be scheduled.
 
-Where tasks have pods of their own (:mod:`iriscw.cloud.kube.tasks`) a worker asks for no more than it needs itself, holds
-no GPU, and may make pods. It is told what they are like, and what its group promises: it cannot see that any more.
+Where tasks have pods of their own (:mod:`iriscw.cloud.kube.tasks`) a worker asks for no more than it needs itself,
+holds no GPU, and may make pods. It is told what they are like, and what its group promises, which it cannot see.
 
 What its pod must know and nobody else may see is named, never told: values come from Secrets, as files and variables.
 """

@@ -315,9 +315,9 @@ def decode_task_pods(text: str) -> TaskPods:
     Raises:
         InvalidSpec: it is something else.
     """
+    if len(text) > MAX_TEMPLATE_BYTES:
+        raise InvalidSpec(f"what pods of tasks are like takes at most {MAX_TEMPLATE_BYTES} bytes, not {len(text)}")
     try:
-        if len(text) > MAX_TEMPLATE_BYTES:
-            raise ValueError("it is too long")
         said = json.loads(text)
         said["promise"] = Capacity(**said["promise"])
         said["most"] = None if said["most"] is None else Capacity(**said["most"])
@@ -332,9 +332,7 @@ def decode_task_pods(text: str) -> TaskPods:
 # Calls
 
 
-def create_task_pod(
-    settings: KubeSettings, pods: TaskPods, owner: TaskOwner, task: TaskPod, rng: Random
-) -> Call[Pod]:
+def create_task_pod(settings: KubeSettings, pods: TaskPods, owner: TaskOwner, task: TaskPod, rng: Random) -> Call[Pod]:
     """Have an attempt's pod exist. Repeating it is fine: it has one name, and one order that is carried out once.
 
     Raises:
