@@ -121,6 +121,8 @@ def _epilog() -> str:
     attributes = (
         f"variables:\n  {ATTRIBUTES_VARIABLE}  the worker's attributes, a JSON object"
         f"\n  {TASK_SECRET_PREFIX}NAME  the variable NAME of every task, shown nowhere"
+        f"\n  {TASK_PODS_VARIABLE}  what the pods of tasks are like: tasks have pods of their own then"
+        f"\n  {', '.join(OWN_POD_VARIABLES)}  the worker's own pod, to which those belong"
     )
     return f"{attributes}\n\nexit codes:\n{codes}"
 

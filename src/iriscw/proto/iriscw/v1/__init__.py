@@ -97,7 +97,7 @@ __all__ = (
     "SubmitJobRequest",
     "SubmitJobResponse",
     "TaskCount",
-    "TaskRuntime",
+    "TaskRuntimeKind",
     "TaskSpecification",
     "TaskState",
     "TaskStatus",
@@ -585,7 +585,7 @@ class StopReason(betterproto2.Enum):
         }
 
 
-class TaskRuntime(betterproto2.Enum):
+class TaskRuntimeKind(betterproto2.Enum):
     """
     Where the attempts of a group's workers run.
     """
@@ -605,17 +605,17 @@ class TaskRuntime(betterproto2.Enum):
     @classmethod
     def betterproto_value_to_renamed_proto_names(cls) -> dict[int, str]:
         return {
-            0: "TASK_RUNTIME_UNSPECIFIED",
-            1: "TASK_RUNTIME_PROCESS",
-            2: "TASK_RUNTIME_POD",
+            0: "TASK_RUNTIME_KIND_UNSPECIFIED",
+            1: "TASK_RUNTIME_KIND_PROCESS",
+            2: "TASK_RUNTIME_KIND_POD",
         }
 
     @classmethod
     def betterproto_renamed_proto_names_to_value(cls) -> dict[str, int]:
         return {
-            "TASK_RUNTIME_UNSPECIFIED": 0,
-            "TASK_RUNTIME_PROCESS": 1,
-            "TASK_RUNTIME_POD": 2,
+            "TASK_RUNTIME_KIND_UNSPECIFIED": 0,
+            "TASK_RUNTIME_KIND_PROCESS": 1,
+            "TASK_RUNTIME_KIND_POD": 2,
         }
 
 
@@ -2070,7 +2070,9 @@ class ScaleGroupConfig(betterproto2.Message):
 
     autoscaler: "AutoscalerConfig | None" = betterproto2.field(12, betterproto2.TYPE_MESSAGE, optional=True)
 
-    task_runtime: "TaskRuntime" = betterproto2.field(13, betterproto2.TYPE_ENUM, default_factory=lambda: TaskRuntime(0))
+    task_runtime: "TaskRuntimeKind" = betterproto2.field(
+        13, betterproto2.TYPE_ENUM, default_factory=lambda: TaskRuntimeKind(0)
+    )
 
     task_image: "str" = betterproto2.field(14, betterproto2.TYPE_STRING)
 
