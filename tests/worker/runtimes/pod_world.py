@@ -5,6 +5,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import anyio
+import attrs
 
 from iriscw.cloud.drivers.kube.access import find_access
 from iriscw.cloud.drivers.kube.objects import open_objects
@@ -29,16 +30,27 @@ class PodWorld:
 
     def __init__(self, server, kubeconfig, objects, node, folder, owner):
         self.server, self.objects, self.node, self.owner = server, objects, node, owner
+        self.lives = 0
         self.kubeconfig = kubeconfig
         self.cache = folder / "pods" / "nodes" / node / ON_THE_NODE.strip("/")
-        self.life = self.cache / "w-0" / "i-0"
         self.pods = TaskPods(
             cluster="ours", namespace="default", image="iris-task", cache_dir=str(self.cache),
             node_cache_dir=ON_THE_NODE, promise=Capacity(64_000, 256 << 30),
         )  # fmt: skip
 
+    @property
+    def life(self):
+        """The folder of the worker's present life."""
+        return self.cache / self.owner.worker_id / self.owner.incarnation
+
+    def next_life(self):
+        """Begin a life of the worker that has nothing yet."""
+        self.lives += 1
+        self.owner = attrs.evolve(self.owner, incarnation=f"i-{self.lives}")
+        return self
+
     @asynccontextmanager
-    async def runtime(self, patience=None, driver=None):
+    async def runtime(self, patience=None, wrapped=lambda driver: driver):
         """Give the runtime, as a process of the worker has it; the next one is that of its next process."""
         (self.life / "tasks").mkdir(mode=0o700, parents=True, exist_ok=True)
         lease = LeaseFile(self.life / "tasks" / "lease")
@@ -47,7 +59,7 @@ class PodWorld:
         async with AsyncExitStack() as stack:
             stack.callback(lease.close)
             access = await find_access(self.kubeconfig)
-            tasks = driver or await stack.enter_async_context(open_task_pods(self.pods, self.owner, access))
+            tasks = wrapped(await stack.enter_async_context(open_task_pods(self.pods, self.owner, access)))
             opened = open_pod_runtime(
                 tasks, lease, root=self.life / "attempts", cache_dir=self.cache, patience=patience
             )
