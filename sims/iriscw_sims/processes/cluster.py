@@ -45,6 +45,14 @@ async def serve_with_processes(
             return answer.body if answer.code == 200 else None
 
         server = SimServer(settings, streams=ProcessStreams(containers, reachable), containers=containers)
+        exited = containers.exited
+
+        def told(uid: str, code: int, reason: str) -> None:
+            server.timeline.catch_up()
+            exited(uid, code, reason)
+            server.live.touch()
+
+        containers.exited = told
         containers.read, containers.real_s = read, server.timeline.clock.real_s
         async with server:
             yield server

@@ -33,6 +33,9 @@ IMAGES: Mapping[str, tuple[str, ...]] = {
 }
 """What our own images run, by their names without registry and tag."""
 
+ROOT_AUTHORITY = "kube-root-ca.crt"
+"""The ConfigMap that a cluster's controller manager puts into each namespace; here is none."""
+
 ANY_HOST = "0.0.0.0"  # noqa: S104 - recognised, not bound
 LOOPBACK = "127.0.0.1"
 
@@ -173,15 +176,16 @@ def _mounted(
             mounts[path] = _below(node_folder, str(volume["hostPath"]["path"]))
             continue
         mounts[path] = place = _below(folder, path)
-        for name, content in _content(pod["metadata"]["namespace"], volume, read):
+        for name, content in _content(pod, volume, read):
             files[_below(place, name)] = content
             if "configMap" in volume:
                 plain.add(_below(place, name))
     return mounts, files, plain
 
 
-def _content(namespace: str, volume: Json, read: Read) -> Iterator[tuple[str, bytes]]:
+def _content(pod: Json, volume: Json, read: Read) -> Iterator[tuple[str, bytes]]:
     source: Json
+    namespace = pod["metadata"]["namespace"]
     if "emptyDir" in volume or "persistentVolumeClaim" in volume:
         return
     if "configMap" in volume:
@@ -190,9 +194,29 @@ def _content(namespace: str, volume: Json, read: Read) -> Iterator[tuple[str, by
     elif "secret" in volume:
         source = volume["secret"]
         yield from _entries(source, _found(read, namespace, "secrets", source["secretName"], source))
+    elif "projected" in volume:
+        for part in volume["projected"].get("sources") or ():
+            yield from _projected(pod, part, read)
     else:
         kinds = ", ".join(name for name in volume if name != "name")
         raise CannotRun(f"volumes of this kind are not stood in for: {kinds}")
+
+
+def _projected(pod: Json, part: Json, read: Read) -> Iterator[tuple[str, bytes]]:
+    """Give one source of a projected volume. Where there is a token, none is made: ``KUBECONFIG`` has to name the way
+    to the API, as in each program of this machine.
+    """
+    namespace = pod["metadata"]["namespace"]
+    if "configMap" in part and part["configMap"]["name"] != ROOT_AUTHORITY:
+        yield from _entries(
+            part["configMap"], _found(read, namespace, "configmaps", part["configMap"]["name"], part["configMap"])
+        )
+    elif "secret" in part:
+        source = part["secret"]
+        yield from _entries(source, _found(read, namespace, "secrets", source["name"], source))
+    elif "downwardAPI" in part:
+        for item in part["downwardAPI"].get("items") or ():
+            yield item["path"], _field(pod, str(item["fieldRef"]["fieldPath"])).encode()
 
 
 def _entries(source: Json, data: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:

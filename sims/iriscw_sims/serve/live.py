@@ -125,6 +125,10 @@ class Live:
             self._touched.set()
         return response
 
+    def touch(self) -> None:
+        """Say that something was changed otherwise than by a request: watches are told at once."""
+        self._touched.set()
+
     def watch(self, request: Request) -> Watch | Response:
         """Open a watch, or say why not."""
         return self.store.watch(request, self.timeline.catch_up())

@@ -13,7 +13,7 @@ from typing import Any, Final
 from iriscw.cloud.catalogue import GB, RACK_NODES, RACK_TYPES, InstanceType, instance_type
 from iriscw.config.errors import ProblemKind
 from iriscw.config.kinds import shown
-from iriscw.config.model import AcceleratorType, Durability
+from iriscw.config.model import AcceleratorType, Durability, TaskRuntimeKind
 from iriscw.config.quantities import format_cpu, format_size
 from iriscw.config.read import GROUP_NAME_LIMIT, INVALID, Findings, Path, Tree
 
@@ -186,6 +186,18 @@ def _check_local_node(full: Tree, group: Tree, path: Path, found: Findings) -> N
             found.add(ProblemKind.CONTRADICTION, (*path, "resources", written), text)
 
 
+def _check_runtime(full: Tree, group: Tree, path: Path, found: Findings) -> None:
+    if group["task_runtime"] is not TaskRuntimeKind.POD:
+        return
+    path = (*path, "task_runtime")
+    if "local" in full["platform"]:
+        text = "the local platform has no pods to run attempts in: leave it at process"
+        found.add(ProblemKind.CONTRADICTION, path, text)
+    elif _at(full, "platform", "coreweave", "node_cache_dir") == "":
+        text = "workers share their cache with the pods of tasks: set platform.coreweave.node_cache_dir"
+        found.add(ProblemKind.CONTRADICTION, path, text)
+
+
 def _check_secrets(full: Tree, found: Findings) -> None:
     secrets, plain = _at(full, "defaults", "task_secrets"), _at(full, "defaults", "task_env")
     if not known(secrets) or not secrets:
@@ -203,4 +215,7 @@ def _word(value: Any) -> str:
     return str(getattr(value, "value", value))
 
 
-_GROUP_CHECKS: Final = (_check_slices, _check_device, _check_template, _check_pool, _check_node, _check_local_node)
+_GROUP_CHECKS: Final = (
+    *(_check_slices, _check_device, _check_template, _check_pool, _check_node, _check_local_node),
+    _check_runtime,
+)

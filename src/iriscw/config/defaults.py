@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from iriscw.config.model import AcceleratorType, Durability, PlatformKind
+from iriscw.config.model import AcceleratorType, Durability, PlatformKind, TaskRuntimeKind
 from iriscw.config.quantities import NS_PER_MS
 
 MS: Final = NS_PER_MS
@@ -151,4 +151,6 @@ def group_defaults(kind: PlatformKind) -> dict[str, Any]:
         "priority": 100,
         "attributes": {},
         "slice_template": {"preemptible": False},
+        "task_runtime": TaskRuntimeKind.PROCESS,
+        "task_image": "iris-task:latest",
     }

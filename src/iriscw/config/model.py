@@ -86,6 +86,15 @@ class Durability(enum.Enum):
     """Survives the controller's node."""
 
 
+class TaskRuntimeKind(enum.Enum):
+    """Where the attempts of a group's workers run."""
+
+    PROCESS = "process"
+    """As processes of the worker's pod."""
+    POD = "pod"
+    """Each in a pod of its own on the worker's node."""
+
+
 def _names_only(environment: Mapping[str, str]) -> str:
     """Show an environment without its values: tokens live there."""
     return f"<{', '.join(environment)}>"
@@ -301,6 +310,11 @@ class ScaleGroupConfig:
     priority: int = key(Whole(), "Which group takes demand first: the lower number.")
     attributes: Mapping[str, str] = key(_ATTRIBUTES, "Attributes of the group's workers, for constraints.")
     slice_template: SliceConfig = key(Section(SliceConfig), "How a slice is created.")
+    task_runtime: TaskRuntimeKind = key(
+        Choice(TaskRuntimeKind),
+        "Where attempts run: in the worker's pod (`process`), or each in a pod of its own (`pod`, on CoreWeave).",
+    )
+    task_image: str = key(_REQUIRED_TEXT, "The image of attempts with a pod of their own, for jobs that name none.")
     timeouts: TimeoutConfig = key(Section(TimeoutConfig), "For this group.", otherwise="`platform.timeouts`")
     autoscaler: AutoscalerConfig = key(Section(AutoscalerConfig), "For this group.", otherwise="`platform.autoscaler`")
 

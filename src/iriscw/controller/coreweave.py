@@ -40,7 +40,7 @@ from iriscw.cloud.model import LABEL_WORKER, CloudError, Pod, PodSpec, Removed, 
 from iriscw.cloud.ports import Connection, NodePoolDriver, PodDriver
 from iriscw.config.model import ClusterConfig, CoreweaveSliceConfig, ScaleGroupConfig
 from iriscw.controller.errors import NoSuchNamespace, StateUnusable
-from iriscw.controller.settings import worker_image
+from iriscw.controller.settings import task_image, worker_image
 from iriscw.controller.tokens import ControllerTokens
 from iriscw.files import write_atomic
 from iriscw.runtime.vocabulary import SECOND
@@ -94,7 +94,7 @@ def kube_settings(config: ClusterConfig, cluster: str, *, tls: bool, plaintext: 
         task_secrets={name: _place(text) for name, text in config.defaults.task_secrets.items()},
         priority_class=platform.priority_class,
         health_patience=config.platform.timeouts.worker_health_timeout,
-        groups={group.name: _group(group) for group in config.scale_groups.values()},
+        groups={group.name: _group(config, group) for group in config.scale_groups.values()},
     )
 
 
@@ -113,7 +113,7 @@ def _place(text: str) -> SecretKey:
     return SecretKey(name, key)
 
 
-def _group(group: ScaleGroupConfig) -> GroupSettings:
+def _group(config: ClusterConfig, group: ScaleGroupConfig) -> GroupSettings:
     pool = group.slice_template.coreweave
     assert pool is not None, "a group of this platform has a pool"
     node = instance_type(pool.instance_type)
@@ -122,6 +122,7 @@ def _group(group: ScaleGroupConfig) -> GroupSettings:
         gpu_class=pool.gpu_class,
         interruptable=pool.interruptable,
         taints=_taints(pool),
+        task_image=task_image(config, group),
         most=None if node is None else node.for_pods,
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import attrs
 
 from iriscw.cloud.model import Attributes, Capacity
-from iriscw.config.model import AcceleratorType, ClusterConfig, PlatformKind, ScaleGroupConfig
+from iriscw.config.model import AcceleratorType, ClusterConfig, PlatformKind, ScaleGroupConfig, TaskRuntimeKind
 from iriscw.fleet.model import FleetConfig, GroupConfig, Timing
 from iriscw.jobs.actor import JobsConfig
 from iriscw.jobs.job import JobSettings
@@ -65,8 +65,18 @@ def _group(config: ClusterConfig, group: ScaleGroupConfig, *, local: bool) -> Gr
 
 
 def worker_image(config: ClusterConfig) -> str:
-    """Give the worker's image by its full name: with the configured registry in front, unless it names one itself."""
-    image, platform = config.defaults.bootstrap.docker_image, config.platform.coreweave
+    """Give the worker's image by its full name."""
+    return full_image(config, config.defaults.bootstrap.docker_image)
+
+
+def task_image(config: ClusterConfig, group: ScaleGroupConfig) -> str:
+    """Give the image of a group's tasks by its full name; empty where they have no pods."""
+    return full_image(config, group.task_image) if group.task_runtime is TaskRuntimeKind.POD else ""
+
+
+def full_image(config: ClusterConfig, image: str) -> str:
+    """Give an image's full name: with the configured registry in front, unless it names one itself."""
+    platform = config.platform.coreweave
     first, slash, _ = image.partition("/")
     named = slash and ("." in first or ":" in first or first == "localhost")
     registry = platform.container_registry.rstrip("/") if platform is not None else ""

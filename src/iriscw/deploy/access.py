@@ -1,4 +1,4 @@
-"""Who the controller and the workers are to the API server, and what the controller may do there."""
+"""Who the controller and the workers are to the API server, and what they may do there."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Any
 
 from iriscw.deploy.installation import Installation
 from iriscw.deploy.names import CONTROLLER, WORKER, cluster_role, object_labels
-from iriscw.deploy.rights import cluster_rules, namespaced_rules
+from iriscw.deploy.rights import WORKER_RIGHTS, cluster_rules, namespaced_rules, rules
 
 _API = "rbac.authorization.k8s.io"
 
 
 def accounts(installation: Installation) -> list[dict[str, Any]]:
-    """Write the service accounts. No pod gets a token that it did not ask for, and the workers' may do nothing."""
+    """Write the service accounts. No pod gets a token that it did not ask for."""
     pull = installation.platform.image_pull_secret
     return [
         {
@@ -65,8 +65,29 @@ def namespaced_access(installation: Installation) -> list[dict[str, Any]]:
     ]
 
 
-def _subject(installation: Installation) -> dict[str, Any]:
-    return {"kind": "ServiceAccount", "name": CONTROLLER, "namespace": installation.namespace}
+def worker_access(installation: Installation) -> list[dict[str, Any]]:
+    """Write what workers may do in their namespace: make pods where a group's tasks have some, else nothing."""
+    if not installation.has_task_pods:
+        return []
+    return [
+        {
+            "apiVersion": f"{_API}/v1",
+            "kind": "Role",
+            "metadata": _metadata(installation, WORKER, "worker"),
+            "rules": rules(WORKER_RIGHTS),
+        },
+        {
+            "apiVersion": f"{_API}/v1",
+            "kind": "RoleBinding",
+            "metadata": _metadata(installation, WORKER, "worker"),
+            "roleRef": {"apiGroup": _API, "kind": "Role", "name": WORKER},
+            "subjects": [_subject(installation, WORKER)],
+        },
+    ]
+
+
+def _subject(installation: Installation, name: str = CONTROLLER) -> dict[str, Any]:
+    return {"kind": "ServiceAccount", "name": name, "namespace": installation.namespace}
 
 
 def _metadata(installation: Installation, name: str, component: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import attrs
 
 from iriscw.cloud.kube.mounts import CONFIG_DIR
-from iriscw.config.model import ClusterConfig, CoreweaveControllerConfig, CoreweavePlatformConfig
+from iriscw.config.model import ClusterConfig, CoreweaveControllerConfig, CoreweavePlatformConfig, TaskRuntimeKind
 from iriscw.deploy.errors import NotInstallable
 from iriscw.deploy.names import worker_priority_class
 
@@ -70,6 +70,11 @@ class Installation:
         """Give an image's full name: with the configured registry in front, unless it names one."""
         registry = self.platform.container_registry.rstrip("/")
         return name if not registry or names_registry(name) else f"{registry}/{name}"
+
+    @property
+    def has_task_pods(self) -> bool:
+        """Whether the tasks of any group have pods of their own, which workers make."""
+        return any(group.task_runtime is TaskRuntimeKind.POD for group in self.config.scale_groups.values())
 
     def uses(self, scheme: str) -> bool:
         """Tell whether bundles or the journal's copy are kept in a store of this kind."""

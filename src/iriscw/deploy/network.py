@@ -2,7 +2,8 @@
 
 Theory of operation. A worker pod is on its node's own network: NCCL and RDMA want that. For a policy it is then the
 node, not a pod, so no selector finds it: the controller's door is open to the whole cluster, on its one port, and what
-guards it is TLS and a token. The workers' policy binds worker pods that are put on the pods' network, and tasks' pods.
+guards it is TLS and a token. The workers' policy binds worker pods that are put on the pods' network.
+Tasks' pods are bound by none: what a task may reach is not ours to say, as it is not for a task in a worker's pod.
 
 Neither the API server nor an object store has an address that could be written down, so those ports are open to
 everywhere. A policy is a second wall, never the first.

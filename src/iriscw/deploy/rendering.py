@@ -56,6 +56,8 @@ def _objects(installation: Installation) -> Iterator[tuple[Mapping[str, Any], st
         yield body, "What the controller may do in the whole cluster: its node pools, and a look at nodes."
     for body in access.namespaced_access(installation):
         yield body, "What the controller may do in its own namespace."
+    for body in access.worker_access(installation):
+        yield body, "What workers may do there: make the pods of their tasks."
     text = "The configuration, every default spelled out; controller and workers read it from /etc/iris/config.yaml."
     yield controller.config_map(installation), text
     text = "The controller's journal, logs and results: they outlive its pod and its node."

@@ -1,4 +1,4 @@
-"""What the controller may do in a cluster: a table with the reason for each line, and the roles made of it.
+"""What controller and workers may do in a cluster: tables with the reason for each line, and the roles made of them.
 
 Theory of operation. Least privilege has two halves. What belongs to the whole cluster (node pools, nodes) is in a
 ClusterRole, because it cannot be elsewhere; everything else holds in the namespace only. A test drives the drivers
@@ -6,7 +6,8 @@ through a slice's life and compares what they ask for with this table, line by l
 nor too large; another asks a real API server to refuse the rest.
 
 Two limits of Kubernetes' own are worth knowing. Whoever may create pods in a namespace can mount each of its Secrets,
-so a namespace is shared with nobody who may not see them. And NodePools cannot be told apart by label in a rule: that
+so a namespace is shared with nobody who may not see them; where tasks have pods of their own, workers may create pods,
+too (their tasks may not: no token is mounted there). And NodePools cannot be told apart by label in a rule: that
 the controller touches its own only is in its code (INV-F2), not in its rights.
 """
 
@@ -81,6 +82,16 @@ RIGHTS: Final = (
     ),
 )
 """All that the controller may do."""
+
+WORKER_RIGHTS: Final = (
+    Right(
+        "",
+        "pods",
+        ("get", "list", "watch", "create", "delete"),
+        "each task has a pod: made, followed and deleted by its worker; one is read when a list has lost it",
+    ),
+)
+"""All that workers may do, where tasks have pods of their own (``task_runtime: pod``); nothing otherwise."""
 
 
 def rules(rights: Iterable[Right]) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""What the controller may do, verb by verb, compared with the list of what it needs.
+"""What the controller and the workers may do, verb by verb, compared with the lists of what they need.
 
 Theory of operation. Nothing is tried: the server is asked (a SubjectAccessReview for each verb). Who may ask about
 others asks about the controller's ServiceAccount; who may not can only ask about themselves, which says as much where
@@ -18,8 +18,8 @@ import attrs
 from iriscw.cloud.drivers.kube.objects import Objects
 from iriscw.cloud.model import Forbidden, Gone
 from iriscw.deploy.installation import Installation
-from iriscw.deploy.names import CONTROLLER
-from iriscw.deploy.rights import RIGHTS, Right
+from iriscw.deploy.names import CONTROLLER, WORKER
+from iriscw.deploy.rights import RIGHTS, WORKER_RIGHTS, Right
 from iriscw.doctor.cluster import MAY_I, known_as
 from iriscw.doctor.findings import Finding, ok, warning, wrong
 
@@ -84,7 +84,7 @@ class Subject:
 
     Attributes:
         text: Who that is, for people.
-        is_controller: Whether it is the controller's ServiceAccount.
+        is_controller: Whether it is the very ServiceAccount that is meant: the controller's, or the workers'.
         spec: What says so in a question; empty for whoever asks.
     """
 
@@ -95,14 +95,18 @@ class Subject:
 
 def controller_subject(namespace: str) -> Subject:
     """Give the controller's ServiceAccount, with the groups that the server would know it to be in."""
-    user = account(namespace)
+    spec = _known_as(namespace, CONTROLLER)
+    return Subject(f"the ServiceAccount {CONTROLLER}", is_controller=True, spec=spec)
+
+
+def _known_as(namespace: str, name: str) -> dict[str, Any]:
     groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"]
-    return Subject(f"the ServiceAccount {CONTROLLER}", is_controller=True, spec={"user": user, "groups": groups})
+    return {"user": account(namespace, name), "groups": groups}
 
 
-def account(namespace: str) -> str:
-    """Give the name of the controller's ServiceAccount as a user."""
-    return f"system:serviceaccount:{namespace}:{CONTROLLER}"
+def account(namespace: str, name: str = CONTROLLER) -> str:
+    """Give the name of a ServiceAccount, the controller's by default, as a user."""
+    return f"system:serviceaccount:{namespace}:{name}"
 
 
 async def subject(objects: Objects, namespace: str) -> Subject:
@@ -156,7 +160,20 @@ async def look_at_rights(objects: Objects, installation: Installation) -> list[F
         text = f"asked about {who.text}: to ask about the controller takes the right to create subjectaccessreviews"
         found.append(warning("rights", text, "let somebody ask who has it, or ask from inside the controller's pod"))
         return found
-    return [*found, *await _look_for_danger(objects, who, installation.namespace)]
+    found += await _look_for_danger(objects, who, installation.namespace)
+    if who.spec and installation.has_task_pods:
+        found += await _look_at_workers(objects, installation.namespace)
+    return found
+
+
+async def _look_at_workers(objects: Objects, namespace: str) -> list[Finding]:
+    """Compare what workers may do with what those need whose tasks have pods of their own."""
+    who = Subject(f"the ServiceAccount {WORKER}", is_controller=True, spec=_known_as(namespace, WORKER))
+    needed = questions(WORKER_RIGHTS, namespace)
+    missing = [question for question in needed if not await may(objects, who, question)]
+    if missing:
+        return judge_missing(who, missing)
+    return [ok("rights", f"{who.text} may do all {len(needed)} things that workers do for their tasks' pods")]
 
 
 async def _look_for_danger(objects: Objects, who: Subject, namespace: str) -> list[Finding]:

@@ -228,7 +228,7 @@ async def launch(program: Program) -> Supervised:
         if not report:
             return await _unreported(program)
     if "failure" in report:
-        raise _not_started(program, report["failure"])
+        raise not_started(program.argv[0] if program.argv else "", program.workdir, report["failure"])
     return Supervised(program.folder, *decode_identities(report["identity"]), program.markers)
 
 
@@ -281,12 +281,9 @@ async def _unreported(program: Program) -> Supervised:
     return found
 
 
-def _spawn(program: Program) -> dict[str, Any]:
-    """Start the supervisor, give it its order and read its report: empty if there is none, and it has ended.
-
-    Runs in a thread.
-    """
-    order = json.dumps(
+def order_of(program: Program) -> bytes:
+    """Give what the supervisor of a program is told."""
+    return json.dumps(
         {
             "argv": program.argv,
             "environment": {**program.environment, **program.markers},
@@ -300,6 +297,14 @@ def _spawn(program: Program) -> dict[str, Any]:
             "log_limit_bytes": program.log_limit_bytes,
         }
     ).encode()
+
+
+def _spawn(program: Program) -> dict[str, Any]:
+    """Start the supervisor, give it its order and read its report: empty if there is none, and it has ended.
+
+    Runs in a thread.
+    """
+    order = order_of(program)
     order_out, order_in = os.pipe()
     report_out, report_in = os.pipe()
     with os.fdopen(report_out, "rb", buffering=0) as report:
@@ -395,13 +400,13 @@ def _reap_pidfd(descriptor: int) -> None:
         os.waitid(os.P_PIDFD, descriptor, os.WEXITED | os.WNOHANG)
 
 
-def _not_started(program: Program, failure: dict[str, Any]) -> NotStarted:
+def not_started(name: str, workdir: Path, failure: Mapping[str, Any]) -> NotStarted:
+    """Give the error that a supervisor's report of a failure means, for the program of this name."""
     step, number, text = failure["step"], failure["errno"], failure["text"]
-    name = program.argv[0] if program.argv else ""
     if step == "lease":
         return LeaseOver(f"{name!r} was not started: {text}")
     if step == "workdir":
-        return WorkdirMissing(f"cannot enter {program.workdir}: {text}")
+        return WorkdirMissing(f"cannot enter {workdir}: {text}")
     if step == "exec" and number in {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG}:
         return MissingBinary(f"there is no program {name!r}: {text}")
     if step == "exec" and number in {errno.EACCES, errno.EPERM, errno.ENOEXEC, errno.EISDIR}:

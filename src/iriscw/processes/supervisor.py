@@ -33,13 +33,21 @@ starts in milliseconds and no package of the user can break it. The order comes 
 standard input, because a command line and an environment are readable by others on the machine; the report
 goes to standard output as one line.
 
-Waiting is ``sigtimedwait``: no polling.
+*In a container* (``supervisor.py FOLDER/order.json``) it is the first process of all, and shares nothing with whoever
+wants the program but its folder and the kernel (see :mod:`iriscw.processes.contained`). So the order is a file, which
+is taken by renaming it: once, and not any more if it was withdrawn. The report is ``report.json``. The order to stop is
+the file ``stop`` alone, and a lease may end sooner than was read without anybody saying so: the kernel tells of writes
+to both (inotify), by a signal. What the image says of the environment is kept below what the order says.
+
+Waiting is ``sigtimedwait``: no polling; but in a container it looks every few seconds all the same, because not every
+sandbox passes on what is written outside of it.
 """
 
 from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import json
 import os
 import resource
@@ -52,7 +60,7 @@ from typing import Any, NoReturn
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
-_WAITED = (signal.SIGCHLD, signal.SIGTERM, signal.SIGUSR1)
+_WAITED = (signal.SIGCHLD, signal.SIGTERM, signal.SIGUSR1, signal.SIGIO)
 _SHIELDED = (*_WAITED, signal.SIGINT, signal.SIGHUP)
 _FAILED_EXEC_CODE = 127
 _LONGEST_WAIT_S = 1e9  # the kernel's and Python's types of time end a little further on
@@ -64,6 +72,9 @@ _STOP_LINE_BYTES = 64
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _ROOM_RETRY_S = 1.0
 _ROOM_PATIENCE_S = 3600.0  # for a disk that copies what is overwritten, and was full all that time
+_LOOK_S = 5.0  # in a container, between two looks at the files for which nobody gave a signal
+_NO_ORDER_CODE = 66
+_IN_MODIFY, _IN_MOVED_TO, _IN_CREATE = 0x2, 0x80, 0x100
 
 
 def _prctl(option: int, value: int) -> None:
@@ -332,6 +343,30 @@ def _open_lease(path: str) -> int:
     return file
 
 
+class _Watch:
+    """Has the kernel send SIGIO when one of the files is written, or something is made in or moved to a folder."""
+
+    def __init__(self, paths: list[str]) -> None:
+        library = ctypes.CDLL(None, use_errno=True)
+        self._file = library.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        if self._file < 0:
+            raise OSError(ctypes.get_errno(), "inotify_init1 failed")
+        fcntl.fcntl(self._file, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(self._file, fcntl.F_SETFL, os.O_NONBLOCK | os.O_ASYNC)
+        for path in paths:
+            wanted = _IN_MODIFY | _IN_MOVED_TO | _IN_CREATE
+            if library.inotify_add_watch(self._file, os.fsencode(path), ctypes.c_uint32(wanted)) < 0:
+                raise OSError(ctypes.get_errno(), "inotify_add_watch failed", path)
+
+    def empty(self) -> None:
+        """Take what was told, so that more is told of. Before the files are read, not after."""
+        try:
+            while os.read(self._file, _PIECE_BYTES):
+                continue
+        except BlockingIOError:
+            return
+
+
 def _descendants() -> list[int]:
     """List all processes below this one, by one pass over ``/proc``."""
     children: dict[int, list[int]] = {}
@@ -376,13 +411,24 @@ class _Program:
                 self.max_rss_bytes = usage.ru_maxrss * 1024
             options = os.WNOHANG
 
-    def run(self, folder: str, grace_s: float, lease: _Lease) -> tuple[bool, bool]:
+    def run(self, order: dict[str, Any], lease: _Lease, watch: _Watch | None) -> tuple[bool, bool]:
         """Wait until the program ended, or was told to and its grace is over, or its lease is.
 
-        Give whether it was told to, and whether the lease was over.
+        With a ``watch`` the file is an order, too. Give whether it was told to, and whether the lease was over.
         """
+        folder, longest_s = order["folder"], _LONGEST_WAIT_S if watch is None else _LOOK_S
         deadline: float | None = None
+        said: float | None = None
+        told = False
         while self.status is None:
+            if watch is not None and (grace_s := _stop_file(folder)) != said and grace_s is not None:
+                said, told = grace_s, True
+            if told:
+                told = False
+                ordered = time.monotonic() + _ordered_grace_s(folder, order["grace_s"])
+                if deadline is None:
+                    _signal_group(self.pid)
+                deadline = ordered if deadline is None else min(deadline, ordered)
             left_s = lease.left_s()
             if left_s <= 0:
                 return deadline is not None, True
@@ -390,15 +436,13 @@ class _Program:
                 left_s = min(left_s, deadline - time.monotonic())
             if left_s <= 0:
                 break
-            taken = signal.sigtimedwait(_WAITED, min(left_s, _LONGEST_WAIT_S))
+            taken = signal.sigtimedwait(_WAITED, min(left_s, longest_s))
+            if watch is not None:
+                watch.empty()
             if taken is None:
                 continue
             self.reap(wait=False)
-            if taken.si_signo == signal.SIGTERM and self.status is None:
-                ordered = time.monotonic() + _ordered_grace_s(folder, grace_s)
-                if deadline is None:
-                    _signal_group(self.pid)
-                deadline = ordered if deadline is None else min(deadline, ordered)
+            told = taken.si_signo == signal.SIGTERM and self.status is None
         return deadline is not None, False
 
     def sweep(self) -> None:
@@ -415,6 +459,12 @@ class _Program:
 
 def _ordered_grace_s(folder: str, default_s: float) -> float:
     """Read how long the program gets; it may have spoilt the file, and then it gets the default."""
+    grace_s = _stop_file(folder)
+    return default_s if grace_s is None else grace_s
+
+
+def _stop_file(folder: str) -> float | None:
+    """Read the order to stop; None if there is none, or none that can be read."""
     try:
         file = os.open(f"{folder}/stop", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
@@ -423,8 +473,8 @@ def _ordered_grace_s(folder: str, default_s: float) -> float:
             os.close(file)
         grace_s = float(words[0]) if len(words) == 2 and words[0] == words[1] else -1.0
     except (OSError, ValueError):
-        return default_s
-    return grace_s if grace_s >= 0 else default_s
+        return None
+    return grace_s if grace_s >= 0 else None
 
 
 def _signal_group(pid: int) -> None:
@@ -474,44 +524,94 @@ def _tell_end(record: _Record, ending: dict[str, Any], lease: _Lease) -> None:
         signal.sigtimedwait((signal.SIGUSR1,), _ROOM_RETRY_S)  # the lease may be over sooner
 
 
+def _take_order(path: str) -> dict[str, Any] | None:
+    """Take the order of a container, which nobody can then withdraw; None if there is none to take any more."""
+    taken = f"{path}.taken"
+    try:
+        os.rename(path, taken)
+    except FileNotFoundError:
+        return None
+    with open(taken, encoding="utf-8") as file:
+        order: dict[str, Any] = json.load(file)
+    order["environment"] = {**os.environ, **order["environment"]}
+    return order
+
+
+def _report_in_file(folder: str, content: dict[str, Any]) -> None:
+    """Tell whoever looks into the folder. Where that fails the program goes on: ``identity.json`` says who runs."""
+    try:
+        _Record(folder, "report.json").write(content)
+    except OSError as error:
+        sys.stderr.write(f"the report could not be written: {error}\n")
+
+
+class _Run:
+    """What is at hand while a program runs. ``watch`` is there in a container only."""
+
+    def __init__(self, order: dict[str, Any], *, contained: bool) -> None:
+        self.order = order
+        self.folder: str = order["folder"]
+        self.contained = contained
+        self.lease = _Lease(order["lease"])
+        self.watch: _Watch | None = None
+        self.outputs: list[_Output] = []
+
+    def begin(self) -> tuple[int, dict[str, Any]]:
+        """Start the program if its lease lasts. Give its number, and the report."""
+        if self.lease.left_s() <= 0:
+            return 0, _failure("lease", 0, "its lease was over before it began")
+        self.record = _Record(self.folder, "exit.json")
+        os.close(_take_room(f"{self.folder}/stop", _STOP_LINE_BYTES))
+        if self.contained:  # before the first look at what it tells of
+            leases = [os.path.dirname(self.order["lease"])] if self.order["lease"] else []  # noqa: PTH120
+            self.watch = _Watch([f"{self.folder}/stop", *leases])
+        self.outputs = _outputs(self.order)
+        return _start(self.order, self.outputs)
+
+
+def _tell(folder: str, report: dict[str, Any], *, contained: bool) -> None:
+    if contained:
+        _report_in_file(folder, report)
+    else:
+        _report(report)
+
+
+def _failure(step: str, number: int, text: str) -> dict[str, Any]:
+    return {"failure": {"step": step, "errno": number, "text": text}}
+
+
 def main() -> int:
-    """Carry out the order on standard input."""
+    """Carry out the order on standard input, or in a container the one in the file that is named."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _SHIELDED)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-    order = json.load(sys.stdin)
-    folder = order["folder"]
+    contained = len(sys.argv) > 1
+    order = _take_order(sys.argv[1]) if contained else json.load(sys.stdin)
+    if order is None:
+        sys.stderr.write(f"{sys.argv[1]} is not there: it was withdrawn, or carried out\n")
+        return _NO_ORDER_CODE
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     oom_kills_before = _oom_kills()
-    outputs: list[_Output] = []
-    pid = 0
     try:
-        lease = _Lease(order["lease"])
-        if lease.left_s() > 0:
-            record = _Record(folder, "exit.json")
-            os.close(_take_room(f"{folder}/stop", _STOP_LINE_BYTES))
-            outputs = _outputs(order)
-            pid, report = _start(order, outputs)
-        else:
-            failure = {"step": "lease", "errno": 0, "text": "its lease was over before it began"}
-            report = {"failure": failure}
+        run = _Run(order, contained=contained)
+        pid, report = run.begin()
     except OSError as error:
-        report = {"failure": {"step": "spawn", "errno": error.errno or errno.EIO, "text": str(error)}}
+        report = _failure("spawn", error.errno or errno.EIO, str(error))
     if "failure" in report:
-        _report(report)
+        _tell(order["folder"], report, contained=contained)
         return 0
     # The program cannot be reaped before run(): its number stays its own until then, even if it ended already.
     program = _Program(pid)
     try:
-        _report(report)
-        told, lease_over = program.run(folder, order["grace_s"], lease)
+        _tell(run.folder, report, contained=contained)
+        told, lease_over = program.run(order, run.lease, run.watch)
         killed = program.status is None
     finally:
         program.sweep()
-    for output in outputs:
+    for output in run.outputs:
         output.finish()
     ooms = _oom_kills() > oom_kills_before
     ending = _ending(program, told=told, lease_over=lease_over, killed=killed, out_of_memory=ooms)
-    _tell_end(record, ending, lease)
+    _tell_end(run.record, ending, run.lease)
     return 0
 
 

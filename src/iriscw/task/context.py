@@ -133,7 +133,10 @@ def _of_this_process() -> TaskContext:
         raise NotInTask("iriscw.context() works inside a task; this process is none")
     try:
         data = read_bounded(Path(workdir) / PRIVATE_FOLDER / CONTEXT_FILE, MAX_CONTEXT_BYTES)
-        return TaskContext(decode_facts(data), Path(workdir))
+        facts = decode_facts(data)
+        # Where a task has a network of its own, only its environment knows its address.
+        host = os.environ.get("IRIS_ADVERTISE_HOST") or facts.advertise_host
+        return TaskContext(attrs.evolve(facts, advertise_host=host), Path(workdir))
     except (OSError, ValueError) as error:
         raise NotInTask(f"the task's files in {workdir} cannot be read: {error}") from error
 

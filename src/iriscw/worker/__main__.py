@@ -6,6 +6,10 @@ What is not said on the command line is taken from the environment: ``IRIS_CONTR
 ``IRISCW_CONFIG``, ``IRISCW_GROUP``, ``IRISCW_ORPHAN_AFTER_S``, ``IRISCW_INSECURE_PLAINTEXT=1``. ``IRISCW_ATTRIBUTES``
 holds the worker's attributes as a JSON object. What ``IRISCW_TASK_SECRET_NAME`` holds, tasks find as ``NAME``.
 
+In a pod whose tasks have pods of their own, ``IRISCW_TASK_PODS`` says what these are like, and ``IRISCW_OWN_POD``,
+``IRISCW_OWN_POD_UID`` and ``IRISCW_OWN_NODE`` who the worker is to the cluster. It promises what it is told there, as
+far as the machine has it: it holds no GPU, and its own bounds are not those of its tasks.
+
 With a configuration and a group, a machine that has less than the group promises is refused before anything starts.
 
 SIGTERM, SIGINT and a closed terminal (SIGHUP) end the worker in order: attempts are asked to end, their logs and ends
@@ -28,8 +32,10 @@ from typing import Final
 
 import anyio
 import anyio.to_thread
+import attrs
 
-from iriscw.cloud.model import Attributes, Capacity
+from iriscw.cloud.kube.tasks import TaskOwner, TaskPods, decode_task_pods
+from iriscw.cloud.model import Attributes, Capacity, InvalidSpec
 from iriscw.config.load import load_config
 from iriscw.errors import OperationError, UsageError
 from iriscw.processes.stopping import stopping_signals
@@ -43,6 +49,9 @@ from iriscw.worker.probe import Machine, probe
 ORPHAN_VARIABLE = "IRISCW_ORPHAN_AFTER_S"
 
 ATTRIBUTES_VARIABLE = "IRISCW_ATTRIBUTES"
+TASK_PODS_VARIABLE = "IRISCW_TASK_PODS"
+OWN_POD_VARIABLES = ("IRISCW_OWN_POD", "IRISCW_OWN_POD_UID", "IRISCW_OWN_NODE")
+
 TASK_SECRET_PREFIX = "IRISCW_TASK_SECRET_"  # noqa: S105 - how names of variables begin
 
 EXIT_USAGE = 2
@@ -112,6 +121,8 @@ def _epilog() -> str:
     attributes = (
         f"variables:\n  {ATTRIBUTES_VARIABLE}  the worker's attributes, a JSON object"
         f"\n  {TASK_SECRET_PREFIX}NAME  the variable NAME of every task, shown nowhere"
+        f"\n  {TASK_PODS_VARIABLE}  what the pods of tasks are like: tasks have pods of their own then"
+        f"\n  {', '.join(OWN_POD_VARIABLES)}  the worker's own pod, to which those belong"
     )
     return f"{attributes}\n\nexit codes:\n{codes}"
 
@@ -133,6 +144,9 @@ def settings_of(arguments: argparse.Namespace, environment: Mapping[str, str]) -
     cache_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     address = Address.parse(arguments.controller)
     machine = probe(disk=cache_dir, controller_host=address.host or "127.0.0.1", environment=environment)
+    pods = task_pods(arguments, environment)
+    if pods is not None:
+        machine = attrs.evolve(machine, capacity=promised(pods[0].promise, machine.unbounded))
     if arguments.config and arguments.group:
         check_promise(Path(arguments.config), arguments.group, machine)
     return WorkerSettings(
@@ -151,6 +165,40 @@ def settings_of(arguments: argparse.Namespace, environment: Mapping[str, str]) -
         task_secrets=task_secrets(environment),
         orphan_after_s=_seconds("--orphan-after", arguments.orphan_after),
         insecure_plaintext=arguments.insecure_plaintext,
+        task_pods=pods,
+    )
+
+
+def task_pods(arguments: argparse.Namespace, environment: Mapping[str, str]) -> tuple[TaskPods, TaskOwner] | None:
+    """Give what pods of tasks are like and whose they are; None where tasks are processes.
+
+    Raises:
+        Incomplete: it is said in part, or it cannot be.
+    """
+    text = environment.get(TASK_PODS_VARIABLE)
+    if not text:
+        return None
+    pod, uid, node = (environment.get(name, "") for name in OWN_POD_VARIABLES)
+    if not (pod and uid and node):
+        raise Incomplete(f"{TASK_PODS_VARIABLE} needs {', '.join(OWN_POD_VARIABLES)}, by the downward API")
+    try:
+        pods = decode_task_pods(text)
+    except InvalidSpec as error:
+        raise Incomplete(f"{TASK_PODS_VARIABLE}: {error}") from error
+    pods = attrs.evolve(pods, cache_dir=str(Path(arguments.cache_dir).absolute()))  # one path on both sides
+    return pods, TaskOwner(pod, uid, node, arguments.worker_id, arguments.incarnation)
+
+
+def promised(promise: Capacity, machine: Capacity) -> Capacity:
+    """Give what a worker whose tasks have pods may run: what it is to promise, as far as the machine has it.
+
+    GPUs it cannot see: the node gives them to the tasks, or refuses.
+    """
+    return attrs.evolve(
+        promise,
+        cpu_milli=min(promise.cpu_milli, machine.cpu_milli),
+        memory_bytes=min(promise.memory_bytes, machine.memory_bytes),
+        disk_bytes=min(promise.disk_bytes, machine.disk_bytes) if promise.disk_bytes else machine.disk_bytes,
     )
 
 

@@ -9,6 +9,7 @@ Files, below the cache folder::
 
     bundles/                          shared by all workers of the machine
     <worker id>/<incarnation>/        one life of a worker: journal/, attempts/, specifications/, lease
+    <worker id>/<incarnation>/tasks/  what all pods of its tasks are shown: lease, supervisor.py
 
 A worker that is started again with the same incarnation takes up its attempts, but those whose lease ran out while it
 was away. What earlier incarnations of the same worker left running is ended first: their uids mean nothing to this one.
@@ -16,6 +17,7 @@ was away. What earlier incarnations of the same worker left running is ended fir
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 import ssl
@@ -30,6 +32,7 @@ import anyio.to_thread
 import attrs
 
 from iriscw.bundles.cache import BundleCache
+from iriscw.cloud.kube.tasks import TaskOwner, TaskPods
 from iriscw.cloud.model import Attributes, Capacity
 from iriscw.errors import InvalidArgument, SystemClosed
 from iriscw.files import make_private_folder, remove_tree
@@ -61,6 +64,9 @@ from iriscw.worker.session import Session
 log = logging.getLogger(__name__)
 
 DEFAULT_PORT = 10001
+TASKS = "tasks"
+"""The folder of a life that the pods of its tasks are shown."""
+
 SECOND = 1_000_000_000
 LEAVE_MARGIN_S = 10.0
 """What an ordered stop may take beyond grace and flush before the tree is stopped regardless."""
@@ -87,7 +93,8 @@ class WorkerSettings:
     itself; 0: never, because somebody else decides how long its pod lives. ``insecure_plaintext`` allows tokens to
     cross a network without TLS; ``authority`` (PEM) is trusted instead of the system's where the controller's address
     is ``https://``. Tasks are told to listen on ``task_bind_host``, or on ``host`` where that is empty, and find
-    ``task_secrets`` in their environment unless their job sets the same variables.
+    ``task_secrets`` in their environment unless their job sets the same variables. With ``task_pods`` each attempt has
+    a pod of its own, on the cluster that ``KUBECONFIG`` names, else on the one whose pod this is.
 
     Raises:
         InvalidArgument: an id cannot be the name of a folder, or ``orphan_after_s`` is below 0.
@@ -104,6 +111,7 @@ class WorkerSettings:
     port: int = DEFAULT_PORT
     task_bind_host: str = ""
     task_secrets: Mapping[str, str] = attrs.field(factory=dict, repr=False)
+    task_pods: tuple[TaskPods, TaskOwner] | None = None
     authority: Path | None = None
     advertise_host: str = "127.0.0.1"
     lease_s: float = DEFAULT_LEASE_NS / SECOND
@@ -187,6 +195,7 @@ class Worker:
             JournalCorrupt, UnsupportedJournal, WorkerTrouble, OSError: its folder cannot be used.
             AddressInUse, AddressUnavailable, InsecureDoor, InvalidAddress: see ``RpcServer.listen_tcp``.
             InvalidTls: the authority is none.
+            InvalidAccess: tasks have pods, and there is no way to the cluster.
         """
         async with AsyncExitStack() as stack:
             await self._start(stack)
@@ -210,9 +219,9 @@ class Worker:
         journal = await anyio.to_thread.run_sync(SqliteJournal.open, life / "journal")
         stack.callback(journal.close)
         await end_earlier_lives(life)
-        lease = await anyio.to_thread.run_sync(LeaseFile, life / "lease")
+        lease = await anyio.to_thread.run_sync(_lease_of, settings)
         stack.callback(lease.close)
-        runtime = self._runtime or ProcessRuntime(life / "attempts", one_log=True, lease=lease)
+        runtime = self._runtime or await self._runtime_of(lease, stack)
         specifications = await anyio.to_thread.run_sync(Specifications, life / "specifications")
         channel = await stack.enter_async_context(
             RpcChannel(
@@ -256,6 +265,18 @@ class Worker:
             ActorSystem(root, name=settings.worker_id, journal=journal, on_event=self._note)
         )
 
+    async def _runtime_of(self, lease: LeaseFile, stack: AsyncExitStack) -> TaskRuntime:
+        settings = self.settings
+        root = settings.life / "attempts"
+        if settings.task_pods is None:
+            return ProcessRuntime(root, one_log=True, lease=lease)
+        from iriscw.cloud.drivers.kube.task_pods import open_task_pods
+        from iriscw.worker.runtimes.pod import open_pod_runtime
+
+        driver = await stack.enter_async_context(open_task_pods(*settings.task_pods))
+        opened = open_pod_runtime(driver, lease, root=root, cache_dir=settings.cache_dir, one_log=True)
+        return await stack.enter_async_context(opened)
+
     def _session_of(self, lease: LeaseFile | None) -> Callable[[], Session]:
         lease_ns, orphan_ns = round(self.settings.lease_s * SECOND), round(self.settings.orphan_after_s * SECOND)
         return lambda: Session(lease_ns, None if lease is None else lease.until_ns, orphan_ns)
@@ -272,6 +293,18 @@ class Worker:
         if isinstance(event, Left):
             self._turned_away, self._orphaned = event.turned_away, event.orphaned
             self._left.set()
+
+
+def _lease_of(settings: WorkerSettings) -> LeaseFile:
+    """Open the lease: where tasks have pods, in a folder that they are shown, with nothing secret in it.
+
+    Raises:
+        OSError: as the file system says it.
+    """
+    if settings.task_pods is None:
+        return LeaseFile(settings.life / "lease")
+    make_private_folder(settings.life / TASKS)
+    return LeaseFile(settings.life / TASKS / "lease")
 
 
 def _way(settings: WorkerSettings) -> dict[str, str]:
@@ -297,10 +330,19 @@ async def end_earlier_lives(life: Path) -> None:
     for earlier in sorted(await anyio.to_thread.run_sync(lambda: list(life.parent.iterdir()))):
         if earlier == life or not earlier.is_dir():
             continue
-        for running in await ProcessRuntime(earlier / "attempts").adopt():
-            await running.stop(0)
+        if (earlier / TASKS / "lease").exists():  # its pods end by their lease, and then those that are left are swept
+            await anyio.to_thread.run_sync(_end_lease, earlier / TASKS / "lease")
+        else:
+            for running in await ProcessRuntime(earlier / "attempts").adopt():
+                await running.stop(0)
         await anyio.to_thread.run_sync(remove_tree, earlier)
         log.info("removed what the incarnation %s left", earlier.name)
+
+
+def _end_lease(path: Path) -> None:
+    with contextlib.closing(LeaseFile(path)) as lease:
+        lease.hold(0)
+        lease.write()
 
 
 def python_attribute() -> str:

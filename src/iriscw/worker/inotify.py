@@ -18,6 +18,7 @@ from pathlib import Path
 import anyio
 
 _IN_MODIFY = 0x2
+_IN_MOVED_TO = 0x80
 _EVENT = struct.Struct("iIII")
 _READ_BYTES = 64 << 10
 
@@ -54,15 +55,14 @@ class FileWatch:
                     event.set()
 
     @contextmanager
-    def watching(self, path: Path) -> Iterator[Growth]:
-        """Watch a file for as long as the block lasts.
+    def watching(self, path: Path, *, arrivals: bool = False) -> Iterator[Growth]:
+        """Watch a file for as long as the block lasts; with ``arrivals`` a folder, for what is moved to it.
 
         Raises:
             OSError: the file is not there, or the kernel watches no more files for this user (``ENOSPC``).
         """
-        number = self._checked(
-            self._library.inotify_add_watch(self._descriptor, os.fsencode(path), ctypes.c_uint32(_IN_MODIFY))
-        )
+        wanted = ctypes.c_uint32(_IN_MOVED_TO if arrivals else _IN_MODIFY)
+        number = self._checked(self._library.inotify_add_watch(self._descriptor, os.fsencode(path), wanted))
         growth = Growth(self._events.setdefault(number, {}))
         try:
             yield growth

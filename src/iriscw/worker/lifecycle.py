@@ -104,7 +104,7 @@ STOPPED: Mapping[StopCause, Outcome] = {
 }
 """How an attempt ended that ended because it was told to."""
 
-USERS_FAULTS = ("ProgramMissing", "PayloadRefused", "InvalidArgument", "InvalidPortName")
+USERS_FAULTS = ("ProgramMissing", "PayloadRefused", "ImageUnavailable", "InvalidArgument", "InvalidPortName")
 """Errors of a start for which the job is to blame: another worker would not do better."""
 
 LOST_FAULTS = ("SpecificationUnknown",)

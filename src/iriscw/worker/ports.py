@@ -14,6 +14,7 @@ from typing import Protocol
 
 import attrs
 
+from iriscw.cloud.model import Capacity
 from iriscw.errors import OperationError, UsageError
 from iriscw.processes.supervised import Limits
 from iriscw.task.environment import AttemptFacts
@@ -43,6 +44,10 @@ class ResultMissing(ResultUnreadable):
 
 class PayloadRefused(AttemptNotStarted):
     """The callable cannot be loaded here: it is damaged, or was written by another Python."""
+
+
+class ImageUnavailable(AttemptNotStarted):
+    """The image that the job names for itself cannot be had, or is no image."""
 
 
 class AttemptExists(UsageError):
@@ -90,7 +95,8 @@ class AttemptSpec:
     """What to run: exactly one of ``argv`` (a program) and ``payload`` (a callable, see
     ``iriscw.task.payload``).
 
-    ``environment`` is the user's; iriscw's variables win over it. ``source`` is an unpacked bundle that is
+    ``environment`` is the user's; iriscw's variables win over it. ``demand`` is what it was placed for, and ``image``
+    the job's own: they mean something where attempts have containers. ``source`` is an unpacked bundle that is
     copied into the working folder.
     """
 
@@ -100,6 +106,8 @@ class AttemptSpec:
     environment: Mapping[str, str] = attrs.field(factory=dict, repr=False)
     token: str = attrs.field(default="", repr=False)
     limits: Limits = attrs.field(factory=Limits)
+    demand: Capacity = attrs.field(factory=Capacity)
+    image: str = ""
     source: Path | None = None
 
     @property
@@ -162,7 +170,8 @@ class TaskRuntime(Protocol):
         """Start an attempt, and return once the program itself runs.
 
         Raises:
-            ProgramMissing, WorkerTrouble, PayloadRefused: it did not start, and nothing of it is left.
+            ProgramMissing, WorkerTrouble, PayloadRefused, ImageUnavailable: it did not start, and nothing of it is
+                left.
             AttemptExists: there is one with this uid.
             InvalidArgument: not exactly one of program and callable is given, or a name cannot be.
             InvalidPortName: see ``iriscw.task.environment``.

@@ -60,6 +60,8 @@ class Machine:
     capacity: Capacity
     gpus: tuple[Gpu, ...]
     address: str
+    unbounded: Capacity = attrs.field(factory=Capacity)
+    """What the hardware has, whatever bounds this process: for those who do not run things below it."""
 
 
 def probe(*, disk: Path, controller_host: str, environment: Mapping[str, str] | None = None) -> Machine:
@@ -84,7 +86,13 @@ def probe(*, disk: Path, controller_host: str, environment: Mapping[str, str] | 
         gpu_count=len(gpus),
         gpu_class=kinds.pop() if len(kinds) == 1 else "",
     )
-    return Machine(capacity, gpus, find_address(controller_host, variables))
+    unbounded = attrs.evolve(
+        capacity,
+        cpu_milli=(os.cpu_count() or 1) * 1000,
+        memory_bytes=_total_memory(),
+        disk_bytes=shutil.disk_usage(disk).free,
+    )
+    return Machine(capacity, gpus, find_address(controller_host, variables), unbounded)
 
 
 # Parsing: pure.

@@ -9,6 +9,9 @@ limits are what its group promises. It requests as much, so that it is of the cl
 evicted, unless that is all of the machine: then a little less, because a part of each machine is others' already, and
 the pod would never be scheduled.
 
+Where tasks have pods of their own (:mod:`iriscw.cloud.kube.tasks`) a worker asks for no more than it needs itself,
+holds no GPU, and may make pods. It is told what they are like, and what its group promises, which it cannot see.
+
 What its pod must know and nobody else may see is named, never told: values come from Secrets, as files and variables.
 """
 
@@ -22,8 +25,17 @@ from iriscw.cloud.kube import words
 from iriscw.cloud.kube.mounts import CA_FILE, TOKEN_FILE, volumes_of
 from iriscw.cloud.kube.paths import POOL_API
 from iriscw.cloud.kube.settings import GroupSettings, KubeSettings
+from iriscw.cloud.kube.tasks import WORKER_REQUEST, TaskPods, encode_task_pods
 from iriscw.cloud.labels import check_name, our_labels
-from iriscw.cloud.model import LABEL_CLUSTER_NAME, LABEL_INCARNATION, LABEL_SLICE, InvalidSpec, NodePoolSpec, PodSpec
+from iriscw.cloud.model import (
+    LABEL_CLUSTER_NAME,
+    LABEL_GROUP,
+    LABEL_INCARNATION,
+    LABEL_SLICE,
+    InvalidSpec,
+    NodePoolSpec,
+    PodSpec,
+)
 from iriscw.runtime.vocabulary import SECOND
 
 MAX_NODES = 10_000
@@ -45,6 +57,19 @@ PROBE_PERIOD_S = 2
 
 LIVENESS = {"periodSeconds": 10, "timeoutSeconds": 10, "failureThreshold": 6}
 """A worker that does not answer for a minute is killed. Iris's probes of 1 s killed workers of busy machines."""
+
+WORKER_ACCOUNT = "iris-worker"
+"""The ServiceAccount of workers; ``iriscw.deploy.names`` has the same name."""
+
+TASK_PODS = "IRISCW_TASK_PODS"
+"""The variable that says what pods of tasks are like, where they have some."""
+
+OWN_POD = {
+    "IRISCW_OWN_NODE": "spec.nodeName",
+    "IRISCW_OWN_POD": "metadata.name",
+    "IRISCW_OWN_POD_UID": "metadata.uid",
+}
+"""Variables by which a worker knows its own pod, which owns those of its tasks."""
 
 TASK_SECRET = "IRISCW_TASK_SECRET_"  # noqa: S105 - how names of variables begin
 """How variables of the worker begin that are passed on to tasks, without this beginning."""
@@ -157,6 +182,7 @@ def pod_manifest(settings: KubeSettings, spec: PodSpec, pool_uid: str = "") -> d
             **({"priorityClassName": settings.priority_class} if settings.priority_class else {}),
             "restartPolicy": "Never",
             "terminationGracePeriodSeconds": _seconds(settings.grace),
+            **({"serviceAccountName": WORKER_ACCOUNT} if group.task_image else {}),
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
             "imagePullSecrets": [{"name": name} for name in settings.image_pull_secrets],
@@ -183,6 +209,9 @@ def _environment(settings: KubeSettings, spec: PodSpec) -> list[dict[str, Any]]:
         "IRISCW_WORKER_HOST": LOOPBACK,
         "IRISCW_WORKER_PORT": str(settings.worker_port),
     }
+    group = settings.group(spec.labels)
+    if group.task_image:
+        ours[TASK_PODS] = encode_task_pods(task_pods(settings, spec))
     found = {**{name: value for name, value in ours.items() if value}, **settings.environment, **spec.environment}
     if len(found) > MAX_ENVIRONMENT:
         raise SpecTooBig(f"a pod has at most {MAX_ENVIRONMENT} variables, not {len(found)}")
@@ -192,10 +221,40 @@ def _environment(settings: KubeSettings, spec: PodSpec) -> list[dict[str, Any]]:
     told: list[dict[str, Any]] = [{"name": name, "value": value} for name, value in sorted(found.items())]
     if "IRIS_VM_ADDRESS" not in found:
         told.append({"name": "IRIS_VM_ADDRESS", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}})
+    if group.task_image:  # their tasks are given the secrets by the kubelet: the worker never sees them
+        told += [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in OWN_POD.items()]
+        return told
     for name, place in sorted(settings.task_secrets.items()):
         reference = {"name": place.name, "key": place.key}
         told.append({"name": f"{TASK_SECRET}{name}", "valueFrom": {"secretKeyRef": reference}})
     return told
+
+
+def task_pods(settings: KubeSettings, spec: PodSpec) -> TaskPods:
+    """Give what the pods of a worker's tasks are like.
+
+    Raises:
+        InvalidSpec: the image is none.
+    """
+    labels, group = labels_for(settings, spec.labels), settings.group(spec.labels)
+    shown = (LABEL_GROUP, LABEL_SLICE)
+    return TaskPods(
+        cluster=settings.cluster,
+        cluster_name=settings.cluster_name,
+        namespace=settings.namespace,
+        image=group.task_image,
+        cache_dir=settings.cache_dir,
+        node_cache_dir=settings.node_cache_dir,
+        labels={name: value for name, value in labels.items() if name in shown},
+        promise=spec.request,
+        most=group.most,
+        image_pull_secrets=settings.image_pull_secrets,
+        tolerated=group.tolerated,
+        priority_class=settings.priority_class,
+        infiniband=group.infiniband,
+        authority_secret=settings.authority_secret,
+        secrets=settings.task_secrets,
+    )
 
 
 def _probes(settings: KubeSettings) -> dict[str, Any]:
@@ -211,7 +270,8 @@ def _security(group: GroupSettings) -> dict[str, Any]:
 
     RDMA pins memory (``IPC_LOCK``). GPUs need nothing: the device plugin brings them.
     """
-    capabilities = {"drop": ["ALL"], **({"add": ["IPC_LOCK"]} if group.infiniband else {})}
+    pins = group.infiniband and not group.task_image
+    capabilities = {"drop": ["ALL"], **({"add": ["IPC_LOCK"]} if pins else {})}
     return {
         "runAsUser": 0,
         "runAsGroup": 0,
@@ -225,6 +285,9 @@ def _resources(spec: PodSpec, group: GroupSettings, settings: KubeSettings) -> d
     request = spec.request
     if min(request.cpu_milli, request.memory_bytes, request.disk_bytes, request.gpu_count) < 0:
         raise InvalidSpec("a pod cannot request less than nothing")
+    if group.task_image:
+        worker = {"cpu": f"{WORKER_REQUEST.cpu_milli}m", "memory": str(WORKER_REQUEST.memory_bytes)}
+        return {"requests": worker, "limits": {"memory": worker["memory"]}}
     # A folder of the node is not accounted for: the worker itself looks whether there is as much room as is promised.
     scratch = 0 if settings.node_cache_dir else request.disk_bytes
     amounts = {

@@ -23,6 +23,12 @@ STORAGE_VARIABLES = {
 TOKEN_DIR = "/var/run/iris/token"  # noqa: S105 - a folder
 TOKEN_KEY = "token"  # noqa: S105 - a file's name
 TOKEN_FILE = f"{TOKEN_DIR}/{TOKEN_KEY}"
+ACCOUNT_DIR = "/var/run/secrets/kubernetes.io/serviceaccount"
+"""Where every client library looks for the token of its pod's service account."""
+
+ACCOUNT_TOKEN_S = 3607
+"""For how long such a token is good; the kubelet brings the next one long before. As the API server does it itself."""
+
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - where NCCL exchanges data between GPUs of a node; 64 MiB by default
 
 OWNER_ONLY = 0o400
@@ -35,7 +41,8 @@ def volumes_of(settings: KubeSettings, spec: PodSpec) -> Volumes:
     wanted: list[tuple[str, str, dict[str, Any]]] = []
     if settings.cache_dir:
         wanted.append(("cache", settings.cache_dir, _cache(settings)))
-    if spec.request.gpu_count:
+    own_pods = bool(settings.group(spec.labels).task_image)
+    if spec.request.gpu_count and not own_pods:
         wanted.append(("shm", SHARED_MEMORY, {"emptyDir": {"medium": "Memory"}}))  # counts as the pod's memory
     if settings.config_map:
         wanted.append(("config", CONFIG_DIR, {"configMap": {"name": settings.config_map, "optional": True}}))
@@ -45,6 +52,8 @@ def volumes_of(settings: KubeSettings, spec: PodSpec) -> Volumes:
         wanted.append(("credentials", STORAGE_DIR, _secret(settings.storage_secret, optional=True)))
     if settings.tokens:
         wanted.append(("token", TOKEN_DIR, _secret(spec.name)))
+    if own_pods:
+        wanted.append(("account", ACCOUNT_DIR, _account()))
     volumes = [{"name": name, **source} for name, _, source in wanted]
     mounts = [{"name": name, "mountPath": path, **_read_only(source)} for name, path, source in wanted]
     return volumes, mounts
@@ -55,6 +64,18 @@ def _cache(settings: KubeSettings) -> dict[str, Any]:
     if settings.node_cache_dir:
         return {"hostPath": {"path": settings.node_cache_dir, "type": "DirectoryOrCreate"}}
     return {"emptyDir": {}}
+
+
+def _account() -> dict[str, Any]:
+    """Give what a worker needs to make pods: the token of its service account, and whom to trust there."""
+    authority = {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}
+    namespace = {"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}
+    sources = [
+        {"serviceAccountToken": {"path": "token", "expirationSeconds": ACCOUNT_TOKEN_S}},
+        {"configMap": authority},
+        {"downwardAPI": {"items": [namespace]}},
+    ]
+    return {"projected": {"defaultMode": OWNER_ONLY, "sources": sources}}
 
 
 def _secret(name: str, *, optional: bool = False) -> dict[str, Any]:

@@ -44,6 +44,8 @@ class GroupSettings:
     """Whether pods stand nodes that may be taken away."""
     taints: tuple[Taint, ...] = ()
     """Of the nodes; the pods tolerate them."""
+    task_image: str = ""
+    """What tasks run in that have a pod of their own each; empty: they are processes in the worker's pod."""
     most: Capacity | None = None
     """What pods request at most, of CPU and memory: what a node has left for them. None: whatever they are for."""
 

@@ -146,6 +146,7 @@ class Desk:
                 environment={**self._place.environment, **dict(spec.environment), **dict(order.environment)},
                 token=order.token,
                 limits=self._limits(spec),
+                demand=spec.demand,
                 source=source,
             )
         )

@@ -28,7 +28,7 @@ from iriscw.task.payload import load_payload
 from iriscw.task.result import encode_exception, encode_value
 from iriscw.worker.ports import AttemptEnd, AttemptSpec, EndKind
 from iriscw.worker.runtimes.attempt import FolderAttempt, prepare
-from iriscw.worker.runtimes.process import check_payload
+from iriscw.worker.runtimes.given import check_payload
 from iriscw.worker.runtimes.workdir import AttemptFolder
 
 EXIT_RAISED = 1

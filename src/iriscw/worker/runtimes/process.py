@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -37,18 +36,16 @@ from iriscw.processes.supervised import (
     launch,
 )
 from iriscw.task.environment import task_environment
-from iriscw.task.framing import FrameCorrupt, PythonMismatch, UnknownFormat, python_name, this_python
-from iriscw.task.payload import read_summary
 from iriscw.worker.ports import (
     AttemptEnd,
     AttemptSpec,
-    EndKind,
-    PayloadRefused,
     ProgramMissing,
     WorkerTrouble,
 )
 from iriscw.worker.runtimes.attempt import FolderAttempt, prepare
-from iriscw.worker.runtimes.workdir import AttemptFolder
+from iriscw.worker.runtimes.ends import classify
+from iriscw.worker.runtimes.given import argv_of, check_environment
+from iriscw.worker.runtimes.workdir import AttemptFolder, folders_below
 
 log = logging.getLogger(__name__)
 
@@ -92,13 +89,13 @@ class ProcessRuntime:
 
     async def start(self, spec: AttemptSpec) -> ProcessAttempt:
         """Start an attempt."""
-        argv = _argv(spec)
+        argv = argv_of(spec, CALLABLE_ARGV)
         folder = AttemptFolder(self.root, spec.uid, self.one_log)
         variables = task_environment(spec.facts, folder.work)
         markers = _markers(folder)
         for name in markers:
             del variables[name]
-        _check_environment(spec.environment)
+        check_environment(spec.environment)
         await prepare(folder, spec)
         program = Program(
             argv=argv,
@@ -171,7 +168,7 @@ class ProcessRuntime:
     def _folders(self) -> list[AttemptFolder]:
         """Give those of attempts that were prepared; remove what was not. Attempts may leave here what they like."""
         folders: list[AttemptFolder] = []
-        for path in sorted(self.root.iterdir()) if self.root.exists() else ():
+        for path in folders_below(self.root):
             try:
                 folder = AttemptFolder(self.root, path.name, self.one_log)
             except InvalidArgument as error:
@@ -187,60 +184,3 @@ class ProcessRuntime:
 def _markers(folder: AttemptFolder) -> dict[str, str]:
     """Give what the attempt's processes are known by: the folder too, so that a worker never sweeps another's."""
     return {MARKER: folder.uid, "IRIS_WORKDIR": str(folder.work)}
-
-
-def classify(ending: Ending) -> AttemptEnd:
-    """Say in the port's words how a program ended. Pure."""
-    if ending.lease_over:
-        reason = "its worker had no contact with the controller for the lease"
-        return AttemptEnd(EndKind.LEASE_OVER, ending.code, ending.signal, killed=True, reason=reason)
-    if ending.stopped:
-        how = "was killed after its grace" if ending.killed else "ended when it was told to"
-        return AttemptEnd(EndKind.STOPPED, ending.code, ending.signal, ending.killed, f"the attempt {how}")
-    if ending.code is not None:
-        return AttemptEnd(EndKind.EXITED, ending.code, reason=f"exit code {ending.code}")
-    if ending.signal is None:
-        return AttemptEnd(EndKind.LOST, reason="it is gone, and nobody saw how it ended")
-    if ending.out_of_memory:
-        reason = f"killed by the kernel for memory; it had up to {ending.max_rss_bytes} bytes"
-        return AttemptEnd(EndKind.OUT_OF_MEMORY, signal=ending.signal, reason=reason)
-    return AttemptEnd(EndKind.SIGNALLED, signal=ending.signal, reason=f"killed by {_signal_name(ending.signal)}")
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # a real-time signal
-        return f"signal {number}"
-
-
-def _argv(spec: AttemptSpec) -> tuple[str, ...]:
-    if bool(spec.argv) == bool(spec.payload):
-        raise InvalidArgument("an attempt has either a program or a callable")
-    if spec.argv:
-        if any("\0" in word for word in spec.argv):
-            raise InvalidArgument("a word of the command holds a NUL")
-        return spec.argv
-    check_payload(spec.payload)
-    return CALLABLE_ARGV
-
-
-def check_payload(payload: bytes) -> None:
-    """Refuse a callable that could not be loaded here, without unpickling it.
-
-    Raises:
-        PayloadRefused: it is damaged, or was written by another Python.
-    """
-    try:
-        summary = read_summary(payload)
-    except (FrameCorrupt, UnknownFormat, PythonMismatch) as error:
-        raise PayloadRefused(f"the callable cannot be loaded: {error}") from error
-    ours = python_name(this_python())
-    if summary.python != ours:
-        raise PayloadRefused(f"the callable was pickled by Python {summary.python}; this worker has {ours}")
-
-
-def _check_environment(environment: Mapping[str, str]) -> None:
-    for name, value in environment.items():
-        if not name or "=" in name or "\0" in name + value:
-            raise InvalidArgument(f"{name!r} is no name of a variable, or its value holds a NUL")

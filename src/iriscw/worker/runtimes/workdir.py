@@ -154,3 +154,12 @@ def _size(path: Path) -> int:
     except (FileNotFoundError, NotADirectoryError):
         return 0
     return found.st_size if stat.S_ISREG(found.st_mode) else 0
+
+
+def folders_below(root: Path) -> list[Path]:
+    """List what is in the folder of the attempts, in the order of the names; nothing if there is none.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    return sorted(root.iterdir()) if root.exists() else []

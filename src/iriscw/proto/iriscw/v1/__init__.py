@@ -97,6 +97,7 @@ __all__ = (
     "SubmitJobRequest",
     "SubmitJobResponse",
     "TaskCount",
+    "TaskRuntimeKind",
     "TaskSpecification",
     "TaskState",
     "TaskStatus",
@@ -581,6 +582,40 @@ class StopReason(betterproto2.Enum):
             "STOP_REASON_COSCHED_FAILED": 4,
             "STOP_REASON_FENCED": 5,
             "STOP_REASON_DRAINING": 6,
+        }
+
+
+class TaskRuntimeKind(betterproto2.Enum):
+    """
+    Where the attempts of a group's workers run.
+    """
+
+    UNSPECIFIED = 0
+
+    PROCESS = 1
+    """
+    As processes of the worker's pod.
+    """
+
+    POD = 2
+    """
+    Each in a pod of its own on the worker's node.
+    """
+
+    @classmethod
+    def betterproto_value_to_renamed_proto_names(cls) -> dict[int, str]:
+        return {
+            0: "TASK_RUNTIME_KIND_UNSPECIFIED",
+            1: "TASK_RUNTIME_KIND_PROCESS",
+            2: "TASK_RUNTIME_KIND_POD",
+        }
+
+    @classmethod
+    def betterproto_renamed_proto_names_to_value(cls) -> dict[str, int]:
+        return {
+            "TASK_RUNTIME_KIND_UNSPECIFIED": 0,
+            "TASK_RUNTIME_KIND_PROCESS": 1,
+            "TASK_RUNTIME_KIND_POD": 2,
         }
 
 
@@ -2034,6 +2069,12 @@ class ScaleGroupConfig(betterproto2.Message):
     timeouts: "TimeoutConfig | None" = betterproto2.field(11, betterproto2.TYPE_MESSAGE, optional=True)
 
     autoscaler: "AutoscalerConfig | None" = betterproto2.field(12, betterproto2.TYPE_MESSAGE, optional=True)
+
+    task_runtime: "TaskRuntimeKind" = betterproto2.field(
+        13, betterproto2.TYPE_ENUM, default_factory=lambda: TaskRuntimeKind(0)
+    )
+
+    task_image: "str" = betterproto2.field(14, betterproto2.TYPE_STRING)
 
 
 default_message_pool.register_message("iriscw.v1", "ScaleGroupConfig", ScaleGroupConfig)

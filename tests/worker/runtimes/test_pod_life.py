@@ -1,0 +1,162 @@
+"""What follows from what is known of an attempt that is a pod: laws, and every case by name."""
+
+import itertools
+
+import attrs
+import pytest
+from hypothesis import given, strategies as st
+
+from iriscw.cloud.lifecycle import PodHealth
+from iriscw.cloud.model import Pod, PodPhase
+from iriscw.processes.contained import Found, Report
+from iriscw.processes.status import Ending
+from iriscw.processes.supervised import MissingBinary
+from iriscw.runtime.vocabulary import SECOND
+from iriscw.worker.ports import AttemptEnd, EndKind
+from iriscw.worker.runtimes.pod_life import (
+    GiveUp,
+    Never,
+    Patience,
+    Refused,
+    Runs,
+    Seen,
+    Wait,
+    judge_end,
+    judge_start,
+    words_of,
+)
+
+PATIENCE = Patience()
+POD = Pod("p", "u", "1", {}, PodPhase.PENDING, False, node="n")
+REPORTS = [None, Report(), Report(MissingBinary("no program"))]
+ENDINGS = [
+    None,
+    Ending(0, None),
+    Ending(3, None),
+    Ending(None, 15, stopped=True),
+    Ending(None, 9, stopped=True, killed=True),
+    Ending(None, 9, stopped=True, killed=True, lease_over=True),
+    Ending(None, 9, out_of_memory=True),
+]
+PODS = [
+    None,
+    *(attrs.evolve(POD, phase=phase) for phase in PodPhase),
+    attrs.evolve(POD, reason="ImagePullBackOff", message="no such image"),
+    attrs.evolve(POD, reason="CreateContainerConfigError"),
+    attrs.evolve(POD, unset=True),
+    attrs.evolve(POD, phase=PodPhase.FAILED, reason="OOMKilled", exit_code=137),
+    attrs.evolve(POD, phase=PodPhase.FAILED, reason="OutOfnvidia.com/gpu", message="Node didn't have enough resource"),
+    attrs.evolve(POD, deleting=True),
+]
+FOUND = [
+    Found(report, began or (report is not None and report.failure is None), ending, stopping)
+    for report, began, ending, stopping in itertools.product(REPORTS, (False, True), ENDINGS, (False, True))
+]
+SEEN = [Seen(found=found, pod=pod, gone=gone) for found in FOUND for pod in PODS for gone in (False, True)]
+SPANS = st.integers(0, 4000 * SECOND)
+
+
+def test_a_start_is_judged_whatever_is_known():
+    """Every case has a verdict; only what the supervisor or the end of the pod says is final, and waits end."""
+    for seen, waited in itertools.product(SEEN, (0, 10 * SECOND, 10_000 * SECOND)):
+        verdict = judge_start(seen, waited, waited, PATIENCE)
+        found = seen.found
+        if isinstance(verdict, Runs):
+            assert found.began or found.ending is not None or found.report == Report()
+        if isinstance(verdict, Never):
+            assert seen.over
+            assert not found.began
+            assert found.report is None
+        if isinstance(verdict, Refused):
+            assert found.report.failure is verdict.failure
+        if isinstance(verdict, Wait):
+            assert 0 < verdict.span <= PATIENCE.begin
+        if isinstance(verdict, GiveUp):
+            assert waited > 0
+            assert not seen.over
+
+
+def test_an_end_is_judged_whatever_is_known():
+    """Nothing has ended for which neither its folder nor its pod says so; and a success is one by the program's own."""
+    for seen, settled, ordered in itertools.product(SEEN, (0, 3600 * SECOND), (False, True)):
+        verdict = judge_end(seen, settled, ordered, PATIENCE)
+        ending = seen.found.ending
+        if not isinstance(verdict, AttemptEnd):
+            assert not seen.over
+            assert (verdict is None) == (ending is None)
+            continue
+        assert seen.over or (ending is not None and settled > 0)
+        assert verdict.succeeded == (ending is not None and ending.code == 0 and not ending.stopped)
+        if verdict.kind is EndKind.STOPPED:
+            assert ordered
+        if ending is not None and ending.lease_over:
+            assert verdict.kind is EndKind.LEASE_OVER
+
+
+@given(seen=st.sampled_from(SEEN), first=SPANS, more=SPANS)
+def test_patience_only_runs_out(seen, first, more):
+    """What was given up is not hoped for again when more time has passed."""
+    early = judge_start(seen, first, first, PATIENCE)
+    late = judge_start(seen, first + more, first + more, PATIENCE)
+    if not isinstance(early, Wait):
+        assert type(early) is type(late)
+
+
+@given(history=st.lists(st.sampled_from(PODS[1:]), min_size=1, max_size=6), ending=st.sampled_from(ENDINGS[1:]))
+def test_late_and_repeated_news_of_a_pod_change_no_end(history, ending):
+    """Whatever was heard of it last, in whatever order: what its folder says of its end is what is told of it."""
+    told = set()
+    for pod in history:
+        verdict = judge_end(Seen(found=Found(Report(), True, ending), pod=pod), PATIENCE.settle, True, PATIENCE)
+        told.add(verdict)
+    assert len(told) == 1
+
+
+def test_the_ends_from_outside_have_the_clouds_words():
+    """Evicted, killed for memory, refused by the node."""
+    began = Found(Report(), began=True)
+    oom = judge_end(Seen(found=began, pod=PODS[-3]), 0, False, PATIENCE)
+    assert oom.kind is EndKind.OUT_OF_MEMORY
+    evicted = attrs.evolve(POD, phase=PodPhase.FAILED, reason="Evicted", message="The node was low on memory")
+    stopped = attrs.evolve(began, ending=Ending(None, 15, stopped=True))
+    for found in (began, stopped):
+        end = judge_end(Seen(found=found, pod=evicted), 0, False, PATIENCE)
+        assert end.kind is EndKind.LOST
+        assert "Evicted: The node was low on memory" in end.reason
+    assert judge_end(Seen(found=stopped, pod=evicted), 0, True, PATIENCE).kind is EndKind.STOPPED
+    never = judge_start(Seen(found=Found(), pod=PODS[-2]), 0, 0, PATIENCE)
+    assert "OutOfnvidia.com/gpu: Node didn't have enough resource" in never.reason
+
+
+@pytest.mark.parametrize(
+    ("pod", "health", "of_image"),
+    [
+        (attrs.evolve(POD, reason="ErrImagePull", message="manifest unknown"), PodHealth.IMAGE, True),
+        (attrs.evolve(POD, reason="CreateContainerError", message="no such file"), PodHealth.SETUP, False),
+        (attrs.evolve(POD, unset=True), PodHealth.VOLUMES, False),
+    ],
+)
+def test_an_ill_pod_is_given_up_with_its_reason(pod, health, of_image):
+    """Not before its patience is over, and long before that of a pod that only takes long."""
+    patience = PATIENCE.of(health)
+    assert 0 < patience < PATIENCE.begin
+    assert judge_start(Seen(found=Found(), pod=pod), patience, patience - 1, PATIENCE) == Wait(1)
+    verdict = judge_start(Seen(found=Found(), pod=pod), patience, patience, PATIENCE)
+    assert isinstance(verdict, GiveUp)
+    assert verdict.of_image is of_image
+    assert health.value in verdict.reason
+    assert pod.message in verdict.reason
+
+
+def test_a_pod_that_nobody_begins_is_given_up():
+    """Its node is gone, or its image takes for ever; and one of which nobody has told."""
+    for pod in (None, POD):
+        assert judge_start(Seen(found=Found(), pod=pod), PATIENCE.begin - 1, 0, PATIENCE) == Wait(1)
+        assert isinstance(judge_start(Seen(found=Found(), pod=pod), PATIENCE.begin, 0, PATIENCE), GiveUp)
+
+
+def test_words_are_bounded_and_never_empty():
+    """Whatever a kubelet writes."""
+    for seen in SEEN:
+        assert words_of(seen)
+    assert len(words_of(Seen(found=Found(), pod=attrs.evolve(POD, message="x" * 9999)))) <= 1000
