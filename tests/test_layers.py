@@ -52,10 +52,11 @@ VISIBLE = {
     "agent": (*EDGE, "runtime", "journal", "config", "rpc", "proto", *ANY_FEATURE),
     "worker": (*EDGE, "runtime", "journal", "config", "rpc", "proto", "task", *ANY_FEATURE),
     "cluster": (*EDGE, "runtime", "journal", "config", "client", "controller", "worker", *ANY_FEATURE),
-    "blocking": ("client", "cluster", "resources", "config"),
+    "blocking": ("client", "cluster", "kubernetes", "resources", "config"),
     "testing": (*EDGE, "runtime", "journal", "config", "rpc", "proto", "worker", "task", *ANY_FEATURE),
     "bench": (*EDGE, "runtime", "journal", "config", "testing", *ANY_FEATURE),
-    "deploy": (*EDGE, "config", *ANY_FEATURE),
+    "deploy": (*EDGE, "config", "rpc", *ANY_FEATURE),
+    "kubernetes": ("client", "config", "deploy", "rpc", *ANY_FEATURE),
     "doctor": (*EDGE, "config", "deploy", *ANY_FEATURE),
     "cli": ("**",),
 }

@@ -67,6 +67,12 @@ if TYPE_CHECKING:
     from iriscw.config.load import (
         load_config as load_config,
     )
+    from iriscw.deploy.errors import (
+        ControllerNotReady as ControllerNotReady,
+        NoInstallation as NoInstallation,
+        RightsMissing as RightsMissing,
+        SeveralInstallations as SeveralInstallations,
+    )
     from iriscw.errors import (
         ActorRestarted as ActorRestarted,
         ActorStopped as ActorStopped,
@@ -103,6 +109,9 @@ if TYPE_CHECKING:
     from iriscw.jobs.model import (
         JobState as JobState,
         TaskState as TaskState,
+    )
+    from iriscw.kubernetes import (
+        connect_kubernetes as connect_kubernetes,
     )
     from iriscw.resources import (
         InvalidResources as InvalidResources,
@@ -156,6 +165,7 @@ __all__ = [
     "ConfigSyntaxError",
     "ConfigTooLarge",
     "ConfigUnreadable",
+    "ControllerNotReady",
     "DispatcherBug",
     "InsecureDoor",
     "InternalError",
@@ -185,6 +195,7 @@ __all__ = [
     "MessageTooLarge",
     "NeedsAsyncio",
     "NoController",
+    "NoInstallation",
     "NoSuchActor",
     "NoSuchJob",
     "NoSuchPort",
@@ -202,8 +213,10 @@ __all__ = [
     "Resources",
     "RestartsExhausted",
     "ResultDamaged",
+    "RightsMissing",
     "RpcDeadline",
     "RpcUnavailable",
+    "SeveralInstallations",
     "SliceStatus",
     "SystemClosed",
     "TaskState",
@@ -220,6 +233,7 @@ __all__ = [
     "WorkdirLocked",
     "blocking",
     "connect",
+    "connect_kubernetes",
     "context",
     "load_config",
     "runtime",
@@ -243,6 +257,7 @@ _MODULE_OF: Final[dict[str, str]] = {
     "ConfigSyntaxError": "iriscw.config.errors",
     "ConfigTooLarge": "iriscw.config.errors",
     "ConfigUnreadable": "iriscw.config.errors",
+    "ControllerNotReady": "iriscw.deploy.errors",
     "DispatcherBug": "iriscw.errors",
     "InsecureDoor": "iriscw.rpc.errors",
     "InternalError": "iriscw.errors",
@@ -270,6 +285,9 @@ _MODULE_OF: Final[dict[str, str]] = {
     "MachinesLeft": "iriscw.cluster",
     "MailboxFull": "iriscw.errors",
     "MessageTooLarge": "iriscw.rpc.errors",
+    "NoInstallation": "iriscw.deploy.errors",
+    "RightsMissing": "iriscw.deploy.errors",
+    "SeveralInstallations": "iriscw.deploy.errors",
     "TooManyUnfinishedBytes": "iriscw.rpc.errors",
     "NeedsAsyncio": "iriscw.rpc.errors",
     "NoController": "iriscw.client.errors",
@@ -307,6 +325,7 @@ _MODULE_OF: Final[dict[str, str]] = {
     "WorkdirLocked": "iriscw.cloud.drivers.local.folder",
     "blocking": "iriscw.blocking",
     "connect": "iriscw.client.client",
+    "connect_kubernetes": "iriscw.kubernetes",
     "context": "iriscw.task.context",
     "load_config": "iriscw.config.load",
     "runtime": "iriscw.runtime",

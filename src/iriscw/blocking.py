@@ -16,6 +16,7 @@ Behind each block runs an event loop in a thread of its own, which ends with the
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
@@ -41,7 +42,7 @@ from iriscw.client.submission import Command
 from iriscw.cluster import ControllerStatistics
 from iriscw.config.model import ClusterConfig
 
-__all__ = ["Client", "Cluster", "Job", "connect"]
+__all__ = ["Client", "Cluster", "Job", "connect", "connect_kubernetes"]
 
 Value = TypeVar("Value")
 
@@ -223,12 +224,19 @@ class Connecting(AbstractContextManager[Client]):
 
 def connect(address: str | None = None, token: str | Secret | None = None) -> Connecting:
     """Give a client of a running controller; arguments and errors as :func:`iriscw.connect`."""
-    return Connecting(_connected(address, token))
+    return Connecting(_connected(_client.connect(address, token)))
+
+
+def connect_kubernetes(config: str | os.PathLike[str] | ClusterConfig | None = None, **options: Any) -> Connecting:
+    """Give a client of a controller in Kubernetes; arguments and errors as :func:`iriscw.connect_kubernetes`."""
+    import iriscw.kubernetes as _kubernetes  # what talks to Kubernetes is loaded when it is used
+
+    return Connecting(_connected(_kubernetes.connect_kubernetes(config, **options)))
 
 
 @contextmanager
-def _connected(address: str | None, token: str | Secret | None) -> Iterator[Client]:
-    with _loop() as (loop, portal), portal.wrap_async_context_manager(_client.connect(address, token)) as made:
+def _connected(connecting: AbstractAsyncContextManager[_client.Client]) -> Iterator[Client]:
+    with _loop() as (loop, portal), portal.wrap_async_context_manager(connecting) as made:
         yield Client(loop, made)
 
 

@@ -32,8 +32,8 @@ from typing import Final, Self
 import anyio
 import anyio.to_thread
 
-from iriscw.client.client import Client, connect
-from iriscw.client.discovery import Secret
+from iriscw.client.client import Client, connected_to
+from iriscw.client.discovery import Endpoint, Secret
 from iriscw.cloud.drivers.loading import CloudDrivers
 from iriscw.cloud.drivers.local import throwaway
 from iriscw.cloud.drivers.local.platform import ORPHAN_AFTER_S, ORPHAN_VARIABLE, LocalOptions, open_platform
@@ -206,8 +206,13 @@ class Cluster:
         stack.push_async_callback(self._destroy, self._workdir)
         self._controller = Controller(self.config, state_dir=self._workdir, drivers=self._drivers, policy=self._policy)
         await stack.enter_async_context(self._controller)
-        address = str(self._controller.address)
-        self._client = await stack.enter_async_context(connect(address, self._controller.admin_token))
+        here = Endpoint(
+            str(self._controller.address),
+            self._controller.admin_token,
+            server_name=_certified(self.config) if self._controller.trusted is not None else "",
+            authority=self._controller.trusted,
+        )
+        self._client = await stack.enter_async_context(connected_to(here))
         stack.callback(self._forget)
 
     async def __aexit__(
@@ -319,6 +324,14 @@ async def _end_machines(root: Path, cluster: str) -> None:
             await platform.destroy()
     if bound.cancelled_caught:
         raise MachinesLeft(f"processes of the cluster are left after {DESTROY_TIMEOUT_S:g} s; see {root}")
+
+
+def _certified(config: ClusterConfig) -> str:
+    """Give the name that the controller's certificate holds; empty: that of the address where it listens."""
+    platform, controller = config.platform.coreweave, config.controller.coreweave
+    if platform is None or controller is None:
+        return ""
+    return f"{controller.service_name}.{platform.namespace}.svc.cluster.local"
 
 
 def _count(nodes: object) -> int:

@@ -134,6 +134,30 @@ def test_the_owner_is_known_where_it_lives(path):
     assert discover().owner is None
 
 
+def test_a_tunnel_says_who_is_at_its_far_end(path, tmp_path):
+    """Its context has the certificate's name and authority; when its process is gone, the way out is its own."""
+    written = write_context(path, "https://127.0.0.1:7", Secret("t"), server_name="c.iris", authority=tmp_path / "ca")
+    found = discover()
+    assert (found.server_name, found.authority, found.owner) == ("c.iris", tmp_path / "ca", written.owner)
+    assert discover("https://127.0.0.1:7") == found
+    assert read_context(path) == written
+    content = json.loads(path.read_text())
+    content["owner"]["start_ticks"] = 1
+    path.write_text(json.dumps(content))
+    with pytest.raises(NoController, match="iriscw connect` again"):
+        discover()
+
+
+def test_the_environments_name_is_for_its_own_address(path, monkeypatch):
+    """Another controller's certificate has to hold that one's name."""
+    monkeypatch.setenv("IRIS_SERVER_NAME", "c.iris")
+    assert discover("https://127.0.0.1:9", "t").server_name == ""
+    monkeypatch.setenv("IRIS_CONTROLLER_ADDRESS", "https://127.0.0.1:9")
+    assert discover().server_name == "c.iris"
+    assert discover("https://127.0.0.1:9", "t").server_name == "c.iris"
+    assert discover("https://127.0.0.1:8", "t").server_name == ""
+
+
 def test_a_dead_owner_is_seen(path):
     """Whether the cluster's process lives can be told from the file."""
     written = write_context(path, "a:1", Secret("t"))
@@ -154,6 +178,11 @@ def test_whom_to_trust(monkeypatch, tmp_path):
     assert len(discovery.authority_of("https://controller:10000").get_ca_certs()) == 1
     assert discovery.authority_of("controller:10000") is None
     assert discovery.is_network_trusted()
+    trustme.CA().cert_pem.write_to_path(tmp_path / "other.crt")
+    theirs = discovery.authority_of("https://controller:10000", tmp_path / "other.crt").get_ca_certs()
+    assert theirs != discovery.authority_of("https://controller:10000").get_ca_certs()
+    with pytest.raises(InvalidArgument, match=r"missing\.crt"):
+        discovery.authority_of("https://controller:10000", tmp_path / "missing.crt")
     (tmp_path / "ca.crt").write_text("nothing")
     with pytest.raises(InvalidArgument, match="IRIS_CA_FILE"):
         discovery.authority_of("https://controller:10000")

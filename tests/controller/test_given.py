@@ -9,10 +9,11 @@ from controller_world import CLIENTS, CONFIG, Drivers, submission
 
 from iriscw.cloud.drivers.fake import FakeCloud
 from iriscw.cloud.model import Capacity
+from iriscw.cluster import Cluster
 from iriscw.config.load import build_config
 from iriscw.controller.assembly import Controller
 from iriscw.controller.errors import SecretsMissing, StateUnusable
-from iriscw.controller.given import ADMIN_TOKEN, CERTIFICATE, CLUSTER_SECRET, PRIVATE_KEY, read_secrets
+from iriscw.controller.given import ADMIN_TOKEN, AUTHORITY, CERTIFICATE, CLUSTER_SECRET, PRIVATE_KEY, read_secrets
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.client import RpcChannel
 from iriscw.rpc.errors import InsecureDoor, InvalidTls
@@ -96,6 +97,20 @@ async def test_a_controller_with_given_secrets(folder: Path, tmp_path: Path) -> 
             job = await channel.unary(CLIENTS + "SubmitJob", submission("k1"), v1.SubmitJobResponse)
             assert job.job_id
     assert not [path for path in (tmp_path / "state" / "secrets").iterdir() if path.is_file()]
+
+
+@pytest.mark.parametrize("beside", [True, False])
+async def test_a_cluster_trusts_its_own_door(folder: Path, tmp_path: Path, beside: bool) -> None:
+    """The client of an embedded controller knows its certificate: by its authority if that lies there, or by itself."""
+    authority = certify(folder)
+    if beside:
+        authority.cert_pem.write_to_path(folder / AUTHORITY)
+    config = build_config(CONFIG)
+    config = attrs.evolve(config, controller=attrs.evolve(config.controller, secrets_dir=str(folder)))
+    drivers = Drivers(FakeCloud(budget=Capacity(100_000, 100 << 30), cluster="test"))
+    async with Cluster.open(config, drivers=drivers, workdir=tmp_path / "state") as cluster:
+        assert cluster.address.startswith("https://")
+        assert (await cluster.client.status()).name == config.name
 
 
 async def test_without_a_certificate_no_door_off_loopback(folder: Path, tmp_path: Path) -> None:

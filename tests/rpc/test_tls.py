@@ -1,5 +1,6 @@
 """TLS from files: what is wrong with them is said by name, and clients may have to show a certificate."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,51 @@ async def test_wrong_name(files: Path, echo: EchoService) -> None:
                 await channel.unary(UNARY, EchoRequest(), EchoReply)
 
 
+async def test_the_name_of_a_tunnels_far_end(files: Path, echo: EchoService) -> None:
+    """The certificate may hold another name than the address's host, if the caller says which; no third one."""
+    pem, authority = files / "other.example.pem", (files / "ca.pem").read_text()
+    async with RpcServer([echo], authenticate=authenticate, tls=server_tls(pem, pem)) as server:
+        address = await server.listen_tcp("127.0.0.1", 0)
+        tls = client_tls(authority=authority)
+        async with RpcChannel(address, ADMIN, tls=tls, server_name="other.example") as channel:
+            assert (await channel.unary(UNARY, EchoRequest(text="hi"), EchoReply)).text == "hi"
+        async with RpcChannel(address, ADMIN, tls=tls, server_name="third.example") as channel:
+            with pytest.raises(PeerNotTrusted, match=r"third\.example"):
+                await channel.unary(UNARY, EchoRequest(), EchoReply)
+
+
+async def test_a_certificate_may_be_trusted_by_itself(files: Path, echo: EchoService, tmp_path: Path) -> None:
+    """Without its authority, and then no other certificate of that authority is."""
+    for name in ("127.0.0.1", "other.example"):
+        blocks = (files / f"{name}.pem").read_text().split("-----BEGIN CERTIFICATE-----")
+        (tmp_path / name).write_text(f"-----BEGIN CERTIFICATE-----{blocks[1]}")
+    pem = files / "127.0.0.1.pem"
+    async with RpcServer([echo], authenticate=authenticate, tls=server_tls(pem, pem)) as server:
+        address = await server.listen_tcp("127.0.0.1", 0)
+        async with RpcChannel(address, ADMIN, tls=client_tls(authority=tmp_path / "127.0.0.1")) as channel:
+            assert (await channel.unary(UNARY, EchoRequest(text="hi"), EchoReply)).text == "hi"
+        async with RpcChannel(address, ADMIN, tls=client_tls(authority=tmp_path / "other.example")) as channel:
+            with pytest.raises(PeerNotTrusted):
+                await channel.unary(UNARY, EchoRequest(), EchoReply)
+
+
+def test_a_loop_that_ends_with_the_channel(files: Path) -> None:
+    """Nothing of a connection with TLS is left for the garbage collector to complain of."""
+
+    async def once() -> None:
+        pem = files / "127.0.0.1.pem"
+        async with RpcServer([EchoService()], authenticate=authenticate, tls=server_tls(pem, pem)) as server:
+            address = await server.listen_tcp("127.0.0.1", 0)
+            channel = RpcChannel(address, ADMIN, tls=client_tls(authority=files / "ca.pem"))
+            await channel.unary(UNARY, EchoRequest(text="hi"), EchoReply)
+            transport = channel._connector._protocol.connection._transport
+            channel.close()
+            await asyncio.sleep(0)
+            assert transport._ssl_protocol._transport is None
+
+    asyncio.run(once())
+
+
 def test_bad_files(files: Path, tmp_path: Path) -> None:
     """A missing file, one without a key, and one that is no certificate are named."""
     (tmp_path / "junk.pem").write_text("junk")
@@ -58,3 +104,6 @@ def test_bad_files(files: Path, tmp_path: Path) -> None:
         server_tls(files / "ca.pem", files / "ca.pem")
     with pytest.raises(InvalidTls, match=r"junk\.pem"):
         client_tls(authority=tmp_path / "junk.pem")
+    for text in ("junk", "", "jünk"):
+        with pytest.raises(InvalidTls, match="as a text"):
+            client_tls(authority=text)

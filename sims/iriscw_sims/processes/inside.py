@@ -14,7 +14,8 @@ from typing import Any
 import anyio
 
 from iriscw_sims.processes.containers import Life, ProcessContainers, variables_of
-from iriscw_sims.serve.streams import Command, ExecStreams, LogLine
+from iriscw_sims.processes.programs import LOOPBACK, loopback_of
+from iriscw_sims.serve.streams import Command, Dialled, ExecStreams, LogLine
 
 LINES_LIMIT = 10_000
 """Lines of a log that are told at once."""
@@ -62,6 +63,15 @@ class ProcessStreams:
         """Give when it is worth looking again."""
         life = self._containers.last.get(str(pod["metadata"]["uid"]))
         return now + LOOK_AGAIN if life is not None and self._runs(life) else None
+
+    async def dial(self, pod: Mapping[str, Any], port: int) -> Dialled | None:
+        """Connect to a port of the loopback address that stands for a pod's; None: nothing listens there."""
+        if str(pod["metadata"]["uid"]) not in self._containers.lives:
+            return None
+        try:
+            return await asyncio.open_connection(loopback_of(str(pod["status"].get("podIP") or LOOPBACK)), port)
+        except OSError:
+            return None
 
     async def exec(self, command: Command, streams: ExecStreams, now: int) -> int:
         """Run a command with a pod's variables, in its folder. Whoever goes away ends it."""

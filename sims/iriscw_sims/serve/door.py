@@ -43,7 +43,7 @@ from iriscw_sims.serve.pods import find
 from iriscw_sims.serve.ports import Conversation
 from iriscw_sims.serve.requests import parse_body, read_body, read_target
 from iriscw_sims.serve.settings import Limits
-from iriscw_sims.serve.streams import PodPorts, PodStreams
+from iriscw_sims.serve.streams import PodDials, PodPorts, PodStreams
 from iriscw_sims.serve.watching import stream_watch
 
 _log = logging.getLogger(__name__)
@@ -207,6 +207,11 @@ class Door:
     async def _forward(self, http: web.BaseRequest, request: Request, found: Route) -> web.StreamResponse:
         _, pod = find(self._live, self._streams, request, found, "create", whole=True)
         inside = self._streams
+        if isinstance(inside, PodDials):
+            ports = portforward.read_ports(request, pod)
+            spoken = portforward.check_upgrade(http, ports)
+            dialled = await inside.dial(pod, ports[0]) if ports else None
+            return await portforward.carry(http, pod, ports, spoken, dialled, self._limits.write_s)
         if not isinstance(inside, PodPorts):
             raise Refused(status_failure(501, "NotImplemented", "portforward is not served for these containers"))
         ports = portforward.read_ports(request, pod)

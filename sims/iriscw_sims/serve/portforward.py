@@ -7,12 +7,14 @@ port. One connection to each port, and no more.
 *A tunnel* (``SPDY/3.1+portforward.k8s.io``) is what kubectl speaks: the messages are the bytes of a SPDY connection
 (:mod:`iriscw_sims.serve.spdy`), in which each connection to a port is two streams that name it in their headers.
 
-What listens answers at once (:mod:`iriscw_sims.serve.ports`), so one task reads and writes for all.
+What listens answers at once (:mod:`iriscw_sims.serve.ports`), so one task reads and writes for all. Where programs
+really run, a connection to a socket is carried instead, by channels only (:func:`carry`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import struct
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
@@ -24,12 +26,16 @@ from iriscw_sims.kube.refusals import bad_request, internal
 from iriscw_sims.serve.pods import Pod
 from iriscw_sims.serve.ports import Conversation
 from iriscw_sims.serve.spdy import PROTOCOL_ERROR, REFUSED_STREAM, Came, News, Opened, Pinged, Reset, Spdy, SpdyBroken
+from iriscw_sims.serve.streams import Dialled
 
 CHANNELS = "v4.channel.k8s.io"
 TUNNEL = "SPDY/3.1+portforward.k8s.io"
 MESSAGE_BYTES = 2**20
 PORTS_LIMIT = 32
 """Ports that one request may name: channels are numbered by one byte."""
+
+PIECE_BYTES = 2**15
+"""Of what a process says, in one message: a kubelet's."""
 
 STREAMS_LIMIT = 256
 """Streams of one tunnel at the same time, two to a connection."""
@@ -109,6 +115,76 @@ async def forward(
     if not socket.closed:
         await socket.close(code=WSCloseCode.OK)
     return socket
+
+
+async def carry(
+    http: web.BaseRequest, pod: Pod, ports: tuple[int, ...], spoken: str, dialled: Dialled | None, write_s: float
+) -> web.StreamResponse:
+    """Carry one connection to something that really listens, until one of its sides ends it.
+
+    Args:
+        http: The caller's request.
+        pod: In which it listens.
+        ports: Which port, in the only place.
+        spoken: The protocol.
+        dialled: The connection; None: nothing listens.
+        write_s: How long the caller may take nothing.
+
+    Raises:
+        Refused: 400, it is another protocol than that of channels, or names several ports.
+    """
+    if spoken == TUNNEL or len(ports) != 1:
+        await _hang_up(dialled)
+        raise bad_request(f"unable to upgrade: one port by {CHANNELS} is all that leads to a process")
+    protocols = (spoken,) if spoken else ()
+    socket = web.WebSocketResponse(protocols=protocols, max_msg_size=MESSAGE_BYTES, timeout=CLOSE_S, compress=False)
+    try:
+        await socket.prepare(http)
+        for channel in (b"\0", b"\1"):
+            await _send(socket, channel + struct.pack("<H", ports[0]), write_s)
+        if dialled is None:
+            await _send(socket, b"\1" + _refused(pod, ports[0]), write_s)
+        else:
+            await _carried(socket, *dialled, write_s)
+    finally:
+        await _hang_up(dialled)
+    if not socket.closed:
+        await socket.close(code=WSCloseCode.OK)
+    return socket
+
+
+async def _hang_up(dialled: Dialled | None) -> None:
+    """End a connection at once: what was not sent yet has nobody to go to."""
+    if dialled is not None:
+        dialled[1].transport.abort()
+        with contextlib.suppress(OSError):
+            await dialled[1].wait_closed()
+
+
+async def _carried(
+    socket: web.WebSocketResponse, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, write_s: float
+) -> None:
+    async def down() -> None:
+        while data := await reader.read(PIECE_BYTES):
+            await _send(socket, b"\0" + data, write_s)
+
+    async def up() -> None:
+        while (message := await socket.receive()).type is WSMsgType.BINARY:
+            if message.data[:1] == b"\0":
+                writer.write(message.data[1:])
+                await writer.drain()
+
+    sides = [asyncio.ensure_future(each()) for each in (down, up)]
+    try:
+        done, _ = await asyncio.wait(sides, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for side in sides:
+            side.cancel()
+        await asyncio.gather(*sides, return_exceptions=True)
+    for side in done:
+        error = None if side.cancelled() else side.exception()
+        if error is not None and not isinstance(error, ConnectionError):  # either side may go as it likes
+            raise error
 
 
 async def _send(socket: web.WebSocketResponse, data: bytes, write_s: float) -> None:

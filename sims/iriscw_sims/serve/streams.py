@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import attrs
 
@@ -60,6 +61,19 @@ class PodStreams(Protocol):
 
     async def exec(self, command: Command, streams: ExecStreams, now: int) -> int:
         """Run a command in a container and give its exit code."""
+        ...
+
+
+Dialled: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+"""A connection to something that really listens."""
+
+
+@runtime_checkable
+class PodDials(Protocol):
+    """Who can connect to what really listens in containers."""
+
+    async def dial(self, pod: Mapping[str, Any], port: int) -> Dialled | None:
+        """Connect to a port of a pod that runs; None: nothing listens there."""
         ...
 
 

@@ -29,6 +29,7 @@ COMMANDS: Final = {
     "config": "iriscw.cli.config:config",
     "manifests": "iriscw.cli.manifests:manifests",
     "down": "iriscw.cli.manifests:down",
+    "connect": "iriscw.cli.connect:connect",
     "controller": "iriscw.cli.serve:controller",
     "worker": "iriscw.cli.serve:worker",
     "bench": "iriscw.cli.measure:bench",

@@ -22,8 +22,9 @@ HEAD = """\
 
 `iriscw demo` shows everything at once. For work of your own, `iriscw up` keeps a cluster up in one terminal and the
 other commands find it by the file that it leaves (mode 0600: address and token): `$IRISCW_CONTEXT` if set, else
-`$XDG_RUNTIME_DIR/iriscw/context.json`, else `~/.local/state/iriscw/context.json`. Inside a task they find the task's
-own controller. `--address` and `--token-file` name any other one.
+`$XDG_RUNTIME_DIR/iriscw/context.json`, else `~/.local/state/iriscw/context.json`. `iriscw connect` leaves the same file
+for a controller in a Kubernetes cluster. Inside a task they find the task's own controller. `--address` and
+`--token-file` name any other one.
 
 Listings take `-o table|json|yaml`: a table has the columns that people look at, the others every field. An error is one
 line with the way out; `--verbose`, anywhere before the program that `submit` runs, adds where it came from. Standard

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from iriscw.client import wire
 from iriscw.client.calls import Calls
-from iriscw.client.discovery import authority_of, discover, is_network_trusted
+from iriscw.client.discovery import Endpoint, authority_of, discover, is_network_trusted
 from iriscw.client.errors import NotConnected
 from iriscw.client.job import PAGE, Job
 from iriscw.client.model import ClusterStatus, JobStatus, PoolStatus, SliceStatus
@@ -242,12 +242,12 @@ def connect(address: str | None = None, token: str | Secret | None = None) -> Co
 
     Args:
         address: ``host:port``, ``https://host:port`` or ``unix:/path``. None: inside a task its own controller, else
-            that of ``IRIS_CONTROLLER_ADDRESS``, else the one that ``iriscw up`` keeps.
+            that of ``IRIS_CONTROLLER_ADDRESS``, else the one that ``iriscw up`` or ``iriscw connect`` keeps.
         token: proves who asks; None takes the one that belongs to the address there.
 
     Raises:
         NoController: no address is given, and nothing says where a controller is.
-        InvalidContextFile: what ``iriscw up`` left cannot be used.
+        InvalidContextFile: what ``iriscw up`` or ``iriscw connect`` left cannot be used.
         InvalidAddress: the text is no address.
         NeedsAsyncio: this is no task of an asyncio loop.
         InsecureDoor: the token would leave this machine in plain text.
@@ -258,7 +258,18 @@ def connect(address: str | None = None, token: str | Secret | None = None) -> Co
 
 @asynccontextmanager
 async def _connected(address: str | None, token: str | Secret | None) -> AsyncIterator[Client]:
-    found = discover(address, token)
-    tls, trusted = authority_of(found.address), is_network_trusted()
-    async with RpcChannel(found.address, found.token, tls=tls, insecure_plaintext=trusted) as channel:
+    async with connected_to(discover(address, token)) as client:
+        yield client
+
+
+@asynccontextmanager
+async def connected_to(found: Endpoint) -> AsyncIterator[Client]:
+    """Give a client of a controller of which everything is known.
+
+    Raises:
+        InvalidAddress, NeedsAsyncio, InsecureDoor, InvalidArgument: as :func:`connect` says.
+    """
+    tls, trusted = authority_of(found.address, found.authority), is_network_trusted()
+    channel = RpcChannel(found.address, found.token, tls=tls, server_name=found.server_name, insecure_plaintext=trusted)
+    async with channel:
         yield Client(channel, job_id=found.job_id, owner=found.owner)

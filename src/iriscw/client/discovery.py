@@ -4,11 +4,13 @@ In this order:
 
 1. inside a task: the address in its context, and its token's file;
 2. ``IRIS_CONTROLLER_ADDRESS``, with the token in the file that ``IRIS_TOKEN_FILE`` names;
-3. the context file of ``iriscw up``: ``$IRISCW_CONTEXT`` if set, else ``$XDG_RUNTIME_DIR/iriscw/context.json``, else
-   ``~/.local/state/iriscw/context.json``.
+3. the context file of ``iriscw up`` or ``iriscw connect``: ``$IRISCW_CONTEXT`` if set, else
+   ``$XDG_RUNTIME_DIR/iriscw/context.json``, else ``~/.local/state/iriscw/context.json``.
 
 An ``https://`` controller is trusted by the authority in the file that ``IRIS_CA_FILE`` names, if it is set; with
-``IRISCW_INSECURE_PLAINTEXT=1`` one without TLS is talked to over a network. Workers set both for their tasks.
+``IRISCW_INSECURE_PLAINTEXT=1`` one without TLS is talked to over a network. Workers set both for their tasks. Behind a
+tunnel the controller's certificate holds another name than the address: ``IRIS_SERVER_NAME`` says which, for the
+address of ``IRIS_CONTROLLER_ADDRESS`` and no other.
 
 The context file holds a token that may do everything, so its mode is 0600, and one that others can read is refused.
 """
@@ -34,7 +36,7 @@ from iriscw.rpc.errors import InvalidTls
 from iriscw.rpc.tls import client_tls
 from iriscw.rpc.tokens import Secret as Secret, read_token_file  # noqa: PLC0414 - for who sees only this module
 from iriscw.task.context import NotInTask, context
-from iriscw.task.environment import CA_VARIABLE, PLAINTEXT_VARIABLE
+from iriscw.task.environment import CA_VARIABLE, PLAINTEXT_VARIABLE, SERVER_NAME_VARIABLE
 
 CONTEXT_VARIABLE: Final = "IRISCW_CONTEXT"
 _LOOPBACK: Final = ("127.", "localhost:", "[::1]:")
@@ -52,18 +54,25 @@ class Endpoint:
     """Of the task that asks; empty outside of tasks."""
     owner: ProcessIdentity | None = None
     """The process of this machine that keeps the cluster up; None if that is not known."""
+    server_name: str = ""
+    """What its certificate has to hold, where that is not the address's host."""
+    authority: Path | None = None
+    """Whom to trust there; None leaves it to the environment."""
 
 
 @attrs.frozen
 class ClusterContext:
-    """What ``iriscw up`` leaves for the other commands."""
+    """What ``iriscw up`` and ``iriscw connect`` leave for the other commands."""
 
     address: str
     token: Secret
     owner: ProcessIdentity
-    """The process that keeps the cluster up."""
+    """The process that keeps the cluster, or the way to it, up."""
     workdir: Path | None = None
-    """Where it keeps its state; None in what an earlier version wrote."""
+    """Where it keeps its state; None in what an earlier version wrote, and of a cluster elsewhere."""
+    server_name: str = ""
+    authority: Path | None = None
+    """Both as an :class:`Endpoint` has them; not empty only where this process is the near end of a tunnel."""
 
     @property
     def is_alive(self) -> bool:
@@ -73,7 +82,7 @@ class ClusterContext:
     @property
     def owner_here(self) -> ProcessIdentity | None:
         """That process if it is this machine's; on a shared home the file may be another machine's."""
-        return self.owner if self.address.startswith(_LOOPBACK) else None
+        return self.owner if self.address.removeprefix("https://").startswith(_LOOPBACK) else None
 
 
 def context_path(environ: Mapping[str, str] | None = None) -> Path:
@@ -87,19 +96,29 @@ def context_path(environ: Mapping[str, str] | None = None) -> Path:
     return home / ".local" / "state" / "iriscw" / "context.json"
 
 
-def write_context(path: Path, address: str, token: Secret, workdir: Path | None = None) -> ClusterContext:
+def write_context(
+    path: Path,
+    address: str,
+    token: Secret,
+    workdir: Path | None = None,
+    *,
+    server_name: str = "",
+    authority: Path | None = None,
+) -> ClusterContext:
     """Leave a context of this process at ``path``: whole or not at all, mode 0600.
 
     Raises:
         OSError: as the file system says it.
     """
-    written = ClusterContext(address, token, identify(os.getpid()), workdir)
+    written = ClusterContext(address, token, identify(os.getpid()), workdir, server_name, authority)
     make_private_folder(path.parent)
     content: dict[str, object] = {
         "address": address,
         "token": token.reveal(),
         "owner": attrs.asdict(written.owner),
         "workdir": None if workdir is None else str(workdir),
+        "server_name": server_name,
+        "authority": None if authority is None else str(authority),
     }
     write_atomic(path, json.dumps(content, indent=1).encode() + b"\n")
     return written
@@ -123,11 +142,15 @@ def read_context(path: Path) -> ClusterContext | None:
     try:
         content = json.loads(data)
         owner = ProcessIdentity(**content["owner"])
-        workdir = content.get("workdir")
-        where = Path(workdir) if workdir is not None else None
-        return ClusterContext(str(content["address"]), Secret(content["token"]), owner, where)
+        where, authority = (_path(content.get(name)) for name in ("workdir", "authority"))
+        name = str(content.get("server_name") or "")
+        return ClusterContext(str(content["address"]), Secret(content["token"]), owner, where, name, authority)
     except (ValueError, KeyError, TypeError) as error:  # its text may be a part of the token: not shown
         raise InvalidContextFile(f"{path} is no context of a cluster ({type(error).__name__}); remove it") from None
+
+
+def _path(text: str | None) -> Path | None:
+    return None if text is None else Path(text)
 
 
 def remove_context(path: Path, written: ClusterContext) -> None:
@@ -157,7 +180,7 @@ def discover(address: str | None = None, token: str | Secret | None = None) -> E
     if address is None and given is not None:
         raise InvalidArgument("token: there is no address that it could be for")
     if given is not None and address is not None:
-        return Endpoint(address, given)
+        return Endpoint(address, given, server_name=_server_name(address))
     for found in (_of_task(), _of_environment()):
         if found is not None and address in (None, found.address):
             return found
@@ -166,31 +189,36 @@ def discover(address: str | None = None, token: str | Secret | None = None) -> E
         if left is None:
             raise NoController(
                 "no controller is known here: give an address, set IRIS_CONTROLLER_ADDRESS, or run `iriscw up`"
+                " or `iriscw connect`"
             )
         if left.owner_here is not None and not left.is_alive:
-            raise NoController(
-                f"the cluster at {left.address} is gone (process {left.owner.pid} was killed): run `iriscw up` again"
-            )
-        return Endpoint(left.address, left.token, owner=left.owner_here)
+            what, again = ("cluster", "up") if left.workdir is not None else ("way to the cluster", "connect")
+            gone = f"the {what} at {left.address} is gone (process {left.owner.pid} was killed)"
+            raise NoController(f"{gone}: run `iriscw {again}` again")
+        return _of_context(left)
     if left is None or left.address != address:
         return Endpoint(address)
-    return Endpoint(address, left.token, owner=left.owner_here)
+    return _of_context(left)
 
 
-def authority_of(address: str) -> ssl.SSLContext | None:
+def authority_of(address: str, authority: Path | None = None) -> ssl.SSLContext | None:
     """Give whom to trust at an address; None leaves it to the address.
+
+    Args:
+        address: the controller's.
+        authority: what is known of it already; None takes what ``IRIS_CA_FILE`` names.
 
     Raises:
         InvalidAddress: the text is none.
-        InvalidArgument: ``IRIS_CA_FILE`` names no authority.
+        InvalidArgument: the file names no authority.
     """
     named = os.environ.get(CA_VARIABLE)
-    if not named or not Address.parse(address).tls:
+    if not Address.parse(address).tls or (authority is None and not named):
         return None
     try:
-        return client_tls(authority=Path(named))
+        return client_tls(authority=authority or Path(named or ""))
     except InvalidTls as error:
-        raise InvalidArgument(f"{CA_VARIABLE}: {error}") from error
+        raise InvalidArgument(str(error) if authority is not None else f"{CA_VARIABLE}: {error}") from error
 
 
 def is_network_trusted() -> bool:
@@ -213,4 +241,17 @@ def _of_environment() -> Endpoint | None:
     if not address:
         return None
     file = os.environ.get("IRIS_TOKEN_FILE")
-    return Endpoint(address, read_token_file(Path(file)) if file else None, os.environ.get("IRIS_JOB_ID", ""))
+    token = read_token_file(Path(file)) if file else None
+    return Endpoint(address, token, os.environ.get("IRIS_JOB_ID", ""), server_name=_server_name(address))
+
+
+def _server_name(address: str) -> str:
+    """Give the name that the environment says for its own controller."""
+    ours = os.environ.get("IRIS_CONTROLLER_ADDRESS") == address
+    return os.environ.get(SERVER_NAME_VARIABLE, "") if ours else ""
+
+
+def _of_context(left: ClusterContext) -> Endpoint:
+    return Endpoint(
+        left.address, left.token, owner=left.owner_here, server_name=left.server_name, authority=left.authority
+    )

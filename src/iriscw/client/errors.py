@@ -30,11 +30,11 @@ class NotConnected(UsageError, AttributeError):
 
 
 class NoController(UsageError):
-    """No address was given, this is no task, and no ``iriscw up`` left one behind."""
+    """No address was given, this is no task, and neither ``iriscw up`` nor ``iriscw connect`` left one behind."""
 
 
 class InvalidContextFile(UsageError):
-    """The file that ``iriscw up`` leaves cannot be read, or somebody else may read it."""
+    """The file that ``iriscw up`` or ``iriscw connect`` leaves cannot be read, or somebody else may read it."""
 
 
 class InvalidJob(InvalidArgument):

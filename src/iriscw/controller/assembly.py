@@ -154,6 +154,11 @@ class Controller:
         return self._address
 
     @property
+    def trusted(self) -> Path | None:
+        """The certificate by which a client knows its door, where that is one with TLS."""
+        return self._given.trusted if self._given is not None else None
+
+    @property
     def admin_token(self) -> Secret:
         """What clients authenticate with.
 

@@ -21,6 +21,7 @@ CLUSTER_SECRET = "cluster-secret"  # noqa: S105 - the names of files, as all of 
 ADMIN_TOKEN = "admin-token"  # noqa: S105
 CERTIFICATE = "tls.crt"
 PRIVATE_KEY = "tls.key"
+AUTHORITY = "ca.crt"
 
 
 @attrs.frozen
@@ -30,6 +31,9 @@ class GivenSecrets:
     cluster_secret: Secret
     admin_token: Secret
     tls: ssl.SSLContext | None = attrs.field(default=None, repr=False)
+    trusted: Path | None = None
+    """Whom a client has to trust to know the controller by its certificate: its authority, if that lies there too, else
+    the certificate itself."""
 
 
 def read_secrets(folder: Path) -> GivenSecrets | None:
@@ -51,7 +55,8 @@ def read_secrets(folder: Path) -> GivenSecrets | None:
             " folder in controller.secrets_dir"
         )
     tls = server_tls(folder / CERTIFICATE, folder / PRIVATE_KEY) if halves else None
-    return GivenSecrets(_token(folder / CLUSTER_SECRET), _token(folder / ADMIN_TOKEN), tls)
+    trusted = next(folder / name for name in (AUTHORITY, CERTIFICATE) if (folder / name).exists()) if halves else None
+    return GivenSecrets(_token(folder / CLUSTER_SECRET), _token(folder / ADMIN_TOKEN), tls, trusted)
 
 
 def _token(path: Path) -> Secret:

@@ -27,5 +27,23 @@ class NotRemoved(OperationError):
     retryable = True
 
 
+class NoInstallation(OperationError):
+    """There is no controller where one was looked for; the text says where that was."""
+
+
+class SeveralInstallations(UsageError):
+    """There are controllers in several namespaces; the text lists them: say which one is meant."""
+
+
+class ControllerNotReady(OperationError):
+    """The controller is installed and does not serve now; the text says what it waits for."""
+
+    retryable = True
+
+
+class RightsMissing(OperationError):
+    """The credentials may not do what it takes to reach the controller; the text names the right."""
+
+
 class NoSecretMaterial(OperationError):
     """Keys and certificates cannot be made, written or read here; the text says why."""

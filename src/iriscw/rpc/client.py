@@ -71,7 +71,8 @@ class RpcChannel:
         address: as :meth:`iriscw.rpc.address.Address.parse` reads it.
         token: sent with every call; None for a unix socket.
         tls: from :func:`iriscw.rpc.tls.client_tls`; without it an ``https://`` address uses the system's
-        authorities. limits: every bound. insecure_plaintext: send the token off this machine without TLS.
+        authorities. server_name: what the server's certificate has to hold, where that is not the address's host: the
+        far end of a tunnel. limits: every bound. insecure_plaintext: send the token off this machine without TLS.
         rng: draws the jitter of retries.
 
     Raises:
@@ -87,6 +88,7 @@ class RpcChannel:
         token: Secret | None = None,
         *,
         tls: ssl.SSLContext | None = None,
+        server_name: str = "",
         limits: RpcLimits | None = None,
         insecure_plaintext: bool = False,
         rng: random.Random | None = None,
@@ -100,7 +102,7 @@ class RpcChannel:
             )
         require_asyncio()
         self._limits = limits or RpcLimits()
-        self._connector = Connector(self.address, tls, self._limits)
+        self._connector = Connector(self.address, tls, self._limits, server_name)
         self._token = token
         self._rng = rng or random.Random()  # noqa: S311 - spreads retries, keeps no secret
         self._started = self._failed = self._retries = 0

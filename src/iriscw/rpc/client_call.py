@@ -21,6 +21,7 @@ from typing import Any, Self, cast
 import anyio
 import h2.exceptions
 from grpclib.client import Channel, Handler, Stream
+from grpclib.config import Configuration
 from grpclib.const import Cardinality, Status
 from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 from grpclib.metadata import Deadline, decode_grpc_message
@@ -223,12 +224,13 @@ def translated(call: CallStream) -> Iterator[None]:
 class Connector(Channel):
     """Makes the connection when a call needs it, with our transport and a bound on the attempt."""
 
-    def __init__(self, address: Address, tls: ssl.SSLContext | None, limits: RpcLimits) -> None:
+    def __init__(self, address: Address, tls: ssl.SSLContext | None, limits: RpcLimits, server_name: str = "") -> None:
         codec = BoundedCodec(limits)
         if address.is_unix:
             super().__init__(path=address.path, codec=codec)
         else:
-            super().__init__(address.host, address.port, codec=codec, ssl=tls)
+            config = Configuration(ssl_target_name_override=server_name or None)
+            super().__init__(address.host, address.port, codec=codec, ssl=tls, config=config)
         self._limits = limits
         self._address = address
 
@@ -258,6 +260,13 @@ class Connector(Channel):
         call.timeout_s = timeout_s
         call.where = f"{route} to {self._address}"
         return call
+
+    def close(self) -> None:
+        """Close the connection. One with TLS is cut: a goodbye waits for the peer's, and the loop may end now."""
+        transport = getattr(self._protocol.connection, "_transport", None) if self._protocol is not None else None
+        super().close()
+        if self._ssl is not None and transport is not None:
+            transport.abort()
 
     def _protocol_factory(self) -> H2Protocol:
         return BoundedProtocol(Handler(), self._limits, client_side=True)

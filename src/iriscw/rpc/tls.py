@@ -35,12 +35,13 @@ def server_tls(certificate: Path, key: Path, *, client_authority: Path | None = 
 
 
 def client_tls(
-    *, authority: Path | None = None, certificate: Path | None = None, key: Path | None = None
+    *, authority: Path | str | None = None, certificate: Path | None = None, key: Path | None = None
 ) -> ssl.SSLContext:
     """Make the TLS side of a channel.
 
     Args:
-        authority: PEM file with the authority to trust instead of the system's.
+        authority: PEM file with the authority to trust instead of the system's, or its text. A server's own certificate
+            will do: then that one alone is trusted.
         certificate: PEM file with the client's own certificate, for servers that ask for one.
         key: PEM file with its private key; None if it stands in the certificate's file.
 
@@ -51,6 +52,7 @@ def client_tls(
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["h2"])
     if authority is not None:
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         _load_authority(context, authority)
     if certificate is not None:
         _load_pair(context, certificate, key or certificate)
@@ -67,8 +69,12 @@ def _load_pair(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
         raise InvalidTls(f"certificate {certificate} with key {key} cannot be used: {error}") from error
 
 
-def _load_authority(context: ssl.SSLContext, authority: Path) -> None:
+def _load_authority(context: ssl.SSLContext, authority: Path | str) -> None:
     try:
-        context.load_verify_locations(authority)
-    except (OSError, ssl.SSLError) as error:
-        raise InvalidTls(f"authority {authority} cannot be used: {error}") from error
+        if isinstance(authority, Path):
+            context.load_verify_locations(authority)
+        else:
+            context.load_verify_locations(cadata=str(authority.encode("ascii"), "ascii"))
+    except (OSError, ssl.SSLError, ValueError) as error:
+        which = authority if isinstance(authority, Path) else "as a text"
+        raise InvalidTls(f"authority {which} cannot be used: {error}") from error

@@ -27,6 +27,9 @@ RESULT_FILE = "result"
 CA_VARIABLE = "IRIS_CA_FILE"
 """The file with the authority of an ``https://`` controller; without it the system's authorities are trusted."""
 
+SERVER_NAME_VARIABLE = "IRIS_SERVER_NAME"
+"""What the certificate at ``IRIS_CONTROLLER_ADDRESS`` has to hold, where that is not the address's host: a tunnel."""
+
 PLAINTEXT_VARIABLE = "IRISCW_INSECURE_PLAINTEXT"
 """``1``: tokens may cross the network without TLS."""
 

@@ -3,10 +3,12 @@
 import asyncio
 import os
 import signal
+import struct
 import sys
 import time
 from pathlib import Path
 
+import aiohttp
 import pytest
 from serve_caller import Caller
 
@@ -14,6 +16,7 @@ from iriscw.errors import InvalidArgument
 from iriscw.processes.sweep import marked_processes
 from iriscw_sims.processes.cluster import serve_with_processes
 from iriscw_sims.processes.containers import MARKER
+from iriscw_sims.serve.portforward import CHANNELS, TUNNEL
 from iriscw_sims.serve.settings import PoolToBegin, ServeSettings, Timing
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -147,6 +150,49 @@ async def test_a_pod_that_dies_is_told(caller, tmp_path):
     (victim,) = [each for each in processes(tmp_path, "victim-1") if "signal.signal" in command_line(each.pid)]
     os.kill(victim.pid, signal.SIGKILL)
     assert state(await until(caller, "victim", phase("Failed")))["exitCode"] == 137
+
+
+SHOUT = """
+import os, socketserver
+class Shout(socketserver.StreamRequestHandler):
+    def handle(self):
+        for line in self.rfile:
+            self.wfile.write(line.upper())
+server = socketserver.ThreadingTCPServer((os.environ["IP"], 7007), Shout)
+print("up", flush=True)
+server.serve_forever()
+"""
+
+
+async def test_ports_of_a_pod_lead_to_its_process(caller, cluster):
+    """Both ways, whoever ends first; where nothing listens the reason is told. Only channels are spoken."""
+    field = {"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+    await caller.done("POST", PODS, python("shout", SHOUT, env=[field]))
+    await log_of(caller, "shout", "up")
+
+    def opened(port, protocol=CHANNELS):
+        return caller.session.ws_connect(f"{PODS}/shout/portforward", params={"ports": port}, protocols=[protocol])
+
+    async with asyncio.timeout(30):
+        async with opened("7007") as socket:
+            port = struct.pack("<H", 7007)
+            assert [await socket.receive_bytes(), await socket.receive_bytes()] == [b"\0" + port, b"\1" + port]
+            for words in (b"hello\n", b"again\n"):
+                await socket.send_bytes(b"\0" + words)
+                assert await socket.receive_bytes() == b"\0" + words.upper()
+        async with opened("7008") as socket:
+            said = [await socket.receive_bytes() for _ in range(3)][2]
+            assert said.endswith(b"connect: connection refused")
+            assert (await socket.receive()).type is aiohttp.WSMsgType.CLOSE
+        for port, protocol in (("7007", TUNNEL), ("7007,7008", CHANNELS)):
+            with pytest.raises(aiohttp.WSServerHandshakeError, match="400"):
+                await opened(port, protocol)
+        async with opened("7007") as socket:  # the process goes first
+            await socket.receive_bytes()
+            await caller.done("DELETE", f"{PODS}/shout", {"kind": "DeleteOptions", "gracePeriodSeconds": 0})
+            while (await socket.receive()).type is aiohttp.WSMsgType.BINARY:
+                pass
+    assert cluster.statistics().failures == 0
 
 
 async def test_a_pod_that_cannot_be_run_says_why(caller):

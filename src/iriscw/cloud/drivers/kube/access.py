@@ -49,6 +49,7 @@ class Access:
         tls_name: The name in the server's certificate, where it is not the one in ``url``.
         proxy: The URL of an HTTP proxy in between; it may hold a password.
         namespace: What the configuration names, or empty.
+        in_pod: Whether it is that of the pod that we run in.
     """
 
     url: str = attrs.field(repr=False)
@@ -57,6 +58,7 @@ class Access:
     tls_name: str | None = None
     proxy: str | None = attrs.field(default=None, repr=False)
     namespace: str = ""
+    in_pod: bool = False
 
     @property
     def server(self) -> str:
@@ -162,6 +164,7 @@ async def in_cluster(environ: Mapping[str, str] = os.environ, folder: Path = SER
         trusting(authority),
         proxy=proxy_for(url, environ),
         namespace=str(read_small(namespace, NAMESPACE_BYTES), "utf-8", "replace").strip() if namespace.exists() else "",
+        in_pod=True,
     )
 
 

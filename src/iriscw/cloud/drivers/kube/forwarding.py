@@ -25,6 +25,7 @@ from iriscw.cloud.drivers.kube.places import BEGIN_S, PodPlace
 from iriscw.cloud.drivers.kube.streams import V4, Channels
 from iriscw.cloud.kube.messages import ApiRequest, ApiResponse, ApiUnreachable
 from iriscw.cloud.model import CloudError, InvalidSpec, Unavailable
+from iriscw.errors import OperationError
 
 _log = logging.getLogger(__name__)
 
@@ -167,7 +168,7 @@ class Listening:
     port: int
     connections: int = 0
     accepted: int = 0
-    last_error: CloudError | None = None
+    last_error: OperationError | None = None
 
 
 @asynccontextmanager
@@ -177,7 +178,8 @@ async def listening(
     """Lead a loopback port elsewhere, for the length of the block.
 
     Args:
-        connect: Opens the other side of one connection. It may look for another pod each time.
+        connect: Opens the other side of one connection. It may look for another pod each time; an OperationError says
+            why there is none.
         port: The port of this machine; 0 takes a free one.
 
     Raises:
@@ -196,7 +198,7 @@ async def listening(
                 try:
                     async with connect() as there:
                         await _splice(client, there)
-                except CloudError as error:
+                except OperationError as error:
                     here.last_error = error
                     _log.warning("a connection to the port %d failed: %s", here.port, error)
                 finally:
