@@ -31,7 +31,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 import anyio.to_thread
@@ -77,6 +77,9 @@ from iriscw.runtime import ActorSystem, Behavior, ChildSpec, Strategy, Supervisi
 from iriscw.tiers.drivers.checking import NEW_KEY_S, check_store
 from iriscw.tiers.drivers.opening import open_store
 from iriscw.tiers.ports import ObjectStore
+
+if TYPE_CHECKING:
+    from iriscw.controller.notices import PoolNotices
 
 log = logging.getLogger(__name__)
 
@@ -137,6 +140,7 @@ class Controller:
         self._admin_token: Secret | None = None
         self._given: GivenSecrets | None = None
         self._fence: Callable[[], None] = lambda: None
+        self._notices: PoolNotices | None = None
 
     @property
     def _tls(self) -> ssl.SSLContext | None:
@@ -197,6 +201,7 @@ class Controller:
             fleet=self._tending.fleet,
             scheduler=self._tending.scheduler,
             admission=self._workers.gate.statistics(),
+            notices=None if self._notices is None else self._notices.statistics(),
             strangers=self._workers.intake.strangers,
         )
 
@@ -312,6 +317,7 @@ class Controller:
         tls, plaintext = self._tls is not None, self._insecure_plaintext
         there = open_coreweave(config, tokens, self.state_dir, tls=tls, plaintext=plaintext, fence=self._fence)
         drivers = await stack.enter_async_context(there)
+        self._notices = drivers.notices
         return drivers, drivers.cluster
 
     def _tree(self, fleet: FleetConfig, drivers: CloudDrivers) -> ActorSystem:
@@ -364,6 +370,8 @@ class Controller:
     def _report(self, event: object) -> None:
         reports.report(event)
         self._tending.notice(event)
+        if self._notices is not None:
+            self._notices.notice(event)
 
 
 def default_state_dir(config: ClusterConfig) -> Path:

@@ -31,17 +31,20 @@ from iriscw.cloud.drivers.kube.access import find_access
 from iriscw.cloud.drivers.kube.api import open_api
 from iriscw.cloud.drivers.kube.calls import Caller
 from iriscw.cloud.drivers.kube.drivers import KubeDrivers
+from iriscw.cloud.drivers.kube.noticing import Noticing
 from iriscw.cloud.drivers.kube.objects import Objects
 from iriscw.cloud.kube.handing import drop_token
 from iriscw.cloud.kube.mounts import STORAGE_VARIABLES
 from iriscw.cloud.kube.pods import create_pod
 from iriscw.cloud.kube.settings import GroupSettings, KubeSettings, SecretKey, Taint
-from iriscw.cloud.model import LABEL_WORKER, CloudError, Pod, PodSpec, Removed, Throttled, Unavailable, WatchEvent
+from iriscw.cloud.model import LABEL_WORKER, Pod, PodSpec, Removed, Throttled, Unavailable, WatchEvent
 from iriscw.cloud.ports import Connection, NodePoolDriver, PodDriver
 from iriscw.config.model import ClusterConfig, CoreweaveSliceConfig, ScaleGroupConfig
 from iriscw.controller.errors import NoSuchNamespace, StateUnusable
+from iriscw.controller.notices import PoolNotices
 from iriscw.controller.settings import task_image, worker_image
 from iriscw.controller.tokens import ControllerTokens
+from iriscw.errors import OperationError
 from iriscw.files import write_atomic
 from iriscw.runtime.vocabulary import SECOND
 
@@ -213,7 +216,9 @@ class DroppedTokens:
     async def _drop(self, pod: str) -> None:
         try:
             await self._caller.carry_out(drop_token(self._caller.settings, pod, self._caller.rng))
-        except CloudError as error:
+        except (
+            OperationError
+        ) as error:  # also the fence's, of a controller that may not act any more: it ends by itself
             log.warning("the Secret of %s goes with its pool: %s: %s", pod, type(error).__name__, error)
 
 
@@ -269,11 +274,13 @@ class CoreweaveDrivers:
 
     Attributes:
         cluster: the value of ``iris-cluster``: whose the objects are.
+        notices: tells on pools what becomes of their slices.
     """
 
     drivers: KubeDrivers
     pods: PodDriver
     cluster: str
+    notices: PoolNotices
 
     @property
     def node_pools(self) -> NodePoolDriver:
@@ -322,10 +329,12 @@ async def open_coreweave(
         settings = kube_settings(config, cluster, tls=tls, plaintext=plaintext)
         drivers = KubeDrivers(api, settings, timeout_s=timeout_s, fence=fence)
         caller = drivers.objects.caller
-        dropped = DroppedTokens(caller)
+        dropped, noticing = DroppedTokens(caller), Noticing(caller)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(dropped.run)
+            tasks.start_soon(noticing.run)
             try:
-                yield CoreweaveDrivers(drivers, TokenedPods(drivers.pods, caller, tokens, dropped), cluster)
+                pods = TokenedPods(drivers.pods, caller, tokens, dropped)
+                yield CoreweaveDrivers(drivers, pods, cluster, PoolNotices(noticing))
             finally:
                 tasks.cancel_scope.cancel()
