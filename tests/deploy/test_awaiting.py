@@ -72,7 +72,7 @@ async def test_it_waits_until_the_controller_serves(objects, server, applied):
     """And not longer; what is new is told once."""
     told = []
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(await_available, objects, INSTALLATION, 20, told.append)
+        tasks.start_soon(await_available, objects, INSTALLATION, 60, told.append)
         while not told:  # noqa: ASYNC110
             await anyio.sleep(0.01)
         set_status(server, DEPLOYMENT, serving())
