@@ -80,6 +80,7 @@ def test_a_busy_slice_is_not_asked_about_again_at_once(walk):
     it.send(Evaluate())
     it.answer_cordon(1)
     assert len(it.cordons) == 1
+    assert "cordon" not in it.clocks
     it.ctx.later(it.it.config.timing.evaluation_interval / SECOND)
     it.send(Evaluate())
     assert len(it.cordons) == 2

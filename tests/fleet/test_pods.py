@@ -136,6 +136,13 @@ def test_restarted_actor_lists_before_it_creates(place, ctx):
     assert runs(send(place, ctx, PodBriefed(()))) == [ListPods(place.seed.labels())]
 
 
+def test_how_a_pod_fares_is_told_while_nothing_keeps_it(starting, ctx, pod):
+    """Users read what their slice waits for, though nothing follows from it."""
+    commands = send(starting, ctx, PodSeen(pod(starting.incarnation, phase=PodPhase.RUNNING)))
+    told = [(each.message.state, each.message.reason) for each in commands if isinstance(each, Tell)]
+    assert told[-1:] == [(PodState.STARTING, "the worker pod is running")]
+
+
 def test_registration_and_what_the_group_says_wins(starting, ctx, dial):
     """An accepted worker has the attributes of its group, whatever it says itself."""
     commands = send(starting, ctx, dial(starting.incarnation))

@@ -23,7 +23,8 @@ from iriscw.jobs.messages import (
     TerminateJob,
 )
 from iriscw.jobs.model import Ending, JobState, Observation, TaskState
-from iriscw.runtime.vocabulary import SECOND, ActorPath, SetTimer, Undelivered
+from iriscw.jobs.steps import STEP_ATTEMPTS
+from iriscw.runtime.vocabulary import SECOND, ActorPath, Continue, SetTimer, Undelivered
 
 SCHEDULER, REGISTRY, LINK = ActorPath("/jobs/scheduler"), ActorPath("/jobs"), ActorPath("/jobs/links/w0")
 
@@ -102,6 +103,8 @@ def test_what_it_tells_itself_is_told_again_as_it_was(walk):
     lost = AttemptsLost("w0", "a", True, "gone")
     (clock,) = walk.rules[Undelivered](walk.ledger, Undelivered(walk.ctx.path, lost), walk.ctx)
     assert clock.message == lost
+    another = Undelivered(walk.ctx.path, AttemptsLost("w1", "a", True, "gone"))
+    assert walk.rules[Undelivered](walk.ledger, another, walk.ctx)[0].key != clock.key
 
 
 def test_a_link_that_asks_hears_of_its_worker_alone(walk):
@@ -208,6 +211,10 @@ def test_further_steps_of_a_stop_are_about_those_that_live_still(walk):
     told = heard(walk, StopRest(("over", "u1", "gone"), 0, Ending.KILLED))
     assert told == [("w0", StopAttempts("a", ("u1",), Ending.KILLED))]
     assert heard(walk, StopRest(("u1", "over"), 1, Ending.KILLED)) == []
+    for number, more in ((STEP_ATTEMPTS, ()), (STEP_ATTEMPTS + 1, (STEP_ATTEMPTS,))):
+        rest = StopRest(("over",) * number, 0, Ending.KILLED)
+        out = walk.rules[StopRest](walk.ledger, rest, walk.ctx)
+        assert out == tuple(Continue(StopRest(rest.uids, first, Ending.KILLED)) for first in more)
 
 
 def test_a_place_for_a_job_that_is_over_is_given_back(walk):

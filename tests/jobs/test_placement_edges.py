@@ -74,6 +74,18 @@ def test_ranks_are_never_given_twice():
     assert back.rank > hosts[2].rank
 
 
+def test_the_log_of_a_pool_begins_anew_beyond_its_bound():
+    """Not at it: each time it does, all that was known of the pool's room is read again."""
+    inventory = Inventory()
+    host = add(inventory, 0)
+    pool = host.pool
+    while len(pool._log) < LOG_LIMIT + 1:
+        inventory.freed(host)
+    assert pool.freeings == LOG_LIMIT + 1
+    inventory.freed(host)
+    assert pool._log == []
+
+
 def test_room_that_comes_back_is_found_after_the_log_began_anew():
     """However often it did: what is full is looked at again when it has room."""
     inventory = Inventory()

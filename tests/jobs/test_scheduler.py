@@ -196,6 +196,16 @@ def test_a_step_explains_so_much_and_no_more(monkeypatch):
     assert steps == 3
 
 
+def test_a_step_looks_at_no_host_beyond_its_bound(monkeypatch):
+    """With one host each look takes one: as many jobs are explained."""
+    monkeypatch.setattr(scheduler_module, "EXPLAINED_HOSTS", 3)
+    bench = Bench(["job-z"])
+    bench.worker(0, cpus=1)
+    crowd(bench, *(command_spec(demand=Capacity(2_000, size)) for size in range(1, 6)))
+    answer = explained(bench, *(f"job-{number}" for number in range(5)))
+    assert ([job_id for job_id, _ in answer.reasons], answer.rest) == (["job-0", "job-1", "job-2"], ("job-3", "job-4"))
+
+
 def test_cordons_wait_for_knowledge():
     """A cordon is answered when all that lives there is known."""
     bench = Bench(["job-a"])

@@ -2,8 +2,8 @@
 
 A mutation is named by where it is and what it does: ``fleet/slices.py:move:command:2`` is the second command that
 ``move`` can forget. The numbers count within a function, so that a change of another function renames nothing. Texts
-(f-strings, reasons, docstrings, a choice between two) and assertions are left alone: the first decide nothing, the
-second are checks.
+(f-strings, reasons, docstrings, a choice between two) and assertions (``strict=True`` is one) are left alone: the first
+decide nothing, the second are checks.
 
 ===========  =====================================================================================
 operator     what it does
@@ -205,6 +205,11 @@ class _Finder(ast.NodeVisitor):
 
     def visit_Assert(self, node: ast.Assert) -> None:
         """Leave checks alone."""
+
+    def visit_keyword(self, node: ast.keyword) -> None:
+        """Leave ``strict`` alone: that what is zipped has one length is checked, not decided."""
+        if node.arg != "strict":
+            self.generic_visit(node)
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
         """Leave texts alone."""

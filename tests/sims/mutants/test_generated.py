@@ -146,6 +146,7 @@ def decide(state, message, ctx):
     commands = [Tell(a, b)]
     commands.append(SetTimer("t", max(1, state.c), None))
     state.seen.clear()
+    both = zip(a, b, strict=True)
     return Decision(records=(JobEnded(1),), commands=(*commands, CancelTimer("t")))
 '''
     found = [(each.operator, each.text.split("  ->  ")) for each in mutations("m.py", text)]
