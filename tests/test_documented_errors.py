@@ -21,6 +21,10 @@ NOT_CAUGHT = {
         "of a controller's process, which ends with it or tells its client OperationError",
     ),
     **dict.fromkeys(("NoSuchSelection", "OutputLost"), "of a command of the command line"),
+    **dict.fromkeys(
+        ("QuotaExceeded", "NoCapacity", "NameTaken"),
+        "reasons of Events on node pools, which happen to be errors' names",
+    ),
 }
 """What the page of faults names although no caller of the package catches it by class."""
 

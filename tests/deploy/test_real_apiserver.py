@@ -21,8 +21,10 @@ from iriscw.cloud.drivers.kube.api import open_api
 from iriscw.cloud.drivers.kube.credentials import Fixed, Header
 from iriscw.cloud.drivers.kube.drivers import open_drivers
 from iriscw.cloud.drivers.kube.kinds import path_of
+from iriscw.cloud.drivers.kube.noticing import Noticing
 from iriscw.cloud.drivers.kube.objects import open_objects
 from iriscw.cloud.kube.messages import JSON, MERGE_PATCH, ApiRequest, ApiUnreachable
+from iriscw.cloud.kube.notices import Notice
 from iriscw.cloud.kube.settings import KubeSettings
 from iriscw.cloud.model import (
     LABEL_CLUSTER,
@@ -45,6 +47,7 @@ from iriscw.deploy.rendering import render
 from iriscw.deploy.secrets import secret_manifests
 from iriscw.deploy.writing import stream
 from iriscw.rpc.tokens import mint_token
+from iriscw.runtime.vocabulary import SECOND
 from iriscw_sims.coreweave.crd import DEFINITION, DEFINITIONS, POOLS
 
 pytestmark = pytest.mark.slow
@@ -221,7 +224,29 @@ async def test_the_controllers_platform_lives_on_the_rendered_rights(api, applie
         with anyio.fail_after(20):
             while (await api.request(ApiRequest("GET", f"{SECRETS}/{pod.name}"))).code != 404:  # noqa: ASYNC110
                 await anyio.sleep(0.02)
+        happened = Notice(name, pool.uid, "WorkersFailing", "its image", warning=True, at=1_800_000_000 * SECOND)
+        drivers.noticing.tell(happened)
+        await told(api, name, "its image", 1)
+        again = Noticing(
+            drivers.drivers.objects.caller
+        )  # a controller that started anew: it finds the Event and counts on
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(again.run)
+            again.tell(attrs.evolve(happened, text="its volumes"))
+            await told(api, name, "its volumes", 2)
+            tasks.cancel_scope.cancel()
         await drivers.node_pools.delete(pool.name, pool.uid)
+
+
+async def told(api, pool, text, count):
+    """Wait until an Event about a pool says something for the so-many-th time; there is one."""
+    selected = (("fieldSelector", f"involvedObject.kind=NodePool,involvedObject.name={pool}"),)
+    with anyio.fail_after(60):
+        while True:
+            events = (await api.request(ApiRequest("GET", "/api/v1/namespaces/default/events", selected))).body["items"]
+            if [(each["message"], each["count"]) for each in events] == [(text, count)]:
+                return
+            await anyio.sleep(0.02)
 
 
 async def test_the_controllers_own_requests_are_allowed(controller):
@@ -268,6 +293,10 @@ REFUSED = (
     ("GET", f"{PODS}/slice-1-0/portforward"),
     ("GET", f"{PODS}/slice-1-0/attach"),
     ("GET", "/api/v1/namespaces/iris-rights/events"),
+    ("GET", "/api/v1/namespaces/default/events"),
+    ("DELETE", "/api/v1/namespaces/default/events/x"),
+    ("POST", "/api/v1/namespaces/iris-rights/events"),
+    ("GET", "/api/v1/namespaces/default/pods"),
     ("DELETE", SECRETS),
     ("PUT", f"{LEASES}/another"),
     ("DELETE", f"{LEASES}/iris-controller"),

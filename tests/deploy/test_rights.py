@@ -8,7 +8,7 @@ from deploy_world import bodies, installed
 
 import iriscw_sims.cloud
 import iriscw_sims.kube.store
-from iriscw.deploy.rights import RIGHTS, cluster_rules, namespaced_rules
+from iriscw.deploy.rights import RIGHTS, cluster_rules, events_rules, namespaced_rules
 from iriscw_sims.apiserver import CONTROLLER
 from iriscw_sims.world import World
 
@@ -91,17 +91,32 @@ def test_workers_may_do_nothing():
 
 
 def test_the_roles_are_the_table():
-    """Each line is a rule of the one role or of the other, in the table's order."""
+    """Each line is a rule of one of the three roles, in the table's order."""
     found = bodies(installed())
     assert found["ClusterRole/iris-controller"]["rules"] == cluster_rules()
     assert found["Role/iris-controller"]["rules"] == namespaced_rules()
-    assert len(cluster_rules()) + len(namespaced_rules()) == len(RIGHTS)
+    assert found["Role/iris-controller-events"]["rules"] == events_rules()
+    assert len(cluster_rules()) + len(namespaced_rules()) + len(events_rules()) == len(RIGHTS)
 
 
 def test_the_page_has_every_right_with_its_reason():
     """docs/coreweave.md shows the table as it is."""
-    rows = re.findall(r"^\| `(\S+)` \| ([^|]+) \| (namespace|cluster) \| ([^|]+) \|$", PAGE.read_text(), re.MULTILINE)
+    form = r"^\| `(\S+)` \| ([^|]+) \| (namespace|cluster|`default`) \| ([^|]+) \|$"
+    rows = re.findall(form, PAGE.read_text(), re.MULTILINE)
     verbs = [(name, [*re.findall(r"`([a-z]+)`", words)], where, why.strip()) for name, words, where, why in rows]
     assert verbs == [
-        (each.resource, [*each.verbs], "cluster" if each.cluster else "namespace", each.why) for each in RIGHTS
+        (each.resource, [*each.verbs], "cluster" if each.cluster else where(each), each.why) for each in RIGHTS
     ]
+
+
+def where(right):
+    """Give where a right holds that does not hold everywhere, as the page has it."""
+    return f"`{right.namespace}`" if right.namespace else "namespace"
+
+
+def test_events_are_written_and_never_read():
+    """In the one namespace where those of node pools are: what others tell there is nobody's of ours to read."""
+    (rule,) = events_rules()
+    assert rule == {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]}
+    role = bodies(installed())["Role/iris-controller-events"]
+    assert role["metadata"]["namespace"] == "default"

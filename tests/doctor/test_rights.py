@@ -30,6 +30,7 @@ def test_every_verb_is_one_question():
         ("update", "iris-controller"),
     }
     assert all(bool(each.namespace) != each.right.cluster for each in asked)
+    assert {each.namespace for each in asked if each.right.resource == "events"} == {"default"}
     (execute, _) = [each for each in asked if each.right.resource == "pods/exec"]
     assert execute.attributes == {"verb": "get", "resource": "pods", "subresource": "exec", "namespace": "iris"}
     assert execute.object == "pods/exec in namespace iris"

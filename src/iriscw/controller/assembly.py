@@ -52,6 +52,7 @@ from iriscw.controller.events import EventHub
 from iriscw.controller.given import GivenSecrets, read_secrets
 from iriscw.controller.held import HeldAttempts
 from iriscw.controller.logs import LogLimits, LogStore
+from iriscw.controller.notices import PoolNotices
 from iriscw.controller.payloads import Payloads
 from iriscw.controller.results import ResultStore
 from iriscw.controller.stores import Stores
@@ -137,6 +138,7 @@ class Controller:
         self._admin_token: Secret | None = None
         self._given: GivenSecrets | None = None
         self._fence: Callable[[], None] = lambda: None
+        self._notices: PoolNotices | None = None
 
     @property
     def _tls(self) -> ssl.SSLContext | None:
@@ -197,6 +199,7 @@ class Controller:
             fleet=self._tending.fleet,
             scheduler=self._tending.scheduler,
             admission=self._workers.gate.statistics(),
+            notices=None if self._notices is None else self._notices.statistics(),
             strangers=self._workers.intake.strangers,
         )
 
@@ -312,6 +315,7 @@ class Controller:
         tls, plaintext = self._tls is not None, self._insecure_plaintext
         there = open_coreweave(config, tokens, self.state_dir, tls=tls, plaintext=plaintext, fence=self._fence)
         drivers = await stack.enter_async_context(there)
+        self._notices = PoolNotices(drivers.noticing)
         return drivers, drivers.cluster
 
     def _tree(self, fleet: FleetConfig, drivers: CloudDrivers) -> ActorSystem:
@@ -364,6 +368,8 @@ class Controller:
     def _report(self, event: object) -> None:
         reports.report(event)
         self._tending.notice(event)
+        if self._notices is not None:
+            self._notices.notice(event)
 
 
 def default_state_dir(config: ClusterConfig) -> Path:

@@ -31,6 +31,7 @@ from iriscw.cloud.drivers.kube.access import find_access
 from iriscw.cloud.drivers.kube.api import open_api
 from iriscw.cloud.drivers.kube.calls import Caller
 from iriscw.cloud.drivers.kube.drivers import KubeDrivers
+from iriscw.cloud.drivers.kube.noticing import Noticing
 from iriscw.cloud.drivers.kube.objects import Objects
 from iriscw.cloud.kube.handing import drop_token
 from iriscw.cloud.kube.mounts import STORAGE_VARIABLES
@@ -269,11 +270,13 @@ class CoreweaveDrivers:
 
     Attributes:
         cluster: the value of ``iris-cluster``: whose the objects are.
+        noticing: writes Events about pools.
     """
 
     drivers: KubeDrivers
     pods: PodDriver
     cluster: str
+    noticing: Noticing
 
     @property
     def node_pools(self) -> NodePoolDriver:
@@ -322,10 +325,11 @@ async def open_coreweave(
         settings = kube_settings(config, cluster, tls=tls, plaintext=plaintext)
         drivers = KubeDrivers(api, settings, timeout_s=timeout_s, fence=fence)
         caller = drivers.objects.caller
-        dropped = DroppedTokens(caller)
+        dropped, noticing = DroppedTokens(caller), Noticing(caller)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(dropped.run)
+            tasks.start_soon(noticing.run)
             try:
-                yield CoreweaveDrivers(drivers, TokenedPods(drivers.pods, caller, tokens, dropped), cluster)
+                yield CoreweaveDrivers(drivers, TokenedPods(drivers.pods, caller, tokens, dropped), cluster, noticing)
             finally:
                 tasks.cancel_scope.cancel()

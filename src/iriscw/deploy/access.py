@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from iriscw.cloud.kube.notices import NAMESPACE as EVENTS_NAMESPACE
 from iriscw.deploy.installation import Installation
-from iriscw.deploy.names import CONTROLLER, WORKER, cluster_role, object_labels
-from iriscw.deploy.rights import WORKER_RIGHTS, cluster_rules, namespaced_rules, rules
+from iriscw.deploy.names import CONTROLLER, WORKER, cluster_role, events_role, object_labels
+from iriscw.deploy.rights import WORKER_RIGHTS, cluster_rules, events_rules, namespaced_rules, rules
 
 _API = "rbac.authorization.k8s.io"
 
@@ -82,6 +83,23 @@ def worker_access(installation: Installation) -> list[dict[str, Any]]:
             "metadata": _metadata(installation, WORKER, "worker"),
             "roleRef": {"apiGroup": _API, "kind": "Role", "name": WORKER},
             "subjects": [_subject(installation, WORKER)],
+        },
+    ]
+
+
+def events_access(installation: Installation) -> list[dict[str, Any]]:
+    """Write the Role and its binding in the namespace where Events of node pools are."""
+    name = events_role(installation.namespace)
+    labels = object_labels(installation.cluster, "controller")
+    metadata = {"name": name, "namespace": EVENTS_NAMESPACE, "labels": labels}
+    return [
+        {"apiVersion": f"{_API}/v1", "kind": "Role", "metadata": metadata, "rules": events_rules()},
+        {
+            "apiVersion": f"{_API}/v1",
+            "kind": "RoleBinding",
+            "metadata": {**metadata, "labels": dict(labels)},
+            "roleRef": {"apiGroup": _API, "kind": "Role", "name": name},
+            "subjects": [_subject(installation)],
         },
     ]
 

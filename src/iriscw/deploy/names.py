@@ -1,7 +1,7 @@
 """What an installation on Kubernetes is made of: the names of its objects, and where a pod finds things.
 
 Two installations may share one cluster, each in a namespace of its own. So what lives in the namespace has a fixed
-name, and what belongs to the whole cluster has a name that begins with the namespace's.
+name, and what belongs to the whole cluster, or is in a namespace of all, has a name that begins with the namespace's.
 """
 
 from __future__ import annotations
@@ -99,3 +99,8 @@ def worker_priority_class(namespace: str) -> str:
 def cluster_role(namespace: str) -> str:
     """Give the name of the controller's ClusterRole and of its binding."""
     return f"{namespace}-controller"
+
+
+def events_role(namespace: str) -> str:
+    """Give the name of the controller's Role and binding in the namespace of Events, which all installations share."""
+    return f"{namespace}-controller-events"

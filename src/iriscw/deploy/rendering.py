@@ -58,6 +58,8 @@ def _objects(installation: Installation) -> Iterator[tuple[Mapping[str, Any], st
         yield body, "What the controller may do in its own namespace."
     for body in access.worker_access(installation):
         yield body, "What workers may do there: make the pods of their tasks."
+    for body in access.events_access(installation):
+        yield body, "Events about node pools, which are in no namespace, are in this one: it may write them, not read."
     text = "The configuration, every default spelled out; controller and workers read it from /etc/iris/config.yaml."
     yield controller.config_map(installation), text
     text = "The controller's journal, logs and results: they outlive its pod and its node."

@@ -1,7 +1,8 @@
 """What controller and workers may do in a cluster: tables with the reason for each line, and the roles made of them.
 
 Theory of operation. Least privilege has two halves. What belongs to the whole cluster (node pools, nodes) is in a
-ClusterRole, because it cannot be elsewhere; everything else holds in the namespace only. A test drives the drivers
+ClusterRole, because it cannot be elsewhere; everything else holds in the namespace only, but for Events of node pools,
+which the API server takes in ``default`` only. A test drives the drivers
 through a slice's life and compares what they ask for with this table, line by line, so that it is neither too small
 nor too large; another asks a real API server to refuse the rest.
 
@@ -18,6 +19,7 @@ from typing import Any, Final
 
 import attrs
 
+from iriscw.cloud.kube.notices import NAMESPACE as EVENTS_NAMESPACE
 from iriscw.deploy.names import CONTROLLER
 
 
@@ -32,6 +34,7 @@ class Right:
         why: What breaks without it.
         cluster: Whether it holds in the whole cluster.
         names: The only objects it holds for; empty for all.
+        namespace: Where it holds, if that is another namespace than the controller's.
     """
 
     group: str
@@ -40,6 +43,7 @@ class Right:
     why: str
     cluster: bool = False
     names: tuple[str, ...] = ()
+    namespace: str = ""
 
 
 RIGHTS: Final = (
@@ -80,6 +84,13 @@ RIGHTS: Final = (
         "leader election: who holds the lease, and until when",
         names=(CONTROLLER,),
     ),
+    Right(
+        "",
+        "events",
+        ("create", "patch"),
+        "what happens to a slice is told on its pool; a pool is in no namespace, and its events are in `default`",
+        namespace=EVENTS_NAMESPACE,
+    ),
 )
 """All that the controller may do."""
 
@@ -108,8 +119,13 @@ def rules(rights: Iterable[Right]) -> list[dict[str, Any]]:
 
 
 def namespaced_rules() -> list[dict[str, Any]]:
-    """Give the rules of the Role."""
-    return rules(right for right in RIGHTS if not right.cluster)
+    """Give the rules of the Role in the controller's namespace."""
+    return rules(right for right in RIGHTS if not right.cluster and not right.namespace)
+
+
+def events_rules() -> list[dict[str, Any]]:
+    """Give the rules of the Role where Events of node pools are."""
+    return rules(right for right in RIGHTS if right.namespace == EVENTS_NAMESPACE)
 
 
 def cluster_rules() -> list[dict[str, Any]]:

@@ -71,7 +71,7 @@ class Question:
 def questions(rights: Iterable[Right], namespace: str) -> tuple[Question, ...]:
     """Give a table of rights verb by verb."""
     return tuple(
-        Question(right, verb, "" if right.cluster else namespace, name)
+        Question(right, verb, "" if right.cluster else right.namespace or namespace, name)
         for right in rights
         for name in right.names or ("",)
         for verb in right.verbs

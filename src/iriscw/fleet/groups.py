@@ -31,6 +31,7 @@ from iriscw.fleet.pacing import (
     TokenBucket,
 )
 from iriscw.fleet.policy import Policy, default_policy
+from iriscw.fleet.publishing import publish
 from iriscw.fleet.records import Promise, Promises, SliceDeleted, SliceDoomed, SlicePoolCreated, compact, evolve
 from iriscw.fleet.signals import (
     Evaluate,
@@ -403,8 +404,11 @@ def slice_broken(group: Group, slice_id: str, reason: StopReason, ctx: Context) 
         since=ctx.wall,
         num_vms=group.config.num_vms,
     )
-    group.sight.reports[slice_id] = SliceReported(row, promise.pool_uid, None, None, True, False, False)
-    return [Tell(ctx.path.parent, SliceRowChanged(slice_id, row), conflate=("row", slice_id)), *look(group)]
+    before = group.sight.reports.get(slice_id)
+    report = SliceReported(row, promise.pool_uid, None, None, True, False, False)
+    group.sight.reports[slice_id] = report
+    shown = Tell(ctx.path.parent, SliceRowChanged(slice_id, row), conflate=("row", slice_id))
+    return [*publish(before, report, promise, ctx), shown, *look(group)]
 
 
 def empty_row(config: GroupConfig) -> GroupRow:

@@ -12,7 +12,7 @@ forgotten is asked to dial again (:class:`DialAgain`) at its next sign of life.
 from __future__ import annotations
 
 from iriscw.cloud.model import Attributes, Capacity, Constraint
-from iriscw.fleet.model import WorkerInfo
+from iriscw.fleet.model import SliceRow, SliceState, Trouble, WorkerInfo
 from iriscw.runtime.vocabulary import message
 
 MAX_DEMAND_ENTRIES = 1_000
@@ -207,6 +207,22 @@ class PolicyFailed:
 
     group: str
     error: str
+
+
+@message
+class SliceChanged:
+    """A slice entered another state, or another trouble. Published once for each, unless one follows another at once:
+    then the last one is, with what was published before it.
+    """
+
+    row: SliceRow
+    pool_uid: str
+    """The pool that it has, or had last; empty: it never had one."""
+    was: SliceState | None
+    """What was published before; None: nothing, because the slice is new, or whoever looks after it began anew."""
+    trouble_was: Trouble
+    at: int
+    """Wall-clock ns."""
 
 
 # people -> fleet, to `/fleet`

@@ -28,6 +28,7 @@ from iriscw.fleet.messages import Cordon, PolicyFailed, Uncordon
 from iriscw.fleet.model import Availability, GroupRow, SliceState, Trouble, slice_name
 from iriscw.fleet.pacing import backoff
 from iriscw.fleet.policy import GroupView, ask
+from iriscw.fleet.publishing import publish
 from iriscw.fleet.records import SliceRequested
 from iriscw.fleet.signals import (
     CordonAnswered,
@@ -83,11 +84,11 @@ def slice_reported(group: Group, report: SliceReported, ctx: Context) -> Decisio
     before = sight.reports.get(slice_id)
     sight.reports[slice_id] = report
     records = pool_created(promise, report)
-    commands: list[Command] = []
+    commands = publish(before, report, promise, ctx)
     state = report.row.state
     if state is SliceState.GONE:
-        records, commands = slice_gone(group, slice_id, ctx)
-        return Decision(records=tuple(records), commands=(*commands, *look(group)))
+        records, gone = slice_gone(group, slice_id, ctx)
+        return Decision(records=tuple(records), commands=(*commands, *gone, *look(group)))
     if state is SliceState.FAILED and not promise.doomed:
         close(group, report.row.trouble, report.row.reason, ctx)
         records += dooming(group, slice_id, report.row.reason, ctx, failed=True)

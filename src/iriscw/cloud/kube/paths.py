@@ -25,6 +25,11 @@ def secrets_of(namespace: str) -> str:
     return f"/api/v1/namespaces/{namespace}/secrets"
 
 
+def events_of(namespace: str) -> str:
+    """Give the path of a namespace's Events."""
+    return f"/api/v1/namespaces/{namespace}/events"
+
+
 def selector(labels: Mapping[str, str]) -> str:
     """Write a label selector for what is managed by us and has all these labels."""
     return ",".join(f"{name}={value}" for name, value in sorted({LABEL_MANAGED: "true", **labels}.items()))

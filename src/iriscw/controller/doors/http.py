@@ -18,6 +18,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from iriscw.cloud.kube.notices import NoticeStatistics
 from iriscw.controller.admission import AdmissionStatistics
 from iriscw.controller.logs import LogStatistics
 from iriscw.fleet.model import FleetDescription
@@ -47,6 +48,8 @@ class ControllerStatistics:
     fleet: FleetDescription | None = None
     scheduler: SchedulerStatistics | None = None
     admission: AdmissionStatistics = attrs.field(factory=AdmissionStatistics)
+    notices: NoticeStatistics | None = None
+    """What was told on pools; None where the platform takes nothing of the kind."""
     strangers: int = 0
     """Messages of workers about attempts that they were not given, since the start: none of them was believed."""
 
@@ -75,6 +78,8 @@ class _Figures(Collector):
             for state in sorted(counts):
                 family.add_metric([state], counts[state])
             yield family
+        if figures.notices is not None:
+            yield from _notices(figures.notices)
         if figures.fleet is not None:
             yield from _fleet(figures.fleet)
         if figures.scheduler is not None:
@@ -86,6 +91,15 @@ def _gauges(prefix: str, statistics: Any) -> Iterator[Metric]:
         value = getattr(statistics, field.name)
         if isinstance(value, int | float):
             yield GaugeMetricFamily(f"{prefix}_{field.name}", f"{prefix} {field.name}".replace("_", " "), float(value))
+
+
+def _notices(notices: NoticeStatistics) -> Iterator[Metric]:
+    text = "What was to be told on node pools as Events of Kubernetes, by what became of it."
+    family = CounterMetricFamily("iriscw_pool_notices", text, labels=["outcome"])
+    for outcome in ("told", "dropped", "lost"):
+        family.add_metric([outcome], getattr(notices, outcome))
+    yield family
+    yield GaugeMetricFamily("iriscw_pool_notices_waiting", "Events that wait to be written.", notices.waiting)
 
 
 def _fleet(fleet: FleetDescription) -> Iterator[Metric]:
