@@ -12,6 +12,8 @@ from controller_world import FakeWorker
 
 from iriscw.cloud.drivers.kube.access import find_access
 from iriscw.cloud.drivers.kube.objects import Objects, open_objects
+from iriscw.cloud.kube.leadership import RELEASED
+from iriscw.cloud.kube.messages import MERGE_PATCH
 from iriscw.config.load import build_config
 from iriscw.config.model import ClusterConfig
 from iriscw.controller.assembly import Controller
@@ -104,7 +106,9 @@ async def serving(folder: Path, **more: Any) -> AsyncIterator[Cluster]:
         server = await stack.enter_async_context(SimServer(settings))
         access = await find_access(folder / "kubeconfig")
         objects = await stack.enter_async_context(open_objects(access))
-        await objects.create(LEASES, {"metadata": {"name": LEASE}, "spec": {}})  # unheld: nobody has to wait for one
+        lease = await objects.create(LEASES, {"metadata": {"name": LEASE}, "spec": {}})
+        freed = {"metadata": {"annotations": {RELEASED: lease["metadata"]["uid"]}}}  # nobody has to wait for it
+        await objects.patch(lease_path("iris"), freed, MERGE_PATCH)
         yield Cluster(objects, folder / "kubeconfig", folder / "state", server)
 
 

@@ -11,6 +11,7 @@ import pytest
 from controller_world import CLIENTS, submission, until
 from coreweave_world import PODS, POOLS, SECRETS, GpuWorker, Handed, configuration, serving
 
+from iriscw.cloud.drivers.kube.leading import LeadershipLost
 from iriscw.cloud.kube import mounts
 from iriscw.cloud.lifecycle import PodHealth
 from iriscw.cloud.model import Capacity, Forbidden, PodSpec, Unavailable
@@ -263,3 +264,28 @@ async def test_tokens_of_pods_that_were_given_up_go(tmp_path: Path) -> None:
         with pytest.raises(Unavailable):
             await pods.create(spec)
     assert dropped == ["iris-h100-a-0-one", "iris-h100-a-0-two"]
+
+
+async def test_removing_secrets_outlives_a_leader_that_may_not_act_any_more(tmp_path: Path) -> None:
+    """The next one is tried as well, whatever became of the first: it is not this that ends the controller."""
+    asked: list[int] = []
+    over = anyio.Event()
+
+    class Fenced:
+        settings, rng = kube_settings(configuration(tmp_path), "u", tls=False, plaintext=True), None
+
+        async def carry_out(self, call):
+            call.close()
+            asked.append(1)
+            if len(asked) == 2:
+                over.set()
+            raise LeadershipLost("another one leads")
+
+    dropped = coreweave.DroppedTokens(Fenced())  # type: ignore[arg-type]
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(dropped.run)
+        dropped.add("iris-h100-a-0-one")
+        dropped.add("iris-h100-a-0-two")
+        with anyio.fail_after(60):
+            await over.wait()
+        tasks.cancel_scope.cancel()

@@ -8,6 +8,7 @@ import base64
 import contextlib
 import json
 import subprocess
+import time
 from contextlib import aclosing
 from pathlib import Path
 
@@ -46,8 +47,9 @@ from iriscw.deploy.removing import Removal, remove
 from iriscw.deploy.rendering import render
 from iriscw.deploy.secrets import secret_manifests
 from iriscw.deploy.writing import stream
+from iriscw.fleet.messages import SliceChanged
+from iriscw.fleet.model import SliceRow, SliceState, Trouble
 from iriscw.rpc.tokens import mint_token
-from iriscw.runtime.vocabulary import SECOND
 from iriscw_sims.coreweave.crd import DEFINITION, DEFINITIONS, POOLS
 
 pytestmark = pytest.mark.slow
@@ -224,15 +226,13 @@ async def test_the_controllers_platform_lives_on_the_rendered_rights(api, applie
         with anyio.fail_after(20):
             while (await api.request(ApiRequest("GET", f"{SECRETS}/{pod.name}"))).code != 404:  # noqa: ASYNC110
                 await anyio.sleep(0.02)
-        happened = Notice(name, pool.uid, "WorkersFailing", "its image", warning=True, at=1_800_000_000 * SECOND)
-        drivers.noticing.tell(happened)
+        row = SliceRow(name, "cpu", SliceState.INITIALIZING, Trouble.WORKERS, "its image", 0, 0)
+        drivers.notices.notice(SliceChanged(row, pool.uid, SliceState.INITIALIZING, Trouble.NONE, time.time_ns()))
         await told(api, name, "its image", 1)
-        again = Noticing(
-            drivers.drivers.objects.caller
-        )  # a controller that started anew: it finds the Event and counts on
+        another = Noticing(drivers.drivers.objects.caller)  # that of a controller which started anew: it counts on
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(again.run)
-            again.tell(attrs.evolve(happened, text="its volumes"))
+            tasks.start_soon(another.run)
+            another.tell(Notice(name, pool.uid, "WorkersFailing", "its volumes", warning=True, at=time.time_ns()))
             await told(api, name, "its volumes", 2)
             tasks.cancel_scope.cancel()
         await drivers.node_pools.delete(pool.name, pool.uid)

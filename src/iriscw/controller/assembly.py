@@ -31,7 +31,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 import anyio.to_thread
@@ -52,7 +52,6 @@ from iriscw.controller.events import EventHub
 from iriscw.controller.given import GivenSecrets, read_secrets
 from iriscw.controller.held import HeldAttempts
 from iriscw.controller.logs import LogLimits, LogStore
-from iriscw.controller.notices import PoolNotices
 from iriscw.controller.payloads import Payloads
 from iriscw.controller.results import ResultStore
 from iriscw.controller.stores import Stores
@@ -78,6 +77,9 @@ from iriscw.runtime import ActorSystem, Behavior, ChildSpec, Strategy, Supervisi
 from iriscw.tiers.drivers.checking import NEW_KEY_S, check_store
 from iriscw.tiers.drivers.opening import open_store
 from iriscw.tiers.ports import ObjectStore
+
+if TYPE_CHECKING:
+    from iriscw.controller.notices import PoolNotices
 
 log = logging.getLogger(__name__)
 
@@ -315,7 +317,7 @@ class Controller:
         tls, plaintext = self._tls is not None, self._insecure_plaintext
         there = open_coreweave(config, tokens, self.state_dir, tls=tls, plaintext=plaintext, fence=self._fence)
         drivers = await stack.enter_async_context(there)
-        self._notices = PoolNotices(drivers.noticing)
+        self._notices = drivers.notices
         return drivers, drivers.cluster
 
     def _tree(self, fleet: FleetConfig, drivers: CloudDrivers) -> ActorSystem:

@@ -37,12 +37,14 @@ from iriscw.cloud.kube.handing import drop_token
 from iriscw.cloud.kube.mounts import STORAGE_VARIABLES
 from iriscw.cloud.kube.pods import create_pod
 from iriscw.cloud.kube.settings import GroupSettings, KubeSettings, SecretKey, Taint
-from iriscw.cloud.model import LABEL_WORKER, CloudError, Pod, PodSpec, Removed, Throttled, Unavailable, WatchEvent
+from iriscw.cloud.model import LABEL_WORKER, Pod, PodSpec, Removed, Throttled, Unavailable, WatchEvent
 from iriscw.cloud.ports import Connection, NodePoolDriver, PodDriver
 from iriscw.config.model import ClusterConfig, CoreweaveSliceConfig, ScaleGroupConfig
 from iriscw.controller.errors import NoSuchNamespace, StateUnusable
+from iriscw.controller.notices import PoolNotices
 from iriscw.controller.settings import task_image, worker_image
 from iriscw.controller.tokens import ControllerTokens
+from iriscw.errors import OperationError
 from iriscw.files import write_atomic
 from iriscw.runtime.vocabulary import SECOND
 
@@ -214,7 +216,9 @@ class DroppedTokens:
     async def _drop(self, pod: str) -> None:
         try:
             await self._caller.carry_out(drop_token(self._caller.settings, pod, self._caller.rng))
-        except CloudError as error:
+        except (
+            OperationError
+        ) as error:  # also the fence's, of a controller that may not act any more: it ends by itself
             log.warning("the Secret of %s goes with its pool: %s: %s", pod, type(error).__name__, error)
 
 
@@ -270,13 +274,13 @@ class CoreweaveDrivers:
 
     Attributes:
         cluster: the value of ``iris-cluster``: whose the objects are.
-        noticing: writes Events about pools.
+        notices: tells on pools what becomes of their slices.
     """
 
     drivers: KubeDrivers
     pods: PodDriver
     cluster: str
-    noticing: Noticing
+    notices: PoolNotices
 
     @property
     def node_pools(self) -> NodePoolDriver:
@@ -330,6 +334,7 @@ async def open_coreweave(
             tasks.start_soon(dropped.run)
             tasks.start_soon(noticing.run)
             try:
-                yield CoreweaveDrivers(drivers, TokenedPods(drivers.pods, caller, tokens, dropped), cluster, noticing)
+                pods = TokenedPods(drivers.pods, caller, tokens, dropped)
+                yield CoreweaveDrivers(drivers, pods, cluster, PoolNotices(noticing))
             finally:
                 tasks.cancel_scope.cancel()

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from iriscw.cloud.kube.leadership import MAX_DURATION, Candidate, Standing, Terms
+from iriscw.cloud.kube.leadership import MAX_DURATION, RELEASED, Candidate, Standing, Terms
 from iriscw.cloud.kube.messages import MERGE_PATCH, ApiRequest, ApiResponse
 from iriscw.errors import InvalidArgument
 from iriscw.runtime.vocabulary import SECOND
@@ -18,7 +18,12 @@ from iriscw_sims.kube.store import Store
 PATH = "/apis/coordination.k8s.io/v1/namespaces/iris/leases/iris-controller"
 EPOCH = 1_800_000_000 * SECOND
 TERMS = Terms()
-UNHELD = {"metadata": {"name": "iris-controller", "namespace": "iris"}, "spec": {}}
+COLLECTION = PATH.rpartition("/")[0]
+
+
+def unheld():
+    """Give a Lease that nobody holds, as anybody may make one."""
+    return {"metadata": {"name": "iris-controller", "namespace": "iris"}, "spec": {}}
 
 
 class Controller:
@@ -64,9 +69,30 @@ class World:
         self.rng, self.trouble, self.now = rng, trouble, 0
         self.store = Store(rng=Random(1))
         self.do(ApiRequest("POST", "/api/v1/namespaces", body={"metadata": {"name": "iris"}}))
-        self.do(ApiRequest("POST", PATH.rpartition("/")[0], body=UNHELD))
+        self.free()
         self._heap, self._numbers = [], itertools.count()
         self.controllers = []
+
+    def free(self):
+        """Have a Lease that its last holder has freed."""
+        lease = self.do(ApiRequest("POST", COLLECTION, body=unheld())).body
+        freed = {"metadata": {"annotations": {RELEASED: lease["metadata"]["uid"]}}}
+        assert self.do(ApiRequest("PATCH", PATH, body=freed, content_type=MERGE_PATCH)).code == 200
+
+    def meddle(self):
+        """Delete the Lease, and perhaps make it anew: nameless, with somebody's name, or as it was kept."""
+        kept = self.do(ApiRequest("GET", PATH)).body
+        self.do(ApiRequest("DELETE", PATH))
+        made = unheld()
+        match self.rng.randrange(4):
+            case 0:
+                return
+            case 1:
+                made["spec"] = {"holderIdentity": self.rng.choice(["somebody", "controller-0"])}
+            case 2 if "spec" in kept:
+                made["spec"] = kept["spec"]
+                made["metadata"]["annotations"] = kept["metadata"].get("annotations", {})
+        self.after(self.rng.randrange(3 * SECOND), self.do, ApiRequest("POST", COLLECTION, body=made))
 
     def after(self, delay, function, *args):
         """Do something later."""
@@ -107,6 +133,13 @@ class World:
             assert len(acting) <= 1, f"at {self.now / SECOND}: {acting} act"
         self.now = until
 
+    def settle(self, controller):
+        """Let it lead, and hear of all that it asked."""
+        self.run(5 * SECOND)
+        while controller.busy:
+            self.run(SECOND // 10)
+        assert self.leaders == [controller]
+
     def add(self):
         """Start a controller."""
         name = f"controller-{len(self.controllers)}"
@@ -128,8 +161,8 @@ def test_never_two_and_at_last_one(seed, trouble):
         world.add()
     for _ in range(20):
         world.run(20 * SECOND)
-        if world.rng.random() < 0.1:
-            world.do(ApiRequest("DELETE", PATH))
+        for _ in range(world.rng.choice([0, 0, 0, 1, 3])):
+            world.after(world.rng.randrange(20 * SECOND), world.meddle)
         if all(each.candidate.standing is Standing.OVER for each in world.controllers):
             world.add()
     world.trouble = 0
@@ -233,15 +266,82 @@ def test_transitions_are_counted(calm):
     assert calm.do(ApiRequest("GET", PATH)).body["spec"]["leaseTransitions"] == 2
 
 
-def test_where_there_is_no_lease_somebody_leads_after_one(calm):
+def test_where_there_is_no_lease_one_is_made_at_once_and_gives_no_lead(calm):
     """It may have been deleted under somebody who acts; that nobody does shows after as long as a lease lasts."""
     calm.do(ApiRequest("DELETE", PATH))
     first = calm.add()
+    calm.run(3 * SECOND)
+    assert not calm.do(ApiRequest("GET", PATH)).body["spec"].get("holderIdentity")
     calm.run(10 * SECOND)
     assert not calm.leaders
-    assert "no Lease" in first.candidate.reason
-    calm.run(20 * SECOND)
+    assert "watched for as long as" in first.candidate.reason
+    calm.run(9 * SECOND)
     assert calm.leaders == [first]
+
+
+@pytest.mark.parametrize("holder", ["", "somebody", "controller-1"])
+def test_a_lease_that_was_just_made_gives_no_lead(calm, holder):
+    """Whomever it names, also who looks at it, and whatever it says of its last holder: that was another Lease's."""
+    freed = calm.do(ApiRequest("GET", PATH)).body
+    first = calm.add()
+    calm.run(5 * SECOND)
+    assert calm.leaders == [first]
+    first.candidate.heard = lambda *_: None  # cut off, it acts for the rest of its time
+    second = calm.add()
+    calm.run(2 * SECOND)
+    calm.do(ApiRequest("DELETE", PATH))
+    made = {**unheld(), "spec": {"holderIdentity": holder} if holder else {}}
+    made["metadata"]["annotations"] = freed["metadata"]["annotations"]
+    assert calm.do(ApiRequest("POST", COLLECTION, body=made)).code == 201
+    calm.run(12 * SECOND)
+    assert not second.acts
+    calm.run(20 * SECOND)
+    assert calm.leaders == [second]
+
+
+def test_a_leader_writes_to_the_lease_that_it_has_seen_only(calm):
+    """By uid and version: one that was made anew meanwhile is read first."""
+    first = calm.add()
+    calm.settle(first)
+    lease = calm.do(ApiRequest("GET", PATH)).body["metadata"]
+    for request in (first.candidate.next(first.clock, 0), first.candidate.release()):
+        assert request.method == "PUT"
+        assert request.body["metadata"]["uid"] == lease["uid"]
+        assert request.body["metadata"]["resourceVersion"] == lease["resourceVersion"]
+
+
+def test_who_has_freed_it_says_so_of_this_lease(calm):
+    """Whoever takes it takes that word back."""
+    first = calm.add()
+    calm.settle(first)
+    calm.do(first.candidate.release())
+    metadata = calm.do(ApiRequest("GET", PATH)).body["metadata"]
+    assert metadata["annotations"] == {RELEASED: metadata["uid"]}
+    second = calm.add()
+    calm.run(5 * SECOND)
+    assert calm.leaders == [second]
+    assert not calm.do(ApiRequest("GET", PATH)).body["metadata"].get("annotations")
+
+
+def test_a_leader_whose_name_is_taken_off_its_lease_ends(calm):
+    """Somebody wants it to: it takes a nameless Lease only where its own was deleted."""
+    first = calm.add()
+    calm.run(5 * SECOND)
+    calm.do(ApiRequest("PATCH", PATH, body={"spec": {"holderIdentity": None}}, content_type=MERGE_PATCH))
+    calm.run(6 * SECOND)
+    assert first.candidate.standing is Standing.OVER
+    assert first.candidate.reason == "nobody holds the Lease now"
+
+
+def test_an_answer_that_is_late_gives_nothing_back(calm):
+    """Others may have led meanwhile, and be over."""
+    first = calm.add()
+    calm.run(5 * SECOND)
+    candidate = first.candidate
+    request, until = candidate.next(first.clock, 0), candidate.acts_until
+    candidate.heard(request, calm.do(request), until - SECOND, until)
+    assert candidate.standing is Standing.OVER
+    assert candidate.next(until, 0) is None
 
 
 @pytest.mark.parametrize("wrong", [{"margin": 14 * SECOND}, {"duration": SECOND // 2}, {"renewal": 0}, {"margin": -1}])
@@ -249,6 +349,16 @@ def test_terms_that_leave_no_time_are_refused(wrong):
     """A leader must be able to renew."""
     with pytest.raises(InvalidArgument):
         Terms(**wrong)
+
+
+def takes_what_nobody_holds(self, seen, now):
+    """Take a Lease without a name, though it may be a new one."""
+    return not seen.holder or now - seen.at >= TERMS.duration
+
+
+def leads_by_making_it(self):
+    """Make a Lease that names its maker, who may act at once."""
+    return self._lease(0, None)
 
 
 def takes_at_once(self, seen, now):
@@ -271,12 +381,22 @@ def some_seeds():
         world = World(Random(seed), 0.6)
         for _ in range(3):
             world.add()
-        world.run(400 * SECOND)
+        for _ in range(20):
+            world.after(world.rng.randrange(400 * SECOND), world.meddle)
+        for _ in range(20):
+            world.run(20 * SECOND)
+            if all(each.candidate.standing is Standing.OVER for each in world.controllers):
+                world.add()
 
 
 @pytest.mark.parametrize(
     ("name", "change"),
-    [("_is_free", takes_at_once), ("heard", counts_from_the_answer(Candidate.heard))],
+    [
+        ("_is_free", takes_at_once),
+        ("_is_free", takes_what_nobody_holds),
+        ("_nameless", leads_by_making_it),
+        ("heard", counts_from_the_answer(Candidate.heard)),
+    ],
 )
 def test_planted_bugs_are_found(monkeypatch, name, change):
     """Each breaks the law within some seeds."""

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from iriscw.cloud.kube.notices import NoticeStatistics
 from iriscw.controller.admission import AdmissionStatistics
 from iriscw.controller.logs import LogStatistics
 from iriscw.fleet.model import FleetDescription
@@ -27,6 +26,9 @@ from iriscw.journal.port import JournalStatistics
 from iriscw.rpc.http1 import HttpResponse, Route
 from iriscw.rpc.server import RpcServerStatistics
 from iriscw.runtime.tree import TreeStatistics
+
+if TYPE_CHECKING:
+    from iriscw.cloud.kube.notices import NoticeStatistics
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

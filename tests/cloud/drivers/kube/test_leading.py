@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from iriscw.cloud.drivers.kube.leading import CannotLead, LeadershipLost, check_leads, leading
-from iriscw.cloud.kube.leadership import Candidate, Terms
+from iriscw.cloud.kube.leadership import RELEASED, Candidate, Terms
 from iriscw.cloud.kube.messages import MERGE_PATCH, ApiRequest, ApiResponse, ApiUnreachable
 from iriscw.runtime.vocabulary import SECOND
 from iriscw_sims.kube.frozen import thaw
@@ -33,7 +33,9 @@ class Api:
         self.requests = []
         self.do(ApiRequest("POST", "/api/v1/namespaces", body={"metadata": {"name": "iris"}}))
         unheld = {"metadata": {"name": "iris-controller"}, "spec": {}}
-        self.do(ApiRequest("POST", PATH.rpartition("/")[0], body=unheld))
+        made = self.do(ApiRequest("POST", PATH.rpartition("/")[0], body=unheld)).body
+        freed = {"metadata": {"annotations": {RELEASED: made["metadata"]["uid"]}}}
+        self.do(ApiRequest("PATCH", PATH, body=freed, content_type=MERGE_PATCH))
 
     def do(self, request):
         """Carry a request out."""
@@ -137,6 +139,30 @@ async def test_who_waits_does_not_hurry(api):
             async with leading(api, candidate("a")):
                 pytest.fail("it leads")
         assert 2 <= len(api.requests) <= 12
+
+
+async def test_where_there_is_no_lease_it_is_made_and_watched(api):
+    """At once, for as long as a lease lasts; then it is taken."""
+    api.do(ApiRequest("DELETE", PATH))
+    begun = time.monotonic_ns()
+    with anyio.fail_after(60):
+        async with leading(api, candidate("a")):
+            assert time.monotonic_ns() - begun >= TERMS.duration
+    assert [each.method for each in api.requests[:3]] == ["GET", "POST", "GET"]
+
+
+async def test_a_leader_goes_on_when_its_lease_was_deleted(api):
+    """It makes it anew, or takes the nameless one that another made meanwhile."""
+    for meanwhile in (None, {"metadata": {"name": "iris-controller"}, "spec": {}}):
+        first = candidate("a")
+        async with leading(api, first):
+            api.do(ApiRequest("DELETE", PATH))
+            if meanwhile is not None:
+                api.do(ApiRequest("POST", PATH.rpartition("/")[0], body=meanwhile))
+            with anyio.fail_after(60):
+                while api.do(ApiRequest("GET", PATH)).body.get("spec", {}).get("holderIdentity") != "a":  # noqa: ASYNC110
+                    await anyio.sleep(0.01)
+            check_leads(first)
 
 
 async def test_an_error_of_the_block_comes_through(api):
