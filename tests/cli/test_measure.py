@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from iriscw.bench import control_plane, runtime, simulation
+from iriscw.bench import control_plane, pools, runtime, simulation
 
 REPORT = {"ratios": {"queue": {"tell": 0.9, "ask": 3.0}}, "bytes_per_idle_actor": 300}
 
@@ -155,3 +155,22 @@ def test_simulation_measures(iriscw, monkeypatch):
     assert [row["slices"] for row in report["figures"]["fleet"]] == [2, 3]
     assert report["figures"]["growth"][1]["times_the_slices"] == 1.5
     assert report["figures"]["memory"][0]["memory_bytes_per_slice"] > 0
+
+
+def test_pools_gives_the_report(iriscw, monkeypatch):
+    """Full or quick, as JSON or as tables with the goals below; progress goes elsewhere."""
+    report = {"figures": {"life": [{"pools": 50, "requests_per_pool_life": 11.4}]}, "goals": pools.GOALS}
+    asked = []
+
+    def run(progress, sizes):
+        asked.append(sizes)
+        progress("50 pools")
+        return report
+
+    monkeypatch.setattr(pools, "run", run)
+    code, out, err = iriscw("bench", "pools", "-o", "json")
+    assert (code, json.loads(out), err) == (0, report, "50 pools\n")
+    code, out, _ = iriscw("bench", "pools", "--quick")
+    assert (code, asked) == (0, [pools.FULL, pools.QUICK])
+    assert ["requests_per_pool_life", "11.4"] in [line.split() for line in out.splitlines()]
+    assert out.splitlines()[-1] == "Goals: requests_per_pool_life 12."

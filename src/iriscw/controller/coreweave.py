@@ -216,9 +216,7 @@ class DroppedTokens:
     async def _drop(self, pod: str) -> None:
         try:
             await self._caller.carry_out(drop_token(self._caller.settings, pod, self._caller.rng))
-        except (
-            OperationError
-        ) as error:  # also the fence's, of a controller that may not act any more: it ends by itself
+        except OperationError as error:  # also the fence's: such a controller ends by itself
             log.warning("the Secret of %s goes with its pool: %s: %s", pod, type(error).__name__, error)
 
 

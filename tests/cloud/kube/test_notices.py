@@ -154,6 +154,27 @@ def test_what_happens_again_waits_in_one_line():
     assert notices.wait(0) is None
 
 
+def test_what_waits_is_bounded():
+    """What finds no room is dropped and counted; what waits already is counted on."""
+    notices = Notices(LIMITS)
+    for number in range(LIMITS.waiting + 3):
+        notices.add(notice(f"R{number}"))
+    notices.add(notice("R0"))
+    assert (notices.statistics().waiting, notices.statistics().dropped) == (LIMITS.waiting, 3)
+    assert notices.take(0).count == 2
+
+
+def test_what_is_remembered_is_bounded():
+    """The Event that was written longest ago is forgotten: it is found again by its name."""
+    notices, now = Notices(LIMITS), 0
+    for number in range(LIMITS.known + 1):
+        notices.add(notice(f"R{number}"))
+        notices.wrote(notices.take(now), 1, now)
+    for number, known in ((1, 1), (0, None)):
+        notices.add(notice(f"R{number}"))
+        assert notices.take(1000 * SECOND).before == known
+
+
 def test_the_same_event_is_written_once_a_while():
     """What flaps is counted meanwhile; others pass."""
     notices = Notices(LIMITS)
