@@ -1,48 +1,28 @@
 """Seed 000, phases 0 to 5, on a real API server: from manifests to a task's result, and back to nothing.
 
-Real: the API server with its validation, admission and RBAC; the controller, started by its Deployment's command line
-with its ServiceAccount's token and no more rights than were rendered; the worker, started as its Pod says; the task.
-Stand-ins: CoreWeave's pool controller, nodes, scheduler and kubelets are the simulated ones, acting on that server;
-pods are processes of this machine; images are command lines, mounted folders are folders elsewhere, and the Service's
-name is an address of loopback. There is no controller manager: the Deployment's pod is made here.
+What is real there, and what stands in for something else, says the module `coreweave_world` beside this one.
 """
 
 import asyncio
-import json
 import os
 import sys
-from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 
 import iriscw
-from iriscw.rpc.tokens import Secret, read_token_file
-from iriscw_sims.coreweave.crd import DEFINITION, DEFINITIONS, POOLS
-from iriscw_sims.kube.frozen import thaw
-from iriscw_sims.kube.messages import Request
-from iriscw_sims.processes.containers import ProcessContainers
-from iriscw_sims.processes.programs import Stage, loopback_of
-from iriscw_sims.remote.cluster import attached, namespace
-from iriscw_sims.remote.store import RemoteStore
+from iriscw.rpc.tokens import read_token_file
+from iriscw_sims.coreweave.crd import POOLS
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "kube" / "real"))
+sys.path.insert(0, str(Path(__file__).parent))
 
-from kube_server import NoBinariesError, find_binaries, running_server
+from coreweave_world import api_server, coreweave_cluster, phase_runs, pods_in, run_controller, slices, workers
 
 pytestmark = pytest.mark.slow
 
-SPEED = 10
-"""Simulated time, by real time: nodes boot within a second or two."""
-
-IRISCW = str(Path(sys.executable).with_name("iriscw"))
-SERVICE = "iris-controller-svc.iris.svc.cluster.local:10000"
-PODS = "/api/v1/namespaces/iris/pods"
+PODS = pods_in("iris")
 NODES = "/api/v1/nodes"
 SECRETS = "/api/v1/namespaces/iris/secrets"
-DEPLOYMENT = "/apis/apps/v1/namespaces/iris/deployments/iris-controller"
-ACCOUNT = "/api/v1/namespaces/iris/serviceaccounts/iris-controller"
-OURS = "iris-managed"
 CONFIG = """\
 name: research
 platform:
@@ -67,154 +47,18 @@ def hello():
     return 42, os.environ["IRIS_WORKER_ID"]
 
 
-class Cluster:
-    """A real API server with a simulated CoreWeave behind it."""
-
-    def __init__(self, server, folder):
-        self.server, self.folder = server, folder
-        self.url = f"https://127.0.0.1:{server.port}"
-        self.admin = Secret(server.tokens["admin"])
-        self.changed = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        self.store = RemoteStore(self.url, self.admin, server.context)
-        self.store.changed = lambda: loop.call_soon_threadsafe(self.changed.set)
-        self.names = {}
-
-    def ask(self, method, path, body=None):
-        """Make a request as an administrator."""
-        return self.store.handle(Request(method, path, body=body), 0)
-
-    def get(self, path):
-        """Give an object, None if there is none."""
-        answer = self.ask("GET", path)
-        assert answer.code in (200, 404), answer.body
-        return answer.body if answer.code == 200 else None
-
-    def post(self, path, body):
-        """Create something, and give it."""
-        answer = self.ask("POST", path, body)
-        assert answer.code in (200, 201), answer.body
-        return answer.body
-
-    def list(self, path):
-        """Give all objects of a kind that we manage, or made."""
-        return list(self.ask("GET", path).body["items"])
-
-    async def until(self, path, holds):
-        """Wait until the objects of a kind are so; give them."""
-        watch = self.store.watch(Request("GET", path), 0)
-        known = {}
-        try:
-            async with asyncio.timeout(90):
-                while True:
-                    self.changed.clear()
-                    for event in watch.take(0):
-                        known[event["object"]["metadata"]["uid"]] = event["object"]
-                        if event["type"] == "DELETED":
-                            del known[event["object"]["metadata"]["uid"]]
-                    if holds([*known.values()]):
-                        return [*known.values()]
-                    await self.changed.wait()
-        finally:
-            await asyncio.to_thread(watch.close)
-
-    def kubeconfig(self, token, name):
-        """Write a kubeconfig for the holder of a token."""
-        path = self.folder / name
-        user = {"name": "u", "user": {"token": token}}
-        where = {"server": self.url, "certificate-authority": str(self.server.files.authority)}
-        context = {"name": "c", "context": {"cluster": "k", "user": "u"}}
-        text = {"current-context": "c", "contexts": [context], "clusters": [{"name": "k", "cluster": where}]}
-        path.write_text(json.dumps({"apiVersion": "v1", "kind": "Config", **text, "users": [user]}))
-        path.chmod(0o600)
-        return str(path)
-
-    async def iriscw(self, *words):
-        """Run a command as an administrator; give its exit code and what it said."""
-        environment = {**os.environ, "KUBECONFIG": self.kubeconfig(self.server.tokens["admin"], "admin.kubeconfig")}
-        process = await asyncio.create_subprocess_exec(
-            IRISCW, *words, env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
-        )
-        said, _ = await process.communicate()
-        return process.returncode, said.decode()
-
-
 @pytest.fixture(scope="module")
 def real_server(tmp_path_factory):
     """A real API server; the test is skipped where there is none."""
-    try:
-        binaries = find_binaries()
-    except NoBinariesError as error:
-        pytest.skip(f"no real API server: {error}")
-    with running_server(binaries, tmp_path_factory.mktemp("kube") / "server") as server:
+    with api_server(tmp_path_factory) as server:
         yield server
 
 
 @pytest.fixture
 async def cluster(real_server, tmp_path):
     """An empty CoreWeave cluster: node pools are served, machines boot, pods are processes."""
-    async with AsyncExitStack() as stack:
-        made = Cluster(real_server, tmp_path)
-        stack.callback(made.store.close)
-        made.ask("POST", DEFINITIONS, DEFINITION)
-        for name in ("default", "kube-system"):
-            namespace(made.store, name)
-        async with asyncio.timeout(60):
-            while made.ask("GET", POOLS).code != 200:  # noqa: ASYNC110 - it says that it serves a kind before it does
-                await asyncio.sleep(0.1)
-        environment = {
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "KUBECONFIG": str(tmp_path / "controller.kubeconfig"),
-        }
-        containers = ProcessContainers(tmp_path / "pods", Stage(names=made.names, environment=environment))
-        containers.read, containers.real_s = made.get, lambda span: span / SPEED / 1e9
-        await stack.enter_async_context(containers)
-        there = attached(made.url, made.admin, real_server.context, containers, speed=SPEED)
-        await stack.enter_async_context(there)
+    async with coreweave_cluster(real_server, tmp_path) as made:
         yield made
-
-
-def phase(item):
-    """Give a pod's phase."""
-    return (item.get("status") or {}).get("phase")
-
-
-def phase_runs(item):
-    """Tell whether a pod runs."""
-    return phase(item) == "Running"
-
-
-def slice_of(item):
-    """Give the slice that a node belongs to."""
-    return item["metadata"]["labels"].get("iris-slice-id")
-
-
-def workers(items):
-    """Give the worker pods among pods."""
-    return [item for item in items if item["metadata"]["labels"].get(OURS) == "true"]
-
-
-def slices(items):
-    """Give the pools of slices among pools."""
-    return [item for item in items if item["metadata"]["labels"].get(OURS) == "true"]
-
-
-async def run_controller(cluster):
-    """Do what a Deployment controller and a kubelet would: make its pod, with its account's token; give its address."""
-    await cluster.until("/apis/apps/v1/deployments", lambda items: items)
-    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
-    token = cluster.post(f"{ACCOUNT}/token", asked)["status"]["token"]
-    cluster.kubeconfig(token, "controller.kubeconfig")
-    deployment = cluster.get(DEPLOYMENT)
-    template = thaw(deployment["spec"]["template"])
-    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "iris-controller"}
-    owner["uid"] = deployment["metadata"]["uid"]
-    template["metadata"] |= {"name": "iris-controller-0", "ownerReferences": [owner]}
-    cluster.post(PODS, {"apiVersion": "v1", "kind": "Pod", **template})
-    (pod,) = await cluster.until(PODS, lambda items: any(phase(item) == "Running" for item in items))
-    address = f"{loopback_of(pod['status']['podIP'])}:10000"
-    cluster.names[SERVICE] = address
-    return address
 
 
 async def test_from_manifests_to_a_result_and_back_to_nothing(cluster, tmp_path):
