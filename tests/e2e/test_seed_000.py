@@ -1,10 +1,6 @@
 """Seed 000, phases 0 to 5, on a real API server: from manifests to a task's result, and back to nothing.
 
-Real: the API server with its validation, admission and RBAC; the controller, started by its Deployment's command line
-with its ServiceAccount's token and no more rights than were rendered; the worker, started as its Pod says; the task.
-Stand-ins: CoreWeave's pool controller, nodes, scheduler and kubelets are the simulated ones, acting on that server;
-pods are processes of this machine; images are command lines, mounted folders are folders elsewhere, and the Service's
-name is an address of loopback. There is no controller manager: the Deployment's pod is made here.
+What is real there, and what stands in for something else, says the module `coreweave_world` beside this one.
 """
 
 import asyncio
@@ -16,14 +12,14 @@ import pytest
 
 import iriscw
 from iriscw.rpc.tokens import read_token_file
+from iriscw_sims.coreweave.crd import POOLS
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from seed_cluster import (
+from coreweave_world import (
     CONFIG,
     NODES,
     PODS,
-    POOLS,
     SECRETS,
     cluster,
     phase_runs,

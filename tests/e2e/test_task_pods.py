@@ -13,14 +13,14 @@ import pytest
 
 import iriscw
 from iriscw.rpc.tokens import read_token_file
+from iriscw_sims.coreweave.crd import POOLS
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from seed_cluster import (
+from coreweave_world import (
     CONFIG,
     NODES,
     PODS,
-    POOLS,
     Cluster,
     cluster,
     phase,

@@ -1,9 +1,14 @@
-"""What tests of a whole installation on a real API server share: the cluster, a kubeconfig for whoever, the controller.
+"""A real API server with a simulated CoreWeave behind it, in which a whole installation can run.
 
-See ``test_seed_000.py`` for what is real here and what is a stand-in.
+Real: the API server with its validation, admission and RBAC; the controller, started by its Deployment's command line
+with its ServiceAccount's token and no more rights than were rendered; the worker, started as its Pod says; the task.
+Stand-ins: CoreWeave's pool controller, nodes, scheduler and kubelets are the simulated ones, acting on that server;
+pods are processes of this machine; images are command lines, mounted folders are folders elsewhere, and the Service's
+name is an address of loopback. There is no controller manager: the Deployment's pod is made here.
 """
 
 import asyncio
+import contextlib
 import json
 import os
 import sys
@@ -29,13 +34,17 @@ SPEED = 10
 """Simulated time, by real time: nodes boot within a second or two."""
 
 IRISCW = str(Path(sys.executable).with_name("iriscw"))
-SERVICE = "iris-controller-svc.iris.svc.cluster.local:10000"
-PODS = "/api/v1/namespaces/iris/pods"
+OURS = "iris-managed"
+
+
+def pods_in(namespace_name):
+    """Give the path of a namespace's pods."""
+    return f"/api/v1/namespaces/{namespace_name}/pods"
+
+
+PODS = pods_in("iris")
 NODES = "/api/v1/nodes"
 SECRETS = "/api/v1/namespaces/iris/secrets"
-DEPLOYMENT = "/apis/apps/v1/namespaces/iris/deployments/iris-controller"
-ACCOUNT = "/api/v1/namespaces/iris/serviceaccounts/iris-controller"
-OURS = "iris-managed"
 CONFIG = """\
 name: research
 platform:
@@ -53,6 +62,18 @@ scale_groups:
     max_slices: 2
     slice_template: { coreweave: { instance_type: cd-gp-i64-erapids } }
 """
+"""The seeds' cluster, small and quick."""
+
+
+@contextlib.contextmanager
+def api_server(tmp_path_factory):
+    """Run a real API server; the test is skipped where there is none."""
+    try:
+        binaries = find_binaries()
+    except NoBinariesError as error:
+        pytest.skip(f"no real API server: {error}")
+    with running_server(binaries, tmp_path_factory.mktemp("kube") / "server") as server:
+        yield server
 
 
 class Cluster:
@@ -127,20 +148,9 @@ class Cluster:
         return process.returncode, said.decode()
 
 
-@pytest.fixture(scope="module")
-def real_server(tmp_path_factory):
-    """A real API server; the test is skipped where there is none."""
-    try:
-        binaries = find_binaries()
-    except NoBinariesError as error:
-        pytest.skip(f"no real API server: {error}")
-    with running_server(binaries, tmp_path_factory.mktemp("kube") / "server") as server:
-        yield server
-
-
-@pytest.fixture
-async def cluster(real_server, tmp_path):
-    """An empty CoreWeave cluster: node pools are served, machines boot, pods are processes."""
+@contextlib.asynccontextmanager
+async def coreweave_cluster(real_server, tmp_path):
+    """Give an empty CoreWeave cluster: node pools are served, machines boot, pods are processes."""
     async with AsyncExitStack() as stack:
         made = Cluster(real_server, tmp_path)
         stack.callback(made.store.close)
@@ -159,6 +169,20 @@ async def cluster(real_server, tmp_path):
         await stack.enter_async_context(containers)
         there = attached(made.url, made.admin, real_server.context, containers, speed=SPEED)
         await stack.enter_async_context(there)
+        yield made
+
+
+@pytest.fixture(scope="module")
+def real_server(tmp_path_factory):
+    """A real API server; the test is skipped where there is none."""
+    with api_server(tmp_path_factory) as server:
+        yield server
+
+
+@pytest.fixture
+async def cluster(real_server, tmp_path):
+    """An empty CoreWeave cluster: node pools are served, machines boot, pods are processes."""
+    async with coreweave_cluster(real_server, tmp_path) as made:
         yield made
 
 
@@ -187,19 +211,20 @@ def slices(items):
     return [item for item in items if item["metadata"]["labels"].get(OURS) == "true"]
 
 
-async def run_controller(cluster):
+async def run_controller(cluster, namespace_name="iris"):
     """Do what a Deployment controller and a kubelet would: make its pod, with its account's token; give its address."""
+    pods, account = pods_in(namespace_name), f"/api/v1/namespaces/{namespace_name}/serviceaccounts/iris-controller"
     await cluster.until("/apis/apps/v1/deployments", lambda items: items)
     asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
-    token = cluster.post(f"{ACCOUNT}/token", asked)["status"]["token"]
+    token = cluster.post(f"{account}/token", asked)["status"]["token"]
     cluster.kubeconfig(token, "controller.kubeconfig")
-    deployment = cluster.get(DEPLOYMENT)
+    deployment = cluster.get(f"/apis/apps/v1/namespaces/{namespace_name}/deployments/iris-controller")
     template = thaw(deployment["spec"]["template"])
     owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "iris-controller"}
     owner["uid"] = deployment["metadata"]["uid"]
     template["metadata"] |= {"name": "iris-controller-0", "ownerReferences": [owner]}
-    cluster.post(PODS, {"apiVersion": "v1", "kind": "Pod", **template})
-    (pod,) = await cluster.until(PODS, lambda items: any(phase(item) == "Running" for item in items))
+    cluster.post(pods, {"apiVersion": "v1", "kind": "Pod", **template})
+    (pod,) = await cluster.until(pods, lambda items: any(phase(item) == "Running" for item in items))
     address = f"{loopback_of(pod['status']['podIP'])}:10000"
-    cluster.names[SERVICE] = address
+    cluster.names[f"iris-controller-svc.{namespace_name}.svc.cluster.local:10000"] = address
     return address
