@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from deploy_world import bodies, installed
+from deploy_world import bodies, installed, with_task_pods
 
 import iriscw_sims.cloud
 import iriscw_sims.kube.store
@@ -105,3 +105,16 @@ def test_the_page_has_every_right_with_its_reason():
     assert verbs == [
         (each.resource, [*each.verbs], "cluster" if each.cluster else "namespace", each.why) for each in RIGHTS
     ]
+
+
+def test_workers_may_make_pods_where_tasks_have_some():
+    """In the namespace, and nothing else: a Role of theirs, bound to them only."""
+    before, found = bodies(installed()), bodies(with_task_pods())
+    assert sorted(found.keys() - before.keys()) == ["Role/iris-worker", "RoleBinding/iris-worker"]
+    (rule,) = found["Role/iris-worker"]["rules"]
+    assert (rule["apiGroups"], rule["resources"]) == ([""], ["pods"])
+    assert sorted(rule["verbs"]) == ["create", "delete", "get", "list", "watch"]
+    binding = found["RoleBinding/iris-worker"]
+    assert binding["roleRef"] == {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "iris-worker"}
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "iris-worker", "namespace": "iris"}]
+    assert found["ServiceAccount/iris-worker"]["automountServiceAccountToken"] is False  # its pods mount it themselves
