@@ -48,6 +48,13 @@ def installed(controller=None, platform=None, **more):
     return installation_of(build_config(values(controller, platform, **more)))
 
 
+def with_task_pods():
+    """Give an installation with a group whose tasks have pods of their own."""
+    said = values()
+    said["scale_groups"]["pods"] = {**said["scale_groups"]["cpu"], "task_runtime": "pod"}
+    return installation_of(build_config(said))
+
+
 def installed_from(path):
     """Give the installation of a configuration's file."""
     return installation_of(load_config(path))

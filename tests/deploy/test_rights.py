@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from deploy_world import bodies, installed
+from deploy_world import bodies, installed, with_task_pods
 
 import iriscw_sims.cloud
 import iriscw_sims.kube.store
@@ -120,3 +120,16 @@ def test_events_are_written_and_never_read():
     assert rule == {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]}
     role = bodies(installed())["Role/iris-controller-events"]
     assert role["metadata"]["namespace"] == "default"
+
+
+def test_workers_may_make_pods_where_tasks_have_some():
+    """In the namespace, and nothing else: a Role of theirs, bound to them only."""
+    before, found = bodies(installed()), bodies(with_task_pods())
+    assert sorted(found.keys() - before.keys()) == ["Role/iris-worker", "RoleBinding/iris-worker"]
+    (rule,) = found["Role/iris-worker"]["rules"]
+    assert (rule["apiGroups"], rule["resources"]) == ([""], ["pods"])
+    assert sorted(rule["verbs"]) == ["create", "delete", "get", "list", "watch"]
+    binding = found["RoleBinding/iris-worker"]
+    assert binding["roleRef"] == {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "iris-worker"}
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "iris-worker", "namespace": "iris"}]
+    assert found["ServiceAccount/iris-worker"]["automountServiceAccountToken"] is False  # its pods mount it themselves

@@ -1,7 +1,7 @@
 """Rights, verb by verb."""
 
 import pytest
-from deploy_world import installed, put
+from deploy_world import installed, put, with_task_pods
 from doctor_world import install, lines, objects_of
 
 from iriscw.cloud.kube.messages import ApiResponse
@@ -100,3 +100,16 @@ async def test_what_is_no_yes_is_a_no(server, status):
     objects = objects_of(server, refusals={("POST", "reviews"): answer})
     who = rights.controller_subject("iris")
     assert not await rights.may(objects, who, rights.questions(RIGHTS, "iris")[0])
+
+
+async def test_workers_are_asked_about_where_they_make_pods(objects, server):
+    """Verb by verb; where tasks are processes, nobody asks."""
+    installation = with_task_pods()
+    install(server, installation)
+    found = await rights.look_at_rights(objects, installation)
+    assert [each.verdict for each in found] == [Verdict.OK, Verdict.OK]
+    assert "the ServiceAccount iris-worker may do all 5 things" in found[1].found
+    narrow(server, f"{RBAC}/namespaces/iris/roles/iris-worker", lambda rule: {**rule, "verbs": ["get", "list"]})
+    _, missing = await rights.look_at_rights(objects, installation)
+    assert missing.verdict is Verdict.WRONG
+    assert "the ServiceAccount iris-worker may not watch, create, delete pods in namespace iris" in missing.found

@@ -122,3 +122,14 @@ def test_a_process_of_its_own_reads_the_files(tmp_path: Path) -> None:
     environment = {**os.environ, "IRIS_WORKDIR": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True)
     assert done.stdout.decode() == f"a {tmp_path}/.iris/token\n"
+
+
+def test_a_process_with_a_network_of_its_own_knows_its_address(tmp_path: Path) -> None:
+    """Only its environment does: the file was written before there was a pod."""
+    make_private_folder(tmp_path / ".iris")
+    write_atomic(tmp_path / ".iris" / "context.json", encode_facts(task("a").facts))
+    code = "from iriscw.task.context import context; print(context().facts.advertise_host)"
+    for more, expected in (({"IRIS_ADVERTISE_HOST": "10.1.2.3"}, "10.1.2.3"), ({}, task("a").facts.advertise_host)):
+        environment = {"PATH": os.environ["PATH"], "IRIS_WORKDIR": str(tmp_path), **more}
+        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True)
+        assert done.stdout.decode() == f"{expected}\n"

@@ -13,12 +13,14 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import anyio
+import attrs
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # for worker_world
 
 from worker_world import JOB_TOKEN, TOKEN, Controller, alive, serving, settings
 
+from iriscw.cloud.kube.tasks import TaskPods, encode_task_pods
 from iriscw.cloud.model import Capacity
 from iriscw.errors import UsageError
 from iriscw.proto.iriscw import v1
@@ -346,3 +348,48 @@ def test_what_a_pod_tells_its_worker(tmp_path: Path) -> None:
     assert (made.host, made.task_bind_host, made.advertise_host) == ("127.0.0.1", "0.0.0.0", "10.0.0.7")
     assert made.task_secrets == {"WANDB_API_KEY": "the-key"}
     assert "the-key" not in repr(made)
+
+
+def in_a_pod_with_task_pods(tmp_path: Path) -> dict[str, str]:
+    """Give the environment of a worker whose tasks have pods of their own."""
+    write_token_file(tmp_path / "token", TOKEN)
+    promise = Capacity(4_000_000, 1 << 20, 0, 8, "H100")
+    pods = TaskPods(
+        cluster="c", namespace="iris", image="i", cache_dir="/var/cache/iris", node_cache_dir="/mnt/x", promise=promise
+    )
+    return {
+        "IRIS_CONTROLLER_ADDRESS": "10.0.0.1:10000",
+        "IRIS_WORKER_ID": "w",
+        "IRISCW_INCARNATION": "i",
+        "IRISCW_CACHE_DIR": str(tmp_path / "cache"),
+        "IRISCW_TOKEN_FILE": str(tmp_path / "token"),
+        "IRIS_VM_ADDRESS": "10.0.0.7",
+        "IRISCW_TASK_PODS": encode_task_pods(pods),
+        "IRISCW_OWN_POD": "w-pod",
+        "IRISCW_OWN_POD_UID": "uid",
+        "IRISCW_OWN_NODE": "node",
+    }
+
+
+def test_a_worker_whose_tasks_have_pods_promises_what_it_is_told(tmp_path: Path) -> None:
+    """GPUs that it cannot see, and of the rest no more than the machine has; tasks see its cache under its path."""
+    environment = in_a_pod_with_task_pods(tmp_path)
+    made = settings_of(parser(environment).parse_args(["serve"]), environment)
+    assert made.task_pods is not None
+    pods, owner = made.task_pods
+    assert attrs.astuple(owner) == ("w-pod", "uid", "node", "w", "i")
+    assert pods.cache_dir == str(tmp_path / "cache")
+    assert (made.capacity.gpu_count, made.capacity.gpu_class, made.capacity.memory_bytes) == (8, "H100", 1 << 20)
+    assert 0 < made.capacity.cpu_milli < 4_000_000
+    assert made.capacity.disk_bytes > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [("IRISCW_OWN_POD_UID", "", "downward API"), ("IRISCW_TASK_PODS", "nonsense", "IRISCW_TASK_PODS")],
+)
+def test_what_a_worker_is_told_in_part_is_refused(tmp_path: Path, name: str, value: str, said: str) -> None:
+    """By the names of the variables."""
+    environment = {**in_a_pod_with_task_pods(tmp_path), name: value}
+    with pytest.raises(Incomplete, match=said):
+        settings_of(parser(environment).parse_args(["serve"]), environment)

@@ -10,6 +10,7 @@ from iriscw.cloud.kube.manifests import SpecTooBig, nodepool_manifest, pod_manif
 from iriscw.cloud.kube.pods import create_pod
 from iriscw.cloud.kube.pools import create_pool
 from iriscw.cloud.kube.settings import GroupSettings, SecretKey, Taint
+from iriscw.cloud.kube.tasks import decode_task_pods
 from iriscw.cloud.labels import InvalidLabels
 from iriscw.cloud.model import Capacity, InvalidSpec
 
@@ -291,3 +292,31 @@ def test_pools_that_cannot_be_are_refused(changes):
     """By name."""
     with pytest.raises(InvalidSpec):
         nodepool_manifest(SETTINGS, attrs.evolve(pool_spec(), **changes))
+
+
+def test_a_worker_whose_tasks_have_pods_holds_nothing_of_the_node():
+    """No GPU, no RDMA, no secret of tasks; it asks for what it needs itself, and may make pods."""
+    group = attrs.evolve(FULL.groups["h100"], task_image="registry/iris-task:1")
+    settings = attrs.evolve(FULL, groups={"h100": group})
+    spec = of_group(pod_spec())
+    body = pod_manifest(settings, spec)["spec"]
+    (container,) = body["containers"]
+    worker = {"cpu": "500m", "memory": str(2 * GIB)}
+    assert container["resources"] == {"requests": worker, "limits": {"memory": worker["memory"]}}
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert "/dev/shm" not in [mount["mountPath"] for mount in container["volumeMounts"]]
+    assert body["nodeSelector"]["gpu.nvidia.com/class"] == "H100"  # its node still has to be one
+    assert (body["serviceAccountName"], body["automountServiceAccountToken"]) == ("iris-worker", False)
+    (account,) = [each for each in body["volumes"] if "projected" in each]
+    (mount,) = [each for each in container["volumeMounts"] if each["name"] == account["name"]]
+    assert (mount["mountPath"], mount["readOnly"]) == ("/var/run/secrets/kubernetes.io/serviceaccount", True)
+    told = {each["name"]: each for each in container["env"]}
+    assert not [name for name in told if "TASK_SECRET" in name]
+    assert told["IRISCW_OWN_POD_UID"]["valueFrom"] == {"fieldRef": {"fieldPath": "metadata.uid"}}
+    pods = decode_task_pods(told["IRISCW_TASK_PODS"]["value"])
+    assert (pods.image, pods.promise, pods.most) == ("registry/iris-task:1", spec.request, group.most)
+    assert pods.secrets == FULL.task_secrets
+    assert pods.labels == {"iris-scale-group": "h100", "iris-slice-id": "slice-1"}
+    plain = pod_manifest(FULL, spec)["spec"]
+    assert "serviceAccountName" not in plain
+    assert not [each for each in plain["volumes"] if "projected" in each]

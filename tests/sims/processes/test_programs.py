@@ -203,3 +203,17 @@ def test_secret_values_are_not_shown():
     )
     assert found.environment["T"] == "secret"
     assert "secret" not in repr(found)
+
+
+def test_projected_volumes_hold_what_their_sources_do():
+    """Files of configuration, secrets and fields; no token is made, and the cluster's authority is nobody's here."""
+    found = pod(command=["x"], volumeMounts=[{"name": "all", "mountPath": "/a"}])
+    sources = [
+        {"serviceAccountToken": {"path": "token"}},
+        {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+        {"secret": {"name": "token"}},
+        {"downwardAPI": {"items": [{"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}]}},
+    ]
+    found["spec"]["volumes"].append({"name": "all", "projected": {"sources": sources}})
+    files = program_of(found, OBJECTS.get, Stage(), folder=FOLDER, node_folder=NODE).files
+    assert files == {Path("/f/a/token"): b"secret", Path("/f/a/name"): b"p"}

@@ -90,6 +90,11 @@ def supervisor_of(attempt):
     raise AssertionError("the attempt has no supervisor")
 
 
+def of(pod, world):
+    """Tell whether a pod is of the worker's present life."""
+    return pod["metadata"]["labels"]["iris-incarnation"] == world.owner.incarnation
+
+
 def named(pods, attempt):
     """Tell whether an attempt has a pod."""
     return attempt.name in pods
@@ -173,20 +178,26 @@ async def test_what_does_not_heed_its_files_loses_its_pod(runtime, monkeypatch):
 
 
 async def test_not_started_is_not_failed(world, runtime):
-    """A missing program, a Secret that is not there, a node without room: by name, with the cloud's words."""
+    """A missing program, a node without room, an image that is none: by name, with the cloud's words."""
     with pytest.raises(ProgramMissing, match="no-such-program"):
         await runtime.start(AttemptSpec(facts("no-program"), argv=("no-such-program",)))
     with pytest.raises(WorkerTrouble, match="OutOfcpu"):
         await runtime.start(program("pass", "too-large", demand=Capacity(10_000_000)))
     with pytest.raises(ImageUnavailable, match="is no image"):
         await runtime.start(program("pass", "no-image", image="two words"))
+    assert await runtime.adopt() == ()
+    await world.until(lambda pods: not any(of(each, world) for each in pods.values()))
+
+
+async def test_a_container_that_cannot_be_made_is_told_of(world):
+    """A Secret that is not there: the attempt did not start, and nothing of it is left."""
     world.pods = attrs.evolve(world.pods, secrets={"KEY": SecretKey("absent", "key")})
-    async with world.next_life().runtime() as lacking:
+    async with world.runtime() as lacking:
+        assert await lacking.adopt() == ()
         with pytest.raises(WorkerTrouble, match="StartError"):
             await lacking.start(program("pass", "no-secret"))
         assert await lacking.adopt() == ()
-    assert await runtime.adopt() == ()
-    await world.until(lambda pods: not pods)
+        await world.until(lambda pods: not any(of(each, world) for each in pods.values()))
 
 
 class Deaf:

@@ -27,6 +27,10 @@ class ScriptedPods:
         self.done = anyio.Event()
         """Set when there is no more to tell."""
 
+    def is_ours(self, pod):
+        """Those of the present incarnation have no label here; others' have."""
+        return not pod.labels
+
     async def look(self, name):
         """Give what the script has, or raise it."""
         found = self.looks.popleft()
@@ -195,3 +199,15 @@ async def test_a_stray_that_is_held_after_all_stays():
     view.settle()
     assert view.state("mine") == (POD, False)
     assert view.statistics().strays == 0
+
+
+async def test_only_incarnations_that_were_there_before_are_swept():
+    """A worker that was cut off, and is still there, leaves alone what a later incarnation of it makes."""
+    earlier, later = (attrs.evolve(POD, name=name, uid=name, labels={"of": name}) for name in ("earlier", "later"))
+    driver = ScriptedPods([Relisted((earlier,)), Upserted(later)], [Relisted((earlier, later))])
+    view = PodView(driver)
+    view.settle()
+    await told(view, driver)
+    assert view.statistics().strays == 1
+    await swept(view, lambda: driver.deleted)
+    assert driver.deleted == [("earlier", "earlier")]

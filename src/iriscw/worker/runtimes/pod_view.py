@@ -3,7 +3,9 @@
 Theory of operation. Every pod that carries this worker's label is either *held*, for an attempt, or a stray: of an
 earlier incarnation of the worker, of an attempt that is over, or the late effect of a request that nobody waited for
 any more. Strays are deleted, by uid, for as long as it takes. A name is held before its pod is asked for, and strays
-are looked for only when all that is here already was taken up (:meth:`PodView.settle`).
+are looked for only when all that is here already was taken up (:meth:`PodView.settle`). Of another incarnation are
+those only that were there when this one began to watch: one that comes later is of a later incarnation, which a worker
+that was cut off and is still there must leave alone.
 
 That a pod is gone is believed of a deletion that was told, and of a look that was made for it; a list may be older than
 the pod. While the API is away everything stays as it was last seen.
@@ -35,6 +37,9 @@ class TaskPodDriver(Protocol):
 
     def name(self, attempt_uid: str) -> str:
         """Give the name of an attempt's pod."""
+
+    def is_ours(self, pod: Pod) -> bool:
+        """Whether a pod is of this incarnation of the worker."""
 
     async def create(self, task: TaskPod) -> Pod:
         """Have a pod exist."""
@@ -87,6 +92,8 @@ class PodView:
         self._held: dict[str, _Held] = {}
         self._others: dict[str, Pod] = {}
         """Pods of nobody."""
+        self._watched = False
+        """Whether there was a list before."""
         self._settled = anyio.Event()
         self._work = anyio.Event()
         self._deleted = 0
@@ -179,7 +186,8 @@ class PodView:
             case Relisted(objects=objects):
                 pods = {pod.name: pod for pod in objects if isinstance(pod, Pod)}
                 for pod in pods.values():
-                    self._seen(pod)
+                    self._seen(pod, earlier=not self._watched)
+                self._watched = True
                 self._others = {name: pod for name, pod in self._others.items() if name in pods}
                 for name, held in [*self._held.items()]:
                     if held.expected and not held.gone and name not in pods:
@@ -189,11 +197,12 @@ class PodView:
             case Removed(object=Pod() as pod):
                 self._removed(pod)
 
-    def _seen(self, pod: Pod) -> None:
+    def _seen(self, pod: Pod, *, earlier: bool = False) -> None:
         held = self._held.get(pod.name)
         if held is None:
-            self._others[pod.name] = pod
-            self._work.set()
+            if earlier or pod.name in self._others or self._driver.is_ours(pod):
+                self._others[pod.name] = pod
+                self._work.set()
             return
         held.pod, held.expected, held.gone = pod, True, False
         held.ring()

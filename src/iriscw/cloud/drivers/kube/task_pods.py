@@ -27,7 +27,7 @@ from iriscw.cloud.kube.tasks import (
     watched_labels,
 )
 from iriscw.cloud.kube.watching import PodWatch
-from iriscw.cloud.model import Pod, WatchEvent
+from iriscw.cloud.model import LABEL_INCARNATION, Pod, WatchEvent
 from iriscw.cloud.ports import CALL_TIMEOUT_S
 from iriscw.runtime.vocabulary import SECOND
 
@@ -49,6 +49,10 @@ class KubeTaskPods:
     def name(self, attempt_uid: str) -> str:
         """Give the name of an attempt's pod."""
         return task_pod_name(self.owner, attempt_uid)
+
+    def is_ours(self, pod: Pod) -> bool:
+        """Whether a pod is of this incarnation of the worker."""
+        return pod.labels.get(LABEL_INCARNATION) == self.owner.incarnation
 
     async def create(self, task: TaskPod) -> Pod:
         """Have a pod exist; repeating it is fine.
