@@ -18,7 +18,9 @@ from iriscw_sims.kube.store import Store
 PATH = "/apis/coordination.k8s.io/v1/namespaces/iris/leases/iris-controller"
 EPOCH = 1_800_000_000 * SECOND
 TERMS = Terms()
-UNHELD = {"metadata": {"name": "iris-controller", "namespace": "iris"}, "spec": {}}
+NAMED = {"name": "iris-controller", "namespace": "iris"}
+FREED = {"metadata": NAMED, "spec": {"holderIdentity": "", "leaseDurationSeconds": 1}}
+UNHELD = {"metadata": NAMED, "spec": {}}
 
 
 class Controller:
@@ -64,7 +66,7 @@ class World:
         self.rng, self.trouble, self.now = rng, trouble, 0
         self.store = Store(rng=Random(1))
         self.do(ApiRequest("POST", "/api/v1/namespaces", body={"metadata": {"name": "iris"}}))
-        self.do(ApiRequest("POST", PATH.rpartition("/")[0], body=UNHELD))
+        self.do(ApiRequest("POST", PATH.rpartition("/")[0], body=FREED))
         self._heap, self._numbers = [], itertools.count()
         self.controllers = []
 
@@ -130,6 +132,8 @@ def test_never_two_and_at_last_one(seed, trouble):
         world.run(20 * SECOND)
         if world.rng.random() < 0.1:
             world.do(ApiRequest("DELETE", PATH))
+            if world.rng.random() < 0.5:
+                world.do(ApiRequest("POST", PATH.rpartition("/")[0], body=world.rng.choice((UNHELD, FREED))))
         if all(each.candidate.standing is Standing.OVER for each in world.controllers):
             world.add()
     world.trouble = 0
@@ -208,6 +212,47 @@ def test_a_lease_that_is_deleted_is_made_anew(calm):
     calm.run(20 * SECOND)
     assert calm.leaders == [first]
     assert calm.do(ApiRequest("GET", PATH)).body["spec"]["holderIdentity"] == "controller-0"
+
+
+@pytest.mark.parametrize("made", [UNHELD, FREED])
+def test_a_lease_that_a_stranger_made_anew_gives_no_lead(calm, made):
+    """Who acted under the old one may act still: who saw that one waits, whatever the new one says."""
+    first = calm.add()
+    calm.run(5 * SECOND)
+    second = calm.add()
+    calm.run(5 * SECOND)
+    calm.do(ApiRequest("DELETE", PATH))
+    calm.do(ApiRequest("POST", PATH.rpartition("/")[0], body=made))
+    calm.run(5 * SECOND)
+    assert first.candidate.reason == "nobody holds the Lease now"
+    assert not calm.leaders
+    calm.run(20 * SECOND)
+    assert calm.leaders == [second]
+
+
+def test_a_lease_without_a_holder_that_nobody_freed_is_waited_for(calm):
+    """Somebody may have made it under one who acts, before we first looked."""
+    calm.do(ApiRequest("DELETE", PATH))
+    calm.do(ApiRequest("POST", PATH.rpartition("/")[0], body=UNHELD))
+    first = calm.add()
+    calm.run(12 * SECOND)
+    assert not calm.leaders
+    calm.run(15 * SECOND)
+    assert calm.leaders == [first]
+
+
+def test_a_write_is_to_the_very_lease_that_was_seen(calm):
+    """A write that lands late, after the Lease was made anew, changes nothing: it names the uid."""
+    first = calm.add()
+    calm.run(5 * SECOND)
+    late = first.candidate.next(first.clock, 0)
+    assert late.method == "PUT"
+    calm.do(ApiRequest("DELETE", PATH))
+    calm.do(ApiRequest("POST", PATH.rpartition("/")[0], body=FREED))
+    fresh = calm.do(ApiRequest("GET", PATH)).body
+    del late.body["metadata"]["resourceVersion"]  # alone it would refuse, too; not where PUT makes what is not there
+    assert calm.do(late).code == 409
+    assert calm.do(ApiRequest("GET", PATH)).body == fresh
 
 
 @pytest.mark.parametrize("seconds", [10**9, 60])

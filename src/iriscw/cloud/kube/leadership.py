@@ -2,7 +2,9 @@
 
 Theory of operation. A candidate looks at the Lease again and again. It may take it when nobody holds it, or when it has
 seen the same version of it, or none at all, for as long as a lease lasts; no clock but its own monotonic one counts, so
-clocks may be wrong or jump. It takes it by writing to the very version that it saw: of two who do, one is refused.
+clocks may be wrong or jump. It takes it by writing to the very version that it saw, of the very object (its uid): of two who do, one is refused.
+Somebody may delete a Lease under its holder, and make another one: who finds it without a holder waits as for a holder,
+unless the holder freed it.
 
 Who holds the Lease renews it. It may act until a lease after it *sent* the last write that was answered: whoever
 takes over has seen that write, or a later one, for a whole lease, so they never overlap. A write that was not answered
@@ -33,6 +35,10 @@ MARGIN = 5 * SECOND
 
 MAX_DURATION = 600 * SECOND
 """What a foreign lease is waited for at most: longer ones are a mistake, and would be waited for for ever."""
+
+FREED_S = 1
+"""What the duration of a Lease says that its holder gave up, as client-go writes it, too. A Lease without a holder that
+says anything else was made by somebody who knows nothing of who acts."""
 
 MAX_REASON = 300
 """Characters of a refusal that are kept."""
@@ -75,6 +81,9 @@ class Seen:
     transitions: int
     at: int
     """When, on our monotonic clock."""
+    uid: str = ""
+    freed: bool = False
+    """Whether its holder gave it up, as far as can be seen: nobody may act any more."""
 
 
 class Candidate:
@@ -103,6 +112,8 @@ class Candidate:
         self.understood_at: int | None = None
         """When the server last said something about the Lease itself, on our monotonic clock; None: never."""
         self._seen: Seen | None = None
+        self._uid = ""
+        """Of the Lease that was seen last: another one may have been made under somebody who acts."""
 
     def next(self, now: int, wall: int) -> ApiRequest | None:
         """Give the request to make now; None: nothing before the next renewal.
@@ -125,7 +136,7 @@ class Candidate:
         return ApiRequest("GET", self._path)
 
     def _is_free(self, seen: Seen, now: int) -> bool:
-        if seen.holder in ("", self.identity):
+        if seen.holder == self.identity or seen.freed:
             return True
         return now - seen.at >= max(seen.duration, self.terms.duration)
 
@@ -135,7 +146,7 @@ class Candidate:
         metadata: dict[str, Any] = {"name": self._name, "namespace": self._collection.split("/")[-2]}
         transitions = 0
         if seen is not None:
-            metadata["resourceVersion"] = seen.version
+            metadata |= {"uid": seen.uid, "resourceVersion": seen.version}
             transitions = seen.transitions + (seen.holder != self.identity)
         spec: dict[str, Any] = {
             "holderIdentity": self.identity,
@@ -153,7 +164,7 @@ class Candidate:
         if not led or self._seen is None:
             return None
         body = self._lease(0, self._seen)
-        body["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1}
+        body["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": FREED_S}
         del body["spec"]["renewTime"], body["spec"]["acquireTime"]
         return ApiRequest("PUT", self._path, body=body)
 
@@ -199,6 +210,7 @@ class Candidate:
     def _read(self, body: Any, now: int) -> None:
         metadata, spec = _mapping(body, "metadata"), _mapping(body, "spec")
         version, holder = str(metadata.get("resourceVersion", "")), str(spec.get("holderIdentity") or "")
+        uid = str(metadata.get("uid", ""))
         self.holder = holder
         if self.standing is Standing.LEADING and holder != self.identity:
             self._end(f"{holder or 'nobody'} holds the Lease now")
@@ -211,7 +223,10 @@ class Candidate:
                 min(duration * SECOND, MAX_DURATION) if isinstance(duration, int) else 0,
                 transitions if isinstance(transitions, int) else 0,
                 now,
+                uid,
+                freed=not holder and duration == FREED_S and uid == (self._uid or uid),
             )
+            self._uid = uid
         if self.standing is Standing.WAITING:
             self.reason = f"{holder} leads" if holder else "nobody leads yet"
 
