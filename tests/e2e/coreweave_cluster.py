@@ -18,7 +18,6 @@ import concurrent.futures
 import contextlib
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -169,7 +168,7 @@ class CoreweaveCluster:
         """Whether a plan failed here: what follows begins on another one."""
         self._stack = contextlib.ExitStack()
 
-    def __enter__(self) -> CoreweaveCluster:
+    def __enter__(self):
         with contextlib.ExitStack() as stack:
             self._open(stack)
             self._stack = stack.pop_all()
@@ -203,7 +202,8 @@ class CoreweaveCluster:
             "AWS_ENDPOINT_URL_S3": f"http://127.0.0.1:{storage.thing.port}",
             "AWS_REGION": "test-1",
         }
-        self.containers = Containers(self.folder / "pods", Stage(names=self.names, environment=environment), self.service)
+        stage = Stage(names=self.names, environment=environment)
+        self.containers = Containers(self.folder / "pods", stage, self.service)
         reader, tokens = self._store(stack), self._store(stack)
         accounts = Accounts(tokens, self.url, self.server.files.authority, self.folder / "accounts")
         self.containers.environment = accounts.environment
@@ -340,14 +340,14 @@ class CoreweaveCluster:
     def heal(self) -> None:
         """Repair everything; nothing goes wrong any more."""
         self.mood({})
-        self.world.call(self.world.thing.coreweave.heal)
+        self._cloud("heal")
 
     def strike(self, kind: str, pick: int) -> str:
         """Do something to the cluster; say what it hit, empty if there was nothing to hit."""
         return _STRIKES[kind](self, Random(pick))
 
     def _cloud(self, verb: str, *args: object) -> bool:
-        return bool(self.world.call(getattr(self.world.thing.coreweave, verb), *args))
+        return bool(self.world.call(self.world.thing.act, getattr(self.world.thing.coreweave, verb), *args))
 
     def _lives(self, *, controller: bool):
         """Give the running lives of the controller's pod, or of workers' pods."""
@@ -429,13 +429,6 @@ class CoreweaveCluster:
 
     # What there is to see
 
-    def audit(self, since: int = 0):
-        """Give what the server was asked, from a place in its audit log on."""
-        with self.audit_log.open("rb") as file:
-            file.seek(since)
-            lines = file.read().splitlines()
-        return [json.loads(line) for line in lines if line.endswith(b"}")]
-
     def report(self) -> str:
         """Say how everything is: for a failure."""
         lines = []
@@ -445,22 +438,15 @@ class CoreweaveCluster:
         return "\n".join(lines)
 
     def _told_logs(self):
-        # Not asked in its loop, which may be what hangs.
-        lives = [each for each in [*self.containers.last.values()] if is_controller(each.pod)]
-        for life in lives[-2:]:
-            yield f"{life.pod['metadata']['name']} in {life.folder}"
-            with contextlib.suppress(FileNotFoundError):
-                yield from life.log.read_text(errors="replace").splitlines()[-40:]
+        logs = sorted(self.containers.folder.glob("pods/iris-controller-*/log"), key=lambda path: path.stat().st_mtime)
+        for path in logs[-3:]:
+            yield from (str(path), *path.read_text(errors="replace").splitlines()[-40:])
 
     def leftovers(self):
         """Give the processes that are left of this cluster, once it was left."""
         from iriscw.cli.demo.leftovers import processes_in
 
         return processes_in(self.folder)
-
-    def remove(self) -> None:
-        """Remove its folder."""
-        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 QUICK = Path(__file__).with_name("quick_controller.py")
@@ -532,7 +518,9 @@ def _node_line(item):
     spec = item.get("spec") or {}
     taints = " ".join(f"{each['key']}:{each['effect']}" for each in spec.get("taints") or ())
     where = item["metadata"]["labels"].get("iris-slice-id", "")
-    return f"{item['metadata']['name']} {where} unschedulable={spec.get('unschedulable')} [{taints}] {_conditions(item)}"
+    return (
+        f"{item['metadata']['name']} {where} unschedulable={spec.get('unschedulable')} [{taints}] {_conditions(item)}"
+    )
 
 
 def _event_line(item):

@@ -1,4 +1,4 @@
-"""What a cluster for tests stands on: event loops in threads of their own, a name that leads to the controller, a store.
+"""What a cluster for tests stands on: event loops in threads, a name that leads to the controller, a store.
 
 Each part lives in a thread of its own, so that one that waits (for an API server that was killed) holds up no other.
 """

@@ -1,4 +1,4 @@
-"""What goes wrong on a CoreWeave cluster, when, and what is asked of it meanwhile: drawn from a number, and nothing else.
+"""What goes wrong on a CoreWeave cluster, when, and what is asked of it meanwhile: drawn from a number.
 
 A plan has three parts. *Moods*: how often which misfortune of :mod:`iriscw_sims.coreweave.fault_points` comes true, for
 everybody, the controller's own node and pod among them. *Strikes*: what is done to the cluster at a moment: a process
@@ -48,6 +48,9 @@ OTHER_STRIKES = (2, 4)
 
 SERVER_SHARE = 0.4
 DISK_SHARE = 0.3
+
+
+TESTS = "tests/e2e/test_faults_coreweave.py"
 
 
 @attrs.frozen
@@ -110,8 +113,7 @@ class FaultPlan:
                 f" ends {each.ends.name}"
                 for each in self.jobs
             ),
-            f"again: .venv/bin/python -m pytest -n 0 -m 'slow or soak' 'tests/e2e/test_faults_coreweave.py' "
-            f"-k 'plan{self.seed}_'",
+            f"again: .venv/bin/python -m pytest -n 0 -m 'slow or soak' -k plan{self.seed}_ {TESTS}",
         ]
         return "\n".join(lines)
 
@@ -120,7 +122,9 @@ def draw_plan(seed: int) -> FaultPlan:
     """Draw everything from the seed."""
     rng = Random(f"{seed}:coreweave faults")
     moods = tuple(
-        (name, round(2 * rng.randrange(1, most + 1) / 1000, 3)) for name, most in FAULT_POINTS if rng.random() < MOOD_SHARE
+        (name, round(2 * rng.randrange(1, most + 1) / 1000, 3))
+        for name, most in FAULT_POINTS
+        if rng.random() < MOOD_SHARE
     )
     kinds = [CONTROLLER_KILLED] * rng.choice((1, 1, 2))
     kinds += rng.sample(STRIKES, rng.randint(*OTHER_STRIKES))

@@ -40,7 +40,7 @@ DEADLINE_S = 2.0
 """How long a request may be on its way (``api_timeout``)."""
 
 LEEWAY_S = 1.0
-"""What a busy machine may take between two moments that are the same: a request's leaving and its being written down."""
+"""What a busy machine may take between a request's leaving and its being written down."""
 
 RATE_S, RATE = 1.0, 50
 """The driver's ``burst`` and ``qps``: so many requests in a second at most."""
@@ -276,5 +276,3 @@ def read_marks(text: str) -> list[Mark]:
 def read_audit(lines: Iterable[str]) -> list[Asked]:
     """Read an audit log: by the moments at which requests came."""
     return sorted((Asked.of(json.loads(line)) for line in lines), key=lambda each: each.at)
-
-

@@ -32,9 +32,9 @@ PAUSES = {
 
 def hurry() -> None:
     """Shorten the pauses of this process."""
-    timing, kube_settings = settings._timing, coreweave.kube_settings  # noqa: SLF001 - the one place of all pauses
+    timing, kube_settings = settings._timing, coreweave.kube_settings
     leadership.Terms = lambda: LEASE  # type: ignore[assignment, misc]
-    settings._timing = lambda group: attrs.evolve(timing(group), **PAUSES)  # noqa: SLF001
+    settings._timing = lambda group: attrs.evolve(timing(group), **PAUSES)
 
     def hasty(config: ClusterConfig, cluster: str, **more: bool) -> coreweave.KubeSettings:
         found = kube_settings(config, cluster, **more)

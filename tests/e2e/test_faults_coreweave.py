@@ -1,9 +1,9 @@
 """Random fault plans on a real API server with the simulated CoreWeave behind it, and the controller in the middle.
 
 Each plan is drawn from its number (``fault_plans.py``); while it lasts jobs are submitted, processes and servers are
-killed, nodes and disks are lost, and the world is in a mood. Then everything is repaired, and all must come to its right
-end within a bound: each job that was acknowledged, and then the fleet, of which nothing may be left. What must hold all
-the while is judged from the outside (``promises.py``).
+killed, nodes and disks are lost, and the world is in a mood. Then everything is repaired, and all must come to its
+right end within a bound: each job that was acknowledged, and then the fleet, of which nothing may be left. What must
+hold all the while is judged from the outside (``promises.py``).
 
 Plans follow each other on one cluster, which is made when it is needed and when a plan has failed on it.
 """
@@ -106,7 +106,6 @@ class Run:
         self.cluster, self.plan = cluster, plan
         self.folder = cluster.folder / f"plan-{plan.seed}"
         self.folder.mkdir()
-        self.since = cluster.audit_log.stat().st_size
         self.acknowledged = {}
         self.said = []
 
@@ -140,7 +139,8 @@ class Run:
         """Submit a job; the client repeats that until somebody answers."""
         await anyio.sleep(job.at_s)
         endless = job.ends is JobState.KILLED
-        command = Command(["sh", "-c", TASK, str(self.folder), "1000" if endless else str(job.seconds), CODES[job.ends]])
+        seconds = "1000" if endless else str(job.seconds)
+        command = Command(["sh", "-c", TASK, str(self.folder), seconds, CODES[job.ends]])
         try:
             made = await client.submit(
                 command,
@@ -192,10 +192,9 @@ class Run:
             assert not found["metadata"].get("deletionTimestamp")
 
     def judge(self):
-        """Judge by what was written down meanwhile."""
+        """Judge by what was written down, from the cluster's beginning on: who leads has led before."""
         marks = read_marks(self.read("marks"))
         with self.cluster.audit_log.open(encoding="utf-8") as file:
-            file.seek(self.since)
             asked = read_audit(line for line in file.read().splitlines() if line.endswith("}"))
         evidence = Evidence(
             asked,

@@ -2,9 +2,9 @@
 
 Theory of operation. A candidate looks at the Lease again and again. It may take it when nobody holds it, or when it has
 seen the same version of it, or none at all, for as long as a lease lasts; no clock but its own monotonic one counts, so
-clocks may be wrong or jump. It takes it by writing to the very version that it saw, of the very object (its uid): of two who do, one is refused.
-Somebody may delete a Lease under its holder, and make another one: who finds it without a holder waits as for a holder,
-unless the holder freed it.
+clocks may be wrong or jump. It takes it by writing to the very version that it saw, of the very object (its uid): of
+two who do, one is refused. Somebody may delete a Lease under its holder, and make another one: who finds it without a
+holder waits as for a holder, unless the holder freed it.
 
 Who holds the Lease renews it. It may act until a lease after it *sent* the last write that was answered: whoever
 takes over has seen that write, or a later one, for a whole lease, so they never overlap. A write that was not answered
