@@ -51,6 +51,7 @@ DISK_SHARE = 0.3
 
 
 TESTS = "tests/e2e/test_faults_coreweave.py"
+PYTEST = ".venv/bin/python -m pytest -n 0 -o faulthandler_timeout=900 -m 'slow or soak'"
 
 
 @attrs.frozen
@@ -113,7 +114,7 @@ class FaultPlan:
                 f" ends {each.ends.name}"
                 for each in self.jobs
             ),
-            f"again: .venv/bin/python -m pytest -n 0 -m 'slow or soak' -k plan{self.seed}_ {TESTS}",
+            f"again: {PYTEST} -k plan{self.seed}_ {TESTS}",
         ]
         return "\n".join(lines)
 

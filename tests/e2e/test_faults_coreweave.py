@@ -9,6 +9,7 @@ Plans follow each other on one cluster, which is made when it is needed and when
 """
 
 import asyncio
+import contextlib
 import itertools
 import shutil
 import sys
@@ -81,7 +82,8 @@ class Clusters:
         """End it; no process may be left."""
         cluster, self.cluster = self.cluster, None
         if cluster is not None:
-            cluster.__exit__()
+            with contextlib.suppress(Exception) if cluster.spent else contextlib.nullcontext():
+                cluster.__exit__()  # what broke a plan may break the end, too
             assert cluster.leftovers() == []
             if not cluster.spent:
                 shutil.rmtree(cluster.folder)

@@ -296,6 +296,8 @@ class RealServer:
             RuntimeError: it is not, in time.
         """
         _kill(self._etcd)
+        if self._to_etcd is not None:
+            self._to_etcd.close()  # the next request opens it anew
         self._start_etcd()
         self._wait_until_ready()
 
