@@ -433,8 +433,11 @@ class CoreweaveCluster:
         """Say how everything is: for a failure."""
         lines = []
         for title, tell in _TOLD.items():
-            with contextlib.suppress(Exception):  # the rest is worth more than the reason why one part cannot be told
-                lines += [f"-- {title}", *tell(self)]
+            lines.append(f"-- {title}")
+            try:
+                lines += tell(self)
+            except Exception as error:
+                lines.append(f"cannot be told: {error!r}")
         return "\n".join(lines)
 
     def _told_logs(self):

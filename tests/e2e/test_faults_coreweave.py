@@ -9,8 +9,8 @@ Plans follow each other on one cluster, which is made when it is needed and when
 """
 
 import asyncio
-import contextlib
 import itertools
+import logging
 import shutil
 import sys
 from pathlib import Path
@@ -40,6 +40,8 @@ from coreweave_cluster import (
 from fault_plans import WINDOW_S, draw_plan
 from kube_server import NoBinariesError
 from promises import Evidence, judge, read_audit, read_marks
+
+log = logging.getLogger(__name__)
 
 CONVERGE_S = 90
 """Until all is well again after the last fault: some 10 s on a machine with nothing else to do."""
@@ -82,8 +84,12 @@ class Clusters:
         """End it; no process may be left."""
         cluster, self.cluster = self.cluster, None
         if cluster is not None:
-            with contextlib.suppress(Exception) if cluster.spent else contextlib.nullcontext():
-                cluster.__exit__()  # what broke a plan may break the end, too
+            try:
+                cluster.__exit__()
+            except Exception:
+                if not cluster.spent:
+                    raise
+                log.exception("what broke a plan broke the cluster's end, too")
             assert cluster.leftovers() == []
             if not cluster.spent:
                 shutil.rmtree(cluster.folder)
