@@ -2,9 +2,9 @@
 
 Real: the API server with its validation, admission and RBAC; the controller, started by its Deployment's command line
 with its ServiceAccount's token and no more rights than were rendered; the worker, started as its Pod says; the task.
-Stand-ins: CoreWeave's pool controller, nodes, scheduler and kubelets are the simulated ones, acting on that server;
-pods are processes of this machine; images are command lines, mounted folders are folders elsewhere, and the Service's
-name is an address of loopback. There is no controller manager: the Deployment's pod is made here.
+Stand-ins: CoreWeave's pool controller, nodes, scheduler and kubelets are the simulated ones, acting on that server,
+and what a controller manager does is done as far as it is needed; pods are processes of this machine; images are
+command lines, mounted folders are folders elsewhere, and the Service's name is an address of loopback.
 """
 
 import asyncio
@@ -19,10 +19,10 @@ import pytest
 
 from iriscw.rpc.tokens import Secret
 from iriscw_sims.coreweave.crd import DEFINITION, DEFINITIONS, POOLS
-from iriscw_sims.kube.frozen import thaw
 from iriscw_sims.kube.messages import Request
 from iriscw_sims.processes.containers import ProcessContainers
 from iriscw_sims.processes.programs import Stage, loopback_of
+from iriscw_sims.remote.accounts import Accounts
 from iriscw_sims.remote.cluster import attached, namespace
 from iriscw_sims.remote.store import RemoteStore
 
@@ -99,12 +99,6 @@ class Cluster:
         assert answer.code in (200, 404), answer.body
         return answer.body if answer.code == 200 else None
 
-    def post(self, path, body):
-        """Create something, and give it."""
-        answer = self.ask("POST", path, body)
-        assert answer.code in (200, 201), answer.body
-        return answer.body
-
     def list(self, path):
         """Give all objects of a kind that we manage, or made."""
         return list(self.ask("GET", path).body["items"])
@@ -127,10 +121,10 @@ class Cluster:
         finally:
             await asyncio.to_thread(watch.close)
 
-    def kubeconfig(self, token, name):
-        """Write a kubeconfig for the holder of a token."""
-        path = self.folder / name
-        user = {"name": "u", "user": {"token": token}}
+    def kubeconfig(self):
+        """Write an administrator's kubeconfig."""
+        path = self.folder / "admin.kubeconfig"
+        user = {"name": "u", "user": {"token": self.server.tokens["admin"]}}
         where = {"server": self.url, "certificate-authority": str(self.server.files.authority)}
         context = {"name": "c", "context": {"cluster": "k", "user": "u"}}
         text = {"current-context": "c", "contexts": [context], "clusters": [{"name": "k", "cluster": where}]}
@@ -140,7 +134,7 @@ class Cluster:
 
     async def iriscw(self, *words):
         """Run a command as an administrator; give its exit code and what it said."""
-        environment = {**os.environ, "KUBECONFIG": self.kubeconfig(self.server.tokens["admin"], "admin.kubeconfig")}
+        environment = {**os.environ, "KUBECONFIG": self.kubeconfig()}
         process = await asyncio.create_subprocess_exec(
             IRISCW, *words, env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
         )
@@ -160,12 +154,13 @@ async def coreweave_cluster(real_server, tmp_path):
         async with asyncio.timeout(60):
             while made.ask("GET", POOLS).code != 200:  # noqa: ASYNC110 - it says that it serves a kind before it does
                 await asyncio.sleep(0.1)
-        environment = {
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "KUBECONFIG": str(tmp_path / "controller.kubeconfig"),
-        }
+        environment = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
         containers = ProcessContainers(tmp_path / "pods", Stage(names=made.names, environment=environment))
         containers.read, containers.real_s = made.get, lambda span: span / SPEED / 1e9
+        tokens = RemoteStore(made.url, made.admin, real_server.context)
+        stack.callback(tokens.close)
+        accounts = Accounts(tokens, made.url, real_server.files.authority, tmp_path / "accounts")
+        containers.environment = accounts.environment
         await stack.enter_async_context(containers)
         there = attached(made.url, made.admin, real_server.context, containers, speed=SPEED)
         await stack.enter_async_context(there)
@@ -211,20 +206,9 @@ def slices(items):
     return [item for item in items if item["metadata"]["labels"].get(OURS) == "true"]
 
 
-async def run_controller(cluster, namespace_name="iris"):
-    """Do what a Deployment controller and a kubelet would: make its pod, with its account's token; give its address."""
-    pods, account = pods_in(namespace_name), f"/api/v1/namespaces/{namespace_name}/serviceaccounts/iris-controller"
-    await cluster.until("/apis/apps/v1/deployments", lambda items: items)
-    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
-    token = cluster.post(f"{account}/token", asked)["status"]["token"]
-    cluster.kubeconfig(token, "controller.kubeconfig")
-    deployment = cluster.get(f"/apis/apps/v1/namespaces/{namespace_name}/deployments/iris-controller")
-    template = thaw(deployment["spec"]["template"])
-    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "iris-controller"}
-    owner["uid"] = deployment["metadata"]["uid"]
-    template["metadata"] |= {"name": "iris-controller-0", "ownerReferences": [owner]}
-    cluster.post(pods, {"apiVersion": "v1", "kind": "Pod", **template})
-    (pod,) = await cluster.until(pods, lambda items: any(phase(item) == "Running" for item in items))
+async def controller_address(cluster, namespace_name="iris"):
+    """Wait for the pod that the Deployment has; give its address, to which the Service's name leads from now on."""
+    (pod,) = await cluster.until(pods_in(namespace_name), lambda items: any(phase_runs(item) for item in items))
     address = f"{loopback_of(pod['status']['podIP'])}:10000"
     cluster.names[f"iris-controller-svc.{namespace_name}.svc.cluster.local:10000"] = address
     return address

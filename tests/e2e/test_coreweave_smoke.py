@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import coreweave_smoke
 from coreweave_smoke import CONFIG, MANIFESTS, URL, a_job_runs, its_machine_is_known, rendered, the_idle_slice_goes
-from coreweave_world import api_server, coreweave_cluster, run_controller, slices
+from coreweave_world import api_server, controller_address, coreweave_cluster, slices
 
 NAMESPACE = "iris-test"
 
@@ -98,7 +98,7 @@ async def test_the_smoke_test_itself(real_server, tmp_path):
         for words in (("--secrets-to", secrets), ("--apply", "--secrets-from", secrets, "--wait", "0s")):
             code, said = await cluster.iriscw("manifests", str(config), *words)
             assert code == 0, said
-        address = await run_controller(cluster, NAMESPACE)
+        address = await controller_address(cluster, NAMESPACE)
         variables = {
             URL: address,
             "IRIS_CONTROLLER_ADDRESS": address,

@@ -22,9 +22,9 @@ from coreweave_world import (
     PODS,
     SECRETS,
     cluster,
+    controller_address,
     phase_runs,
     real_server,
-    run_controller,
     slices,
     workers,
 )
@@ -52,7 +52,7 @@ async def test_from_manifests_to_a_result_and_back_to_nothing(cluster, tmp_path)
     assert code == 0, said
 
     # Phase 1: the controller starts on its own node, and finds nothing to take up.
-    address = await run_controller(cluster)
+    address = await controller_address(cluster)
     token = read_token_file(tmp_path / "secrets" / "admin-token")
     async with iriscw.connect(address, token) as client:
         assert not slices(cluster.list(POOLS))

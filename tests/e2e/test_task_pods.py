@@ -23,9 +23,9 @@ from coreweave_world import (
     PODS,
     Cluster,
     cluster,
+    controller_address,
     phase,
     real_server,
-    run_controller,
     slices,
     workers,
 )
@@ -33,11 +33,6 @@ from coreweave_world import (
 pytestmark = pytest.mark.slow
 
 __all__ = ["cluster", "real_server"]
-
-FROM_ITS_WORKDIR = "../../../../worker.kubeconfig"
-"""What the token's mount is a stand-in for: a pod's program runs in ``pods/pods/NAME/work`` below the test's folder."""
-
-WORKER_ACCOUNT = "/api/v1/namespaces/iris/serviceaccounts/iris-worker"
 
 
 def hello():
@@ -53,9 +48,7 @@ def tasks(items):
 
 async def test_a_task_runs_in_its_own_pod(cluster: Cluster, tmp_path) -> None:
     """From rendered manifests to a result that was computed in a pod that the worker made, and back to nothing."""
-    text = CONFIG.replace("{ docker_image: iris-worker:1 }", "{ docker_image: iris-worker:1, env_vars: KUBE }")
-    text = text.replace("KUBE", f"{{ KUBECONFIG: {FROM_ITS_WORKDIR} }}")
-    text = text.replace(
+    text = CONFIG.replace(
         "    max_slices: 2\n", "    max_slices: 2\n    task_runtime: pod\n    task_image: iris-task:1\n"
     )
     config = tmp_path / "cluster.yaml"
@@ -64,11 +57,8 @@ async def test_a_task_runs_in_its_own_pod(cluster: Cluster, tmp_path) -> None:
     for words in (("manifests", str(config), "--secrets-to", str(tmp_path / "secrets")), apply):
         code, said = await cluster.iriscw(*words)
         assert code == 0, said
-    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
-    token = cluster.post(f"{WORKER_ACCOUNT}/token", asked)["status"]["token"]
-    cluster.kubeconfig(token, "worker.kubeconfig")
 
-    address = await run_controller(cluster)
+    address = await controller_address(cluster)
     async with iriscw.connect(address, read_token_file(tmp_path / "secrets" / "admin-token")) as client:
         job = await client.submit(hello, name="smoke", resources=iriscw.Resources(cpu=1, memory="1GiB"))
         watching = asyncio.create_task(cluster.until(PODS, tasks))

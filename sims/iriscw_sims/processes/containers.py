@@ -41,6 +41,9 @@ log = logging.getLogger(__name__)
 MARKER = "IRISCW_SIM_POD"
 """The variable by which all processes of a pod are found."""
 
+CLAIMS = "claims"
+"""The folder with what stands for claimed volumes."""
+
 LOG_BYTES = 10 << 20
 """Of a pod's log; what came before is kept once, as large. The kubelet's limit for a container's log."""
 
@@ -82,6 +85,8 @@ class ProcessContainers:
         self.stage = stage or Stage()
         self.read: Read = lambda _path: None
         """Reads ConfigMaps and Secrets; set by who has the API."""
+        self.environment: Callable[[Json], Mapping[str, str]] = lambda _pod: {}
+        """Gives what a pod's program is given beside the stage's environment; asked in a thread, before each start."""
         self.exited: Callable[[str, int, str], object] = lambda _uid, _code, _reason: None
         """Is told of each end by itself: the pod's uid, the exit code, the reason."""
         self.real_s: Callable[[int], float] = lambda span: span / NANOSECONDS
@@ -182,8 +187,14 @@ class ProcessContainers:
         if before is not None:
             await asyncio.wait([before])
         try:
+            own = await anyio.to_thread.run_sync(self.environment, life.pod)
             life.program = program_of(
-                life.pod, self.read, self.stage, folder=life.folder / "root", node_folder=self.folder / "nodes" / node
+                life.pod,
+                self.read,
+                attrs.evolve(self.stage, environment={**self.stage.environment, **own}),
+                folder=self.folder / "roots" / uid,  # what a pod's container wrote is there when it starts again
+                node_folder=self.folder / "nodes" / node,
+                claims_folder=self.folder / CLAIMS,
             )
             life.running = await self._launch(life, life.program)
         except (OperationError, OSError, ValueError) as error:  # the last: what a Secret holds is not what it should

@@ -83,7 +83,9 @@ def loopback_of(address: str) -> str:
     return ".".join(["127", *parts[1:]])
 
 
-def program_of(pod: Json, read: Read, stage: Stage, *, folder: Path, node_folder: Path) -> PodProgram:
+def program_of(
+    pod: Json, read: Read, stage: Stage, *, folder: Path, node_folder: Path, claims_folder: Path
+) -> PodProgram:
     """Give what a pod's one container runs.
 
     Args:
@@ -92,6 +94,7 @@ def program_of(pod: Json, read: Read, stage: Stage, *, folder: Path, node_folder
         stage: What stands for what.
         folder: What stands for the root of the pod's own files.
         node_folder: What stands for the root of its node.
+        claims_folder: Where the folders lie that stand for claimed volumes, by namespace and claim.
 
     Raises:
         CannotRun: see there.
@@ -100,7 +103,7 @@ def program_of(pod: Json, read: Read, stage: Stage, *, folder: Path, node_folder
     if len(containers) != 1 or pod["spec"].get("initContainers"):
         raise CannotRun("only pods of one container are run as processes")
     container = containers[0]
-    mounts, files, plain = _mounted(pod, container, read, folder, node_folder)
+    mounts, files, plain = _mounted(pod, container, read, _Roots(folder, node_folder, claims_folder))
     scene = _Scene(mounts, stage.names, loopback_of(str(nested(pod, "status", "podIP") or LOOPBACK)))
     told = dict(_variables(pod, container, read))
     environment = {**stage.environment, **{name: scene.text(value) for name, value in told.items()}}
@@ -159,8 +162,17 @@ class _Scene:
         return text
 
 
+@attrs.frozen
+class _Roots:
+    """Where the folders lie that stand for volumes."""
+
+    own: Path
+    node: Path
+    claims: Path
+
+
 def _mounted(
-    pod: Json, container: Json, read: Read, folder: Path, node_folder: Path
+    pod: Json, container: Json, read: Read, roots: _Roots
 ) -> tuple[dict[str, Path], dict[Path, bytes], set[Path]]:
     """Give the folder that stands for each mount path, the files in them, and which of these are of ConfigMaps."""
     volumes = {each["name"]: each for each in pod["spec"].get("volumes") or ()}
@@ -173,9 +185,13 @@ def _mounted(
         if mount.get("subPath"):
             raise CannotRun(f"{path}: sub-paths of volumes are not stood in for")
         if "hostPath" in volume:
-            mounts[path] = _below(node_folder, str(volume["hostPath"]["path"]))
+            mounts[path] = _below(roots.node, str(volume["hostPath"]["path"]))
             continue
-        mounts[path] = place = _below(folder, path)
+        if "persistentVolumeClaim" in volume:
+            claim = str(volume["persistentVolumeClaim"]["claimName"])
+            mounts[path] = claimed(roots.claims, pod["metadata"]["namespace"], claim)
+            continue
+        mounts[path] = place = _below(roots.own, path)
         for name, content in _content(pod, volume, read):
             files[_below(place, name)] = content
             if "configMap" in volume:
@@ -186,7 +202,7 @@ def _mounted(
 def _content(pod: Json, volume: Json, read: Read) -> Iterator[tuple[str, bytes]]:
     source: Json
     namespace = pod["metadata"]["namespace"]
-    if "emptyDir" in volume or "persistentVolumeClaim" in volume:
+    if "emptyDir" in volume:
         return
     if "configMap" in volume:
         source = volume["configMap"]
@@ -289,6 +305,11 @@ def _expanded(text: str, told: Mapping[str, str]) -> str:
         return "$" if word == "$" else told.get(word[1:-1], found[0])
 
     return _REFERENCE.sub(put, text)
+
+
+def claimed(folder: Path, namespace: str, claim: str) -> Path:
+    """Give the folder that stands for a claimed volume: it outlives pods, and nodes."""
+    return _below(folder, f"{namespace}/{claim}")
 
 
 def _below(folder: Path, path: str) -> Path:

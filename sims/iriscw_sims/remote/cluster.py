@@ -3,7 +3,7 @@
 Theory of operation. The same controllers that the simulated world has (:mod:`iriscw_sims.coreweave`) act on a real
 server here, through :class:`~iriscw_sims.remote.store.RemoteStore`; pods are processes of this machine or whatever the
 given containers make of them. What a cluster's controller manager would do is done as far as the fleet needs it:
-dependents of what is gone are deleted.
+dependents of what is gone are deleted, and a Deployment's pod is replaced when it is over.
 
 One task has the controllers act: when a watch brings something, and when a timer is due.
 """
@@ -13,9 +13,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from ssl import SSLContext
+from typing import Any, TypeVar
 
 import attrs
 
@@ -23,11 +24,14 @@ from iriscw.rpc.tokens import Secret
 from iriscw_sims.coreweave.coreweave import CoreWeave
 from iriscw_sims.coreweave.settings import QUICK, Settings
 from iriscw_sims.kube.messages import Request
+from iriscw_sims.remote.deployments import Deployments
 from iriscw_sims.remote.garbage import Garbage
 from iriscw_sims.remote.store import RemoteStore
 from iriscw_sims.serve.cluster import WHOLE_GRACE, Inhabitants
 from iriscw_sims.serve.surroundings import LiveSurroundings
 from iriscw_sims.serve.timeline import Clock, Timeline
+
+T = TypeVar("T")
 
 
 @attrs.frozen
@@ -37,6 +41,12 @@ class Attached:
     store: RemoteStore
     coreweave: CoreWeave
     timeline: Timeline
+    surroundings: LiveSurroundings
+
+    def act(self, function: Callable[..., T], *args: Any) -> T:
+        """Do something to the cluster now, such as a fault of :class:`CoreWeave`; give what it gives."""
+        self.timeline.catch_up()
+        return function(*args)
 
 
 @asynccontextmanager
@@ -72,8 +82,9 @@ async def attached(
     store = RemoteStore(url, token, context)
     try:
         delays = attrs.evolve(settings, stop=WHOLE_GRACE)
-        coreweave = CoreWeave(store, LiveSurroundings(timeline, seed, faults), containers, delays)
-        garbage = Garbage(store)
+        surroundings = LiveSurroundings(timeline, seed, faults)
+        coreweave = CoreWeave(store, surroundings, containers, delays)
+        upkeep = (Garbage(store), Deployments(store))
 
         def exited(uid: str, exit_code: int, reason: str) -> None:
             timeline.catch_up()
@@ -81,12 +92,13 @@ async def attached(
 
         containers.exited = exited
         store.changed = lambda: _call(loop, touched.set)
-        task = loop.create_task(_run(timeline, coreweave, garbage, touched), name="iriscw simulated CoreWeave")
+        timeline.sooner = touched.set
+        task = loop.create_task(_run(timeline, coreweave, upkeep, touched), name="iriscw simulated CoreWeave")
         host = asyncio.current_task()
         assert host is not None
         task.add_done_callback(lambda done: None if done.cancelled() else host.cancel())
         try:
-            yield Attached(store, coreweave, timeline)
+            yield Attached(store, coreweave, timeline, surroundings)
         except asyncio.CancelledError:
             if task.done() and not task.cancelled() and host.uncancel() == 0:
                 task.result()
@@ -105,11 +117,14 @@ def _call(loop: asyncio.AbstractEventLoop, function: object) -> None:
         loop.call_soon_threadsafe(function)  # type: ignore[arg-type]  # typeshed wants the arguments' types, too
 
 
-async def _run(timeline: Timeline, coreweave: CoreWeave, garbage: Garbage, touched: asyncio.Event) -> None:
+async def _run(
+    timeline: Timeline, coreweave: CoreWeave, upkeep: tuple[Garbage, Deployments], touched: asyncio.Event
+) -> None:
     while True:
         touched.clear()
         coreweave.react()
-        garbage.react(timeline.now)
+        for each in upkeep:
+            each.react(timeline.now)
         while (timer := timeline.take()) is not None:
             timer.run()
             coreweave.react()

@@ -4,7 +4,8 @@ Theory of operation. A request is made while its caller waits: some milliseconds
 list, so that all that is there is told at once, and goes on in a thread of its own that puts what comes into a queue.
 When the connection ends, for whatever reason, the watch is closed, and whoever follows opens another one and compares.
 
-A server that does not answer is waited for, up to :data:`PATIENCE_S`: what stands behind it cannot act without it.
+A server that does not answer is waited for, up to :data:`PATIENCE_S`: what stands behind it cannot act without it. So
+is one that has only just begun: it says for a moment that it has no such kind, or too many requests.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from iriscw_sims.kube.messages import Request, Response
 PATIENCE_S = 120.0
 """How long a server may be away before a request to it fails: it is killed and started again in tests."""
 
+BUSY = 429
 PAUSE_S = 0.2
 TIMEOUT_S = 30.0
 WATCH_S = 3600
@@ -123,6 +125,8 @@ class RemoteStore:
         self._connection: http.client.HTTPConnection | None = None
         self._watches: list[RemoteWatch] = []
         self._closing = threading.Event()
+        self._served: set[str] = set()
+        """The groups of kinds that were served: what is not served now will be again."""
         self.changed = changed
         self.revision = 0
         """Grows whenever something may have changed."""
@@ -163,9 +167,14 @@ class RemoteStore:
         self._send(self._connection, request)
         answer = self._connection.getresponse()
         text = answer.read()
-        if answer.status >= 500:
+        if answer.status >= 500 or answer.status == BUSY:
             raise OSError(f"{answer.status}: {text[:200]!r}")
-        if "json" not in (answer.getheader("Content-Type") or ""):  # of a path that is not served
+        group = "/".join(request.path.split("/")[:4])
+        if "json" in (answer.getheader("Content-Type") or ""):
+            self._served.add(group)
+        elif group in self._served:
+            raise OSError(f"{request.path} is not served any more, or not yet")
+        else:
             return answer.status, {"code": answer.status, "message": text[:200].decode(errors="replace").strip()}
         return answer.status, json.loads(text)
 

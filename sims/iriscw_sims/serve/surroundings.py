@@ -10,6 +10,9 @@ from typing import Any
 
 from iriscw_sims.serve.timeline import Timeline
 
+CHANCE = "chance "
+"""How the names of streams begin from which chances are drawn."""
+
 NOTES_LIMIT = 10_000
 """Notes that are kept; the oldest go."""
 
@@ -55,7 +58,12 @@ class LiveSurroundings:
     def chance(self, name: str, about: str = "") -> bool:
         """Tell whether a chance came true, whomever it hits."""
         rate = self._rates.get(name, 0.0)
-        return rate > 0.0 and self.rng(f"chance {name}").random() < rate
+        return rate > 0.0 and self.rng(f"{CHANCE}{name}").random() < rate
+
+    def turn(self, rates: Mapping[str, float], seed: int) -> None:
+        """Have other chances come true from now on, drawn from another seed; all other randomness goes on."""
+        self._rates, self._seed = dict(rates), seed
+        self._streams = {name: each for name, each in self._streams.items() if not name.startswith(CHANCE)}
 
     def note(self, *what: Any) -> None:
         """Take down that something happened."""

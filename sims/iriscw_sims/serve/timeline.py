@@ -72,6 +72,8 @@ class Timeline:
         self._now = clock.target()
         self._heap: list[tuple[int, int, Timer]] = []
         self._numbers = itertools.count()
+        self.sooner: Callable[[], object] = lambda: None
+        """Called when a timer was set that is due before all others: whoever waits for the next one waits too long."""
 
     @property
     def now(self) -> int:
@@ -98,6 +100,8 @@ class Timeline:
             raise TooManyTimers(f"{TIMERS_LIMIT} timers wait already")
         timer = Timer(self._now + max(0, delay), function, arguments)
         heapq.heappush(self._heap, (timer.due, next(self._numbers), timer))
+        if self._heap[0][2] is timer:
+            self.sooner()
 
     def catch_up(self) -> int:
         """Go to the clock's moment, but not past the next timer; give the moment."""

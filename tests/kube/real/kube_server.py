@@ -188,13 +188,21 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             process.wait(STOP_TIMEOUT_S)
 
 
+def _kill(process: subprocess.Popen[bytes] | None) -> None:
+    assert process is not None
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait(STOP_TIMEOUT_S)
+
+
 class RealServer:
     """One running API server with its etcd. Made by :func:`running_server`."""
 
-    def __init__(self, binaries: Path, folder: Path) -> None:
-        """Start nothing yet."""
+    def __init__(self, binaries: Path, folder: Path, more: Sequence[str] = ()) -> None:
+        """Start nothing yet. ``more`` goes to the API's command line."""
         self.port = 0
         self.etcd_port = 0
+        self._peer_port = 0
+        self._more = more
         self.tokens = {user: secrets.token_urlsafe(24) for user in USERS}
         self.files = Files.make(folder, self.tokens)
         self.context = self.files.context()
@@ -229,15 +237,18 @@ class RealServer:
                 return
 
     def _start(self) -> None:
-        self.port, self.etcd_port, peer_port = free_ports(3)
-        etcd = self._binaries / "etcd"
-        self._etcd = _spawn(etcd, etcd_arguments(self.files, self.etcd_port, peer_port), self.files.folder / "etcd.log")
+        self.port, self.etcd_port, self._peer_port = free_ports(3)
+        self._start_etcd()
         self._start_apiserver()
         self._to_etcd = http.client.HTTPSConnection("127.0.0.1", self.etcd_port, context=self.context, timeout=30)
 
+    def _start_etcd(self) -> None:
+        arguments = etcd_arguments(self.files, self.etcd_port, self._peer_port)
+        self._etcd = _spawn(self._binaries / "etcd", arguments, self.files.folder / "etcd.log")
+
     def _start_apiserver(self) -> None:
         log = self.files.folder / "apiserver.log"
-        arguments = apiserver_arguments(self.files, self.port, self.etcd_port)
+        arguments = [*apiserver_arguments(self.files, self.port, self.etcd_port), *self._more]
         self._apiserver = _spawn(self._binaries / "kube-apiserver", arguments, log)
         self._wait_until_ready()
 
@@ -267,6 +278,28 @@ class RealServer:
         assert self._apiserver is not None
         _end(self._apiserver)
         self._start_apiserver()
+
+    def crash_apiserver(self) -> None:
+        """Kill the API, and have another one on the same port; returns when that is ready.
+
+        Raises:
+            RuntimeError: it is not, in time.
+        """
+        _kill(self._apiserver)
+        self._start_apiserver()
+
+    def crash_etcd(self) -> None:
+        """Kill etcd, and start it again on its own data; returns when the API is ready again. What it wrote is in the
+        kernel's hands, so nothing is lost.
+
+        Raises:
+            RuntimeError: it is not, in time.
+        """
+        _kill(self._etcd)
+        if self._to_etcd is not None:
+            self._to_etcd.close()  # the next request opens it anew
+        self._start_etcd()
+        self._wait_until_ready()
 
     def stop(self) -> None:
         """End both, the API first."""
@@ -313,9 +346,9 @@ class RealServer:
 
 
 @contextlib.contextmanager
-def running_server(binaries: Path, folder: Path) -> Iterator[RealServer]:
+def running_server(binaries: Path, folder: Path, more: Sequence[str] = ()) -> Iterator[RealServer]:
     """A server for the length of a ``with`` block; its data lies in ``folder``."""
-    server = RealServer(binaries, folder)
+    server = RealServer(binaries, folder, more)
     try:
         server.start()
         yield server

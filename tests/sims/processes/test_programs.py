@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from iriscw_sims.processes.programs import CannotRun, Stage, loopback_of, program_of
+from iriscw_sims.processes.programs import CannotRun, Stage, claimed, loopback_of, program_of
 
-FOLDER, NODE = Path("/f"), Path("/n")
+FOLDER, NODE, CLAIMS = Path("/f"), Path("/n"), Path("/c")
+FOLDERS = {"folder": FOLDER, "node_folder": NODE, "claims_folder": CLAIMS}
 
 
 def encoded(text):
@@ -30,6 +31,7 @@ def pod(**container):
         {"name": "token", "secret": {"secretName": "token"}},
         {"name": "scratch", "emptyDir": {}},
         {"name": "cache", "hostPath": {"path": "/mnt/local/cache"}},
+        {"name": "state", "persistentVolumeClaim": {"claimName": "journal"}},
     ]
     labels = {"app": "x"}
     return {
@@ -40,7 +42,7 @@ def pod(**container):
 
 
 def made(stage=None, **container):
-    return program_of(pod(**container), OBJECTS.get, stage or Stage(), folder=FOLDER, node_folder=NODE)
+    return program_of(pod(**container), OBJECTS.get, stage or Stage(), **FOLDERS)
 
 
 def variable(**entry):
@@ -61,6 +63,13 @@ def test_an_image_stands_for_a_command_line():
         assert made(stage, image=image, args=["serve"]).argv == ("python", "-m", "w", "serve")
     with pytest.raises(CannotRun, match="'other:1'"):
         made(stage, image="other:1")
+
+
+def test_a_claimed_volume_is_everybodys_who_claims_it():
+    """Whatever pod of its namespace mounts it, and wherever: the same folder, apart from those of pods and nodes."""
+    found = made(command=["x", "/var/lib/iris/a"], volumeMounts=[{"name": "state", "mountPath": "/var/lib/iris"}])
+    assert found.argv == ("x", "/c/iris/journal/a")
+    assert found.folders == (claimed(CLAIMS, "iris", "journal"),)
 
 
 def test_mounted_folders_are_folders_of_ours():
@@ -109,7 +118,7 @@ def test_paths_in_configuration_are_those_of_ours():
         {"name": "scratch", "mountPath": "/f"},
     ]
     item = pod(command=["x"], volumeMounts=mounts)
-    found = program_of(item, objects.get, Stage(), folder=FOLDER, node_folder=NODE).files
+    found = program_of(item, objects.get, Stage(), **FOLDERS).files
     assert found[Path("/f/c/c")] == b'a: /f/state/journal\nb: "/f/state"\nc: /statement, x/state, /f/state\n'
     assert found[Path("/f/c/b")] == b"\xff/state"
     assert found[Path("/f/t/token")] == b"/state"
@@ -119,12 +128,10 @@ def test_what_is_listed_of_a_volume_is_all_there_is():
     """Under the paths that are named; a key that is not there keeps the pod from starting."""
     found = pod(command=["x"], volumeMounts=[{"name": "config", "mountPath": "/c"}])
     found["spec"]["volumes"][0]["configMap"]["items"] = [{"key": "b", "path": "sub/b"}]
-    assert program_of(found, OBJECTS.get, Stage(), folder=FOLDER, node_folder=NODE).files == {
-        Path("/f/c/sub/b"): b"bin"
-    }
+    assert program_of(found, OBJECTS.get, Stage(), **FOLDERS).files == {Path("/f/c/sub/b"): b"bin"}
     found["spec"]["volumes"][0]["configMap"]["items"] = [{"key": "none", "path": "b"}]
     with pytest.raises(CannotRun, match="non-existent config key: none"):
-        program_of(found, OBJECTS.get, Stage(), folder=FOLDER, node_folder=NODE)
+        program_of(found, OBJECTS.get, Stage(), **FOLDERS)
 
 
 @pytest.mark.parametrize(
@@ -191,7 +198,7 @@ def test_pods_of_several_containers_are_refused():
     several = pod(command=["x"])
     several["spec"]["containers"].append({"name": "other"})
     with pytest.raises(CannotRun, match="one container"):
-        program_of(several, OBJECTS.get, Stage(), folder=FOLDER, node_folder=NODE)
+        program_of(several, OBJECTS.get, Stage(), **FOLDERS)
 
 
 def test_secret_values_are_not_shown():

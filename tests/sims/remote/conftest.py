@@ -1,6 +1,7 @@
 """What the tests of the simulated CoreWeave behind a real API server share."""
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,14 @@ def anyio_backend():
 
 
 @pytest.fixture(scope="module")
-def real_server(tmp_path_factory):
+def hands():
+    """A thread that starts servers again: they die with the thread that did, so it lives longer than they."""
+    with ThreadPoolExecutor(1) as thread:
+        yield thread
+
+
+@pytest.fixture(scope="module")
+def real_server(hands, tmp_path_factory):
     """A real API server; the test is skipped where there is none."""
     try:
         binaries = find_binaries()

@@ -79,6 +79,15 @@ def test_the_next_timer_is_known_in_real_seconds():
     assert hands.timeline.next_s() == 0.0
 
 
+def test_who_waits_for_the_next_timer_hears_of_a_sooner_one():
+    """Of that one only: the others are found when it is due."""
+    hands, heard = Hands(), []
+    hands.timeline.sooner = lambda: heard.append(hands.timeline.next_s())
+    for delay_s in (10, 20, 5, 5, 7):
+        hands.timeline.after(delay_s * SECOND, lambda: None)
+    assert heard == [10.0, 5.0]
+
+
 def test_timers_are_bounded(monkeypatch):
     """One that runs away is told so."""
     monkeypatch.setattr(module, "TIMERS_LIMIT", 3)
