@@ -222,5 +222,5 @@ def test_projected_volumes_hold_what_their_sources_do():
         {"downwardAPI": {"items": [{"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}]}},
     ]
     found["spec"]["volumes"].append({"name": "all", "projected": {"sources": sources}})
-    files = program_of(found, OBJECTS.get, Stage(), folder=FOLDER, node_folder=NODE).files
+    files = program_of(found, OBJECTS.get, Stage(), **FOLDERS).files
     assert files == {Path("/f/a/token"): b"secret", Path("/f/a/name"): b"p"}
