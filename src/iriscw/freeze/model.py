@@ -240,6 +240,18 @@ class RestoreRequest:
 
 
 @attrs.frozen
+class SweepRequest:
+    """End what an earlier life of ours left running of one operation."""
+
+    operation: str
+    work: str
+    pids: tuple[int, ...] = ()
+    """The numbers of a restore's tasks; none for a dump."""
+    started_after: int = 0
+    within_ns: int = 30_000_000_000
+
+
+@attrs.frozen
 class RestoreReport:
     """A tree that was brought back and is stopped; numbers as seen from here, the root first."""
 
@@ -247,6 +259,106 @@ class RestoreReport:
     forking_us: int = 0
     restore_us: int = 0
     pages_restored: int = 0
+
+
+# What is frozen, and how.
+
+
+class HookKind(enum.Enum):
+    """How an application is told to come to rest."""
+
+    EXEC = "exec"
+    """A program is run with ``freeze`` or ``thaw`` as its last argument; 0 is yes."""
+    HTTP = "http"
+    """A POST to the address with ``/freeze`` or ``/thaw`` after it; any 2xx is yes."""
+    FILES = "files"
+    """``freeze-requested`` is put into the folder; the application puts ``ready-to-freeze`` there when it rests, and
+    goes on when ``thawed`` appears."""
+
+
+@attrs.frozen
+class Hook:
+    """Who brings the application to rest before it is frozen, and tells it afterwards."""
+
+    kind: HookKind
+    target: tuple[str, ...]
+    """The program and its arguments; or the address, or the folder, alone."""
+    within_ns: int = 30_000_000_000
+
+
+@attrs.frozen
+class FreezePlan:
+    """One freeze, as it was asked for. The artifact has the operation's id."""
+
+    operation: str
+    root: TaskIdentity
+    tier: str
+    """The name of the tier that the artifact is written to."""
+    leave_running: bool = False
+    force: bool = False
+    """Go on when the application did not come to rest."""
+    options: CriuOptions = CriuOptions()
+    hook: Hook | None = None
+    lock_within_ns: int = 60_000_000_000
+    labels: tuple[tuple[str, str], ...] = ()
+
+
+@attrs.frozen
+class ThawPlan:
+    """One thaw, as it was asked for."""
+
+    operation: str
+    artifact: str
+    new_pid_namespace: bool = False
+    gpus: tuple[tuple[str, str], ...] = ()
+    """For each GPU the artifact was frozen on the one it comes to; none: the same."""
+    force: bool = False
+    """Thaw although the processor lacks features that the old one had."""
+
+
+@attrs.frozen
+class Room:
+    """Where an operation writes: absolute folders that are there, empty, and only ours."""
+
+    images: str
+    work: str
+
+
+@attrs.frozen
+class Frozen:
+    """What is true of a frozen tree for ever: what a thaw has to find again. It stands in the manifest."""
+
+    host: Host
+    criu: CriuAbility
+    options: CriuOptions
+    tasks: tuple[Task, ...]
+    cuda_driver: str = ""
+    cuda_tasks: tuple[CudaTask, ...] = ()
+    """As they were before the lock, with what each held of which GPU."""
+    gpus: tuple[Gpu, ...] = ()
+    """All GPUs of the machine, so that a map can be checked."""
+    hook: Hook | None = None
+    left_running: bool = False
+    frozen_wall_ns: int = 0
+
+    @property
+    def device_bytes(self) -> int:
+        """Give what has to fit on GPUs again."""
+        return sum(task.device_bytes for task in self.cuda_tasks)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Give what has to fit into memory again."""
+        return sum(task.memory_bytes for task in self.tasks)
+
+
+@attrs.frozen
+class Sealed:
+    """An artifact whose every byte has a digest."""
+
+    size_bytes: int
+    digest: str
+    files: int
 
 
 @attrs.frozen
@@ -328,6 +440,37 @@ class CudaOverdue(OperationError):
     """
 
     retryable = True
+
+
+class HookFailed(OperationError):
+    """The application did not come to rest, or did not say so in time."""
+
+    retryable = True
+
+
+class ArtifactUnknown(OperationError, LookupError):
+    """There is certainly no artifact with this id here."""
+
+
+class ArtifactRefused(OperationError):
+    """An artifact is not what its manifest says, or its manifest is not one of ours; the text names what is wrong.
+
+    It was not used. It stays where it is, for people to look at.
+    """
+
+
+class ArtifactInUse(OperationError):
+    """An operation of a living process uses the artifact."""
+
+    retryable = True
+
+
+class GateRefused(OperationError):
+    """Something is not as it has to be, and the text says what. Nothing was touched. ``gate`` names the check."""
+
+    def __init__(self, text: str, gate: str = "") -> None:
+        super().__init__(text)
+        self.gate = gate
 
 
 class UnsafeRequest(UsageError, ValueError):

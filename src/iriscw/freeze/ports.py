@@ -21,11 +21,16 @@ from iriscw.freeze.model import (
     CudaTask,
     DumpReport,
     DumpRequest,
+    Frozen,
     Gpu,
+    Hook,
     Host,
     Progress,
     RestoreReport,
     RestoreRequest,
+    Room,
+    Sealed,
+    SweepRequest,
     TaskIdentity,
     Tree,
 )
@@ -66,7 +71,11 @@ class Processes(Protocol):
         ...
 
     async def living(self, tasks: Sequence[TaskIdentity]) -> tuple[TaskIdentity, ...]:
-        """Give those that live, in the order given. A zombie does not live. Raises nothing."""
+        """Give those that live, in the order given. Raises nothing.
+
+        A zombie does not live, nor does one that was killed already and has only not gone yet (SIGKILL is pending, or
+        it is exiting): what it was told cannot be taken back.
+        """
         ...
 
     async def taken(self, pids: Sequence[int]) -> tuple[int, ...]:
@@ -241,17 +250,99 @@ class Criu(Protocol):
         """
         ...
 
-    async def sweep(self, request: RestoreRequest, within_ns: int) -> tuple[TaskIdentity, ...]:
-        """After a crash of ours: end the restore of unknown outcome that this request began, and all it made.
+    async def sweep(self, request: SweepRequest) -> tuple[TaskIdentity, ...]:
+        """After a crash of ours: end the CRIU run that an earlier life of this operation left, and what it made.
 
-        What it can tell by: the run's own record in ``request.work`` (written before CRIU starts), and tasks that have
-        one of ``pids``, are not older than ``started_after`` and descend from that run or carry its mark. Whoever
-        else has such a number is left alone. Nothing was begun: nothing is done.
+        The run is known from its own record in ``request.work`` (written before CRIU does anything). The tree of a dump
+        runs on; the tasks of a restore are killed: they have one of ``pids``, are not older than ``started_after``, and
+        descend from that run or carry its mark. Whoever else has such a number is left alone. Where nothing was begun,
+        or all is over, nothing is done. May be repeated.
 
         Returns:
-            What was killed.
+            The tasks of a restore that were killed.
 
         Raises:
-            TreeLeft: some could not be killed.
+            TreeLeft: some could not be killed, or the run itself could not.
         """
+        ...
+
+
+class Hooks(Protocol):
+    """Tells applications that they will be frozen, and that they were thawed."""
+
+    async def quiesce(self, hook: Hook, root: TaskIdentity) -> None:
+        """Ask the application to come to rest, and wait until it says that it did.
+
+        Raises:
+            HookFailed: it did not, within ``hook.within_ns``.
+        """
+        ...
+
+    async def wake(self, hook: Hook, root: TaskIdentity) -> None:
+        """Tell the application to go on: after a thaw, and after a freeze that was undone. May be repeated.
+
+        Raises:
+            HookFailed: it could not be told.
+        """
+        ...
+
+
+class Artifacts(Protocol):
+    """Where artifacts are kept, by tier, each tier within its budget (INV-P2)."""
+
+    async def reserve(self, operation: str, tier: str, size_bytes: int) -> Room:
+        """Take room for an artifact before anything is written. The same operation gets the same room again.
+
+        Raises:
+            NoRoom: the tier's budget, or its file system, has less.
+            UnsafeRequest: there is no such tier.
+        """
+        ...
+
+    async def seal(self, operation: str, frozen: Frozen, labels: tuple[tuple[str, str], ...]) -> Sealed:
+        """Check that the images are whole, give every byte a digest, put all on the disk. May be repeated.
+
+        Raises:
+            NoRoom: the file system is full.
+            ArtifactRefused: what CRIU left is no image.
+        """
+        ...
+
+    async def publish(self, operation: str) -> None:
+        """Make the sealed artifact visible, as a whole; what was reserved and not used is returned. May be repeated.
+
+        Raises:
+            NoRoom: the file system is full.
+            ArtifactUnknown: it was never sealed.
+        """
+        ...
+
+    async def discard(self, operation: str) -> None:
+        """Remove all that the operation wrote, published or not, and return what it had reserved. May be repeated.
+
+        Raises:
+            OSError: something cannot be removed yet. What is left counts against the budget until it is.
+        """
+        ...
+
+    async def pin(self, artifact: str, operation: str) -> tuple[Frozen, Room]:
+        """Keep an artifact from being removed, and read what it says of itself. May be repeated.
+
+        Raises:
+            ArtifactUnknown: there is none.
+            ArtifactRefused: its manifest is none of ours.
+        """
+        ...
+
+    async def verify(self, artifact: str, report: Report) -> None:
+        """Read every byte and compare (INV-C9).
+
+        Raises:
+            ArtifactUnknown: there is none.
+            ArtifactRefused: a byte differs, a file is missing, or there is one too many.
+        """
+        ...
+
+    async def unpin(self, artifact: str, operation: str) -> None:
+        """Let the artifact be removed again. May be repeated. Raises nothing."""
         ...
