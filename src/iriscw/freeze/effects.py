@@ -95,6 +95,7 @@ class Wake:
 
     hook: Hook
     root: TaskIdentity
+    tries: int = 0
 
 
 @message

@@ -414,6 +414,8 @@ def failed(freeze: Freeze, message: Failed, ctx: Context) -> Returned:
             return _give_up(freeze, text)
         case RestoreCuda(reading=reading) | UnlockCuda(reading=reading):
             return (SetTimer(KEY, READ_AGAIN_NS, Again(_read_states(freeze, reading + 1))),)
+        case Wake(hook=hook, root=root, tries=tries) if tries < TRIES:
+            return (SetTimer(KEY, AGAIN_NS, Again(Wake(hook, root, tries + 1))),)
         case Wake():
             return _woken(freeze)
         case Discard(tries=tries) if tries < TRIES:

@@ -249,6 +249,8 @@ def failed(thaw: Thaw, message: Failed, ctx: Context) -> Returned:
             return _kill(thaw, kind, text)
         case RestoreCuda(reading=reading) | UnlockCuda(reading=reading):
             return (SetTimer(KEY, READ_AGAIN_NS, Again(_read_states(thaw, reading + 1))),)
+        case Wake(hook=hook, root=root, tries=tries) if tries < TRIES:
+            return (SetTimer(KEY, AGAIN_NS, Again(Wake(hook, root, tries + 1))),)
         case Wake() | Unpin():
             return _finish(thaw, message.effect, ctx)
         case Sweep(request=request, tries=tries) if tries < TRIES:
