@@ -4,8 +4,8 @@ Every await of a port is a point at which the process that freezes may die, and 
 record. Nothing waits: coroutines are stepped by hand, so a run is exact and takes less than a millisecond.
 
 What a crash leaves is drawn: the CRIU of the dead life goes on for a while or is gone at once; a call to the driver
-that was under way has no effect, or has it later. The world objects at once (:class:`Broken`) to what no order of events
-excuses: an unverified image given to CRIU, a call of unknown outcome made again, two living copies.
+that was under way has no effect, or has it later. The world objects at once (:class:`Broken`) to what no order
+of events excuses: an unverified image given to CRIU, a call of unknown outcome made again, two living copies.
 """
 
 import attrs

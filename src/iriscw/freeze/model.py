@@ -12,7 +12,7 @@ import attrs
 
 from iriscw.errors import OperationError, UsageError
 
-MAX_TASKS = 4096
+MAX_TASKS = 1024
 """Processes of one tree. CRIU itself has no bound; a tree that is larger is a runaway, not a workload."""
 
 # Who.
