@@ -14,6 +14,7 @@ does anything else. Two commands at the same time do not disturb each other: who
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 from collections.abc import Callable, Mapping
@@ -30,11 +31,14 @@ from iriscw.files import make_private_folder, remove_tree
 from iriscw.freeze import actor
 from iriscw.freeze.drivers.desk import Desk, unseen
 from iriscw.freeze.messages import CancelOperation, FreezeTree, OperationChanged, OperationEnded, ThawTree
+from iriscw.freeze.model import Outcome, TreeLeft
 from iriscw.freeze.ports import Criu, Cuda, Gpus, Hooks, Processes, Report
 from iriscw.freeze.records import FreezeEnded, ThawEnded
 from iriscw.journal.sqlite import SqliteJournal
 from iriscw.processes.identity import boot_id
 from iriscw.runtime import ActorSystem
+
+log = logging.getLogger(__name__)
 
 DEFAULT_RAM_BUDGET_SHARE = 0.5
 """Of the memory file system, for artifacts: the rest is everybody else's."""
@@ -48,6 +52,18 @@ FREEZE = "/freeze"
 THAW = "/thaw"
 
 Changed = Callable[[OperationChanged | OperationEnded], None]
+
+
+class FreezeUndone(OperationError):
+    """A freeze did not come to its end; the tree runs as before, and nothing of the freeze is left."""
+
+
+class TreeLost(OperationError):
+    """A freeze did not come to its end, and the tree does not run either; the text says what happened to it."""
+
+
+class ThawFailed(OperationError):
+    """A thaw did not come to its end; nothing of the tree runs here, and the checkpoint is as it was."""
 
 
 class OperationStuck(OperationError):
@@ -95,6 +111,22 @@ def _share(place: Path, share: float) -> int:
         place = place.parent
     found = os.statvfs(place)
     return int(found.f_blocks * found.f_frsize * share)
+
+
+def failure_of(end: OperationEnded) -> OperationError | None:
+    """Give the error that the end of an operation is; None if it ended well."""
+    why = f"{end.kind}: {end.text}" if end.kind else end.text
+    match end.outcome:
+        case Outcome.FROZEN | Outcome.COPIED | Outcome.THAWED:
+            return None
+        case Outcome.UNDONE:
+            return FreezeUndone(f"it was not frozen, and runs as before: {why}")
+        case Outcome.LOST:
+            return TreeLost(f"it was not frozen, and does not run any more: {why}")
+        case Outcome.FAILED:
+            return ThawFailed(f"it was not thawed, and the checkpoint is as it was: {why}")
+        case Outcome.LEFT:
+            return TreeLeft(end.text)
 
 
 def new_id(prefix: str) -> str:
@@ -153,8 +185,17 @@ class Local:
                     return name
         finally:
             journal.close()
-        remove_tree(folder)
+        self._clean(folder)
         return ""
+
+    def _clean(self, folder: Path) -> None:
+        """Remove what an operation that owes nothing leaves; that some of it stays changes nothing (INV-C15)."""
+        try:
+            for tier in self.machine.tiers.folders.values():
+                remove_tree(tier.root / "work" / folder.name)
+            remove_tree(folder)
+        except OSError as error:
+            log.warning("what operation %s left could not be removed: %s", folder.name, error)
 
     async def _run(
         self,
@@ -196,7 +237,7 @@ class Local:
         finally:
             journal.close()
             if ends:
-                remove_tree(folder)
+                self._clean(folder)
         if not ends:
             raise OperationStuck(f"operation {folder.name} did not end; the next command takes it up")
         return ends[0]

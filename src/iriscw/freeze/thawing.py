@@ -347,8 +347,7 @@ def _finish(thaw: Thaw, effect: Wake | Unpin, ctx: Context) -> Returned:
 
 
 def _end_untouched(thaw: Thaw, kind: str, text: str) -> Decision:
-    changed = Emit(OperationChanged(thaw.id, Phase.KILLING))
-    return Decision(records=(ThawEnding(kind, text),), commands=(_unpin(thaw), changed))
+    return Decision(records=(ThawEnding(kind, text),), commands=(_unpin(thaw),))
 
 
 def _kill(thaw: Thaw, kind: str, text: str) -> Decision:

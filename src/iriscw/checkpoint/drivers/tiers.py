@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
@@ -115,13 +116,15 @@ class _Count:
     report: Report
     total: int = 0
     done: int = 0
+    lock: threading.Lock = attrs.field(factory=threading.Lock)
 
     def begin(self, total: int) -> None:
         self.total = total
 
     def add(self, count: int) -> None:
-        self.done += count
-        self.report(Progress(self.phase, self.done, self.total))
+        with self.lock:
+            self.done += count
+            self.report(Progress(self.phase, self.done, self.total))
 
     def add_of(self, count: int, total: int) -> None:
         self.total = total
@@ -131,6 +134,8 @@ class _Count:
 async def _stoppable(readings: list[Reading], work: Callable[[], T]) -> T:
     """Do it in a thread; when it is cancelled, have it stop and wait until it has."""
     over = False
+    done: list[T] = []
+    failure: Exception | None = None
 
     async def stop() -> None:
         try:
@@ -141,7 +146,12 @@ async def _stoppable(readings: list[Reading], work: Callable[[], T]) -> T:
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(stop)
-        done = await anyio.to_thread.run_sync(work)
+        try:
+            done.append(await anyio.to_thread.run_sync(work))
+        except Exception as error:  # noqa: BLE001 - raised below: a task group would wrap it
+            failure = error
         over = True
         tasks.cancel_scope.cancel()
-    return done
+    if failure is not None:
+        raise failure
+    return done[0]

@@ -84,6 +84,13 @@ def unseen(_: Progress) -> None:
     """Take progress that nobody looks at."""
 
 
+def _as_before(held: Tree, before: Tree) -> Tree:
+    """Give a tree that CRIU holds as it was without that: who was stopped by somebody else, and traced by nobody."""
+    stopped = [task.identity for task in before.tasks if task.stopped]
+    tasks = tuple(attrs.evolve(task, stopped=task.identity in stopped, traced_by=0) for task in held.tasks)
+    return Tree(tasks)
+
+
 @attrs.define(eq=False)
 class Desk:
     """The ports of one operation."""
@@ -199,11 +206,11 @@ class Desk:
         """Dump the tree and keep it held; say who is in the images, and who uses CUDA although it is not known to."""
         cuda: tuple[CudaTask, ...] = ()
         available = (await self.cuda.ability()).available
+        before = await self.processes.tree(effect.request.root)
         if available:  # before CRIU stops them: a stopped process may be unable to answer the driver
-            before = await self.processes.tree(effect.request.root)
             cuda = await self.cuda.tasks(before.identities, effect.request.within_ns)
         self._held = await self.criu.dump(effect.request, self.report)
-        tree = await self.processes.tree(effect.request.root)
+        tree = _as_before(await self.processes.tree(effect.request.root), before)
         if available:
             cuda += await self._strangers(tree, cuda)
         return Dumped(self._held.report, tree, cuda)
