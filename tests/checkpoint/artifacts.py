@@ -26,7 +26,7 @@ def fill(room: Room, *, large: bool = True) -> None:
     rng = random.Random(3)
     for name in ("inventory.img", "pstree.img", "core-100.img", "core-101.img", "empty.img"):
         (images / name).write_bytes(b"" if name == "empty.img" else rng.randbytes(300))
-    (images / "pages-1.img").write_bytes(rng.randbytes((17 << 20) + 3 if large else 70_000))
+    (images / "pages-1.img").write_bytes(rng.randbytes(70_000) * (256 if large else 1))
 
 
 def published(tmp_path: Path, *, large: bool = True, **words) -> Folders:

@@ -146,7 +146,7 @@ class Registry:
         return text
 
     def read(self, text: str, place: str) -> Any:
-        """Give the record that :meth:`encode` wrote as ``text``, for files that are no journal; ``place`` is for errors.
+        """Give the record that :meth:`encode` wrote as ``text``, in a file that is no journal; ``place`` is for errors.
 
         Raises:
             UnreadableRecord: as :meth:`decode`.

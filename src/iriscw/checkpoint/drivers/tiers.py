@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 import attrs
 
-from iriscw.checkpoint.drivers.digests import Reading
+from iriscw.checkpoint.drivers.digests import Reading, Stopped
 from iriscw.checkpoint.drivers.store import Folders, default_reading
 from iriscw.checkpoint.model import Listed, TierUse
 from iriscw.freeze.model import ArtifactUnknown, Frozen, Kept, Progress, Room, Sealed, UnsafeRequest
@@ -152,6 +153,8 @@ async def _stoppable(readings: list[Reading], work: Callable[[], T]) -> T:
             failure = error
         over = True
         tasks.cancel_scope.cancel()
+    if isinstance(failure, Stopped):
+        await anyio.lowlevel.checkpoint()  # the cancellation that stopped it goes on
     if failure is not None:
         raise failure
     return done[0]

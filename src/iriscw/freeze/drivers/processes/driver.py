@@ -24,7 +24,7 @@ _CPUINFO = Path("/proc/cpuinfo")
 _MEMINFO = Path("/proc/meminfo")
 
 REAP_PATIENCE_S = 2.0
-"""What the parent of a process that ended gets to reap it: init does so at once, a shell when it is asked for a prompt."""
+"""What the parent of a process that ended gets to reap it: init does so at once, a shell with its next prompt."""
 
 REAP_LOOK_S = 0.01
 """Between two looks: nobody is told when a zombie is reaped, unless it is the parent."""
@@ -50,9 +50,9 @@ class KernelProcesses:
         return tuple(task for task in tasks if _lives_on(task))
 
     async def taken(self, pids: Sequence[int]) -> tuple[int, ...]:
-        """Give those numbers that somebody has (see the port). A zombie that its parent is about to reap is waited for."""
+        """Give those numbers that somebody has (see the port), after a wait for zombies to be reaped."""
         with anyio.move_on_after(REAP_PATIENCE_S):
-            while any(_is_zombie(pid) for pid in pids):
+            while any(_is_zombie(pid) for pid in pids):  # noqa: ASYNC110 - no event comes of a reaping
                 await anyio.sleep(REAP_LOOK_S)
         return tuple(pid for pid in pids if _is_taken(pid))
 
