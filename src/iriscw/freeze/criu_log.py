@@ -79,7 +79,7 @@ def _row(cause: Cause, pattern: str, error: type[OperationError], advice: str) -
 CAUSES: Final = (
     _row(Cause.NO_ROOM, r"No space left on device|Disk quota exceeded", NoRoom, "the disk of the images is full"),
     _row(Cause.NO_MEMORY, r"Cannot allocate memory|Out of memory", NoRoom, "the machine has too little memory"),
-    _row(Cause.IO_URING, r"io_uring", TargetUnfit, "it holds an io_uring, which CRIU cannot dump"),
+    _row(Cause.IO_URING, r"io_uring|send_fds failed \(-22\)", TargetUnfit, "it holds an io_uring"),
     _row(
         Cause.TCP,
         r"Connected TCP socket|tcp-established",
@@ -88,7 +88,7 @@ CAUSES: Final = (
     ),
     _row(
         Cause.TERMINAL,
-        r"shell-job|dangling tty|tty.*(?:not supported|no session leader)|[Cc]an't dump a tty",
+        r"shell-job|dangling tty|tty: Found slave|tty.*(?:not supported|no session leader)|[Cc]an't dump a tty",
         TargetUnfit,
         "it has a terminal: start it without one (setsid, standard input not a terminal), or allow a shell job",
     ),

@@ -102,7 +102,7 @@ class Locks:
         fcntl.lockf(self.part, fcntl.LOCK_EX, 10, 5)
 
     def state(self):
-        return {"inode": os.fstat(self.whole.fileno()).st_ino == os.stat(self.whole.name).st_ino}
+        return {"inode": os.fstat(self.whole.fileno()).st_ino == Path(self.whole.name).stat().st_ino}
 
 
 class Epoll:

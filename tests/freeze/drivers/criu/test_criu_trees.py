@@ -25,7 +25,7 @@ def nothing(progress) -> None:
 async def free(processes, pids) -> None:
     """Wait until nobody has these numbers: whoever adopted the processes reaps them, at its leisure."""
     with anyio.fail_after(PATIENCE_S):
-        while await processes.taken(pids):
+        while await processes.taken(pids):  # noqa: ASYNC110  # there is no event
             await anyio.sleep(0.01)
 
 

@@ -41,7 +41,7 @@ from iriscw.freeze.drivers.criu.held import CriuHeldTree, stopped, untraced
 from iriscw.freeze.drivers.criu.record import Run, read_run, write_run
 from iriscw.freeze.drivers.criu.swrk import Swrk, start
 from iriscw.freeze.drivers.identities import lives, open_task
-from iriscw.freeze.drivers.processes.driver import end_tasks
+from iriscw.freeze.drivers.processes.driver import doom, end_tasks
 from iriscw.freeze.drivers.processes.reading import below, descendants, identity_of, read_tree
 from iriscw.freeze.model import (
     CriuAbility,
@@ -125,12 +125,12 @@ class CriuSwrk:
         run = await anyio.to_thread.run_sync(read_run, work)
         if run is None or run.criu.boot_id != boot_id():
             return ()
-        made = [] if not run.restore else [*run.tasks]
+        made = [task for task in run.tasks if run.restore and lives(task)]
         if lives(run.criu):
             made += await _end_stranger(run, request.within_ns)
         if run.restore and not run.tasks:
             made += await anyio.to_thread.run_sync(_stray, request)
-        doomed = tuple(dict.fromkeys(task for task in made if lives(task)))
+        doomed = tuple(dict.fromkeys(made))
         if left := await end_tasks(doomed, request.within_ns):
             raise TreeLeft(f"tasks of a restore do not end: {_named(left)}")
         return doomed
@@ -265,14 +265,14 @@ async def _kill_restore(run: Swrk, within_ns: int) -> tuple[TaskIdentity, ...]:
     if not await run.ended(0):
         run.signal(signal.SIGSTOP)
     found = dict.fromkeys(recorded.tasks if recorded is not None and recorded.restore else ())
-    left = await _kill_below(run.pid, found, within_ns)
+    await _doom_below(run.pid, found)
     run.kill_group()
     await run.close(0)
-    return left
+    return await end_tasks(tuple(found), within_ns)
 
 
 async def _end_stranger(run: Run, within_ns: int) -> tuple[TaskIdentity, ...]:
-    """Kill the CRIU of an earlier life; of a restore, stop it first and give what is below it, killed."""
+    """Kill the CRIU of an earlier life; of a restore, stop it first, kill what is below it, and give that."""
     found: dict[TaskIdentity, None] = {}
     try:
         descriptor = open_task(run.criu)
@@ -281,7 +281,7 @@ async def _end_stranger(run: Run, within_ns: int) -> tuple[TaskIdentity, ...]:
     try:
         if run.restore:
             signal.pidfd_send_signal(descriptor, signal.SIGSTOP)
-            await _kill_below(run.criu.pid, found, within_ns)
+            await _doom_below(run.criu.pid, found)
         signal.pidfd_send_signal(descriptor, signal.SIGKILL)
         with anyio.move_on_after(within_ns / 1e9):
             await anyio.wait_readable(descriptor)
@@ -296,18 +296,18 @@ async def _end_stranger(run: Run, within_ns: int) -> tuple[TaskIdentity, ...]:
     return tuple(found)
 
 
-async def _kill_below(pid: int, found: dict[TaskIdentity, None], within_ns: int) -> tuple[TaskIdentity, ...]:
-    """Kill all below a stopped process until nothing is below it; ``found`` takes them. Give what does not end."""
-    left: tuple[TaskIdentity, ...] = ()
+async def _doom_below(pid: int, found: dict[TaskIdentity, None]) -> None:
+    """Kill all that is below a stopped CRIU; ``found`` takes them.
+
+    Who was killed forks nothing more, so it is over when a pass finds nobody new. They have not ended when this
+    returns: threads that CRIU traces are gone only when it is.
+    """
     for _ in range(KILL_ROUNDS):
-        found.update(dict.fromkeys(await anyio.to_thread.run_sync(descendants, pid)))
-        doomed = [task for task in found if lives(task)]
-        if not doomed:
-            return ()
-        left = await end_tasks(doomed, within_ns)
-        if left:
-            return left
-    return left
+        new = [task for task in await anyio.to_thread.run_sync(descendants, pid) if task not in found]
+        found.update(dict.fromkeys(new))
+        doom(tuple(found))
+        if not new:
+            return
 
 
 def _stray(request: SweepRequest) -> tuple[TaskIdentity, ...]:

@@ -91,9 +91,7 @@ async def end_tasks(tasks: Sequence[TaskIdentity], within_ns: int) -> tuple[Task
     """Kill processes, wait until each has ended, reap what is ours; give those that still live after this time."""
     watched = Watched(tasks)
     try:
-        for _, descriptor in watched.descriptors:
-            with contextlib.suppress(ProcessLookupError, PermissionError):  # who may not be killed is told below
-                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+        _kill(watched)
         left = await watched.all_ended(within_ns)
     finally:
         watched.close()
@@ -101,6 +99,21 @@ async def end_tasks(tasks: Sequence[TaskIdentity], within_ns: int) -> tuple[Task
         if task not in left:
             _reap(task.pid)
     return left
+
+
+def doom(tasks: Sequence[TaskIdentity]) -> None:
+    """Kill processes, and do not wait for their end."""
+    watched = Watched(tasks)
+    try:
+        _kill(watched)
+    finally:
+        watched.close()
+
+
+def _kill(watched: Watched) -> None:
+    for _, descriptor in watched.descriptors:
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # who may not be killed is told by living on
+            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
 
 
 def _reap(pid: int) -> None:
