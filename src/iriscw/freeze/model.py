@@ -12,7 +12,7 @@ import attrs
 
 from iriscw.errors import OperationError, UsageError
 
-MAX_TASKS = 4096
+MAX_TASKS = 1024
 """Processes of one tree. CRIU itself has no bound; a tree that is larger is a runaway, not a workload."""
 
 # Who.
@@ -309,7 +309,6 @@ class ThawPlan:
 
     operation: str
     artifact: str
-    new_pid_namespace: bool = False
     gpus: tuple[tuple[str, str], ...] = ()
     """For each GPU the artifact was frozen on the one it comes to; none: the same."""
     force: bool = False
@@ -359,6 +358,64 @@ class Sealed:
     size_bytes: int
     digest: str
     files: int
+
+
+class FreezePhase(enum.Enum):
+    """Which step of a freeze may have been taken: see :mod:`iriscw.freeze.freezing`."""
+
+    NEW = "new"
+    LOOKING = "looking"
+    RESERVING = "reserving"
+    QUIESCING = "quiescing"
+    LOCKING = "locking"
+    CHECKPOINTING = "checkpointing"
+    DUMPING = "dumping"
+    SEALING = "sealing"
+    PUBLISHING = "publishing"
+    ENDING = "ending"
+    RESUMING = "resuming"
+    UNDOING = "undoing"
+    OVER = "over"
+
+
+class ThawPhase(enum.Enum):
+    """Which step of a thaw may have been taken: see :mod:`iriscw.freeze.thawing`."""
+
+    NEW = "new"
+    OPENING = "opening"
+    VERIFYING = "verifying"
+    RESTORING = "restoring"
+    STARTING = "starting"
+    KILLING = "killing"
+    OVER = "over"
+
+
+class Outcome(enum.Enum):
+    """How an operation ended."""
+
+    FROZEN = "frozen"
+    """The artifact is whole and visible; nothing of the tree runs."""
+    COPIED = "copied"
+    """The artifact is whole and visible; the tree runs on."""
+    UNDONE = "undone"
+    """There is no artifact; the tree runs as before."""
+    LOST = "lost"
+    """There is no artifact and the tree is gone, or could not be let run: the text says which."""
+    THAWED = "thawed"
+    """The tree runs again."""
+    FAILED = "failed"
+    """Nothing of the tree runs here; the artifact is as it was."""
+    LEFT = "left"
+    """Tasks are left that could not be killed: the text names them."""
+
+
+@attrs.frozen
+class Kept:
+    """A published artifact: what is in it, where it lies, and how large it is."""
+
+    frozen: Frozen
+    room: Room
+    sealed: Sealed
 
 
 @attrs.frozen

@@ -2,8 +2,8 @@
 
 Rules for all. A method raises only the errors its docstring names (they stand in :mod:`iriscw.freeze.model`), each with
 a sentence for users; what lies underneath is translated by the driver. ``within_ns`` is a deadline the driver keeps by
-itself, with the kill of everything it started: it returns or raises by then, and by :data:`KILL_PATIENCE_NS` after that
-at the latest (INV-C2). A call that is cancelled ends what it started before it lets the cancellation pass. Processes are
+itself, with the kill of all that it started: it returns or raises by then, or at most :data:`KILL_PATIENCE_NS` later
+(INV-C2). A call that is cancelled ends what it started before it lets the cancellation pass. Processes are
 named by :class:`~iriscw.freeze.model.TaskIdentity`; a driver checks it *after* it has opened a pidfd and touches
 nothing else (INV-C3). No call is repeated by a driver: who asked reads the state and decides (INV-C5). Nothing that a
 driver writes to a log or an error holds environment variables or memory of the target (INV-C14).
@@ -25,6 +25,7 @@ from iriscw.freeze.model import (
     Gpu,
     Hook,
     Host,
+    Kept,
     Progress,
     RestoreReport,
     RestoreRequest,
@@ -80,6 +81,10 @@ class Processes(Protocol):
 
     async def taken(self, pids: Sequence[int]) -> tuple[int, ...]:
         """Give those numbers that a process (a zombie too) or a thread has now. Zombies of ours are reaped before."""
+        ...
+
+    async def free_memory_bytes(self) -> int:
+        """Give what the machine, or the control group we run in, can still hand out. Raises nothing."""
         ...
 
     async def ticks(self) -> int:
@@ -299,7 +304,7 @@ class Artifacts(Protocol):
         """
         ...
 
-    async def seal(self, operation: str, frozen: Frozen, labels: tuple[tuple[str, str], ...]) -> Sealed:
+    async def seal(self, operation: str, frozen: Frozen, labels: tuple[tuple[str, str], ...], report: Report) -> Sealed:
         """Check that the images are whole, give every byte a digest, put all on the disk. May be repeated.
 
         Raises:
@@ -325,8 +330,10 @@ class Artifacts(Protocol):
         """
         ...
 
-    async def pin(self, artifact: str, operation: str) -> tuple[Frozen, Room]:
+    async def pin(self, artifact: str, operation: str) -> Kept:
         """Keep an artifact from being removed, and read what it says of itself. May be repeated.
+
+        ``Kept.room.work`` is a folder of the operation's own.
 
         Raises:
             ArtifactUnknown: there is none.

@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import anyio
 import anyio.to_thread
 
 from iriscw.freeze.drivers.identities import Watched, identify_task, lives, open_task
@@ -21,6 +22,12 @@ from iriscw.processes.identity import ProcessGone, boot_id, read_stat
 
 _CPUINFO = Path("/proc/cpuinfo")
 _MEMINFO = Path("/proc/meminfo")
+
+REAP_PATIENCE_S = 2.0
+"""What the parent of a process that ended gets to reap it: init does so at once, a shell with its next prompt."""
+
+REAP_LOOK_S = 0.01
+"""Between two looks: nobody is told when a zombie is reaped, unless it is the parent."""
 
 
 class KernelProcesses:
@@ -43,7 +50,10 @@ class KernelProcesses:
         return tuple(task for task in tasks if _lives_on(task))
 
     async def taken(self, pids: Sequence[int]) -> tuple[int, ...]:
-        """Give those numbers that somebody has (see the port)."""
+        """Give those numbers that somebody has (see the port), after a wait for zombies to be reaped."""
+        with anyio.move_on_after(REAP_PATIENCE_S):
+            while any(_is_zombie(pid) for pid in pids):  # noqa: ASYNC110 - no event comes of a reaping
+                await anyio.sleep(REAP_LOOK_S)
         return tuple(pid for pid in pids if _is_taken(pid))
 
     async def ticks(self) -> int:
@@ -114,6 +124,15 @@ def _reap(pid: int) -> None:
             os.waitpid(pid, os.WNOHANG)
     except (ProcessGone, ChildProcessError):
         return
+
+
+def _is_zombie(pid: int) -> bool:
+    """Whether the number is kept by a process that has ended; one of ours is reaped first."""
+    _reap(pid)
+    try:
+        return read_stat(pid).ended
+    except ProcessGone:
+        return False
 
 
 def _is_taken(pid: int) -> bool:
