@@ -41,7 +41,7 @@ class StandIn:
         shutil.copy(compiled, self.library)
         self.put("free", 8 * GIB)
         self.gpus = NvmlGpus(str(self.library))
-        self.cuda = NvidiaCuda(LibraryInterface(str(self.library), "stand-in"), gpus=self.gpus)
+        self.cuda = NvidiaCuda(LibraryInterface(str(self.library), "stand-in"), gpus=self.gpus, missing_for_s=0)
 
     def put(self, name: str, content: object) -> None:
         """Write one of its files, as a whole."""

@@ -227,7 +227,7 @@ async def test_without_a_driver_the_answer_says_how_to_get_one(standin, process)
     standin.put("init.code", 100)
     assert "100" in (await standin.cuda.ability()).reason
     standin.remove("init.code")
-    assert (await standin.cuda.ability()).available, "that there was none is not kept"
+    assert (await standin.cuda.ability()).available, "that there was none is not kept for ever"
 
 
 async def test_gpus_are_seen_with_their_memory(standin) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -48,6 +49,9 @@ MARGIN: Final = 10
 
 MAPPING_VERSION: Final = 580
 """The driver from which on a restore may name other GPUs. It cannot be probed without moving a process."""
+
+MISSING_FOR_S: Final = 30.0
+"""For how long it is believed that there is no driver: whoever freezes processes without a GPU asks each time."""
 
 HOW: Final = "install NVIDIA's driver 570 or newer, or the program cuda-checkpoint from 555 on"
 
@@ -190,17 +194,28 @@ def _doing(calls: Sequence[Call]) -> str:
 class NvidiaCuda:
     """NVIDIA's driver. The first interface that can be used is taken, the library before the program."""
 
-    def __init__(self, *interfaces: Interface, gpus: Gpus | None = None) -> None:
+    def __init__(self, *interfaces: Interface, gpus: Gpus | None = None, missing_for_s: float = MISSING_FOR_S) -> None:
+        """Take ways to the driver, or the usual two.
+
+        Args:
+            interfaces: Which, in the order in which they are tried.
+            gpus: Who says what memory a process has on each GPU, instead of NVML.
+            missing_for_s: For how long it is believed that there is no driver, in seconds.
+        """
         self._interfaces = interfaces or (LibraryInterface(), BinaryInterface())
         self._gpus = NvmlGpus() if gpus is None else gpus
         self._chosen: Interface | None = None
         self._ability: CudaAbility | None = None
+        self._missing_for_s = missing_for_s
+        self._probed_s = 0.0
 
     async def ability(self) -> CudaAbility:
-        """Probe what the driver can do (see the port). What was found is kept; that there is none is not."""
-        if self._ability is None or not self._ability.available:
-            self._ability = await self._probe()
-        return self._ability
+        """Probe what the driver can do (see the port). What was found is kept; that there is none, for a while."""
+        known = self._ability
+        if known is None or (not known.available and time.monotonic() - self._probed_s >= self._missing_for_s):
+            known = self._ability = await self._probe()
+            self._probed_s = time.monotonic()
+        return known
 
     async def _probe(self) -> CudaAbility:
         reasons = []
