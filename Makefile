@@ -28,7 +28,7 @@ STAMP := $(VENV)/.setup-done
 # The stamp says "installed from these files". Another interpreter than the venv's makes it stale as well.
 ANOTHER_PYTHON := $(if $(PYTHON),$(shell [ "$$($(PYTHON) -V 2>&1)" = "$$($(BIN)/python -V 2>&1)" ] || echo another-python))
 
-.PHONY: help setup demo test soak lint format bench docs lock proto clean another-python
+.PHONY: help setup demo test soak lint format bench docs lock proto criu clean another-python
 
 help:  ## List the targets
 	@sed -nE 's/^([a-z]+):.*  ## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -109,6 +109,9 @@ proto: setup  ## Generate src/iriscw/proto from protos/
 	    --python_betterproto2_out=../src/iriscw/proto \
 	    --python_betterproto2_opt=client_generation=async,server_generation=async \
 	    $$(find . -name '*.proto' | sed 's,^\./,,' | LC_ALL=C sort)
+
+criu:  ## Install CRIU for this user, built from its pinned source; nothing else of the system is touched
+	@src/iriscw/deploy/install-criu $(ARGS)
 
 clean:  ## Remove the environments and all that was built
 	@rm -rf .venv .venv-3.* build dist docs/_build .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -118,6 +118,7 @@ LIBRARIES = {
     "multidict": ("rpc",),
     "aiohttp": ("drivers", "doors", "client", "testing", "serve"),
     "aiobotocore": ("drivers",),
+    "blake3": ("drivers",),
     "botocore": ("drivers",),
     "kubernetes_asyncio": ("drivers",),
     "click": ("cli",),

@@ -64,6 +64,17 @@ def test_doctor_reports(iriscw):
     assert code == 0
     assert {"iriscw", "python", "cpu", "memory", "gpus", "cluster"} <= {*found}
     assert found["cluster"]["found"].startswith("none is up")
+    assert {"criu", "cuda checkpoint"} <= {*found}
+
+
+def test_doctor_says_how_to_get_what_freezing_needs(iriscw, monkeypatch, tmp_path):
+    """A CRIU that is not there is nothing wrong, and the line names the script that installs one."""
+    monkeypatch.setenv("IRISCW_CRIU", str(tmp_path / "none"))
+    _, out, _ = iriscw("doctor", "-o", "json")
+    found = {each["what"]: each for each in json.loads(out)}
+    assert found["criu"]["good"]
+    script = found["criu"]["found"].partition("`bash ")[2].partition("`")[0]
+    assert os.access(script, os.X_OK)
 
 
 @pytest.mark.parametrize("option", [["--probe"], ["--context", "c"]])

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import anyio
 import attrs
 import click
 
@@ -45,7 +46,23 @@ def examine() -> list[Finding]:
         Finding("python", platform.python_version(), good=(3, 11) <= version <= (3, 13)),
         Finding("system", f"{platform.system()} {platform.release()}", good=sys.platform == "linux"),
     ]
-    return [*found, *_machine(), _context(), *(_program(name) for name in ("criu", "nvidia-smi", "kubectl"))]
+    programs = [_program(name) for name in ("nvidia-smi", "kubectl")]
+    return [*found, *_machine(), _context(), *programs, *_freezing()]
+
+
+def _freezing() -> list[Finding]:
+    """Say what is there for freezing and thawing, and for what is not how to get it."""
+    from iriscw.doctor.findings import Verdict
+    from iriscw.doctor.freezing import look_at_freezing
+
+    return [
+        Finding(
+            each.check,
+            f"{each.found}; {each.advice}" if each.advice else each.found,
+            good=each.verdict is not Verdict.WRONG,
+        )
+        for each in anyio.run(look_at_freezing)
+    ]
 
 
 def _machine() -> list[Finding]:

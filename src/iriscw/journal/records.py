@@ -145,6 +145,15 @@ class Registry:
             raise InvalidRecord(f"a snapshot takes {len(text)} bytes: at most {MAX_SNAPSHOT_BYTES} are journaled")
         return text
 
+    def read(self, text: str, place: str) -> Any:
+        """Give the record that :meth:`encode` wrote as ``text``, in a file that is no journal; ``place`` is for errors.
+
+        Raises:
+            UnreadableRecord: as :meth:`decode`.
+        """
+        (read,) = self.decode(Entry(0, place, Kind.RECORD, text))
+        return read
+
     def decode(self, entry: Entry) -> list[Any]:
         """Give the records of an entry: one, those of a snapshot, or none.
 

@@ -1,0 +1,1 @@
+"""Assembly of what freezes and thaws the processes of one machine."""

@@ -1,0 +1,251 @@
+"""Freezing and thawing on this machine without a daemon: each command runs its own operation, and takes up dead ones.
+
+::
+
+    <state>/                       $IRISCW_STATE_DIR, else $XDG_STATE_HOME/iriscw, else ~/.local/state/iriscw
+      operations/<id>/journal/     one operation: its records; the folder goes when nothing is owed
+      checkpoints/                 the tier "disk"
+    /dev/shm/iriscw-<uid>/         the tier "ram"
+
+An operation is an actor with a journal of its own, in an actor system of its own. If the command is killed, the folder
+stays; the journal's lock is free then, and the next command of the same user finishes or undoes what is owed before it
+does anything else. Two commands at the same time do not disturb each other: who holds the lock lives.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import anyio
+import attrs
+
+from iriscw.checkpoint.drivers.store import Folders
+from iriscw.checkpoint.drivers.tiers import Tiers
+from iriscw.checkpoint.model import DISK, RAM
+from iriscw.errors import JournalLocked, OperationError
+from iriscw.files import make_private_folder, remove_tree
+from iriscw.freeze import actor
+from iriscw.freeze.drivers.desk import Desk, unseen
+from iriscw.freeze.messages import CancelOperation, FreezeTree, OperationChanged, OperationEnded, ThawTree
+from iriscw.freeze.model import Outcome, TreeLeft
+from iriscw.freeze.ports import Criu, Cuda, Gpus, Hooks, Processes, Report
+from iriscw.freeze.records import FreezeEnded, ThawEnded
+from iriscw.journal.sqlite import SqliteJournal
+from iriscw.processes.identity import boot_id
+from iriscw.runtime import ActorSystem
+
+log = logging.getLogger(__name__)
+
+DEFAULT_RAM_BUDGET_SHARE = 0.5
+"""Of the memory file system, for artifacts: the rest is everybody else's."""
+
+DEFAULT_DISK_BUDGET_SHARE = 0.8
+
+UNDO_PATIENCE_S = 300.0
+"""What a cancelled operation may take to undo: as long as the longest of its bounded steps and some."""
+
+FREEZE = "/freeze"
+THAW = "/thaw"
+
+Changed = Callable[[OperationChanged | OperationEnded], None]
+
+
+class FreezeUndone(OperationError):
+    """A freeze did not come to its end; the tree runs as before, and nothing of the freeze is left."""
+
+
+class TreeLost(OperationError):
+    """A freeze did not come to its end, and the tree does not run either; the text says what happened to it."""
+
+
+class ThawFailed(OperationError):
+    """A thaw did not come to its end; nothing of the tree runs here, and the checkpoint is as it was."""
+
+
+class OperationStuck(OperationError):
+    """An operation did not come to its end within the time for that. The next command takes it up."""
+
+    retryable = True
+
+
+@attrs.frozen
+class Machine:
+    """What freezes and thaws here: the ports of this machine."""
+
+    processes: Processes
+    criu: Criu
+    cuda: Cuda
+    gpus: Gpus
+    hooks: Hooks
+    tiers: Tiers
+
+    def desk(self, report: Report) -> Desk:
+        """Give what carries out one operation."""
+        return Desk(self.processes, self.criu, self.cuda, self.gpus, self.hooks, self.tiers, report)
+
+
+def state_folder(environment: Mapping[str, str]) -> Path:
+    """Say where operations and the tier "disk" lie."""
+    if environment.get("IRISCW_STATE_DIR"):
+        return Path(environment["IRISCW_STATE_DIR"]).absolute()
+    if environment.get("XDG_STATE_HOME"):
+        return Path(environment["XDG_STATE_HOME"]).absolute() / "iriscw"
+    return Path.home() / ".local" / "state" / "iriscw"
+
+
+def tiers_below(state: Path, *, memory: Path | None = None, ram_bytes: int = 0, disk_bytes: int = 0) -> Tiers:
+    """Give the tiers of this user. A budget of 0 is a share of the file system."""
+    memory = memory or Path("/dev/shm") / f"iriscw-{os.getuid()}"  # noqa: S108 - a folder of our own, mode 0700
+    ram = Folders(RAM, memory, ram_bytes or _share(memory, DEFAULT_RAM_BUDGET_SHARE), volatile=True, boot_id=boot_id())
+    place = state / "checkpoints"
+    disk = Folders(DISK, place, disk_bytes or _share(place, DEFAULT_DISK_BUDGET_SHARE))
+    return Tiers({RAM: ram, DISK: disk})
+
+
+def _share(place: Path, share: float) -> int:
+    while not place.exists():
+        place = place.parent
+    found = os.statvfs(place)
+    return int(found.f_blocks * found.f_frsize * share)
+
+
+def failure_of(end: OperationEnded) -> OperationError | None:
+    """Give the error that the end of an operation is; None if it ended well."""
+    why = f"{end.kind}: {end.text}" if end.kind else end.text
+    match end.outcome:
+        case Outcome.FROZEN | Outcome.COPIED | Outcome.THAWED:
+            return None
+        case Outcome.UNDONE:
+            return FreezeUndone(f"it was not frozen, and runs as before: {why}")
+        case Outcome.LOST:
+            return TreeLost(f"it was not frozen, and does not run any more: {why}")
+        case Outcome.FAILED:
+            return ThawFailed(f"it was not thawed, and the checkpoint is as it was: {why}")
+        case Outcome.LEFT:
+            return TreeLeft(end.text)
+
+
+def new_id(prefix: str) -> str:
+    """Give an id that no other call gives."""
+    return f"{prefix}-{secrets.token_hex(6)}"
+
+
+@attrs.define(eq=False)
+class Local:
+    """The operations of one user on one machine."""
+
+    state: Path
+    machine: Machine
+
+    async def run(
+        self, message: FreezeTree | ThawTree, *, report: Report = unseen, changed: Changed | None = None
+    ) -> OperationEnded:
+        """Run a new operation to its end; when this is cancelled, undo it first, within a bound.
+
+        Raises:
+            OperationStuck: it did not come to its end in time after a cancellation.
+            JournalUnavailable, OSError: its folder cannot be written to.
+        """
+        folder = self._operations() / message.plan.operation
+        name = FREEZE if isinstance(message, FreezeTree) else THAW
+        return await self._run(folder, name, message, report, changed)
+
+    async def recover(self, changed: Changed | None = None) -> list[OperationEnded]:
+        """Take up what commands left that were killed: finish it, or undo it. Give how each ended.
+
+        Raises:
+            OperationStuck, JournalUnavailable, JournalCorrupt, OSError: as :meth:`run`.
+        """
+        ends = []
+        for folder in sorted(self._operations().iterdir()):
+            try:
+                name = self._owed(folder)
+                if name:
+                    ends.append(await self._run(folder, name, None, unseen, changed))
+            except JournalLocked:  # the command that runs it lives
+                continue
+        return ends
+
+    def _operations(self) -> Path:
+        folder = self.state / "operations"
+        make_private_folder(folder)
+        return folder
+
+    def _owed(self, folder: Path) -> str:
+        """Say which actor still owes something there; remove the folder if none does."""
+        journal = SqliteJournal.open(folder / "journal")
+        try:
+            for name in (FREEZE, THAW):
+                records = journal.read(name)
+                if records and not isinstance(records[-1], FreezeEnded | ThawEnded):
+                    return name
+        finally:
+            journal.close()
+        self._clean(folder)
+        return ""
+
+    def _clean(self, folder: Path) -> None:
+        """Remove what an operation that owes nothing leaves; that some of it stays changes nothing (INV-C15)."""
+        try:
+            for tier in self.machine.tiers.folders.values():
+                remove_tree(tier.root / "work" / folder.name)
+            remove_tree(folder)
+        except OSError as error:
+            log.warning("what operation %s left could not be removed: %s", folder.name, error)
+
+    async def _run(
+        self,
+        folder: Path,
+        name: str,
+        message: FreezeTree | ThawTree | None,
+        report: Report,
+        changed: Changed | None,
+    ) -> OperationEnded:
+        ends: list[OperationEnded] = []
+        woken = anyio.Event()
+
+        def see(event: object) -> None:
+            if isinstance(event, OperationEnded):
+                ends.append(event)
+                woken.set()
+            if isinstance(event, OperationChanged | OperationEnded) and changed is not None:
+                changed(event)
+
+        make_private_folder(folder)
+        journal = SqliteJournal.open(folder / "journal")
+        try:
+            async with anyio.create_task_group() as watchers:
+                watchers.start_soon(_wake_when_cancelled, woken)
+                with anyio.CancelScope(shield=True):
+                    async with ActorSystem(journal=journal, on_event=see) as system:
+                        effects = self.machine.desk(report).effects()
+                        made = actor.freeze(effects) if name == FREEZE else actor.thaw(effects)
+                        system.spawn(name.removeprefix("/"), made)
+                        if message is not None:
+                            system.tell(name, message)
+                        await woken.wait()
+                        if not ends:
+                            woken = anyio.Event()
+                            system.tell(name, CancelOperation("it was interrupted"))
+                            with anyio.move_on_after(UNDO_PATIENCE_S):
+                                await woken.wait()
+                watchers.cancel_scope.cancel()
+        finally:
+            journal.close()
+            if ends:
+                self._clean(folder)
+        if not ends:
+            raise OperationStuck(f"operation {folder.name} did not end; the next command takes it up")
+        return ends[0]
+
+
+async def _wake_when_cancelled(woken: anyio.Event) -> None:
+    """Set the event when this is cancelled, which whoever waits behind a shield does not see otherwise."""
+    try:
+        await anyio.sleep_forever()
+    finally:
+        woken.set()

@@ -1,0 +1,28 @@
+"""What freezes and thaws on this machine: the drivers for what is there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from iriscw.agent.local import Local, Machine, tiers_below
+from iriscw.freeze.drivers.absent import NoCuda, NoGpus
+from iriscw.freeze.drivers.criu.driver import CriuSwrk
+from iriscw.freeze.drivers.hooks import ApplicationHooks
+from iriscw.freeze.drivers.processes.driver import KernelProcesses
+
+
+def this_machine(
+    state: Path, *, memory: Path | None = None, ram_bytes: int = 0, disk_bytes: int = 0, criu: Path | None = None
+) -> Local:
+    """Give the operations of this user on this machine.
+
+    Args:
+        state: see :mod:`iriscw.agent.local`.
+        memory: the folder of the tier "ram", if it is to be another one.
+        ram_bytes: the budget of the tier "ram"; 0: a share of the memory file system.
+        disk_bytes: the budget of the tier "disk"; 0: a share of the disk.
+        criu: the program, if it is to be a certain one.
+    """
+    tiers = tiers_below(state, memory=memory, ram_bytes=ram_bytes, disk_bytes=disk_bytes)
+    machine = Machine(KernelProcesses(), CriuSwrk(criu), NoCuda(), NoGpus(), ApplicationHooks(), tiers)
+    return Local(state, machine)

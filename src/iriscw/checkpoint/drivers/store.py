@@ -1,0 +1,378 @@
+"""Artifacts in folders: one tier on a memory file system or on a disk, within its budget.
+
+::
+
+    <root>/                      0700, ours
+      lock                       held while room is reserved
+      reserved/<operation>       how many bytes it may write; removing it returns them, once
+      staging/<operation>/       images/ as CRIU writes them, then manifest.jsonl
+      artifacts/<id>/            the same, renamed: visible as a whole or not at all
+      pins/<id>/<operation>      keeps an artifact from being removed
+      work/<operation>/          logs and sockets of CRIU; no part of the artifact
+      trash/                     renamed away before it is removed
+
+CRIU's own files are the artifact: nothing is copied, and a thaw reads them where they lie. What is charged to the
+budget is what is reserved and what artifacts take, whichever process asks: it is read off the folders, so it survives
+everything that processes do. All functions here block; ``tiers.py`` calls them from threads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import attrs
+
+from iriscw._version import __version__
+from iriscw.checkpoint.drivers.digests import Reading, best_algorithm, listed, open_folder
+from iriscw.checkpoint.manifest import ARTIFACT_ID, FILE_NAME, MAX_FILES, MAX_MANIFEST_BYTES, open_manifest, seal
+from iriscw.checkpoint.model import Listed, Manifest, TierUse
+from iriscw.files import make_private_folder, read_bounded, remove_tree, sync_folder, temporary_name, write_atomic
+from iriscw.freeze.model import (
+    ArtifactInUse,
+    ArtifactRefused,
+    ArtifactUnknown,
+    Frozen,
+    Kept,
+    NoRoom,
+    Room,
+    Sealed,
+    UnsafeRequest,
+)
+
+MANIFEST = "manifest.jsonl"
+IMAGES = "images"
+NEEDED = ("inventory.img", "pstree.img")
+"""What CRIU always writes: without them there is nothing to restore."""
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_SMALL_BYTES = 4096
+
+
+@contextlib.contextmanager
+def _room_of(root: Path) -> Iterator[None]:
+    """Turn a full disk into its name."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL:
+            raise NoRoom(f"the file system of {root} is full") from error
+        raise
+
+
+@attrs.frozen
+class Folders:
+    """One tier. ``volatile`` says that it is memory: nothing in it outlives the boot that ``boot_id`` names."""
+
+    name: str
+    root: Path
+    budget_bytes: int
+    volatile: bool = False
+    boot_id: str = ""
+
+    def _place(self, kind: str, name: str) -> Path:
+        if not ARTIFACT_ID.fullmatch(name):
+            raise UnsafeRequest(f"{name[:80]!r} is no id: small letters, digits and '-'")
+        return self.root / kind / name
+
+    def _made(self, kind: str, name: str) -> Path:
+        path = self._place(kind, name)
+        make_private_folder(path)
+        return path
+
+    # Room
+
+    def reserve(self, operation: str, size_bytes: int) -> Room:
+        """Take room, once for each operation.
+
+        Raises:
+            NoRoom: the budget or the file system has less.
+        """
+        make_private_folder(self.root / "reserved")
+        with _room_of(self.root), self._locked():
+            place = self._place("reserved", operation)
+            if not place.exists():
+                use = self.use()
+                left = use.budget_bytes - use.artifacts_bytes - use.reserved_bytes
+                if size_bytes > left:
+                    raise NoRoom(
+                        f"tier {self.name} has {max(0, left) >> 20} MiB of its budget left, "
+                        f"and {size_bytes >> 20} MiB are needed: remove a checkpoint, or raise the budget"
+                    )
+                if size_bytes > use.free_bytes:
+                    raise NoRoom(
+                        f"{self.root} has {use.free_bytes >> 20} MiB free, and {size_bytes >> 20} MiB are needed"
+                    )
+                write_atomic(place, json.dumps(size_bytes).encode())
+            return Room(
+                str(self._made("staging", operation) / self._images(operation)), str(self._made("work", operation))
+            )
+
+    def _images(self, operation: str) -> str:
+        make_private_folder(self.root / "staging" / operation / IMAGES)
+        return IMAGES
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        descriptor = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def use(self) -> TierUse:
+        """Say how full it is."""
+        reserved = sum(self._reserved(name) for name in _names(self.root / "reserved"))
+        kept = sum(_bytes_below(self.root / "artifacts" / name) for name in _names(self.root / "artifacts"))
+        kept += sum(_bytes_below(self.root / "trash" / name) for name in _names(self.root / "trash"))
+        found = os.statvfs(self.root)
+        return TierUse(self.name, str(self.root), self.budget_bytes, kept, reserved, found.f_bavail * found.f_frsize)
+
+    def _reserved(self, name: str) -> int:
+        try:
+            return int(read_bounded(self.root / "reserved" / name, _SMALL_BYTES))
+        except FileNotFoundError:
+            return 0
+
+    # Sealing and publishing
+
+    def seal(
+        self,
+        operation: str,
+        frozen: Frozen,
+        labels: tuple[tuple[str, str], ...],
+        reading: Reading,
+        begin: Callable[[int], None],
+    ) -> Sealed:
+        """Give every byte a digest, put all on the disk, and write the manifest last.
+
+        Raises:
+            NoRoom: the file system is full.
+            ArtifactRefused: what CRIU left is no image.
+        """
+        staging = self._place("staging", operation)
+        with _room_of(self.root):
+            folder = open_folder(staging / IMAGES)
+            try:
+                found = listed(folder)
+                _check_images(operation, found)
+                begin(sum(size for _, size in found))
+                files = tuple(reading.digests(folder, found))
+                for name, _ in found:
+                    _make_durable(folder, name)
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+            text, sealed = seal(
+                operation,
+                frozen=frozen,
+                files=files,
+                algorithm=reading.algorithm,
+                labels=labels,
+                software=__version__,
+                wall_ns=time.time_ns(),
+            )
+            write_atomic(staging / MANIFEST, text)
+        return sealed
+
+    def publish(self, operation: str) -> None:
+        """Make it visible, and return what was reserved.
+
+        Raises:
+            NoRoom: the file system is full.
+            ArtifactUnknown: it was never sealed.
+        """
+        staging, place = self._place("staging", operation), self._place("artifacts", operation)
+        with _room_of(self.root):
+            make_private_folder(place.parent)
+            if not place.exists():
+                if not (staging / MANIFEST).exists():
+                    raise ArtifactUnknown(f"artifact {operation} was never sealed")
+                staging.rename(place)
+                sync_folder(place.parent)
+                sync_folder(staging.parent)
+        self._give_back(operation)
+
+    def _give_back(self, operation: str) -> None:
+        self._place("reserved", operation).unlink(missing_ok=True)
+
+    def discard(self, operation: str) -> None:
+        """Remove all that an operation wrote, published or not.
+
+        Raises:
+            ArtifactInUse: a thaw has it.
+            OSError: something cannot be removed yet.
+        """
+        if self._place("artifacts", operation).exists():
+            self.remove(operation)
+        remove_tree(self._place("staging", operation))
+        self._give_back(operation)
+        remove_tree(self._place("work", operation))
+
+    # Reading
+
+    def has(self, artifact: str) -> bool:
+        """Whether there is a visible artifact with this id."""
+        return self._place("artifacts", artifact).is_dir()
+
+    def manifest(self, artifact: str) -> Manifest:
+        """Read what an artifact says of itself.
+
+        Raises:
+            ArtifactUnknown: there is none.
+            ArtifactRefused: it is none of ours, or was made in another boot and has lain in memory.
+        """
+        place = self._place("artifacts", artifact)
+        try:
+            data = read_bounded(place / MANIFEST, MAX_MANIFEST_BYTES)
+        except FileNotFoundError as error:
+            if place.is_dir():
+                raise ArtifactRefused(f"artifact {artifact} has no manifest") from error
+            raise ArtifactUnknown(f"there is no artifact {artifact} in tier {self.name}") from error
+        except (OSError, ValueError) as error:
+            raise ArtifactRefused(f"artifact {artifact}: {error}") from error
+        manifest = open_manifest(data, artifact)
+        if self.volatile and manifest.frozen.host.boot_id != self.boot_id:
+            raise ArtifactRefused(f"artifact {artifact} lay in memory, and this is another boot of the machine")
+        return manifest
+
+    def pin(self, artifact: str, operation: str) -> Kept:
+        """Keep it from being removed, and read its manifest."""
+        with _room_of(self.root):
+            with self._locked():
+                if not self.has(artifact):
+                    raise ArtifactUnknown(f"there is no artifact {artifact} in tier {self.name}")
+                write_atomic(self._made("pins", artifact) / operation, b"")
+            manifest = self.manifest(artifact)
+            images = self._place("artifacts", artifact) / IMAGES
+            return Kept(manifest.frozen, Room(str(images), str(self._made("work", operation))), manifest.sealed)
+
+    def unpin(self, artifact: str, operation: str) -> None:
+        """Let it be removed again."""
+        (self._place("pins", artifact) / operation).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self._place("pins", artifact).rmdir()
+        remove_tree(self._place("work", operation))
+
+    def verify(self, artifact: str, threads: int, report: Callable[[int, int], None], reading: list[Reading]) -> None:
+        """Read every byte and compare.
+
+        Raises:
+            ArtifactUnknown, ArtifactRefused: as :meth:`manifest`, or a byte differs.
+        """
+        manifest = self.manifest(artifact)
+        wanted = {file.name: file for file in manifest.files}
+        sizes = sorted((file.name, file.size_bytes) for file in manifest.files)
+        try:
+            folder = open_folder(self._place("artifacts", artifact) / IMAGES)
+        except OSError as error:
+            raise ArtifactRefused(f"artifact {artifact} has no images: {error.strerror}") from error
+        try:
+            trouble = _difference(sizes, listed(folder))
+            if trouble:
+                raise ArtifactRefused(f"artifact {artifact}: {trouble}")
+            total = manifest.sealed.size_bytes
+            reading.append(Reading(manifest.algorithm, threads, lambda count: report(count, total)))
+            for file in reading[0].digests(folder, sizes):
+                if file != wanted[file.name]:
+                    raise ArtifactRefused(f"artifact {artifact}: {file.name} was changed: its digest is another one")
+        finally:
+            os.close(folder)
+
+    def remove(self, artifact: str) -> None:
+        """Remove an artifact: first from sight, then from the disk.
+
+        Raises:
+            ArtifactUnknown: there is none.
+            ArtifactInUse: a thaw has it.
+            OSError: some of it cannot be removed yet; it counts against the budget until it is.
+        """
+        make_private_folder(self.root / "trash")
+        with self._locked():
+            place = self._place("artifacts", artifact)
+            if not place.exists():
+                raise ArtifactUnknown(f"there is no artifact {artifact} in tier {self.name}")
+            pins = _names(self.root / "pins" / artifact)
+            if pins:
+                raise ArtifactInUse(f"artifact {artifact} is used by operation {pins[0]}")
+            place.rename(self.root / "trash" / temporary_name(artifact))
+        for name in _names(self.root / "trash"):
+            remove_tree(self.root / "trash" / name)
+
+    def listing(self) -> list[Listed]:
+        """Give all artifacts, the trouble with those that are none of ours included."""
+        found = []
+        for name in _names(self.root / "artifacts"):
+            if not ARTIFACT_ID.fullmatch(name):
+                continue
+            size = _bytes_below(self.root / "artifacts" / name)
+            pins = tuple(_names(self.root / "pins" / name))
+            try:
+                found.append(Listed(name, self.name, size, self.manifest(name), pinned_by=pins))
+            except ArtifactUnknown:  # removed meanwhile
+                continue
+            except ArtifactRefused as error:
+                found.append(Listed(name, self.name, size, trouble=str(error), pinned_by=pins))
+        return found
+
+
+def _names(folder: Path) -> list[str]:
+    """Give the names in a folder, sorted; none if there is no folder."""
+    try:
+        return sorted(entry.name for entry in os.scandir(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _bytes_below(folder: Path) -> int:
+    """Give what the plain files of an artifact take."""
+    total = 0
+    for place in (folder, folder / IMAGES):
+        with contextlib.suppress(OSError), os.scandir(place) as entries:
+            total += sum(entry.stat(follow_symlinks=False).st_size for entry in entries if not entry.is_dir())
+    return total
+
+
+def _check_images(operation: str, found: list[tuple[str, int]]) -> None:
+    sizes = dict(found)
+    missing = [name for name in NEEDED if not sizes.get(name)]
+    if missing:
+        raise ArtifactRefused(f"CRIU left no {missing[0]} for {operation}")
+    if len(found) > MAX_FILES:
+        raise ArtifactRefused(f"CRIU left {len(found)} files for {operation}")
+    odd = [name for name in sizes if not FILE_NAME.fullmatch(name)]
+    if odd:
+        raise ArtifactRefused(f"CRIU left a file {odd[0][:80]!r} for {operation}")
+
+
+def _make_durable(folder: int, name: str) -> None:
+    descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=folder)
+    try:
+        os.fchmod(descriptor, 0o600)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _difference(wanted: list[tuple[str, int]], found: list[tuple[str, int]]) -> str:
+    """Say how a folder differs from what it should hold; empty if it does not."""
+    want, have = dict(wanted), dict(found)
+    for name, size in want.items():
+        if name not in have:
+            return f"{name} is missing"
+        if have[name] != size:
+            return f"{name} has {have[name]} bytes, and {size} are sealed"
+    extra = [name for name in have if name not in want]
+    return f"{extra[0][:80]!r} is no file of it" if extra else ""
+
+
+def default_reading(report: Callable[[int], None]) -> Reading:
+    """Give a reading for sealing: the fastest digest there is, a thread for each processor."""
+    return Reading(best_algorithm(), max(1, os.cpu_count() or 1), report)

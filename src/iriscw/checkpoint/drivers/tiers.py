@@ -1,0 +1,160 @@
+"""The port :class:`~iriscw.freeze.ports.Artifacts` over tiers of folders, without blocking the event loop."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+import attrs
+
+from iriscw.checkpoint.drivers.digests import Reading, Stopped
+from iriscw.checkpoint.drivers.store import Folders, default_reading
+from iriscw.checkpoint.model import Listed, TierUse
+from iriscw.freeze.model import ArtifactUnknown, Frozen, Kept, Progress, Room, Sealed, UnsafeRequest
+from iriscw.freeze.ports import Report
+
+T = TypeVar("T")
+
+
+@attrs.frozen
+class Tiers:
+    """All tiers of this machine, by name. An artifact lies in the tier that it was reserved in."""
+
+    folders: Mapping[str, Folders]
+
+    async def reserve(self, operation: str, tier: str, size_bytes: int) -> Room:
+        """See the port."""
+        folders = self.folders.get(tier)
+        if folders is None:
+            raise UnsafeRequest(f"there is no tier {tier!r}: there are {', '.join(self.folders)}")
+        return await anyio.to_thread.run_sync(folders.reserve, operation, size_bytes)
+
+    async def seal(self, operation: str, frozen: Frozen, labels: tuple[tuple[str, str], ...], report: Report) -> Sealed:
+        """See the port."""
+        folders = await self._writing(operation)
+        count = _Count("sealing", report)
+        reading = default_reading(count.add)
+        return await _stoppable([reading], lambda: folders.seal(operation, frozen, labels, reading, count.begin))
+
+    async def publish(self, operation: str) -> None:
+        """See the port."""
+        folders = await self._writing(operation)
+        await anyio.to_thread.run_sync(folders.publish, operation)
+
+    async def discard(self, operation: str) -> None:
+        """See the port."""
+        for folders in self.folders.values():
+            if folders.root.is_dir():
+                await anyio.to_thread.run_sync(folders.discard, operation)
+
+    async def pin(self, artifact: str, operation: str) -> Kept:
+        """See the port."""
+        folders = await self._holding(artifact)
+        return await anyio.to_thread.run_sync(folders.pin, artifact, operation)
+
+    async def verify(self, artifact: str, report: Report) -> None:
+        """See the port."""
+        folders = await self._holding(artifact)
+        count = _Count("verifying", report)
+        readings: list[Reading] = []
+        threads = max(1, os.cpu_count() or 1)
+        await _stoppable(readings, lambda: folders.verify(artifact, threads, count.add_of, readings))
+
+    async def unpin(self, artifact: str, operation: str) -> None:
+        """See the port."""
+        for folders in self.folders.values():
+            if folders.root.is_dir():
+                await anyio.to_thread.run_sync(folders.unpin, artifact, operation)
+
+    # Beside the port
+
+    async def listing(self) -> list[Listed]:
+        """Give all artifacts of all tiers."""
+        found: list[Listed] = []
+        for folders in self.folders.values():
+            found += await anyio.to_thread.run_sync(folders.listing)
+        return found
+
+    async def use(self) -> list[TierUse]:
+        """Say how full the tiers are that were ever used."""
+        there = [folders for folders in self.folders.values() if folders.root.is_dir()]
+        return [await anyio.to_thread.run_sync(folders.use) for folders in there]
+
+    async def remove(self, artifact: str) -> None:
+        """Remove an artifact.
+
+        Raises:
+            ArtifactUnknown: there is none.
+            ArtifactInUse: a thaw has it.
+            OSError: some of it cannot be removed yet.
+        """
+        folders = await self._holding(artifact)
+        await anyio.to_thread.run_sync(folders.remove, artifact)
+
+    async def _holding(self, artifact: str) -> Folders:
+        for folders in self.folders.values():
+            if folders.has(artifact):
+                return folders
+        raise ArtifactUnknown(f"there is no checkpoint {artifact} here")
+
+    async def _writing(self, operation: str) -> Folders:
+        for folders in self.folders.values():
+            if (folders.root / "staging" / operation).is_dir() or folders.has(operation):
+                return folders
+        raise ArtifactUnknown(f"operation {operation} has no room in any tier")
+
+
+@attrs.define(eq=False)
+class _Count:
+    """Adds up what threads have read."""
+
+    phase: str
+    report: Report
+    total: int = 0
+    done: int = 0
+    lock: threading.Lock = attrs.field(factory=threading.Lock)
+
+    def begin(self, total: int) -> None:
+        self.total = total
+
+    def add(self, count: int) -> None:
+        with self.lock:
+            self.done += count
+            self.report(Progress(self.phase, self.done, self.total))
+
+    def add_of(self, count: int, total: int) -> None:
+        self.total = total
+        self.add(count)
+
+
+async def _stoppable(readings: list[Reading], work: Callable[[], T]) -> T:
+    """Do it in a thread; when it is cancelled, have it stop and wait until it has."""
+    over = False
+    done: list[T] = []
+    failure: Exception | None = None
+
+    async def stop() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            for reading in readings if not over else ():
+                reading.stop.set()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(stop)
+        try:
+            done.append(await anyio.to_thread.run_sync(work))
+        except Exception as error:  # noqa: BLE001 - raised below: a task group would wrap it
+            failure = error
+        over = True
+        tasks.cancel_scope.cancel()
+    if isinstance(failure, Stopped):
+        await anyio.lowlevel.checkpoint()  # the cancellation that stopped it goes on
+    if failure is not None:
+        raise failure
+    return done[0]

@@ -1,0 +1,61 @@
+"""Values of artifacts: what a manifest says, and where artifacts are kept."""
+
+from __future__ import annotations
+
+import attrs
+
+from iriscw.freeze.model import Frozen, Sealed
+
+RAM = "ram"
+DISK = "disk"
+
+
+@attrs.frozen
+class ImageFile:
+    """One file of an artifact."""
+
+    name: str
+    size_bytes: int
+    digest: str
+    """Hexadecimal; how it is made stands in the manifest."""
+
+
+@attrs.frozen
+class Manifest:
+    """What an artifact is."""
+
+    artifact: str
+    """Its id: that of the operation that made it."""
+    labels: tuple[tuple[str, str], ...]
+    software: str
+    """The version of iriscw that wrote it."""
+    sealed_wall_ns: int
+    algorithm: str
+    frozen: Frozen
+    files: tuple[ImageFile, ...]
+    sealed: Sealed
+
+
+@attrs.frozen
+class Listed:
+    """An artifact as a listing shows it. One whose manifest is none of ours has a ``trouble`` and no manifest."""
+
+    artifact: str
+    tier: str
+    size_bytes: int
+    manifest: Manifest | None = None
+    trouble: str = ""
+    pinned_by: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class TierUse:
+    """How full a tier is."""
+
+    tier: str
+    folder: str
+    budget_bytes: int
+    artifacts_bytes: int
+    reserved_bytes: int
+    free_bytes: int
+    """Of its file system."""

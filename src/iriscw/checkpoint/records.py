@@ -1,0 +1,79 @@
+"""The lines of a manifest: facts with a version, as those of the journal.
+
+A manifest is a text of lines, and the last one closes it: without it nothing was ever sealed. ``checkpoint.facts``
+says what the artifact is, each ``checkpoint.file`` names one of its files, and ``checkpoint.seal`` has the digest of
+all lines before it. No line has environment variables or secrets (INV-C14).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from iriscw.errors import IriscwError
+from iriscw.freeze.model import Frozen
+from iriscw.journal.records import REGISTRY, record
+from iriscw.runtime.vocabulary import message
+
+
+@record("checkpoint.facts")
+@message
+class FactsLine:
+    """What the artifact is."""
+
+    artifact: str
+    labels: tuple[tuple[str, str], ...]
+    software: str
+    sealed_wall_ns: int
+    algorithm: str
+    frozen: Frozen
+
+
+@record("checkpoint.file")
+@message
+class FileLine:
+    """One of its files."""
+
+    name: str
+    size_bytes: int
+    digest: str
+
+
+@record("checkpoint.seal")
+@message
+class SealLine:
+    """How much it is, and the digest of all lines before this one."""
+
+    files: int
+    size_bytes: int
+    digest: str
+
+
+Line = FactsLine | FileLine | SealLine
+
+
+def written(lines: Sequence[Line]) -> bytes:
+    """Give the text of these lines.
+
+    Raises:
+        InvalidRecord: one is larger than a record may be.
+    """
+    return "".join(f"{REGISTRY.encode(line)}\n" for line in lines).encode()
+
+
+def read(data: bytes) -> Iterator[Line]:
+    """Read lines that somebody else may have written.
+
+    Raises:
+        ValueError: one is none of ours, or of a newer version.
+    """
+    text = data.decode("ascii")
+    for number, each in enumerate(text.splitlines(), 1):
+        try:
+            line = REGISTRY.read(each, f"line {number}")
+        except IriscwError as error:
+            raise ValueError(str(error)) from error
+        except RecursionError as error:
+            raise ValueError(f"line {number} is nested too deeply") from error
+        if not isinstance(line, FactsLine | FileLine | SealLine):
+            raise ValueError(f"line {number} is no line of a manifest")  # noqa: TRY004 - what was read is wrong
+        yield line

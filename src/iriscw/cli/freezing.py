@@ -1,0 +1,353 @@
+"""``checkpoint``, ``restore`` and ``checkpoints``: a process tree of this machine, frozen and thawed with no daemon."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import click
+
+from iriscw.cli.interrupts import as_interrupts
+from iriscw.cli.kinds import Duration, Size
+from iriscw.cli.outcome import run_async
+from iriscw.cli.output import age, cell, emit, format_option, plain, show, to_json, to_yaml, visible
+
+if TYPE_CHECKING:
+    from iriscw.agent.local import Local
+    from iriscw.checkpoint.model import Listed
+    from iriscw.freeze.messages import OperationChanged, OperationEnded
+    from iriscw.freeze.model import Hook, Progress
+
+SECOND = 1_000_000_000
+STEPS = {
+    "looking": "looks at the process tree",
+    "reserving": "reserves room",
+    "quiescing": "asks the application to come to rest",
+    "locking": "locks CUDA",
+    "checkpointing": "moves device memory to the host",
+    "dumping": "writes the images",
+    "sealing": "gives every byte a digest",
+    "publishing": "publishes the checkpoint",
+    "ending": "ends the tree",
+    "resuming": "lets the tree run on",
+    "undoing": "undoes what was done",
+    "opening": "looks at the checkpoint and this machine",
+    "verifying": "reads and compares every byte",
+    "restoring": "brings the tree back",
+    "starting": "lets the tree run",
+    "killing": "ends what came back",
+}
+"""What a phase does, for people."""
+
+
+@attrs.frozen
+class Done:
+    """What a command says at its end. ``phases`` are seconds."""
+
+    checkpoint: str
+    outcome: str
+    pid: int
+    processes: int
+    tier: str
+    size_bytes: int
+    seconds: float
+    phases: dict[str, float]
+    note: str = ""
+
+
+def place_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say where state lies and how much room there is."""
+    for option in (
+        click.option("--disk-budget", type=Size(1), help='Room for the tier "disk". Default: 80% of its disk.'),
+        click.option("--ram-budget", type=Size(1), help='Room for the tier "ram". Default: half of /dev/shm.'),
+        click.option(
+            "--state-dir",
+            type=click.Path(file_okay=False, path_type=Path),
+            help="Where operations and checkpoints lie. Default: $IRISCW_STATE_DIR, else $XDG_STATE_HOME/iriscw, "
+            "else ~/.local/state/iriscw; those in RAM below /dev/shm.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+@click.command()
+@click.option("--pid", type=click.IntRange(2), required=True, help="The first process of the tree.")
+@click.option("--tier", type=click.Choice(("ram", "disk")), default="ram", show_default=True, help="Where to.")
+@click.option("--leave-running", is_flag=True, help="Let the tree run on. Without it, it ends once its state is safe.")
+@click.option("--force", is_flag=True, help="Go on when the application did not come to rest.")
+@click.option("--label", "labels", multiple=True, metavar="NAME=VALUE", help="Kept in the manifest; may be repeated.")
+@click.option("--shell-job", is_flag=True, help="The tree has a terminal; the thawed one gets that of `restore`.")
+@click.option("--tcp-established", is_flag=True, help="Freeze open TCP connections too.")
+@click.option("--hook-exec", metavar="PROGRAM", help="Run it with 'freeze' before, and with 'thaw' after.")
+@click.option("--hook-url", metavar="URL", help="POST to URL/freeze before, and to URL/thaw after.")
+@click.option(
+    "--hook-dir", metavar="DIR", help="Put 'freeze-requested' there and wait for 'ready-to-freeze'; 'thawed' after."
+)
+@click.option("--hook-timeout", type=Duration(), default="30s", show_default=True, help="For the hook.")
+@click.option("--lock-timeout", type=Duration(), default="60s", show_default=True, help="For CUDA to finish its work.")
+@place_options
+@format_option
+def checkpoint(*, pid: int, form: str, **given: Any) -> None:
+    """Freeze a process with all below it: memory, files, threads, and its GPUs.
+
+    The tree ends only when the checkpoint is whole. Whatever goes wrong before, it runs on as if nothing had been; a
+    command that is killed is undone or finished by the next one.
+    """
+    from iriscw.checkpoint.manifest import label_trouble
+    from iriscw.freeze.messages import FreezeTree
+    from iriscw.freeze.model import CriuOptions, FreezePlan
+
+    labels = _labels(given["labels"])
+    if label_trouble(labels):
+        raise click.UsageError(label_trouble(labels))
+    hook = _hook(given)
+
+    async def freeze(local: Local, shown: Shown) -> Done:
+        from iriscw.agent.local import new_id
+
+        plan = FreezePlan(
+            operation=new_id("ck"),
+            root=await local.machine.processes.identify(pid),
+            tier=given["tier"],
+            leave_running=given["leave_running"],
+            force=given["force"],
+            options=CriuOptions(shell_job=given["shell_job"], tcp_established=given["tcp_established"]),
+            hook=hook,
+            lock_within_ns=round(given["lock_timeout"] * SECOND),
+            labels=labels,
+        )
+        end = await local.run(FreezeTree(plan), report=shown.report, changed=shown.changed)
+        return await _done(local, plan.operation, end, shown)
+
+    _run(given, freeze, form)
+
+
+@click.command()
+@click.argument("checkpoint_id", metavar="CHECKPOINT")
+@click.option("--gpu", "gpus", multiple=True, metavar="OLD=NEW", help="Bring what was on GPU OLD to GPU NEW (UUIDs).")
+@click.option("--force", is_flag=True, help="Thaw although this processor lacks features of the old one.")
+@place_options
+@format_option
+def restore(*, checkpoint_id: str, form: str, **given: Any) -> None:
+    """Bring a frozen process tree back. Every byte is verified first; the tree outlives this command."""
+    from iriscw.freeze.messages import ThawTree
+    from iriscw.freeze.model import ThawPlan
+
+    gpus = _pairs(given["gpus"], "--gpu OLD=NEW")
+
+    async def thaw(local: Local, shown: Shown) -> Done:
+        from iriscw.agent.local import new_id
+
+        plan = ThawPlan(new_id("th"), checkpoint_id, gpus, given["force"])
+        end = await local.run(ThawTree(plan), report=shown.report, changed=shown.changed)
+        return await _done(local, checkpoint_id, end, shown)
+
+    _run(given, thaw, form)
+
+
+@click.command()
+@click.option("--label", "labels", multiple=True, metavar="NAME=VALUE", help="Only those with all of these labels.")
+@click.option("--remove", "removed", metavar="CHECKPOINT", help="Remove this one, and list the rest.")
+@place_options
+@format_option
+def checkpoints(*, labels: tuple[str, ...], removed: str | None, form: str, **given: Any) -> None:
+    """List the checkpoints of this machine, and take up what killed commands left."""
+    wanted = _labels(labels)
+
+    async def listed() -> None:
+        local = _local(given)
+        await _recover(local)
+        if removed is not None:
+            await local.machine.tiers.remove(removed)
+        found = [
+            each
+            for each in await local.machine.tiers.listing()
+            if not wanted or (each.manifest is not None and all(pair in each.manifest.labels for pair in wanted))
+        ]
+        if form == "table":
+            show(found, form, _COLUMNS)
+        else:
+            emit((to_json if form == "json" else to_yaml)([_fields(each) for each in found]))
+
+    run_async(listed)
+
+
+_COLUMNS: dict[str, Callable[[Listed], object]] = {
+    "CHECKPOINT": lambda each: each.artifact,
+    "TIER": lambda each: each.tier,
+    "SIZE": lambda each: _amount(each.size_bytes),
+    "PID": lambda each: each.manifest.frozen.tasks[0].identity.pid if each.manifest else "",
+    "PROCESSES": lambda each: len(each.manifest.frozen.tasks) if each.manifest else "",
+    "PROGRAM": lambda each: cell(each.manifest.frozen.tasks[0].name) if each.manifest else "",
+    "AGE": lambda each: (
+        age(each.manifest.sealed_wall_ns // 1_000_000, time.time_ns() // 1_000_000) if each.manifest else ""
+    ),
+    "LABELS": lambda each: (
+        cell(",".join(f"{name}={value}" for name, value in each.manifest.labels))
+        if each.manifest
+        else cell(each.trouble)
+    ),
+}
+
+
+def _fields(each: Listed) -> dict[str, Any]:
+    """Give a checkpoint for programs: the manifest without its list of files."""
+    content: dict[str, Any] = plain(each)
+    if content["manifest"] is not None:
+        content["manifest"].pop("files")
+    return content
+
+
+def _labels(given: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    return _pairs(given, "--label NAME=VALUE")
+
+
+def _pairs(given: tuple[str, ...], form: str) -> tuple[tuple[str, str], ...]:
+    pairs = []
+    for each in given:
+        name, sign, value = each.partition("=")
+        if not sign or not name:
+            raise click.UsageError(f"{form}: {each!r} has no '=', or nothing before it")
+        pairs.append((name, value))
+    return tuple(pairs)
+
+
+def _hook(given: dict[str, Any]) -> Hook | None:
+    from iriscw.freeze.model import Hook, HookKind
+
+    named = {"exec": given["hook_exec"], "http": given["hook_url"], "files": given["hook_dir"]}
+    chosen = [(kind, target) for kind, target in named.items() if target]
+    if len(chosen) > 1:
+        raise click.UsageError("--hook-exec, --hook-url and --hook-dir: one of them at most")
+    if not chosen:
+        return None
+    kind, target = chosen[0]
+    target = target if kind == "http" else str(Path(target).absolute())
+    return Hook(HookKind(kind), (target,), round(given["hook_timeout"] * SECOND))
+
+
+def _local(given: dict[str, Any]) -> Local:
+    from iriscw.agent.local import state_folder
+    from iriscw.agent.machine import this_machine
+
+    state = given["state_dir"].absolute() if given["state_dir"] is not None else state_folder(os.environ)
+    return this_machine(state, ram_bytes=given["ram_budget"] or 0, disk_bytes=given["disk_budget"] or 0)
+
+
+async def _recover(local: Local) -> None:
+    """Take up what killed commands left, and say so."""
+    for end in await local.recover():
+        sys.stderr.write(f"iriscw: took up operation {end.operation}, which was left: {end.outcome.value}\n")
+
+
+def _run(given: dict[str, Any], work: Callable[[Local, Shown], Coroutine[Any, Any, Done]], form: str) -> None:
+    async def run() -> Done:
+        local = _local(given)
+        await _recover(local)
+        with progress() as shown:
+            return await work(local, shown)
+
+    with as_interrupts():
+        done = run_async(run)
+    if form == "json":
+        emit(to_json(done))
+    elif form == "yaml":
+        emit(to_yaml(done))
+    else:
+        note = f" ({visible(done.note)})" if done.note else ""
+        count = f"{done.processes} process{'es' if done.processes != 1 else ''}"
+        emit(
+            f"{done.checkpoint}: {done.outcome} in {done.seconds:.2f} s, process {done.pid}, "
+            f"{count}, {_amount(done.size_bytes)} in {done.tier}{note}\n"
+        )
+
+
+async def _done(local: Local, artifact: str, end: OperationEnded, shown: Shown) -> Done:
+    from iriscw.agent.local import failure_of
+
+    failure = failure_of(end)
+    if failure is not None:
+        raise failure
+    (found,) = [each for each in await local.machine.tiers.listing() if each.artifact == artifact]
+    tasks = found.manifest.frozen.tasks if found.manifest is not None else ()
+    return Done(
+        checkpoint=artifact,
+        outcome=end.outcome.value,
+        pid=tasks[0].identity.pid if tasks else 0,
+        processes=len(tasks),
+        tier=found.tier,
+        size_bytes=found.size_bytes,
+        seconds=round(sum(shown.phases.values()), 6),
+        phases=shown.phases,
+        note=end.text,
+    )
+
+
+def _amount(size_bytes: int) -> str:
+    """Write a size for people."""
+    return f"{size_bytes / 1e9:.2f} GB" if size_bytes >= 1e9 else f"{size_bytes / 1e6:.1f} MB"
+
+
+# Progress
+
+
+@attrs.define(eq=False)
+class Shown:
+    """What the user sees of an operation on standard error, and how long each phase took."""
+
+    step: Callable[[str], None]
+    bytes_done: Callable[[int, int], None]
+    phases: dict[str, float] = attrs.field(factory=dict)
+    _phase: str = ""
+    _since: float = 0.0
+
+    def changed(self, event: OperationChanged | OperationEnded) -> None:
+        """Show the next step."""
+        now = time.monotonic()
+        if self._phase:
+            self.phases[self._phase] = round(self.phases.get(self._phase, 0.0) + now - self._since, 6)
+        self._phase, self._since = getattr(getattr(event, "phase", None), "value", ""), now
+        if self._phase:
+            self.step(STEPS.get(self._phase, self._phase))
+
+    def report(self, progress: Progress) -> None:
+        """Show how far it is."""
+        self.bytes_done(progress.done_bytes, progress.total_bytes)
+
+
+@contextlib.contextmanager
+def progress() -> Iterator[Shown]:
+    """Show bars on a terminal, a line for each step otherwise."""
+    if not sys.stderr.isatty():
+        yield Shown(_say, lambda done, total: None)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress as Bars, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description:<40}"), BarColumn(), DownloadColumn(), TimeElapsedColumn())
+    with Bars(*columns, console=Console(stderr=True), transient=False) as bars:
+        tasks: list[Any] = []
+
+        def step(text: str) -> None:
+            if tasks:
+                bars.stop_task(tasks[-1])
+                bars.update(tasks[-1], total=bars.tasks[-1].completed or 1, completed=bars.tasks[-1].completed or 1)
+            tasks.append(bars.add_task(text, total=None))
+
+        def bytes_done(done: int, total: int) -> None:
+            if tasks:
+                bars.update(tasks[-1], completed=done, total=total or None)
+
+        yield Shown(step, bytes_done)
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"iriscw: {text}\n")
+    sys.stderr.flush()

@@ -1,0 +1,49 @@
+"""How long each step may take: a base, and more for every byte (INV-C2).
+
+The rates are a tenth of what slow machines were seen to do, because a deadline that is met too early leaves a process
+locked, and one that is met too late only costs patience: CRIU writes 3 GB/s to memory and 50 MB/s to a poor disk, the
+driver copies 10 GB/s over PCIe.
+"""
+
+from __future__ import annotations
+
+from iriscw.runtime.vocabulary import SECOND
+
+DUMP_BASE_NS = 60 * SECOND
+DUMP_BYTES_PER_S = 20_000_000
+
+RESTORE_BASE_NS = 60 * SECOND
+RESTORE_BYTES_PER_S = 20_000_000
+
+COPY_BASE_NS = 60 * SECOND
+COPY_BYTES_PER_S = 500_000_000
+"""Of device memory, to the host or back."""
+
+UNLOCK_NS = 60 * SECOND
+STATE_NS = 10 * SECOND
+"""One question to the driver, which may wait for a call of another process: 7 s were seen."""
+
+END_NS = 30 * SECOND
+"""From SIGKILL to the end of the last task. One in a driver's call dies when that returns."""
+
+LOOK_NS = 30 * SECOND
+
+
+def grown(base_ns: int, size_bytes: int, bytes_per_s: int) -> int:
+    """Give the time for a step that handles so many bytes."""
+    return base_ns + size_bytes * SECOND // bytes_per_s
+
+
+def dump_ns(size_bytes: int) -> int:
+    """Give the time for a dump of so much memory."""
+    return grown(DUMP_BASE_NS, size_bytes, DUMP_BYTES_PER_S)
+
+
+def restore_ns(size_bytes: int) -> int:
+    """Give the time for a restore of so much memory."""
+    return grown(RESTORE_BASE_NS, size_bytes, RESTORE_BYTES_PER_S)
+
+
+def copy_ns(device_bytes: int) -> int:
+    """Give the time for a CUDA checkpoint or restore of so much device memory."""
+    return grown(COPY_BASE_NS, device_bytes, COPY_BYTES_PER_S)

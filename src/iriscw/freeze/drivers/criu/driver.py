@@ -1,0 +1,346 @@
+"""CRIU behind the port ``iriscw.freeze.ports.Criu``.
+
+Theory of operation, a dump. CRIU is started and does nothing; who it is is written down; it is asked. When the images
+are complete it says ``post-dump`` and waits: then the tree is held, and the caller has a :class:`CriuHeldTree`. If
+something goes wrong before, CRIU undoes by itself when its socket is closed, or, when it is killed, the kernel does by
+letting go of what it traced. That nobody traces the tree any more is looked at before an error is raised (INV-C6).
+
+A restore. As above; ``post-restore`` says that all tasks exist and none has run: they are written down, and CRIU goes
+on to its end, which leaves them stopped. On an error CRIU kills what it made. A CRIU that hangs is *stopped* first, so
+that it forks nothing more, then all below it are killed, and then it: nothing of a restore is left (INV-C6).
+
+A CRIU is never asked twice.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final, TypeVar
+
+import anyio
+import anyio.to_thread
+import attrs
+
+from iriscw.errors import OperationError
+from iriscw.freeze.criu_log import classify
+from iriscw.freeze.criu_rpc import (
+    POST_DUMP,
+    POST_RESTORE,
+    Answer,
+    NotUnderstood,
+    ask_dump,
+    ask_restore,
+    read_restore_statistics,
+)
+from iriscw.freeze.drivers.criu.ability import probe
+from iriscw.freeze.drivers.criu.held import CriuHeldTree, stopped, untraced
+from iriscw.freeze.drivers.criu.record import Run, read_run, write_run
+from iriscw.freeze.drivers.criu.swrk import Swrk, start
+from iriscw.freeze.drivers.identities import lives, open_task
+from iriscw.freeze.drivers.processes.driver import doom, end_tasks
+from iriscw.freeze.drivers.processes.reading import below, descendants, identity_of, read_tree
+from iriscw.freeze.model import (
+    CriuAbility,
+    CriuFailed,
+    CriuOverdue,
+    DumpReport,
+    DumpRequest,
+    NoRoom,
+    Progress,
+    RestoreReport,
+    RestoreRequest,
+    SweepRequest,
+    TargetGone,
+    TaskIdentity,
+    TreeLeft,
+    UnsafeRequest,
+)
+from iriscw.freeze.ports import KILL_PATIENCE_NS, Report
+from iriscw.processes.identity import ProcessGone, boot_id, read_stat
+
+T = TypeVar("T")
+
+ENDING_NS: Final = 2_000_000_000
+"""For a CRIU whose socket was closed, to undo what it did; with established connections that matters."""
+
+PROGRESS_S: Final = 0.1
+"""Between two reports of how much of the images is written."""
+
+FREEZING_S: Final = 600
+"""The most that CRIU may take to freeze a tree, whatever the deadline is: its own limit, which it counts in seconds."""
+
+KILL_ROUNDS: Final = 20
+"""Over the tasks below a stopped CRIU: they may fork while they are being killed."""
+
+
+class CriuSwrk:
+    """CRIU, one process for each operation."""
+
+    def __init__(self, program: Path | None = None) -> None:
+        self._program = program
+        self._ability: CriuAbility | None = None
+
+    async def ability(self) -> CriuAbility:
+        """Find it and have it check itself (see the port). What was found is kept."""
+        if self._ability is None:
+            self._ability = await anyio.to_thread.run_sync(probe, self._program)
+        return self._ability
+
+    async def dump(self, request: DumpRequest, report: Report) -> CriuHeldTree:
+        """Write the images of a tree, and hold it (see the port)."""
+        work = _checked(request.images, request.work, request.within_ns)
+        program = Path((await self.ability()).path)
+        os.close(open_task(request.root))
+        run = await self._started(program, work, restore=False)
+        try:
+            return await _within(request.within_ns, functools.partial(_dump, run, request, report))
+        except BaseException as error:
+            with anyio.CancelScope(shield=True):
+                await _undo_dump(run, request.root)
+            raise _overdue(error, run, request.within_ns) from error
+
+    async def restore(self, request: RestoreRequest, report: Report) -> RestoreReport:
+        """Bring a tree back, and leave all of it stopped (see the port)."""
+        work = _checked(request.images, request.work, request.within_ns)
+        if request.new_pid_namespace:
+            raise CriuFailed("a PID namespace of its own is not there yet: wait until the numbers are free")
+        program = Path((await self.ability()).path)
+        run = await self._started(program, work, restore=True)
+        try:
+            return await _within(request.within_ns, functools.partial(_restore, run, request))
+        except BaseException as error:
+            with anyio.CancelScope(shield=True):
+                left = await _kill_restore(run, KILL_PATIENCE_NS // 2)
+            if left and not isinstance(error, anyio.get_cancelled_exc_class()):
+                raise TreeLeft(f"{error}; and tasks that it made do not end: {_named(left)}") from error
+            raise _overdue(error, run, request.within_ns) from error
+
+    async def sweep(self, request: SweepRequest) -> tuple[TaskIdentity, ...]:
+        """End the run that an earlier life of this operation left, and what it made (see the port)."""
+        work = Path(request.work)
+        run = await anyio.to_thread.run_sync(read_run, work)
+        if run is None or run.criu.boot_id != boot_id():
+            return ()
+        made = [task for task in run.tasks if run.restore and lives(task)]
+        if lives(run.criu):
+            made += await _end_stranger(run, request.within_ns)
+        if run.restore and not run.tasks:
+            made += await anyio.to_thread.run_sync(_stray, request)
+        doomed = tuple(dict.fromkeys(made))
+        if left := await end_tasks(doomed, request.within_ns):
+            raise TreeLeft(f"tasks of a restore do not end: {_named(left)}")
+        return doomed
+
+    async def _started(self, program: Path, work: Path, *, restore: bool) -> Swrk:
+        try:
+            run = start(program, work)
+            identity = run.identity()
+            if identity is None:
+                await run.close(0)
+                raise CriuFailed(f"CRIU ended at once: {run.log('criu.out').strip()[:200]}")
+            try:
+                await anyio.to_thread.run_sync(write_run, work, Run(identity, restore))
+            except BaseException:
+                with anyio.CancelScope(shield=True):
+                    await run.close(0)
+                raise
+        except OSError as error:
+            raise NoRoom(f"CRIU could not be started in {work}: {error.strerror or error}") from error
+        return run
+
+
+def _checked(images: str, work: str, within_ns: int) -> Path:
+    for folder in (images, work):
+        if not Path(folder).is_absolute() or not Path(folder).is_dir():
+            raise UnsafeRequest(f"{folder or 'nothing'} is not an absolute folder that is there")
+    if within_ns <= 0:
+        raise UnsafeRequest("a deadline that is not positive")
+    return Path(work)
+
+
+async def _within(within_ns: int, doing: Callable[[], Awaitable[T]]) -> T:
+    with anyio.fail_after(within_ns / 1e9):
+        return await doing()
+
+
+def _overdue(error: BaseException, run: Swrk, within_ns: int) -> BaseException:
+    """Give the error to raise for one that broke an operation off."""
+    if isinstance(error, TimeoutError):
+        return CriuOverdue(f"CRIU did not end within {within_ns / 1e9:g} s and was killed; see {run.work}")
+    if isinstance(error, NotUnderstood):
+        return CriuFailed(f"CRIU said what it never says: {error}")
+    if isinstance(error, OSError) and not isinstance(error, OperationError):
+        return CriuFailed(f"CRIU could not be spoken to: {error}")
+    return error
+
+
+# A dump.
+
+
+async def _dump(run: Swrk, request: DumpRequest, report: Report) -> CriuHeldTree:
+    images = Path(request.images)
+    freezing_s = max(1, min(FREEZING_S, request.within_ns // 1_000_000_000))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_tell_progress, images, report)
+        run.ask(ask_dump(request.root.pid, request.options, images=request.images, timeout_s=freezing_s))
+        answer = await run.receive()
+        while answer is not None and answer.script and answer.script != POST_DUMP:
+            run.reply(success=True)
+            answer = await run.receive()
+        tasks.cancel_scope.cancel()
+    if answer is None or answer.script != POST_DUMP:
+        raise _failure(run, answer, "dump.log", "freeze")
+    # It was asked for a number. Now that the tree is held, the number is certain to mean whom it means.
+    tree = await anyio.to_thread.run_sync(read_tree, request.root)
+    size = await anyio.to_thread.run_sync(_pages_size, images)
+    report(Progress("dump", size, size))
+    return CriuHeldTree(run, tree.identities, DumpReport(pages_written=size // os.sysconf("SC_PAGE_SIZE")))
+
+
+async def _tell_progress(images: Path, report: Report) -> None:
+    while True:
+        await anyio.sleep(PROGRESS_S)
+        report(Progress("dump", await anyio.to_thread.run_sync(_pages_size, images)))
+
+
+def _pages_size(images: Path) -> int:
+    return sum(each.stat().st_size for each in images.glob("pages-*.img"))
+
+
+async def _undo_dump(run: Swrk, root: TaskIdentity) -> None:
+    try:
+        tree = await anyio.to_thread.run_sync(read_tree, root)
+        tasks = tree.identities
+    except OperationError:
+        tasks = (root,)
+    await run.close(ENDING_NS)
+    await untraced(tasks, KILL_PATIENCE_NS // 4)
+
+
+def _failure(run: Swrk, answer: Answer | None, log: str, doing: str) -> OperationError:
+    if answer is None:
+        said = f"it ended without a word\n{run.log('criu.out')}"
+        return classify(run.log(log), said, doing=doing).as_error()
+    return classify(run.log(log), answer.text, doing=doing).as_error()
+
+
+# A restore.
+
+
+async def _restore(run: Swrk, request: RestoreRequest) -> RestoreReport:
+    made: tuple[TaskIdentity, ...] = ()
+
+    async def notified(script: str) -> bool:
+        nonlocal made
+        if script == POST_RESTORE:
+            made = await anyio.to_thread.run_sync(descendants, run.pid)
+            criu = run.identity()
+            if criu is None or not made:
+                return False
+            await anyio.to_thread.run_sync(write_run, run.work, Run(criu, True, made))
+        return True
+
+    run.ask(ask_restore(request.options, images=request.images))
+    answer = await run.answer(notified)
+    if answer is None or not answer.success:
+        raise _failure(run, answer, "restore.log", "thaw")
+    tasks = tuple(task for task in made if lives(task))
+    if not tasks or tasks[0].pid != answer.pid:
+        raise CriuFailed("CRIU said that it brought the tree back, and its first process is not there")
+    await run.close(ENDING_NS)
+    if running := await stopped(tasks, KILL_PATIENCE_NS // 4):
+        raise CriuFailed(f"tasks that were restored do not stop: {_named(running)}")
+    found = read_restore_statistics(run.statistics("stats-restore"))
+    return attrs.evolve(found, tasks=tasks)
+
+
+async def _kill_restore(run: Swrk, within_ns: int) -> tuple[TaskIdentity, ...]:
+    """End a restore, half-way or at its end, with all that it made; give what does not end."""
+    recorded = await anyio.to_thread.run_sync(read_run, run.work)
+    run.let_go()
+    if not await run.ended(0):
+        run.signal(signal.SIGSTOP)
+    found = dict.fromkeys(recorded.tasks if recorded is not None and recorded.restore else ())
+    await _doom_below(run.pid, found)
+    run.kill_group()
+    await run.close(0)
+    return await end_tasks(tuple(found), within_ns)
+
+
+async def _end_stranger(run: Run, within_ns: int) -> tuple[TaskIdentity, ...]:
+    """Kill the CRIU of an earlier life; of a restore, stop it first, kill what is below it, and give that."""
+    found: dict[TaskIdentity, None] = {}
+    try:
+        descriptor = open_task(run.criu)
+    except TargetGone:
+        return ()
+    try:
+        if run.restore:
+            signal.pidfd_send_signal(descriptor, signal.SIGSTOP)
+            await _doom_below(run.criu.pid, found)
+        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+        with anyio.move_on_after(within_ns / 1e9):
+            await anyio.wait_readable(descriptor)
+    except ProcessLookupError:
+        pass
+    except PermissionError as error:
+        raise TreeLeft(f"CRIU, process {run.criu.pid}, may not be killed") from error
+    finally:
+        os.close(descriptor)
+    if lives(run.criu):
+        raise TreeLeft(f"CRIU, process {run.criu.pid}, does not end")
+    return tuple(found)
+
+
+async def _doom_below(pid: int, found: dict[TaskIdentity, None]) -> None:
+    """Kill all that is below a stopped CRIU; ``found`` takes them.
+
+    Who was killed forks nothing more, so it is over when a pass finds nobody new. They have not ended when this
+    returns: threads that CRIU traces are gone only when it is.
+    """
+    for _ in range(KILL_ROUNDS):
+        new = [task for task in await anyio.to_thread.run_sync(descendants, pid) if task not in found]
+        found.update(dict.fromkeys(new))
+        doom(tuple(found))
+        if not new:
+            return
+
+
+def _stray(request: SweepRequest) -> tuple[TaskIdentity, ...]:
+    """Find tasks of a restore whose CRIU was killed before it could say which tasks there are.
+
+    They have the numbers of the images, are not older than the restore, and are children of somebody who adopts (the
+    first process of the machine, or one above us), or of each other.
+    """
+    above = _adopters()
+    found: dict[int, TaskIdentity] = {}
+    for pid in request.pids:
+        try:
+            each = read_stat(pid)
+        except ProcessGone:
+            continue
+        if each.ended or each.start_ticks < request.started_after:
+            continue
+        if each.parent_pid in above or each.parent_pid in found:
+            for task in below(pid):
+                if task.start_ticks >= request.started_after:
+                    found[task.pid] = identity_of(task)
+    return tuple(found.values())
+
+
+def _adopters() -> tuple[int, ...]:
+    line = [os.getpid()]
+    while line[-1] > 1:
+        try:
+            line.append(read_stat(line[-1]).parent_pid)
+        except ProcessGone:
+            break
+    return (*line, 1)
+
+
+def _named(tasks: tuple[TaskIdentity, ...]) -> str:
+    return ", ".join(str(task.pid) for task in tasks)

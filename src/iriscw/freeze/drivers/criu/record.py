@@ -1,0 +1,58 @@
+"""What a run of CRIU leaves in its folder for the life after ours: who ran, and which tasks it made.
+
+Written before CRIU was asked, and again when all tasks of a restore exist and none has run. So after any crash of ours
+either the record names every task that can have run, or CRIU was never let go on and undoes what it made by itself.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from iriscw.files import decode_json, read_bounded, write_atomic
+from iriscw.freeze.drivers.identities import to_task
+from iriscw.freeze.model import TaskIdentity
+from iriscw.processes.identity import decode_identity
+
+NAME: Final = "criu-run.json"
+MAX_BYTES: Final = 1 << 20
+
+
+@attrs.frozen
+class Run:
+    """One run: the CRIU, and the tasks of a restore."""
+
+    criu: TaskIdentity
+    restore: bool
+    tasks: tuple[TaskIdentity, ...] = ()
+
+
+def write_run(work: Path, run: Run) -> None:
+    """Write the record, as a whole.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    content = {
+        "criu": attrs.asdict(run.criu),
+        "restore": run.restore,
+        "tasks": [attrs.asdict(task) for task in run.tasks],
+    }
+    # It is for the crash of a process, not of the machine: after a boot nothing that it names lives.
+    write_atomic(work / NAME, json.dumps(content).encode(), durable=False)
+
+
+def read_run(work: Path) -> Run | None:
+    """Read the record; None if there is none, or none that says who ran."""
+    try:
+        match decode_json(read_bounded(work / NAME, MAX_BYTES)):
+            case {"criu": dict(criu), "restore": bool(restore), "tasks": list(tasks)}:
+                return Run(
+                    to_task(decode_identity(criu)), restore, tuple(to_task(decode_identity(each)) for each in tasks)
+                )
+    except (OSError, ValueError):
+        return None
+    return None

@@ -1,0 +1,286 @@
+"""Carries out what a freeze and a thaw ask for, through the ports: the only place where the two meet.
+
+One desk serves one operation. It remembers the tree that is held, because that is a connection to a running CRIU and no
+value; an operation that is taken up by another life has none, and lets go by ending CRIU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TypeVar
+
+import anyio
+import attrs
+
+from iriscw.freeze.effects import (
+    CheckpointCuda,
+    Discard,
+    Dump,
+    Dumped,
+    EndTree,
+    LockCuda,
+    Look,
+    Open,
+    Opened,
+    Proceed,
+    Publish,
+    Quiesce,
+    ReadStates,
+    Release,
+    Reserve,
+    Restore,
+    RestoreCuda,
+    Seal,
+    Seen,
+    States,
+    Sweep,
+    UnlockCuda,
+    Unpin,
+    Verify,
+    Wake,
+)
+from iriscw.freeze.model import (
+    CudaOverdue,
+    CudaRefused,
+    CudaState,
+    CudaTask,
+    Progress,
+    RestoreReport,
+    RightsMissing,
+    Room,
+    Sealed,
+    TargetGone,
+    TaskIdentity,
+    Tree,
+)
+from iriscw.freeze.ports import Artifacts, Criu, Cuda, Gpus, HeldTree, Hooks, Processes, Report
+
+Effect = TypeVar("Effect")
+Together = Callable[[Sequence[Callable[[], Awaitable[None]]]], Awaitable[None]]
+
+
+async def together(calls: Sequence[Callable[[], Awaitable[None]]]) -> None:
+    """Make calls at the same time, wait for all of them, then raise the first error there was.
+
+    No call is given up because another one failed: what it did would not be known.
+    """
+    errors: list[Exception] = []
+
+    async def one(call: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await call()
+        except Exception as error:  # noqa: BLE001 - raised below
+            errors.append(error)
+
+    async with anyio.create_task_group() as tasks:
+        for call in calls:
+            tasks.start_soon(one, call)
+    if errors:
+        raise errors[0]
+
+
+def unseen(_: Progress) -> None:
+    """Take progress that nobody looks at."""
+
+
+def _as_before(held: Tree, before: Tree) -> Tree:
+    """Give a tree that CRIU holds as it was without that: who was stopped by somebody else, and traced by nobody."""
+    stopped = [task.identity for task in before.tasks if task.stopped]
+    tasks = tuple(attrs.evolve(task, stopped=task.identity in stopped, traced_by=0) for task in held.tasks)
+    return Tree(tasks)
+
+
+@attrs.define(eq=False)
+class Desk:
+    """The ports of one operation."""
+
+    processes: Processes
+    criu: Criu
+    cuda: Cuda
+    gpus: Gpus
+    hooks: Hooks
+    artifacts: Artifacts
+    report: Report = unseen
+    together: Together = together
+    _held: HeldTree | None = attrs.field(default=None, init=False)
+
+    def effects(self) -> dict[type, Callable[..., Awaitable[object]]]:
+        """Give the function for each effect."""
+        return {
+            Look: self.look,
+            Reserve: self.reserve,
+            Quiesce: self.quiesce,
+            Wake: self.wake,
+            LockCuda: self.lock,
+            CheckpointCuda: self.checkpoint,
+            RestoreCuda: self.restore_cuda,
+            UnlockCuda: self.unlock,
+            Dump: self.dump,
+            Release: self.release,
+            EndTree: self.end_tree,
+            ReadStates: self.read_states,
+            Seal: self.seal,
+            Publish: self.publish,
+            Discard: self.discard,
+            Open: self.open,
+            Verify: self.verify,
+            Restore: self.restore,
+            Sweep: self.sweep,
+            Proceed: self.proceed,
+            Unpin: self.unpin,
+        }
+
+    # The target, and this machine
+
+    async def look(self, effect: Look) -> Seen:
+        """Look at both, cheapest first: a missing CRIU is said before anything is asked of the driver."""
+        host = await self.processes.host()
+        tree = await self.processes.tree(effect.root)
+        criu = await self.criu.ability()
+        ability = await self.cuda.ability()
+        found: tuple[CudaTask, ...] = ()
+        if ability.available:
+            found = await self.cuda.tasks(tree.identities, effect.within_ns)
+        return Seen(host, tree, criu, ability, found, await self.gpus.list())
+
+    async def read_states(self, effect: ReadStates) -> States:
+        """Read who lives, and what CUDA says of those."""
+        living = await self.processes.living(effect.tasks)
+        states: list[tuple[TaskIdentity, CudaState | None]] = []
+        for task in effect.cuda:
+            if task not in living:
+                continue
+            try:
+                states.append((task, await self.cuda.state(task, effect.within_ns)))
+            except TargetGone:
+                continue
+            except (CudaRefused, CudaOverdue, RightsMissing):
+                states.append((task, None))
+        return States(living, tuple(states))
+
+    async def end_tree(self, effect: EndTree) -> tuple[TaskIdentity, ...]:
+        """Kill the tree that is held, and whatever else is left of these tasks."""
+        if self._held is not None:
+            await self._held.end(effect.within_ns)
+            self._held = None
+        return await self.processes.end(effect.tasks, effect.within_ns)
+
+    async def proceed(self, effect: Proceed) -> None:
+        """Let stopped tasks run."""
+        await self.processes.proceed(effect.tasks)
+
+    # The application
+
+    async def quiesce(self, effect: Quiesce) -> None:
+        """Bring it to rest."""
+        await self.hooks.quiesce(effect.hook, effect.root)
+
+    async def wake(self, effect: Wake) -> None:
+        """Tell it to go on."""
+        await self.hooks.wake(effect.hook, effect.root)
+
+    # CUDA
+
+    async def lock(self, effect: LockCuda) -> None:
+        """Lock all at the same time."""
+        await self.together([partial(self.cuda.lock, task, effect.within_ns) for task in effect.tasks])
+
+    async def checkpoint(self, effect: CheckpointCuda) -> None:
+        """Checkpoint all at the same time."""
+        await self.together([partial(self.cuda.checkpoint, task, effect.within_ns) for task in effect.tasks])
+
+    async def restore_cuda(self, effect: RestoreCuda) -> None:
+        """Restore one after the other, in the order given: each needs its memory."""
+        for task in effect.tasks:
+            await self.cuda.restore(task, effect.within_ns, dict(effect.gpus))
+
+    async def unlock(self, effect: UnlockCuda) -> None:
+        """Unlock one after the other, in the order given."""
+        for task in effect.tasks:
+            await self.cuda.unlock(task, effect.within_ns)
+
+    # CRIU
+
+    async def dump(self, effect: Dump) -> Dumped:
+        """Dump the tree and keep it held; say who is in the images, and who uses CUDA although it is not known to."""
+        cuda: tuple[CudaTask, ...] = ()
+        available = (await self.cuda.ability()).available
+        before = await self.processes.tree(effect.request.root)
+        if available:  # before CRIU stops them: a stopped process may be unable to answer the driver
+            cuda = await self.cuda.tasks(before.identities, effect.request.within_ns)
+        self._held = await self.criu.dump(effect.request, self.report)
+        tree = _as_before(await self.processes.tree(effect.request.root), before)
+        if available:
+            cuda += await self._strangers(tree, cuda)
+        return Dumped(self._held.report, tree, cuda)
+
+    async def _strangers(self, tree: Tree, known: tuple[CudaTask, ...]) -> tuple[CudaTask, ...]:
+        """Give those who hold device memory although all that was known of is checkpointed."""
+        identities = [task.identity for task in known]
+        used = await self.gpus.used_by([identity.pid for identity in tree.identities])
+        return tuple(
+            CudaTask(identity, CudaState.RUNNING, 0, sum(used[identity.pid].values()), tuple(used[identity.pid]))
+            for identity in tree.identities
+            if identity.pid in used and identity not in identities
+        )
+
+    async def release(self, effect: Release) -> None:
+        """Let the tree run, by letting it go or by ending the CRIU of an earlier life."""
+        if self._held is not None:
+            await self._held.resume(effect.sweep.within_ns)
+            self._held = None
+        else:
+            await self.criu.sweep(effect.sweep)
+
+    async def restore(self, effect: Restore) -> RestoreReport:
+        """Bring a tree back, stopped."""
+        return await self.criu.restore(effect.request, self.report)
+
+    async def sweep(self, effect: Sweep) -> tuple[TaskIdentity, ...]:
+        """End what a restore left."""
+        return await self.criu.sweep(effect.request)
+
+    # Artifacts
+
+    async def reserve(self, effect: Reserve) -> Room:
+        """Take room."""
+        return await self.artifacts.reserve(effect.operation, effect.tier, effect.size_bytes)
+
+    async def seal(self, effect: Seal) -> Sealed:
+        """Give every byte a digest."""
+        return await self.artifacts.seal(effect.operation, effect.frozen, effect.labels, self.report)
+
+    async def publish(self, effect: Publish) -> None:
+        """Make it visible."""
+        await self.artifacts.publish(effect.operation)
+
+    async def discard(self, effect: Discard) -> None:
+        """Remove what was written."""
+        await self.artifacts.discard(effect.operation)
+
+    async def open(self, effect: Open) -> Opened:
+        """Pin an artifact, and look at what a thaw needs to know."""
+        kept = await self.artifacts.pin(effect.artifact, effect.operation)
+        frozen = kept.frozen
+        identities = tuple(task.identity for task in frozen.tasks)
+        ability = await self.cuda.ability()
+        return Opened(
+            kept=kept,
+            host=await self.processes.host(),
+            criu=await self.criu.ability(),
+            cuda=ability,
+            gpus=await self.gpus.list() if frozen.cuda_tasks else (),
+            living=await self.processes.living(identities),
+            taken=await self.processes.taken([identity.pid for identity in identities]),
+            free_memory_bytes=await self.processes.free_memory_bytes(),
+            ticks=await self.processes.ticks(),
+        )
+
+    async def verify(self, effect: Verify) -> None:
+        """Read every byte and compare."""
+        await self.artifacts.verify(effect.artifact, self.report)
+
+    async def unpin(self, effect: Unpin) -> None:
+        """Let it be removed again."""
+        await self.artifacts.unpin(effect.artifact, effect.operation)

@@ -1,0 +1,191 @@
+"""The processes of this machine behind the port ``iriscw.freeze.ports.Processes``: by ``/proc`` and pidfds."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import signal
+import socket
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from iriscw.freeze.drivers.identities import Watched, identify_task, lives, open_task
+from iriscw.freeze.drivers.processes.reading import read_text, read_tree
+from iriscw.freeze.model import Host, RightsMissing, TargetGone, TaskIdentity, Tree
+from iriscw.freeze.proc_text import parse_stat_tail, parse_status
+from iriscw.processes.identity import ProcessGone, boot_id, read_stat
+
+_CPUINFO = Path("/proc/cpuinfo")
+_MEMINFO = Path("/proc/meminfo")
+
+REAP_PATIENCE_S = 2.0
+"""What the parent of a process that ended gets to reap it: init does so at once, a shell with its next prompt."""
+
+REAP_LOOK_S = 0.01
+"""Between two looks: nobody is told when a zombie is reaped, unless it is the parent."""
+
+
+class KernelProcesses:
+    """The processes of this machine."""
+
+    async def host(self) -> Host:
+        """Say what machine this is."""
+        return await anyio.to_thread.run_sync(_host)
+
+    async def identify(self, pid: int) -> TaskIdentity:
+        """Say who has this number now (see the port)."""
+        return identify_task(pid)
+
+    async def tree(self, root: TaskIdentity) -> Tree:
+        """Read the tree below a process (see the port)."""
+        return await anyio.to_thread.run_sync(read_tree, root)
+
+    async def living(self, tasks: Sequence[TaskIdentity]) -> tuple[TaskIdentity, ...]:
+        """Give those that live (see the port)."""
+        return tuple(task for task in tasks if _lives_on(task))
+
+    async def taken(self, pids: Sequence[int]) -> tuple[int, ...]:
+        """Give those numbers that somebody has (see the port), after a wait for zombies to be reaped."""
+        with anyio.move_on_after(REAP_PATIENCE_S):
+            while any(_is_zombie(pid) for pid in pids):  # noqa: ASYNC110 - no event comes of a reaping
+                await anyio.sleep(REAP_LOOK_S)
+        return tuple(pid for pid in pids if _is_taken(pid))
+
+    async def ticks(self) -> int:
+        """Give the clock ticks since boot."""
+        hertz = os.sysconf("SC_CLK_TCK")
+        return time.clock_gettime_ns(time.CLOCK_BOOTTIME) * hertz // 1_000_000_000
+
+    async def free_memory_bytes(self) -> int:
+        """Give the memory that can be had without swapping: the machine's, or what is left of the own group's."""
+        return await anyio.to_thread.run_sync(_free_memory_bytes)
+
+    async def proceed(self, tasks: Sequence[TaskIdentity]) -> None:
+        """Let stopped processes run (see the port)."""
+        for task in tasks:
+            try:
+                descriptor = open_task(task)
+            except TargetGone:
+                continue
+            try:
+                if read_stat(task.pid).state == "T":
+                    signal.pidfd_send_signal(descriptor, signal.SIGCONT)
+            except (ProcessGone, ProcessLookupError):
+                continue
+            except PermissionError as error:
+                raise RightsMissing(f"process {task.pid} may not be signalled") from error
+            finally:
+                os.close(descriptor)
+
+    async def end(self, tasks: Sequence[TaskIdentity], within_ns: int) -> tuple[TaskIdentity, ...]:
+        """Kill processes and wait until each has ended (see the port)."""
+        return await end_tasks(tasks, within_ns)
+
+
+async def end_tasks(tasks: Sequence[TaskIdentity], within_ns: int) -> tuple[TaskIdentity, ...]:
+    """Kill processes, wait until each has ended, reap what is ours; give those that still live after this time."""
+    watched = Watched(tasks)
+    try:
+        _kill(watched)
+        left = await watched.all_ended(within_ns)
+    finally:
+        watched.close()
+    for task in tasks:
+        if task not in left:
+            _reap(task.pid)
+    return left
+
+
+def doom(tasks: Sequence[TaskIdentity]) -> None:
+    """Kill processes, and do not wait for their end."""
+    watched = Watched(tasks)
+    try:
+        _kill(watched)
+    finally:
+        watched.close()
+
+
+def _kill(watched: Watched) -> None:
+    for _, descriptor in watched.descriptors:
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # who may not be killed is told by living on
+            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+
+
+def _reap(pid: int) -> None:
+    """Reap a zombie that is this process's own child."""
+    try:
+        each = read_stat(pid)
+        if each.ended and each.parent_pid == os.getpid():
+            os.waitpid(pid, os.WNOHANG)
+    except (ProcessGone, ChildProcessError):
+        return
+
+
+def _is_zombie(pid: int) -> bool:
+    """Whether the number is kept by a process that has ended; one of ours is reaped first."""
+    _reap(pid)
+    try:
+        return read_stat(pid).ended
+    except ProcessGone:
+        return False
+
+
+def _is_taken(pid: int) -> bool:
+    _reap(pid)
+    return Path(f"/proc/{pid}").exists()  # a thread's number, too, though no list names it
+
+
+def _lives_on(task: TaskIdentity) -> bool:
+    """Whether a process lives and was not killed already: what it was told cannot be taken back."""
+    try:
+        status = parse_status(read_text(task.pid, "status"))
+        tail = parse_stat_tail(read_text(task.pid, "stat"))
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return lives(task) and not status.killed and not tail.exiting
+
+
+def _host() -> Host:
+    system = platform.uname()
+    try:
+        lines = _CPUINFO.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    flags = next((line.partition(":")[2].split() for line in lines if line.startswith(("flags", "Features"))), [])
+    return Host(
+        boot_id=boot_id(),
+        architecture=system.machine,
+        page_size=os.sysconf("SC_PAGE_SIZE"),
+        kernel=system.release,
+        node=socket.gethostname(),
+        cpu_features=tuple(sorted(flags)),
+    )
+
+
+def _free_memory_bytes() -> int:
+    lines = dict(line.partition(":")[::2] for line in _MEMINFO.read_text(encoding="ascii").splitlines())
+    available = int(lines["MemAvailable"].split()[0]) * 1024
+    left = _left_in_group()
+    return available if left is None else min(available, left)
+
+
+def _left_in_group() -> int | None:
+    """Give what the memory group of this process may still take; None without a group or without a limit."""
+    try:
+        path = next(
+            line.split(":", 2)[2]
+            for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+            if line.startswith("0::")
+        )
+        group = Path(f"/sys/fs/cgroup{path}")
+        limit = (group / "memory.max").read_text(encoding="ascii").strip()
+        if limit == "max":
+            return None
+        return max(0, int(limit) - int((group / "memory.current").read_text(encoding="ascii")))
+    except (OSError, StopIteration, ValueError):
+        return None

@@ -1,0 +1,203 @@
+"""Reading a tree of processes from ``/proc``: who is below whom, and what stands in the way of freezing them.
+
+A tree changes while it is read. So the walk is repeated until two passes after each other found the same processes;
+what is forked meanwhile is found by the next pass, what ends meanwhile is left out. Everything here blocks, for about
+ten microseconds a process of the machine and a hundred a process of the tree.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Final
+
+from iriscw.freeze.drivers.identities import lives, to_task
+from iriscw.freeze.model import (
+    MAX_TASKS,
+    Hindrance,
+    Obstacle,
+    RightsMissing,
+    TargetGone,
+    TargetUnfit,
+    Task,
+    TaskIdentity,
+    Tree,
+)
+from iriscw.freeze.proc_text import (
+    StatTail,
+    Status,
+    connected_sockets,
+    obstacle_of_device,
+    obstacle_of_link,
+    parse_stat_tail,
+    parse_status,
+)
+from iriscw.processes.identity import ProcessGone, ProcessIdentity, ProcessStat, boot_id, parse_stat, read_stat
+
+MAX_PASSES: Final = 20
+"""Over a tree that does not hold still. A server that forks for each request changes every few milliseconds."""
+
+_GONE = (FileNotFoundError, ProcessLookupError)
+
+
+def read_text(pid: int, name: str) -> str:
+    """Read a file of ``/proc/<pid>``.
+
+    Raises:
+        FileNotFoundError, ProcessLookupError: there is no such process any more.
+        PermissionError: it may not be read.
+    """
+    return Path(f"/proc/{pid}/{name}").read_text(encoding="utf-8", errors="surrogateescape")
+
+
+def below(root: int) -> list[ProcessStat]:
+    """List a process and all below it, parents before their children; zombies are left out. One pass over ``/proc``.
+
+    Raises:
+        ProcessGone: there is no such process.
+    """
+    found = [read_stat(root)]
+    children: dict[int, list[ProcessStat]] = {}
+    for entry in os.listdir("/proc"):  # noqa: PTH208  # a thousand paths would be made for nothing
+        if entry.isdigit():
+            try:
+                each = parse_stat(read_text(int(entry), "stat"))
+            except _GONE:
+                continue
+            children.setdefault(each.parent_pid, []).append(each)
+    at = 0
+    while at < len(found):
+        found += children.get(found[at].pid, ())
+        at += 1
+    return [each for each in found if not each.ended]
+
+
+def identity_of(each: ProcessStat) -> TaskIdentity:
+    """Give the identity of a process that was read."""
+    return to_task(ProcessIdentity(each.pid, each.start_ticks, boot_id()))
+
+
+def descendants(root: int) -> tuple[TaskIdentity, ...]:
+    """Give those below a process, without itself; none if it has ended."""
+    try:
+        return tuple(identity_of(each) for each in below(root) if each.pid != root)
+    except ProcessGone:
+        return ()
+
+
+def read_tree(root: TaskIdentity) -> Tree:
+    """Read the tree below a process.
+
+    Raises:
+        TargetGone: the root has ended.
+        TargetUnfit: the tree is too large, or never holds still.
+        RightsMissing: it may not be looked at.
+    """
+    if not lives(root):
+        raise TargetGone(f"process {root.pid} has ended")
+    before: list[TaskIdentity] = []
+    for _ in range(MAX_PASSES):
+        try:
+            stats = below(root.pid)
+        except ProcessGone as error:
+            raise TargetGone(str(error)) from error
+        if not stats or identity_of(stats[0]) != root:
+            raise TargetGone(f"process {root.pid} has ended")
+        if len(stats) > MAX_TASKS:
+            raise TargetUnfit(f"below process {root.pid} are {len(stats)} processes; {MAX_TASKS} is the most")
+        identities = [identity_of(each) for each in stats]
+        if identities == before:
+            try:
+                return _looked_at(stats)
+            except _GONE:  # one has ended just now
+                before = []
+                continue
+            except PermissionError as error:
+                raise RightsMissing(f"the processes below {root.pid} may not be looked at: {error}") from error
+        before = identities
+    raise TargetUnfit(f"the tree below process {root.pid} does not hold still: processes come and go all the time")
+
+
+def _looked_at(stats: list[ProcessStat]) -> Tree:
+    tasks: list[Task] = []
+    hindrances: list[Hindrance] = []
+    ours = _own_line()
+    for each in stats:
+        status = parse_status(read_text(each.pid, "status"))
+        tail = parse_stat_tail(read_text(each.pid, "stat"))
+        tasks.append(
+            Task(
+                identity=identity_of(each),
+                parent_pid=each.parent_pid,
+                name=each.name,
+                memory_bytes=status.memory_bytes,
+                stopped=each.state == "T",
+                traced_by=status.traced_by,
+            )
+        )
+        hindrances += _of_status(each, status, tail, ours)
+        hindrances += _of_descriptors(each)
+    return Tree(tuple(tasks), tuple(hindrances))
+
+
+def _own_line() -> tuple[int, ...]:
+    """Give this process and all above it."""
+    line = [os.getpid()]
+    while line[-1] > 1:
+        try:
+            line.append(read_stat(line[-1]).parent_pid)
+        except ProcessGone:
+            break
+    return tuple(line)
+
+
+def _of_status(each: ProcessStat, status: Status, tail: StatTail, ours: tuple[int, ...]) -> list[Hindrance]:
+    who = f"process {each.pid} ({each.name})"
+    found = []
+    if each.pid in ours:
+        found.append(Hindrance(Obstacle.OURS, each.pid, f"{who} is the one that freezes, or one above it"))
+    if tail.of_the_kernel or status.first_of_namespace:
+        what = "a thread of the kernel" if tail.of_the_kernel else "the first process of its PID namespace"
+        found.append(Hindrance(Obstacle.KERNEL, each.pid, f"{who} is {what}"))
+    if status.traced_by:
+        found.append(Hindrance(Obstacle.TRACED, each.pid, f"{who} is traced by process {status.traced_by}"))
+    if tail.terminal:
+        found.append(Hindrance(Obstacle.TERMINAL, each.pid, f"{who} has a controlling terminal"))
+    return found
+
+
+def _of_descriptors(each: ProcessStat) -> list[Hindrance]:
+    who = f"process {each.pid} ({each.name})"
+    connected: dict[str, str] | None = None
+    found: dict[Obstacle, Hindrance] = {}
+    for path in Path(f"/proc/{each.pid}/fd").iterdir():
+        try:
+            link = str(path.readlink())
+            mode = path.stat()
+        except _GONE:  # it was closed meanwhile
+            continue
+        obstacle = obstacle_of_link(link)
+        if stat.S_ISCHR(mode.st_mode) or stat.S_ISBLK(mode.st_mode):
+            obstacle = obstacle_of_device(link, os.major(mode.st_rdev))
+        elif link.startswith("socket:["):
+            if connected is None:
+                connected = connected_sockets(read_text(each.pid, "net/tcp")) | _tcp6(each.pid)
+            if link[len("socket:[") : -1] in connected:
+                obstacle = Obstacle.TCP
+        if obstacle is not None:
+            what = {
+                Obstacle.IO_URING: "an io_uring",
+                Obstacle.TERMINAL: f"a terminal ({link})",
+                Obstacle.TCP: "an established TCP connection",
+                Obstacle.DEVICE: f"the device {link}",
+            }[obstacle]
+            found.setdefault(obstacle, Hindrance(obstacle, each.pid, f"{who} holds {what}: descriptor {path.name}"))
+    return list(found.values())
+
+
+def _tcp6(pid: int) -> dict[str, str]:
+    try:
+        return connected_sockets(read_text(pid, "net/tcp6"))
+    except FileNotFoundError:  # a kernel without IPv6; if the process is gone, other files say so
+        return {}

@@ -1,0 +1,274 @@
+"""What a freeze and a thaw ask of the world, as values: put them into ``Run``.
+
+Each is carried out by :class:`~iriscw.freeze.drivers.desk.Desk` through the ports; its errors are those of the methods
+it calls. All may be cancelled, and end what they began before they let the cancellation pass.
+
+=============== =============================================================== ====================
+value           what is done                                                    ``Completed.value``
+=============== =============================================================== ====================
+Look            Processes.host and tree, Criu.ability, Cuda.ability and tasks   Seen
+Reserve         Artifacts.reserve                                               Room
+Quiesce         Hooks.quiesce                                                   None
+Wake            Hooks.wake                                                      None
+LockCuda        Cuda.lock, each                                                 None
+CheckpointCuda  Cuda.checkpoint, each                                           None
+RestoreCuda     Cuda.restore, each                                              None
+UnlockCuda      Cuda.unlock, each                                               None
+Dump            Criu.dump, then Processes.tree and Cuda.tasks of what is held   Dumped
+Release         HeldTree.resume; Criu.sweep where this life holds nothing       None
+EndTree         HeldTree.end or Processes.end                                   those that live
+ReadStates      Processes.living, Cuda.state of each that lives                 States
+Seal            Artifacts.seal                                                  Sealed
+Publish         Artifacts.publish                                               None
+Discard         Artifacts.discard                                               None
+Open            Artifacts.pin, and a look at what this machine is               Opened
+Verify          Artifacts.verify                                                None
+Restore         Criu.restore                                                    RestoreReport
+Sweep           Criu.sweep                                                      tasks that were killed
+Proceed         Processes.proceed                                               None
+Unpin           Artifacts.unpin                                                 None
+=============== =============================================================== ====================
+"""
+
+from __future__ import annotations
+
+from iriscw.freeze.model import (
+    CriuAbility,
+    CudaAbility,
+    CudaState,
+    CudaTask,
+    DumpReport,
+    DumpRequest,
+    Frozen,
+    Gpu,
+    Hook,
+    Host,
+    Kept,
+    RestoreRequest,
+    SweepRequest,
+    TaskIdentity,
+    Tree,
+)
+from iriscw.runtime.vocabulary import message
+
+
+@message
+class Look:
+    """Look at the target and at this machine, before anything is touched."""
+
+    root: TaskIdentity
+    within_ns: int
+
+
+@message
+class Seen:
+    """What a :class:`Look` found."""
+
+    host: Host
+    tree: Tree
+    criu: CriuAbility
+    cuda: CudaAbility
+    cuda_tasks: tuple[CudaTask, ...]
+    gpus: tuple[Gpu, ...]
+
+
+@message
+class Reserve:
+    """Take room for an artifact."""
+
+    operation: str
+    tier: str
+    size_bytes: int
+
+
+@message
+class Quiesce:
+    """Bring the application to rest."""
+
+    hook: Hook
+    root: TaskIdentity
+
+
+@message
+class Wake:
+    """Tell the application to go on."""
+
+    hook: Hook
+    root: TaskIdentity
+    tries: int = 0
+
+
+@message
+class LockCuda:
+    """Lock all: at the same time, because a lock of one rank may wait for another."""
+
+    tasks: tuple[TaskIdentity, ...]
+    within_ns: int
+
+
+@message
+class CheckpointCuda:
+    """Checkpoint all."""
+
+    tasks: tuple[TaskIdentity, ...]
+    within_ns: int
+
+
+@message
+class RestoreCuda:
+    """Restore all, in the order given."""
+
+    tasks: tuple[TaskIdentity, ...]
+    within_ns: int
+    gpus: tuple[tuple[str, str], ...] = ()
+    reading: int = 0
+    """Which reading of the states this follows: see :mod:`iriscw.freeze.settling`."""
+
+
+@message
+class UnlockCuda:
+    """Unlock all, in the order given."""
+
+    tasks: tuple[TaskIdentity, ...]
+    within_ns: int
+    reading: int = 0
+
+
+@message
+class Dump:
+    """Write the images, and hold the tree."""
+
+    request: DumpRequest
+
+
+@message
+class Dumped:
+    """A tree that is held, as it is in the images."""
+
+    report: DumpReport
+    tree: Tree
+    cuda_tasks: tuple[CudaTask, ...]
+
+
+@message
+class Release:
+    """Let the tree of a dump run: the one this life holds, or the one that an earlier life left with CRIU."""
+
+    sweep: SweepRequest
+    tries: int = 0
+
+
+@message
+class EndTree:
+    """Kill tasks, and wait until they have ended."""
+
+    operation: str
+    tasks: tuple[TaskIdentity, ...]
+    within_ns: int
+    tries: int = 0
+
+
+@message
+class ReadStates:
+    """Read who lives, and the CUDA state of those among ``cuda``."""
+
+    tasks: tuple[TaskIdentity, ...]
+    cuda: tuple[TaskIdentity, ...]
+    within_ns: int
+    reading: int = 0
+    """How many readings there were before this one."""
+
+
+@message
+class States:
+    """What :class:`ReadStates` found. A state that the driver does not tell is None."""
+
+    living: tuple[TaskIdentity, ...]
+    cuda: tuple[tuple[TaskIdentity, CudaState | None], ...]
+
+
+@message
+class Seal:
+    """Give every byte a digest, and write all to the disk."""
+
+    operation: str
+    frozen: Frozen
+    labels: tuple[tuple[str, str], ...]
+
+
+@message
+class Publish:
+    """Make the artifact visible."""
+
+    operation: str
+
+
+@message
+class Discard:
+    """Remove all that the operation wrote, and return what it had reserved."""
+
+    operation: str
+    tries: int = 0
+
+
+@message
+class Open:
+    """Pin an artifact, read its manifest and look at this machine. Nothing is touched."""
+
+    artifact: str
+    operation: str
+    within_ns: int
+
+
+@message
+class Opened:
+    """What :class:`Open` found."""
+
+    kept: Kept
+    host: Host
+    criu: CriuAbility
+    cuda: CudaAbility
+    gpus: tuple[Gpu, ...]
+    taken: tuple[int, ...]
+    """Numbers of the artifact's tasks that somebody has now."""
+    living: tuple[TaskIdentity, ...]
+    """Tasks of the artifact's source that still live."""
+    free_memory_bytes: int
+    ticks: int
+
+
+@message
+class Verify:
+    """Read every byte of an artifact and compare."""
+
+    artifact: str
+
+
+@message
+class Restore:
+    """Bring the tree back, stopped."""
+
+    request: RestoreRequest
+
+
+@message
+class Sweep:
+    """End what a restore of unknown outcome left."""
+
+    request: SweepRequest
+    tries: int = 0
+
+
+@message
+class Proceed:
+    """Let stopped tasks run."""
+
+    tasks: tuple[TaskIdentity, ...]
+
+
+@message
+class Unpin:
+    """Let an artifact be removed again."""
+
+    artifact: str
+    operation: str

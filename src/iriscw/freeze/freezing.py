@@ -1,0 +1,561 @@
+r"""The life of one freeze: a table of phases, and the decisions that walk it.
+
+::
+
+    NEW -> LOOKING -> RESERVING -> QUIESCING -> LOCKING -> CHECKPOINTING -> DUMPING
+                                                                               |
+                  to end:      SEALING -> PUBLISHING -> ENDING -> OVER <-------+
+                  to leave it: RESUMING -> SEALING -> PUBLISHING -> OVER <-----+
+
+    from any of them, on an error, a cancellation or a crash: UNDOING -> OVER
+
+Theory of operation. The tree is *held* from the dump on: its images are complete and it makes no progress. One that
+will end is killed only when its artifact is sealed and visible, so at every instant either it runs or its state is
+whole on the disk (INV-C8). One that is to run on is let go at once, because the images do not change any more.
+
+Entering a phase is a record, and the phase's effect leaves only when that record is on the disk. So the phase found
+after a crash is the last one that may have been taken, and :data:`PHASES` says what is done about it. CRIU lets a held
+tree run when whoever asked for it dies; CUDA does not, so the undoing reads its states (:mod:`iriscw.freeze.settling`).
+
+After a crash in ENDING the tree may have been killed, in part too. CRIU, if it is still there, is ended first. If all
+tasks live then, none was killed: they have run on since, so the artifact is old; it is removed and they stay. If one is
+missing the others are killed too: what ran on of them is no whole, and the artifact is.
+
+Undoing never repeats what it does not know: :mod:`iriscw.freeze.settling`. What it cannot bring back to running within
+its bound is killed and reported (INV-C6): a process that waits for ever for a GPU it will not get is worse than none.
+If its images were complete by then they are sealed and published after all, because nothing newer is left.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+
+import attrs
+
+from iriscw.freeze.deadlines import END_NS, LOOK_NS, STATE_NS, UNLOCK_NS, copy_ns, dump_ns
+from iriscw.freeze.effects import (
+    CheckpointCuda,
+    Discard,
+    Dump,
+    Dumped,
+    EndTree,
+    LockCuda,
+    Look,
+    Publish,
+    Quiesce,
+    ReadStates,
+    Release,
+    Reserve,
+    RestoreCuda,
+    Seal,
+    Seen,
+    States,
+    UnlockCuda,
+    Wake,
+)
+from iriscw.freeze.gates import FREEZE_GATES, first_shut
+from iriscw.freeze.messages import Again, CancelOperation, FreezeTree, OperationChanged, OperationEnded, Recover
+from iriscw.freeze.model import (
+    CudaTask,
+    DumpRequest,
+    FreezePhase as Phase,
+    FreezePlan,
+    Frozen,
+    Outcome,
+    Room,
+    Sealed,
+    SweepRequest,
+    TaskIdentity,
+)
+from iriscw.freeze.records import (
+    FreezeAccepted,
+    FreezeBegan,
+    FreezeDumped,
+    FreezeEnded,
+    FreezeFateKnown,
+    FreezeHoused,
+    FreezeMeasured,
+    FreezeSealed,
+    FreezeUndoing,
+)
+from iriscw.freeze.settling import READ_AGAIN_NS, End, Settled, Wait, settle
+from iriscw.runtime.vocabulary import (
+    SECOND,
+    Cancel,
+    CancelTimer,
+    Command,
+    Completed,
+    Context,
+    Continue,
+    Decision,
+    DecisionFunction,
+    Emit,
+    Failed,
+    Outcome as Returned,
+    Run,
+    SetTimer,
+)
+
+KEY = "step"
+"""All effects have one key: the next one starts only when the earlier one has really ended, cancelled or not."""
+
+TRIES = 5
+"""Of what should always work: letting go, killing, removing."""
+
+AGAIN_NS = 2 * SECOND
+
+IMAGE_SLACK_BYTES = 64 << 20
+"""What images take beside the memory in them: tables, descriptors, files that were removed but are open."""
+
+
+class Turn(enum.Enum):
+    """What is done about a phase that did not come to its end."""
+
+    OVER = "over"
+    """Nothing was touched: it ends."""
+    UNDO = "undo"
+    """What may have been done is undone."""
+    AGAIN = "again"
+    """The step is taken again: it may be repeated."""
+    LOOK = "look"
+    """Who lives says whether it is undone or finished."""
+
+
+@attrs.frozen
+class Row:
+    """One phase: what is done in it, and what follows."""
+
+    does: str
+    then: Phase
+    """After success, if the tree is to end."""
+    then_running: Phase
+    """After success, if it is to run on."""
+    failed: Turn
+    crashed: Turn
+    crashed_running: Turn
+
+
+_E, _U, _A, _L = Turn.OVER, Turn.UNDO, Turn.AGAIN, Turn.LOOK
+_P = Phase
+PHASES: Mapping[Phase, Row] = {
+    _P.LOOKING: Row("reads the tree, CRIU and CUDA; the gates", _P.RESERVING, _P.RESERVING, _E, _E, _E),
+    _P.RESERVING: Row("takes room for the artifact", _P.QUIESCING, _P.QUIESCING, _U, _U, _U),
+    _P.QUIESCING: Row("brings the application to rest, if it has a hook", _P.LOCKING, _P.LOCKING, _U, _U, _U),
+    _P.LOCKING: Row("locks every CUDA process", _P.CHECKPOINTING, _P.CHECKPOINTING, _U, _U, _U),
+    _P.CHECKPOINTING: Row("moves device memory into the processes", _P.DUMPING, _P.DUMPING, _U, _U, _U),
+    _P.DUMPING: Row("has CRIU write the images, and hold the tree", _P.SEALING, _P.RESUMING, _U, _U, _U),
+    _P.RESUMING: Row("lets the tree run on", _P.SEALING, _P.SEALING, _A, _A, _A),
+    _P.SEALING: Row("gives every byte a digest", _P.PUBLISHING, _P.PUBLISHING, _U, _U, _A),
+    _P.PUBLISHING: Row("makes the artifact visible", _P.ENDING, _P.OVER, _U, _U, _A),
+    _P.ENDING: Row("kills the tree", _P.OVER, _P.OVER, _A, _L, _L),
+    _P.UNDOING: Row("brings the tree back to running, removes what was written", _P.OVER, _P.OVER, _A, _A, _A),
+}
+"""The life of a freeze. NEW and OVER owe nothing."""
+
+NO_RETURN = (Phase.RESUMING, Phase.ENDING, Phase.UNDOING, Phase.OVER)
+"""Phases in which a cancellation changes nothing: they come to their end within their bounds."""
+
+
+@attrs.define(eq=False)
+class Freeze:
+    """One freeze, as its records say."""
+
+    phase: Phase = Phase.NEW
+    plan: FreezePlan | None = None
+    frozen: Frozen | None = None
+    reserved_bytes: int = 0
+    room: Room | None = None
+    dumped: FreezeDumped | None = None
+    sealed: Sealed | None = None
+    undoing: FreezeUndoing | None = None
+    gone: str = ""
+    """Why the tree does not run although it was to."""
+    ended: FreezeEnded | None = None
+    steps: tuple[Phase, ...] = ()
+    """All phases that were entered."""
+
+    @property
+    def id(self) -> str:
+        """The operation's, and the artifact's."""
+        return self.asked.operation
+
+    @property
+    def asked(self) -> FreezePlan:
+        """What was asked for."""
+        assert self.plan is not None
+        return self.plan
+
+    @property
+    def tasks(self) -> tuple[TaskIdentity, ...]:
+        """Who is frozen, as far as it is known: those in the images, or those that were seen first."""
+        if self.dumped is not None:
+            return self.dumped.tree.identities
+        if self.frozen is not None:
+            return tuple(task.identity for task in self.frozen.tasks)
+        return (self.asked.root,)
+
+    @property
+    def cuda(self) -> tuple[CudaTask, ...]:
+        """Who among them uses CUDA, as they were before the lock."""
+        return self.frozen.cuda_tasks if self.frozen is not None else ()
+
+    @property
+    def cuda_identities(self) -> tuple[TaskIdentity, ...]:
+        """Their identities."""
+        return tuple(task.identity for task in self.cuda)
+
+    @property
+    def device_bytes(self) -> int:
+        """What they held on GPUs."""
+        return sum(task.device_bytes for task in self.cuda)
+
+
+def evolve(freeze: Freeze, record: object) -> None:
+    """Apply a record."""
+    match record:
+        case FreezeAccepted(plan=plan):
+            freeze.plan = plan
+            _enter(freeze, Phase.LOOKING)
+        case FreezeMeasured(frozen=frozen, reserved_bytes=reserved):
+            freeze.frozen, freeze.reserved_bytes = frozen, reserved
+            _enter(freeze, Phase.RESERVING)
+        case FreezeHoused(room=room):
+            freeze.room = room
+        case FreezeBegan(phase=phase):
+            _enter(freeze, phase)
+        case FreezeDumped():
+            freeze.dumped = record
+        case FreezeSealed(sealed=sealed):
+            freeze.sealed = sealed
+        case FreezeFateKnown(gone=gone):
+            freeze.gone = gone
+        case FreezeUndoing():
+            freeze.undoing = record
+            _enter(freeze, Phase.UNDOING)
+        case FreezeEnded():
+            freeze.ended = record
+            _enter(freeze, Phase.OVER)
+
+
+def _enter(freeze: Freeze, phase: Phase) -> None:
+    freeze.phase = phase
+    freeze.steps = (*freeze.steps, phase)
+
+
+def rules() -> dict[type, DecisionFunction]:
+    """Give the decision for each message."""
+    return {
+        FreezeTree: accept,
+        CancelOperation: cancel,
+        Recover: recover,
+        Again: again,
+        Completed: completed,
+        Failed: failed,
+    }
+
+
+def resume(freeze: Freeze, ctx: Context) -> tuple[Command, ...]:
+    """Take up what an earlier life owes."""
+    return () if freeze.phase in (Phase.NEW, Phase.OVER) else (Continue(Recover()),)
+
+
+# What is asked of it
+
+
+def accept(freeze: Freeze, message: FreezeTree, ctx: Context) -> Returned:
+    """Look at the target, once."""
+    if freeze.phase is not Phase.NEW:
+        return None
+    records = (FreezeAccepted(message.plan, ctx.wall),)
+    changed = Emit(OperationChanged(message.plan.operation, Phase.LOOKING))
+    return Decision(records=records, commands=(Run(KEY, Look(message.plan.root, LOOK_NS)), changed))
+
+
+def cancel(freeze: Freeze, message: CancelOperation, ctx: Context) -> Returned:
+    """Undo it, unless it is past the point of no return."""
+    if freeze.phase is Phase.NEW or freeze.phase in NO_RETURN:
+        return None
+    turned = _turn(freeze, PHASES[freeze.phase].failed, "Cancelled", message.text, ctx)
+    return attrs.evolve(turned, commands=(Cancel(KEY), CancelTimer(KEY), *turned.commands))
+
+
+def recover(freeze: Freeze, message: Recover, ctx: Context) -> Returned:
+    """Do what the table says about the phase in which an earlier life ended."""
+    if freeze.phase in (Phase.NEW, Phase.OVER):
+        return None
+    row = PHASES[freeze.phase]
+    turn = row.crashed_running if freeze.asked.leave_running else row.crashed
+    text = f"the process that froze it ended while it was {freeze.phase.value}"
+    return _turn(freeze, turn, "Interrupted", text, ctx)
+
+
+def again(freeze: Freeze, message: Again, ctx: Context) -> Returned:
+    """Try an effect again."""
+    return None if freeze.phase is Phase.OVER else (Run(KEY, message.effect),)
+
+
+def _turn(freeze: Freeze, turn: Turn, kind: str, text: str, ctx: Context) -> Decision:
+    match turn:
+        case Turn.OVER:
+            return _over(freeze, Outcome.UNDONE, kind, text, ctx)
+        case Turn.AGAIN if freeze.phase in (Phase.UNDOING, Phase.RESUMING):
+            return Decision(commands=(_let_go(freeze),))
+        case Turn.AGAIN:
+            return Decision(commands=(Run(KEY, _EFFECTS[freeze.phase](freeze)),))
+        case Turn.LOOK:
+            return Decision(commands=(_let_go(freeze),))
+    return _undo(freeze, kind, text)
+
+
+# From step to step
+
+
+def _begin(freeze: Freeze, phase: Phase, *before: object) -> Decision:
+    """Enter a phase, or the first one after it that there is something to do in; ``before`` are records of the last."""
+    after = attrs.evolve(freeze)
+    for record in before:
+        evolve(after, record)
+    while not _needed(after, phase):
+        phase = PHASES[phase].then
+    records = (*before, FreezeBegan(phase))
+    command = _let_go(after) if phase is Phase.RESUMING else Run(KEY, _EFFECTS[phase](after))
+    return Decision(records=records, commands=(command, Emit(OperationChanged(freeze.id, phase))))
+
+
+def _needed(freeze: Freeze, phase: Phase) -> bool:
+    if phase is Phase.QUIESCING:
+        return freeze.asked.hook is not None
+    return phase not in (Phase.LOCKING, Phase.CHECKPOINTING) or bool(freeze.cuda)
+
+
+def _next(freeze: Freeze, *before: object) -> Decision:
+    row = PHASES[freeze.phase]
+    return _begin(freeze, row.then_running if freeze.asked.leave_running else row.then, *before)
+
+
+def _dump(freeze: Freeze) -> Dump:
+    assert freeze.room is not None
+    within = dump_ns(freeze.reserved_bytes)
+    plan = freeze.asked
+    return Dump(DumpRequest(plan.operation, plan.root, freeze.room.images, freeze.room.work, plan.options, within))
+
+
+def _seal(freeze: Freeze) -> Seal:
+    assert freeze.frozen is not None
+    assert freeze.dumped is not None
+    frozen = attrs.evolve(freeze.frozen, tasks=freeze.dumped.tree.tasks, frozen_wall_ns=freeze.dumped.wall_ns)
+    return Seal(freeze.id, frozen, freeze.asked.labels)
+
+
+def _quiesce(freeze: Freeze) -> Quiesce:
+    assert freeze.asked.hook is not None
+    return Quiesce(freeze.asked.hook, freeze.asked.root)
+
+
+_EFFECTS: Mapping[Phase, Callable[[Freeze], object]] = {
+    _P.RESERVING: lambda freeze: Reserve(freeze.id, freeze.asked.tier, freeze.reserved_bytes),
+    _P.QUIESCING: _quiesce,
+    _P.LOCKING: lambda freeze: LockCuda(freeze.cuda_identities, freeze.asked.lock_within_ns),
+    _P.CHECKPOINTING: lambda freeze: CheckpointCuda(freeze.cuda_identities, copy_ns(freeze.device_bytes)),
+    _P.DUMPING: _dump,
+    _P.SEALING: _seal,
+    _P.PUBLISHING: lambda freeze: Publish(freeze.id),
+    _P.ENDING: lambda freeze: EndTree(freeze.id, freeze.tasks, END_NS),
+}
+
+
+def completed(freeze: Freeze, message: Completed, ctx: Context) -> Returned:
+    """Take the next step."""
+    match message.effect:
+        case Look():
+            return _seen(freeze, message.value, ctx)
+        case Reserve():
+            return _next(freeze, FreezeHoused(message.value))
+        case Quiesce() | LockCuda() | CheckpointCuda():
+            return _next(freeze)
+        case Dump():
+            return _dumped(freeze, message.value, ctx)
+        case Seal():
+            return _next(freeze, FreezeSealed(message.value))
+        case Publish():
+            return _published(freeze, ctx)
+        case EndTree(tries=tries):
+            return _killed(freeze, message.value, tries, ctx)
+        case Release():
+            return (_read(freeze, 0),)
+        case ReadStates(reading=reading):
+            return _settled(freeze, message.value, reading, ctx)
+        case RestoreCuda(reading=reading) | UnlockCuda(reading=reading):
+            return (_read(freeze, reading + 1),)
+        case Wake():
+            return _woken(freeze)
+        case Discard():
+            return _discarded(freeze, "", ctx)
+    return None
+
+
+def failed(freeze: Freeze, message: Failed, ctx: Context) -> Returned:
+    """Undo, or try again what must succeed in the end."""
+    kind, text = type(message.error).__name__, str(message.error)
+    match message.effect:
+        case Quiesce() if freeze.asked.force:
+            return _next(freeze)
+        case Release(sweep=sweep, tries=tries):
+            if tries < TRIES:
+                return (SetTimer(KEY, AGAIN_NS, Again(Release(sweep, tries + 1))),)
+            return (_read(freeze, 0),) if freeze.phase is Phase.ENDING else _give_up(freeze, f"{kind}: {text}")
+        case EndTree(tries=tries):
+            return _killed(freeze, message.effect.tasks, tries, ctx)
+        case ReadStates(reading=reading):
+            unknown = tuple((task, None) for task in freeze.cuda_identities)
+            return _settled(freeze, States(freeze.tasks, unknown), reading, ctx)
+        case RestoreCuda() | UnlockCuda() if kind == "CudaNoMemory":
+            return _give_up(freeze, text)
+        case RestoreCuda(reading=reading) | UnlockCuda(reading=reading):
+            return (SetTimer(KEY, READ_AGAIN_NS, Again(_read_states(freeze, reading + 1))),)
+        case Wake(hook=hook, root=root, tries=tries) if tries < TRIES:
+            return (SetTimer(KEY, AGAIN_NS, Again(Wake(hook, root, tries + 1))),)
+        case Wake():
+            return _woken(freeze)
+        case Discard(tries=tries) if tries < TRIES:
+            return (SetTimer(KEY, AGAIN_NS, Again(Discard(freeze.id, tries + 1))),)
+        case Discard():
+            return _discarded(freeze, f"; what it wrote is left: {text}", ctx)
+    return _turn(freeze, PHASES[freeze.phase].failed, kind, text, ctx)
+
+
+def _seen(freeze: Freeze, seen: Seen, ctx: Context) -> Returned:
+    plan = freeze.asked
+    shut = first_shut(FREEZE_GATES, plan, seen)
+    if shut is not None:
+        return _over(freeze, Outcome.UNDONE, "GateRefused", f"{shut.gate}: {shut.text}", ctx)
+    frozen = Frozen(
+        host=seen.host,
+        criu=seen.criu,
+        options=plan.options,
+        tasks=seen.tree.tasks,
+        cuda_driver=seen.cuda.driver_version if seen.cuda_tasks else "",
+        cuda_tasks=seen.cuda_tasks,
+        gpus=seen.gpus if seen.cuda_tasks else (),
+        hook=plan.hook,
+        left_running=plan.leave_running,
+    )
+    needed = frozen.memory_bytes + frozen.device_bytes + IMAGE_SLACK_BYTES
+    after = attrs.evolve(freeze, reserved_bytes=needed)
+    commands = (Run(KEY, _EFFECTS[_P.RESERVING](after)), Emit(OperationChanged(freeze.id, Phase.RESERVING)))
+    return Decision(records=(FreezeMeasured(frozen, needed),), commands=commands)
+
+
+def _dumped(freeze: Freeze, dumped: Dumped, ctx: Context) -> Returned:
+    record = FreezeDumped(dumped.tree, dumped.cuda_tasks, ctx.wall)
+    known = freeze.cuda_identities
+    stranger = next((task for task in dumped.cuda_tasks if task.identity not in known), None)
+    if stranger is not None:
+        # It began to use CUDA behind our back, so its device memory is in no image.
+        text = f"process {stranger.identity.pid} began to use CUDA while the tree was being frozen"
+        return _undo(freeze, "TargetUnfit", text, record)
+    return _next(freeze, record)
+
+
+def _published(freeze: Freeze, ctx: Context) -> Returned:
+    if freeze.asked.leave_running:
+        outcome = Outcome.FROZEN if freeze.gone else Outcome.COPIED
+        return _over(freeze, outcome, "TargetGone" if freeze.gone else "", freeze.gone, ctx)
+    return _next(freeze)
+
+
+# Letting the tree run, or making sure that it does not
+
+
+def _let_go(freeze: Freeze) -> Run:
+    """Begin with whoever holds the tree; nobody can before the dump has begun."""
+    if Phase.DUMPING in freeze.steps and freeze.room is not None:
+        return Run(KEY, Release(SweepRequest(freeze.id, freeze.room.work)))
+    return _read(freeze, 0)
+
+
+def _read_states(freeze: Freeze, reading: int) -> ReadStates:
+    return ReadStates(freeze.tasks, freeze.cuda_identities, STATE_NS, reading)
+
+
+def _read(freeze: Freeze, reading: int) -> Run:
+    return Run(KEY, _read_states(freeze, reading))
+
+
+def _kill(freeze: Freeze) -> Run:
+    return Run(KEY, EndTree(freeze.id, freeze.tasks, END_NS))
+
+
+def _settled(freeze: Freeze, states: States, reading: int, ctx: Context) -> Returned:
+    if freeze.phase is Phase.ENDING:
+        if len(states.living) == len(freeze.tasks):
+            return _undo(freeze, "Interrupted", "the process that froze it ended before it killed the tree")
+        return (_kill(freeze),)
+    step = settle(states, reading=reading, copy_ns=copy_ns(freeze.device_bytes), unlock_ns=UNLOCK_NS)
+    match step:
+        case Wait.READ_AGAIN:
+            return (SetTimer(KEY, READ_AGAIN_NS, Again(_read_states(freeze, reading + 1))),)
+        case Settled(end=End.HOPELESS, text=text):
+            return _give_up(freeze, text)
+        case Settled(end=end, text=text):
+            return _rest(freeze, FreezeFateKnown(text if end is End.GONE else ""))
+    return (Run(KEY, step),)
+
+
+def _give_up(freeze: Freeze, text: str) -> Decision:
+    """Kill a tree that cannot be brought back to running."""
+    return Decision(records=(FreezeFateKnown(f"{text}; it was killed"),), commands=(_kill(freeze),))
+
+
+def _rest(freeze: Freeze, fate: FreezeFateKnown) -> Decision:
+    """Go on once the tree runs, or is gone for good."""
+    hook = freeze.asked.hook
+    if not fate.gone and Phase.QUIESCING in freeze.steps and hook is not None:
+        return Decision(records=(fate,), commands=(Run(KEY, Wake(hook, freeze.asked.root)),))
+    return _woken(freeze, fate)
+
+
+def _woken(freeze: Freeze, *before: object) -> Decision:
+    if freeze.phase is Phase.RESUMING:
+        return _next(freeze, *before)
+    return Decision(records=before, commands=(Run(KEY, Discard(freeze.id)),))
+
+
+def _killed(freeze: Freeze, left: tuple[TaskIdentity, ...], tries: int, ctx: Context) -> Returned:
+    if left and tries < TRIES:
+        return (SetTimer(KEY, AGAIN_NS, Again(EndTree(freeze.id, freeze.tasks, END_NS, tries + 1))),)
+    if left:
+        named = ", ".join(str(task.pid) for task in left[:8])
+        return _over(freeze, Outcome.LEFT, "TreeLeft", f"these processes could not be killed: {named}", ctx)
+    match freeze.phase:
+        case Phase.ENDING:
+            return _over(freeze, Outcome.FROZEN, "TargetGone" if freeze.gone else "", freeze.gone, ctx)
+        case Phase.RESUMING:
+            return _next(freeze)
+        case Phase.UNDOING if freeze.dumped is not None:
+            return _begin(freeze, Phase.SEALING)
+    return (Run(KEY, Discard(freeze.id)),)
+
+
+def _undo(freeze: Freeze, kind: str, text: str, *before: object) -> Decision:
+    after = attrs.evolve(freeze)
+    undoing = FreezeUndoing(kind, text)
+    for record in (*before, undoing):
+        evolve(after, record)
+    touched = freeze.phase is not Phase.RESERVING
+    command = _let_go(after) if touched else Run(KEY, Discard(freeze.id))
+    changed = Emit(OperationChanged(freeze.id, Phase.UNDOING))
+    return Decision(records=(*before, undoing), commands=(command, changed))
+
+
+def _discarded(freeze: Freeze, more: str, ctx: Context) -> Returned:
+    why = freeze.undoing or FreezeUndoing("Interrupted", "it was interrupted")
+    if freeze.gone:
+        return _over(freeze, Outcome.LOST, why.kind, f"{why.text}; then: {freeze.gone}{more}", ctx)
+    return _over(freeze, Outcome.UNDONE, why.kind, why.text + more, ctx)
+
+
+def _over(freeze: Freeze, outcome: Outcome, kind: str, text: str, ctx: Context) -> Decision:
+    ended = Emit(OperationEnded(freeze.id, outcome, kind, text))
+    return Decision(records=(FreezeEnded(outcome, kind, text, ctx.wall),), commands=(ended,))

@@ -1,0 +1,219 @@
+"""What has to be true before anything is touched: two tables, cheapest first. The first gate that is shut names why.
+
+A gate that is shut fails the operation once and for good (INV-C7): nothing is retried until somebody changes something.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+import attrs
+
+from iriscw.freeze.effects import Opened, Seen
+from iriscw.freeze.model import CudaState, FreezePlan, Gpu, Obstacle, ThawPlan
+
+VRAM_MARGIN_BYTES = 256 << 20
+"""What a restore needs beside what was held: contexts, page tables. Running out once ruins the process for good."""
+
+MEMORY_MARGIN_BYTES = 64 << 20
+
+Plan = TypeVar("Plan")
+Sight = TypeVar("Sight")
+
+
+@attrs.frozen
+class Gate(Generic[Plan, Sight]):
+    """One check: its name, what it asks for (for the page of documentation), and the check: empty, or why not."""
+
+    name: str
+    wants: str
+    check: Callable[[Plan, Sight], str]
+
+
+@attrs.frozen
+class Refusal:
+    """The gate that is shut, and why."""
+
+    gate: str
+    text: str
+
+
+def first_shut(gates: tuple[Gate[Plan, Sight], ...], plan: Plan, sight: Sight) -> Refusal | None:
+    """Give the first gate that is shut."""
+    for gate in gates:
+        text = gate.check(plan, sight)
+        if text:
+            return Refusal(gate.name, text)
+    return None
+
+
+# Before a freeze
+
+ALWAYS = (Obstacle.OURS, Obstacle.KERNEL, Obstacle.TRACED, Obstacle.IO_URING, Obstacle.DEVICE)
+"""What no option helps against."""
+
+
+def _nothing_in_the_way(plan: FreezePlan, seen: Seen) -> str:
+    return next((each.text for each in seen.tree.hindrances if each.obstacle in ALWAYS), "")
+
+
+def _terminal(plan: FreezePlan, seen: Seen) -> str:
+    found = next((each.text for each in seen.tree.hindrances if each.obstacle is Obstacle.TERMINAL), "")
+    return "" if plan.options.shell_job or not found else f"{found}: freeze it with --shell-job"
+
+
+def _connections(plan: FreezePlan, seen: Seen) -> str:
+    found = next((each.text for each in seen.tree.hindrances if each.obstacle is Obstacle.TCP), "")
+    return "" if plan.options.tcp_established or not found else f"{found}: freeze it with --tcp-established"
+
+
+def _cuda_can(plan: FreezePlan, seen: Seen) -> str:
+    return seen.cuda.reason or "the driver cannot checkpoint" if seen.cuda_tasks and not seen.cuda.available else ""
+
+
+def _cuda_is_free(plan: FreezePlan, seen: Seen) -> str:
+    for task in seen.cuda_tasks:
+        if task.state is not CudaState.RUNNING:
+            return (
+                f"process {task.identity.pid} is {task.state.value} for CUDA already: somebody else froze it, "
+                "or an operation was interrupted"
+            )
+    return ""
+
+
+def _one_gpu_map(plan: FreezePlan, seen: Seen) -> str:
+    known = [gpu.uuid for gpu in seen.gpus]
+    missing = [uuid for task in seen.cuda_tasks for uuid in task.gpus if uuid not in known]
+    return f"GPU {missing[0]} is in use and not listed by NVML" if missing else ""
+
+
+FREEZE_GATES: tuple[Gate[FreezePlan, Seen], ...] = (
+    Gate("target", "nothing that can never be dumped: io_uring, a tracer, ourselves", _nothing_in_the_way),
+    Gate("terminal", "no terminal, or --shell-job", _terminal),
+    Gate("connections", "no established TCP connection, or --tcp-established", _connections),
+    Gate("cuda", "a driver that can checkpoint, where the tree uses CUDA", _cuda_can),
+    Gate("cuda-state", "nobody else has locked or checkpointed it", _cuda_is_free),
+    Gate("gpus", "every GPU in use is known by its UUID", _one_gpu_map),
+)
+
+
+# Before a thaw
+
+
+def version_of(text: str) -> tuple[int, ...]:
+    """Read ``4.2`` or ``580.105.08`` for comparing; what is no number ends it."""
+    numbers: list[int] = []
+    for part in text.split("."):
+        if not part.isdigit():
+            break
+        numbers.append(int(part))
+    return tuple(numbers)
+
+
+def _architecture(plan: ThawPlan, opened: Opened) -> str:
+    was, here = opened.kept.frozen.host, opened.host
+    if was.architecture != here.architecture:
+        return f"it was frozen on {was.architecture}, and this is {here.architecture}"
+    if was.page_size != here.page_size:
+        return f"it was frozen with pages of {was.page_size} bytes, and here they have {here.page_size}"
+    return ""
+
+
+def _criu(plan: ThawPlan, opened: Opened) -> str:
+    was, here = opened.kept.frozen.criu.version, opened.criu.version
+    if version_of(here) < version_of(was):
+        return f"it was frozen by CRIU {was}, and this is CRIU {here}: an older one does not read its images"
+    return ""
+
+
+def _processor(plan: ThawPlan, opened: Opened) -> str:
+    here = opened.host.cpu_features
+    lacking = [each for each in opened.kept.frozen.host.cpu_features if each not in here]
+    if lacking and not plan.force:
+        named = ", ".join(lacking[:8])
+        return f"this processor lacks {named}, which the old one had: the program may use them (--force ignores it)"
+    return ""
+
+
+def _source(plan: ThawPlan, opened: Opened) -> str:
+    if opened.living:
+        return f"process {opened.living[0].pid}, which was frozen, still runs: there would be two of it"
+    return ""
+
+
+def _numbers(plan: ThawPlan, opened: Opened) -> str:
+    if opened.taken:
+        return f"process number {opened.taken[0]} is taken here, and the tree needs it"
+    return ""
+
+
+def _driver(plan: ThawPlan, opened: Opened) -> str:
+    was = opened.kept.frozen
+    if not was.cuda_tasks:
+        return ""
+    if not opened.cuda.available:
+        return opened.cuda.reason or "the driver cannot checkpoint"
+    if opened.cuda.driver_version != was.cuda_driver:
+        return f"it was frozen under driver {was.cuda_driver}, and this is {opened.cuda.driver_version}"
+    if plan.gpus and not opened.cuda.can_map_gpus:
+        return "this driver cannot restore to other GPUs (580 and later can)"
+    return ""
+
+
+def _gpus(plan: ThawPlan, opened: Opened) -> str:
+    was = opened.kept.frozen
+    here = {gpu.uuid: gpu for gpu in opened.gpus}
+    models = {gpu.uuid: gpu.model for gpu in was.gpus}
+    wanted = dict(plan.gpus)
+    used = tuple(dict.fromkeys(uuid for task in was.cuda_tasks for uuid in task.gpus))
+    targets = [wanted.get(uuid, uuid) for uuid in used]
+    if len(dict.fromkeys(targets)) < len(targets):
+        return "two GPUs would come to one: the map must keep them apart"
+    for uuid, target in zip(used, targets, strict=True):
+        gpu = here.get(target)
+        if gpu is None:
+            return f"GPU {target} is not here" + ("" if uuid in wanted else ": name another one with --gpu")
+        if gpu.model != models.get(uuid, gpu.model):
+            return f"it was frozen on a {models[uuid]}, and {target} is a {gpu.model}"
+    return ""
+
+
+def needed_vram(plan: ThawPlan, opened: Opened) -> dict[str, int]:
+    """Give for each GPU here what has to be free on it. What is not known by GPU is asked of each one that is used."""
+    wanted = dict(plan.gpus)
+    needed: dict[str, int] = {}
+    for task in opened.kept.frozen.cuda_tasks:
+        for uuid in task.gpus:
+            target = wanted.get(uuid, uuid)
+            needed[target] = needed.get(target, VRAM_MARGIN_BYTES) + task.device_bytes // len(task.gpus)
+    return needed
+
+
+def _vram(plan: ThawPlan, opened: Opened) -> str:
+    here: dict[str, Gpu] = {gpu.uuid: gpu for gpu in opened.gpus}
+    for uuid, needed in needed_vram(plan, opened).items():
+        free = here[uuid].free_bytes
+        if free < needed:
+            return f"GPU {uuid} has {free >> 20} MiB free, and {needed >> 20} MiB are needed"
+    return ""
+
+
+def _memory(plan: ThawPlan, opened: Opened) -> str:
+    needed = opened.kept.sealed.size_bytes + MEMORY_MARGIN_BYTES
+    if opened.free_memory_bytes < needed:
+        return f"{opened.free_memory_bytes >> 20} MiB of memory are free, and {needed >> 20} MiB are needed"
+    return ""
+
+
+THAW_GATES: tuple[Gate[ThawPlan, Opened], ...] = (
+    Gate("architecture", "the same architecture and page size", _architecture),
+    Gate("criu", "a CRIU that is not older than the one that wrote the images", _criu),
+    Gate("processor", "every feature of the old processor, or --force", _processor),
+    Gate("source", "nothing of the frozen tree lives", _source),
+    Gate("numbers", "the tree's process numbers are free", _numbers),
+    Gate("driver", "the same NVIDIA driver, where the tree used CUDA", _driver),
+    Gate("gpus", "each GPU again, or one of its model in its place", _gpus),
+    Gate("vram", "enough free memory on each GPU", _vram),
+    Gate("memory", "enough free memory", _memory),
+)

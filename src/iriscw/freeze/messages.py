@@ -1,0 +1,58 @@
+"""What the actors of freezing accept, and what they tell the world."""
+
+from __future__ import annotations
+
+from iriscw.freeze.model import FreezePhase, FreezePlan, Outcome, ThawPhase, ThawPlan
+from iriscw.runtime.vocabulary import message
+
+
+@message
+class FreezeTree:
+    """Freeze a tree. A second one is ignored."""
+
+    plan: FreezePlan
+
+
+@message
+class ThawTree:
+    """Bring a tree back. A second one is ignored."""
+
+    plan: ThawPlan
+
+
+@message
+class CancelOperation:
+    """Give it up: what was done is undone. One that is past the point of no return comes to its end."""
+
+    text: str
+
+
+@message
+class Recover:
+    """The process that ran this operation died; read the states, and finish or undo."""
+
+
+@message
+class Again:
+    """It is time to try this effect again."""
+
+    effect: object
+
+
+@message
+class OperationChanged:
+    """An operation took a step. Published, for progress and metrics."""
+
+    operation: str
+    phase: FreezePhase | ThawPhase
+
+
+@message
+class OperationEnded:
+    """An operation ended, and owes nothing. Published once its last record is on the disk."""
+
+    operation: str
+    outcome: Outcome
+    kind: str
+    """The class of the error that turned it round; empty if none did."""
+    text: str

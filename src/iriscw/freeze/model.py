@@ -1,0 +1,534 @@
+"""Values of freezing and thawing: who is frozen, what the GPU and CRIU say, and how each of them refuses.
+
+Durations are integer nanoseconds, named ``..._ns``; sizes are bytes. Every error carries a sentence for users that
+says what to do; its class says what is certain afterwards, because recovery is decided by it (INV-C5, C6).
+"""
+
+from __future__ import annotations
+
+import enum
+
+import attrs
+
+from iriscw.errors import OperationError, UsageError
+
+MAX_TASKS = 1024
+"""Processes of one tree. CRIU itself has no bound; a tree that is larger is a runaway, not a workload."""
+
+# Who.
+
+
+@attrs.frozen(order=True)
+class TaskIdentity:
+    """One process, for ever: its number, ``start_ticks`` (field 22 of its ``stat``) and the boot it runs in.
+
+    The number is that of the namespace in which iriscw runs.
+    """
+
+    pid: int
+    start_ticks: int
+    boot_id: str
+
+
+class Obstacle(enum.Enum):
+    """What makes a process one that cannot be frozen, or not without an option."""
+
+    IO_URING = "io_uring"
+    """It holds an io_uring: CRIU cannot dump one."""
+    TERMINAL = "terminal"
+    """It has a terminal: ``shell_job`` is needed, and the terminal at the thaw is another one."""
+    TCP = "tcp"
+    """It has an established connection: ``tcp_established`` is needed."""
+    TRACED = "traced"
+    """A debugger traces it, or another CRIU."""
+    KERNEL = "kernel"
+    """It is a thread of the kernel, or the first process of its namespace."""
+    OURS = "ours"
+    """It is the process that freezes, or one above it."""
+    DEVICE = "device"
+    """It holds a device that cannot be dumped, and it is no GPU."""
+
+
+@attrs.frozen
+class Hindrance:
+    """An obstacle, where it stands, and one sentence about it."""
+
+    obstacle: Obstacle
+    pid: int
+    text: str
+
+
+@attrs.frozen
+class Task:
+    """One process of a tree, as it is now."""
+
+    identity: TaskIdentity
+    parent_pid: int
+    name: str
+    memory_bytes: int
+    """What is resident, shared pages included: an upper bound of what a dump of it writes."""
+    stopped: bool = False
+    """It was stopped (SIGSTOP, Ctrl-Z) and must be so again after the operation."""
+    traced_by: int = 0
+
+
+@attrs.frozen
+class Tree:
+    """A process with all below it: parents before their children, the root first."""
+
+    tasks: tuple[Task, ...]
+    hindrances: tuple[Hindrance, ...] = ()
+
+    @property
+    def root(self) -> TaskIdentity:
+        """Give the process that was named."""
+        return self.tasks[0].identity
+
+    @property
+    def identities(self) -> tuple[TaskIdentity, ...]:
+        """Give all of them, parents first."""
+        return tuple(task.identity for task in self.tasks)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Give the upper bound of what a dump of it writes."""
+        return sum(task.memory_bytes for task in self.tasks)
+
+
+@attrs.frozen
+class Host:
+    """What an image depends on of the machine it was made on."""
+
+    boot_id: str
+    architecture: str
+    """As ``uname -m`` says it."""
+    page_size: int
+    kernel: str
+    """As ``uname -r`` says it."""
+    node: str
+    cpu_features: tuple[str, ...] = ()
+    """The flags of ``/proc/cpuinfo``, sorted: code of a process may have chosen by any of them."""
+
+
+# CUDA.
+
+
+class CudaState(enum.Enum):
+    """The state of one process as the driver tells it."""
+
+    RUNNING = "running"
+    LOCKED = "locked"
+    CHECKPOINTED = "checkpointed"
+    FAILED = "failed"
+    """Terminal: nothing brings it back (CUDA says so)."""
+
+
+@attrs.frozen
+class CudaAbility:
+    """What the driver of this machine can do, as probed and not as read off its version."""
+
+    available: bool
+    driver_version: str = ""
+    """Such as ``580.105.08``."""
+    interface: str = ""
+    """``api``, ``binary`` or ``stand-in``."""
+    can_map_gpus: bool = False
+    """Whether a restore may name other GPUs (from 580 on)."""
+    reason: str = ""
+    """If not available: one sentence that says why, and how to get it."""
+
+
+@attrs.frozen
+class CudaTask:
+    """A process that has a CUDA context."""
+
+    identity: TaskIdentity
+    state: CudaState
+    restore_thread: int
+    """The thread that must run during a restore."""
+    device_bytes: int
+    """What it holds on GPUs now; 0 when it is checkpointed, or when NVML does not tell."""
+    gpus: tuple[str, ...] = ()
+    """The UUIDs of the GPUs it holds memory on."""
+
+
+@attrs.frozen
+class Gpu:
+    """One GPU as NVML shows it."""
+
+    uuid: str
+    model: str
+    index: int
+    total_bytes: int
+    used_bytes: int
+
+    @property
+    def free_bytes(self) -> int:
+        """Give what nobody uses."""
+        return max(0, self.total_bytes - self.used_bytes)
+
+
+# CRIU.
+
+
+@attrs.frozen
+class CriuAbility:
+    """What the CRIU of this machine is and can, as ``criu check`` says."""
+
+    path: str
+    version: str
+    """Such as ``4.2``."""
+    git_id: str = ""
+    features: tuple[str, ...] = ()
+    """Names as ``criu check --feature`` knows them, sorted."""
+
+
+@attrs.frozen
+class CriuOptions:
+    """How a tree is dumped. A thaw uses the same: they are facts of the image, not settings."""
+
+    tcp_established: bool = False
+    shell_job: bool = False
+    file_locks: bool = True
+    external_unix_sockets: bool = False
+    link_remap: bool = True
+    ghost_limit_bytes: int = 512 << 20
+    """Files that were removed but are still open are kept in the image, up to this size each."""
+
+
+@attrs.frozen
+class DumpRequest:
+    """Write the images of a tree."""
+
+    operation: str
+    root: TaskIdentity
+    images: str
+    """An empty folder, absolute: CRIU's own files go here, and nothing else."""
+    work: str
+    """A folder for logs, statistics and sockets, absolute. It is no part of the artifact."""
+    options: CriuOptions
+    within_ns: int
+
+
+@attrs.frozen
+class DumpReport:
+    """What CRIU said of a dump (``stats-dump``); what it did not say is 0."""
+
+    freezing_us: int = 0
+    frozen_us: int = 0
+    memory_dump_us: int = 0
+    memory_write_us: int = 0
+    pages_scanned: int = 0
+    pages_written: int = 0
+
+
+@attrs.frozen
+class RestoreRequest:
+    """Bring a tree back from its images. Every byte of them was verified (INV-C9)."""
+
+    operation: str
+    images: str
+    work: str
+    options: CriuOptions
+    pids: tuple[int, ...]
+    """The numbers the tasks had: the root's first."""
+    started_after: int
+    """Clock ticks since boot when this was decided: no task of this restore is older (for the sweep)."""
+    within_ns: int
+    new_pid_namespace: bool = False
+    """Restore into a PID namespace of its own, because numbers are taken here."""
+
+
+@attrs.frozen
+class SweepRequest:
+    """End what an earlier life of ours left running of one operation."""
+
+    operation: str
+    work: str
+    pids: tuple[int, ...] = ()
+    """The numbers of a restore's tasks; none for a dump."""
+    started_after: int = 0
+    within_ns: int = 30_000_000_000
+
+
+@attrs.frozen
+class RestoreReport:
+    """A tree that was brought back and is stopped; numbers as seen from here, the root first."""
+
+    tasks: tuple[TaskIdentity, ...]
+    forking_us: int = 0
+    restore_us: int = 0
+    pages_restored: int = 0
+
+
+# What is frozen, and how.
+
+
+class HookKind(enum.Enum):
+    """How an application is told to come to rest."""
+
+    EXEC = "exec"
+    """A program is run with ``freeze`` or ``thaw`` as its last argument; 0 is yes."""
+    HTTP = "http"
+    """A POST to the address with ``/freeze`` or ``/thaw`` after it; any 2xx is yes."""
+    FILES = "files"
+    """``freeze-requested`` is put into the folder; the application puts ``ready-to-freeze`` there when it rests, and
+    goes on when ``thawed`` appears."""
+
+
+@attrs.frozen
+class Hook:
+    """Who brings the application to rest before it is frozen, and tells it afterwards."""
+
+    kind: HookKind
+    target: tuple[str, ...]
+    """The program and its arguments; or the address, or the folder, alone."""
+    within_ns: int = 30_000_000_000
+
+
+@attrs.frozen
+class FreezePlan:
+    """One freeze, as it was asked for. The artifact has the operation's id."""
+
+    operation: str
+    root: TaskIdentity
+    tier: str
+    """The name of the tier that the artifact is written to."""
+    leave_running: bool = False
+    force: bool = False
+    """Go on when the application did not come to rest."""
+    options: CriuOptions = CriuOptions()
+    hook: Hook | None = None
+    lock_within_ns: int = 60_000_000_000
+    labels: tuple[tuple[str, str], ...] = ()
+
+
+@attrs.frozen
+class ThawPlan:
+    """One thaw, as it was asked for."""
+
+    operation: str
+    artifact: str
+    gpus: tuple[tuple[str, str], ...] = ()
+    """For each GPU the artifact was frozen on the one it comes to; none: the same."""
+    force: bool = False
+    """Thaw although the processor lacks features that the old one had."""
+
+
+@attrs.frozen
+class Room:
+    """Where an operation writes: absolute folders that are there, empty, and only ours."""
+
+    images: str
+    work: str
+
+
+@attrs.frozen
+class Frozen:
+    """What is true of a frozen tree for ever: what a thaw has to find again. It stands in the manifest."""
+
+    host: Host
+    criu: CriuAbility
+    options: CriuOptions
+    tasks: tuple[Task, ...]
+    cuda_driver: str = ""
+    cuda_tasks: tuple[CudaTask, ...] = ()
+    """As they were before the lock, with what each held of which GPU."""
+    gpus: tuple[Gpu, ...] = ()
+    """All GPUs of the machine, so that a map can be checked."""
+    hook: Hook | None = None
+    left_running: bool = False
+    frozen_wall_ns: int = 0
+
+    @property
+    def device_bytes(self) -> int:
+        """Give what has to fit on GPUs again."""
+        return sum(task.device_bytes for task in self.cuda_tasks)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Give what has to fit into memory again."""
+        return sum(task.memory_bytes for task in self.tasks)
+
+
+@attrs.frozen
+class Sealed:
+    """An artifact whose every byte has a digest."""
+
+    size_bytes: int
+    digest: str
+    files: int
+
+
+class FreezePhase(enum.Enum):
+    """Which step of a freeze may have been taken: see :mod:`iriscw.freeze.freezing`."""
+
+    NEW = "new"
+    LOOKING = "looking"
+    RESERVING = "reserving"
+    QUIESCING = "quiescing"
+    LOCKING = "locking"
+    CHECKPOINTING = "checkpointing"
+    DUMPING = "dumping"
+    SEALING = "sealing"
+    PUBLISHING = "publishing"
+    ENDING = "ending"
+    RESUMING = "resuming"
+    UNDOING = "undoing"
+    OVER = "over"
+
+
+class ThawPhase(enum.Enum):
+    """Which step of a thaw may have been taken: see :mod:`iriscw.freeze.thawing`."""
+
+    NEW = "new"
+    OPENING = "opening"
+    VERIFYING = "verifying"
+    RESTORING = "restoring"
+    STARTING = "starting"
+    KILLING = "killing"
+    OVER = "over"
+
+
+class Outcome(enum.Enum):
+    """How an operation ended."""
+
+    FROZEN = "frozen"
+    """The artifact is whole and visible; nothing of the tree runs."""
+    COPIED = "copied"
+    """The artifact is whole and visible; the tree runs on."""
+    UNDONE = "undone"
+    """There is no artifact; the tree runs as before."""
+    LOST = "lost"
+    """There is no artifact and the tree is gone, or could not be let run: the text says which."""
+    THAWED = "thawed"
+    """The tree runs again."""
+    FAILED = "failed"
+    """Nothing of the tree runs here; the artifact is as it was."""
+    LEFT = "left"
+    """Tasks are left that could not be killed: the text names them."""
+
+
+@attrs.frozen
+class Kept:
+    """A published artifact: what is in it, where it lies, and how large it is."""
+
+    frozen: Frozen
+    room: Room
+    sealed: Sealed
+
+
+@attrs.frozen
+class Progress:
+    """How far a step is: bytes done, of how many (0: not known)."""
+
+    phase: str
+    done_bytes: int
+    total_bytes: int = 0
+
+
+# Errors. What is certain afterwards stands in each docstring.
+
+
+class TargetGone(OperationError, LookupError):
+    """A process that was meant has ended; its number may belong to another one by now. Nothing was touched."""
+
+
+class TargetUnfit(OperationError):
+    """The tree cannot be frozen as it is; the text says what stands in the way. Nothing was touched."""
+
+
+class RightsMissing(OperationError):
+    """The kernel does not let this user do it; the text says which right is missing. Nothing was touched."""
+
+
+class CriuMissing(OperationError):
+    """There is no CRIU; the text says where it was looked for and how to get one. Nothing was touched."""
+
+
+class CriuUnfit(OperationError):
+    """The CRIU that is there does not work on this kernel, or is too old. Nothing was touched."""
+
+
+class CriuFailed(OperationError):
+    """CRIU said no, and the text is what its log says.
+
+    After a dump the tree is as it was before; after a restore nothing of the tree is left.
+    """
+
+
+class CriuOverdue(CriuFailed):
+    """CRIU did not come to an end within its deadline and was killed. What is certain is as after a refusal."""
+
+    retryable = True
+
+
+class NoRoom(OperationError):
+    """The disk or the memory file system is full, or the budget of the tier is used up. The text says which."""
+
+    retryable = True
+
+
+class TreeLeft(OperationError):
+    """After a restore that failed, some tasks could not be killed within the time for that: they are named."""
+
+
+class CudaMissing(OperationError):
+    """There is no NVIDIA driver that can checkpoint, or no right to call it. Nothing was touched."""
+
+
+class CudaRefused(OperationError):
+    """The driver answered with an error. The state of the process must be read before anything else is done."""
+
+    def __init__(self, text: str, code: int = 0) -> None:
+        super().__init__(text)
+        self.code = code
+        """CUDA's number: 304 operating system, 401 illegal state, 801 not supported."""
+
+
+class CudaNoMemory(CudaRefused):
+    """The GPU has too little free memory. After a restore that failed so the process can only be killed."""
+
+
+class CudaOverdue(OperationError):
+    """The driver did not answer within the deadline; the program that called it was killed.
+
+    Whether it happened is unknown: the state must be read, and may not be readable for a while.
+    """
+
+    retryable = True
+
+
+class HookFailed(OperationError):
+    """The application did not come to rest, or did not say so in time."""
+
+    retryable = True
+
+
+class ArtifactUnknown(OperationError, LookupError):
+    """There is certainly no artifact with this id here."""
+
+
+class ArtifactRefused(OperationError):
+    """An artifact is not what its manifest says, or its manifest is not one of ours; the text names what is wrong.
+
+    It was not used. It stays where it is, for people to look at.
+    """
+
+
+class ArtifactInUse(OperationError):
+    """An operation of a living process uses the artifact."""
+
+    retryable = True
+
+
+class GateRefused(OperationError):
+    """Something is not as it has to be, and the text says what. Nothing was touched. ``gate`` names the check."""
+
+    def __init__(self, text: str, gate: str = "") -> None:
+        super().__init__(text)
+        self.gate = gate
+
+
+class UnsafeRequest(UsageError, ValueError):
+    """A request names a folder that is not absolute, a deadline that is not positive, or no process."""

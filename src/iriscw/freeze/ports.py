@@ -1,0 +1,355 @@
+"""The ports of freezing and thawing, and the error contract of each method.
+
+Rules for all. A method raises only the errors its docstring names (they stand in :mod:`iriscw.freeze.model`), each with
+a sentence for users; what lies underneath is translated by the driver. ``within_ns`` is a deadline the driver keeps by
+itself, with the kill of all that it started: it returns or raises by then, or at most :data:`KILL_PATIENCE_NS` later
+(INV-C2). A call that is cancelled ends what it started before it lets the cancellation pass. Processes are
+named by :class:`~iriscw.freeze.model.TaskIdentity`; a driver checks it *after* it has opened a pidfd and touches
+nothing else (INV-C3). No call is repeated by a driver: who asked reads the state and decides (INV-C5). Nothing that a
+driver writes to a log or an error holds environment variables or memory of the target (INV-C14).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from iriscw.freeze.model import (
+    CriuAbility,
+    CudaAbility,
+    CudaState,
+    CudaTask,
+    DumpReport,
+    DumpRequest,
+    Frozen,
+    Gpu,
+    Hook,
+    Host,
+    Kept,
+    Progress,
+    RestoreReport,
+    RestoreRequest,
+    Room,
+    Sealed,
+    SweepRequest,
+    TaskIdentity,
+    Tree,
+)
+
+KILL_PATIENCE_NS = 10_000_000_000
+"""How long past its deadline a call may take to kill what it started: a process in a driver dies slowly."""
+
+Report = Callable[[Progress], None]
+"""Takes progress. It returns at once and raises nothing; a driver may leave it uncalled."""
+
+
+class Processes(Protocol):
+    """The processes of this machine."""
+
+    async def host(self) -> Host:
+        """Say what machine this is. Raises nothing."""
+        ...
+
+    async def identify(self, pid: int) -> TaskIdentity:
+        """Say who has this number now.
+
+        Raises:
+            TargetGone: nobody, or a zombie.
+        """
+        ...
+
+    async def tree(self, root: TaskIdentity) -> Tree:
+        """Read the tree below a process, with what stands in the way of freezing it (``Tree.hindrances``).
+
+        What ends meanwhile is left out; what was forked meanwhile is found (the walk is repeated until it is stable,
+        or a bound is reached).
+
+        Raises:
+            TargetGone: the root has ended.
+            TargetUnfit: the tree has more than ``MAX_TASKS`` tasks, or never holds still.
+            RightsMissing: the tree may not be looked at.
+        """
+        ...
+
+    async def living(self, tasks: Sequence[TaskIdentity]) -> tuple[TaskIdentity, ...]:
+        """Give those that live, in the order given. Raises nothing.
+
+        A zombie does not live, nor does one that was killed already and has only not gone yet (SIGKILL is pending, or
+        it is exiting): what it was told cannot be taken back.
+        """
+        ...
+
+    async def taken(self, pids: Sequence[int]) -> tuple[int, ...]:
+        """Give those numbers that a process (a zombie too) or a thread has now. Zombies of ours are reaped before."""
+        ...
+
+    async def free_memory_bytes(self) -> int:
+        """Give what the machine, or the control group we run in, can still hand out. Raises nothing."""
+        ...
+
+    async def ticks(self) -> int:
+        """Give the clock ticks since boot, as ``stat`` counts them: what starts from now on is not older."""
+        ...
+
+    async def proceed(self, tasks: Sequence[TaskIdentity]) -> None:
+        """Let stopped processes run (SIGCONT). Those that run or have ended are left alone.
+
+        Raises:
+            RightsMissing: a signal was refused.
+        """
+        ...
+
+    async def end(self, tasks: Sequence[TaskIdentity], within_ns: int) -> tuple[TaskIdentity, ...]:
+        """Kill processes (SIGKILL through pidfds), wait until each has ended, reap what is ours.
+
+        Returns:
+            Those that still live after ``within_ns``; none, if all went well.
+        """
+        ...
+
+
+class Cuda(Protocol):
+    """The checkpoint interface of NVIDIA's driver, one process at a time. Every call runs outside of this process."""
+
+    async def ability(self) -> CudaAbility:
+        """Probe what the driver can do. No GPU is an answer, not an error. Raises nothing."""
+        ...
+
+    async def tasks(self, identities: Sequence[TaskIdentity], within_ns: int) -> tuple[CudaTask, ...]:
+        """Give those of the processes that have a CUDA context (that have a restore thread), in the order given.
+
+        Raises:
+            CudaRefused: the driver does not tell.
+            CudaOverdue: it does not answer.
+            RightsMissing: it may not be asked.
+        """
+        ...
+
+    async def state(self, task: TaskIdentity, within_ns: int) -> CudaState:
+        """Read the state of a process.
+
+        Raises:
+            TargetGone: the process has ended.
+            CudaRefused: the driver does not tell.
+            CudaOverdue: it does not answer (the process may be within another call).
+            RightsMissing: it may not be asked.
+        """
+        ...
+
+    async def lock(self, task: TaskIdentity, within_ns: int) -> None:
+        """RUNNING to LOCKED: no new work is begun and the work on the device is over.
+
+        The driver gets the same time, less a margin, as its own limit, so that it says no before it is killed.
+
+        Raises:
+            TargetGone: the process has ended.
+            CudaRefused: the driver said no; a lock that ran out of time usually leaves RUNNING. Read the state.
+            CudaOverdue: no answer: the outcome is unknown. Read the state.
+            RightsMissing: it may not be done.
+        """
+        ...
+
+    async def checkpoint(self, task: TaskIdentity, within_ns: int) -> None:
+        """LOCKED to CHECKPOINTED: device memory goes to memory of the process, the GPU is let go.
+
+        Raises: as :meth:`lock`.
+        """
+        ...
+
+    async def restore(self, task: TaskIdentity, within_ns: int, gpus: Mapping[str, str]) -> None:
+        """CHECKPOINTED to LOCKED. ``gpus`` gives for each old UUID the new one; empty: the same ones.
+
+        Raises: as :meth:`lock`, and
+            CudaNoMemory: the GPU has too little memory; the process can only be killed.
+        """
+        ...
+
+    async def unlock(self, task: TaskIdentity, within_ns: int) -> None:
+        """LOCKED to RUNNING. Raises: as :meth:`lock`."""
+        ...
+
+
+class Gpus(Protocol):
+    """The GPUs of this machine, by NVML."""
+
+    async def list(self) -> tuple[Gpu, ...]:
+        """Give them by index, with their memory; none where there is no NVML. Raises nothing."""
+        ...
+
+    async def used_by(self, pids: Sequence[int]) -> Mapping[int, Mapping[str, int]]:
+        """Give for each process the bytes it holds by GPU UUID. Who holds none is left out. Raises nothing."""
+        ...
+
+
+class HeldTree(Protocol):
+    """A tree whose images are complete and that makes no progress meanwhile.
+
+    If this process dies, or the object is dropped, whatever holds the tree lets it run again by itself, as far as that
+    can be had (INV-C6): CRIU's own post-dump notification does that, and undoes network locks and remapped links.
+    """
+
+    @property
+    def report(self) -> DumpReport:
+        """What CRIU said of the dump."""
+        ...
+
+    async def resume(self, within_ns: int) -> None:
+        """Let the tree run on as it was before the dump (those that were stopped stay so). May be repeated.
+
+        Raises:
+            TreeLeft: it does not run again; the text names who does not.
+        """
+        ...
+
+    async def end(self, within_ns: int) -> None:
+        """Kill the tree and wait until all of it has ended. May be repeated.
+
+        Raises:
+            TreeLeft: some still live; the text names them.
+        """
+        ...
+
+
+class Criu(Protocol):
+    """CRIU, each run in a process group of its own and, where there is the right, in the cgroup of the target."""
+
+    async def ability(self) -> CriuAbility:
+        """Find it and have it check itself (``criu check``). What was found may be kept for later calls.
+
+        Raises:
+            CriuMissing: there is none.
+            CriuUnfit: it does not work here.
+            RightsMissing: it may not do here what it must.
+        """
+        ...
+
+    async def dump(self, request: DumpRequest, report: Report) -> HeldTree:
+        """Write the images of a tree, and hold it. CRIU's CUDA plugin is never loaded.
+
+        After an error the tree runs as before, and what was written is garbage that the caller removes.
+
+        Raises:
+            TargetGone: the process has ended, or its number means another one.
+            CriuMissing, CriuUnfit, RightsMissing: as :meth:`ability`.
+            TargetUnfit: CRIU cannot dump this tree; the text is what its log says.
+            NoRoom: the file system of the images is full.
+            CriuFailed: CRIU failed for another reason.
+            CriuOverdue: it was killed at its deadline.
+            UnsafeRequest: a folder is missing or not absolute, or the deadline is not positive.
+        """
+        ...
+
+    async def restore(self, request: RestoreRequest, report: Report) -> RestoreReport:
+        """Bring a tree back, and leave all of it stopped: it has not run yet when this returns.
+
+        The tree is nobody's child but init's (or a subreaper's above us): it outlives this process. After an error
+        nothing of it is left.
+
+        Raises:
+            CriuMissing, CriuUnfit, RightsMissing: as :meth:`ability`.
+            NoRoom: there is not enough memory.
+            CriuFailed: CRIU failed; what it had begun is gone.
+            CriuOverdue: it was killed at its deadline, with what it had begun.
+            TreeLeft: as those two, but the named tasks still live.
+            UnsafeRequest: as :meth:`dump`.
+        """
+        ...
+
+    async def sweep(self, request: SweepRequest) -> tuple[TaskIdentity, ...]:
+        """After a crash of ours: end the CRIU run that an earlier life of this operation left, and what it made.
+
+        The run is known from its own record in ``request.work`` (written before CRIU does anything). The tree of a dump
+        runs on; the tasks of a restore are killed: they have one of ``pids``, are not older than ``started_after``, and
+        descend from that run or carry its mark. Whoever else has such a number is left alone. Where nothing was begun,
+        or all is over, nothing is done. May be repeated.
+
+        Returns:
+            The tasks of a restore that were killed.
+
+        Raises:
+            TreeLeft: some could not be killed, or the run itself could not.
+        """
+        ...
+
+
+class Hooks(Protocol):
+    """Tells applications that they will be frozen, and that they were thawed."""
+
+    async def quiesce(self, hook: Hook, root: TaskIdentity) -> None:
+        """Ask the application to come to rest, and wait until it says that it did.
+
+        Raises:
+            HookFailed: it did not, within ``hook.within_ns``.
+        """
+        ...
+
+    async def wake(self, hook: Hook, root: TaskIdentity) -> None:
+        """Tell the application to go on: after a thaw, and after a freeze that was undone. May be repeated.
+
+        Raises:
+            HookFailed: it could not be told.
+        """
+        ...
+
+
+class Artifacts(Protocol):
+    """Where artifacts are kept, by tier, each tier within its budget (INV-P2)."""
+
+    async def reserve(self, operation: str, tier: str, size_bytes: int) -> Room:
+        """Take room for an artifact before anything is written. The same operation gets the same room again.
+
+        Raises:
+            NoRoom: the tier's budget, or its file system, has less.
+            UnsafeRequest: there is no such tier.
+        """
+        ...
+
+    async def seal(self, operation: str, frozen: Frozen, labels: tuple[tuple[str, str], ...], report: Report) -> Sealed:
+        """Check that the images are whole, give every byte a digest, put all on the disk. May be repeated.
+
+        Raises:
+            NoRoom: the file system is full.
+            ArtifactRefused: what CRIU left is no image.
+        """
+        ...
+
+    async def publish(self, operation: str) -> None:
+        """Make the sealed artifact visible, as a whole; what was reserved and not used is returned. May be repeated.
+
+        Raises:
+            NoRoom: the file system is full.
+            ArtifactUnknown: it was never sealed.
+        """
+        ...
+
+    async def discard(self, operation: str) -> None:
+        """Remove all that the operation wrote, published or not, and return what it had reserved. May be repeated.
+
+        Raises:
+            OSError: something cannot be removed yet. What is left counts against the budget until it is.
+        """
+        ...
+
+    async def pin(self, artifact: str, operation: str) -> Kept:
+        """Keep an artifact from being removed, and read what it says of itself. May be repeated.
+
+        ``Kept.room.work`` is a folder of the operation's own.
+
+        Raises:
+            ArtifactUnknown: there is none.
+            ArtifactRefused: its manifest is none of ours.
+        """
+        ...
+
+    async def verify(self, artifact: str, report: Report) -> None:
+        """Read every byte and compare (INV-C9).
+
+        Raises:
+            ArtifactUnknown: there is none.
+            ArtifactRefused: a byte differs, a file is missing, or there is one too many.
+        """
+        ...
+
+    async def unpin(self, artifact: str, operation: str) -> None:
+        """Let the artifact be removed again. May be repeated. Raises nothing."""
+        ...

@@ -1,0 +1,163 @@
+"""The facts that a freeze or a thaw keeps over the death of the process that runs it.
+
+``...Began`` is written before the step it names is taken: what is found after a crash is the last step that *may* have
+been taken. No environment variables, memory or secrets of the target are ever among them (INV-C14).
+"""
+
+from __future__ import annotations
+
+from iriscw.freeze.model import (
+    CudaTask,
+    FreezePhase,
+    FreezePlan,
+    Frozen,
+    Kept,
+    Outcome,
+    RestoreRequest,
+    Room,
+    Sealed,
+    TaskIdentity,
+    ThawPlan,
+    Tree,
+)
+from iriscw.journal.records import record
+from iriscw.runtime.vocabulary import message
+
+# Of a freeze
+
+
+@record("freeze.freeze_accepted")
+@message
+class FreezeAccepted:
+    """It was asked for, and looks at its target."""
+
+    plan: FreezePlan
+    wall_ns: int
+
+
+@record("freeze.freeze_measured")
+@message
+class FreezeMeasured:
+    """What the target and the machine are; all gates are passed, and room is being reserved."""
+
+    frozen: Frozen
+    reserved_bytes: int
+
+
+@record("freeze.freeze_began")
+@message
+class FreezeBegan:
+    """A step is being taken."""
+
+    phase: FreezePhase
+
+
+@record("freeze.freeze_housed")
+@message
+class FreezeHoused:
+    """There is room for the artifact."""
+
+    room: Room
+
+
+@record("freeze.freeze_dumped")
+@message
+class FreezeDumped:
+    """The images are written; this is who is in them."""
+
+    tree: Tree
+    cuda_tasks: tuple[CudaTask, ...]
+    wall_ns: int
+
+
+@record("freeze.freeze_sealed")
+@message
+class FreezeSealed:
+    """Every byte has its digest."""
+
+    sealed: Sealed
+
+
+@record("freeze.freeze_undoing")
+@message
+class FreezeUndoing:
+    """It will not come to its end, and why; the target is brought back to running."""
+
+    kind: str
+    text: str
+
+
+@record("freeze.freeze_fate_known")
+@message
+class FreezeFateKnown:
+    """What became of the tree that was to run on: empty if it runs, else why it does not."""
+
+    gone: str
+
+
+@record("freeze.freeze_ended")
+@message
+class FreezeEnded:
+    """Nothing is owed any more."""
+
+    outcome: Outcome
+    kind: str
+    text: str
+    wall_ns: int
+
+
+# Of a thaw
+
+
+@record("freeze.thaw_accepted")
+@message
+class ThawAccepted:
+    """It was asked for, and looks at the artifact."""
+
+    plan: ThawPlan
+    wall_ns: int
+
+
+@record("freeze.thaw_opened")
+@message
+class ThawOpened:
+    """All gates are passed; this is what comes back, and the machine's time (``Processes.ticks``) then."""
+
+    kept: Kept
+    ticks: int
+
+
+@record("freeze.thaw_restoring")
+@message
+class ThawRestoring:
+    """CRIU is being started with this request."""
+
+    request: RestoreRequest
+
+
+@record("freeze.thaw_restored")
+@message
+class ThawRestored:
+    """The tree is back, and stopped: this is who it is."""
+
+    tasks: tuple[TaskIdentity, ...]
+
+
+@record("freeze.thaw_ending")
+@message
+class ThawEnding:
+    """It will not come to its end, and why; whatever came back is killed."""
+
+    kind: str
+    text: str
+
+
+@record("freeze.thaw_ended")
+@message
+class ThawEnded:
+    """Nothing is owed any more."""
+
+    outcome: Outcome
+    kind: str
+    text: str
+    wall_ns: int

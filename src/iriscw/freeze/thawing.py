@@ -1,0 +1,373 @@
+r"""The life of one thaw: the mirror of a freeze, with its gates first.
+
+::
+
+    NEW -> OPENING -> VERIFYING -> RESTORING -> STARTING -> OVER
+                                       |           |
+                                       +-----------+-> KILLING -> OVER
+
+Theory of operation. The artifact is pinned, the gates look at it and at this machine, cheapest first, and every byte is
+read and compared before CRIU sees one (INV-C9). What CRIU brings back is *stopped*: until it is known by name, and that
+is written down, it has not run. So what is left of a restore of unknown outcome may be killed, and nothing is lost; the
+artifact is as it was. From STARTING on the tree runs, and is brought to its end as a freeze that is undone: by reading
+the states of CUDA (:mod:`iriscw.freeze.settling`), whatever happened before.
+
+What cannot be brought to running is killed (INV-C6): a CUDA restore that ran out of memory ruins the process for good.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+
+import attrs
+
+from iriscw.freeze.deadlines import END_NS, LOOK_NS, STATE_NS, UNLOCK_NS, copy_ns, restore_ns
+from iriscw.freeze.effects import (
+    EndTree,
+    Open,
+    Opened,
+    Proceed,
+    ReadStates,
+    Restore,
+    RestoreCuda,
+    States,
+    Sweep,
+    UnlockCuda,
+    Unpin,
+    Verify,
+    Wake,
+)
+from iriscw.freeze.freezing import AGAIN_NS, KEY, TRIES
+from iriscw.freeze.gates import THAW_GATES, first_shut
+from iriscw.freeze.messages import Again, CancelOperation, OperationChanged, OperationEnded, Recover, ThawTree
+from iriscw.freeze.model import (
+    Outcome,
+    RestoreReport,
+    RestoreRequest,
+    SweepRequest,
+    TaskIdentity,
+    ThawPhase as Phase,
+    ThawPlan,
+)
+from iriscw.freeze.records import ThawAccepted, ThawEnded, ThawEnding, ThawOpened, ThawRestored, ThawRestoring
+from iriscw.freeze.settling import READ_AGAIN_NS, End, Settled, Wait, settle
+from iriscw.runtime.vocabulary import (
+    Cancel,
+    CancelTimer,
+    Command,
+    Completed,
+    Context,
+    Continue,
+    Decision,
+    DecisionFunction,
+    Emit,
+    Failed,
+    Outcome as Returned,
+    Run,
+    SetTimer,
+)
+
+
+class Turn(enum.Enum):
+    """What is done about a phase that did not come to its end."""
+
+    OVER = "over"
+    """Nothing was touched: it ends."""
+    KILL = "kill"
+    """Whatever came back is killed."""
+    FINISH = "finish"
+    """It is brought to its end, by the states it is found in."""
+
+
+@attrs.frozen
+class Row:
+    """One phase: what is done in it, and what follows."""
+
+    does: str
+    then: Phase
+    failed: Turn
+    crashed: Turn
+
+
+PHASES: Mapping[Phase, Row] = {
+    Phase.OPENING: Row("pins the artifact; the gates", Phase.VERIFYING, Turn.OVER, Turn.OVER),
+    Phase.VERIFYING: Row("reads every byte and compares", Phase.RESTORING, Turn.OVER, Turn.OVER),
+    Phase.RESTORING: Row("has CRIU bring the tree back, stopped", Phase.STARTING, Turn.KILL, Turn.KILL),
+    Phase.STARTING: Row("lets it run; restores and unlocks CUDA", Phase.OVER, Turn.KILL, Turn.FINISH),
+    Phase.KILLING: Row("kills whatever came back", Phase.OVER, Turn.KILL, Turn.KILL),
+}
+"""The life of a thaw. NEW and OVER owe nothing."""
+
+CANCELLABLE = (Phase.OPENING, Phase.VERIFYING, Phase.RESTORING)
+"""Later than that the tree may have run, and killing it would lose what it did: it comes to its end."""
+
+
+@attrs.define(eq=False)
+class Thaw:
+    """One thaw, as its records say."""
+
+    phase: Phase = Phase.NEW
+    plan: ThawPlan | None = None
+    opened: ThawOpened | None = None
+    request: RestoreRequest | None = None
+    tasks: tuple[TaskIdentity, ...] = ()
+    ending: ThawEnding | None = None
+    ended: ThawEnded | None = None
+
+    @property
+    def asked(self) -> ThawPlan:
+        """What was asked for."""
+        assert self.plan is not None
+        return self.plan
+
+    @property
+    def id(self) -> str:
+        """The operation's."""
+        return self.asked.operation
+
+    @property
+    def cuda(self) -> tuple[TaskIdentity, ...]:
+        """Who uses CUDA among those that came back, which have the order of those that were frozen."""
+        if self.opened is None or not self.tasks:
+            return ()
+        frozen = self.opened.kept.frozen
+        pids = tuple(task.identity.pid for task in frozen.cuda_tasks)
+        return tuple(now for was, now in zip(frozen.tasks, self.tasks, strict=False) if was.identity.pid in pids)
+
+    @property
+    def device_bytes(self) -> int:
+        """What has to come back to GPUs."""
+        return self.opened.kept.frozen.device_bytes if self.opened is not None else 0
+
+
+def evolve(thaw: Thaw, record: object) -> None:
+    """Apply a record."""
+    match record:
+        case ThawAccepted(plan=plan):
+            thaw.phase, thaw.plan = Phase.OPENING, plan
+        case ThawOpened():
+            thaw.phase, thaw.opened = Phase.VERIFYING, record
+        case ThawRestoring(request=request):
+            thaw.phase, thaw.request = Phase.RESTORING, request
+        case ThawRestored(tasks=tasks):
+            thaw.phase, thaw.tasks = Phase.STARTING, tasks
+        case ThawEnding():
+            thaw.phase, thaw.ending = Phase.KILLING, record
+        case ThawEnded():
+            thaw.phase, thaw.ended = Phase.OVER, record
+
+
+def rules() -> dict[type, DecisionFunction]:
+    """Give the decision for each message."""
+    return {
+        ThawTree: accept,
+        CancelOperation: cancel,
+        Recover: recover,
+        Again: again,
+        Completed: completed,
+        Failed: failed,
+    }
+
+
+def resume(thaw: Thaw, ctx: Context) -> tuple[Command, ...]:
+    """Take up what an earlier life owes."""
+    return () if thaw.phase in (Phase.NEW, Phase.OVER) else (Continue(Recover()),)
+
+
+def accept(thaw: Thaw, message: ThawTree, ctx: Context) -> Returned:
+    """Open the artifact, once."""
+    if thaw.phase is not Phase.NEW:
+        return None
+    plan = message.plan
+    changed = Emit(OperationChanged(plan.operation, Phase.OPENING))
+    look = Run(KEY, Open(plan.artifact, plan.operation, LOOK_NS))
+    return Decision(records=(ThawAccepted(plan, ctx.wall),), commands=(look, changed))
+
+
+def cancel(thaw: Thaw, message: CancelOperation, ctx: Context) -> Returned:
+    """Give it up, unless the tree may have run."""
+    if thaw.phase not in CANCELLABLE:
+        return None
+    turned = _turn(thaw, PHASES[thaw.phase].failed, "Cancelled", message.text, ctx)
+    return attrs.evolve(turned, commands=(Cancel(KEY), CancelTimer(KEY), *turned.commands))
+
+
+def recover(thaw: Thaw, message: Recover, ctx: Context) -> Returned:
+    """Do what the table says about the phase in which an earlier life ended."""
+    if thaw.phase in (Phase.NEW, Phase.OVER):
+        return None
+    text = f"the process that thawed it ended while it was {thaw.phase.value}"
+    return _turn(thaw, PHASES[thaw.phase].crashed, "Interrupted", text, ctx)
+
+
+def again(thaw: Thaw, message: Again, ctx: Context) -> Returned:
+    """Try an effect again."""
+    return None if thaw.phase is Phase.OVER else (Run(KEY, message.effect),)
+
+
+def _turn(thaw: Thaw, turn: Turn, kind: str, text: str, ctx: Context) -> Decision:
+    match turn:
+        case Turn.OVER:
+            return _end_untouched(thaw, kind, text)
+        case Turn.FINISH:
+            return Decision(commands=(_read(thaw, 0),))
+    return _kill(thaw, kind, text)
+
+
+def completed(thaw: Thaw, message: Completed, ctx: Context) -> Returned:
+    """Take the next step."""
+    match message.effect:
+        case Open():
+            return _opened(thaw, message.value)
+        case Verify():
+            return _verified(thaw, ctx)
+        case Restore():
+            return _restored(thaw, message.value)
+        case Proceed():
+            return (_read(thaw, 1),)
+        case ReadStates(reading=reading):
+            return _settled(thaw, message.value, reading)
+        case RestoreCuda(reading=reading) | UnlockCuda(reading=reading):
+            return (_read(thaw, reading + 1),)
+        case Wake() | Unpin():
+            return _finish(thaw, message.effect, ctx)
+        case Sweep():
+            return (Run(KEY, EndTree(thaw.id, thaw.tasks, END_NS)),)
+        case EndTree(tries=tries):
+            return _killed(thaw, message.value, tries, ctx)
+    return None
+
+
+def failed(thaw: Thaw, message: Failed, ctx: Context) -> Returned:
+    """Kill what came back, or try again what must succeed in the end."""
+    kind, text = type(message.error).__name__, str(message.error)
+    match message.effect:
+        case Proceed() | ReadStates():
+            return _kill(thaw, kind, text)
+        case RestoreCuda() | UnlockCuda() if kind == "CudaNoMemory":
+            return _kill(thaw, kind, text)
+        case RestoreCuda(reading=reading) | UnlockCuda(reading=reading):
+            return (SetTimer(KEY, READ_AGAIN_NS, Again(_read_states(thaw, reading + 1))),)
+        case Wake(hook=hook, root=root, tries=tries) if tries < TRIES:
+            return (SetTimer(KEY, AGAIN_NS, Again(Wake(hook, root, tries + 1))),)
+        case Wake() | Unpin():
+            return _finish(thaw, message.effect, ctx)
+        case Sweep(request=request, tries=tries) if tries < TRIES:
+            return (SetTimer(KEY, AGAIN_NS, Again(Sweep(request, tries + 1))),)
+        case Sweep():
+            return _over(thaw, Outcome.LEFT, kind, text, ctx)
+        case EndTree(tries=tries):
+            return _killed(thaw, message.effect.tasks, tries, ctx)
+    return _turn(thaw, PHASES[thaw.phase].failed, kind, text, ctx)
+
+
+def _opened(thaw: Thaw, opened: Opened) -> Returned:
+    shut = first_shut(THAW_GATES, thaw.asked, opened)
+    if shut is not None:
+        return _end_untouched(thaw, "GateRefused", f"{shut.gate}: {shut.text}")
+    changed = Emit(OperationChanged(thaw.id, Phase.VERIFYING))
+    verify = Run(KEY, Verify(thaw.asked.artifact))
+    return Decision(records=(ThawOpened(opened.kept, opened.ticks),), commands=(verify, changed))
+
+
+def _verified(thaw: Thaw, ctx: Context) -> Returned:
+    assert thaw.opened is not None
+    kept = thaw.opened.kept
+    request = RestoreRequest(
+        operation=thaw.id,
+        images=kept.room.images,
+        work=kept.room.work,
+        options=kept.frozen.options,
+        pids=tuple(task.identity.pid for task in kept.frozen.tasks),
+        started_after=thaw.opened.ticks,
+        within_ns=restore_ns(kept.sealed.size_bytes),
+    )
+    changed = Emit(OperationChanged(thaw.id, Phase.RESTORING))
+    return Decision(records=(ThawRestoring(request),), commands=(Run(KEY, Restore(request)), changed))
+
+
+def _restored(thaw: Thaw, report: RestoreReport) -> Returned:
+    changed = Emit(OperationChanged(thaw.id, Phase.STARTING))
+    after = attrs.evolve(thaw, tasks=report.tasks)
+    return Decision(records=(ThawRestored(report.tasks),), commands=(_proceed(after), changed))
+
+
+def _proceed(thaw: Thaw) -> Run:
+    """Let run all but those that were stopped when they were frozen."""
+    assert thaw.opened is not None
+    were = thaw.opened.kept.frozen.tasks
+    runs = tuple(now for was, now in zip(were, thaw.tasks, strict=False) if not was.stopped)
+    return Run(KEY, Proceed(runs))
+
+
+# From here on the states say what is done
+
+
+def _read_states(thaw: Thaw, reading: int) -> ReadStates:
+    return ReadStates(thaw.tasks, thaw.cuda, STATE_NS, reading)
+
+
+def _read(thaw: Thaw, reading: int) -> Run:
+    return Run(KEY, _read_states(thaw, reading))
+
+
+def _settled(thaw: Thaw, states: States, reading: int) -> Returned:
+    if thaw.tasks[0] not in states.living:
+        return _kill(thaw, "TargetGone", "the tree came back, and its first process ended at once")
+    if reading == 0:  # after a crash: whether it was let run is not known, and doing it again does no harm
+        return (_proceed(thaw),)
+    copy = copy_ns(thaw.device_bytes)
+    step = settle(states, reading=reading, copy_ns=copy, unlock_ns=UNLOCK_NS, gpus=thaw.asked.gpus)
+    match step:
+        case Wait.READ_AGAIN:
+            return (SetTimer(KEY, READ_AGAIN_NS, Again(_read_states(thaw, reading + 1))),)
+        case Settled(end=End.RUNNING):
+            assert thaw.opened is not None
+            hook = thaw.opened.kept.frozen.hook
+            return (Run(KEY, Wake(hook, thaw.tasks[0])) if hook is not None else _unpin(thaw),)
+        case Settled(text=text):
+            return _kill(thaw, "CudaFailed", text)
+    return (Run(KEY, step),)
+
+
+def _unpin(thaw: Thaw) -> Run:
+    return Run(KEY, Unpin(thaw.asked.artifact, thaw.id))
+
+
+def _finish(thaw: Thaw, effect: Wake | Unpin, ctx: Context) -> Returned:
+    if isinstance(effect, Wake):
+        return (_unpin(thaw),)
+    if thaw.ending is not None:
+        return _over(thaw, Outcome.FAILED, thaw.ending.kind, thaw.ending.text, ctx)
+    return _over(thaw, Outcome.THAWED, "", "", ctx)
+
+
+# Nothing of it stays
+
+
+def _end_untouched(thaw: Thaw, kind: str, text: str) -> Decision:
+    return Decision(records=(ThawEnding(kind, text),), commands=(_unpin(thaw),))
+
+
+def _kill(thaw: Thaw, kind: str, text: str) -> Decision:
+    """Kill whatever came back; in KILLING once more, with the reason that is known already."""
+    records = () if thaw.phase is Phase.KILLING else (ThawEnding(kind, text),)
+    if thaw.request is None:
+        return Decision(records=records, commands=(_unpin(thaw),))
+    sweep = SweepRequest(thaw.id, thaw.request.work, thaw.request.pids, thaw.request.started_after, END_NS)
+    return Decision(records=records, commands=(Run(KEY, Sweep(sweep)), Emit(OperationChanged(thaw.id, Phase.KILLING))))
+
+
+def _killed(thaw: Thaw, left: tuple[TaskIdentity, ...], tries: int, ctx: Context) -> Returned:
+    if left and tries < TRIES:
+        return (SetTimer(KEY, AGAIN_NS, Again(EndTree(thaw.id, thaw.tasks, END_NS, tries + 1))),)
+    if left:
+        named = ", ".join(str(task.pid) for task in left[:8])
+        return _over(thaw, Outcome.LEFT, "TreeLeft", f"these processes could not be killed: {named}", ctx)
+    return (_unpin(thaw),)
+
+
+def _over(thaw: Thaw, outcome: Outcome, kind: str, text: str, ctx: Context) -> Decision:
+    ended = Emit(OperationEnded(thaw.id, outcome, kind, text))
+    return Decision(records=(ThawEnded(outcome, kind, text, ctx.wall),), commands=(ended,))

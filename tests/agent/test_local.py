@@ -1,0 +1,188 @@
+"""``iriscw checkpoint``, ``restore`` and ``checkpoints`` on real processes with the real CRIU, and no daemon."""
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))  # for real_trees
+
+from real_trees import PATIENCE_S, Command, Counting, until, why_not
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def criu():
+    """Skip where nothing can be frozen, and say why."""
+    if why_not():
+        pytest.skip(why_not())
+
+
+@pytest.fixture
+def command(tmp_path, criu):
+    """The command line. Checkpoints go to disk: memory is shared with all other tests."""
+    return Command(tmp_path)
+
+
+@pytest.fixture
+def counting(tmp_path):
+    """A function that starts a tree; all of them are ended afterwards."""
+    started = []
+
+    def start(**words):
+        started.append(Counting(tmp_path, **words))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.kill()
+
+
+def freeze(command, tree, *more):
+    """Freeze it to disk, and give what the command says."""
+    code, out, err = command("checkpoint", "--pid", str(tree.pid), "--tier", "disk", "-o", "json", *more)
+    assert code == 0, err
+    return json.loads(out)
+
+
+def listed(command):
+    """Give what ``checkpoints`` lists."""
+    code, out, err = command("checkpoints", "-o", "json")
+    assert code == 0, err
+    return json.loads(out)
+
+
+def test_a_tree_goes_and_comes_back(command, counting):
+    """It ends when it is frozen, comes back where it was, and outlives the command."""
+    tree = counting(children=3)
+    done = freeze(command, tree, "--label", "model=a")
+    assert (done["outcome"], done["processes"], done["pid"]) == ("frozen", 4, tree.pid)
+    assert not tree.alive()
+    (found,) = listed(command)
+    assert found["artifact"] == done["checkpoint"]
+    assert found["manifest"]["labels"] == [["model", "a"]]
+    code, err = command.apart("restore", done["checkpoint"])
+    assert code == 0, err
+    tree.counts_on()
+    assert tree.unbroken()
+    code, _, err = command("restore", done["checkpoint"])
+    assert code == 3
+    assert "GateRefused" in err
+    tree.counts_on()
+
+
+def test_a_tree_that_runs_on(command, counting):
+    """With --leave-running it has only stood still; while it lives its checkpoint cannot be thawed."""
+    tree = counting(children=1)
+    done = freeze(command, tree, "--leave-running")
+    assert done["outcome"] == "copied"
+    tree.counts_on()
+    assert tree.unbroken()
+    code, _, err = command("restore", done["checkpoint"])
+    assert code == 3
+    assert "still runs" in err
+    tree.counts_on()
+    tree.kill()
+    until(lambda: not tree.alive(), "it has ended")
+    code, _, err = command("restore", done["checkpoint"])
+    assert code == 0, err
+    until(tree.alive, "it runs again")
+
+
+def test_a_budget_that_is_too_small(command, counting):
+    """It is said before anything is touched."""
+    tree = counting()
+    code, _, err = command("checkpoint", "--pid", str(tree.pid), "--tier", "disk", "--disk-budget", "1MiB")
+    assert code == 3
+    assert "NoRoom" in err
+    tree.counts_on()
+    assert listed(command) == []
+
+
+def test_a_damaged_checkpoint(command, counting):
+    """One flipped bit in a page image is found before CRIU starts, and the checkpoint stays for people to look at."""
+    tree = counting()
+    done = freeze(command, tree)
+    assert not tree.alive()
+    images = command.state / "checkpoints" / "artifacts" / done["checkpoint"] / "images"
+    pages = max(images.iterdir(), key=lambda path: path.stat().st_size)
+    with pages.open("r+b") as file:
+        file.seek(4097)
+        (byte,) = file.read(1)
+        file.seek(4097)
+        file.write(bytes([byte ^ 1]))
+    code, _, err = command("restore", done["checkpoint"])
+    assert code == 3
+    assert f"{pages.name} was changed" in err
+    assert not tree.alive()
+    assert len(listed(command)) == 1
+
+
+def test_an_interrupted_freeze_is_undone(command, counting):
+    """Ctrl-C while the images are written: the tree runs on, nothing is left."""
+    tree = counting(ballast_mib=64)
+    process = command.start("checkpoint", "--pid", str(tree.pid), "--tier", "disk")
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "writes the images" in line:
+            process.send_signal(signal.SIGINT)
+            break
+    _, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130, err
+    tree.counts_on()
+    assert tree.unbroken()
+    assert listed(command) == []
+    assert list((command.state / "operations").iterdir()) == []
+
+
+def killed_after(command, number, *arguments):
+    """Start a command, kill it when it has said this many lines, and give them."""
+    process = command.start(*arguments)
+    assert process.stderr is not None
+    said = []
+    for line in process.stderr:
+        said.append(line)
+        if len(said) == number:
+            os.kill(process.pid, signal.SIGKILL)
+            break
+    process.communicate(timeout=PATIENCE_S)
+    return said
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4, 5, 6])
+def test_a_freeze_that_is_killed(command, counting, number):
+    """SIGKILL of the command at any step: the next command undoes it or finishes it, and nothing is lost."""
+    tree = counting(children=1, ballast_mib=16)
+    said = killed_after(command, number, "checkpoint", "--pid", str(tree.pid), "--tier", "disk")
+    assert len(said) == number
+    found = listed(command)
+    assert list((command.state / "operations").iterdir()) == []
+    if not found:
+        tree.counts_on()
+        assert tree.unbroken()
+        return
+    until(lambda: not tree.alive(), "the frozen tree has ended")
+    code, _, err = command("restore", found[0]["artifact"])
+    assert code == 0, err
+    tree.counts_on()
+    assert tree.unbroken()
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+def test_a_thaw_that_is_killed(command, counting, number):
+    """SIGKILL of the command at any step: the tree runs, or nothing of it does and it can be thawed again."""
+    tree = counting(children=1, ballast_mib=16)
+    done = freeze(command, tree)
+    assert not tree.alive()
+    killed_after(command, number, "restore", done["checkpoint"])
+    assert len(listed(command)) == 1
+    assert list((command.state / "operations").iterdir()) == []
+    if not tree.alive():
+        code, _, err = command("restore", done["checkpoint"])
+        assert code == 0, err
+    tree.counts_on()
+    assert tree.unbroken()

@@ -1,0 +1,43 @@
+"""Artifacts without CRIU: files with the names that it gives, and facts of a tree that never was."""
+
+import random
+from pathlib import Path
+
+from iriscw.checkpoint.drivers.store import Folders, default_reading
+from iriscw.freeze.model import CriuAbility, CriuOptions, Frozen, Host, Room, Task, TaskIdentity
+
+TASKS = tuple(Task(TaskIdentity(pid, 500, "boot-1"), 1, f"t{pid}", 1 << 20) for pid in (100, 101))
+FROZEN = Frozen(
+    host=Host("boot-1", "x86_64", 4096, "6.1", "node-1", ("avx",)),
+    criu=CriuAbility("criu", "4.2"),
+    options=CriuOptions(),
+    tasks=TASKS,
+)
+
+
+def folders(tmp_path: Path, *, budget_bytes: int = 1 << 30, **words) -> Folders:
+    """Give a tier below ``tmp_path``."""
+    return Folders("disk", tmp_path / "tier", budget_bytes, **words)
+
+
+def fill(room: Room, *, large: bool = True) -> None:
+    """Write what CRIU would have."""
+    images = Path(room.images)
+    rng = random.Random(3)
+    for name in ("inventory.img", "pstree.img", "core-100.img", "core-101.img", "empty.img"):
+        (images / name).write_bytes(b"" if name == "empty.img" else rng.randbytes(300))
+    (images / "pages-1.img").write_bytes(rng.randbytes(70_000) * (256 if large else 1))
+
+
+def published(tmp_path: Path, *, large: bool = True, **words) -> Folders:
+    """Give a tier with the artifact ``op-1``."""
+    tier = folders(tmp_path, **words)
+    fill(tier.reserve("op-1", 40 << 20), large=large)
+    tier.seal("op-1", FROZEN, (("model", "a"),), default_reading(lambda count: None), lambda size: None)
+    tier.publish("op-1")
+    return tier
+
+
+def verify(tier: Folders, artifact: str) -> None:
+    """Read every byte and compare."""
+    tier.verify(artifact, 2, lambda done, total: None, [])

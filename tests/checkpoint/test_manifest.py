@@ -1,0 +1,140 @@
+"""Manifests: what is written is read, and what somebody else may have written is refused by name."""
+
+import sys
+from pathlib import Path
+
+import attrs
+import pytest
+from hypothesis import given, strategies as st
+
+sys.path.insert(0, str(Path(__file__).parent))  # for artifacts
+
+from artifacts import FROZEN
+
+import iriscw.worker.records  # noqa: F401 - some record that is no line of a manifest
+from iriscw.checkpoint import manifest
+from iriscw.checkpoint.manifest import MAX_FILE_BYTES, label_trouble, open_manifest, seal
+from iriscw.checkpoint.model import ImageFile
+from iriscw.freeze.model import MAX_TASKS, ArtifactRefused, CudaState, CudaTask, TaskIdentity
+
+FILES = (ImageFile("b.img", 5, "ab" * 32), ImageFile("a.img", 0, "cd" * 32))
+
+
+def text(files=FILES, artifact="op-1", algorithm="sha256-8m", frozen=FROZEN, labels=()):
+    """Write a manifest."""
+    return seal(artifact, frozen=frozen, files=files, algorithm=algorithm, labels=labels)[0]
+
+
+def refused(data, why):
+    """Assert that it is refused with this reason."""
+    with pytest.raises(ArtifactRefused, match=why):
+        open_manifest(data, "op-1")
+
+
+def test_what_is_written_is_read():
+    """Files come back by name, with the facts."""
+    data, sealed = seal("op-1", frozen=FROZEN, files=FILES, algorithm="sha256-8m", labels=(("a", "b"),), wall_ns=7)
+    read = open_manifest(data, "op-1")
+    assert [file.name for file in read.files] == ["a.img", "b.img"]
+    assert (read.frozen, read.sealed, read.labels, read.sealed_wall_ns) == (FROZEN, sealed, (("a", "b"),), 7)
+    assert sealed.size_bytes == 5
+
+
+def test_golden_lines():
+    """The first release's lines are read by every later one."""
+    lines = text(files=FILES[:1]).decode().splitlines()
+    assert lines[1] == f'["checkpoint.file",1,{{"digest":"{"ab" * 32}","name":"b.img","size_bytes":5}}]'
+    assert lines[0].startswith('["checkpoint.facts",1,{"algorithm":"sha256-8m","artifact":"op-1","frozen":{"criu":')
+    assert lines[2].startswith('["checkpoint.seal",1,{"digest":"')
+
+
+@pytest.mark.parametrize(
+    "name", ["../../etc/passwd", "/etc/passwd", "a/b", "..", ".", "", ".hidden", "a\0b", "a\nb", "x" * 201]
+)
+def test_escaping_names(name):
+    """A file's name is one part, and a plain one."""
+    refused(text(files=(ImageFile(name, 1, "ab" * 32),)), "no plain name")
+
+
+@pytest.mark.parametrize("size", [-1, MAX_FILE_BYTES + 1, 1 << 70])
+def test_absurd_sizes(size):
+    """No size is believed that no machine has."""
+    refused(text(files=(ImageFile("a", size, "ab" * 32),)), "bytes")
+
+
+def test_other_troubles(monkeypatch):
+    """Each is named: a digest, a name twice, another id, an algorithm, labels, process numbers."""
+    refused(text(files=(ImageFile("a", 1, "AB" * 32),)), "no digest")
+    refused(text(files=(FILES[0], FILES[0])), "twice")
+    refused(text(artifact="op-2"), "is that of 'op-2'")
+    refused(text(algorithm="md5"), "does not know")
+    refused(text(labels=(("a", "1"), ("a", "2"))), "two values")
+    refused(text(frozen=attrs.evolve(FROZEN, tasks=())), "0 processes")
+    many = tuple(FROZEN.tasks[0] for _ in range(MAX_TASKS + 1))
+    refused(text(frozen=attrs.evolve(FROZEN, tasks=many)), f"{MAX_TASKS + 1} processes")
+    refused(text(frozen=attrs.evolve(FROZEN, tasks=FROZEN.tasks[:1] * 2)), "numbers are none")
+    stranger = CudaTask(TaskIdentity(7, 1, "boot-1"), CudaState.RUNNING, 7, 1)
+    refused(text(frozen=attrs.evolve(FROZEN, cuda_tasks=(stranger,))), "CUDA in a process")
+    monkeypatch.setattr(manifest, "MAX_FILES", 1)
+    refused(text(), "2 files")
+
+
+def test_another_version():
+    """A newer one is refused by its number, an unknown line by its name."""
+    data = text()
+    refused(data.replace(b'["checkpoint.seal",1', b'["checkpoint.seal",9'), "version 9, newer than 1")
+    refused(data.replace(b'["checkpoint.seal"', b'["checkpoint.other"'), "no record type")
+    refused(
+        data.replace(b'["checkpoint.seal",1,', b'["worker.attempt_known",1,{"uid":"a"}]\n["checkpoint.seal",1,'),
+        "no line",
+    )
+
+
+def test_lines_in_another_order():
+    """A beginning, files, an end; and the end has the digest of all before it."""
+    first, *files, last = text().splitlines(keepends=True)
+    refused(b"".join([first, *files]), "no end")
+    refused(b"".join([*files, last]), "no beginning")
+    refused(b"".join([first, first, *files, last]), "two beginnings")
+    refused(b"".join([first, *files[:1], last]), "digest is another")
+    refused(b"", "no end")
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes(data):
+    """Whatever stands there, it is refused and nothing else happens."""
+    with pytest.raises(ArtifactRefused):
+        open_manifest(data, "op-1")
+
+
+@given(st.data())
+def test_any_change(data):
+    """One byte changed anywhere is found."""
+    whole = text()
+    at = data.draw(st.integers(0, len(whole) - 2))  # the last line feed says nothing
+    other = data.draw(st.integers(1, 255))
+    changed = whole[:at] + bytes([whole[at] ^ other]) + whole[at + 1 :]
+    with pytest.raises(ArtifactRefused):
+        open_manifest(changed, "op-1")
+
+
+def test_deep_nesting_is_no_crash():
+    """JSON that is nested as deep as it is long is refused."""
+    refused(b"[" * 100_000 + b"\n", "line 1 is nested")
+
+
+@pytest.mark.parametrize(
+    ("labels", "trouble"),
+    [
+        ((("", "x"),), "from 1 to"),
+        ((("a" * 257, "x"),), "from 1 to"),
+        ((("a", "x" * 257),), "from 1 to"),
+        ((("a", "x\x1b[2J"),), "printable"),
+        (tuple((str(n), "") for n in range(65)), "65 labels"),
+        ((("a", ""),), ""),
+    ],
+)
+def test_labels(labels, trouble):
+    """Labels are few, short and printable."""
+    assert trouble in label_trouble(labels)
+    assert bool(label_trouble(labels)) == bool(trouble)

@@ -1,0 +1,254 @@
+"""A tier of folders: budgets, what is visible when, and damage of every kind, found before anybody uses it."""
+
+import errno
+import os
+import random
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))  # for artifacts
+
+from artifacts import FROZEN, fill, folders, published, verify
+
+from iriscw.checkpoint.drivers import digests, store
+from iriscw.checkpoint.drivers.digests import Reading, best_algorithm, digest_of
+from iriscw.freeze.model import ArtifactInUse, ArtifactRefused, ArtifactUnknown, NoRoom, UnsafeRequest
+
+MIB = 1 << 20
+
+
+def reserved(tier):
+    """Give what the tier has reserved and what its artifacts take."""
+    use = tier.use()
+    return use.reserved_bytes, use.artifacts_bytes
+
+
+def test_the_whole_way(tmp_path):
+    """Room is reserved first; what is visible is whole; what was reserved comes back once."""
+    tier = folders(tmp_path)
+    room = tier.reserve("op-1", 50 * MIB)
+    assert tier.reserve("op-1", 50 * MIB) == room
+    assert reserved(tier) == (50 * MIB, 0)
+    fill(room)
+    sealed = tier.seal("op-1", FROZEN, (("model", "a"),), store.default_reading(lambda count: None), lambda size: None)
+    assert not tier.has("op-1")
+    assert tier.listing() == []
+    tier.publish("op-1")
+    tier.publish("op-1")
+    assert reserved(tier)[0] == 0
+    (listed,) = tier.listing()
+    assert (listed.artifact, listed.trouble, listed.manifest.labels) == ("op-1", "", (("model", "a"),))
+    assert listed.manifest.sealed == sealed
+    assert listed.manifest.frozen == FROZEN
+    verify(tier, "op-1")
+    tier.remove("op-1")
+    assert reserved(tier) == (0, 0)
+    assert tier.listing() == []
+
+
+def test_only_the_owner_reads_it(tmp_path):
+    """Folders 0700, files 0600: an artifact has all secrets of the process."""
+    tier = published(tmp_path)
+    for path in (tmp_path / "tier").rglob("*"):
+        mode = stat.S_IMODE(path.stat().st_mode)
+        assert mode == (0o700 if path.is_dir() else 0o600), path
+    assert tier.has("op-1")
+
+
+def test_the_budget_is_a_bound(tmp_path):
+    """More than the budget is never reserved, artifacts and running operations together."""
+    tier = published(tmp_path, budget_bytes=60 * MIB)
+    taken = reserved(tier)[1]
+    assert taken > 0
+    with pytest.raises(NoRoom, match="of its budget left"):
+        tier.reserve("op-2", 60 * MIB - taken + 1)
+    tier.reserve("op-2", 60 * MIB - taken)
+    with pytest.raises(NoRoom):
+        tier.reserve("op-3", 1)
+    tier.discard("op-2")
+    tier.discard("op-2")
+    tier.reserve("op-3", 1)
+
+
+def test_a_small_file_system_is_a_bound_too(tmp_path, monkeypatch):
+    """What the file system does not have is not reserved, whatever the budget says."""
+    tier = folders(tmp_path)
+    found = os.statvfs(tmp_path)
+    with pytest.raises(NoRoom, match="MiB free"):
+        folders(tmp_path, budget_bytes=1 << 60).reserve("op-1", found.f_bavail * found.f_frsize + (1 << 40))
+    room = tier.reserve("op-1", MIB)
+    fill(room)
+
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(store.os, "fsync", full)
+    with pytest.raises(NoRoom, match="is full"):
+        tier.seal("op-1", FROZEN, (), store.default_reading(lambda count: None), lambda size: None)
+    monkeypatch.undo()
+    tier.discard("op-1")
+    assert reserved(tier) == (0, 0)
+
+
+def test_what_was_never_sealed_is_never_published(tmp_path):
+    """The manifest is written last, so its absence says that something is missing."""
+    tier = folders(tmp_path)
+    fill(tier.reserve("op-1", MIB))
+    with pytest.raises(ArtifactUnknown, match="never sealed"):
+        tier.publish("op-1")
+
+
+def test_images_without_an_inventory_are_not_sealed(tmp_path):
+    """CRIU that died left no inventory."""
+    tier = folders(tmp_path)
+    room = tier.reserve("op-1", MIB)
+    fill(room)
+    (Path(room.images) / "inventory.img").unlink()
+    with pytest.raises(ArtifactRefused, match=r"inventory\.img"):
+        tier.seal("op-1", FROZEN, (), store.default_reading(lambda count: None), lambda size: None)
+
+
+def test_an_artifact_in_use_stays(tmp_path):
+    """A pinned one is not removed; the pin of an operation that let go twice is gone."""
+    tier = published(tmp_path)
+    kept = tier.pin("op-1", "op-9")
+    assert kept.frozen == FROZEN
+    with pytest.raises(ArtifactInUse, match="op-9"):
+        tier.remove("op-1")
+    verify(tier, "op-1")
+    tier.unpin("op-1", "op-9")
+    tier.unpin("op-1", "op-9")
+    tier.remove("op-1")
+    with pytest.raises(ArtifactUnknown):
+        tier.pin("op-1", "op-9")
+
+
+def test_memory_is_not_trusted_after_a_boot(tmp_path):
+    """A copy in RAM belongs to the boot in which it was made."""
+    published(tmp_path)
+    tier = folders(tmp_path, volatile=True, boot_id="another")
+    with pytest.raises(ArtifactRefused, match="another boot"):
+        tier.pin("op-1", "op-9")
+    assert "another boot" in tier.listing()[0].trouble
+
+
+@pytest.mark.parametrize("name", ["../x", "/etc", "A", "", "a" * 64, "."])
+def test_ids_are_no_paths(tmp_path, name):
+    """An id is a name and nothing else."""
+    with pytest.raises(UnsafeRequest):
+        folders(tmp_path).reserve(name, 1)
+
+
+def damage(path: Path, rng: random.Random) -> str:
+    """Flip a bit of a file, or make it shorter or longer."""
+    size = path.stat().st_size
+    kind = rng.choice(["flip", "flip", "cut", "grow"]) if size else "grow"
+    with path.open("r+b") as file:
+        if kind == "cut":
+            file.truncate(rng.randrange(size))
+        elif kind == "grow":
+            file.seek(0, os.SEEK_END)
+            file.write(b"\0")
+        else:
+            at = rng.randrange(size)
+            file.seek(at)
+            (byte,) = file.read(1)
+            file.seek(at)
+            file.write(bytes([byte ^ (1 << rng.randrange(8))]))
+    return f"{kind} of {path.name}"
+
+
+def test_each_damage_is_found(tmp_path):
+    """One flipped bit, a truncation or a byte too many, anywhere in any file, the manifest included."""
+    tier = published(tmp_path, large=False)
+    place = tmp_path / "tier" / "artifacts" / "op-1"
+    files = sorted(path for path in place.rglob("*") if path.is_file())
+    assert len(files) > 5
+    rng = random.Random(7)
+    for path in files:
+        whole = path.read_bytes()
+        for _ in range(60 if path.name == store.MANIFEST else 12):
+            what = damage(path, rng)
+            with pytest.raises((ArtifactRefused, ArtifactUnknown)) as found:
+                verify(tier, "op-1")
+            assert str(found.value), what
+            path.write_bytes(whole)
+    verify(tier, "op-1")
+
+
+def test_files_that_are_none(tmp_path):
+    """Links, second names, pipes, folders, missing files and extra ones are refused by name."""
+    tier = published(tmp_path, large=False)
+    images = tmp_path / "tier" / "artifacts" / "op-1" / "images"
+    victim = images / "core-100.img"
+    whole = victim.read_bytes()
+    elsewhere = tmp_path / "elsewhere"
+
+    def swap(make):
+        victim.unlink()
+        make()
+        with pytest.raises(ArtifactRefused, match=r"core-100\.img"):
+            verify(tier, "op-1")
+        if victim.is_dir() and not victim.is_symlink():
+            victim.rmdir()
+        else:
+            victim.unlink(missing_ok=True)
+        victim.write_bytes(whole)
+
+    elsewhere.write_bytes(whole)
+    swap(lambda: victim.symlink_to(elsewhere))
+    swap(lambda: os.link(elsewhere, victim))
+    swap(lambda: os.mkfifo(victim))
+    swap(victim.mkdir)
+    swap(lambda: None)
+    (images / "extra.img").write_bytes(b"x")
+    with pytest.raises(ArtifactRefused, match=r"extra\.img"):
+        verify(tier, "op-1")
+    (images / "extra.img").unlink()
+    verify(tier, "op-1")
+    images.rename(tmp_path / "moved")
+    images.symlink_to(tmp_path / "moved")
+    with pytest.raises(ArtifactRefused, match="no images"):
+        verify(tier, "op-1")
+
+
+def test_a_reading_can_be_stopped(tmp_path):
+    """A verification that nobody wants any more ends early."""
+    tier = published(tmp_path)
+    readings = []
+
+    def stop(done, total):
+        readings[0].stop.set()
+
+    with pytest.raises(digests.Stopped):
+        tier.verify("op-1", 2, stop, readings)
+
+
+def test_pieces_are_read_by_many_threads(tmp_path):
+    """The digest does not depend on the number of threads, and sees pieces in their order."""
+    size = 2 * digests.PIECE_BYTES + 5
+    data = random.Random(1).randbytes(size)
+    (tmp_path / "a.img").write_bytes(data)
+    swapped = data[digests.PIECE_BYTES : 2 * digests.PIECE_BYTES] + data[: digests.PIECE_BYTES] + data[-5:]
+    (tmp_path / "b.img").write_bytes(swapped)
+    folder = digests.open_folder(tmp_path)
+    try:
+        found = [
+            Reading("sha256-8m", threads, lambda count: None).digests(folder, [("a.img", size), ("b.img", size)])
+            for threads in (1, 4)
+        ]
+    finally:
+        os.close(folder)
+    assert found[0] == found[1]
+    assert found[0][0].digest != found[0][1].digest
+
+
+def test_blake3_is_optional(monkeypatch):
+    """Without the package SHA-256 is taken, and an artifact that needs it says so."""
+    monkeypatch.setitem(sys.modules, "blake3", None)
+    assert best_algorithm() == "sha256-8m"
+    with pytest.raises(ArtifactRefused, match="install the package blake3"):
+        digest_of("blake3-8m")

@@ -1,0 +1,81 @@
+"""The port over tiers: errors come as they are, an artifact is found in its tier, a cancelled reading stops."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))  # for artifacts
+
+from artifacts import FROZEN, fill, folders, published
+
+from iriscw.checkpoint.drivers.store import Folders
+from iriscw.checkpoint.drivers.tiers import Tiers
+from iriscw.freeze.model import ArtifactRefused, ArtifactUnknown, UnsafeRequest
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+def tiers_of(tmp_path, tier: Folders) -> Tiers:
+    """Two tiers: an empty one, and this one."""
+    return Tiers({"ram": Folders("ram", tmp_path / "ram", 1 << 30), "disk": tier})
+
+
+@pytest.mark.anyio
+async def test_the_whole_way(tmp_path) -> None:
+    """Reserved, sealed, published, pinned, verified, let go, removed."""
+    tiers = tiers_of(tmp_path, folders(tmp_path))
+    seen = []
+    room = await tiers.reserve("op-1", "disk", 40 << 20)
+    fill(room)
+    sealed = await tiers.seal("op-1", FROZEN, (), seen.append)
+    await tiers.publish("op-1")
+    assert (seen[-1].phase, seen[-1].total_bytes) == ("sealing", sealed.size_bytes)
+    assert max(each.done_bytes for each in seen) == sealed.size_bytes
+    kept = await tiers.pin("op-1", "op-2")
+    assert (kept.frozen, kept.sealed) == (FROZEN, sealed)
+    await tiers.verify("op-1", seen.append)
+    assert (seen[-1].phase, seen[-1].done_bytes) == ("verifying", sealed.size_bytes)
+    await tiers.unpin("op-1", "op-2")
+    assert [each.artifact for each in await tiers.listing()] == ["op-1"]
+    assert [each.tier for each in await tiers.use()] == ["disk"]
+    await tiers.remove("op-1")
+    await tiers.discard("op-1")
+    assert await tiers.listing() == []
+
+
+@pytest.mark.anyio
+async def test_errors_come_as_they_are(tmp_path) -> None:
+    """No group of tasks is around them."""
+    tiers = tiers_of(tmp_path, published(tmp_path, large=False))
+    (tmp_path / "tier" / "artifacts" / "op-1" / "images" / "pstree.img").write_bytes(b"x")
+    with pytest.raises(ArtifactRefused, match=r"pstree\.img"):
+        await tiers.verify("op-1", lambda progress: None)
+    with pytest.raises(ArtifactUnknown):
+        await tiers.pin("op-9", "op-2")
+    with pytest.raises(ArtifactUnknown):
+        await tiers.seal("op-9", FROZEN, (), lambda progress: None)
+    with pytest.raises(UnsafeRequest, match="ram, disk"):
+        await tiers.reserve("op-9", "tape", 1)
+
+
+@pytest.mark.anyio
+async def test_a_cancelled_verification_ends(tmp_path) -> None:
+    """It does not read to the end first."""
+    tiers = tiers_of(tmp_path, published(tmp_path))
+    seen = []
+    with anyio.CancelScope() as scope:
+
+        def first(progress) -> None:
+            seen.append(progress.done_bytes)
+            if len(seen) == 1:
+                loop.call_soon_threadsafe(scope.cancel)
+
+        loop = asyncio.get_running_loop()
+        await tiers.verify("op-1", first)
+    assert scope.cancelled_caught

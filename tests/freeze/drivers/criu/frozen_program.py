@@ -1,0 +1,220 @@
+"""A program that is frozen and thawed by tests: it holds what it is told to, and says whether it is all still there.
+
+usage: frozen_program.py FOLDER FEATURE...
+
+It connects to FOLDER/ready when it is, and answers on FOLDER/ask, one connection for each question: with JSON.
+"""
+
+import ctypes
+import fcntl
+import json
+import mmap
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+from pathlib import Path
+
+SIZE = 1 << 20
+FAMILY = 49
+IO_URING_SETUP = 425
+
+
+class Memory:
+    """A megabyte of noise, and a counter."""
+
+    def __init__(self, folder):
+        self.noise = os.urandom(SIZE)
+        self.count = 0
+
+    def state(self):
+        self.count += 1
+        return {"count": self.count, "noise": hash(self.noise)}
+
+
+class Threads:
+    """Four threads, each of which answers with how often it was asked."""
+
+    def __init__(self, folder):
+        self.asked = [threading.Semaphore(0) for _ in range(4)]
+        self.done = threading.Semaphore(0)
+        self.counts = [0] * 4
+        for number in range(4):
+            threading.Thread(target=self.run, args=(number,), daemon=True).start()
+
+    def run(self, number):
+        while True:
+            self.asked[number].acquire()
+            self.counts[number] += 1
+            self.done.release()
+
+    def state(self):
+        for each in self.asked:
+            each.release()
+        for _ in self.asked:
+            self.done.acquire()
+        return {"counts": list(self.counts), "threads": threading.active_count()}
+
+
+class Files:
+    """A file that grows, one that was removed and is still open, and a position in a third."""
+
+    def __init__(self, folder):
+        self.grows = (folder / "grows").open("a+")
+        self.removed = (folder / "removed").open("w+b")
+        self.removed.write(b"still there")
+        self.removed.flush()
+        (folder / "removed").unlink()
+        (folder / "read").write_bytes(bytes(range(100)))
+        self.read = os.open(folder / "read", os.O_RDONLY)
+
+    def state(self):
+        self.grows.write("x")
+        self.grows.flush()
+        self.removed.seek(0)
+        read = os.read(self.read, 1)
+        return {"size": self.grows.tell(), "removed": self.removed.read().decode(), "read": read[0]}
+
+
+class Unix:
+    """A pair of sockets with something on its way, and a socket that listens."""
+
+    def __init__(self, folder):
+        self.ours, self.its = socket.socketpair()
+        self.sent = 0
+
+    def state(self):
+        said = self.its.recv(100).decode() if self.sent else ""
+        self.sent += 1
+        self.ours.send(b"on its way %d" % self.sent)
+        return {"said": said}
+
+
+class Locks:
+    """A file that is locked as a whole, and a part of one."""
+
+    def __init__(self, folder):
+        self.whole = (folder / "whole").open("w")
+        fcntl.flock(self.whole, fcntl.LOCK_EX)
+        self.part = (folder / "part").open("w")
+        fcntl.lockf(self.part, fcntl.LOCK_EX, 10, 5)
+
+    def state(self):
+        return {"inode": os.fstat(self.whole.fileno()).st_ino == Path(self.whole.name).stat().st_ino}
+
+
+class Epoll:
+    """An epoll over a pipe and an event, with one of them ready."""
+
+    def __init__(self, folder):
+        self.reading, self.writing = os.pipe()
+        self.event = os.eventfd(3)
+        self.epoll = select.epoll()
+        self.epoll.register(self.reading, select.EPOLLIN)
+        self.epoll.register(self.event, select.EPOLLIN)
+        os.write(self.writing, b"abc")
+
+    def state(self):
+        ready = sorted(each for each, _ in self.epoll.poll(0))
+        return {
+            "ready": ready == sorted([self.reading, self.event]),
+            "pipe": bool(select.select([self.reading], [], [], 0)[0]),
+        }
+
+
+class Memfd:
+    """Memory behind a descriptor, mapped and shared."""
+
+    def __init__(self, folder):
+        self.file = os.memfd_create("state")
+        os.ftruncate(self.file, SIZE)
+        self.map = mmap.mmap(self.file, SIZE)
+        self.map[: SIZE // 2] = os.urandom(SIZE // 2)
+
+    def state(self):
+        self.map[-1] = (self.map[-1] + 1) % 256
+        return {"hash": hash(bytes(self.map[:-1])), "count": os.pread(self.file, 1, SIZE - 1)[0]}
+
+
+class Family:
+    """Fifty processes: one above, the rest below it, three deep, each with a number and a socket to the one above."""
+
+    def __init__(self, folder):
+        self.sockets = []
+        for number in range(FAMILY):
+            ours, its = socket.socketpair()
+            if os.fork() == 0:
+                if number % 3 == 0 and os.fork() != 0:
+                    signal.pause()  # in between: its child answers
+                self.answer(its, number)
+            its.close()
+            self.sockets.append(ours)
+
+    def answer(self, channel, number):
+        count = 0
+        while channel.recv(1):
+            count += 1
+            channel.send(json.dumps([number, count]).encode())
+        os._exit(0)
+
+    def state(self):
+        for each in self.sockets:
+            each.send(b"?")
+        return {"answers": [json.loads(each.recv(100)) for each in self.sockets]}
+
+
+class Tcp:
+    """A connection to whoever connects to its port."""
+
+    def __init__(self, folder):
+        self.listening = socket.create_server(("127.0.0.1", 0))
+        (folder / "port.new").write_text(str(self.listening.getsockname()[1]))
+        (folder / "port.new").rename(folder / "port")
+        self.count = 0
+        threading.Thread(target=self.run, daemon=True).start()
+
+    def run(self):
+        channel, _ = self.listening.accept()
+        while said := channel.recv(100):
+            self.count += len(said)
+            channel.sendall(b"%d\n" % self.count)
+
+    def state(self):
+        return {"count": self.count}
+
+
+class Uring:
+    """An io_uring."""
+
+    def __init__(self, folder):
+        parameters = ctypes.create_string_buffer(120)
+        if ctypes.CDLL(None).syscall(IO_URING_SETUP, 4, parameters) < 0:
+            (folder / "refused").touch()
+
+    def state(self):
+        return {}
+
+
+FEATURES = {
+    each.__name__.lower(): each for each in (Memory, Threads, Files, Unix, Locks, Epoll, Memfd, Family, Tcp, Uring)
+}
+
+
+def main(folder, names):
+    """Hold what is told, and answer."""
+    holding = {name: FEATURES[name](folder) for name in names}
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(str(folder / "ask"))
+    listening.listen()
+    with socket.socket(socket.AF_UNIX) as ready:
+        ready.connect(str(folder / "ready"))
+    while True:
+        asking, _ = listening.accept()
+        with asking:
+            asking.sendall(json.dumps({name: each.state() for name, each in holding.items()}).encode())
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2:])

@@ -1,0 +1,354 @@
+# ruff: noqa: ASYNC220, ASYNC221, ASYNC222, ASYNC240
+# A test's own loop may block: nobody else waits for it.
+"""What goes wrong with a real CRIU: each time an error that says what, and nothing left in between."""
+
+import json
+import os
+import pty
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import attrs
+import pytest
+
+from iriscw.freeze.drivers.criu import driver as driver_module
+from iriscw.freeze.drivers.criu.driver import CriuSwrk
+from iriscw.freeze.drivers.criu.finding import find_criu
+from iriscw.freeze.drivers.criu.record import read_run
+from iriscw.freeze.drivers.identities import lives
+from iriscw.freeze.model import (
+    CriuFailed,
+    CriuOptions,
+    CriuOverdue,
+    NoRoom,
+    SweepRequest,
+    TargetGone,
+    TargetUnfit,
+    TaskIdentity,
+    TreeLeft,
+    UnsafeRequest,
+)
+
+pytestmark = pytest.mark.slow
+
+PATIENCE_S = 60.0
+PATIENCE_NS = 60_000_000_000
+
+
+def nothing(progress) -> None:
+    """Take progress."""
+
+
+async def goes_on(target) -> bool:
+    """Whether a program answers, and is traced by nobody."""
+    count = (await target.ask())["memory"]["count"]
+    return (await target.ask())["memory"]["count"] == count + 1
+
+
+async def ended_and_free(processes, held, target) -> tuple[int, ...]:
+    """End a held tree and wait until its numbers are free; give them."""
+    pids = tuple(task.pid for task in held.tasks)
+    await held.end(PATIENCE_NS)
+    target.reap()
+    with anyio.fail_after(PATIENCE_S):
+        while await processes.taken(pids):  # noqa: ASYNC110  # there is no event
+            await anyio.sleep(0.01)
+    return pids
+
+
+async def test_a_held_tree_makes_no_progress_and_runs_on_when_it_is_let_go(criu, processes, program) -> None:
+    """Held, all of it is traced; resumed, it answers. Resuming twice is once; then it cannot be ended any more."""
+    target = program("memory")
+    held = await criu.dump(target.dump(), nothing)
+    assert (await processes.tree(target.root)).tasks[0].traced_by
+    await held.resume(PATIENCE_NS)
+    await held.resume(PATIENCE_NS)
+    assert await goes_on(target)
+    with pytest.raises(TreeLeft, match="let run on"):
+        await held.end(PATIENCE_NS)
+    assert lives(target.root)
+
+
+async def test_a_tree_that_was_ended_cannot_be_resumed(criu, program) -> None:
+    """Ending twice is once."""
+    target = program("memory")
+    held = await criu.dump(target.dump(), nothing)
+    await held.end(PATIENCE_NS)
+    await held.end(PATIENCE_NS)
+    with pytest.raises(TreeLeft, match="was ended"):
+        await held.resume(PATIENCE_NS)
+
+
+async def test_a_stopped_process_stays_stopped(criu, processes, program) -> None:
+    """Who was stopped before a dump is stopped after it was undone."""
+    target = program("memory")
+    os.kill(target.root.pid, signal.SIGSTOP)
+    os.waitpid(target.root.pid, os.WUNTRACED)
+    held = await criu.dump(target.dump(), nothing)
+    await held.resume(PATIENCE_NS)
+    assert (await processes.tree(target.root)).tasks[0].stopped
+    await processes.proceed([target.root])
+    assert await goes_on(target)
+
+
+async def test_criu_killed_while_it_holds_lets_the_tree_run(criu, program) -> None:
+    """Then the tree has run on since its images were made: it is not killed, it is reported."""
+    target = program("memory")
+    request = target.dump()
+    held = await criu.dump(request, nothing)
+    run = read_run(Path(request.work))
+    os.kill(run.criu.pid, signal.SIGKILL)
+    assert await held._run.ended(PATIENCE_NS)
+    with pytest.raises(TreeLeft, match="ended by somebody"):
+        await held.end(PATIENCE_NS)
+    await held.resume(PATIENCE_NS)
+    assert await goes_on(target)
+
+
+FREEZER = """
+import json, sys, anyio
+from iriscw.freeze.drivers.criu.driver import CriuSwrk
+from iriscw.freeze.drivers.identities import identify_task
+from iriscw.freeze.model import CriuOptions, DumpRequest
+async def main(pid, images, work):
+    request = DumpRequest("freeze-1", identify_task(int(pid)), images, work, CriuOptions(), 60_000_000_000)
+    held = await CriuSwrk().dump(request, lambda progress: None)
+    print("held", flush=True)
+    await anyio.sleep_forever()
+anyio.run(main, *sys.argv[1:])
+"""
+
+
+async def test_the_death_of_who_freezes_lets_the_tree_run(criu, processes, program) -> None:
+    """CRIU hears that nobody holds its leash, and undoes what it did. A sweep finds nothing to kill."""
+    target = program("memory")
+    request = target.dump()
+    argv = [sys.executable, "-c", FREEZER, str(target.root.pid), request.images, request.work]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as freezing:
+        assert freezing.stdout.readline() == b"held\n"
+        freezing.kill()
+    assert await goes_on(target)
+    sweep = SweepRequest("freeze-1", request.work)
+    assert await criu.sweep(sweep) == ()
+    assert not lives(read_run(Path(request.work)).criu)
+    assert await goes_on(target)
+
+
+@pytest.mark.parametrize(
+    ("feature", "options", "said"),
+    [
+        ("tcp", CriuOptions(), "TCP"),
+        ("uring", CriuOptions(), "io_uring"),
+        ("locks", CriuOptions(file_locks=False), "lock"),
+    ],
+)
+async def test_what_cannot_be_dumped_is_named_and_runs_on(criu, processes, program, feature, options, said) -> None:
+    """A connection without leave, an io_uring, locks without leave: the tree is unfit, and was not harmed."""
+    target = program("memory", feature)
+    target.options = options
+    if feature == "uring" and (target.folder / "refused").exists():
+        pytest.skip("this kernel gives no io_uring")
+    if feature == "tcp":
+        port = int((target.folder / "port").read_text())
+        with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as channel:
+            channel.sendall(b"x")
+            assert channel.recv(10) == b"1\n"
+            found = [each.obstacle.value for each in (await processes.tree(target.root)).hindrances]
+            with pytest.raises(TargetUnfit, match=said):
+                await criu.dump(target.dump(), nothing)
+            assert await goes_on(target)
+    else:
+        found = [each.obstacle.value for each in (await processes.tree(target.root)).hindrances]
+        with pytest.raises(TargetUnfit, match=said):
+            await criu.dump(target.dump(), nothing)
+        assert await goes_on(target)
+    assert found == {"tcp": ["tcp"], "uring": ["io_uring"], "locks": []}[feature]
+
+
+async def test_a_terminal_is_named(criu, processes, program) -> None:
+    """A program whose output is a terminal is told how to do without."""
+    above, below = pty.openpty()
+    try:
+        target = program("memory", stdout=below)
+        found = (await processes.tree(target.root)).hindrances
+        assert [each.obstacle.value for each in found] == ["terminal"]
+        with pytest.raises(TargetUnfit, match="terminal"):
+            await criu.dump(target.dump(), nothing)
+        assert await goes_on(target)
+    finally:
+        os.close(above)
+        os.close(below)
+
+
+async def test_a_full_disk_is_named_and_the_tree_runs_on(criu, program, small_disk) -> None:
+    """A megabyte does not fit into half of one."""
+    target = program("memory")
+    (small_disk / "images").mkdir()
+    request = attrs.evolve(target.dump(), images=str(small_disk / "images"))
+    with pytest.raises(NoRoom, match="full"):
+        await criu.dump(request, nothing)
+    assert await goes_on(target)
+
+
+async def test_a_number_that_is_taken_is_named_and_nobody_is_touched(criu, processes, program) -> None:
+    """A thaw beside the original, which ran on, fails, and the original does not notice."""
+    target = program("memory")
+    held = await criu.dump(target.dump(), nothing)
+    await held.resume(PATIENCE_NS)
+    assert await processes.taken([target.root.pid]) == (target.root.pid,)
+    with pytest.raises(CriuFailed, match="has one of its numbers"):
+        await criu.restore(target.restore((target.root.pid,), await processes.ticks()), nothing)
+    assert await goes_on(target)
+
+
+async def test_a_process_that_is_another_one_by_now_is_left_alone(criu, program) -> None:
+    """The number alone names nobody."""
+    target = program("memory")
+    root = target.root
+    request = attrs.evolve(target.dump(), root=TaskIdentity(root.pid, root.start_ticks - 1, root.boot_id))
+    with pytest.raises(TargetGone):
+        await criu.dump(request, nothing)
+    assert list(Path(request.images).iterdir()) == []
+    assert await goes_on(target)
+
+
+async def test_images_that_are_cut_off_are_given_up_at_the_deadline(criu, processes, program) -> None:
+    """CRIU would hang for ever with a task that spins: both are killed."""
+    target = program("memory")
+    held = await criu.dump(target.dump(), nothing)
+    pids = await ended_and_free(processes, held, target)
+    pages = max((target.at / "images").glob("pages-*.img"), key=lambda path: path.stat().st_size)
+    os.truncate(pages, pages.stat().st_size // 2)
+    with pytest.raises((CriuOverdue, CriuFailed)):
+        await criu.restore(target.restore(pids, 0, within_ns=2_000_000_000), nothing)
+    assert await processes.living([target.root]) == ()
+    with anyio.fail_after(PATIENCE_S):
+        while await processes.taken(pids):  # noqa: ASYNC110  # whoever adopted them reaps them
+            await anyio.sleep(0.01)
+
+
+async def test_a_cancelled_restore_leaves_nothing(criu, processes, program, monkeypatch) -> None:
+    """Cancelled when all tasks exist and none has run: nothing of them is left."""
+    target = program("memory", "threads")
+    held = await criu.dump(target.dump(), nothing)
+    pids = await ended_and_free(processes, held, target)
+    write_run = driver_module.write_run
+
+    with anyio.CancelScope() as scope:
+
+        def write(work, run) -> None:
+            write_run(work, run)
+            if run.tasks:
+                anyio.from_thread.run_sync(scope.cancel)
+
+        monkeypatch.setattr(driver_module, "write_run", write)
+        await criu.restore(target.restore(pids), nothing)
+        pytest.fail("it was not cancelled")
+    assert scope.cancelled_caught
+    run = read_run(next(iter(sorted(target.at.glob("work-*")))))
+    assert [task.pid for task in run.tasks] == list(pids)
+    assert await processes.living(run.tasks) == ()
+    assert not lives(run.criu)
+
+
+THAWER = """
+import os, signal, sys, anyio
+from pathlib import Path
+from iriscw.freeze.drivers.criu import driver
+from iriscw.freeze.model import CriuOptions, RestoreRequest
+step, images, work, *pids = sys.argv[1:]
+write_run = driver.write_run
+def write(folder, run):
+    if bool(run.tasks) == (step == "made"):
+        if step == "made":
+            write_run(folder, run)
+        os.kill(os.getpid(), signal.SIGKILL)
+    write_run(folder, run)
+if step != "returned":
+    driver.write_run = write
+request = RestoreRequest("thaw-1", images, work, CriuOptions(), tuple(map(int, pids)), 0, 60_000_000_000)
+anyio.run(driver.CriuSwrk().restore, request, lambda progress: None)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("step", ["asked", "made", "returned"])
+async def test_a_sweep_ends_what_the_death_of_who_thaws_left(criu, processes, program, step) -> None:
+    """Killed before CRIU was asked, when all tasks exist, and when the restore was over: nothing is left of it."""
+    target = program("memory", "threads")
+    held = await criu.dump(target.dump(), nothing)
+    pids = await ended_and_free(processes, held, target)
+    request = target.restore(pids)
+    ticks = await processes.ticks()
+    argv = [sys.executable, "-c", THAWER, step, request.images, request.work, *map(str, pids)]
+    with subprocess.Popen(argv) as thawing:
+        thawing.wait(PATIENCE_S)
+    assert thawing.returncode == -signal.SIGKILL
+    swept = await criu.sweep(SweepRequest("thaw-1", request.work, pids, ticks))
+    if step == "returned":
+        assert [task.pid for task in swept] == list(pids)
+    run = read_run(Path(request.work))
+    assert (run is None) == (step == "asked")
+    if run is not None:
+        assert not lives(run.criu)
+        assert await processes.living(run.tasks) == ()
+    assert await criu.sweep(SweepRequest("thaw-1", request.work, pids, ticks)) == ()
+    with anyio.fail_after(PATIENCE_S):
+        while await processes.taken(pids):  # noqa: ASYNC110  # whoever adopted them reaps them
+            await anyio.sleep(0.01)
+
+
+async def test_a_sweep_ends_tasks_whose_criu_was_killed_before_it_could_name_them(criu, processes, program) -> None:
+    """They are known by their numbers, their age and their adoptive parent; a stranger of that number is left alone."""
+    target = program("memory")
+    held = await criu.dump(target.dump(), nothing)
+    pids = await ended_and_free(processes, held, target)
+    ticks = await processes.ticks()
+    request = target.restore(pids)
+    report = await criu.restore(request, nothing)
+    target.restored = report.tasks
+    record = Path(request.work) / "criu-run.json"
+    content = json.loads(record.read_text())
+    record.write_text(json.dumps({**content, "tasks": []}))
+    later = report.tasks[0].start_ticks + 1
+    assert await criu.sweep(SweepRequest("thaw-1", request.work, pids, later)) == ()
+    assert await processes.living(report.tasks) == report.tasks
+    assert await criu.sweep(SweepRequest("thaw-1", request.work, pids, ticks)) == report.tasks
+    assert await processes.living(report.tasks) == ()
+
+
+async def test_a_request_that_is_none_is_refused(criu, program) -> None:
+    """A folder that is not absolute or not there, a deadline that is over."""
+    request = program("memory").dump()
+    for changes in ({"images": "relative"}, {"work": "/nowhere/at/all"}, {"within_ns": 0}):
+        with pytest.raises(UnsafeRequest):
+            await criu.dump(attrs.evolve(request, **changes), nothing)
+
+
+async def test_missing_rights_are_named(criu) -> None:
+    """Without capabilities CRIU says no; it is named, not tried."""
+    if shutil.which("setpriv") is None:
+        pytest.skip("there is no setpriv to take rights away with")
+    code = (
+        "import anyio\nfrom iriscw.freeze.drivers.criu.driver import CriuSwrk\n"
+        "from iriscw.freeze.model import RightsMissing\ntry:\n    anyio.run(CriuSwrk().ability)\n"
+        "except RightsMissing as error:\n    print('named:', error)"
+    )
+    argv = ["setpriv", "--bounding-set", "-all", "--inh-caps", "-all", sys.executable, "-c", code]
+    done = subprocess.run(
+        argv, capture_output=True, text=True, check=False, env={**os.environ, "IRISCW_CRIU": str(find_criu())}
+    )
+    if "setpriv" in done.stderr:
+        pytest.skip(f"no rights can be taken away here: {done.stderr.strip()}")
+    assert done.stdout.startswith("named: "), done.stderr
+    assert "CAP_SYS_ADMIN" in done.stdout
+
+
+def test_a_driver_is_made_without_looking(tmp_path) -> None:
+    """A missing CRIU is an error of the first use."""
+    assert CriuSwrk(tmp_path / "none") is not None

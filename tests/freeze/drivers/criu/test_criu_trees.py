@@ -1,0 +1,133 @@
+"""Real trees, frozen by a real CRIU and brought back: what they held is there, and they go on."""
+
+import socket
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import attrs
+import pytest
+
+from iriscw.freeze.model import CriuOptions
+
+pytestmark = pytest.mark.slow
+
+PATIENCE_S = 60.0
+PATIENCE_NS = 60_000_000_000
+
+FEATURES = ("memory", "threads", "files", "unix", "locks", "epoll", "memfd", "family")
+
+
+def nothing(progress) -> None:
+    """Take progress."""
+
+
+async def free(processes, pids) -> None:
+    """Wait until nobody has these numbers: whoever adopted the processes reaps them, at its leisure."""
+    with anyio.fail_after(PATIENCE_S):
+        while await processes.taken(pids):  # noqa: ASYNC110  # there is no event
+            await anyio.sleep(0.01)
+
+
+async def frozen_and_thawed(criu, processes, target) -> None:
+    """Freeze a program whole, end it, bring it back, let it run."""
+    tree = await processes.tree(target.root)
+    held = await criu.dump(target.dump(), nothing)
+    assert held.tasks == tree.identities
+    assert held.report.pages_written > 0
+    await held.end(PATIENCE_NS)
+    assert held.report.frozen_us > 0
+    assert await processes.living(tree.identities) == ()
+    target.reap()
+    pids = tuple(task.pid for task in tree.identities)
+    await free(processes, pids)
+    ticks = await processes.ticks()
+    report = await criu.restore(target.restore(pids, ticks), nothing)
+    target.restored = report.tasks
+    assert sorted(task.pid for task in report.tasks) == sorted(pids)
+    assert report.tasks[0].pid == target.root.pid
+    assert all(task.start_ticks >= ticks for task in report.tasks)
+    assert report.pages_restored > 0
+    assert all(task.stopped for task in (await processes.tree(report.tasks[0])).tasks)
+    await processes.proceed(report.tasks)
+
+
+EXPECTED = {
+    "memory": lambda before: {**before, "count": before["count"] + 1},
+    "threads": lambda before: {**before, "counts": [each + 1 for each in before["counts"]]},
+    "files": lambda before: {**before, "size": before["size"] + 1, "read": before["read"] + 1},
+    "unix": lambda before: {"said": "on its way 1"},
+    "locks": lambda before: before,
+    "epoll": lambda before: before,
+    "memfd": lambda before: {**before, "count": before["count"] + 1},
+    "family": lambda before: {"answers": [[number, count + 1] for number, count in before["answers"]]},
+}
+
+
+@pytest.mark.parametrize("feature", FEATURES)
+async def test_what_a_tree_held_is_there_afterwards(criu, processes, program, feature) -> None:
+    """Memory, threads, files, sockets, locks, epoll, memfd and fifty processes: all of it goes on where it was."""
+    target = program(feature)
+    before = (await target.ask())[feature]
+    await frozen_and_thawed(criu, processes, target)
+    assert (await target.ask())[feature] == EXPECTED[feature](before)
+    if feature == "family":
+        assert len(target.restored) > 50
+
+
+async def test_it_is_frozen_and_thawed_again(criu, processes, program) -> None:
+    """A tree that was brought back is one like any other."""
+    target = program("memory", "threads")
+    await target.ask()
+    await frozen_and_thawed(criu, processes, target)
+    target.root = target.restored[0]
+    target.reap = lambda: None
+    tree = await processes.tree(target.root)
+    held = await criu.dump(target.dump(), nothing)
+    await held.end(PATIENCE_NS)
+    pids = tuple(task.pid for task in tree.identities)
+    await free(processes, pids)
+    report = await criu.restore(target.restore(pids, 0), nothing)
+    target.restored = report.tasks
+    await processes.proceed(report.tasks)
+    assert (await target.ask())["memory"]["count"] == 2
+
+
+def talk(channel: socket.socket, said: bytes) -> bytes:
+    """Say something and hear what is answered."""
+    channel.sendall(said)
+    return channel.recv(100)
+
+
+async def test_a_connection_goes_on_after_a_thaw(criu, processes, program) -> None:
+    """With leave, the peer of an established connection notices nothing but the time, though it speaks meanwhile."""
+    target = program("tcp")
+    target.options = CriuOptions(tcp_established=True)
+    if "network_lock_nftables" not in (await criu.ability()).features:
+        pytest.skip("the kernel or this CRIU has no nftables, which keep the peer silent")
+    port = int((Path(target.folder) / "port").read_text())
+    with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as channel:
+        assert await anyio.to_thread.run_sync(talk, channel, b"abc") == b"3\n"
+        tree = await processes.tree(target.root)
+        held = await criu.dump(target.dump(), nothing)
+        await held.end(PATIENCE_NS)
+        target.reap()
+        channel.sendall(b"de")  # nobody is there to hear it: it is sent again until somebody is
+        pids = tuple(task.pid for task in tree.identities)
+        report = await criu.restore(target.restore(pids, 0), nothing)
+        target.restored = report.tasks
+        await processes.proceed(report.tasks)
+        assert await anyio.to_thread.run_sync(channel.recv, 100) == b"5\n"
+        assert await anyio.to_thread.run_sync(talk, channel, b"f") == b"6\n"
+
+
+async def test_a_connection_goes_on_after_a_dump_that_was_undone(criu, processes, program) -> None:
+    """The network is let go as well."""
+    target = program("tcp")
+    target.options = attrs.evolve(target.options, tcp_established=True)
+    port = int((Path(target.folder) / "port").read_text())
+    with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as channel:
+        assert await anyio.to_thread.run_sync(talk, channel, b"abc") == b"3\n"
+        held = await criu.dump(target.dump(), nothing)
+        await held.resume(PATIENCE_NS)
+        assert await anyio.to_thread.run_sync(talk, channel, b"f") == b"4\n"

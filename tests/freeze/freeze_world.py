@@ -1,0 +1,742 @@
+"""A machine whose processes can be frozen: simulated ports, driven by the real decisions and the real desk.
+
+Every await of a port is a point at which the process that freezes may die, and so is every place before and after a
+record. Nothing waits: coroutines are stepped by hand, so a run is exact and takes less than a millisecond.
+
+What a crash leaves is drawn: the CRIU of the dead life goes on for a while or is gone at once; a call to the driver
+that was under way has no effect, or has it later. The world objects at once (:class:`Broken`) to what no order
+of events excuses: an unverified image given to CRIU, a call of unknown outcome made again, two living copies.
+"""
+
+import attrs
+
+from iriscw.freeze import freezing, thawing
+from iriscw.freeze.drivers.desk import Desk
+from iriscw.freeze.messages import CancelOperation, FreezeTree, OperationEnded, ThawTree
+from iriscw.freeze.model import (
+    ArtifactRefused,
+    ArtifactUnknown,
+    CriuAbility,
+    CriuFailed,
+    CudaAbility,
+    CudaNoMemory,
+    CudaOverdue,
+    CudaRefused,
+    CudaState,
+    CudaTask,
+    DumpReport,
+    FreezePhase,
+    FreezePlan,
+    Gpu,
+    Hook,
+    HookKind,
+    Host,
+    Kept,
+    RestoreReport,
+    Room,
+    Sealed,
+    TargetGone,
+    Task,
+    TaskIdentity,
+    ThawPhase,
+    ThawPlan,
+    Tree,
+)
+from iriscw.runtime.vocabulary import (
+    Cancel,
+    CancelTimer,
+    Completed,
+    Continue,
+    Decision,
+    Emit,
+    Failed,
+    Run,
+    SetTimer,
+)
+
+BOOT = "boot-1"
+MIB = 1 << 20
+BUDGET = 64 << 30
+LIMIT = 4_000
+"""Boundaries of one run. A clean freeze has about sixty."""
+
+HOOK = Hook(HookKind.EXEC, ("rest",))
+
+
+class Broken(AssertionError):
+    """The decisions did what they must never do."""
+
+
+class Cancelled(BaseException):
+    """Stands for the cancellation of an effect."""
+
+
+@attrs.define
+class Process:
+    """One simulated process."""
+
+    identity: TaskIdentity
+    parent: int
+    alive: bool = True
+    stopped: bool = False
+    was_stopped: bool = False
+    held: bool = False
+    cuda: CudaState | None = None
+    device_bytes: int = 0
+    resting: bool = False
+    progress: int = 0
+    ours: bool = True
+
+    @property
+    def runs(self) -> bool:
+        """Whether all of it makes progress."""
+        return self.alive and not self.stopped and not self.held and self.cuda in (None, CudaState.RUNNING)
+
+
+@attrs.define
+class Artifact:
+    """What one operation wrote."""
+
+    reserved: int = 0
+    written: bool = False
+    snapshot: tuple = ()
+    frozen: object = None
+    sealed: bool = False
+    published: bool = False
+    facts: object = None
+    pins: list = attrs.field(factory=list)
+
+
+@attrs.define
+class CriuRun:
+    """A CRIU that runs."""
+
+    kind: str
+    life: int
+    pids: tuple[int, ...]
+    ending: bool = False
+
+
+class Await:
+    """What a port waits for: one boundary."""
+
+    def __await__(self):
+        yield self
+
+
+class World:
+    """The machine. ``faults`` maps a method and the number of its call to the error it raises then."""
+
+    def __init__(self, tasks=3, cuda=(0, 2), orphan=False, late=False, faults=None) -> None:
+        self.orphan, self.late = orphan, late
+        self.faults = dict(faults or {})
+        self.calls: dict[str, int] = {}
+        self.ticks = 1000
+        self.processes: list[Process] = []
+        for index in range(tasks):
+            identity = TaskIdentity(100 + index, 500 + index, BOOT)
+            uses = index in cuda
+            state = CudaState.RUNNING if uses else None
+            size = 100 * MIB if uses else 0
+            self.processes.append(Process(identity, 1 if index == 0 else 100, cuda=state, device_bytes=size))
+        self.source = tuple(process.identity for process in self.processes)
+        self.artifacts: dict[str, Artifact] = {}
+        self.run: CriuRun | None = None
+        self.landing: list[tuple[int, Process, CudaState]] = []
+        self.in_flight: list[tuple[Process, CudaState]] = []
+        self.unknown: list[TaskIdentity] = []
+        self.verified = ""
+        self.log: list[str] = []
+        self.at_first_kill: dict[int, int] = {}
+        self.killed_running = 0
+        self.hopeless = False
+
+    # What happens by itself
+
+    def tick(self) -> None:
+        self.ticks += 1
+        for process in self.processes:
+            if process.runs:
+                process.progress += 1
+        due = [each for each in self.landing if each[0] <= self.ticks]
+        self.landing = [each for each in self.landing if each[0] > self.ticks]
+        for _, process, state in due:
+            if process.alive:
+                process.cuda = state
+        if self.run is not None and self.run.life < 0 and self.ticks > -self.run.life:
+            self._orphan_over()
+
+    def crash(self, life: int) -> None:
+        """The process that freezes is gone."""
+        self.verified = ""
+        if self.run is not None:
+            if self.orphan:
+                self.run.life = -(self.ticks + 40)
+            else:
+                self._orphan_over()
+        if self.late:
+            self.landing += [(self.ticks + 6, *each) for each in self.in_flight]
+        self.in_flight.clear()
+
+    def _orphan_over(self) -> None:
+        run, self.run = self.run, None
+        for process in self.processes:
+            if process.held:
+                process.held = False
+                if run.ending:
+                    self.kill(process)
+
+    def kill(self, process: Process) -> None:
+        if process.alive:
+            if not self.at_first_kill:
+                self.at_first_kill = {each.identity.pid: each.progress for each in self.living()}
+            process.alive, process.held = False, False
+            process.cuda = None
+
+    def find(self, identity: TaskIdentity) -> Process | None:
+        return next((each for each in self.processes if each.identity == identity), None)
+
+    def fault(self, method: str) -> Exception | None:
+        number = self.calls[method] = self.calls.get(method, 0) + 1
+        return self.faults.pop((method, number), None)
+
+    # What must hold once nothing is owed
+
+    def used_bytes(self) -> int:
+        return sum(each.reserved for each in self.artifacts.values())
+
+    def living(self) -> list[Process]:
+        return [each for each in self.processes if each.alive and each.ours]
+
+
+class Port:
+    """What all ports of one life of the process that freezes have."""
+
+    def __init__(self, world: World, life: int) -> None:
+        self.world, self.life = world, life
+
+    def _peers(self):
+        return [each for each in self.world.living() if each.cuda is not None]
+
+    async def _step(self, method: str) -> None:
+        world = self.world
+        error = world.fault(method)
+        await Await()
+        world.log.append(method)
+        if error is not None:
+            raise error
+
+    def _alive(self, task: TaskIdentity) -> Process:
+        process = self.world.find(task)
+        if process is None or not process.alive:
+            raise TargetGone(f"process {task.pid} has ended")
+        return process
+
+
+class SimProcesses(Port):
+    """Processes."""
+
+    async def host(self):
+        return Host(BOOT, "x86_64", 4096, "6.1", "node-1", ("avx",))
+
+    async def tree(self, root):
+        await self._step("tree")
+        self._alive(root)
+        return Tree(tuple(self._task(each) for each in self.world.living()))
+
+    def _task(self, process: Process) -> Task:
+        name = f"task-{process.identity.pid}"
+        return Task(process.identity, process.parent, name, 10 * MIB, stopped=process.was_stopped)
+
+    async def living(self, tasks):
+        await self._step("living")
+        found = [self.world.find(task) for task in tasks]
+        return tuple(each.identity for each in found if each is not None and each.alive)
+
+    async def taken(self, pids):
+        return tuple(each.identity.pid for each in self.world.processes if each.alive and each.identity.pid in pids)
+
+    async def free_memory_bytes(self):
+        return 32 << 30
+
+    async def ticks(self):
+        return self.world.ticks
+
+    async def proceed(self, tasks):
+        for task in tasks:
+            await self._step("proceed")
+            process = self.world.find(task)
+            if process is not None and process.alive:
+                process.stopped = False
+
+    async def end(self, tasks, within_ns):
+        assert within_ns > 0
+        for task in tasks:
+            await self._step("end")
+            process = self.world.find(task)
+            if process is not None and process.alive:
+                self.world.kill(process)
+        return ()
+
+
+class SimCuda(Port):
+    """The driver."""
+
+    async def ability(self):
+        return CudaAbility(True, "580.1", "api", True)
+
+    async def tasks(self, identities, within_ns):
+        assert within_ns > 0
+        await self._step("tasks")
+        found = [self.world.find(each) for each in identities]
+        return tuple(
+            CudaTask(each.identity, each.cuda, each.identity.pid, each.device_bytes, ("GPU-1",))
+            for each in found
+            if each is not None and each.alive and each.cuda is not None
+        )
+
+    async def state(self, task, within_ns):
+        assert within_ns > 0
+        await self._step("state")
+        process = self._alive(task)
+        if any(each[1] is process for each in self.world.landing):
+            raise CudaOverdue("the process is within another call")
+        if task in self.world.unknown:
+            self.world.unknown.remove(task)
+        return process.cuda
+
+    async def _verb(self, method, task, within_ns, before, after):
+        world = self.world
+        assert within_ns > 0
+        if task in world.unknown:
+            raise Broken(f"C5: {method} of {task.pid} before its state was read")
+        error = world.fault(method)
+        world.unknown.append(task)
+        if isinstance(error, CudaOverdue):
+            world.landing.append((world.ticks + 6, self._alive(task), after))
+            await Await()
+            raise error
+        flight = (self._alive(task), after)
+        world.in_flight.append(flight)
+        try:
+            await Await()
+        finally:
+            if flight in world.in_flight:
+                world.in_flight.remove(flight)
+        world.log.append(method)
+        process = self._alive(task)
+        if isinstance(error, CudaNoMemory):
+            process.cuda = CudaState.FAILED
+        if error is not None:
+            raise error
+        if process.cuda is not before:
+            raise CudaRefused(f"{method}: {process.cuda}", 401)
+        process.cuda = after
+        await Await()
+        world.unknown.remove(task)
+
+    async def lock(self, task, within_ns):
+        await self._verb("lock", task, within_ns, CudaState.RUNNING, CudaState.LOCKED)
+
+    async def checkpoint(self, task, within_ns):
+        if any(each.cuda is CudaState.RUNNING for each in self._peers()):
+            raise Broken("C4: a process is checkpointed before all are locked")
+        await self._verb("checkpoint", task, within_ns, CudaState.LOCKED, CudaState.CHECKPOINTED)
+
+    async def restore(self, task, within_ns, gpus):
+        await self._verb("cuda_restore", task, within_ns, CudaState.CHECKPOINTED, CudaState.LOCKED)
+
+    async def unlock(self, task, within_ns):
+        if any(each.cuda is CudaState.CHECKPOINTED for each in self._peers()):
+            raise Broken("C4: a process is unlocked before all are restored")
+        await self._verb("unlock", task, within_ns, CudaState.LOCKED, CudaState.RUNNING)
+
+
+class SimGpus(Port):
+    """The GPUs."""
+
+    async def list(self):
+        return (Gpu("GPU-1", "H200", 0, 80 << 30, 0),)
+
+    async def used_by(self, pids):
+        await self._step("used_by")
+        held = {each.identity.pid: each for each in self._peers() if each.cuda is not CudaState.CHECKPOINTED}
+        return {pid: {"GPU-1": held[pid].device_bytes} for pid in pids if pid in held}
+
+
+class SimCriu(Port):
+    """CRIU."""
+
+    async def ability(self):
+        return CriuAbility("criu", "4.2")
+
+    async def dump(self, request, report):
+        world = self.world
+        assert request.within_ns > 0
+        if world.run is not None:
+            raise Broken("two CRIUs at once")
+        self._alive(request.root)
+        error = world.fault("dump")
+        world.run = CriuRun("dump", self.life, ())
+        artifact = world.artifacts[request.operation]
+        tree = world.living()
+        for process in tree:
+            process.held = True
+        try:
+            await Await()
+            if any(each.cuda not in (None, CudaState.CHECKPOINTED) for each in tree):
+                raise CriuFailed("device files are open")  # noqa: TRY301 - the simulated CRIU undoes below
+            artifact.written = True
+            await Await()
+            if error is not None:
+                raise error  # noqa: TRY301 - the simulated CRIU undoes below
+        except (Exception, Cancelled):
+            world._orphan_over()
+            raise
+        artifact.snapshot = tuple((each.identity.pid, each.progress, each.was_stopped) for each in tree)
+        artifact.frozen = [attrs.evolve(each) for each in tree]
+        world.log.append("dump")
+        return Held(self, tree)
+
+    async def restore(self, request, report):
+        world = self.world
+        assert request.within_ns > 0
+        artifact = next(each for each in world.artifacts.values() if f"images-{id(each)}" == request.images)
+        if world.verified != request.images:
+            raise Broken("C9: CRIU gets images that were not verified by this life")
+        if not artifact.published:
+            raise Broken("C8: a restore of what was never published")
+        if world.living():
+            raise Broken("P1: two living copies")
+        error = world.fault("restore")
+        world.run = CriuRun("restore", self.life, request.pids)
+        made = []
+        try:
+            for was in artifact.frozen:
+                await Await()
+                identity = TaskIdentity(was.identity.pid, world.ticks, BOOT)
+                state = CudaState.CHECKPOINTED if was.cuda is not None else None
+                process = attrs.evolve(was, identity=identity, alive=True, stopped=True, held=False, cuda=state)
+                world.processes.append(process)
+                made.append(process)
+            await Await()
+            if error is not None:
+                raise error  # noqa: TRY301 - the simulated CRIU undoes below
+        except (Exception, Cancelled):
+            world.run = None
+            for process in made:
+                world.kill(process)
+            raise
+        world.run = None
+        world.log.append("restore")
+        return RestoreReport(tuple(each.identity for each in made))
+
+    async def sweep(self, request):
+        world = self.world
+        await self._step("sweep")
+        if world.run is not None and world.run.life < 0:
+            world.run.ending = False  # it is killed in its turn, whatever it was doing
+            world._orphan_over()
+        killed = []
+        for process in world.living() if request.pids else ():
+            if process.identity.pid in request.pids and process.identity.start_ticks >= request.started_after:
+                if not process.stopped and not world.hopeless:
+                    world.killed_running += 1
+                world.kill(process)
+                killed.append(process.identity)
+        return tuple(killed)
+
+
+class SimHooks(Port):
+    """The application."""
+
+    async def quiesce(self, hook, root):
+        await self._step("quiesce")
+        self._alive(root).resting = True
+
+    async def wake(self, hook, root):
+        await self._step("wake")
+        self._alive(root).resting = False
+
+
+class SimArtifacts(Port):
+    """The tiers."""
+
+    async def reserve(self, operation, tier, size_bytes):
+        await self._step("reserve")
+        artifact = self.world.artifacts.setdefault(operation, Artifact())
+        artifact.reserved = size_bytes
+        if self.world.used_bytes() > BUDGET:
+            raise Broken("P2: the budget is exceeded")
+        await Await()
+        return Room(f"images-{id(artifact)}", "work")
+
+    async def seal(self, operation, frozen, labels, report):
+        await self._step("seal")
+        artifact = self.world.artifacts[operation]
+        if not artifact.snapshot:
+            raise ArtifactRefused("no images")
+        artifact.sealed = True
+        artifact.facts = frozen
+        await Await()
+        return Sealed(30 * MIB, "d", 3)
+
+    async def publish(self, operation):
+        await self._step("publish")
+        artifact = self.world.artifacts[operation]
+        if not artifact.sealed:
+            raise Broken("C8: published before it was sealed")
+        artifact.published = True
+        artifact.reserved = 30 * MIB
+        await Await()
+
+    async def discard(self, operation):
+        await self._step("discard")
+        self.world.artifacts.pop(operation, None)
+        await Await()
+
+    async def pin(self, artifact, operation):
+        await self._step("pin")
+        kept = self.world.artifacts.get(artifact)
+        if kept is None or not kept.published:
+            raise ArtifactUnknown(artifact)
+        if operation not in kept.pins:
+            kept.pins.append(operation)
+        return Kept(kept.facts, Room(f"images-{id(kept)}", "work"), Sealed(30 * MIB, "d", 3))
+
+    async def verify(self, artifact, report):
+        await self._step("verify")
+        self.world.verified = f"images-{id(self.world.artifacts[artifact])}"
+
+    async def unpin(self, artifact, operation):
+        await self._step("unpin")
+        kept = self.world.artifacts.get(artifact)
+        if kept is not None and operation in kept.pins:
+            kept.pins.remove(operation)
+
+
+class Held:
+    """A tree that the simulated CRIU holds."""
+
+    report = DumpReport()
+
+    def __init__(self, ports: SimCriu, tree: list[Process]) -> None:
+        self.ports, self.tree = ports, tree
+
+    async def resume(self, within_ns):
+        await self.ports._step("resume")
+        self.ports.world._orphan_over()
+
+    async def end(self, within_ns):
+        world = self.ports.world
+        await self.ports._step("held_end")
+        if world.run is not None:
+            world.run.ending = True
+        for process in self.tree:
+            await Await()
+            world.kill(process)
+        world.run = None
+
+
+class Context:
+    """What decisions may know."""
+
+    def __init__(self, world: World) -> None:
+        self.now = self.wall = self.attentive = world.ticks
+
+
+class Crash(BaseException):
+    """The process that freezes dies here."""
+
+
+async def one_by_one(calls):
+    """Stand in for ``together``: all are made, then the first error is raised."""
+    errors = []
+    for call in calls:
+        try:
+            await call()
+        except Exception as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]
+
+
+class Runner:
+    """One operation on a world, over all its lives. ``crashes`` are the numbers of boundaries at which it dies."""
+
+    def __init__(self, world, logic, crashes=(), cancel_at=0) -> None:
+        self.world, self.logic = world, logic
+        self.crashes, self.cancel_at = tuple(crashes), cancel_at
+        self.records: list[object] = []
+        self.events: list[object] = []
+        self.boundary = 0
+        self.life = 0
+        self.lives = 0
+        self.graveyard: list[object] = []
+
+    def run(self, message) -> object:
+        """Run until nothing is owed; give the state."""
+        self._begin()
+        self.queue.append(message)
+        while True:
+            try:
+                if not self._turn():
+                    break
+            except Crash:
+                self._die()
+        if self.effect is not None or self.timers:
+            raise Broken("something is left to do and nobody does it")
+        return self.state
+
+    def _begin(self) -> None:
+        self.life += 1
+        self.lives += 1
+        self.state = (freezing.Freeze if self.logic is freezing else thawing.Thaw)()
+        world, life = self.world, self.life
+        self.desk = Desk(
+            *(port(world, life) for port in (SimProcesses, SimCriu, SimCuda, SimGpus, SimHooks, SimArtifacts)),
+            together=one_by_one,
+        )
+        self.functions = self.desk.effects()
+        self.effect = None
+        self.waiting: list[Run] = []
+        self.queue: list[object] = []
+        self.timers: dict[object, object] = {}
+        for record in self.records:
+            self.logic.evolve(self.state, record)
+        self._carry_out(self.logic.resume(self.state, Context(world)))
+
+    def _die(self) -> None:
+        # Never closed: what dies runs no "finally". What it holds open closes by itself, and that is `World.crash`.
+        self.graveyard.append((self.effect, self.desk))
+        self.world.crash(self.life)
+        self._begin()
+
+    def _cross(self) -> None:
+        self.boundary += 1
+        if self.boundary > LIMIT:
+            raise Broken("it never comes to an end")
+        self.world.tick()
+        if self.boundary in self.crashes:
+            raise Crash
+
+    def _turn(self) -> bool:
+        if self.cancel_at and self.boundary >= self.cancel_at:
+            self.cancel_at = 0
+            self.queue.insert(0, CancelOperation("somebody pressed a key"))
+        if self.queue:
+            self._decide(self.queue.pop(0))
+        elif self.effect is not None:
+            self._advance()
+        elif self.timers:
+            for _ in range(8):
+                self.world.tick()
+            _, message = self.timers.popitem()
+            self.queue.append(message)
+        else:
+            return False
+        return True
+
+    def _decide(self, message) -> None:
+        rule = self.logic.rules()[type(message)]
+        outcome = rule(self.state, message, Context(self.world))
+        records = outcome.records if isinstance(outcome, Decision) else ()
+        commands = (outcome.commands if isinstance(outcome, Decision) else outcome) or ()
+        self._cross()  # before the records are on the disk
+        for record in records:
+            self.logic.evolve(self.state, record)
+            self.records.append(record)
+        self._cross()  # after that, before anything has left
+        self._carry_out(commands)
+
+    def _carry_out(self, commands) -> None:
+        for command in commands:
+            match command:
+                case Run():
+                    if self.effect is None:
+                        self._start(command)
+                    else:
+                        raise Broken(f"{command} while {self.effect[0]} runs")
+                case Cancel():
+                    self._cancel()
+                case SetTimer(key=key, message=message):
+                    self.timers[key] = message
+                case CancelTimer(key=key):
+                    self.timers.pop(key, None)
+                case Continue(message=message):
+                    self.queue.append(message)
+                case Emit(event=event):
+                    self.events.append(event)
+                case _:
+                    raise Broken(f"an unexpected command: {command}")
+
+    def _start(self, command: Run) -> None:
+        self.effect = (command, self.functions[type(command.effect)](command.effect))
+
+    def _cancel(self) -> None:
+        if self.effect is None:
+            return
+        _, coroutine = self.effect
+        self.effect = None
+        try:
+            coroutine.throw(Cancelled())
+        except (Cancelled, StopIteration):
+            return
+        raise Broken("an effect went on after it was cancelled")
+
+    def _advance(self) -> None:
+        command, coroutine = self.effect
+        try:
+            coroutine.send(None)
+        except StopIteration as stop:
+            self.effect = None
+            self.queue.append(Completed(command.key, command.effect, stop.value))
+        except (Broken, Crash):
+            raise
+        except Exception as error:
+            self.effect = None
+            self.queue.append(Failed(command.key, command.effect, error))
+        else:
+            self._cross()
+
+
+def freeze(world, crashes=(), cancel_at=0, **plan) -> Runner:
+    """Freeze the world's tree; give the runner when nothing is owed."""
+    runner = Runner(world, freezing, crashes, cancel_at)
+    runner.run(FreezeTree(FreezePlan("op-1", world.source[0], "ram", **plan)))
+    check(world, runner)
+    return runner
+
+
+def thaw(world, crashes=(), cancel_at=0, **plan) -> Runner:
+    """Thaw what :func:`freeze` froze."""
+    runner = Runner(world, thawing, crashes, cancel_at)
+    runner.run(ThawTree(ThawPlan("op-2", "op-1", **plan)))
+    check(world, runner)
+    return runner
+
+
+def check(world: World, runner: Runner) -> None:
+    """What holds when nothing is owed, however it came to that."""
+    state = runner.state
+    over = state.phase in (FreezePhase.OVER, ThawPhase.OVER, FreezePhase.NEW, ThawPhase.NEW)
+    expect(over, f"nothing is owed, and it is {state.phase}")
+    ends = [each for each in runner.events if isinstance(each, OperationEnded)]
+    expect(len(ends) <= 1, "it ended twice")
+    for process in world.living():
+        expect(process.cuda in (None, CudaState.RUNNING), f"C1: {process.identity.pid} is left {process.cuda}")
+        expect(not process.held, f"C6: {process.identity.pid} is left held")
+        expect(process.stopped == process.was_stopped, f"C6: {process.identity.pid} is left stopped")
+        expect(not process.resting, f"{process.identity.pid} was told to rest and never to go on")
+    expect(world.run is None or world.run.life < 0, "a CRIU is left")
+    for name, artifact in world.artifacts.items():
+        expect(artifact.published, f"C8: {name} is neither whole nor removed, and takes {artifact.reserved} bytes")
+        expect(artifact.sealed, f"C8: {name} is visible and was never sealed")
+        expect(artifact.reserved == 30 * MIB, "P2: what was reserved and not used never came back")
+        expect(not artifact.pins, f"C12: {name} is pinned for ever")
+
+
+def expect(holds: bool, text: str) -> None:
+    """Raise :class:`Broken` if it does not hold."""
+    if not holds:
+        raise Broken(text)

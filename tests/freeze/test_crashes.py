@@ -1,0 +1,373 @@
+"""A freeze and a thaw under crashes, faults and cancellations: whatever happens, nothing is lost and nothing is locked.
+
+The real decisions and the real desk run on a simulated machine (``freeze_world.py``), which has a crash at every await
+of every port and before and after every record. What must hold stands in ``freeze_laws.py``.
+"""
+
+import sys
+from pathlib import Path
+
+import attrs
+import pytest
+from hypothesis import given, strategies as st
+
+sys.path.insert(0, str(Path(__file__).parent))  # for freeze_world, freeze_laws
+
+from freeze_laws import (
+    FREEZE_FAULTS,
+    SCENARIOS,
+    THAW_FAULTS,
+    error,
+    every_fault,
+    freeze_with,
+    frozen_world,
+    thaw_with,
+)
+from freeze_world import HOOK, MIB, Broken, Context, Runner, World, freeze, thaw
+
+from iriscw.freeze import freezing, settling, thawing
+from iriscw.freeze.effects import EndTree, RestoreCuda, UnlockCuda
+from iriscw.freeze.messages import FreezeTree
+from iriscw.freeze.model import CudaState, FreezePhase, FreezePlan, Outcome, ThawPhase
+from iriscw.runtime.vocabulary import Run
+
+CRASHES = [(orphan, late) for orphan in (False, True) for late in (False, True)]
+
+
+def freeze_everywhere(faults=(), **plan):
+    """Freeze with a crash at each boundary in turn, until there is none left; give the outcomes."""
+    outcomes = []
+    for orphan, late in CRASHES:
+        number, lives = 0, 2
+        while lives > 1:
+            number += 1
+            world = World(orphan=orphan, late=late, faults={(m, n): error(kind) for m, n, kind in faults})
+            runner = freeze_with(world, crashes=(number,), **plan)
+            lives = runner.lives
+            outcomes.append(runner.state.ended and runner.state.ended.outcome)
+    return outcomes
+
+
+def thaw_everywhere(faults=()):
+    """Thaw with a crash at each boundary in turn."""
+    outcomes = []
+    for orphan, late in CRASHES:
+        number, lives = 0, 2
+        while lives > 1:
+            number += 1
+            world = frozen_world(orphan=orphan, late=late)
+            world.faults = {(m, n): error(kind) for m, n, kind in faults}
+            runner = thaw_with(world, crashes=(number,))
+            lives = runner.lives
+            outcomes.append(runner.state.ended and runner.state.ended.outcome)
+    return outcomes
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_freeze_without_faults(name):
+    """It comes to its end, with or without CUDA, and the tree ends only when its artifact is whole."""
+    wanted = Outcome.COPIED if "leave" in name else Outcome.FROZEN
+    for cuda in ((0, 2), ()):
+        runner = freeze_with(World(cuda=cuda), **SCENARIOS[name])
+        assert runner.state.ended.outcome is wanted
+        assert (FreezePhase.LOCKING in runner.state.steps) == bool(cuda)
+
+
+def test_a_thaw_without_faults():
+    """What was frozen comes back, with CUDA, and goes on from where it was."""
+    assert thaw_with(frozen_world()).state.ended.outcome is Outcome.THAWED
+    assert thaw_with(frozen_world(cuda=())).state.ended.outcome is Outcome.THAWED
+
+
+def test_what_was_stopped_stays_stopped():
+    """A task that was stopped before it was frozen is stopped after a thaw, and after a freeze that was undone."""
+    for words in ({}, {"faults": {("seal", 1): error(FREEZE_FAULTS["seal"][0])}}):
+        world = World(cuda=(), **words)
+        world.processes[1].stopped = world.processes[1].was_stopped = True
+        freeze_with(world)
+        if not words:
+            thaw_with(world)
+        assert [each.stopped for each in world.living()] == [False, True, False]
+
+
+@pytest.mark.parametrize("name", ["end", "leave, hook, force"])
+def test_a_freeze_with_a_crash_at_every_boundary(name):
+    """Wherever the process that freezes dies, the next one finishes or undoes."""
+    outcomes = freeze_everywhere(**SCENARIOS[name])
+    assert {Outcome.UNDONE, Outcome.COPIED if "leave" in name else Outcome.FROZEN} <= {*outcomes}
+    assert len(outcomes) > 150
+
+
+def test_a_thaw_with_a_crash_at_every_boundary():
+    """Wherever the process that thaws dies, the tree runs again or nothing of it is left."""
+    outcomes = thaw_everywhere()
+    assert {*outcomes} >= {Outcome.THAWED, Outcome.FAILED}
+    assert len(outcomes) > 150
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_freeze_with_each_fault(name):
+    """Each error that a port may raise leaves the tree running, or ended with a whole artifact."""
+    for method, number, kind in every_fault(FREEZE_FAULTS):
+        freeze_with(World(faults={(method, number): error(kind)}), **SCENARIOS[name])
+
+
+def test_a_thaw_with_each_fault():
+    """Each error that a port may raise leaves the tree running, or nothing of it."""
+    for method, number, kind in every_fault(THAW_FAULTS):
+        world = frozen_world()
+        world.faults = {(method, number): error(kind)}
+        thaw_with(world)
+
+
+def test_cancelling_at_every_boundary():
+    """A freeze that is cancelled is undone, or comes to its end; a thaw as well."""
+    for number in range(1, 80):
+        for plan in SCENARIOS.values():
+            freeze_with(World(), cancel_at=number, **plan)
+        thaw_with(frozen_world(), cancel_at=number)
+    assert freeze_with(World(), cancel_at=15).state.ended.kind == "Cancelled"
+    assert thaw_with(frozen_world(), cancel_at=6).state.ended.kind == "Cancelled"
+
+
+FAULTS = st.dictionaries(
+    st.sampled_from([(method, number) for method in FREEZE_FAULTS for number in range(1, 5)]),
+    st.integers(0, 5),
+    max_size=4,
+)
+
+
+@given(
+    scenario=st.sampled_from(sorted(SCENARIOS)),
+    crashes=st.lists(st.integers(1, 150), max_size=4),
+    faults=FAULTS,
+    cancel_at=st.sampled_from([0, 0, 0, 5, 25, 45]),
+    orphan=st.booleans(),
+    late=st.booleans(),
+)
+def test_a_freeze_with_many_crashes_and_faults(scenario, crashes, faults, cancel_at, orphan, late):
+    """All at once, several times."""
+    kinds = {key: FREEZE_FAULTS[key[0]] for key in faults}
+    raised = {key: error(kinds[key][index % len(kinds[key])]) for key, index in faults.items() if kinds[key]}
+    world = World(orphan=orphan, late=late, faults=raised)
+    freeze_with(world, crashes=crashes, cancel_at=cancel_at, **SCENARIOS[scenario])
+
+
+@given(
+    crashes=st.lists(st.integers(1, 150), max_size=4),
+    faults=st.dictionaries(
+        st.sampled_from([(method, number) for method in THAW_FAULTS for number in range(1, 5)]),
+        st.integers(0, 5),
+        max_size=4,
+    ),
+    late=st.booleans(),
+)
+def test_a_thaw_with_many_crashes_and_faults(crashes, faults, late):
+    """All at once, several times."""
+    world = frozen_world(late=late)
+    world.faults = {key: error(THAW_FAULTS[key[0]][index % len(THAW_FAULTS[key[0]])]) for key, index in faults.items()}
+    thaw_with(world, crashes=crashes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["end, hook", pytest.param("leave, hook, force", marks=pytest.mark.soak)])
+def test_each_fault_with_a_crash_at_every_boundary(name):
+    """A fault, and then the process that undoes it dies too, wherever it is."""
+    for fault in every_fault(FREEZE_FAULTS, (1,)):
+        freeze_everywhere([fault], **SCENARIOS[name])
+
+
+@pytest.mark.slow
+def test_each_fault_of_a_thaw_with_a_crash_at_every_boundary():
+    """A fault, and then the process that cleans up dies too, wherever it is."""
+    for fault in every_fault(THAW_FAULTS, (1,)):
+        thaw_everywhere([fault])
+
+
+# What the gates keep out
+
+
+def test_a_target_that_is_gone_is_left_alone():
+    """Its number may mean somebody else by now."""
+    world = World()
+    for process in world.processes:
+        world.kill(process)
+    ended = freeze(world).state.ended
+    assert (ended.outcome, ended.kind) == (Outcome.UNDONE, "TargetGone")
+    assert world.artifacts == {}
+
+
+def test_a_process_that_somebody_else_locked_is_left_alone():
+    """One owner of CUDA: what we did not lock we do not unlock."""
+    world = World()
+    world.processes[2].cuda = CudaState.LOCKED
+    runner = Runner(world, freezing)
+    runner.run(FreezeTree(FreezePlan("op-1", world.source[0], "ram")))
+    assert runner.state.ended.text.startswith("cuda-state: process 102 is locked")
+    assert world.processes[2].cuda is CudaState.LOCKED
+
+
+def test_a_thaw_while_the_source_lives_is_refused():
+    """There would be two of it."""
+    world = World()
+    freeze_with(world, leave_running=True)
+    ended = thaw(world).state.ended
+    assert (ended.outcome, ended.kind) == (Outcome.FAILED, "GateRefused")
+    assert ended.text.startswith("source:")
+    assert len(world.living()) == 3
+
+
+def test_a_process_that_begins_to_use_cuda_meanwhile_undoes_the_freeze():
+    """Its device memory is in no image."""
+
+    class Sneaky(World):
+        def tick(self):
+            super().tick()
+            if self.log[-1:] == ["dump"]:
+                self.processes[1].cuda, self.processes[1].device_bytes = CudaState.RUNNING, MIB
+
+    ended = freeze_with(Sneaky()).state.ended
+    assert (ended.outcome, ended.kind) == (Outcome.UNDONE, "TargetUnfit")
+
+
+# The proof bites
+
+
+def _row(phases, phase, **changes):
+    return {**phases, phase: attrs.evolve(phases[phase], **changes)}
+
+
+def lost_undo(monkeypatch):
+    """A crash while the artifact is sealed is taken for the end."""
+    row = _row(freezing.PHASES, FreezePhase.SEALING, crashed=freezing.Turn.OVER)
+    monkeypatch.setattr(freezing, "PHASES", row)
+
+
+def kill_before_publishing(monkeypatch):
+    """The tree is killed first, the artifact published after."""
+    row = _row(freezing.PHASES, FreezePhase.SEALING, then=FreezePhase.ENDING)
+    row = _row(row, FreezePhase.ENDING, then=FreezePhase.PUBLISHING)
+    monkeypatch.setattr(freezing, "PHASES", row)
+
+
+def lock_again(monkeypatch):
+    """A lock of unknown outcome is repeated."""
+    row = _row(freezing.PHASES, FreezePhase.LOCKING, crashed=freezing.Turn.AGAIN)
+    monkeypatch.setattr(freezing, "PHASES", row)
+
+
+def unlock_first(monkeypatch):
+    """What is locked is unlocked before all is restored."""
+    real = settling.settle
+
+    def settle(states, **words):
+        step = real(states, **words)
+        locked = tuple(task for task, state in states.cuda if state is CudaState.LOCKED)
+        return UnlockCuda(locked, 1, 0) if isinstance(step, RestoreCuda) and locked else step
+
+    monkeypatch.setattr(freezing, "settle", settle)
+
+
+def nothing_is_let_go(monkeypatch):
+    """The tree stays in CRIU's hands."""
+    monkeypatch.setattr(freezing, "_let_go", lambda freeze: freezing._read(freeze, 0))
+
+
+def nothing_is_removed(monkeypatch):
+    """What was written stays, and so does what was reserved."""
+
+    def woken(freeze, *before):
+        return freezing._over(freeze, Outcome.UNDONE, "", "", Context(World()))
+
+    monkeypatch.setattr(freezing, "_woken", woken)
+
+
+def kill_what_ran_on(monkeypatch):
+    """After a crash before the kill the tree, which has run on since, is killed all the same."""
+    real = freezing._settled
+
+    def settled(freeze, states, reading, ctx):
+        if freeze.phase is FreezePhase.ENDING:
+            return (freezing._kill(freeze),)
+        return real(freeze, states, reading, ctx)
+
+    monkeypatch.setattr(freezing, "_settled", settled)
+
+
+def no_verification(monkeypatch):
+    """CRIU is given bytes that nobody looked at."""
+    real = thawing._opened
+
+    def opened(thaw, value):
+        outcome = real(thaw, value)
+        after = attrs.evolve(thaw)
+        for record in outcome.records:
+            thawing.evolve(after, record)
+        if after.phase is not ThawPhase.VERIFYING:
+            return outcome
+        more = thawing._verified(after, None)
+        return attrs.evolve(more, records=(*outcome.records, *more.records))
+
+    monkeypatch.setattr(thawing, "_opened", opened)
+
+
+def restore_again(monkeypatch):
+    """A restore of unknown outcome is repeated."""
+    real = thawing.recover
+
+    def recover(thaw, message, ctx):
+        if thaw.phase is ThawPhase.RESTORING:
+            return (Run(thawing.KEY, thawing.Restore(thaw.request)),)
+        return real(thaw, message, ctx)
+
+    monkeypatch.setattr(thawing, "recover", recover)
+
+
+def half_a_tree(monkeypatch):
+    """What a failed restore left is not looked for."""
+    monkeypatch.setattr(thawing, "_kill", thawing._end_untouched)
+
+
+def pinned_for_ever(monkeypatch):
+    """The artifact is never let go."""
+    monkeypatch.setattr(thawing, "_unpin", lambda thaw: Run(thawing.KEY, EndTree(thaw.id, (), 1)))
+
+
+def restore_with_faults():
+    """Undo with a driver that fails in between."""
+    for fault in every_fault({"cuda_restore": FREEZE_FAULTS["unlock"]}):
+        freeze_everywhere([fault])
+
+
+PLANTED = [
+    (lost_undo, freeze_everywhere),
+    (kill_before_publishing, freeze_everywhere),
+    (lock_again, freeze_everywhere),
+    (unlock_first, restore_with_faults),
+    (nothing_is_let_go, freeze_everywhere),
+    (nothing_is_removed, freeze_everywhere),
+    (kill_what_ran_on, freeze_everywhere),
+    (no_verification, thaw_everywhere),
+    (restore_again, thaw_everywhere),
+    (half_a_tree, thaw_everywhere),
+    (pinned_for_ever, thaw_everywhere),
+]
+
+
+@pytest.mark.parametrize(("plant", "look"), PLANTED, ids=[plant.__name__ for plant, _ in PLANTED])
+def test_planted_bugs_are_found(plant, look, monkeypatch):
+    """Each of these would lose something, and the crashes find it."""
+    plant(monkeypatch)
+    with pytest.raises((Broken, AssertionError)):
+        look()
+
+
+def test_the_hook_is_told():
+    """The application rests while it is frozen, and is told to go on by whoever lets it run."""
+    world = World()
+    freeze_with(world, hook=HOOK)
+    assert world.log.index("quiesce") < world.log.index("lock")
+    assert "wake" not in world.log
+    runner = thaw_with(world)
+    assert "wake" in world.log
+    assert runner.state.ended.outcome is Outcome.THAWED

@@ -1,0 +1,72 @@
+"""What CRIU's log says of a failure, as a named error."""
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from iriscw.errors import OperationError
+from iriscw.freeze.criu_log import CAUSES, Cause, classify, error_lines
+from iriscw.freeze.model import CriuFailed, CriuUnfit, NoRoom, RightsMissing, TargetGone, TargetUnfit
+
+LINES = [
+    ("(00.1) Error (criu/tcp.c:1): tcp: Connected TCP socket, consider using --tcp-established option.", Cause.TCP),
+    ("(00.1) Error (criu/pie/parasite.c:1): send_fds failed (-22)", Cause.IO_URING),
+    ("(00.1) Error (criu/tty.c:1): tty: Found slave peer index 0 without correspond master peer", Cause.TERMINAL),
+    (
+        "(00.1) Error (criu/tty.c:1): tty: Found dangling tty with sid 1 pgid 1. Consider using --shell-job",
+        Cause.TERMINAL,
+    ),
+    (
+        "(00.1) Error (criu/sk-unix.c:1): unix: External socket is used. Consider using --ext-unix-sk option.",
+        Cause.UNIX_SOCKET,
+    ),
+    (
+        "(00.1) Error (criu/file-lock.c:1): Some file locks are hold by dumping tasks! You can try --file-locks",
+        Cause.FILE_LOCKS,
+    ),
+    ("(00.1) Error (criu/bfd.c:1): bfd: Error flushing image: No space left on device", Cause.NO_ROOM),
+    ("(00.1)  12: Error (criu/cr-restore.c:1): Can't fork for 12: File exists", Cause.PID_TAKEN),
+    ("(00.1) Error (criu/vdso.c:1): vdso: Unexpected rt vDSO area bounds", Cause.KERNEL),
+    (
+        "Error (criu/crtools.c:1): CRIU needs to have the CAP_SYS_ADMIN or the CAP_CHECKPOINT_RESTORE capability: ",
+        Cause.RIGHTS,
+    ),
+    ("(00.1) Error (criu/files-reg.c:1): File home/x has bad size 3 (expect 4)", Cause.FILE_CHANGED),
+    ("(00.1) Error (compel/src/lib/infect.c:1): Unable to connect: No such process", Cause.GONE),
+    ("(00.1) Error (criu/cr-dump.c:1): Timeout reached. Try to interrupt: 0", Cause.OVERDUE),
+    ("(00.1) pie: 12: Error (criu/pie/restorer.c:1): sys_prctl(PR_SET_MM) failed with -16", Cause.UNKNOWN),
+]
+
+
+@pytest.mark.parametrize(("line", "cause"), LINES)
+def test_a_line_of_the_log_is_a_cause(line, cause) -> None:
+    """Each is told in words of ours, with the line as CRIU wrote it."""
+    log = f"(00.0) Some info\n{line}\n(00.2) Error (criu/cr-dump.c:1): Dumping FAILED.\n"
+    found = classify(log, doing="freeze")
+    assert found.cause is cause
+    assert line.partition("): ")[2].strip()[:60] in found.text
+    assert "FAILED" not in found.text
+
+
+def test_causes_are_errors_of_the_port() -> None:
+    """Each row raises one that says what is certain, and each cause but the last has a row."""
+    allowed = (TargetUnfit, RightsMissing, CriuFailed, CriuUnfit, NoRoom, TargetGone)
+    assert all(row.error in allowed for row in CAUSES)
+    assert {row.cause for row in CAUSES} == set(Cause) - {Cause.UNKNOWN}
+    assert isinstance(classify("", doing="freeze").as_error(), CriuFailed)
+
+
+def test_what_is_harmless_is_no_reason() -> None:
+    """A limit that could not be raised stands in each log of a user without that right."""
+    log = "(00.1) Error (criu/util.c:1): rlimit: Can't setup RLIMIT_NOFILE for self: Operation not permitted\n"
+    assert error_lines(log) == ()
+    assert classify(log, "the answer", doing="thaw").text.endswith("the answer")
+    assert classify(log, doing="thaw").cause is Cause.UNKNOWN
+
+
+@settings(max_examples=25)
+@given(st.text(max_size=1000), st.text(max_size=200))
+def test_whatever_the_log_holds_it_is_an_error_of_bounded_length(log, said) -> None:
+    """A log of a stranger's making neither breaks nor floods the text."""
+    found = classify(log, said, doing="freeze")
+    assert isinstance(found.as_error(), OperationError)
+    assert len(found.text) < 2000

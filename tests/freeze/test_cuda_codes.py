@@ -1,0 +1,48 @@
+"""NVIDIA's numbers and words, as our errors and states."""
+
+import pytest
+
+from iriscw.freeze.cuda_codes import code_said, refusal, state_of, state_said, uuid_bytes
+from iriscw.freeze.model import CudaNoMemory, CudaRefused, CudaState, RightsMissing
+
+
+def test_states_by_number_and_by_word() -> None:
+    """Four of each; any other one is refused, not guessed."""
+    assert [state_of(number) for number in range(4)] == [state_said(each.value + "\n") for each in CudaState]
+    for number in (-1, 4):
+        with pytest.raises(CudaRefused):
+            state_of(number)
+    with pytest.raises(CudaRefused):
+        state_said("asleep")
+
+
+@pytest.mark.parametrize(
+    ("code", "root", "error"),
+    [
+        (2, True, CudaNoMemory),
+        (304, True, CudaRefused),
+        (304, False, RightsMissing),
+        (800, True, RightsMissing),
+        (12345, True, CudaRefused),
+    ],
+)
+def test_results_are_errors(code, root, error) -> None:
+    """The same number means missing rights to who has none, and a broken state to root."""
+    found = refusal("lock", 7, code, root=root)
+    assert type(found) is error
+    assert f"{code}" in str(found)
+
+
+def test_what_the_program_says_is_a_number() -> None:
+    """``not supported`` in the words of 304 is not 801."""
+    said = ["OS call failed or operation not supported on this OS", "operation not supported", "Out of memory", "?"]
+    assert [code_said(each) for each in said] == [304, 801, 2, 999]
+
+
+def test_uuids_are_bytes() -> None:
+    """With and without the prefix; anything else is none."""
+    assert uuid_bytes("GPU-00000000-0000-0000-0000-0000000000ff") == bytes(15) + b"\xff"
+    assert uuid_bytes("00000000-0000-0000-0000-0000000000FF") == bytes(15) + b"\xff"
+    for wrong in ("", "0", "GPU-0", "MIG-00000000-0000-0000-0000-0000000000ff"):
+        with pytest.raises(ValueError, match="no UUID"):
+            uuid_bytes(wrong)
