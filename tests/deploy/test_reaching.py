@@ -12,6 +12,7 @@ from reach_world import INSTALLATION, TOKEN, reach_world
 
 import iriscw
 from iriscw.cloud.drivers.kube.access import find_access
+from iriscw.deploy import reaching
 from iriscw.deploy.errors import ControllerNotReady, NoInstallation
 from iriscw.deploy.reaching import Wish, open_gate, wish_of
 from iriscw.kubernetes import client_of
@@ -141,6 +142,7 @@ async def test_in_a_pod_of_the_cluster_the_name_is_dialled(world, monkeypatch):
 
     looked_up = socket.getaddrinfo
     monkeypatch.setattr(socket, "getaddrinfo", resolved)
+    monkeypatch.setattr(reaching, "find_serving", None)
     world.install()
     async with world.controller("one") as running, gate(world, in_pod=True) as opened, client_of(opened) as client:
         port = running.address.port
