@@ -12,7 +12,7 @@ from iriscw.config.load import parse_config
 from iriscw.deploy.installation import installation_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "coreweave.md").read_text(encoding="utf-8")
-(EXAMPLE,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+EXAMPLE, *_ = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 SHOWN = r"(?:^|`)iriscw ((?:[a-z]+ )+)(?:cluster\.yaml ?)?((?:--[a-z-]+(?: [A-Za-z0-9]+)? ?)*)"
 COMMANDS = sorted({(words, options) for words, options in re.findall(SHOWN, PAGE, re.MULTILINE)})
 
