@@ -114,10 +114,10 @@ class Machine:
 class Addresses:
     """Addresses of nodes: the one that was given back last is given out first."""
 
-    def __init__(self, network: int = 10) -> None:
+    def __init__(self, network: int = 10, first: int = 1) -> None:
         self._network = network
         self._free: list[str] = []
-        self._given = 0
+        self._given = first - 1
 
     def take(self) -> str:
         """Give an address that no machine has."""

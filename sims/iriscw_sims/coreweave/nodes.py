@@ -71,7 +71,7 @@ class Nodes:
         self._rng = site.stream("nodes")
         self._clocks = site.stream("clocks")
         self._leases = Leases(site)
-        self._addresses = Addresses()
+        self._addresses = Addresses(first=site.settings.first_address)
         self._serial = 0
 
     # Joining

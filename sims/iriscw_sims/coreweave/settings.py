@@ -137,6 +137,9 @@ class Settings:
     """ns after which an event is forgotten (``--event-ttl``)."""
     quotas: Mapping[str, int] = attrs.field(factory=dict)
     """Nodes that may be had at once, by instance type; what is not named has no limit."""
+    first_address: int = 1
+    """The number of the first node's address in its network. Where these are addresses of one machine, and other
+    clusters are on it, each begins elsewhere."""
     region: str = "US-EAST-02A"
     organisation: str = "cw0000"
     unknown_type: Shape | None = GENERIC

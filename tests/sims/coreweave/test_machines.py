@@ -53,3 +53,9 @@ def test_addresses_are_used_again_soon():
     many = [addresses.take() for _ in range(70_000)]
     assert len({*many}) == 70_000
     assert all(int(part) < 256 for each in many[::997] for part in each.split("."))
+
+
+def test_clusters_side_by_side_begin_at_other_addresses():
+    """Or workers on one machine would listen where others do."""
+    assert Addresses().take() == "10.0.0.1"
+    assert Addresses(first=0x51001).take() == "10.5.16.1"
