@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 NOT_CAUGHT = {
     **dict.fromkeys(
-        ("FrameCorrupt", "ResultCorrupt", "ResultMissing", "ResultTooBig", "ResultUnreadable"),
+        ("FrameCorrupt", "ImageUnavailable", "ResultCorrupt", "ResultMissing", "ResultTooBig", "ResultUnreadable"),
         "the kind of an attempt's fault: callers get JobFailed",
     ),
     **dict.fromkeys(

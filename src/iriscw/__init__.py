@@ -100,6 +100,7 @@ if TYPE_CHECKING:
         UsageError as UsageError,
     )
     from iriscw.jobs.errors import (
+        ImageNotSupported as ImageNotSupported,
         JobExists as JobExists,
         KeyReused as KeyReused,
         NoSuchJob as NoSuchJob,
@@ -167,6 +168,7 @@ __all__ = [
     "ConfigUnreadable",
     "ControllerNotReady",
     "DispatcherBug",
+    "ImageNotSupported",
     "InsecureDoor",
     "InternalError",
     "InvalidAddress",
@@ -259,6 +261,7 @@ _MODULE_OF: Final[dict[str, str]] = {
     "ConfigUnreadable": "iriscw.config.errors",
     "ControllerNotReady": "iriscw.deploy.errors",
     "DispatcherBug": "iriscw.errors",
+    "ImageNotSupported": "iriscw.jobs.errors",
     "InsecureDoor": "iriscw.rpc.errors",
     "InternalError": "iriscw.errors",
     "InvalidAddress": "iriscw.rpc.errors",

@@ -213,10 +213,14 @@ def test_specification() -> None:
     """The job's own environment wins over the cluster's, and the worker is given no timeout of its own."""
     spec = JobSpec("n", ENTRYPOINT, Capacity(1), environment=(("A", "job"),), timeout_ns=5)
     order = RunOrder("u", "job-x", "uid", 2, 1, spec)
-    document = v1.TaskSpecification(entrypoint=v1.Entrypoint(command=v1.Command(argv=["x"])), bundle_id="b")
+    document = v1.TaskSpecification(
+        entrypoint=v1.Entrypoint(command=v1.Command(argv=["x"])), bundle_id="b", image="own:1"
+    )
     found = wire.specification(order, document, {"A": "cluster", "B": "cluster"})
     assert found.environment == {"A": "job", "B": "cluster"}
-    assert (found.bundle_id, found.timeout_ms, found.num_tasks) == ("b", 0, 1)
+    assert (found.bundle_id, found.timeout_ms, found.num_tasks, found.image) == ("b", 0, 1, "own:1")
+    (own,) = wire.of_task_pods(spec).constraints  # only where tasks have pods
+    assert (own.key, own.op.name, tuple(own.values)) == ("task-runtime", "EQ", ("pod",))
     run = wire.run_attempt(order, b"h", "t")
     assert (run.task_id, run.task_index, run.attempt_number, run.token) == ("job-x/2", 2, 0, "t")
 

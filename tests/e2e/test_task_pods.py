@@ -60,7 +60,10 @@ async def test_a_task_runs_in_its_own_pod(cluster: Cluster, tmp_path) -> None:
 
     address = await controller_address(cluster)
     async with iriscw.connect(address, read_token_file(tmp_path / "secrets" / "admin-token")) as client:
-        job = await client.submit(hello, name="smoke", resources=iriscw.Resources(cpu=1, memory="1GiB"))
+        wanted = iriscw.Resources(cpu=1, memory="1GiB")
+        with pytest.raises(iriscw.InvalidArgument, match="is no image"):
+            await client.submit(hello, name="none", resources=wanted, image="two words")
+        job = await client.submit(hello, name="smoke", resources=wanted, image="ghcr.io/ada/own:7")
         watching = asyncio.create_task(cluster.until(PODS, tasks))
         async with asyncio.timeout(90):
             ((value, worker, same),) = await job.result()
@@ -73,7 +76,7 @@ async def test_a_task_runs_in_its_own_pod(cluster: Cluster, tmp_path) -> None:
         )
         assert (owner["kind"], owner["uid"]) == ("Pod", of_worker["metadata"]["uid"])
         assert pod["spec"]["nodeName"] == of_worker["spec"]["nodeName"]
-        assert pod["spec"]["containers"][0]["image"] == "iris-task:1"
+        assert pod["spec"]["containers"][0]["image"] == "ghcr.io/ada/own:7"
         assert of_worker["spec"]["serviceAccountName"] == "iris-worker"
         assert of_worker["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "500m"
 

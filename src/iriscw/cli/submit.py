@@ -35,6 +35,7 @@ from iriscw.resources import Resources
 @click.option("--gpu", type=int, default=0, help="GPUs of each task.")
 @click.option("--gpu-class", help="Which, such as H100.")
 @click.option("--env", type=Assignment(), multiple=True, metavar="NAME=VALUE", help="A variable; may be repeated.")
+@click.option("--image", default="", help="What each task runs in, in a pod of its own; where the cluster has such.")
 @click.option("--port", "ports", multiple=True, metavar="NAME", help="A port to set aside; may be repeated.")
 @click.option(
     "--constraint",

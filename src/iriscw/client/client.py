@@ -15,7 +15,7 @@ from iriscw.client.discovery import Endpoint, authority_of, discover, is_network
 from iriscw.client.errors import NotConnected
 from iriscw.client.job import PAGE, Job
 from iriscw.client.model import ClusterStatus, JobStatus, PoolStatus, SliceStatus
-from iriscw.client.submission import Command, Constraints, build_submission
+from iriscw.client.submission import Command, Constraints, Submission, build_submission
 from iriscw.client.upload import upload
 from iriscw.processes.identity import ProcessIdentity
 from iriscw.proto.iriscw.v1 import (
@@ -75,6 +75,7 @@ class Client:
         max_retries_preemption: int = 100,
         existing: str = "error",
         bundle: str | os.PathLike[str] | None = None,
+        image: str = "",
         **kwargs: Any,
     ) -> Job:
         """Have ``entrypoint(*args, **kwargs)`` run once in each of ``replicas`` tasks; return when the journal has it.
@@ -97,9 +98,12 @@ class Client:
             existing: what to do about a job of this name that has not ended: ``error`` refuses, ``keep`` returns that
                 one, ``recreate`` ends it first.
             bundle: a folder whose files each task finds in its working folder; without it that is empty.
+            image: what the tasks run in, by its full name, each in a pod of its own; it has iriscw's Python in it. Only
+                where a scale group has ``task_runtime: pod``; by default what that group says.
             kwargs: for the callable.
 
         Raises:
+            ImageNotSupported: an image is named, and tasks are processes of their workers in this cluster.
             InvalidArgument: an argument cannot be; the text names it.
             InvalidPortName: a port's name cannot become a variable's.
             NotPicklable: the callable or an argument cannot travel.
@@ -129,12 +133,15 @@ class Client:
             parent_job_id=self._job_id,
         )
         bundle_id = "" if bundle is None else await upload(self._calls, bundle)
-        key = uuid.uuid4().hex
+        return await self._send(submission, bundle_id, image)
+
+    async def _send(self, submission: Submission, bundle_id: str, image: str) -> Job:
+        key, spec = uuid.uuid4().hex, submission.spec
         request = wire.submit_request(
-            submission.spec, submission.entrypoint, key=key, existing=submission.existing, bundle_id=bundle_id
+            spec, submission.entrypoint, key=key, existing=submission.existing, bundle_id=bundle_id, image=image
         )
         reply = await self._calls.ask("SubmitJob", request, SubmitJobResponse, key=key)
-        return Job(self._calls, reply.job_id, reply.job_uid, name)
+        return Job(self._calls, reply.job_id, reply.job_uid, spec.name)
 
     async def job(self, job_id: str) -> Job:
         """Find a job by its id, or by the name of the latest job that has it.

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from iriscw.errors import InternalError, InvalidArgument, OperationError, UsageError
-from iriscw.jobs.errors import JobExists, KeyReused, NoSuchJob, TooManyJobs, TooManyTasks
+from iriscw.jobs.errors import ImageNotSupported, JobExists, KeyReused, NoSuchJob, TooManyJobs, TooManyTasks
 from iriscw.rpc.errors import ClientClosed, NeedsAsyncio
 
 __all__ = [
     "ClientClosed",
+    "ImageNotSupported",
     "InvalidContextFile",
     "InvalidJob",
     "JobExists",

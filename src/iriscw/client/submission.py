@@ -157,6 +157,7 @@ def build_submission(
 _PARAMETERS: Final = inspect.signature(build_submission).parameters.values()
 _OPTIONS: Final = (
     "bundle",
+    "image",
     *(each.name for each in _PARAMETERS if each.kind is each.KEYWORD_ONLY and each.default is each.empty),
 )
 """Of ``submit``: what a misspelt one is compared with."""

@@ -211,7 +211,7 @@ def _states(kind: type[S], states: Iterable[Any]) -> list[S]:
 
 
 def submit_request(
-    spec: JobSpec, entrypoint: Entrypoint, *, key: str, existing: Existing, bundle_id: str = ""
+    spec: JobSpec, entrypoint: Entrypoint, *, key: str, existing: Existing, bundle_id: str = "", image: str = ""
 ) -> SubmitJobRequest:
     """Write a submission. The specification's own entrypoint names what ``entrypoint`` holds and is not sent."""
     return SubmitJobRequest(
@@ -233,6 +233,7 @@ def submit_request(
         existing=ExistingJobPolicy[existing.name],
         bundle_id=bundle_id,
         parent_job_id=spec.parent_job_id,
+        image=image,
     )
 
 

@@ -41,14 +41,14 @@ class Payloads:
         self._cache: collections.OrderedDict[str, bytes] = collections.OrderedDict()
         self._cached_bytes = 0
 
-    async def keep(self, entrypoint: WireEntrypoint, bundle_id: str) -> Entrypoint:
+    async def keep(self, entrypoint: WireEntrypoint, bundle_id: str, image: str = "") -> Entrypoint:
         """Store what a job runs; give what its record says of it.
 
         Raises:
             SubmissionTooLarge: it is larger than a specification may be.
             StoreAccessDenied, StoreUnreachable, StoreFull: see ``ObjectStore.put``.
         """
-        document = bytes(TaskSpecification(entrypoint=entrypoint, bundle_id=bundle_id))
+        document = bytes(TaskSpecification(entrypoint=entrypoint, bundle_id=bundle_id, image=image))
         if len(document) > MAX_DOCUMENT_BYTES:
             raise SubmissionTooLarge(f"the entrypoint takes {len(document)} bytes, more than {MAX_DOCUMENT_BYTES}")
         sha256 = hashlib.sha256(document).hexdigest()

@@ -22,6 +22,10 @@ HEARTBEATS_PER_TIMEOUT = 5
 LEASE_TIMEOUTS = 2
 """A worker without contact ends its attempts itself after so many timeouts."""
 
+POD = TaskRuntimeKind.POD.value
+TASK_RUNTIME = "task-runtime"
+"""The attribute of workers whose tasks have pods of their own: ``pod``. Others have none."""
+
 GRACE_TIMEOUTS = 3
 """The controller gives up attempts of a silent worker after so many: later than the worker itself does."""
 
@@ -46,6 +50,8 @@ def _group(config: ClusterConfig, group: ScaleGroupConfig, *, local: bool) -> Gr
         "pool": group.name,
         "preemptible": "true" if template.preemptible else "false",
     }
+    if group.task_runtime is TaskRuntimeKind.POD:
+        known[TASK_RUNTIME] = POD
     return GroupConfig(
         name=group.name,
         per_worker=per_worker(group),
@@ -62,6 +68,11 @@ def _group(config: ClusterConfig, group: ScaleGroupConfig, *, local: bool) -> Gr
         compute_class="spot" if template.preemptible else "default",
         timing=_local_timing(config, group) if local else _timing(group),
     )
+
+
+def has_task_pods(config: ClusterConfig) -> bool:
+    """Whether the tasks of any group have pods of their own, so that a job may name an image."""
+    return any(group.task_runtime is TaskRuntimeKind.POD for group in config.scale_groups.values())
 
 
 def worker_image(config: ClusterConfig) -> str:

@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import attrs
+
 from iriscw.cloud.model import Attributes, AttributeValue, Capacity, Constraint, Mode, Op
+from iriscw.controller.settings import POD, TASK_RUNTIME
 from iriscw.errors import InvalidArgument
 from iriscw.fleet.model import Availability, GroupConfig, GroupRow, SliceRow, SliceState
 from iriscw.jobs.messages import AttemptRow, JobRow, JobView, TaskRow
@@ -94,6 +97,13 @@ def _constraint(sent: v1.Constraint) -> Constraint:
     mode = Mode.PREFERRED if sent.mode is v1.ConstraintMode.PREFERRED else Mode.REQUIRED
     values: list[Any] = [str(_value(each)) for each in sent.values]
     return Constraint(sent.key, Op[sent.op.name], values, mode)
+
+
+def of_task_pods(spec: JobSpec) -> JobSpec:
+    """Have the tasks of a job placed only where each has a pod of its own: it names an image."""
+    values: list[Any] = [POD]
+    own = Constraint(TASK_RUNTIME, Op.EQ, values)
+    return attrs.evolve(spec, constraints=(*spec.constraints, own))
 
 
 def job_spec(sent: v1.SubmitJobRequest, entrypoint: Entrypoint, parent_job_id: str) -> JobSpec:
@@ -368,6 +378,7 @@ def specification(
         job_uid=order.job_uid,
         entrypoint=document.entrypoint,
         bundle_id=document.bundle_id,
+        image=document.image,
         resources=amount(spec.demand),
         environment={**environment, **dict(spec.environment)},
         ports=list(spec.ports),

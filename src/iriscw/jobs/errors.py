@@ -27,3 +27,7 @@ class TooManyTasks(OperationError):
     """The tasks of the jobs that have not ended are as many as one controller takes."""
 
     retryable = True
+
+
+class ImageNotSupported(UsageError):
+    """The job names an image of its own, and this cluster runs tasks as processes of their workers."""

@@ -137,6 +137,8 @@ class Specification:
     parent_job_id: str = ""
     timeout_ns: int = 0
     namespace: str = ""
+    image: str = ""
+    """The job's own, for attempts with a pod of their own; empty: the worker's default."""
 
 
 @attrs.frozen

@@ -233,4 +233,5 @@ def specification(content: bytes) -> Specification:
         parent_job_id=message.parent_job_id,
         timeout_ns=max(0, message.timeout_ms) * MILLISECOND,
         namespace=message.namespace,
+        image=message.image,
     )

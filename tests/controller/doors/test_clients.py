@@ -11,7 +11,7 @@ from iriscw.controller.doors import clients
 from iriscw.controller.doors.access import Access
 from iriscw.controller.errors import BundleMismatch, InvalidPageToken, NoSuchBundle
 from iriscw.errors import ActorRestarted, InvalidArgument
-from iriscw.jobs.errors import JobExists, KeyReused, NoSuchJob, TooManyJobs
+from iriscw.jobs.errors import ImageNotSupported, JobExists, KeyReused, NoSuchJob, TooManyJobs
 from iriscw.jobs.messages import ExplainJobs, JobReasons
 from iriscw.jobs.questions import OWN_STATE
 from iriscw.jobs.registry import RegistryLimits
@@ -237,6 +237,12 @@ async def test_retries_are_listed(world: World, monkeypatch: pytest.MonkeyPatch)
     rest = v1.ListTasksRequest(job=ref(job.job_id), page_token=first.next_page_token)
     second = await world.call("ListTasks", rest, v1.ListTasksResponse)
     assert ([each.task_index for each in second.tasks], second.next_page_token) == ([1], "")
+
+
+async def test_an_image_needs_pods_to_run_in(world: World) -> None:
+    """Where tasks are processes, a job that names one is refused by name, and nothing is promised."""
+    with pytest.raises(ImageNotSupported, match="task_runtime: pod"):
+        await world.submit(image="ghcr.io/ada/train:7")
 
 
 async def test_bundles(world: World) -> None:

@@ -13,6 +13,8 @@ from contextlib import aclosing
 
 from iriscw._version import __version__
 from iriscw.bundles.pack import BundleLimits, BundleTooLarge
+from iriscw.cloud.kube.tasks import check_image
+from iriscw.cloud.model import InvalidSpec
 from iriscw.controller import wire
 from iriscw.controller.doors import reading
 from iriscw.controller.doors.access import Access
@@ -23,6 +25,7 @@ from iriscw.controller.events import EventHub
 from iriscw.controller.payloads import display_name
 from iriscw.controller.stores import Stores
 from iriscw.errors import InvalidArgument, OperationError
+from iriscw.jobs.errors import ImageNotSupported
 from iriscw.jobs.messages import (
     MAX_PAGE,
     ExplainJobs,
@@ -73,11 +76,15 @@ class ClientDoor(v1.ControllerServiceBase):
         stores: what is stored.
         hub: rings when a job changes.
         overview: answers about the whole cluster.
+        images: whether a job may name an image: the tasks of some group have pods of their own.
     """
 
     method_rules = CLIENT_RULES
 
-    def __init__(self, access: Access, stores: Stores, *, hub: EventHub, overview: Overview) -> None:
+    def __init__(
+        self, access: Access, stores: Stores, *, hub: EventHub, overview: Overview, images: bool = False
+    ) -> None:
+        self._images = images
         self._access = access
         self._stores = stores
         self._hub = hub
@@ -96,8 +103,12 @@ class ClientDoor(v1.ControllerServiceBase):
             raise InvalidArgument("the command is empty")
         if message.bundle_id:
             await self._require_bundle(message.bundle_id)
-        kept = await self._stores.payloads.keep(entrypoint, message.bundle_id)
+        if message.image:
+            self._check_image(message.image)
+        kept = await self._stores.payloads.keep(entrypoint, message.bundle_id, message.image)
         spec = wire.job_spec(message, kept, parent)
+        if message.image:
+            spec = wire.of_task_pods(spec)
         submitted: Submitted = await self._access.ask("/jobs", SubmitJob(spec, key, wire.existing(message.existing)))
         return v1.SubmitJobResponse(job_id=submitted.job_id, job_uid=submitted.uid, created=submitted.fresh)
 
@@ -111,6 +122,17 @@ class ClientDoor(v1.ControllerServiceBase):
         if not key:
             raise InvalidArgument("a submission carries an idempotency key")
         return principal.job_id, hashlib.sha256(f"{principal.job_id}/{key}".encode()).hexdigest()
+
+    def _check_image(self, image: str) -> None:
+        if not self._images:
+            raise ImageNotSupported(
+                f"the job names the image {image[:80]!r}, and this cluster runs tasks as processes of their workers:"
+                " leave it out, or have a scale group with `task_runtime: pod`"
+            )
+        try:
+            check_image(image)
+        except InvalidSpec as error:
+            raise InvalidArgument(str(error)) from error
 
     async def _require_bundle(self, bundle_id: str) -> None:
         try:

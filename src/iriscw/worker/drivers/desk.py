@@ -147,6 +147,7 @@ class Desk:
                 token=order.token,
                 limits=self._limits(spec),
                 demand=spec.demand,
+                image=spec.image,
                 source=source,
             )
         )

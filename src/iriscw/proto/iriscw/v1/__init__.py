@@ -2267,6 +2267,11 @@ class SubmitJobRequest(betterproto2.Message):
 
     parent_job_id: "str" = betterproto2.field(18, betterproto2.TYPE_STRING)
 
+    image: "str" = betterproto2.field(19, betterproto2.TYPE_STRING)
+    """
+    What its tasks run in, each in a pod of its own; empty: what their group says. Refused where no group has such pods.
+    """
+
 
 default_message_pool.register_message("iriscw.v1", "SubmitJobRequest", SubmitJobRequest)
 
@@ -2333,6 +2338,11 @@ class TaskSpecification(betterproto2.Message):
     """
 
     namespace: "str" = betterproto2.field(11, betterproto2.TYPE_STRING)
+
+    image: "str" = betterproto2.field(12, betterproto2.TYPE_STRING)
+    """
+    The job's own, for a pod of its own; empty: the worker's default.
+    """
 
 
 default_message_pool.register_message("iriscw.v1", "TaskSpecification", TaskSpecification)
