@@ -200,6 +200,21 @@ def test_a_stray_that_is_gone_is_fenced(place, ctx, pod, gone):
     assert (loss.worker_id, loss.incarnation, loss.fenced) == (place.seed.worker_id, "dead", True)
 
 
+def test_a_pod_that_was_asked_to_go_never_holds_the_place(place, ctx, pod):
+    """A create landed late, its pod was asked to go, and the place was vacant before it went (seed 12513)."""
+    send(place, ctx, PodBriefed(()))
+    late = pod("late")
+    (delete,) = runs(send(place, ctx, PodSeen(late)))
+    assert delete == DeletePod(late.name, late.uid)
+    mine = pod(place.incarnation, uid="u7")
+    send(place, ctx, PodSeen(mine))
+    send(place, ctx, PodVanished(mine))
+    assert place.state is PodState.VACANT
+    assert runs(send(place, ctx, PodSeen(attrs.evolve(late, resource_version="2")))) == []
+    assert (place.state, place.incarnation) == (PodState.VACANT, "")
+    assert isinstance(runs(send(place, ctx, PodVanished(late)))[0], CreatePod)
+
+
 def test_an_answer_about_an_earlier_pod_says_nothing_of_the_later_one(place, ctx, pod):
     """That the first is gone does not fence the second, which has its name and may run."""
     first = pod("dead", phase=PodPhase.FAILED)

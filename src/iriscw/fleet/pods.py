@@ -172,6 +172,8 @@ class Place:
         assert holds == bool(self.incarnation), f"{self.state} with incarnation {self.incarnation!r}"
         assert (self.info is not None) == (self.state is PodState.REGISTERED)
         assert self.pod is None or holds
+        stray = self.strays.get(self.pod.name) if self.pod is not None else None
+        assert stray is None or self.pod is None or stray.uid != self.pod.uid, "a pod that goes holds the place"
 
 
 def resume(place: Place, ctx: Context) -> tuple[Command, ...]:
@@ -243,7 +245,9 @@ def seen(place: Place, message: PodSeen, ctx: Context) -> Outcome:
 
 def _see(place: Place, pod: Pod, ctx: Context) -> list[Command]:
     incarnation = pod.labels.get(LABEL_INCARNATION, "")
-    if place.state is PodState.VACANT and incarnation and not pod.deleting and not pod.phase.over:
+    known = place.strays.get(pod.name)
+    going = pod.deleting or pod.phase.over or (known is not None and known.uid == pod.uid)  # that one we asked to go
+    if place.state is PodState.VACANT and incarnation and not going:
         place.incarnation = incarnation
         place.reason = _UNKNOWN_POD
         return [CancelTimer("fill"), *_acknowledge(place, pod, ctx)]
