@@ -139,6 +139,25 @@ def test_an_interrupted_freeze_is_undone(command, counting):
     assert list((command.state / "operations").iterdir()) == []
 
 
+def test_two_at_once(command, counting):
+    """While one command freezes a tree another one is refused, and neither disturbs the other."""
+    tree = counting(ballast_mib=64)
+    process = command.start("checkpoint", "--pid", str(tree.pid), "--tier", "disk")
+    assert process.stderr is not None
+    assert "looks at" in process.stderr.readline()
+    os.kill(process.pid, signal.SIGSTOP)
+    try:
+        code, _, err = command("checkpoint", "--pid", str(tree.pid), "--tier", "disk")
+    finally:
+        os.kill(process.pid, signal.SIGCONT)
+    assert code == 3
+    assert "TargetBusy" in err
+    process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0
+    assert not tree.alive()
+    assert len(listed(command)) == 1
+
+
 def killed_after(command, number, *arguments):
     """Start a command, kill it when it has said this many lines, and give them."""
     process = command.start(*arguments)

@@ -1,4 +1,4 @@
-"""docs/freezing.md shows the tables that the code walks: phases, gates, settling. ``python test_tables.py`` prints them."""
+"""docs/freezing.md shows the tables that the code walks: phases and gates. ``python test_tables.py`` prints them."""
 
 import sys
 from pathlib import Path

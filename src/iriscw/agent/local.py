@@ -14,6 +14,7 @@ does anything else. Two commands at the same time do not disturb each other: who
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import secrets
@@ -23,6 +24,7 @@ from pathlib import Path
 import anyio
 import attrs
 
+from iriscw.agent.claims import TargetBusy, claim
 from iriscw.checkpoint.drivers.store import Folders
 from iriscw.checkpoint.drivers.tiers import Tiers
 from iriscw.checkpoint.model import DISK, RAM
@@ -31,9 +33,9 @@ from iriscw.files import make_private_folder, remove_tree
 from iriscw.freeze import actor
 from iriscw.freeze.drivers.desk import Desk, unseen
 from iriscw.freeze.messages import CancelOperation, FreezeTree, OperationChanged, OperationEnded, ThawTree
-from iriscw.freeze.model import Outcome, TreeLeft
+from iriscw.freeze.model import Outcome, TaskIdentity, TreeLeft
 from iriscw.freeze.ports import Criu, Cuda, Gpus, Hooks, Processes, Report
-from iriscw.freeze.records import FreezeEnded, ThawEnded
+from iriscw.freeze.records import FreezeAccepted, FreezeEnded, ThawEnded
 from iriscw.journal.sqlite import SqliteJournal
 from iriscw.processes.identity import boot_id
 from iriscw.runtime import ActorSystem
@@ -147,12 +149,15 @@ class Local:
         """Run a new operation to its end; when this is cancelled, undo it first, within a bound.
 
         Raises:
+            TargetBusy: another operation freezes the same process.
             OperationStuck: it did not come to its end in time after a cancellation.
             JournalUnavailable, OSError: its folder cannot be written to.
         """
         folder = self._operations() / message.plan.operation
-        name = FREEZE if isinstance(message, FreezeTree) else THAW
-        return await self._run(folder, name, message, report, changed)
+        if isinstance(message, ThawTree):
+            return await self._run(folder, THAW, message, report, changed)
+        with claim(message.plan.root):
+            return await self._run(folder, FREEZE, message, report, changed)
 
     async def recover(self, changed: Changed | None = None) -> list[OperationEnded]:
         """Take up what commands left that were killed: finish it, or undo it. Give how each ended.
@@ -163,10 +168,11 @@ class Local:
         ends = []
         for folder in sorted(self._operations().iterdir()):
             try:
-                name = self._owed(folder)
+                name, root = self._owed(folder)
                 if name:
-                    ends.append(await self._run(folder, name, None, unseen, changed))
-            except JournalLocked:  # the command that runs it lives
+                    with claim(root) if root is not None else contextlib.nullcontext():
+                        ends.append(await self._run(folder, name, None, unseen, changed))
+            except (JournalLocked, TargetBusy):  # the command that runs it, or its target, lives
                 continue
         return ends
 
@@ -175,18 +181,19 @@ class Local:
         make_private_folder(folder)
         return folder
 
-    def _owed(self, folder: Path) -> str:
-        """Say which actor still owes something there; remove the folder if none does."""
+    def _owed(self, folder: Path) -> tuple[str, TaskIdentity | None]:
+        """Say which actor still owes something there, and whom a freeze is about; clean up if none does."""
         journal = SqliteJournal.open(folder / "journal")
         try:
             for name in (FREEZE, THAW):
                 records = journal.read(name)
                 if records and not isinstance(records[-1], FreezeEnded | ThawEnded):
-                    return name
+                    first = records[0]
+                    return name, first.plan.root if isinstance(first, FreezeAccepted) else None
         finally:
             journal.close()
         self._clean(folder)
-        return ""
+        return "", None
 
     def _clean(self, folder: Path) -> None:
         """Remove what an operation that owes nothing leaves; that some of it stays changes nothing (INV-C15)."""

@@ -275,15 +275,15 @@ async def _done(local: Local, artifact: str, end: OperationEnded, shown: Shown) 
     failure = failure_of(end)
     if failure is not None:
         raise failure
-    (found,) = [each for each in await local.machine.tiers.listing() if each.artifact == artifact]
-    tasks = found.manifest.frozen.tasks if found.manifest is not None else ()
+    found = next((each for each in await local.machine.tiers.listing() if each.artifact == artifact), None)
+    tasks = found.manifest.frozen.tasks if found is not None and found.manifest is not None else ()
     return Done(
         checkpoint=artifact,
         outcome=end.outcome.value,
         pid=tasks[0].identity.pid if tasks else 0,
         processes=len(tasks),
-        tier=found.tier,
-        size_bytes=found.size_bytes,
+        tier=found.tier if found is not None else "",
+        size_bytes=found.size_bytes if found is not None else 0,
         seconds=round(sum(shown.phases.values()), 6),
         phases=shown.phases,
         note=end.text,

@@ -1,0 +1,186 @@
+"""``checkpoint``, ``restore`` and ``checkpoints`` where nothing can be frozen: what is said, and with which code."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "checkpoint"))  # for artifacts
+
+from artifacts import FROZEN, fill
+
+from iriscw.agent.claims import TargetBusy, claim
+from iriscw.agent.local import (
+    FREEZE,
+    FreezeUndone,
+    Local,
+    ThawFailed,
+    TreeLost,
+    failure_of,
+    new_id,
+    state_folder,
+    tiers_below,
+)
+from iriscw.checkpoint.drivers.store import default_reading
+from iriscw.freeze.messages import OperationEnded
+from iriscw.freeze.model import FreezePlan, Outcome, TaskIdentity, TreeLeft
+from iriscw.freeze.records import FreezeAccepted, FreezeEnded
+from iriscw.journal.sqlite import SqliteJournal
+
+
+@pytest.fixture
+def command(iriscw, tmp_path, monkeypatch):
+    """The command line with a state of its own, and no CRIU."""
+    monkeypatch.setenv("IRISCW_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("IRISCW_CRIU", str(tmp_path / "no-criu"))
+    monkeypatch.setattr(
+        "iriscw.agent.machine.tiers_below", lambda state, **words: tiers_below(state, **memory, **words)
+    )
+    memory = {}
+    monkeypatch.setattr(
+        "iriscw.agent.machine.tiers_below",
+        lambda state, **words: tiers_below(state, **{**words, "memory": tmp_path / "memory"}),
+    )
+    return iriscw
+
+
+@pytest.fixture
+def kept(tmp_path):
+    """A checkpoint on disk."""
+    disk = tiers_below(tmp_path / "state", memory=tmp_path / "memory").folders["disk"]
+    fill(disk.reserve("ck-1", 1 << 20), large=False)
+    disk.seal("ck-1", FROZEN, (("model", "a"),), default_reading(lambda count: None), lambda size: None)
+    disk.publish("ck-1")
+    return disk
+
+
+def test_no_criu(command):
+    """It is said before anything is touched, with the way to get one."""
+    code, out, err = command("checkpoint", "--pid", str(os.getppid()))
+    assert (code, out) == (3, "")
+    assert "FreezeUndone: it was not frozen, and runs as before: CriuMissing: there is no CRIU" in err
+    assert "installs it" in err
+
+
+def test_no_such_process(command):
+    """A number that nobody has is no target."""
+    code, _, err = command("checkpoint", "--pid", str((1 << 22) - 1))
+    assert code == 3
+    assert "TargetGone" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--label", "model"], "has no '='"),
+        (["--label", "a=1", "--label", "a=2"], "two values"),
+        (["--hook-url", "http://x", "--hook-exec", "y"], "one of them at most"),
+        (["--tier", "tape"], "'tape' is not one of"),
+    ],
+)
+def test_impossible_arguments(command, arguments, said):
+    """They are named before anything is done."""
+    code, _, err = command("checkpoint", "--pid", str(os.getppid()), *arguments)
+    assert code == 2
+    assert said in err
+
+
+def test_the_list(command, kept):
+    """People see a line for each, programs every field but the files; labels select."""
+    code, out, _ = command("checkpoints")
+    assert code == 0
+    assert out.splitlines()[1].split()[:3] == ["ck-1", "disk", "0.1"]
+    (found,) = json.loads(command("checkpoints", "-o", "json", "--label", "model=a")[1])
+    assert found["manifest"]["frozen"]["tasks"][0]["identity"]["pid"] == 100
+    assert "files" not in found["manifest"]
+    assert json.loads(command("checkpoints", "-o", "json", "--label", "model=b")[1]) == []
+
+
+def test_one_that_is_damaged_is_listed(command, kept):
+    """With what is wrong with it, so that somebody can remove it."""
+    (kept.root / "artifacts" / "ck-1" / "manifest.jsonl").write_bytes(b"x\n")
+    code, out, _ = command("checkpoints")
+    assert code == 0
+    assert "not JSON" in out
+    code, out, _ = command("checkpoints", "--remove", "ck-1")
+    assert code == 0
+    assert "ck-1" not in out
+    code, _, err = command("checkpoints", "--remove", "ck-1")
+    assert code == 3
+    assert "ArtifactUnknown" in err
+
+
+def test_a_thaw_of_nothing(command):
+    """What is not there is not thawed, and no operation stays."""
+    code, _, err = command("restore", "ck-9")
+    assert code == 3
+    assert "ThawFailed: it was not thawed, and the checkpoint is as it was: ArtifactUnknown" in err
+    code, _, err = command("restore", "../ck")
+    assert code != 0
+    assert "is no id" in err
+
+
+def test_where_state_lies(tmp_path):
+    """As the page says."""
+    assert state_folder({"IRISCW_STATE_DIR": "/a", "XDG_STATE_HOME": "/b"}) == Path("/a")
+    assert state_folder({"XDG_STATE_HOME": "/b"}) == Path("/b/iriscw")
+    assert state_folder({}) == Path.home() / ".local" / "state" / "iriscw"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "error"),
+    [
+        (Outcome.FROZEN, None),
+        (Outcome.COPIED, None),
+        (Outcome.THAWED, None),
+        (Outcome.UNDONE, FreezeUndone),
+        (Outcome.LOST, TreeLost),
+        (Outcome.FAILED, ThawFailed),
+        (Outcome.LEFT, TreeLeft),
+    ],
+)
+def test_what_an_end_means(outcome, error):
+    """Each bad end is an error of its own."""
+    failure = failure_of(OperationEnded("op", outcome, "Why", "because"))
+    assert (type(failure) if failure else None) is error
+    assert failure is None or "because" in str(failure)
+
+
+@pytest.mark.anyio
+async def test_an_operation_that_is_over_leaves_nothing(tmp_path):
+    """Its folder goes with the next command; one that another command runs is left alone."""
+    local = Local(tmp_path, None)
+    root = TaskIdentity(100, 1, "b")
+    for name, records in {"done": (FreezeEnded(Outcome.UNDONE, "", "", 1),), "empty": (), "busy": ()}.items():
+        journal = SqliteJournal.open(tmp_path / "operations" / name / "journal")
+        if records:
+            journal.append(FREEZE, [FreezeAccepted(FreezePlan("op", root, "ram"), 1), *records])
+        if name != "busy":
+            journal.close()
+            continue
+        busy = journal
+    local.machine = type("Machine", (), {"tiers": tiers_below(tmp_path, memory=tmp_path / "memory")})
+    try:
+        assert await local.recover() == []
+    finally:
+        busy.close()
+    assert [path.name for path in (tmp_path / "operations").iterdir()] == ["busy"]
+
+
+def test_one_operation_at_a_time():
+    """Who freezes a process holds it; another process, or the same number later, is another one."""
+    root = TaskIdentity(100, 1, "b")
+    with claim(root):
+        with pytest.raises(TargetBusy, match="process 100"), claim(root):
+            pytest.fail("two hold it")
+        with claim(TaskIdentity(100, 2, "b")):
+            pass
+    with claim(root):
+        pass
+
+
+def test_ids_differ():
+    """No two operations have one id."""
+    assert new_id("ck") != new_id("ck")

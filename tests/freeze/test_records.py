@@ -1,0 +1,121 @@
+"""The facts of a freeze and a thaw: what was written by this version is read by every later one."""
+
+import pytest
+
+from iriscw.freeze.model import (
+    CriuAbility,
+    CriuOptions,
+    FreezePhase,
+    FreezePlan,
+    Frozen,
+    Hook,
+    HookKind,
+    Host,
+    Kept,
+    Outcome,
+    RestoreRequest,
+    Room,
+    Sealed,
+    Task,
+    TaskIdentity,
+    ThawPlan,
+    Tree,
+)
+from iriscw.freeze.records import (
+    FreezeAccepted,
+    FreezeBegan,
+    FreezeDumped,
+    FreezeEnded,
+    FreezeFateKnown,
+    FreezeHoused,
+    FreezeMeasured,
+    FreezeSealed,
+    FreezeUndoing,
+    ThawAccepted,
+    ThawEnded,
+    ThawEnding,
+    ThawOpened,
+    ThawRestored,
+    ThawRestoring,
+)
+from iriscw.journal.records import REGISTRY
+
+WHO = TaskIdentity(100, 5, "b")
+TASK = Task(WHO, 1, "t", 7)
+FROZEN = Frozen(Host("b", "x", 4096, "6", "n"), CriuAbility("c", "4.2"), CriuOptions(), (TASK,))
+ROOM = Room("/i", "/w")
+OPTIONS = (
+    '{"external_unix_sockets":false,"file_locks":true,"ghost_limit_bytes":536870912,"link_remap":true,'
+    '"shell_job":false,"tcp_established":false}'
+)
+WHO_TEXT = '{"boot_id":"b","pid":100,"start_ticks":5}'
+TASK_TEXT = f'{{"identity":{WHO_TEXT},"memory_bytes":7,"name":"t","parent_pid":1,"stopped":false,"traced_by":0}}'
+FROZEN_TEXT = (
+    '{"criu":{"features":[],"git_id":"","path":"c","version":"4.2"},"cuda_driver":"","cuda_tasks":[],'
+    '"frozen_wall_ns":0,"gpus":[],"hook":null,"host":{"architecture":"x","boot_id":"b","cpu_features":[],'
+    f'"kernel":"6","node":"n","page_size":4096}},"left_running":false,"options":{OPTIONS},"tasks":[{TASK_TEXT}]}}'
+)
+PLAN = FreezePlan("o", WHO, "ram", hook=Hook(HookKind.EXEC, ("p",), 9), labels=(("a", "b"),))
+REQUEST = RestoreRequest("o", "/i", "/w", CriuOptions(), (100,), 3, 4)
+
+GOLDEN = [
+    (
+        FreezeAccepted(PLAN, 8),
+        (
+            '["freeze.freeze_accepted",1,{"plan":{"force":false,"hook":{"kind":"exec","target":["p"],"within_ns":9},'
+            f'"labels":[["a","b"]],"leave_running":false,"lock_within_ns":60000000000,"operation":"o","options":{OPTIONS},'
+            f'"root":{WHO_TEXT},"tier":"ram"}},"wall_ns":8}}]'
+        ),
+    ),
+    (FreezeMeasured(FROZEN, 6), f'["freeze.freeze_measured",1,{{"frozen":{FROZEN_TEXT},"reserved_bytes":6}}]'),
+    (FreezeBegan(FreezePhase.LOCKING), '["freeze.freeze_began",1,{"phase":"locking"}]'),
+    (FreezeHoused(ROOM), '["freeze.freeze_housed",1,{"room":{"images":"/i","work":"/w"}}]'),
+    (
+        FreezeDumped(Tree((TASK,)), (), 2),
+        f'["freeze.freeze_dumped",1,{{"cuda_tasks":[],"tree":{{"hindrances":[],"tasks":[{TASK_TEXT}]}},"wall_ns":2}}]',
+    ),
+    (
+        FreezeSealed(Sealed(1, "d", 2)),
+        '["freeze.freeze_sealed",1,{"sealed":{"digest":"d","files":2,"size_bytes":1}}]',
+    ),
+    (FreezeUndoing("K", "t"), '["freeze.freeze_undoing",1,{"kind":"K","text":"t"}]'),
+    (FreezeFateKnown("g"), '["freeze.freeze_fate_known",1,{"gone":"g"}]'),
+    (
+        FreezeEnded(Outcome.UNDONE, "K", "t", 3),
+        '["freeze.freeze_ended",1,{"kind":"K","outcome":"undone","text":"t","wall_ns":3}]',
+    ),
+    (
+        ThawAccepted(ThawPlan("o", "a", (("x", "y"),)), 1),
+        (
+            '["freeze.thaw_accepted",1,{"plan":{"artifact":"a","force":false,"gpus":[["x","y"]],"operation":"o"},'
+            '"wall_ns":1}]'
+        ),
+    ),
+    (
+        ThawOpened(Kept(FROZEN, ROOM, Sealed(1, "d", 2)), 4),
+        (
+            f'["freeze.thaw_opened",1,{{"kept":{{"frozen":{FROZEN_TEXT},"room":{{"images":"/i","work":"/w"}},'
+            '"sealed":{"digest":"d","files":2,"size_bytes":1}},"ticks":4}]'
+        ),
+    ),
+    (
+        ThawRestoring(REQUEST),
+        (
+            '["freeze.thaw_restoring",1,{"request":{"images":"/i","new_pid_namespace":false,"operation":"o",'
+            f'"options":{OPTIONS},"pids":[100],"started_after":3,"within_ns":4,"work":"/w"}}}}]'
+        ),
+    ),
+    (ThawRestored((WHO,)), f'["freeze.thaw_restored",1,{{"tasks":[{WHO_TEXT}]}}]'),
+    (ThawEnding("K", "t"), '["freeze.thaw_ending",1,{"kind":"K","text":"t"}]'),
+    (
+        ThawEnded(Outcome.THAWED, "", "", 3),
+        '["freeze.thaw_ended",1,{"kind":"","outcome":"thawed","text":"","wall_ns":3}]',
+    ),
+]
+
+
+@pytest.mark.parametrize(("record", "text"), GOLDEN, ids=[type(record).__name__ for record, _ in GOLDEN])
+def test_golden(record: object, text: str) -> None:
+    """Each record is written as it always was, and read back as it is."""
+    assert REGISTRY.encode(record) == text
+    assert REGISTRY.read(text, "a test") == record
