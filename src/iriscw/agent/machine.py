@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from iriscw.agent.local import Local, Machine, tiers_below
-from iriscw.freeze.drivers.absent import NoCuda, NoGpus
 from iriscw.freeze.drivers.criu.driver import CriuSwrk
+from iriscw.freeze.drivers.cuda.driver import NvidiaCuda
+from iriscw.freeze.drivers.cuda.nvml import NvmlGpus
 from iriscw.freeze.drivers.hooks import ApplicationHooks
 from iriscw.freeze.drivers.processes.driver import KernelProcesses
 
@@ -24,5 +25,5 @@ def this_machine(
         criu: the program, if it is to be a certain one.
     """
     tiers = tiers_below(state, memory=memory, ram_bytes=ram_bytes, disk_bytes=disk_bytes)
-    machine = Machine(KernelProcesses(), CriuSwrk(criu), NoCuda(), NoGpus(), ApplicationHooks(), tiers)
+    machine = Machine(KernelProcesses(), CriuSwrk(criu), NvidiaCuda(), NvmlGpus(), ApplicationHooks(), tiers)
     return Local(state, machine)

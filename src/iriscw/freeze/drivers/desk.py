@@ -139,9 +139,7 @@ class Desk:
         tree = await self.processes.tree(effect.root)
         criu = await self.criu.ability()
         ability = await self.cuda.ability()
-        found: tuple[CudaTask, ...] = ()
-        if ability.available:
-            found = await self.cuda.tasks(tree.identities, effect.within_ns)
+        found = await self.cuda.tasks(tree.identities, effect.within_ns)  # without a driver too: a GPU may be in use
         return Seen(host, tree, criu, ability, found, await self.gpus.list())
 
     async def read_states(self, effect: ReadStates) -> States:
