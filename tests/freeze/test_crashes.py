@@ -130,6 +130,13 @@ def test_cancelling_at_every_boundary():
     assert thaw_with(frozen_world(), cancel_at=6).state.ended.kind == "Cancelled"
 
 
+def test_a_cancellation_before_the_recovery():
+    """What is taken up may be cancelled before anything else: it is undone once."""
+    for number in range(1, 60):
+        freeze_with(World(), crashes=(number,), cancel_at=number)
+        thaw_with(frozen_world(), crashes=(number,), cancel_at=number)
+
+
 FAULTS = st.dictionaries(
     st.sampled_from([(method, number) for method in FREEZE_FAULTS for number in range(1, 5)]),
     st.integers(0, 5),

@@ -257,7 +257,7 @@ def rules() -> dict[type, DecisionFunction]:
 
 def resume(freeze: Freeze, ctx: Context) -> tuple[Command, ...]:
     """Take up what an earlier life owes."""
-    return () if freeze.phase in (Phase.NEW, Phase.OVER) else (Continue(Recover()),)
+    return () if freeze.phase in (Phase.NEW, Phase.OVER) else (Continue(Recover(freeze.phase)),)
 
 
 # What is asked of it
@@ -282,7 +282,7 @@ def cancel(freeze: Freeze, message: CancelOperation, ctx: Context) -> Returned:
 
 def recover(freeze: Freeze, message: Recover, ctx: Context) -> Returned:
     """Do what the table says about the phase in which an earlier life ended."""
-    if freeze.phase in (Phase.NEW, Phase.OVER):
+    if freeze.phase is not message.phase:
         return None
     row = PHASES[freeze.phase]
     turn = row.crashed_running if freeze.asked.leave_running else row.crashed

@@ -29,7 +29,9 @@ class CancelOperation:
 
 @message
 class Recover:
-    """The process that ran this operation died; read the states, and finish or undo."""
+    """The process that ran this operation died in this phase: finish or undo, unless a cancellation came before."""
+
+    phase: FreezePhase | ThawPhase
 
 
 @message

@@ -172,7 +172,7 @@ def rules() -> dict[type, DecisionFunction]:
 
 def resume(thaw: Thaw, ctx: Context) -> tuple[Command, ...]:
     """Take up what an earlier life owes."""
-    return () if thaw.phase in (Phase.NEW, Phase.OVER) else (Continue(Recover()),)
+    return () if thaw.phase in (Phase.NEW, Phase.OVER) else (Continue(Recover(thaw.phase)),)
 
 
 def accept(thaw: Thaw, message: ThawTree, ctx: Context) -> Returned:
@@ -195,7 +195,7 @@ def cancel(thaw: Thaw, message: CancelOperation, ctx: Context) -> Returned:
 
 def recover(thaw: Thaw, message: Recover, ctx: Context) -> Returned:
     """Do what the table says about the phase in which an earlier life ended."""
-    if thaw.phase in (Phase.NEW, Phase.OVER):
+    if thaw.phase is not message.phase:
         return None
     text = f"the process that thawed it ended while it was {thaw.phase.value}"
     return _turn(thaw, PHASES[thaw.phase].crashed, "Interrupted", text, ctx)
