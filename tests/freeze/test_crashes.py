@@ -28,7 +28,7 @@ from freeze_world import HOOK, MIB, Broken, Context, Runner, World, freeze, thaw
 from iriscw.freeze import freezing, settling, thawing
 from iriscw.freeze.effects import EndTree, RestoreCuda, UnlockCuda
 from iriscw.freeze.messages import FreezeTree
-from iriscw.freeze.model import CudaState, FreezePhase, FreezePlan, Outcome, ThawPhase
+from iriscw.freeze.model import CudaNoMemory, CudaState, FreezePhase, FreezePlan, Outcome, ThawPhase
 from iriscw.runtime.vocabulary import Run
 
 CRASHES = [(orphan, late) for orphan in (False, True) for late in (False, True)]
@@ -128,6 +128,15 @@ def test_cancelling_at_every_boundary():
         thaw_with(frozen_world(), cancel_at=number)
     assert freeze_with(World(), cancel_at=15).state.ended.kind == "Cancelled"
     assert thaw_with(frozen_world(), cancel_at=6).state.ended.kind == "Cancelled"
+
+
+def test_a_tree_that_was_given_up_is_killed_as_a_whole():
+    """A crash while it is killed: the next life kills the rest, and does not call the rest a tree that runs."""
+    for number in range(1, 120):
+        faults = {("seal", 1): error(FREEZE_FAULTS["seal"][0]), ("cuda_restore", 1): error(CudaNoMemory)}
+        ended = freeze_with(World(faults=faults), crashes=(number,)).state.ended
+        assert ended is None or ended.outcome in (Outcome.FROZEN, Outcome.UNDONE, Outcome.LOST)
+        freeze_with(World(faults={("cuda_restore", 2): error(CudaNoMemory)}), crashes=(number,), leave_running=True)
 
 
 def test_a_cancellation_before_the_recovery():

@@ -492,6 +492,8 @@ def _settled(freeze: Freeze, states: States, reading: int, ctx: Context) -> Retu
         if len(states.living) == len(freeze.tasks):
             return _undo(freeze, "Interrupted", "the process that froze it ended before it killed the tree")
         return (_kill(freeze),)
+    if freeze.gone and states.living:
+        return (_kill(freeze),)  # an earlier life gave the tree up, and may have killed a part of it
     step = settle(states, reading=reading, copy_ns=copy_ns(freeze.device_bytes), unlock_ns=UNLOCK_NS)
     match step:
         case Wait.READ_AGAIN:
@@ -499,7 +501,7 @@ def _settled(freeze: Freeze, states: States, reading: int, ctx: Context) -> Retu
         case Settled(end=End.HOPELESS, text=text):
             return _give_up(freeze, text)
         case Settled(end=end, text=text):
-            return _rest(freeze, FreezeFateKnown(text if end is End.GONE else ""))
+            return _rest(freeze, FreezeFateKnown((freeze.gone or text) if end is End.GONE else ""))
     return (Run(KEY, step),)
 
 
