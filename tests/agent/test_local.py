@@ -122,21 +122,44 @@ def test_a_damaged_checkpoint(command, counting):
     assert len(listed(command)) == 1
 
 
-def test_an_interrupted_freeze_is_undone(command, counting):
-    """Ctrl-C while the images are written: the tree runs on, nothing is left."""
-    tree = counting(ballast_mib=64)
-    process = command.start("checkpoint", "--pid", str(tree.pid), "--tier", "disk")
+def interrupted_at(command, step, *arguments):
+    """Start a command, press Ctrl-C when it says that it takes this step; give its exit code."""
+    process = command.start(*arguments)
     assert process.stderr is not None
     for line in process.stderr:
-        if "writes the images" in line:
+        if step in line:
             process.send_signal(signal.SIGINT)
             break
-    _, err = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 130, err
+    process.communicate(timeout=PATIENCE_S)
+    return process.returncode
+
+
+def test_an_interrupted_freeze_is_undone(command, counting, tmp_path):
+    """Ctrl-C while the application is asked to come to rest: the tree runs on and hears of it, nothing is left."""
+    tree = counting()
+    hook = tmp_path / "hook"
+    hook.mkdir()
+    arguments = ["checkpoint", "--pid", str(tree.pid), "--tier", "disk", "--hook-dir", str(hook)]
+    assert interrupted_at(command, "come to rest", *arguments) == 130
+    assert [path.name for path in hook.iterdir()] == ["thawed"]
     tree.counts_on()
     assert tree.unbroken()
     assert listed(command) == []
     assert list((command.state / "operations").iterdir()) == []
+
+
+def test_an_interrupted_dump_is_undone_or_finished(command, counting):
+    """Ctrl-C while CRIU writes: the tree runs on and nothing is left, or it was too late and the tree is frozen."""
+    tree = counting(ballast_mib=64)
+    code = interrupted_at(command, "writes the images", "checkpoint", "--pid", str(tree.pid), "--tier", "disk")
+    found = listed(command)
+    assert list((command.state / "operations").iterdir()) == []
+    if found:
+        until(lambda: not tree.alive(), "the frozen tree has ended")
+        return
+    assert code == 130
+    tree.counts_on()
+    assert tree.unbroken()
 
 
 def test_two_at_once(command, counting):

@@ -224,35 +224,50 @@ class Local:
 
         make_private_folder(folder)
         journal = SqliteJournal.open(folder / "journal")
+        failures: list[Exception] = []
+
+        async def host() -> None:
+            nonlocal woken
+            try:
+                async with ActorSystem(journal=journal, on_event=see) as system:
+                    effects = self.machine.desk(report).effects()
+                    made = actor.freeze(effects) if name == FREEZE else actor.thaw(effects)
+                    system.spawn(name.removeprefix("/"), made)
+                    if message is not None:
+                        system.tell(name, message)
+                    await woken.wait()
+                    if not ends:
+                        woken = anyio.Event()
+                        system.tell(name, CancelOperation("it was interrupted"))
+                        with anyio.move_on_after(UNDO_PATIENCE_S):
+                            await woken.wait()
+            except Exception as error:  # noqa: BLE001 - raised below: a task group would wrap it
+                failures.append(error)
+
+        async def shielded() -> None:
+            # In a task of its own: Ctrl-C cancels the program's first task itself, whatever shields it has.
+            with anyio.CancelScope(shield=True):
+                await host()
+            tasks.cancel_scope.cancel()
+
         try:
-            async with anyio.create_task_group() as watchers:
-                watchers.start_soon(_wake_when_cancelled, woken)
-                with anyio.CancelScope(shield=True):
-                    async with ActorSystem(journal=journal, on_event=see) as system:
-                        effects = self.machine.desk(report).effects()
-                        made = actor.freeze(effects) if name == FREEZE else actor.thaw(effects)
-                        system.spawn(name.removeprefix("/"), made)
-                        if message is not None:
-                            system.tell(name, message)
-                        await woken.wait()
-                        if not ends:
-                            woken = anyio.Event()
-                            system.tell(name, CancelOperation("it was interrupted"))
-                            with anyio.move_on_after(UNDO_PATIENCE_S):
-                                await woken.wait()
-                watchers.cancel_scope.cancel()
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(shielded)
+                await _wake_when_cancelled(woken.set)
         finally:
             journal.close()
             if ends:
                 self._clean(folder)
+        if failures:
+            raise failures[0]
         if not ends:
             raise OperationStuck(f"operation {folder.name} did not end; the next command takes it up")
         return ends[0]
 
 
-async def _wake_when_cancelled(woken: anyio.Event) -> None:
-    """Set the event when this is cancelled, which whoever waits behind a shield does not see otherwise."""
+async def _wake_when_cancelled(wake: Callable[[], object]) -> None:
+    """Wait for a cancellation, and wake whoever goes on behind a shield and does not see it."""
     try:
         await anyio.sleep_forever()
     finally:
-        woken.set()
+        wake()
