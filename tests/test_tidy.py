@@ -329,3 +329,11 @@ def test_what_is_allowed_passes(check, module, text):
 def test_fragment_names(name, good):
     """The pattern for fragments takes number.kind.md with a known kind."""
     assert bool(FRAGMENT.fullmatch(name)) == bool(good)
+
+
+def test_modules_beside_tests_have_names_of_their_own() -> None:
+    """They are imported by their bare names, whichever folder was first: two of a name would be taken for each other."""
+    names = [path.name for path in (ROOT / "tests").rglob("*.py")]
+    helpers = [name for name in names if not name.startswith(("test_", "__", "conftest")) and "_program" not in name]
+    assert len(helpers) > 20
+    assert [name for name in helpers if helpers.count(name) > 1] == []

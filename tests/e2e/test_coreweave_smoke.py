@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import coreweave_smoke
 from coreweave_smoke import CONFIG, MANIFESTS, URL, a_job_runs, its_machine_is_known, rendered, the_idle_slice_goes
-from coreweave_world import api_server, controller_address, coreweave_cluster, slices
+from real_cluster import api_server, controller_address, coreweave_cluster, slices
 
 NAMESPACE = "iris-test"
 

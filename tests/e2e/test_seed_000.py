@@ -1,6 +1,6 @@
 """Seed 000, phases 0 to 5, on a real API server: from manifests to a task's result, and back to nothing.
 
-What is real there, and what stands in for something else, says the module `coreweave_world` beside this one.
+What is real there, and what stands in for something else, says the module `real_cluster` beside this one.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from iriscw_sims.coreweave.crd import POOLS
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from coreweave_world import (
+from real_cluster import (
     CONFIG,
     NODES,
     PODS,

@@ -17,7 +17,7 @@ from iriscw_sims.coreweave.crd import POOLS
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from coreweave_world import (
+from real_cluster import (
     CONFIG,
     NODES,
     PODS,

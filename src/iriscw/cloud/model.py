@@ -551,3 +551,17 @@ def rfc1123(text: str, limit: int = MAX_NAME) -> str:
     if not plain:
         raise InvalidName(f"no name can be made of {text!r}: it has no letter or digit")
     return plain
+
+
+MAX_IMAGE_CHARS = 512
+
+
+def check_image(image: str) -> None:
+    """Refuse what no image is called.
+
+    Raises:
+        InvalidSpec: it is nothing, longer than a name can be, or has spaces or other signs in it.
+    """
+    plain = image.isascii() and image.isprintable() and " " not in image
+    if not image or not plain or len(image) > MAX_IMAGE_CHARS:
+        raise InvalidSpec(f"{image[:80]!r} is no image: a name without spaces, of at most {MAX_IMAGE_CHARS} characters")

@@ -28,13 +28,12 @@ import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import anyio.to_thread
 import attrs
 
-from iriscw.cloud.kube.tasks import TaskOwner, TaskPods, decode_task_pods
 from iriscw.cloud.model import Attributes, Capacity, InvalidSpec
 from iriscw.config.load import load_config
 from iriscw.errors import OperationError, UsageError
@@ -45,6 +44,9 @@ from iriscw.task.environment import PLAINTEXT_VARIABLE
 from iriscw.worker.assembly import DEFAULT_PORT, Worker, WorkerSettings, python_attribute
 from iriscw.worker.lines import JsonLines
 from iriscw.worker.probe import Machine, probe
+
+if TYPE_CHECKING:  # loaded where tasks have pods
+    from iriscw.cloud.kube.tasks import TaskOwner, TaskPods
 
 ORPHAN_VARIABLE = "IRISCW_ORPHAN_AFTER_S"
 
@@ -178,6 +180,8 @@ def task_pods(arguments: argparse.Namespace, environment: Mapping[str, str]) -> 
     text = environment.get(TASK_PODS_VARIABLE)
     if not text:
         return None
+    from iriscw.cloud.kube.tasks import TaskOwner, decode_task_pods
+
     pod, uid, node = (environment.get(name, "") for name in OWN_POD_VARIABLES)
     if not (pod and uid and node):
         raise Incomplete(f"{TASK_PODS_VARIABLE} needs {', '.join(OWN_POD_VARIABLES)}, by the downward API")

@@ -25,14 +25,13 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import anyio
 import anyio.to_thread
 import attrs
 
 from iriscw.bundles.cache import BundleCache
-from iriscw.cloud.kube.tasks import TaskOwner, TaskPods
 from iriscw.cloud.model import Attributes, Capacity
 from iriscw.errors import InvalidArgument, SystemClosed
 from iriscw.files import make_private_folder, remove_tree
@@ -60,6 +59,9 @@ from iriscw.worker.model import DEFAULT_LEASE_NS, STOP_GRACE_NS
 from iriscw.worker.ports import TaskRuntime
 from iriscw.worker.runtimes.process import ProcessRuntime
 from iriscw.worker.session import Session
+
+if TYPE_CHECKING:  # what talks to Kubernetes is loaded where tasks have pods, and not before
+    from iriscw.cloud.kube.tasks import TaskOwner, TaskPods
 
 log = logging.getLogger(__name__)
 

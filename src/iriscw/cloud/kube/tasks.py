@@ -53,6 +53,7 @@ from iriscw.cloud.model import (
     InvalidSpec,
     Pod,
     Throttled,
+    check_image,
 )
 from iriscw.runtime.vocabulary import SECOND
 
@@ -72,7 +73,6 @@ UV_CACHE = "uv"
 ANNOTATION_TASK = "iris-task-id"
 ANNOTATION_ATTEMPT = "iris-attempt-uid"
 
-MAX_IMAGE_CHARS = 512
 MAX_TEMPLATE_BYTES = 65_536
 
 
@@ -149,17 +149,6 @@ class TaskPod:
     command: tuple[str, ...]
     demand: Capacity = attrs.field(factory=Capacity)
     image: str = ""
-
-
-def check_image(image: str) -> None:
-    """Refuse what no image is called.
-
-    Raises:
-        InvalidSpec: it is nothing, longer than a name can be, or has spaces or other signs in it.
-    """
-    plain = image.isascii() and image.isprintable() and " " not in image
-    if not image or not plain or len(image) > MAX_IMAGE_CHARS:
-        raise InvalidSpec(f"{image[:80]!r} is no image: a name without spaces, of at most {MAX_IMAGE_CHARS} characters")
 
 
 def task_pod_name(owner: TaskOwner, attempt_uid: str) -> str:

@@ -13,8 +13,7 @@ from contextlib import aclosing
 
 from iriscw._version import __version__
 from iriscw.bundles.pack import BundleLimits, BundleTooLarge
-from iriscw.cloud.kube.tasks import check_image
-from iriscw.cloud.model import InvalidSpec
+from iriscw.cloud.model import InvalidSpec, check_image
 from iriscw.controller import wire
 from iriscw.controller.doors import reading
 from iriscw.controller.doors.access import Access
