@@ -331,9 +331,9 @@ def test_fragment_names(name, good):
     assert bool(FRAGMENT.fullmatch(name)) == bool(good)
 
 
-def test_modules_beside_tests_have_names_of_their_own() -> None:
-    """They are imported by their bare names, whichever folder was first: two of a name would be taken for each other."""
-    names = [path.name for path in (ROOT / "tests").rglob("*.py")]
+def test_modules_beside_tests_have_names_of_their_own(test_files):
+    """They are imported by their bare names, from whichever folder comes first."""
+    names = [name.rpartition("/")[2] for name, _ in test_files]
     helpers = [name for name in names if not name.startswith(("test_", "__", "conftest")) and "_program" not in name]
     assert len(helpers) > 20
     assert [name for name in helpers if helpers.count(name) > 1] == []
