@@ -130,7 +130,7 @@ def test_a_controller_that_does_not_serve(iriscw, world):
 
 def test_a_way_that_does_not_lead_there(iriscw, world, monkeypatch):
     """A pod that says that it is ready, and is not: the kubelet's words are told."""
-    monkeypatch.setattr(connect_module, "CHECK_S", 0.5)
+    monkeypatch.setattr(connect_module, "CHECK_S", 3)
     world.pod("deaf")
     world.inside.ports["deaf"] = 1
     code, out, err = iriscw("connect", "--", "true")

@@ -124,12 +124,28 @@ async def test_another_token_is_refused(world):
 async def test_without_tls(world, known):
     """Where an installation trusts its network, by the configuration or by the pod's own words."""
     installation = installed({"insecure_plaintext": True})
-    world.install(installation)
+    world.install(installation, secrets=known)
+    if not known:
+        world.secret("iris-controller-secrets", "admin-token", TOKEN.encode())
     wish = wish_of(installation) if known else Wish()
     words = () if known else ("--insecure-plaintext",)
     async with world.controller("one", words=words), gate(world, wish) as opened, client_of(opened) as client:
         assert (opened.authority, opened.server_name) == ("", "")
         assert await name_of(client) == "one"
+
+
+async def test_a_pod_cannot_talk_a_client_out_of_tls(world):
+    """Whoever may make pods would be sent the token: an authority in the cluster, or named, stands for TLS."""
+    world.install()
+    async with world.controller("one", words=("--insecure-plaintext",)):
+        with pytest.raises(ControllerNotReady, match="without TLS"):
+            async with gate(world, Wish()):
+                pass
+        authority = world.authority.cert_pem.bytes().decode()
+        for plaintext in (None, True):
+            async with gate(world, Wish(plaintext=plaintext, authority=authority)) as opened:
+                assert (opened.authority, opened.server_name) == (authority, HOST)
+                assert opened.address.startswith("https://")
 
 
 async def test_in_a_pod_of_the_cluster_the_name_is_dialled(world, monkeypatch):

@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from iriscw.cloud.effects import CreatePod, DeletePod, ListPods
-from iriscw.cloud.model import Attributes, Gone, Pod, PodPhase, Throttled, Unavailable
+from iriscw.cloud.model import LABEL_INCARNATION, Attributes, Gone, Pod, PodPhase, Throttled, Unavailable
 from iriscw.fleet import pods
 from iriscw.fleet.messages import WorkerDialled, WorkerHungUp, WorkerLost, WorkerSeen
 from iriscw.fleet.model import PodState
@@ -213,6 +213,21 @@ def test_a_pod_that_was_asked_to_go_never_holds_the_place(place, ctx, pod):
     assert runs(send(place, ctx, PodSeen(attrs.evolve(late, resource_version="2")))) == []
     assert (place.state, place.incarnation) == (PodState.VACANT, "")
     assert isinstance(runs(send(place, ctx, PodVanished(late)))[0], CreatePod)
+
+
+@pytest.mark.parametrize("runtime", ["pod", ""])
+def test_tasks_with_pods_of_their_own_are_not_fenced_by_their_workers_end(registered, ctx, runtime):
+    """They run on until their lease is over: only then may the job start them elsewhere (INV-J2)."""
+    attributes = Attributes({"task-runtime": runtime} if runtime else {})
+    seed = registered.seed
+    registered.seed = attrs.evolve(seed, config=attrs.evolve(seed.config, attributes=attributes))
+    pod = registered.pod
+    told = losses(send(registered, ctx, PodSeen(attrs.evolve(pod, phase=PodPhase.FAILED))))
+    told += losses(send(registered, ctx, PodVanished(pod)))
+    stray = attrs.evolve(pod, name="other", uid="u9", labels={**pod.labels, LABEL_INCARNATION: "other"})
+    send(registered, ctx, PodSeen(stray))
+    told += losses(send(registered, ctx, PodVanished(stray)))
+    assert [each.fenced for each in told] == [not runtime] * 3
 
 
 def test_an_answer_about_an_earlier_pod_says_nothing_of_the_later_one(place, ctx, pod):

@@ -1,9 +1,10 @@
 """What a slice answers when the scheduler misses its workers."""
 
+import attrs
 import pytest
 
 from iriscw.cloud.effects import ListPods
-from iriscw.cloud.model import Node, NodePool, Pod, PodPhase, Throttled, Unavailable
+from iriscw.cloud.model import Attributes, Node, NodePool, Pod, PodPhase, Throttled, Unavailable
 from iriscw.fleet import slice_rules
 from iriscw.fleet.messages import Cordon, Uncordon, WorkerLost, WorkerReady, WorkersMissed
 from iriscw.fleet.model import PodState, SliceState, WorkerInfo, pod_name, worker_name
@@ -96,6 +97,16 @@ def test_a_pod_that_ended_is_certain(adopted, ctx, pod):
     told, asked = miss(adopted, ctx, (SECOND_WORKER, "i1"))
     assert told == [WorkerLost(SECOND_WORKER, "i1", "its pod ended: OOMKilled", True)]
     assert asked == []
+
+
+def test_a_pod_that_ended_says_nothing_of_tasks_with_pods_of_their_own(adopted, ctx, pod):
+    """Those end with their lease."""
+    config = attrs.evolve(adopted.seed.config, attributes=Attributes({"task-runtime": "pod"}))
+    adopted.seed = attrs.evolve(adopted.seed, config=config)
+    send(adopted, ctx, PodSeen(pod(SECOND_WORKER, phase=PodPhase.FAILED, reason="OOMKilled")))
+    assert miss(adopted, ctx, (SECOND_WORKER, "i1"))[0] == [
+        WorkerLost(SECOND_WORKER, "i1", "its pod ended: OOMKilled", False)
+    ]
 
 
 def test_an_earlier_incarnation_is_fenced_when_the_api_lists_no_pod_of_it(adopted, ctx, pod):

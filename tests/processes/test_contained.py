@@ -280,3 +280,19 @@ def test_a_spoilt_file_costs_the_program_only(tmp_path_factory, spoilt, name):
     found = look(folder, (), folder)
     assert found.ending is None
     assert found.report in (None, Report())
+
+
+@pytest.mark.parametrize("name", ["report.json", "stop", "exit.json", "identity.json"])
+@pytest.mark.parametrize("kind", ["folder", "loop", "pipe"])
+def test_what_is_no_file_costs_the_program_only(tmp_path, name, kind):
+    """Neither does something that cannot be read as one: the attempt could never end otherwise."""
+    path = tmp_path / name
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "loop":
+        path.symlink_to(path)
+    else:
+        os.mkfifo(path)
+    found = look(tmp_path, (), tmp_path)
+    assert (found.ending, found.stopping) == (None, False)
+    assert found.report in (None, Report())

@@ -10,7 +10,7 @@ import attrs
 
 from iriscw.cloud.model import Attributes, Capacity
 from iriscw.config.model import AcceleratorType, ClusterConfig, PlatformKind, ScaleGroupConfig, TaskRuntimeKind
-from iriscw.fleet.model import FleetConfig, GroupConfig, Timing
+from iriscw.fleet.model import TASK_RUNTIME, TASK_RUNTIME_POD, FleetConfig, GroupConfig, Timing
 from iriscw.jobs.actor import JobsConfig
 from iriscw.jobs.job import JobSettings
 from iriscw.jobs.registry import RegistryLimits
@@ -22,9 +22,6 @@ HEARTBEATS_PER_TIMEOUT = 5
 LEASE_TIMEOUTS = 2
 """A worker without contact ends its attempts itself after so many timeouts."""
 
-POD = TaskRuntimeKind.POD.value
-TASK_RUNTIME = "task-runtime"
-"""The attribute of workers whose tasks have pods of their own: ``pod``. Others have none."""
 
 GRACE_TIMEOUTS = 3
 """The controller gives up attempts of a silent worker after so many: later than the worker itself does."""
@@ -51,7 +48,7 @@ def _group(config: ClusterConfig, group: ScaleGroupConfig, *, local: bool) -> Gr
         "preemptible": "true" if template.preemptible else "false",
     }
     if group.task_runtime is TaskRuntimeKind.POD:
-        known[TASK_RUNTIME] = POD
+        known[TASK_RUNTIME] = TASK_RUNTIME_POD
     return GroupConfig(
         name=group.name,
         per_worker=per_worker(group),

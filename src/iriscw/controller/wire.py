@@ -11,9 +11,8 @@ from typing import Any
 import attrs
 
 from iriscw.cloud.model import Attributes, AttributeValue, Capacity, Constraint, Mode, Op
-from iriscw.controller.settings import POD, TASK_RUNTIME
 from iriscw.errors import InvalidArgument
-from iriscw.fleet.model import Availability, GroupConfig, GroupRow, SliceRow, SliceState
+from iriscw.fleet.model import TASK_RUNTIME, TASK_RUNTIME_POD, Availability, GroupConfig, GroupRow, SliceRow, SliceState
 from iriscw.jobs.messages import AttemptRow, JobRow, JobView, TaskRow
 from iriscw.jobs.model import (
     JOB_TERMINAL,
@@ -101,7 +100,7 @@ def _constraint(sent: v1.Constraint) -> Constraint:
 
 def of_task_pods(spec: JobSpec) -> JobSpec:
     """Have the tasks of a job placed only where each has a pod of its own: it names an image."""
-    values: list[Any] = [POD]
+    values: list[Any] = [TASK_RUNTIME_POD]
     own = Constraint(TASK_RUNTIME, Op.EQ, values)
     return attrs.evolve(spec, constraints=(*spec.constraints, own))
 

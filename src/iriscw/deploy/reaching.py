@@ -29,7 +29,7 @@ from iriscw.cloud.drivers.kube.limits import TransportLimits
 from iriscw.cloud.drivers.kube.objects import Objects
 from iriscw.cloud.kube.settings import KubeSettings
 from iriscw.cloud.model import Forbidden, Unavailable
-from iriscw.deploy.errors import RightsMissing
+from iriscw.deploy.errors import ControllerNotReady, RightsMissing
 from iriscw.deploy.finding import Place, Serving, find_authority, find_place, find_serving, find_token
 from iriscw.deploy.installation import Installation
 from iriscw.rpc.tokens import Secret
@@ -100,10 +100,13 @@ async def open_gate(
         anywhere = Objects(Caller(api, settings))
         place = await find_place(anywhere, wish.namespace, wish.service, access.namespace)
         caller = Caller(api, attrs.evolve(settings, namespace=place.namespace))
-        objects, plaintext = Objects(caller), wish.plaintext
+        objects, plaintext = Objects(caller), wish.plaintext and not wish.authority
         if not access.in_pod:
             serving = await find_serving(objects, place)
-            plaintext = serving.plaintext if plaintext is None else plaintext
+            if plaintext is None:
+                plaintext = serving.plaintext and not wish.authority
+                if plaintext:
+                    await _check_plaintext(objects, place, serving)
         token = wish.token or await find_token(objects, place)
         authority = "" if plaintext else wish.authority or await find_authority(objects, place)
         scheme = "" if plaintext else "https://"
@@ -113,6 +116,21 @@ async def open_gate(
         async with listening(_Way(api, caller, place).open, wish.port) as here:
             name = "" if plaintext else place.host
             yield Gate(place, f"{scheme}127.0.0.1:{here.port}", token, authority, name, here)
+
+
+async def _check_plaintext(objects: Objects, place: Place, serving: Serving) -> None:
+    """Believe a pod that it has no TLS only where the installation has none: whoever may make pods says what they say.
+
+    Raises:
+        ControllerNotReady: there is an authority to trust.
+        RightsMissing, CloudError: whether there is cannot be seen.
+    """
+    try:
+        await find_authority(objects, place)
+    except ControllerNotReady:
+        return
+    text = f"the pod {serving.name} says that it listens without TLS, and the cluster names an authority to trust"
+    raise ControllerNotReady(f"{text}: a configuration with insecure_plaintext says that it may")
 
 
 @attrs.frozen

@@ -84,6 +84,12 @@ class Timing:
     """What a boot is thought to take before one was seen."""
 
 
+TASK_RUNTIME = "task-runtime"
+"""The attribute of workers whose tasks have pods of their own: :data:`TASK_RUNTIME_POD`. Others have none."""
+
+TASK_RUNTIME_POD = "pod"
+
+
 @attrs.frozen
 class GroupConfig:
     """One scale group.
@@ -122,6 +128,11 @@ class GroupConfig:
     image: str = ""
     compute_class: str = "default"
     timing: Timing = attrs.field(factory=Timing)
+
+    @property
+    def tasks_outlive_workers(self) -> bool:
+        """Whether tasks run on without their worker, until their lease is over: they have pods of their own."""
+        return self.attributes.get(TASK_RUNTIME) == TASK_RUNTIME_POD
 
     def __attrs_post_init__(self) -> None:
         rfc1123(self.name)

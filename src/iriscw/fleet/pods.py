@@ -190,7 +190,9 @@ def _report(place: Place, ctx: Context) -> Command:
 
 
 def _lost(place: Place, *, fenced: bool) -> Command:
-    loss = WorkerLost(place.seed.worker_id, place.incarnation, place.reason, fenced)
+    """Say that the worker is lost. Where its tasks outlive it nobody knows their end before their lease is over."""
+    certain = fenced and not place.seed.config.tasks_outlive_workers
+    loss = WorkerLost(place.seed.worker_id, place.incarnation, place.reason, certain)
     return Tell(place.seed.scheduler, loss)
 
 
@@ -326,7 +328,8 @@ def _stray_gone(place: Place, stray: Pod, ctx: Context) -> list[Command]:
     """Say that nothing of its incarnation runs any more: a place that began anew may be the only one who knows."""
     del place.strays[stray.name]
     incarnation = stray.labels.get(LABEL_INCARNATION, "")
-    loss = WorkerLost(place.seed.worker_id, incarnation, "the worker pod is gone", True)
+    certain = not place.seed.config.tasks_outlive_workers
+    loss = WorkerLost(place.seed.worker_id, incarnation, "the worker pod is gone", certain)
     told = [Tell(place.seed.scheduler, loss)] if incarnation and incarnation != place.incarnation else []
     return [*told, *_fill(place, ctx)]
 

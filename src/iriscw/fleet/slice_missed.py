@@ -60,7 +60,8 @@ def _announce(piece: Slice, info: WorkerInfo, ctx: Context) -> list[Command]:
 
 
 def _lost(piece: Slice, place: tuple[str, str], reason: str) -> Command:
-    return Tell(piece.seed.scheduler, WorkerLost(*place, reason, fenced=True))
+    fenced = not piece.seed.config.tasks_outlive_workers
+    return Tell(piece.seed.scheduler, WorkerLost(*place, reason, fenced=fenced))
 
 
 def pods_listed(piece: Slice, pods: Iterable[Pod]) -> list[Command]:

@@ -24,7 +24,15 @@ from pathlib import Path
 import attrs
 
 from iriscw.files import decode_json, make_private_folder, read_bounded, write_atomic
-from iriscw.processes.status import MAX_STATUS_BYTES, STOP_LINE_BYTES, Ending, StatusDamaged, read_ending, read_identity
+from iriscw.processes.status import (
+    MAX_STATUS_BYTES,
+    NEVER_READ,
+    STOP_LINE_BYTES,
+    Ending,
+    StatusDamaged,
+    read_ending,
+    read_identity,
+)
 from iriscw.processes.supervised import NotStarted, Program, not_started, order_of
 
 ORDER = "order.json"
@@ -100,6 +108,10 @@ def read_report(folder: Path, name: str, workdir: Path) -> Report | None:
         return None
     except ValueError as error:
         raise StatusDamaged(f"{folder / REPORT}: {error}") from error
+    except OSError as error:
+        if error.errno in NEVER_READ:
+            raise StatusDamaged(f"{folder / REPORT}: {error}") from error
+        raise
     match content:
         case {"failure": {"step": str(), "errno": int(), "text": str()} as failure}:
             return Report(not_started(name, workdir, failure))
@@ -116,6 +128,8 @@ def is_ordered_to_stop(folder: Path) -> bool:
         return False  # it did not begin, or has spoilt the file: then nobody can say
     try:
         return bool(os.read(descriptor, STOP_LINE_BYTES).strip(b"\0 "))
+    except OSError:
+        return False  # a folder, or a pipe: spoilt as well
     finally:
         os.close(descriptor)
 

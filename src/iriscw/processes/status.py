@@ -28,7 +28,7 @@ MAX_STATUS_BYTES = 64 << 10
 STOP_LINE_BYTES = 64
 """A grace twice: a reader may see half of a write. ``supervisor.py`` has the same number."""
 
-_NEVER_READ = (errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ENXIO, errno.EACCES, errno.EIO)
+NEVER_READ = (errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ENXIO, errno.EACCES, errno.EIO)
 """Something that is no file of ours stands there, or the disk has lost it: waiting changes nothing."""
 
 
@@ -133,6 +133,6 @@ def _read(path: Path) -> object:
     except ValueError as error:
         raise StatusDamaged(f"{path}: {error}") from error
     except OSError as error:
-        if error.errno in _NEVER_READ:
+        if error.errno in NEVER_READ:
             raise StatusDamaged(f"{path}: {error}") from error
         raise

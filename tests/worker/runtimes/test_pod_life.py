@@ -160,3 +160,15 @@ def test_words_are_bounded_and_never_empty():
     for seen in SEEN:
         assert words_of(seen)
     assert len(words_of(Seen(found=Found(), pod=attrs.evolve(POD, message="x" * 9999)))) <= 1000
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "of_image"),
+    [(128, True), (127, True), (1, True), (None, False), (0, False), (66, False), (137, False)],
+)
+def test_a_container_that_ends_by_itself_before_it_took_its_order_has_no_good_image(exit_code, of_image):
+    """It is the job's, not the worker's: an image without an interpreter would close worker after worker otherwise."""
+    pod = attrs.evolve(POD, phase=PodPhase.FAILED, reason="StartError", exit_code=exit_code)
+    verdict = judge_start(Seen(found=Found(), pod=pod), 0, 0, PATIENCE)
+    assert isinstance(verdict, Never)
+    assert verdict.of_image is of_image

@@ -25,6 +25,7 @@ import anyio.to_thread
 import attrs
 
 from iriscw.cloud.kube.tasks import TaskPod
+from iriscw.cloud.lifecycle import PodHealth, judge_pod
 from iriscw.cloud.model import CloudError, InvalidSpec
 from iriscw.errors import InvalidArgument
 from iriscw.processes.contained import command, look, provide_supervisor, withdraw, write_order
@@ -93,15 +94,15 @@ class PodAttempt(FolderAttempt):
     async def begun(self) -> Runs | Refused | Never:
         """Wait until it is known whether the program runs. If it does not, nothing of it ever will."""
         asked = ill_since = time.monotonic_ns()
-        health: object = None
+        health = PodHealth.WELL
         given_up: GiveUp | None = None
         with self._noticing() as wait:
             while True:
                 seen = await self._look()
                 now = time.monotonic_ns()
-                reason = None if seen.pod is None else (seen.pod.reason, seen.pod.unset)
-                if reason != health:
-                    health, ill_since = reason, now
+                ill = PodHealth.WELL if seen.pod is None else judge_pod(seen.pod)
+                if ill is not health:  # the words of one illness change all the time: ErrImagePull, ImagePullBackOff
+                    health, ill_since = ill, now
                 verdict = judge_start(seen, now - asked, now - ill_since, self.patience)
                 match verdict:
                     case Runs() | Refused():

@@ -27,6 +27,10 @@ from iriscw.runtime.vocabulary import SECOND
 from iriscw.worker.ports import AttemptEnd, EndKind
 from iriscw.worker.runtimes.ends import classify
 
+NO_ORDER: Final = 66
+"""The exit code of a supervisor that finds no order."""
+KILLED: Final = 137
+TERMINATED: Final = 143
 OUT_OF_MEMORY: Final = "OOMKilled"
 """How a kubelet says that the kernel killed a container for memory: all of it at once, its supervisor too."""
 
@@ -129,7 +133,7 @@ def judge_start(seen: Seen, waited: int, ill: int, patience: Patience) -> Start:
     if found.ending is not None:
         return Runs()
     if seen.over:
-        return Runs() if found.began else Never(f"its pod ended before it began: {words_of(seen)}")
+        return Runs() if found.began else Never(f"its pod ended before it began: {words_of(seen)}", _is_no_image(seen))
     health = PodHealth.WELL if seen.pod is None else judge_pod(seen.pod)
     left = patience.begin - waited
     if health is not PodHealth.WELL:
@@ -139,6 +143,14 @@ def judge_start(seen: Seen, waited: int, ill: int, patience: Patience) -> Start:
     if health is PodHealth.WELL:
         return GiveUp(f"its pod did not begin within {waited // SECOND} s: {words_of(seen)}")
     return GiveUp(f"its pod does not begin, as {health.value}: {words_of(seen)}", health is PodHealth.IMAGE)
+
+
+def _is_no_image(seen: Seen) -> bool:
+    """Whether a container ended by itself that never took its order: there is no interpreter, or none for this machine.
+
+    A node that refuses a pod gives no code; a container that was ended from outside, or found no order, one of its own.
+    """
+    return seen.pod is not None and seen.pod.exit_code not in (None, 0, NO_ORDER, KILLED, TERMINATED)
 
 
 def judge_end(seen: Seen, settled: int, ordered: bool, patience: Patience) -> AttemptEnd | Wait | None:

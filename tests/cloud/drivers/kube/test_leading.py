@@ -4,6 +4,7 @@ import time
 from random import Random
 
 import anyio
+import attrs
 import pytest
 
 from iriscw.cloud.drivers.kube.leading import CannotLead, LeadershipLost, check_leads, leading
@@ -61,6 +62,10 @@ class Api:
 def api():
     """An API server."""
     return Api()
+
+
+PATIENT = attrs.evolve(TERMS, duration=20 * SECOND)
+"""Terms of somebody whom a busy machine does not cost the lead."""
 
 
 def candidate(name):
@@ -154,7 +159,7 @@ async def test_where_there_is_no_lease_it_is_made_and_watched(api):
 async def test_a_leader_goes_on_when_its_lease_was_deleted(api):
     """It makes it anew, or takes the nameless one that another made meanwhile."""
     for meanwhile in (None, {"metadata": {"name": "iris-controller"}, "spec": {}}):
-        first = candidate("a")
+        first = Candidate(PATH, "a", PATIENT)
         async with leading(api, first):
             api.do(ApiRequest("DELETE", PATH))
             if meanwhile is not None:
