@@ -15,6 +15,7 @@ from artifacts import FROZEN, fill, folders, published, verify
 
 from iriscw.checkpoint.drivers import digests, store
 from iriscw.checkpoint.drivers.digests import Reading, best_algorithm, digest_of
+from iriscw.files import TEMPORARY_PREFIX
 from iriscw.freeze.model import ArtifactInUse, ArtifactRefused, ArtifactUnknown, NoRoom, UnsafeRequest
 
 MIB = 1 << 20
@@ -252,3 +253,36 @@ def test_blake3_is_optional(monkeypatch):
     assert best_algorithm() == "sha256-8m"
     with pytest.raises(ArtifactRefused, match="install the package blake3"):
         digest_of("blake3-8m")
+
+
+@pytest.mark.parametrize("made", ["open", "link", "file"])
+def test_a_folder_that_others_may_write_to_is_refused(tmp_path, made):
+    """Whoever made it first could plant images that are run: nothing is read there, and nothing written."""
+    root = tmp_path / "tier"
+    if made == "open":
+        root.mkdir()
+        root.chmod(0o777)
+    elif made == "link":
+        (tmp_path / "theirs").mkdir(mode=0o700)
+        root.symlink_to(tmp_path / "theirs")
+    else:
+        root.write_bytes(b"")
+    tier = folders(tmp_path)
+    doings = (lambda: tier.reserve("op-1", 1), tier.listing, lambda: tier.has("op-1"), lambda: tier.remove("op-1"))
+    for do in (*doings, lambda: tier.pin("op-1", "th-1"), lambda: tier.discard("op-1"), tier.use):
+        with pytest.raises(UnsafeRequest, match="0700"):
+            do()
+    assert not root.is_dir() or list(root.iterdir()) == []
+
+
+def test_a_part_of_a_file_reserves_nothing_and_pins_nothing(tmp_path):
+    """Whoever is killed while it writes leaves one."""
+    tier = published(tmp_path)
+    before = reserved(tier)
+    (tier.root / "reserved" / f"{TEMPORARY_PREFIX}1-0-op-2").write_bytes(b"")
+    (tier.root / "reserved" / f"{TEMPORARY_PREFIX}1-1-op-3").write_bytes(b"7")
+    (tier.root / "pins" / "op-1").mkdir(parents=True, mode=0o700)
+    (tier.root / "pins" / "op-1" / f"{TEMPORARY_PREFIX}1-2-th-1").write_bytes(b"")
+    assert reserved(tier) == before
+    assert tier.listing()[0].pinned_by == ()
+    tier.remove("op-1")

@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "checkpoint"))  # for artifac
 
 from artifacts import FROZEN, fill
 
-from iriscw.agent.claims import TargetBusy, claim
+from iriscw.agent.claims import TargetBusy, claim, frozen_by_us, thawed_by_us
 from iriscw.agent.local import (
     FREEZE,
     FreezeUndone,
@@ -112,6 +112,18 @@ def test_one_that_is_damaged_is_listed(command, kept):
     assert "ArtifactUnknown" in err
 
 
+def test_what_one_operation_left_stops_no_other(command, kept, tmp_path):
+    """A journal that is damaged, or something that is no operation at all, is told of and stays."""
+    operations = tmp_path / "state" / "operations"
+    (operations / "ck-bad" / "journal").mkdir(parents=True)
+    (operations / "ck-bad" / "journal" / "journal.db").write_bytes(b"no journal" * 500)
+    (operations / "stray").write_bytes(b"")
+    code, out, _ = command("checkpoints")
+    assert code == 0
+    assert "ck-1" in out
+    assert (operations / "stray").exists()
+
+
 def test_a_thaw_of_nothing(command):
     """What is not there is not thawed, and no operation stays."""
     code, _, err = command("restore", "ck-9")
@@ -172,12 +184,12 @@ async def test_an_operation_that_is_over_leaves_nothing(tmp_path):
 def test_one_operation_at_a_time():
     """Who freezes a process holds it; another process, or the same number later, is another one."""
     root = TaskIdentity(100, 1, "b")
-    with claim(root):
-        with pytest.raises(TargetBusy, match="process 100"), claim(root):
+    with claim(frozen_by_us(root)):
+        with pytest.raises(TargetBusy, match="freeze-b-100"), claim(frozen_by_us(root)):
             pytest.fail("two hold it")
-        with claim(TaskIdentity(100, 2, "b")):
+        with claim(frozen_by_us(TaskIdentity(100, 2, "b"))), claim(thawed_by_us("ck-1")):
             pass
-    with claim(root):
+    with claim(frozen_by_us(root)):
         pass
 
 

@@ -52,6 +52,17 @@ def test_what_is_there_is_taken(tmp_path) -> None:
     assert install(tmp_path / "here").stdout == f"{path}\n"
 
 
+def test_a_folder_of_somebody_elses_is_left_alone(tmp_path) -> None:
+    """Something is in it, and the script did not put it there: it would remove a folder ``lib``."""
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "mine").write_text("mine")
+    done = install(tmp_path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "is not ours" in done.stderr or "needs apt-get" in done.stderr or "only for" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["lib"]
+    assert (tmp_path / "lib" / "mine").read_text() == "mine"
+
+
 @pytest.mark.parametrize("arguments", [["--what"], ["--from", "elsewhere"], ["a", "b"]])
 def test_what_it_does_not_understand_it_says(arguments) -> None:
     """Options that are none, one folder too many."""

@@ -14,7 +14,6 @@ does anything else. Two commands at the same time do not disturb each other: who
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import secrets
@@ -24,18 +23,18 @@ from pathlib import Path
 import anyio
 import attrs
 
-from iriscw.agent.claims import TargetBusy, claim
+from iriscw.agent.claims import TargetBusy, claim, frozen_by_us, thawed_by_us
 from iriscw.checkpoint.drivers.store import Folders
 from iriscw.checkpoint.drivers.tiers import Tiers
 from iriscw.checkpoint.model import DISK, RAM
-from iriscw.errors import JournalLocked, OperationError
+from iriscw.errors import IriscwError, JournalLocked, OperationError
 from iriscw.files import make_private_folder, remove_tree
 from iriscw.freeze import actor
 from iriscw.freeze.drivers.desk import Desk, unseen
 from iriscw.freeze.messages import CancelOperation, FreezeTree, OperationChanged, OperationEnded, ThawTree
-from iriscw.freeze.model import Outcome, TaskIdentity, TreeLeft
+from iriscw.freeze.model import Outcome, TreeLeft
 from iriscw.freeze.ports import Criu, Cuda, Gpus, Hooks, Processes, Report
-from iriscw.freeze.records import FreezeAccepted, FreezeEnded, ThawEnded
+from iriscw.freeze.records import FreezeAccepted, FreezeEnded, ThawAccepted, ThawEnded
 from iriscw.journal.sqlite import SqliteJournal
 from iriscw.processes.identity import boot_id
 from iriscw.runtime import ActorSystem
@@ -149,31 +148,33 @@ class Local:
         """Run a new operation to its end; when this is cancelled, undo it first, within a bound.
 
         Raises:
-            TargetBusy: another operation freezes the same process.
+            TargetBusy: another operation freezes the same process, or thaws the same artifact.
             OperationStuck: it did not come to its end in time after a cancellation.
             JournalUnavailable, OSError: its folder cannot be written to.
         """
         folder = self._operations() / message.plan.operation
         if isinstance(message, ThawTree):
-            return await self._run(folder, THAW, message, report, changed)
-        with claim(message.plan.root):
+            with claim(thawed_by_us(message.plan.artifact)):
+                return await self._run(folder, THAW, message, report, changed)
+        with claim(frozen_by_us(message.plan.root)):
             return await self._run(folder, FREEZE, message, report, changed)
 
     async def recover(self, changed: Changed | None = None) -> list[OperationEnded]:
         """Take up what commands left that were killed: finish it, or undo it. Give how each ended.
 
-        Raises:
-            OperationStuck, JournalUnavailable, JournalCorrupt, OSError: as :meth:`run`.
+        What cannot be taken up (its journal is damaged, the disk is full) is logged and stays.
         """
         ends = []
         for folder in sorted(self._operations().iterdir()):
             try:
-                name, root = self._owed(folder)
+                name, target = self._owed(folder)
                 if name:
-                    with claim(root) if root is not None else contextlib.nullcontext():
+                    with claim(target):
                         ends.append(await self._run(folder, name, None, unseen, changed))
             except (JournalLocked, TargetBusy):  # the command that runs it, or its target, lives
                 continue
+            except (IriscwError, OSError) as error:  # what one operation left must not stop all others for ever
+                log.warning("operation %s cannot be taken up: %s: %s", folder.name, type(error).__name__, error)
         return ends
 
     def _operations(self) -> Path:
@@ -181,19 +182,22 @@ class Local:
         make_private_folder(folder)
         return folder
 
-    def _owed(self, folder: Path) -> tuple[str, TaskIdentity | None]:
-        """Say which actor still owes something there, and whom a freeze is about; clean up if none does."""
+    def _owed(self, folder: Path) -> tuple[str, str]:
+        """Say which actor still owes something there, and what is claimed for it; clean up if none does."""
         journal = SqliteJournal.open(folder / "journal")
         try:
             for name in (FREEZE, THAW):
                 records = journal.read(name)
                 if records and not isinstance(records[-1], FreezeEnded | ThawEnded):
-                    first = records[0]
-                    return name, first.plan.root if isinstance(first, FreezeAccepted) else None
+                    match records[0]:
+                        case FreezeAccepted(plan=plan):
+                            return name, frozen_by_us(plan.root)
+                        case ThawAccepted(plan=plan):
+                            return name, thawed_by_us(plan.artifact)
         finally:
             journal.close()
         self._clean(folder)
-        return "", None
+        return "", ""
 
     def _clean(self, folder: Path) -> None:
         """Remove what an operation that owes nothing leaves; that some of it stays changes nothing (INV-C15)."""

@@ -23,6 +23,7 @@ import errno
 import fcntl
 import json
 import os
+import stat
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -33,7 +34,15 @@ from iriscw._version import __version__
 from iriscw.checkpoint.drivers.digests import Reading, best_algorithm, listed, open_folder
 from iriscw.checkpoint.manifest import ARTIFACT_ID, FILE_NAME, MAX_FILES, MAX_MANIFEST_BYTES, open_manifest, seal
 from iriscw.checkpoint.model import Listed, Manifest, TierUse
-from iriscw.files import make_private_folder, read_bounded, remove_tree, sync_folder, temporary_name, write_atomic
+from iriscw.files import (
+    TEMPORARY_PREFIX,
+    make_private_folder,
+    read_bounded,
+    remove_tree,
+    sync_folder,
+    temporary_name,
+    write_atomic,
+)
 from iriscw.freeze.model import (
     ArtifactInUse,
     ArtifactRefused,
@@ -76,7 +85,22 @@ class Folders:
     volatile: bool = False
     boot_id: str = ""
 
+    def _check(self) -> None:
+        """Refuse a folder that somebody else made, or may write to or read: images are run, and hold secrets.
+
+        Raises:
+            UnsafeRequest: it is such a one.
+        """
+        try:
+            found = os.lstat(self.root)
+        except FileNotFoundError:
+            return
+        mine = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
+        if not mine:
+            raise UnsafeRequest(f"{self.root} is not a folder of mode 0700 that belongs to user {os.geteuid()}")
+
     def _place(self, kind: str, name: str) -> Path:
+        self._check()
         if not ARTIFACT_ID.fullmatch(name):
             raise UnsafeRequest(f"{name[:80]!r} is no id: small letters, digits and '-'")
         return self.root / kind / name
@@ -94,6 +118,7 @@ class Folders:
         Raises:
             NoRoom: the budget or the file system has less.
         """
+        self._check()
         make_private_folder(self.root / "reserved")
         with _room_of(self.root), self._locked():
             place = self._place("reserved", operation)
@@ -120,6 +145,7 @@ class Folders:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
+        self._check()
         descriptor = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -129,7 +155,8 @@ class Folders:
 
     def use(self) -> TierUse:
         """Say how full it is."""
-        reserved = sum(self._reserved(name) for name in _names(self.root / "reserved"))
+        self._check()
+        reserved = sum(self._reserved(name) for name in _written(self.root / "reserved"))
         kept = sum(_bytes_below(self.root / "artifacts" / name) for name in _names(self.root / "artifacts"))
         kept += sum(_bytes_below(self.root / "trash" / name) for name in _names(self.root / "trash"))
         found = os.statvfs(self.root)
@@ -294,12 +321,13 @@ class Folders:
             ArtifactInUse: a thaw has it.
             OSError: some of it cannot be removed yet; it counts against the budget until it is.
         """
+        self._check()
         make_private_folder(self.root / "trash")
         with self._locked():
             place = self._place("artifacts", artifact)
             if not place.exists():
                 raise ArtifactUnknown(f"there is no artifact {artifact} in tier {self.name}")
-            pins = _names(self.root / "pins" / artifact)
+            pins = _written(self.root / "pins" / artifact)
             if pins:
                 raise ArtifactInUse(f"artifact {artifact} is used by operation {pins[0]}")
             place.rename(self.root / "trash" / temporary_name(artifact))
@@ -307,13 +335,18 @@ class Folders:
             remove_tree(self.root / "trash" / name)
 
     def listing(self) -> list[Listed]:
-        """Give all artifacts, the trouble with those that are none of ours included."""
+        """Give all artifacts, the trouble with those that are none of ours included.
+
+        Raises:
+            UnsafeRequest: the folder is somebody else's.
+        """
+        self._check()
         found = []
         for name in _names(self.root / "artifacts"):
             if not ARTIFACT_ID.fullmatch(name):
                 continue
             size = _bytes_below(self.root / "artifacts" / name)
-            pins = tuple(_names(self.root / "pins" / name))
+            pins = tuple(_written(self.root / "pins" / name))
             try:
                 found.append(Listed(name, self.name, size, self.manifest(name), pinned_by=pins))
             except ArtifactUnknown:  # removed meanwhile
@@ -329,6 +362,11 @@ def _names(folder: Path) -> list[str]:
         return sorted(entry.name for entry in os.scandir(folder))
     except (FileNotFoundError, NotADirectoryError):
         return []
+
+
+def _written(folder: Path) -> list[str]:
+    """Give the names of files that are whole: who was killed while it wrote one leaves a part under another name."""
+    return [name for name in _names(folder) if not name.startswith(TEMPORARY_PREFIX)]
 
 
 def _bytes_below(folder: Path) -> int:

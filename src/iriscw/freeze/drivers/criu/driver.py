@@ -38,7 +38,7 @@ from iriscw.freeze.criu_rpc import (
 )
 from iriscw.freeze.drivers.criu.ability import probe
 from iriscw.freeze.drivers.criu.held import CriuHeldTree, stopped, untraced
-from iriscw.freeze.drivers.criu.record import Run, read_run, write_run
+from iriscw.freeze.drivers.criu.record import Run, forget_run, read_run, write_run
 from iriscw.freeze.drivers.criu.swrk import Swrk, start
 from iriscw.freeze.drivers.identities import lives, open_task
 from iriscw.freeze.drivers.processes.driver import doom, end_tasks
@@ -109,12 +109,14 @@ class CriuSwrk:
         if request.new_pid_namespace:
             raise CriuFailed("a PID namespace of its own is not there yet: wait until the numbers are free")
         program = Path((await self.ability()).path)
-        run = await self._started(program, work, restore=True)
+        run = await self._started(program, work, restore=True, terminal=request.options.shell_job)
         try:
             return await _within(request.within_ns, functools.partial(_restore, run, request))
         except BaseException as error:
             with anyio.CancelScope(shield=True):
                 left = await _kill_restore(run, KILL_PATIENCE_NS // 2)
+                if not left:  # all of it has ended: a sweep has nothing to look for, and must not guess by numbers
+                    await anyio.to_thread.run_sync(forget_run, work)
             if left and not isinstance(error, anyio.get_cancelled_exc_class()):
                 raise TreeLeft(f"{error}; and tasks that it made do not end: {_named(left)}") from error
             raise _overdue(error, run, request.within_ns) from error
@@ -135,9 +137,9 @@ class CriuSwrk:
             raise TreeLeft(f"tasks of a restore do not end: {_named(left)}")
         return doomed
 
-    async def _started(self, program: Path, work: Path, *, restore: bool) -> Swrk:
+    async def _started(self, program: Path, work: Path, *, restore: bool, terminal: bool = False) -> Swrk:
         try:
-            run = start(program, work)
+            run = start(program, work, terminal=terminal)
             identity = run.identity()
             if identity is None:
                 await run.close(0)

@@ -56,3 +56,12 @@ def read_run(work: Path) -> Run | None:
     except (OSError, ValueError):
         return None
     return None
+
+
+def forget_run(work: Path) -> None:
+    """Remove the record of a run of which nothing is left.
+
+    Raises:
+        OSError: it cannot be removed.
+    """
+    (work / NAME).unlink(missing_ok=True)

@@ -162,13 +162,14 @@ class Swrk:
             return b""
 
 
-def start(program: Path, work: Path, *, before: tuple[str, ...] = ()) -> Swrk:
+def start(program: Path, work: Path, *, before: tuple[str, ...] = (), terminal: bool = False) -> Swrk:
     """Start a CRIU that waits for a request. Blocks for a few milliseconds.
 
     Args:
         program: Where it is.
         work: Its folder for logs and statistics.
         before: A command line to which that of CRIU is appended, and which becomes it.
+        terminal: Whether it stays in this session, with this standard input: what it restores inherits the terminal.
 
     Raises:
         CriuMissing: it is not there any more.
@@ -185,13 +186,14 @@ def start(program: Path, work: Path, *, before: tuple[str, ...] = ()) -> Swrk:
         with its, (work / OUTPUT).open("ab") as output:
             process = subprocess.Popen(  # noqa: S603  # a list of arguments
                 [*argv, "swrk", str(its.fileno())],
-                stdin=subprocess.DEVNULL,
+                stdin=None if terminal else subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 cwd=work,
                 env=environment,
                 pass_fds=(its.fileno(),),
-                start_new_session=True,
+                start_new_session=not terminal,
+                process_group=0 if terminal else None,
             )
     except FileNotFoundError as error:
         ours.close()
