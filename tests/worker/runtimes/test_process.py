@@ -123,7 +123,7 @@ async def test_a_restarted_worker_finds_its_attempts(runtime: ProcessRuntime) ->
     assert (end.kind, end.signal, end.killed) == (EndKind.STOPPED, signal.SIGTERM, False)
     assert end.stdout_bytes == len("up\n")
     assert (await running.wait()).kind is EndKind.STOPPED
-    assert marked_processes({MARKER: "running"}) == ()
+    assert marked_processes({MARKER: "running", "IRIS_WORKDIR": str(running.folder.work)}) == ()
 
 
 async def test_a_killed_supervisor_is_a_loss(runtime: ProcessRuntime) -> None:
@@ -132,7 +132,7 @@ async def test_a_killed_supervisor_is_a_loss(runtime: ProcessRuntime) -> None:
     await until_up(attempt.stdout)
     send_signal(attempt.supervised.supervisor, signal.SIGKILL)
     assert (await attempt.wait()).kind is EndKind.LOST
-    assert marked_processes({MARKER: attempt.uid}) == ()
+    assert marked_processes({MARKER: attempt.uid, "IRIS_WORKDIR": str(attempt.folder.work)}) == ()
 
 
 async def test_a_signal_of_somebody_else_is_told(runtime: ProcessRuntime) -> None:
@@ -292,7 +292,7 @@ os.mkdir("../../half")
     await leased.hold(NEVER_NS - 1)  # sooner: all are told, but for one that nobody can tell
     found = {attempt.uid: attempt for attempt in await ProcessRuntime(leased.root).adopt()}
     assert sorted(found) == ["good", "spoiler"]
-    assert marked_processes({MARKER: "spoiler"}) == ()
+    assert marked_processes({MARKER: "spoiler", "IRIS_WORKDIR": str(spoiler.folder.work)}) == ()
     assert not (leased.root / "half").exists()
     with anyio.fail_after(60):
         assert (await found["spoiler"].wait()).kind is EndKind.LOST
