@@ -193,6 +193,15 @@ def test_one_operation_at_a_time():
         pass
 
 
+def test_one_thaw_at_a_time(command, kept):
+    """Two would fight for the same process numbers; the second one touches nothing."""
+    with claim(thawed_by_us("ck-1")):
+        code, _, err = command("restore", "ck-1")
+    assert code != 0
+    assert "TargetBusy" in err
+    assert kept.listing()[0].pinned_by == ()
+
+
 def test_ids_differ():
     """No two operations have one id."""
     assert new_id("ck") != new_id("ck")

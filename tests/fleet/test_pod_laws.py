@@ -224,8 +224,10 @@ def test_tasks_with_pods_of_their_own_are_not_fenced_by_their_workers_end(regist
     pod = registered.pod
     told = losses(send(registered, ctx, PodSeen(attrs.evolve(pod, phase=PodPhase.FAILED))))
     told += losses(send(registered, ctx, PodVanished(pod)))
-    stray = attrs.evolve(pod, name="other", uid="u9", labels={**pod.labels, LABEL_INCARNATION: "other"})
+    labels = {**pod.labels, LABEL_INCARNATION: "other"}
+    stray = attrs.evolve(pod, name="other", uid="u9", labels=labels, phase=PodPhase.FAILED)
     send(registered, ctx, PodSeen(stray))
+    assert stray.name in registered.strays
     told += losses(send(registered, ctx, PodVanished(stray)))
     assert [each.fenced for each in told] == [not runtime] * 3
 
