@@ -90,14 +90,25 @@ def sync_folder(path: Path) -> None:
         os.close(descriptor)
 
 
-def read_bounded(path: Path, limit_bytes: int) -> bytes:
+def read_bounded(path: Path, limit_bytes: int, *, below: Path | None = None) -> bytes:
     """Read a plain file that is no link and at most ``limit_bytes`` long.
+
+    Args:
+        path: the file.
+        limit_bytes: what it may be long.
+        below: a folder above it. What is between the two was written by a stranger: no link there is followed.
 
     Raises:
         ValueError: the file is longer, and nothing beyond the limit was read; or it is a pipe, a device.
-        OSError: as the file system says it; ``ELOOP`` for a link, ``EISDIR`` for a folder, ``ENXIO`` for a socket.
+        OSError: as the file system says it; ``ELOOP`` for a link, ``EISDIR`` for a folder, ``ENXIO`` for a socket,
+            ``ENOTDIR`` for a link or a file where a folder between ``below`` and the file should be.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    if below is None:
+        descriptor = os.open(path, flags)
+    else:
+        with _folder_below(below, path.relative_to(below).parts[:-1]) as folder:
+            descriptor = os.open(path.name, flags, dir_fd=folder)
     try:
         mode = os.fstat(descriptor).st_mode
         if stat.S_ISDIR(mode):
@@ -111,6 +122,19 @@ def read_bounded(path: Path, limit_bytes: int) -> bytes:
     if len(data) > limit_bytes:
         raise ValueError(f"{path} is longer than {limit_bytes} bytes")
     return data
+
+
+@contextlib.contextmanager
+def _folder_below(folder: Path, names: Sequence[str]) -> Iterator[int]:
+    """Open a folder, and in turn each of those named in the one before; none of these may be a link."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    with contextlib.ExitStack() as opened:
+        descriptor = os.open(folder, flags)
+        opened.callback(os.close, descriptor)
+        for name in names:
+            descriptor = os.open(name, flags | os.O_NOFOLLOW, dir_fd=descriptor)
+            opened.callback(os.close, descriptor)
+        yield descriptor
 
 
 def decode_json(data: bytes) -> object:

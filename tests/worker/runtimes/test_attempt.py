@@ -67,13 +67,29 @@ async def test_a_result_that_is_no_file(attempt: FolderAttempt, left: Path, thin
         await attempt.result()
 
 
+@pytest.mark.parametrize("linked", ["work", "work/.iris"])
+async def test_a_result_below_a_folder_that_is_a_link(
+    attempt: FolderAttempt, left: Path, tmp_path: Path, linked: str
+) -> None:
+    """A program in a container cannot have the result of another attempt read for it by making its folder a link."""
+    others = AttemptFolder(tmp_path / "attempts", "attempt-2")
+    await prepare(others, AttemptSpec(facts(), payload=b"a callable"))
+    (others.work / PRIVATE_FOLDER / RESULT_FILE).write_bytes(b"another's")
+    mine = attempt.folder.path / linked
+    mine.rename(tmp_path / "aside")
+    mine.symlink_to(others.path / linked)
+    assert left.read_bytes() == b"another's"
+    with pytest.raises(ResultUnreadable, match="attempt-1"):
+        await attempt.result()
+
+
 @pytest.mark.parametrize(("code", "kind"), [(errno.EIO, ResultUnreadable), (errno.EMFILE, WorkerTrouble)])
 async def test_a_disk_that_fails(
     attempt: FolderAttempt, monkeypatch: pytest.MonkeyPatch, code: int, kind: type[Exception]
 ) -> None:
     """What the disk has lost stays lost; that this process has too many files open passes."""
 
-    def broken(path: Path, limit_bytes: int) -> bytes:
+    def broken(path: Path, limit_bytes: int, *, below: Path | None = None) -> bytes:
         raise OSError(code, os.strerror(code), str(path))
 
     monkeypatch.setattr(workdir, "read_bounded", broken)

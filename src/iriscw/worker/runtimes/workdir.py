@@ -115,11 +115,12 @@ class AttemptFolder:
         Raises:
             FileNotFoundError: it is a callable, and there is none.
             ValueError: it is larger than any result is.
-            OSError: it cannot be read, or is a link.
+            OSError: it cannot be read, or it or a folder above it is a link: what that leads to is not the
+                program's to give, where the program runs in a container and this process does not.
         """
         if not self._is_callable():
             return None
-        return read_bounded(self.work / PRIVATE_FOLDER / RESULT_FILE, MAX_RESULT_BYTES)
+        return read_bounded(self.work / PRIVATE_FOLDER / RESULT_FILE, MAX_RESULT_BYTES, below=self.path)
 
     def _is_callable(self) -> bool:
         """Whether it is a callable. Where the record does not say so (an earlier version wrote it, or the program has
