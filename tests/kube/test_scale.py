@@ -57,6 +57,18 @@ def test_who_scales_owns_the_number(scaled):
     assert owners() == []
 
 
+def test_who_scales_to_the_same_number_is_forgotten_by_the_next_write(scaled):
+    """A second entry of the same writer, which goes as soon as somebody writes, were it nothing: a write of its own."""
+    path = f"{DEPLOYMENTS}/d"
+    scaled.patch(SCALE, {"spec": {"replicas": 3}})
+    before = scaled.done("GET", path)["metadata"]
+    assert ["f:replicas" in entry["fieldsV1"]["f:spec"] for entry in before["managedFields"]] == [True, False]
+    after = scaled.patch(path, {})["metadata"]
+    assert after["managedFields"] == before["managedFields"][1:]
+    assert after["resourceVersion"] != before["resourceVersion"]
+    assert scaled.patch(path, {})["metadata"] == after
+
+
 @pytest.mark.parametrize(
     ("body", "code"),
     [

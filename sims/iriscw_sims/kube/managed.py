@@ -209,8 +209,8 @@ def owned_by_update(call: Call, new: Json, old: FrozenDict | None) -> None:
     changed = compare(schema, before, new, reset_by(call))
     gained = [path for path in (*changed.modified, *changed.added) if path not in _STRIPPED and path]
     if not gained and not changed.removed:
-        if entries:
-            metadata["managedFields"] = entries
+        if entries:  # two of one writer are one as soon as they are read, the later one: a Scale leaves such
+            metadata["managedFields"] = entries if len(managed.fields) == len(entries) else managed.written()
         return
     manager = manager_of(call, "Update")
     own = managed.fields.get(manager) or {}
