@@ -13,11 +13,11 @@ from worker_world import Ctx
 from iriscw.bundles.unpack import BundleCorrupt
 from iriscw.runtime.vocabulary import Cancel, Completed, Decision, Failed, Run, SetTimer, Tell
 from iriscw.worker import lifecycle
-from iriscw.worker.effects import Adopt, AwaitEnd, End, Fetch, Finish, Remove, Start, Started
+from iriscw.worker.effects import Adopt, AwaitEnd, End, Fetch, Finish, Remove, Start, Started, Withdraw
 from iriscw.worker.lifecycle import STOPPED, TRANSITIONS, Attempt, evolve, judge, refusal
 from iriscw.worker.messages import AttemptReleased, AttemptReport, Due, ForgetAttempt, RunAttempt, StopAttempt
 from iriscw.worker.model import Fault, Order, Outcome, Phase, StopCause
-from iriscw.worker.ports import ProgramMissing
+from iriscw.worker.ports import AttemptWithdrawn, ProgramMissing
 from iriscw.worker.records import AttemptAccepted, AttemptEnded, AttemptStarted, AttemptStarting, AttemptStopping
 
 ORDER = Order("a1", "00" * 32, "job-a/0", 0, 0)
@@ -155,12 +155,34 @@ def test_a_timeout_goes_on_after_a_restart() -> None:
 
 
 def test_a_stop_while_it_starts_waits_for_the_process() -> None:
-    """A start is never given up half way: the process is stopped as soon as it is known."""
+    """The runtime is asked to give it up; if that was too late, the process is stopped as soon as it is known."""
     actor = Actor().to(Phase.STARTING)
     actor.tell(StopAttempt("a1", StopCause.PREEMPTED, 7))
-    assert (actor.state.phase, actor.commands) == (Phase.WITHDRAWN, ())
+    assert (actor.state.phase, actor.commands) == (Phase.WITHDRAWN, (Run("withdraw", Withdraw("a1")),))
+    assert actor.tell(StopAttempt("a1", StopCause.PREEMPTED, 5)) == ()
+    assert actor.tell(Completed("withdraw", Withdraw("a1"), None)) == ()
     actor.tell(Completed("start", Start(ORDER), Started(5, 99, ())))
-    assert (actor.state.phase, actor.runs(End)) == (Phase.STOPPING, [End("a1", 7)])
+    assert (actor.state.phase, actor.runs(End)) == (Phase.STOPPING, [End("a1", 5)])
+
+
+@pytest.mark.parametrize("cause", [StopCause.KILLED, StopCause.TIMEOUT])
+def test_a_start_that_was_given_up_in_time_ended_as_it_was_stopped(cause: StopCause) -> None:
+    """It never started, and is not the worker's failure."""
+    actor = Actor().to(Phase.STARTING)
+    actor.tell(StopAttempt("a1", cause, 7))
+    actor.tell(Failed("start", Start(ORDER), AttemptWithdrawn("it was stopped before it began")))
+    end = actor.reports[-1]
+    assert (end.outcome, end.was_started, end.fault.kind) == (STOPPED[cause], False, "AttemptWithdrawn")
+
+
+def test_a_withdrawal_that_failed_is_tried_again_while_it_matters() -> None:
+    """Until it is known what became of the start."""
+    actor = Actor().to(Phase.STARTING)
+    actor.tell(StopAttempt("a1", StopCause.KILLED, 7))
+    (later,) = actor.tell(Failed("withdraw", Withdraw("a1"), OSError("no")))
+    assert actor.tell(later.message) == (Run("withdraw", Withdraw("a1")),)
+    actor.tell(Completed("start", Start(ORDER), Started(5, 0, ())))
+    assert actor.tell(later.message) == ()
 
 
 def test_a_stop_before_it_starts_ends_it() -> None:

@@ -30,6 +30,13 @@ class Started:
 
 
 @message
+class Withdraw:
+    """Give up its start, if that can still be. Gives None at once; how the start ended is said by the start."""
+
+    uid: str
+
+
+@message
 class Adopt:
     """Find what an earlier process of this worker started. Gives whether it is there.
 

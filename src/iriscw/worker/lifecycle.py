@@ -49,7 +49,7 @@ from iriscw.runtime.vocabulary import (
     Tell,
     Undelivered,
 )
-from iriscw.worker.effects import Adopt, AwaitEnd, End, Fetch, Finish, Remove, Start, Started
+from iriscw.worker.effects import Adopt, AwaitEnd, End, Fetch, Finish, Remove, Start, Started, Withdraw
 from iriscw.worker.messages import (
     ATTEMPTS,
     SESSION,
@@ -244,7 +244,9 @@ def _stop(attempt: Attempt, cause: StopCause, grace_ns: int, ctx: Context) -> Re
         case Phase.NEW | Phase.FETCHING:
             over = AttemptEnded(STOPPED[cause], ctx.wall, was_started=False)
             return _reported(attempt, Decision(records=(over,), commands=(Cancel("fetch"),)))
-        case Phase.STARTING | Phase.WITHDRAWN:
+        case Phase.STARTING:
+            return Decision(records=(asked,), commands=(Run("withdraw", Withdraw(attempt.uid)),))
+        case Phase.WITHDRAWN:
             return Decision(records=(asked,))
         case Phase.RUNNING | Phase.STOPPING:
             shortest = _sterner(attempt.stop, asked)
@@ -368,12 +370,14 @@ def again(key: str) -> DecisionFunction:
     def decide(attempt: Attempt, message: object, ctx: Context) -> Returned:
         if attempt.phase is Phase.ENDED and key in ("await", "end"):
             return None
+        if attempt.phase is not Phase.WITHDRAWN and key == "withdraw":
+            return None
         return (Run(key, message),)
 
     return decide
 
 
-RETRIED: Mapping[type, str] = {Adopt: "adopt", AwaitEnd: "await", End: "end", Remove: "remove"}
+RETRIED: Mapping[type, str] = {Adopt: "adopt", AwaitEnd: "await", End: "end", Remove: "remove", Withdraw: "withdraw"}
 """Effects that are tried until they succeed, and their keys."""
 
 

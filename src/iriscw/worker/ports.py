@@ -50,6 +50,10 @@ class ImageUnavailable(AttemptNotStarted):
     """The image that the job names for itself cannot be had, or is no image."""
 
 
+class AttemptWithdrawn(AttemptNotStarted):
+    """It was told to end before it began, and never will."""
+
+
 class AttemptExists(UsageError):
     """There is an attempt with this uid already: uids are never used again."""
 
@@ -170,11 +174,18 @@ class TaskRuntime(Protocol):
         """Start an attempt, and return once the program itself runs.
 
         Raises:
-            ProgramMissing, WorkerTrouble, PayloadRefused, ImageUnavailable: it did not start, and nothing of it is
-                left.
+            ProgramMissing, WorkerTrouble, PayloadRefused, ImageUnavailable, AttemptWithdrawn: it did not start, and
+                nothing of it is left.
             AttemptExists: there is one with this uid.
             InvalidArgument: not exactly one of program and callable is given, or a name cannot be.
             InvalidPortName: see ``iriscw.task.environment``.
+        """
+
+    def withdraw(self, uid: str) -> None:
+        """Say that an attempt that is being started need not begin any more. Returns at once, and raises nothing.
+
+        Where a start may take long, it ends soon: with ``AttemptWithdrawn``, or with the attempt if that had begun.
+        Anything else goes on as before.
         """
 
     async def adopt(self) -> tuple[RunningAttempt, ...]:

@@ -146,6 +146,7 @@ class RealWorld:
             answer = _answer(response.status, response.headers.get_content_type(), response.read(), response)
             connection.close()
             return answer
+        connection.sock.settimeout(None)  # a watch is quiet for as long as nothing happens, and that is no error
         previous = self._watches.pop(step.name, None)
         if previous is not None:
             previous.close()

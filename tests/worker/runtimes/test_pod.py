@@ -11,14 +11,21 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from pod_world import PATIENCE_S, PODS, pod_world
+from pod_world import PATIENCE_S, PODS, SLEEPER, pod_world
 
 from iriscw.cloud.kube.settings import SecretKey
 from iriscw.cloud.model import Capacity, Unavailable
 from iriscw.processes.contained import look
 from iriscw.processes.lease import NEVER_NS
 from iriscw.testing.conformance.task_runtime import TaskRuntimeConformance, facts
-from iriscw.worker.ports import AttemptSpec, EndKind, ImageUnavailable, ProgramMissing, WorkerTrouble
+from iriscw.worker.ports import (
+    AttemptSpec,
+    AttemptWithdrawn,
+    EndKind,
+    ImageUnavailable,
+    ProgramMissing,
+    WorkerTrouble,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -197,6 +204,42 @@ async def test_a_container_that_cannot_be_made_is_told_of(world):
         with pytest.raises(WorkerTrouble, match="StartError"):
             await lacking.start(program("pass", "no-secret"))
         assert await lacking.adopt() == ()
+        await world.until(lambda pods: not any(of(each, world) for each in pods.values()))
+
+
+class Sluggish:
+    """A driver whose pods run, and do not come to the order that they are for."""
+
+    def __init__(self, driver):
+        self.driver, self.asked = driver, anyio.Event()
+
+    def __getattr__(self, name):
+        return getattr(self.driver, name)
+
+    async def create(self, task):
+        """Have a pod made that only waits."""
+        made = await self.driver.create(attrs.evolve(task, command=tuple(SLEEPER)))
+        self.asked.set()
+        return made
+
+
+async def test_a_start_that_takes_long_is_given_up_when_it_is_told_to(world):
+    """Within moments, not after the half hour that a pod may take; its pod goes, and nothing of it is left."""
+    async with world.runtime(wrapped=Sluggish) as runtime:
+        await runtime.adopt()
+
+        async def withdraw():
+            await runtime.driver.asked.wait()
+            runtime.withdraw("another")
+            runtime.withdraw("attempt-1")
+
+        with anyio.fail_after(PATIENCE_S):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(withdraw)
+                with pytest.raises(AttemptWithdrawn, match="stopped before it began"):
+                    await runtime.start(program("pass"))
+        assert not list((world.life / "attempts").iterdir())
+        assert runtime.statistics().held == 0
         await world.until(lambda pods: not any(of(each, world) for each in pods.values()))
 
 

@@ -92,6 +92,13 @@ class TaskRuntimeConformance:
         assert not end.succeeded
         assert await attempt.stop(0) == end
 
+    async def test_an_attempt_that_runs_is_not_withdrawn(self, runtime: TaskRuntime) -> None:
+        """Nor is one that nobody knows: only a start can be given up."""
+        attempt = await runtime.start(AttemptSpec(facts(), payload=make_payload(_add, [1, 1], {})))
+        runtime.withdraw(attempt.uid)
+        runtime.withdraw("nobody's")
+        assert (await attempt.wait()).succeeded
+
     async def test_a_uid_is_used_once(self, runtime: TaskRuntime) -> None:
         """A second attempt with it is refused, and the first is not disturbed."""
         spec = AttemptSpec(facts(), payload=make_payload(_add, [1, 1], {}))

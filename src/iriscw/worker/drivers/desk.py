@@ -24,11 +24,24 @@ from iriscw.task.environment import AttemptFacts
 from iriscw.task.framing import FrameCorrupt, UnknownFormat, python_name, this_python
 from iriscw.task.result import read_result_summary
 from iriscw.worker.drivers.specifications import Specifications
-from iriscw.worker.effects import Adopt, AwaitEnd, DropStrangers, End, Fetch, Finish, HoldLease, Remove, Start, Started
+from iriscw.worker.effects import (
+    Adopt,
+    AwaitEnd,
+    DropStrangers,
+    End,
+    Fetch,
+    Finish,
+    HoldLease,
+    Remove,
+    Start,
+    Started,
+    Withdraw,
+)
 from iriscw.worker.model import MAX_FAULT_CHARS, Fault, Order, ResultFacts, Specification
 from iriscw.worker.ports import (
     AttemptEnd,
     AttemptSpec,
+    AttemptWithdrawn,
     EndKind,
     PayloadRefused,
     ResultMissing,
@@ -91,6 +104,7 @@ class Desk:
         self._specifications = specifications
         self._bundles = bundles
         self._place = place
+        self._unwanted: set[str] = set()
         self.held: dict[str, Held] = {}
 
     def effects(self) -> Mapping[type, Callable[[Any], Awaitable[Any]]]:
@@ -98,6 +112,7 @@ class Desk:
         return {
             Fetch: self.fetch,
             Start: self.start,
+            Withdraw: self.withdraw,
             Adopt: self.adopt,
             AwaitEnd: self.await_end,
             End: self.end,
@@ -132,12 +147,15 @@ class Desk:
 
         Raises:
             TooFewPorts: see there.
+            AttemptWithdrawn: it was stopped before.
             AttemptNotStarted, InvalidArgument, InvalidPortName: see ``TaskRuntime.start``.
         """
         order = effect.order
         spec = await self._specification(order)
         source = await self._bundles.fetch(spec.bundle_id) if spec.bundle_id else None
         ports = free_ports(spec.ports, self._place.bind_host)
+        if order.uid in self._unwanted:
+            raise AttemptWithdrawn(f"{order.uid} was stopped before it began")
         running = await self._runtime.start(
             AttemptSpec(
                 facts=self._facts(order, spec, ports),
@@ -153,6 +171,11 @@ class Desk:
         )
         self.held[order.uid] = Held(running)
         return Started(time.time_ns(), spec.timeout_ns, tuple(sorted(ports.items())))
+
+    async def withdraw(self, effect: Withdraw) -> None:
+        """Give up a start: one that the runtime has, and one that has not come to it yet."""
+        self._unwanted.add(effect.uid)
+        self._runtime.withdraw(effect.uid)
 
     async def adopt(self, effect: Adopt) -> bool:
         """Say whether the attempt is here."""
@@ -192,6 +215,7 @@ class Desk:
         Raises:
             WorkerTrouble: the disk does not let go of them.
         """
+        self._unwanted.discard(effect.uid)
         held = self.held.get(effect.uid)
         if held is not None:
             await held.running.remove()

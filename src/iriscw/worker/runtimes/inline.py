@@ -94,6 +94,9 @@ class InlineRuntime:
         thread.start()
         return attempt
 
+    def withdraw(self, uid: str) -> None:
+        """Nothing is to be done: a start takes milliseconds."""
+
     async def adopt(self) -> tuple[InlineAttempt, ...]:
         """Find nothing: threads end with their process. What they left is removed."""
         await anyio.to_thread.run_sync(self._remove_all)

@@ -39,6 +39,7 @@ from iriscw.worker.ports import (
     AttemptEnd,
     AttemptNotStarted,
     AttemptSpec,
+    AttemptWithdrawn,
     ImageUnavailable,
     ProgramMissing,
     WorkerTrouble,
@@ -87,6 +88,8 @@ class PodAttempt(FolderAttempt):
     driver: TaskPodDriver
     files: FileWatch
     patience: Patience
+    unwanted: anyio.Event = attrs.field(factory=anyio.Event)
+    """Set when it need not begin any more."""
     _ordered: bool = False
     _end: AttemptEnd | None = None
     _lock: anyio.Lock = attrs.field(factory=anyio.Lock)
@@ -104,6 +107,8 @@ class PodAttempt(FolderAttempt):
                 if ill is not health:  # the words of one illness change all the time: ErrImagePull, ImagePullBackOff
                     health, ill_since = ill, now
                 verdict = judge_start(seen, now - asked, now - ill_since, self.patience)
+                if self.unwanted.is_set() and isinstance(verdict, Wait):
+                    verdict = GiveUp("it was stopped before it began")
                 match verdict:
                     case Runs() | Refused():
                         return verdict
@@ -200,6 +205,8 @@ class PodAttempt(FolderAttempt):
                         group.start_soon(one, bell.wait)
                         if growth is not None:
                             group.start_soon(one, growth.wait)
+                        if not self.unwanted.is_set():
+                            group.start_soon(one, self.unwanted.wait)
                 bell = self.view.bell(self.name)
                 if growth is not None:
                     growth.rearm()
@@ -224,6 +231,7 @@ class PodRuntime:
     files: FileWatch
     patience: Patience
     one_log: bool = False
+    _starting: dict[str, PodAttempt] = attrs.field(factory=dict, init=False)
 
     async def start(self, spec: AttemptSpec) -> PodAttempt:
         """Start an attempt."""
@@ -244,7 +252,7 @@ class PodRuntime:
             limits=spec.limits,
             lease=self.lease.path,
         )
-        attempt = self._attempt(folder, argv)
+        self._starting[spec.uid] = attempt = self._attempt(folder, argv)
         try:
             await self._ask(program, spec)
             verdict = await attempt.begun()
@@ -253,11 +261,20 @@ class PodRuntime:
                 self.view.release(attempt.name)
                 folder.discard()
             raise
+        finally:
+            del self._starting[spec.uid]
         if isinstance(verdict, Runs):
             return attempt
         self.view.release(attempt.name)
         await anyio.to_thread.run_sync(folder.discard)
+        if isinstance(verdict, Never) and attempt.unwanted.is_set():
+            raise AttemptWithdrawn(f"{spec.uid} did not start: {verdict.reason}")
         raise _error(verdict, spec)
+
+    def withdraw(self, uid: str) -> None:
+        """Give up a start: its pod may take half an hour to begin."""
+        if (attempt := self._starting.get(uid)) is not None:
+            attempt.unwanted.set()
 
     async def _ask(self, program: Program, spec: AttemptSpec) -> None:
         """Write the order, and have the pod made.

@@ -123,6 +123,9 @@ class ProcessRuntime:
             supervised.look_at_lease()
         return ProcessAttempt(folder, supervised)
 
+    def withdraw(self, uid: str) -> None:
+        """Nothing is to be done: a start takes milliseconds."""
+
     async def adopt(self) -> tuple[ProcessAttempt, ...]:
         """Find the attempts of an earlier worker process; remove what it never finished preparing."""
         try:
