@@ -194,6 +194,25 @@ def test_a_way_that_stays_open(iriscw, controller, number):
 
 
 @pytest.mark.slow
+def test_what_a_killed_one_left_goes_with_the_next(iriscw, controller):
+    """The token of a way that was killed is not left for ever; one that is open keeps its own."""
+    with start("-o", "json") as open_one, start("-o", "json") as process:
+        try:
+            token = Path(document(process)["token_file"])
+            others = Path(document(open_one)["token_file"])
+            process.kill()
+            process.wait(timeout=60)
+            assert token.exists()
+            code, _, err = iriscw("connect", "--", "true")
+            assert (code, token.parent.exists(), others.exists()) == (0, False, True)
+            assert f"removed {token.parent}, which process {process.pid} had left" in err
+        finally:
+            process.kill()
+            open_one.terminate()
+            open_one.communicate(timeout=60)
+
+
+@pytest.mark.slow
 def test_a_cluster_that_is_up_stays_the_others(iriscw, controller):
     """Its context is not overwritten; what is printed leads to this one."""
     context = Path(os.environ["IRISCW_CONTEXT"])

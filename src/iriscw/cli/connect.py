@@ -1,7 +1,8 @@
 """``connect``: the way to the controller of a cluster on Kubernetes, for other commands, or around one program.
 
 Files that a client needs (the authority's certificate, the token) lie in a folder of mode 0700 for as long as the way
-is open, on the runtime directory where there is one, which is not on a disk.
+is open, on the runtime directory where there is one, which is not on a disk. What one left that was killed goes with
+the next.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ import os
 import shlex
 import signal
 import sys
-import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 import anyio.abc
+import anyio.to_thread
 import attrs
 import click
 
@@ -26,7 +27,7 @@ from iriscw.cli.outcome import DONE, INTERRUPTED, run_async
 from iriscw.cli.output import format_option, show_one, visible
 from iriscw.client.discovery import context_path, read_context, remove_context, write_context
 from iriscw.errors import OperationError, UsageError
-from iriscw.files import make_private_folder, read_bounded, write_atomic
+from iriscw.files import read_bounded, write_atomic
 from iriscw.processes.stopping import stopping_signals
 from iriscw.rpc.tokens import Secret, read_token_file, write_token_file
 from iriscw.task.environment import CA_VARIABLE, PLAINTEXT_VARIABLE, SERVER_NAME_VARIABLE
@@ -178,6 +179,7 @@ async def _connect(wish: Wish, kubeconfig: Path | None, context: str | None, pro
 async def _opened(wish: Wish, kubeconfig: Path | None, context: str | None) -> AsyncIterator[tuple[Way, Secret]]:
     """Open the way, and see that it leads there."""
     from iriscw.cloud.drivers.kube.access import find_access
+    from iriscw.cloud.drivers.local.throwaway import ThrowawayFolder, remove_abandoned
     from iriscw.deploy.reaching import open_gate
 
     try:
@@ -187,8 +189,15 @@ async def _opened(wish: Wish, kubeconfig: Path | None, context: str | None) -> A
     _say(f"the cluster at {access.server}")
     async with open_gate(access, wish) as gate:
         await _check(gate)
-        with tempfile.TemporaryDirectory(prefix="iriscw-connect-", dir=os.environ.get("XDG_RUNTIME_DIR")) as folder:
-            yield _written(gate, Path(folder)), gate.token
+        named = os.environ.get("XDG_RUNTIME_DIR")
+        parent = Path(named) if named else None
+        for each in await remove_abandoned(parent=parent):
+            _say(f"removed {visible(str(each.folder))}, which process {each.owner.pid} had left")
+        folder = await anyio.to_thread.run_sync(ThrowawayFolder.make, parent)
+        try:
+            yield _written(gate, folder.path), gate.token
+        finally:
+            folder.remove()
 
 
 async def _check(gate: Gate) -> None:
@@ -212,7 +221,6 @@ async def _check(gate: Gate) -> None:
 
 
 def _written(gate: Gate, folder: Path) -> Way:
-    make_private_folder(folder)
     token, authority = folder / "token", folder / "ca.crt"
     write_token_file(token, gate.token)
     if gate.authority:

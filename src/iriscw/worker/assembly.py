@@ -277,7 +277,9 @@ class Worker:
 
         driver = await stack.enter_async_context(open_task_pods(*settings.task_pods))
         opened = open_pod_runtime(driver, lease, root=root, cache_dir=settings.cache_dir, one_log=True)
-        return await stack.enter_async_context(opened)
+        runtime = await stack.enter_async_context(opened)
+        self._figures.show_pods(runtime.statistics)
+        return runtime
 
     def _session_of(self, lease: LeaseFile | None) -> Callable[[], Session]:
         lease_ns, orphan_ns = round(self.settings.lease_s * SECOND), round(self.settings.orphan_after_s * SECOND)

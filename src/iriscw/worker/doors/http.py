@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 
+import attrs
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from iriscw.rpc.http1 import HttpResponse, Route
 from iriscw.worker.messages import AttemptChanged, Connected, Disconnected, LeaseExpired
 from iriscw.worker.model import Observation, Phase
+from iriscw.worker.runtimes.pod_view import ViewStatistics
 
 _SECOND = 1_000_000_000
 
@@ -72,6 +76,10 @@ class Figures:
             self._ran.observe(max(0, seen.ended_wall_ns - seen.started_wall_ns) / _SECOND)
         self._logs.inc(seen.log_bytes)
 
+    def show_pods(self, statistics: Callable[[], ViewStatistics]) -> None:
+        """Show figures of the pods that attempts have, as they are whenever somebody asks."""
+        self.registry.register(_Pods(statistics))
+
     def routes(self) -> Mapping[str, Route]:
         """Give the door's routes."""
         return {"/health": Route(self._health, public=True), "/metrics": Route(self._metrics)}
@@ -88,3 +96,20 @@ class Figures:
 
     def _metrics(self) -> HttpResponse:
         return HttpResponse(200, CONTENT_TYPE_LATEST, generate_latest(self.registry))
+
+
+@attrs.frozen
+class _Pods(Collector):
+    """What a worker knows of the pods of its attempts."""
+
+    statistics: Callable[[], ViewStatistics]
+
+    def collect(self) -> Iterator[Metric]:
+        """Give the figures of now."""
+        now = self.statistics()
+        yield GaugeMetricFamily("iriscw_worker_task_pods", "Pods that attempts have or wait for.", now.held)
+        yield GaugeMetricFamily("iriscw_worker_task_pods_stray", "Pods of no attempt, to be deleted.", now.strays)
+        yield CounterMetricFamily("iriscw_worker_task_pods_deleted", "Stray pods that were deleted.", now.deleted)
+        yield CounterMetricFamily(
+            "iriscw_worker_task_pod_failures", "Failures of the API, that were waited out.", now.failures
+        )

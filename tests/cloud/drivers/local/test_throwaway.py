@@ -146,6 +146,19 @@ async def test_a_folder_elsewhere_is_found_if_it_is_named(tmp_path: Path, monkey
     assert await remove_abandoned([folder, folder]) == (Abandoned(folder, owner.process),)
 
 
+async def test_another_parent_is_looked_through_instead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The runtime directory, where tokens do not come to a disk."""
+    owner = dead()
+    folder = left_by(owner)
+    parent = folder.parent
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
+    made = ThrowawayFolder.make(parent)
+    assert made.path.parent == parent
+    assert await remove_abandoned(parent=parent) == (Abandoned(folder, owner.process),)
+    assert names_in(parent) == [made.path.name]
+    made.remove()
+
+
 @pytest.mark.parametrize("other", ["host", "pid_namespace"])
 async def test_where_nobody_can_tell_nothing_is_done(other: str) -> None:
     """A shared folder: the owner may live on another machine, or in another container."""

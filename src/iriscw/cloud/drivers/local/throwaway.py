@@ -2,7 +2,8 @@
 
 Theory of operation. A cluster without a folder of its own takes a temporary one, and removes it when it ends. One
 that is killed cannot: its folder stays, with tokens in it, and for a while its processes. So the folder says who owns
-it (``owner.json``), and whoever makes the next one looks for those whose owner is dead:
+it (``owner.json``), and whoever makes the next one looks for those whose owner is dead. The way to a cluster elsewhere
+(``iriscw connect``) has its token in such a folder, too.
 
 * The owner is known by process number, start time and boot, beside the machine's name and the process namespace in
   which the number counts; where one of these does not fit, nobody can tell whether it lives, and nothing is done. The
@@ -105,14 +106,14 @@ class ThrowawayFolder:
     _lock: int
 
     @classmethod
-    def make(cls) -> Self:
-        """Make one, with a name that nobody else has, where temporary files are.
+    def make(cls, parent: Path | None = None) -> Self:
+        """Make one, with a name that nobody else has, in ``parent`` or where temporary files are.
 
         Raises:
             OSError: as the file system says it; nothing is left.
         """
         for tries_left in reversed(range(MAX_TRIES)):
-            path = Path(tempfile.mkdtemp(prefix=PREFIX))
+            path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
             try:
                 return cls(path, _own(path))
             except BaseException as error:
@@ -133,13 +134,13 @@ class ThrowawayFolder:
             os.close(self._lock)
 
 
-async def remove_abandoned(also: Iterable[Path] = ()) -> tuple[Abandoned, ...]:
-    """End and remove what killed owners left in the folder for temporary files, and in ``also``.
+async def remove_abandoned(also: Iterable[Path] = (), *, parent: Path | None = None) -> tuple[Abandoned, ...]:
+    """End and remove what killed owners left in ``parent`` or the folder for temporary files, and in ``also``.
 
     What cannot be removed stays, with a line in the log: it is no reason not to begin.
     """
     removed: list[Abandoned] = []
-    for folder in await anyio.to_thread.run_sync(_candidates, tuple(also)):
+    for folder in await anyio.to_thread.run_sync(_candidates, tuple(also), parent):
         try:
             owner = await anyio.to_thread.run_sync(_dead_owner_of, folder)
             if owner is None or _lives_in(folder):
@@ -222,8 +223,8 @@ def _own(folder: Path) -> int:
     return lock
 
 
-def _candidates(also: tuple[Path, ...]) -> list[Path]:
-    parent = Path(tempfile.gettempdir())
+def _candidates(also: tuple[Path, ...], parent: Path | None) -> list[Path]:
+    parent = parent or Path(tempfile.gettempdir())
     try:
         found = sorted(path for path in parent.iterdir() if path.name.startswith(PREFIX))
     except OSError:  # it is not ours to list: what is in it is not found
