@@ -1,7 +1,7 @@
 """Deletes: preconditions, grace, finalizers, propagation."""
 
 import pytest
-from kube_caller import MAPS, PODS, SECOND, config_map, pod
+from kube_caller import DEFINITIONS, MAPS, PODS, SECOND, WIDGETS, config_map, definition, pod, spec_schema, widget
 
 from iriscw_sims.kube.deletion import Options, finalizers_after
 
@@ -175,3 +175,26 @@ def test_namespaces_go_in_two_steps(caller):
     caller.done("PUT", f"{path}/finalize", {**going, "metadata": {"name": "n"}, "spec": {"finalizers": []}})
     assert caller.ask("GET", path).code == 404
     assert caller.refused("DELETE", "/api/v1/namespaces/default")[:2] == (403, "Forbidden")
+
+
+@pytest.mark.parametrize(
+    ("kind", "blank"),
+    [
+        ("configmap", {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {}}),
+        ("pod", {"kind": "Pod", "apiVersion": "v1", "metadata": {}, "spec": {"containers": None}, "status": {}}),
+        ("widget", {"kind": "Widget", "apiVersion": "test.dev/v1"}),
+    ],
+)
+def test_a_trial_that_takes_the_last_finalizer_off_shows_nothing(caller, kind, blank):
+    """An oddity of the real server: it shows what its update would have filled in. Nothing is deleted."""
+    if kind == "widget":
+        caller.done("POST", DEFINITIONS, definition(spec_schema({})))
+    collection, body = {
+        "configmap": (MAPS, config_map("a")), "pod": (PODS, pod("a")), "widget": (WIDGETS, widget("a")),
+    }[kind]  # fmt: skip
+    caller.done("POST", collection, body)
+    path = f"{collection}/a"
+    waiting = caller.done("DELETE", path, {"propagationPolicy": "Orphan", "gracePeriodSeconds": 0})
+    assert waiting["metadata"]["finalizers"] == ["orphan"]
+    assert caller.done("DELETE", path, {"propagationPolicy": "Background", "dryRun": ["All"]}) == blank
+    assert caller.done("GET", path) == waiting

@@ -16,6 +16,7 @@ from iriscw_sims.kube.clock import go_duration, parsed, written
 from iriscw_sims.kube.frozen import EMPTY, FrozenDict, FrozenList, freeze
 from iriscw_sims.kube.kinds import Json, Kind, nested
 from iriscw_sims.kube.listing import check_list_options
+from iriscw_sims.kube.managed import unwritten
 from iriscw_sims.kube.refusals import (
     Cause,
     Refused,
@@ -136,7 +137,7 @@ def delete(call: Call) -> tuple[int, Json]:
     item = call.found()
     last, gone = delete_object(call, item, options)
     waits = not gone and (options.policy == "Foreground" or options.orphan is False)
-    if gone and not call.kind.returns_deleted:
+    if gone and not call.kind.returns_deleted and (last.get("metadata") or EMPTY).get("name"):
         return 200, success(call.kind, last)
     return 202 if waits and options.orphan is False else 200, last
 
@@ -198,6 +199,8 @@ def delete_object(call: Call, item: FrozenDict, options: Options) -> tuple[Froze
         grace, changes = deadline
     finalizers = finalizers_after(metadata.get("finalizers") or (), options, collected=call.kind.collected)
     if grace is None and not finalizers:
+        if is_dry(call) and metadata.get("finalizers"):
+            return _nothing(call.kind), True
         return _remove(call, item), True
     if grace is None:
         grace = 0
@@ -313,6 +316,15 @@ def _delete_namespace(call: Call, item: FrozenDict, options: Options) -> tuple[F
     if item["metadata"].get("finalizers"):
         return _write(call, item, {**item, "metadata": {**item["metadata"], "deletionGracePeriodSeconds": 0}}), False
     return _remove(call, item), True
+
+
+def _nothing(kind: Kind) -> FrozenDict:
+    """Give what upstream shows where a trial takes the last finalizer off: what its update would have filled in."""
+    blank = unwritten(kind)
+    if kind.typed and kind.scale is not None:  # inside of the server a number of replicas is never absent
+        blank["spec"] = {**blank["spec"], "replicas": 0}
+    found: FrozenDict = freeze(blank)
+    return found
 
 
 def _write(call: Call, item: FrozenDict, new: Json) -> FrozenDict:
