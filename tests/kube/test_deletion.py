@@ -188,7 +188,7 @@ def test_namespaces_go_in_two_steps(caller):
 def test_a_trial_that_takes_the_last_finalizer_off_shows_nothing(caller, kind, blank):
     """An oddity of the real server: it shows what its update would have filled in. Nothing is deleted."""
     if kind == "widget":
-        caller.done("POST", DEFINITIONS, definition(spec_schema({})))
+        caller.done("POST", DEFINITIONS, definition(spec_schema()))
     collection, body = {
         "configmap": (MAPS, config_map("a")), "pod": (PODS, pod("a")), "widget": (WIDGETS, widget("a")),
     }[kind]  # fmt: skip
