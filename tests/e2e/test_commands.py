@@ -2,13 +2,17 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from iriscw.cli.demo.leftovers import processes_in
+from iriscw.freeze.drivers.criu.ability import probe
+from iriscw.freeze.model import CriuMissing, CriuUnfit, RightsMissing
 
 COMMAND = [sys.executable, "-c", "import sys; from iriscw.cli import main; sys.exit(main())"]
 TIMEOUT_S = 60
@@ -29,10 +33,10 @@ class Terminal:
         """Start a command that goes on."""
         return subprocess.Popen([*COMMAND, *arguments], env=self.environment, stderr=subprocess.PIPE, text=True)
 
-    def run(self, *arguments):
+    def run(self, *arguments, within_s=TIMEOUT_S):
         """Run a command; give code, output and errors."""
         done = subprocess.run(
-            [*COMMAND, *arguments], env=self.environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+            [*COMMAND, *arguments], env=self.environment, capture_output=True, text=True, timeout=within_s, check=False
         )
         return done.returncode, done.stdout, done.stderr
 
@@ -122,6 +126,14 @@ def test_followers_hear_why_a_job_waits_and_that_its_cluster_is_gone(tmp_path):
             assert follower.wait(timeout=TIMEOUT_S) == 3
 
 
+def skip_where_nothing_can_be_frozen():
+    """Skip, and say why."""
+    try:
+        probe()
+    except (CriuMissing, CriuUnfit, RightsMissing) as error:
+        pytest.skip(f"{type(error).__name__}: {error}")
+
+
 def test_a_second_cluster_is_refused(up):
     """`up` does not take the context of a cluster that lives."""
     code, _, err = up.run("up")
@@ -143,10 +155,39 @@ def test_a_dead_clusters_context_is_named(tmp_path):
 
 @pytest.mark.slow
 def test_the_demo_holds_its_claims(tmp_path):
-    """The demo ends well on its own checks, with nothing left."""
-    code, out, err = Terminal(tmp_path).run("demo", "--plain")
+    """Both acts end well on their own checks; the second one is skipped where nothing can be frozen."""
+    code, out, err = Terminal(tmp_path).run("demo", "--plain", "--state", "16MiB", within_s=2 * TIMEOUT_S)
     assert (code, err) == (0, "")
     assert "NOT SO" not in out
-    claims = [line.partition("ok: ")[2] for line in out.splitlines() if "ok: " in line]
-    assert len(claims) == 7
-    assert "SIGKILL to worker" in out
+    first, second = out.split("the second act:")
+    assert first.count("ok: ") == 7
+    assert "SIGKILL to worker" in first
+    assert second.count("ok: ") == 8 or "the second act is skipped: " in second
+
+
+@pytest.mark.slow
+def test_the_second_act_holds_its_claims(tmp_path):
+    """A server is frozen and thawed on its own checks; what each step took is told, and nothing is left."""
+    skip_where_nothing_can_be_frozen()
+    code, out, err = Terminal(tmp_path).run("demo", "--plain", "--act", "2", "--state", "64MiB")
+    assert (code, err) == (0, "")
+    assert "NOT SO" not in out
+    assert out.count("ok: ") == 8
+    assert "a controller listens" not in out
+    folder = Path(re.search(r"/dev/shm/iriscw-demo-\w+", out)[0])
+    assert not folder.exists()
+    assert processes_in(folder) == []
+    tables = [line.split("s  ", 1)[1] for line in out.splitlines() if re.search(r"s  [a-z ]+  +[0-9]+\.[0-9]{2}", line)]
+    assert sum(line.startswith("in all") for line in tables) == 2
+    for step in ("writes the images", "gives every byte a digest", "reads and compares every byte", "brings the tree"):
+        assert any(re.match(rf"{step}.* [MG]B  .* [MG]B/s$", line) for line in tables), step
+
+
+@pytest.mark.slow
+def test_a_demo_of_what_cannot_be_is_refused(tmp_path):
+    """Who asks for the second act alone hears why it cannot be played."""
+    terminal = Terminal(tmp_path)
+    terminal.environment["IRISCW_CRIU"] = str(tmp_path / "no-criu")
+    code, _, err = terminal.run("demo", "--act", "2")
+    assert (code, err.count("\n")) == (3, 1)
+    assert "CriuMissing" in err

@@ -2,17 +2,21 @@
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import anyio
 import pytest
 
 from iriscw.cli.demo.leftovers import processes_in
 from iriscw.cloud.drivers.local.throwaway import remove_abandoned
+from iriscw.freeze.drivers.criu.ability import probe
+from iriscw.freeze.model import CriuMissing, CriuUnfit, RightsMissing
 
 IRISCW = [sys.executable, "-c", "import sys; from iriscw.cli import main; sys.exit(main())"]
 INTERRUPTED = (130, -signal.SIGINT)
@@ -185,6 +189,26 @@ def test_the_demo_is_interrupted(start, monkeypatch, delays):
         assert program.said[-1] == "interrupted"
         assert program.left() == ([], [])
     assert program.removed_by_the_next(monkeypatch) == ([], [])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", ["an HTTP server fills", "it is frozen", "it is thawed"])
+def test_the_second_act_is_interrupted(start, moment):
+    """Ctrl-C while the server starts, is frozen or is thawed: it is told, and neither process nor memory is left."""
+    try:
+        probe()
+    except (CriuMissing, CriuUnfit, RightsMissing) as error:
+        pytest.skip(f"{type(error).__name__}: {error}")
+    program = start(moment, *IRISCW, "demo", "--plain", "--act", "2", "--state", "64MiB")
+    said = "\n".join(program.said)
+    folder = Path(re.search(r"/dev/shm/iriscw-demo-\w+", said)[0])
+    code = program.interrupt([])
+    if moment != "it is thawed" or code:  # which may be over before it hears of it
+        assert code in INTERRUPTED
+        assert program.said[-1] == "interrupted"
+    assert "Traceback" not in "\n".join(program.said)
+    assert not folder.exists()
+    assert processes_in(folder) == []
 
 
 @pytest.mark.parametrize("delays", [[], [0.05], [0.05, 0.05]])

@@ -182,7 +182,7 @@ def checkpoints(*, labels: tuple[str, ...], removed: str | None, form: str, **gi
 _COLUMNS: dict[str, Callable[[Listed], object]] = {
     "CHECKPOINT": lambda each: each.artifact,
     "TIER": lambda each: each.tier,
-    "SIZE": lambda each: _amount(each.size_bytes),
+    "SIZE": lambda each: decimal_size(each.size_bytes),
     "PID": lambda each: each.manifest.frozen.tasks[0].identity.pid if each.manifest else "",
     "PROCESSES": lambda each: len(each.manifest.frozen.tasks) if each.manifest else "",
     "PROGRAM": lambda each: cell(each.manifest.frozen.tasks[0].name) if each.manifest else "",
@@ -265,7 +265,7 @@ def _run(given: dict[str, Any], work: Callable[[Local, Shown], Coroutine[Any, An
         count = f"{done.processes} process{'es' if done.processes != 1 else ''}"
         emit(
             f"{done.checkpoint}: {done.outcome} in {done.seconds:.2f} s, process {done.pid}, "
-            f"{count}, {_amount(done.size_bytes)} in {done.tier}{note}\n"
+            f"{count}, {decimal_size(done.size_bytes)} in {done.tier}{note}\n"
         )
 
 
@@ -290,7 +290,7 @@ async def _done(local: Local, artifact: str, end: OperationEnded, shown: Shown) 
     )
 
 
-def _amount(size_bytes: int) -> str:
+def decimal_size(size_bytes: float) -> str:
     """Write a size for people."""
     return f"{size_bytes / 1e9:.2f} GB" if size_bytes >= 1e9 else f"{size_bytes / 1e6:.1f} MB"
 

@@ -82,6 +82,23 @@ def test_progress_is_told(capsys, monkeypatch):
     assert said == ["one", "three"]
 
 
+def test_the_second_act_has_a_picture_of_its_own(capsys):
+    """Its title is told, its progress is drawn, and nothing of the cluster that is gone."""
+    from rich.console import Console
+
+    view = LiveView()
+    tell(view)
+    view.act("second")
+    view.progress("freeze: writes the images")
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(view._draw())
+    text = console.export_text()
+    assert "freeze: writes the images" in text
+    assert not any(part in text for part in ("slices", "s1 READY", "speed", "no markup"))
+    PlainView().act("second")
+    assert [line.split("s  ", 1)[1] for line in capsys.readouterr().out.splitlines()][-2:] == ["second", "second"]
+
+
 @pytest.mark.parametrize("view", [PlainView, LiveView])
 def test_views_give_the_terminal_back(view, capsys):
     """An error inside leaves no live view running."""

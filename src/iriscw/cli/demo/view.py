@@ -29,6 +29,9 @@ class View(Protocol):
     def say(self, text: str) -> None:
         """A step of the story."""
 
+    def act(self, title: str) -> None:
+        """Another act begins: what was drawn of the one before goes."""
+
     def slices(self, found: Sequence[SliceStatus]) -> None:
         """What machines there are now."""
 
@@ -68,6 +71,10 @@ class PlainView:
         """Write it."""
         sys.stdout.write(f"{time.monotonic() - self._began_s:5.1f}s  {text}\n")
         sys.stdout.flush()
+
+    def act(self, title: str) -> None:
+        """Write the title."""
+        self.say(title)
 
     def _changed(self, what: str, text: str) -> None:
         if self._last.get(what) != text:
@@ -113,6 +120,7 @@ class LiveView:
         from rich.live import Live
 
         self._began_s = time.monotonic()
+        self._has_cluster = True
         self._slices: Sequence[SliceStatus] = ()
         self._status: JobStatus | None = None
         self._lines: collections.deque[LogLine] = collections.deque(maxlen=LOG_TAIL)
@@ -125,6 +133,11 @@ class LiveView:
     def say(self, text: str) -> None:
         """Write it above the view."""
         self._console.print(f"[dim]{time.monotonic() - self._began_s:5.1f}s[/dim]  {_escaped(text)}")
+
+    def act(self, title: str) -> None:
+        """Write the title, and draw nothing from now on but progress: what follows has no machines and no job."""
+        self.say(title)
+        self._has_cluster = False
 
     def slices(self, found: Sequence[SliceStatus]) -> None:
         """Draw them from now on."""
@@ -152,6 +165,9 @@ class LiveView:
         from rich.text import Text
 
         grid = Table.grid(padding=(0, 2))
+        if not self._has_cluster:
+            grid.add_row(Text(self._progress, no_wrap=True, overflow="ellipsis"))
+            return Panel(grid, title="iriscw demo", expand=True)
         rows = [("slices", each) for each in map(slice_line, self._slices)] or [("slices", "none")]
         if self._status is not None:
             rows.append(("job", f"{self._status.state.value}  {counts(self._status.tasks)}"))

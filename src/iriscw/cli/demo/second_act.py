@@ -1,0 +1,242 @@
+"""The demo's second act: a server with half a gigabyte of state is frozen to RAM, and goes on where it was.
+
+Every claim is a check here too: that the process is gone while it is frozen, with all its memory, that nobody answers
+at its port, that the thawed one has the same state and counts on, and that nothing is left of it all. The state is
+random, so its digest says that it is this one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import socket
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import anyio
+import anyio.to_thread
+import attrs
+
+from iriscw.agent.local import Local, failure_of, new_id
+from iriscw.agent.machine import this_machine
+from iriscw.checkpoint.model import RAM
+from iriscw.cli.demo.leftovers import files_in, processes_in
+from iriscw.cli.demo.stage import MEMORY, Stage
+from iriscw.cli.demo.story import Checks
+from iriscw.cli.demo.view import View
+from iriscw.cli.freezing import STEPS, Shown, decimal_size
+from iriscw.cli.outcome import CheckFailed, run_async
+from iriscw.cli.output import table
+from iriscw.errors import OperationError
+from iriscw.freeze.drivers.criu.ability import probe
+from iriscw.freeze.drivers.processes.driver import KernelProcesses
+from iriscw.freeze.messages import FreezeTree, ThawTree
+from iriscw.freeze.model import CriuMissing, CriuUnfit, FreezePlan, NoRoom, RightsMissing, TaskIdentity, ThawPlan
+
+MIB: Final = 1 << 20
+LEAST_STATE_BYTES: Final = 16 * MIB
+"""What is less shows nothing."""
+
+BESIDE_BYTES: Final = 256 * MIB
+"""Memory that is wanted beside the state and its copy: the interpreters, and what freezing keeps free by itself."""
+
+ANSWERS_WITHIN_S: Final = 60.0
+
+WHOLE: Final = ("dumping", "sealing", "verifying", "restoring")
+"""The steps that go through every byte of the checkpoint."""
+
+
+class ServerFailed(OperationError):
+    """The server of the second act ended before it answered; the text is what it said."""
+
+
+@attrs.frozen
+class Answer:
+    """What the server says of itself."""
+
+    answers: int
+    bytes: int
+    sha256: str
+
+
+def perform(view: View, state_bytes: int, *, asked: bool) -> None:
+    """Play the act from an empty stage to an empty stage. What cannot be played is skipped, with its reason.
+
+    Args:
+        view: is told what happens.
+        state_bytes: how much state the server has, where there is memory for it.
+        asked: the user named this act: then it is an error that it cannot be played.
+
+    Raises:
+        CheckFailed: a claim did not hold; the text names all such.
+        CriuMissing, CriuUnfit, RightsMissing, NoRoom: it cannot be played here, and was ``asked`` for.
+        IriscwError: something did not work at all.
+    """
+    view.act("the second act: a server with its state is frozen, and thawed")
+    try:
+        probe()
+        fits = run_async(_fitting, state_bytes)
+    except (CriuMissing, CriuUnfit, RightsMissing, NoRoom) as error:
+        if asked:
+            raise
+        view.say(f"the second act is skipped: {error}")
+        return
+    if fits < state_bytes:
+        wanted = decimal_size(state_bytes)
+        view.say(f"too little memory is free for {wanted} of state and its copy: it has {decimal_size(fits)}")
+    checks = Checks(view)
+    with contextlib.closing(Stage.make()) as stage:
+        run_async(play, view, stage, fits, checks)
+    found = processes_in(stage.folder)
+    checks.that(not found, "no process is left", "; ".join(found))
+    files = files_in(stage.folder)
+    checks.that(not files, "no file is left", "; ".join(files[:3]))
+    if checks.failed:
+        raise CheckFailed("; ".join(f"not so: {claim}" for claim in checks.failed))
+
+
+async def _fitting(wanted: int) -> int:
+    if not MEMORY.is_dir():
+        raise NoRoom(f"there is no {MEMORY}, the file system in memory that it is frozen to")
+    found = os.statvfs(MEMORY)
+    return fitting_state(wanted, await KernelProcesses().free_memory_bytes(), found.f_bavail * found.f_frsize)
+
+
+def fitting_state(wanted: int, memory_free: int, folder_free: int) -> int:
+    """Give how many bytes the state may have: it is in memory twice, in the server and in the checkpoint.
+
+    Raises:
+        NoRoom: there is too little memory for any.
+    """
+    room = min((memory_free - BESIDE_BYTES) // 2, folder_free - BESIDE_BYTES // 2)
+    fits = min(wanted, room // MIB * MIB)
+    if fits < min(wanted, LEAST_STATE_BYTES):
+        free = f"{decimal_size(memory_free)} of memory are free, {decimal_size(folder_free)} in {MEMORY}"
+        raise NoRoom(f"there is too little room for a server and its checkpoint: {free}")
+    return fits
+
+
+async def play(view: View, stage: Stage, state_bytes: int, checks: Checks) -> None:
+    """Play it on a stage; what is left there is removed by whoever made the stage.
+
+    Raises:
+        IriscwError: something did not work at all.
+    """
+    local = this_machine(stage.state, memory=stage.tier, ram_bytes=2 * state_bytes + BESIDE_BYTES)
+    view.say(f"an HTTP server fills {decimal_size(state_bytes)} of state with random bytes, in {stage.folder}")
+    port, root = await _started(stage, state_bytes, local)
+    before = await _ask(port)
+    resident = (await local.machine.processes.tree(root)).memory_bytes
+    view.say(f"process {root.pid} answers: SHA-256 of its state {before.sha256[:16]}, answer {before.answers}")
+    checks.that(before.bytes == state_bytes, "the server has all of its state", before.bytes)
+
+    view.say(f"it is frozen to RAM, with {decimal_size(resident)} resident ...")
+    artifact, phases = await _freeze(local, root, view)
+    found = next(each for each in await local.machine.tiers.listing() if each.artifact == artifact)
+    _tell(view, "freeze", phases, found.size_bytes)
+    checks.that(not await local.machine.processes.living([root]), "its process is gone, with all of its memory")
+    checks.that(not await anyio.to_thread.run_sync(_listens, port), "nobody answers at its port")
+    checks.that(found.size_bytes >= state_bytes, f"its checkpoint is {decimal_size(found.size_bytes)}")
+
+    view.say("it is thawed ...")
+    phases = await _thaw(local, artifact, view)
+    _tell(view, "thaw", phases, found.size_bytes)
+    after = await _ask(port)
+    back = await local.machine.processes.identify(root.pid)
+    resident = (await local.machine.processes.tree(back)).memory_bytes
+    view.say(
+        f"process {back.pid} answers: SHA-256 of its state {after.sha256[:16]}, answer {after.answers}; "
+        f"{decimal_size(resident)} resident"
+    )
+    checks.that(after.sha256 == before.sha256, "it has the same state", f"{after.sha256} was {before.sha256}")
+    checks.that(after.answers == before.answers + 1, "it counts on: it is the same server", after.answers)
+
+
+async def _started(stage: Stage, state_bytes: int, local: Local) -> tuple[int, TaskIdentity]:
+    process = stage.start(state_bytes)
+    assert process.stdout is not None
+    said = await anyio.to_thread.run_sync(process.stdout.readline, abandon_on_cancel=True)
+    if not said:
+        raise ServerFailed(f"the server did not start: {stage.errors()}")
+    # The pipe ends when the server has let go of it: before, it could not be frozen.
+    await anyio.to_thread.run_sync(process.stdout.read, abandon_on_cancel=True)
+    return int(said), await local.machine.processes.identify(process.pid)
+
+
+async def _freeze(local: Local, root: TaskIdentity, view: View) -> tuple[str, Mapping[str, float]]:
+    plan = FreezePlan(operation=new_id("ck"), root=root, tier=RAM)
+    with _shown(view, "freeze") as shown:
+        end = await local.run(FreezeTree(plan), report=shown.report, changed=shown.changed)
+    failure = failure_of(end)
+    if failure is not None:
+        raise failure
+    return plan.operation, shown.phases
+
+
+async def _thaw(local: Local, artifact: str, view: View) -> Mapping[str, float]:
+    with _shown(view, "thaw") as shown:
+        end = await local.run(ThawTree(ThawPlan(new_id("th"), artifact)), report=shown.report, changed=shown.changed)
+    failure = failure_of(end)
+    if failure is not None:
+        raise failure
+    return shown.phases
+
+
+@contextlib.contextmanager
+def _shown(view: View, what: str) -> Iterator[Shown]:
+    """Give what shows the steps as the progress of the view."""
+    now = ""
+
+    def step(text: str) -> None:
+        nonlocal now
+        now = text
+        view.progress(f"{what}: {text}")
+
+    def bytes_done(done: int, total: int) -> None:
+        view.progress(f"{what}: {now}, {decimal_size(done)}" + (f" of {decimal_size(total)}" if total else ""))
+
+    try:
+        yield Shown(step, bytes_done)
+    finally:
+        view.progress("")
+
+
+def _tell(view: View, what: str, phases: Mapping[str, float], size_bytes: int) -> None:
+    for line in steps_table(what, phases, size_bytes).splitlines():
+        view.say(line)
+
+
+def steps_table(what: str, phases: Mapping[str, float], size_bytes: int) -> str:
+    """Write how long each step took, and for those that go through the whole checkpoint how many bytes it did."""
+    rows = []
+    for phase, seconds in phases.items():
+        whole = phase in WHOLE
+        rate = f"{decimal_size(size_bytes / seconds)}/s" if whole and seconds else ""
+        rows.append([STEPS.get(phase, phase), f"{seconds:.2f}", decimal_size(size_bytes) if whole else "", rate])
+    rows.append(["in all", f"{sum(phases.values()):.2f}", "", ""])
+    return table([what.upper(), "SECONDS", "BYTES", "SPEED"], rows)
+
+
+async def _ask(port: int) -> Answer:
+    return await anyio.to_thread.run_sync(_asked, port, abandon_on_cancel=True)
+
+
+def _asked(port: int) -> Answer:
+    """Ask the server, and read until it has closed the connection: an open one could not be frozen."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=ANSWERS_WITHIN_S)
+    try:
+        connection.request("GET", "/")
+        return Answer(**json.loads(connection.getresponse().read()))
+    finally:
+        connection.close()
+
+
+def _listens(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), ANSWERS_WITHIN_S) as channel:
+            # A free port may be given to this very connection, which then leads to itself.
+            return bool(channel.getsockname() != channel.getpeername())
+    except ConnectionRefusedError:
+        return False

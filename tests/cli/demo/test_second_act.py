@@ -1,0 +1,143 @@
+"""The demo's second act, as far as it needs no CRIU: its stage, its server, and when it is skipped."""
+
+import contextlib
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given, strategies as st
+
+from iriscw.cli.demo import second_act
+from iriscw.cli.demo.leftovers import processes_in
+from iriscw.cli.demo.second_act import BESIDE_BYTES, LEAST_STATE_BYTES, MIB, fitting_state, perform, steps_table
+from iriscw.cli.demo.server import Server
+from iriscw.cli.demo.stage import Stage, remove_abandoned, servers_of
+from iriscw.cli.demo.view import PlainView
+from iriscw.freeze.drivers.identities import identify_task
+from iriscw.freeze.drivers.processes.reading import read_tree
+from iriscw.freeze.model import CriuMissing, NoRoom
+from iriscw.processes.identity import is_alive
+
+STATE_BYTES = 3 * MIB + 5
+
+AMOUNTS = st.integers(0, 1 << 40)
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from iriscw.cli.demo.stage import Stage
+stage = Stage.make(Path(sys.argv[1]))
+port = stage.start(1 << 20).stdout.read()
+print(stage.folder, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.fixture
+def stage(tmp_path):
+    """A stage, in a folder of the test's own."""
+    with contextlib.closing(Stage.make(tmp_path)) as made:
+        yield made
+
+
+def started(stage):
+    """Start its server; give its process and its port. The pipe ends when the server has let go of it."""
+    process = stage.start(STATE_BYTES)
+    return process, int(process.stdout.read())
+
+
+@given(st.integers(MIB, 1 << 40), AMOUNTS, AMOUNTS)
+def test_the_state_fits_twice(wanted, memory_free, folder_free):
+    """The state is what was wanted or what fits in memory beside its copy; what is too small is refused."""
+    least = min(wanted, LEAST_STATE_BYTES)
+    try:
+        fits = fitting_state(wanted, memory_free, folder_free)
+    except NoRoom:
+        assert memory_free < 2 * (least + MIB) + BESIDE_BYTES or folder_free < least + MIB + BESIDE_BYTES // 2
+        return
+    assert least <= fits <= wanted
+    assert 2 * fits + BESIDE_BYTES <= memory_free
+    assert fits + BESIDE_BYTES // 2 <= folder_free
+    assert (
+        fits == wanted or 2 * (fits + MIB) + BESIDE_BYTES > memory_free or fits + MIB + BESIDE_BYTES // 2 > folder_free
+    )
+
+
+def test_each_server_has_a_state_of_its_own(stage):
+    """A server's digest is that of what it holds, and no other server has the same."""
+    with Server(STATE_BYTES) as one, Server(STATE_BYTES) as other:
+        assert one.digest() == hashlib.sha256(one.state).hexdigest()
+        assert one.digest() != other.digest()
+        one.state[-1] ^= 1
+        assert one.digest() == hashlib.sha256(one.state).hexdigest()
+
+
+def test_the_server_counts_and_holds_no_connection(stage):
+    """The state stays, the answers are counted; when one is read the server has nothing that is hard to freeze."""
+    process, port = started(stage)
+    root = identify_task(process.pid)
+    first = second_act._asked(port)
+    assert (first.answers, first.bytes) == (1, STATE_BYTES)
+    for number in range(2, 12):
+        assert second_act._asked(port) == second_act.Answer(number, STATE_BYTES, first.sha256)
+        assert read_tree(root).hindrances == ()
+
+
+def test_a_stage_goes_with_all_that_is_on_it(stage):
+    """Its server ends, its folder goes; nobody who only knows its name is meant."""
+    process, port = started(stage)
+    bystander = subprocess.Popen([sys.executable, "-c", "input()", str(stage.folder)], stdin=subprocess.PIPE)
+    try:
+        assert [each.pid for each in servers_of(stage.folder)] == [process.pid]
+        assert second_act._listens(port)
+        stage.close()
+        assert not stage.folder.exists()
+        assert process.returncode == -signal.SIGKILL
+        assert [line.split()[0] for line in processes_in(stage.folder)] == [str(bystander.pid)]
+    finally:
+        bystander.communicate(b"\n")
+        stage._lock = os.open(os.devnull, os.O_RDONLY)  # the fixture closes it again
+
+
+def test_what_a_killed_demo_left_is_removed_by_the_next(tmp_path):
+    """Its server is ended and its folder removed; the stage of a demo that lives is left alone."""
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, str(tmp_path)], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    [left] = tmp_path.iterdir()
+    assert str(left) == done.stdout.strip()
+    [server] = servers_of(left)
+    assert is_alive(server)
+    with contextlib.closing(Stage.make(tmp_path)) as stage:
+        assert not is_alive(server)
+        assert [*tmp_path.iterdir()] == [stage.folder]
+        assert remove_abandoned(tmp_path) == []
+        assert stage.folder.exists()
+
+
+def test_without_criu_it_is_skipped(tmp_path, monkeypatch, capsys):
+    """The reason is on the screen, and it is no failure; who asks for this act alone gets it as an error."""
+    monkeypatch.setenv("IRISCW_CRIU", str(tmp_path / "no-criu"))
+    perform(PlainView(), 16 * MIB, asked=False)
+    said = capsys.readouterr().out.splitlines()[-1]
+    assert "the second act is skipped: there is no CRIU" in said
+    assert "install-criu" in said
+    with pytest.raises(CriuMissing):
+        perform(PlainView(), 16 * MIB, asked=True)
+
+
+def test_the_table_of_steps():
+    """A line for each step, bytes and speed for those that go through all of it, and the sum."""
+    written = steps_table("freeze", {"looking": 0.25, "dumping": 0.5, "sealing": 0.0}, 3_000_000)
+    cells = [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in written.splitlines()]
+    assert cells == [
+        ["FREEZE", "SECONDS", "BYTES", "SPEED"],
+        ["looks at the process tree", "0.25"],
+        ["writes the images", "0.50", "3.0 MB", "6.0 MB/s"],
+        ["gives every byte a digest", "0.00", "3.0 MB"],
+        ["in all", "0.75"],
+    ]
