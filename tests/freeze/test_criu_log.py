@@ -25,6 +25,15 @@ LINES = [
     ),
     ("(00.1) Error (criu/bfd.c:1): bfd: Error flushing image: No space left on device", Cause.NO_ROOM),
     ("(00.1)  12: Error (criu/cr-restore.c:1): Can't fork for 12: File exists", Cause.PID_TAKEN),
+    (
+        "(00.1) 12: Error (criu/sk-inet.c:1): inet: Can't bind inet socket (id 34): Address already in use",
+        Cause.ADDRESS_TAKEN,
+    ),
+    ("(00.1) Error (criu/cr-dump.c:1): Can't get rlimit 0: Operation not permitted", Cause.OTHER_USER),
+    (
+        "(00.1) Error (criu/cr-dump.c:1): Task 9 with SysVIPC shmem map @7fe419e86000 doesn't live in IPC ns",
+        Cause.SHARED_MEMORY,
+    ),
     ("(00.1) Error (criu/vdso.c:1): vdso: Unexpected rt vDSO area bounds", Cause.KERNEL),
     (
         "Error (criu/crtools.c:1): CRIU needs to have the CAP_SYS_ADMIN or the CAP_CHECKPOINT_RESTORE capability: ",

@@ -48,12 +48,15 @@ class Cause(enum.Enum):
     TRACED = "traced"
     SESSION = "session"
     NAMESPACE = "namespace"
+    SHARED_MEMORY = "shared_memory"
     WITHIN = "within"
     PID_TAKEN = "pid_taken"
+    ADDRESS_TAKEN = "address_taken"
     GONE = "gone"
     NO_ROOM = "no_room"
     NO_MEMORY = "no_memory"
     RIGHTS = "rights"
+    OTHER_USER = "other_user"
     KERNEL = "kernel"
     FILE_CHANGED = "file_changed"
     FILE_MISSING = "file_missing"
@@ -136,6 +139,12 @@ CAUSES: Final = (
         "its namespaces cannot be dumped from here",
     ),
     _row(
+        Cause.SHARED_MEMORY,
+        r"SysVIPC shmem map .*doesn't live in IPC ns",
+        TargetUnfit,
+        "it has System V shared memory: start it in an IPC namespace of its own (unshare --ipc)",
+    ),
+    _row(
         Cause.UNKNOWN_FILE, r"Can't dump file \d+ of that type", TargetUnfit, "it has a file open that CRIU cannot dump"
     ),
     _row(
@@ -144,12 +153,24 @@ CAUSES: Final = (
         CriuFailed,
         "a process or a zombie has one of its numbers: wait for it, or take a new PID namespace",
     ),
+    _row(
+        Cause.ADDRESS_TAKEN,
+        r"Can't bind inet socket.*Address already in use",
+        CriuFailed,
+        "somebody has its port, or it closed connections there just now and may not share it: wait a minute",
+    ),
     _row(Cause.GONE, r"No such process|No process with pid", TargetGone, "the process has ended"),
     _row(
         Cause.KERNEL,
         r"vDSO area bounds|kerndat_init",
         CriuUnfit,
         "this CRIU is too old for this kernel",
+    ),
+    _row(
+        Cause.OTHER_USER,
+        r"Can't get rlimit \d+: Operation not permitted",
+        RightsMissing,
+        "a right is missing: CAP_SYS_RESOURCE, for processes of another user",
     ),
     _row(
         Cause.RIGHTS,

@@ -1,12 +1,9 @@
 """Programs that nobody here wrote, frozen and thawed by the command: databases, a web server with workers, Node.js."""
 
-import contextlib
 import json
-import os
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -20,6 +17,7 @@ from real_trees import PATIENCE_S, Command, until, why_not
 from strange_programs import Missing, Program, Running, all_ended, ask, on_free_port
 
 from iriscw.freeze.drivers.criu.ability import probe
+from iriscw.processes.identity import identify, send_signal
 
 pytestmark = pytest.mark.slow
 
@@ -177,7 +175,7 @@ def test_nginx_with_workers(folder, command, start):
     assert frozen_and_thawed(command, running) == 3
     assert requests(folder) == before + 1
     workers = {each for each in running.processes() if each.pid != running.pid}
-    os.kill(running.pid, signal.SIGHUP)
+    send_signal(identify(running.pid), signal.SIGHUP)
     until(lambda: all_ended(list(workers)) and len(running.processes()) == 3, "it has other workers")
     assert requests(folder) == before + 2
 
