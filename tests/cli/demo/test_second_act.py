@@ -86,6 +86,22 @@ def test_the_server_counts_and_holds_no_connection(stage):
         assert read_tree(root).hindrances == ()
 
 
+def test_a_connection_ends_with_its_descriptor():
+    """The server closes and does not only shut down: who hears of the end knows that no descriptor is left."""
+    calls = []
+
+    class Connection:
+        def shutdown(self, how):
+            calls.append("shutdown")
+
+        def close(self):
+            calls.append("close")
+
+    with Server(1) as server:
+        server.shutdown_request(Connection())
+    assert calls == ["close"]
+
+
 def test_a_stage_goes_with_all_that_is_on_it(stage):
     """Its server ends, its folder goes; nobody who only knows its name is meant."""
     process, port = started(stage)
