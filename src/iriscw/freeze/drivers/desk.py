@@ -140,7 +140,8 @@ class Desk:
         criu = await self.criu.ability()
         ability = await self.cuda.ability()
         found = await self.cuda.tasks(tree.identities, effect.within_ns)  # without a driver too: a GPU may be in use
-        return Seen(host, tree, criu, ability, found, await self.gpus.list())
+        gpus = await self.gpus.list() if found else ()  # asking takes longer than all else here
+        return Seen(host, tree, criu, ability, found, gpus)
 
     async def read_states(self, effect: ReadStates) -> States:
         """Read who lives, and what CUDA says of those."""
