@@ -54,7 +54,7 @@ VISIBLE = {
     "cluster": (*EDGE, "runtime", "journal", "config", "client", "controller", "worker", *ANY_FEATURE),
     "blocking": ("client", "cluster", "kubernetes", "resources", "config"),
     "testing": (*EDGE, "runtime", "journal", "config", "rpc", "proto", "worker", "task", *ANY_FEATURE),
-    "bench": (*EDGE, "runtime", "journal", "config", "testing", *ANY_FEATURE),
+    "bench": (*EDGE, "runtime", "journal", "config", "testing", "agent", *ANY_FEATURE),
     "deploy": (*EDGE, "config", "rpc", *ANY_FEATURE),
     "kubernetes": ("client", "config", "deploy", "rpc", *ANY_FEATURE),
     "doctor": (*EDGE, "config", "deploy", *ANY_FEATURE),

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from iriscw.cli.outcome import CheckFailed
+from iriscw.cli.outcome import CheckFailed, run_async
 from iriscw.cli.output import emit, format_option, table, to_json, to_yaml
 
 
@@ -108,6 +108,27 @@ def bench_pools(*, quick: bool, form: str) -> None:
     from iriscw.bench import pools
 
     report = pools.run(lambda line: click.echo(line, err=True), pools.QUICK if quick else pools.FULL)
+    _write(report, form, lambda: simulation_table(report["figures"], report["goals"]))
+
+
+@bench.command(name="freeze")
+@click.option("--quick", is_flag=True, help="64 MiB alone: seconds instead of minutes.")
+@click.option("--rounds", type=click.IntRange(min=1), default=None, help="How often each is done; default 5.")
+@format_option
+def bench_freeze(*, quick: bool, rounds: int | None, form: str) -> None:
+    """Freeze a process to RAM and thaw it, compared with CRIU alone and the same digests, at 64 MiB to 2 GiB.
+
+    Needs CRIU, and the rights for it. A goal is for a machine with nothing else to do, so missing one does not change
+    the exit code.
+    """
+    from iriscw.bench import freezing
+
+    report = run_async(
+        freezing.run,
+        lambda line: click.echo(line, err=True),
+        freezing.QUICK_MIB if quick else freezing.FULL_MIB,
+        rounds if rounds is not None else freezing.ROUNDS,
+    )
     _write(report, form, lambda: simulation_table(report["figures"], report["goals"]))
 
 

@@ -1,0 +1,248 @@
+"""What freezing costs beside the program that does it: ``iriscw bench freeze``.
+
+A process with some memory is frozen to RAM and thawed, by iriscw and then by CRIU alone, in turns. A freeze is compared
+with ``criu dump`` to the same file system and the same digests of what it wrote, by as many threads; a thaw with those
+digests and ``criu restore``. What is more is iriscw's own: the gates, the journal, the manifest. Ratios are of one
+round, in which everything is done after each other on the same machine, and of all rounds the one in the middle counts.
+
+CPU time is that of the event loop's thread in a freeze, in which all decisions are made and all records are written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import anyio.to_thread
+import attrs
+
+from iriscw.agent.local import Local, failure_of, new_id
+from iriscw.agent.machine import this_machine
+from iriscw.bench.plane import Figures, MeasurementFailed
+from iriscw.checkpoint.drivers.digests import listed, open_folder
+from iriscw.checkpoint.drivers.store import default_reading
+from iriscw.checkpoint.model import RAM
+from iriscw.files import make_private_folder, remove_tree
+from iriscw.freeze.messages import FreezeTree, ThawTree
+from iriscw.freeze.model import FreezePlan, NoRoom, ThawPlan
+from iriscw.processes.identity import ProcessGone, identify, pidfd_of
+
+GOALS: Final[Figures] = {"freeze_ratio": 1.25, "thaw_ratio": 1.15, "own_cpu_ms": 50}
+"""What each may be at most."""
+
+MIB: Final = 1 << 20
+FULL_MIB: Final = (64, 512, 2048)
+QUICK_MIB: Final = (64,)
+ROUNDS: Final = 5
+
+MEMORY: Final = Path("/dev/shm")  # noqa: S108  # what is made there has mode 0700
+BESIDE_BYTES: Final = 256 * MIB
+"""Memory that is wanted beside that of the process and its copy."""
+
+PATIENCE_S: Final = 60.0
+
+PROGRAM: Final = """
+import os, signal, sys
+signal.alarm(3600)
+state = bytearray(os.urandom(1 << 20)) * int(sys.argv[1])
+os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+while True:
+    signal.pause()
+"""
+"""Holds some MiB, and lets go of its standard output when it does. It ends by itself after an hour."""
+
+DUMP: Final = ("dump", "--file-locks", "--link-remap", "--ghost-limit", "512M", "--network-lock", "skip")
+RESTORE: Final = ("restore", "--restore-detached", "--file-locks", "--link-remap")
+"""As iriscw asks for it."""
+
+
+@attrs.frozen
+class Round:
+    """One round; seconds."""
+
+    freeze_s: float
+    bare_freeze_s: float
+    thaw_s: float
+    bare_thaw_s: float
+    own_cpu_s: float
+
+
+def figures_of(mib: int, rounds: Sequence[Round]) -> Figures:
+    """Give the figures of all rounds of one size."""
+
+    def middle(figure: Callable[[Round], float]) -> float:
+        return statistics.median(figure(each) for each in rounds)
+
+    return {
+        "mib": mib,
+        "freeze_s": middle(lambda each: each.freeze_s),
+        "bare_freeze_s": middle(lambda each: each.bare_freeze_s),
+        "freeze_ratio": middle(lambda each: each.freeze_s / each.bare_freeze_s),
+        "thaw_s": middle(lambda each: each.thaw_s),
+        "bare_thaw_s": middle(lambda each: each.bare_thaw_s),
+        "thaw_ratio": middle(lambda each: each.thaw_s / each.bare_thaw_s),
+        "own_cpu_ms": middle(lambda each: each.own_cpu_s * 1000),
+    }
+
+
+async def run(progress: Callable[[str], object], sizes_mib: Sequence[int], rounds: int) -> dict[str, Any]:
+    """Measure each size for which there is memory.
+
+    Raises:
+        NoRoom: there is too little memory for any of them.
+        CriuMissing, CriuUnfit, RightsMissing: nothing can be frozen here.
+        MeasurementFailed: CRIU alone did not do it.
+        IriscwError: iriscw did not do it.
+    """
+    found: list[Figures] = []
+    for mib in sizes_mib:
+        folder = Path(tempfile.mkdtemp(prefix="iriscw-bench-", dir=MEMORY))
+        try:
+            local = this_machine(folder / "state", memory=folder / "ram", ram_bytes=2 * mib * MIB + BESIDE_BYTES)
+            if not await _has_room(local, mib):
+                progress(f"{mib} MiB: left out, there is too little memory")
+                continue
+            program = Path((await local.machine.criu.ability()).path)
+            async with _process(folder, mib) as pid:
+                each: list[Round] = []
+                for number in range(rounds):
+                    progress(f"{mib} MiB: round {number + 1} of {rounds}")
+                    each.append(await _round(local, folder, program, pid))
+            found.append(figures_of(mib, each))
+        finally:
+            remove_tree(folder)
+    if not found:
+        raise NoRoom(f"there is too little memory free for {min(sizes_mib)} MiB and a copy of it in {MEMORY}")
+    return {"figures": {"to and from RAM": found}, "goals": GOALS, "rounds": rounds}
+
+
+async def _has_room(local: Local, mib: int) -> bool:
+    there = os.statvfs(MEMORY)
+    return (
+        await local.machine.processes.free_memory_bytes() >= 2 * mib * MIB + BESIDE_BYTES
+        and there.f_bavail * there.f_frsize >= mib * MIB + BESIDE_BYTES
+    )
+
+
+@contextlib.asynccontextmanager
+async def _process(folder: Path, mib: int) -> AsyncIterator[int]:
+    """Start the process; it is ended, whoever brought it back meanwhile."""
+    process = subprocess.Popen(  # noqa: S603, ASYNC220  # a list of arguments; it takes two milliseconds
+        [sys.executable, "-I", "-S", "-c", PROGRAM, str(mib), str(folder)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    try:
+        await anyio.to_thread.run_sync(process.stdout.read, abandon_on_cancel=True)
+        yield process.pid
+    finally:
+        process.poll()
+        with contextlib.suppress(ProcessGone):
+            _end(process.pid, folder)
+        process.wait()
+        process.stdout.close()
+
+
+def _end(pid: int, folder: Path) -> None:
+    """Kill the process that was told of this folder and has this number.
+
+    Raises:
+        ProcessGone: there is none.
+    """
+    identity = identify(pid)
+    try:
+        told = os.fsencode(folder) in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except (FileNotFoundError, ProcessLookupError) as error:
+        raise ProcessGone(f"process {pid} has ended") from error
+    if not told:
+        raise ProcessGone(f"process {pid} is another one by now")
+    with pidfd_of(identity) as descriptor:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+        select.select([descriptor], [], [], PATIENCE_S)
+
+
+async def _round(local: Local, folder: Path, program: Path, pid: int) -> Round:
+    artifact = new_id("ck")
+    root = await local.machine.processes.identify(pid)
+    began_s, cpu_s = time.perf_counter(), time.thread_time()
+    failure = failure_of(await local.run(FreezeTree(FreezePlan(operation=artifact, root=root, tier=RAM))))
+    freeze_s, own_cpu_s = time.perf_counter() - began_s, time.thread_time() - cpu_s
+    if failure is not None:
+        raise failure
+    await _free(local, pid)
+    began_s = time.perf_counter()
+    failure = failure_of(await local.run(ThawTree(ThawPlan(new_id("th"), artifact))))
+    thaw_s = time.perf_counter() - began_s
+    if failure is not None:
+        raise failure
+    await local.machine.tiers.remove(artifact)
+    images = folder / "bare"
+    make_private_folder(images)
+    try:
+        bare_freeze_s = await anyio.to_thread.run_sync(_bare_freeze, program, images, pid)
+        await _free(local, pid)
+        bare_thaw_s = await anyio.to_thread.run_sync(_bare_thaw, program, images)
+    finally:
+        remove_tree(images)
+    return Round(freeze_s, bare_freeze_s, thaw_s, bare_thaw_s, own_cpu_s)
+
+
+async def _free(local: Local, pid: int) -> None:
+    """Wait until whoever adopted the process has reaped it: how long that takes says nothing of a thaw."""
+    with anyio.move_on_after(PATIENCE_S):
+        while await local.machine.processes.taken([pid]):
+            pass
+        return
+    raise MeasurementFailed(f"process {pid} is gone and nobody reaps it: it cannot be brought back")
+
+
+def _bare_freeze(program: Path, images: Path, pid: int) -> float:
+    began_s = time.perf_counter()
+    _criu(program, images, *DUMP, "--tree", str(pid))
+    _digests(images)
+    return time.perf_counter() - began_s
+
+
+def _bare_thaw(program: Path, images: Path) -> float:
+    began_s = time.perf_counter()
+    _digests(images)
+    _criu(program, images, *RESTORE)
+    return time.perf_counter() - began_s
+
+
+def _digests(images: Path) -> None:
+    folder = open_folder(images)
+    try:
+        default_reading(lambda count: None).digests(folder, listed(folder))
+    finally:
+        os.close(folder)
+
+
+def _criu(program: Path, images: Path, *arguments: str) -> None:
+    """Run CRIU alone.
+
+    Raises:
+        MeasurementFailed: it did not do it.
+    """
+    command = [str(program), *arguments, "--no-default-config", "--images-dir", str(images), "--log-file", "bare.log"]
+    done = subprocess.run(  # noqa: S603  # a list of arguments
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False
+    )
+    if done.returncode:
+        said = (images / "bare.log").read_bytes()[-500:].decode("utf-8", "replace").strip()
+        raise MeasurementFailed(f"criu {arguments[0]} ended with {done.returncode}: {said}")

@@ -1,0 +1,47 @@
+"""Freezing is compared with CRIU alone: what is measured, of which rounds, and that nothing is left of it."""
+
+import pytest
+
+from iriscw.bench import freezing
+from iriscw.bench.freezing import GOALS, Round, figures_of
+from iriscw.freeze.drivers.criu.ability import probe
+from iriscw.freeze.model import CriuMissing, CriuUnfit, NoRoom, RightsMissing
+
+
+def test_the_round_in_the_middle_counts():
+    """A ratio is of one round each time; one that was disturbed changes nothing."""
+    quiet = Round(freeze_s=1.2, bare_freeze_s=1.0, thaw_s=1.1, bare_thaw_s=1.0, own_cpu_s=0.02)
+    slow = Round(freeze_s=13.0, bare_freeze_s=10.0, thaw_s=20.0, bare_thaw_s=10.0, own_cpu_s=0.5)
+    disturbed = Round(freeze_s=9.0, bare_freeze_s=1.0, thaw_s=9.0, bare_thaw_s=10.0, own_cpu_s=0.01)
+    found = figures_of(64, [quiet, disturbed, slow])
+    assert found["mib"] == 64
+    assert found["freeze_ratio"] == pytest.approx(1.3)
+    assert found["thaw_ratio"] == pytest.approx(1.1)
+    assert found["own_cpu_ms"] == pytest.approx(20)
+    assert found.keys() >= GOALS.keys()
+
+
+async def test_without_memory_nothing_is_measured(monkeypatch, tmp_path):
+    """Sizes that do not fit are left out, and said; if none does, that is an error, and nothing is left."""
+    said = []
+    monkeypatch.setattr(freezing, "BESIDE_BYTES", 1 << 60)
+    monkeypatch.setattr(freezing, "MEMORY", tmp_path)
+    with pytest.raises(NoRoom):
+        await freezing.run(said.append, (16, 32), 1)
+    assert said == [f"{mib} MiB: left out, there is too little memory" for mib in (16, 32)]
+    assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.slow
+async def test_a_freeze_is_measured():
+    """One round of a small process: every figure is there, and iriscw's own CPU time is less than its time."""
+    try:
+        probe()
+    except (CriuMissing, CriuUnfit, RightsMissing) as error:
+        pytest.skip(f"{type(error).__name__}: {error}")
+    said = []
+    report = await freezing.run(said.append, (16,), 1)
+    assert said == ["16 MiB: round 1 of 1"]
+    [[found]] = report["figures"].values()
+    assert all(value > 0 for value in found.values())
+    assert found["own_cpu_ms"] < 1000 * found["freeze_s"]
