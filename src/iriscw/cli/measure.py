@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from iriscw.cli.interrupts import as_interrupts
 from iriscw.cli.outcome import CheckFailed, run_async
 from iriscw.cli.output import emit, format_option, table, to_json, to_yaml
 
@@ -123,12 +124,13 @@ def bench_freeze(*, quick: bool, rounds: int | None, form: str) -> None:
     """
     from iriscw.bench import freezing
 
-    report = run_async(
-        freezing.run,
-        lambda line: click.echo(line, err=True),
-        freezing.QUICK_MIB if quick else freezing.FULL_MIB,
-        rounds if rounds is not None else freezing.ROUNDS,
-    )
+    with as_interrupts():  # a process and its memory have to be given back
+        report = run_async(
+            freezing.run,
+            lambda line: click.echo(line, err=True),
+            freezing.QUICK_MIB if quick else freezing.FULL_MIB,
+            rounds if rounds is not None else freezing.ROUNDS,
+        )
     _write(report, form, lambda: simulation_table(report["figures"], report["goals"]))
 
 
