@@ -8,7 +8,7 @@ from iriscw.agent.board import Made, Step, View
 from iriscw.agent.operations import Asked, Kind
 from iriscw.errors import InvalidArgument
 from iriscw.freeze.messages import OperationEnded
-from iriscw.freeze.model import CriuOptions, FreezePlan, Hook, HookKind, Outcome, TaskIdentity
+from iriscw.freeze.model import CriuOptions, FreezePlan, Hook, HookKind, Outcome, TaskIdentity, ThawPlan
 from iriscw.proto.iriscw import v1
 
 MS = 1_000_000
@@ -90,6 +90,7 @@ def test_a_view_of_a_newer_agent():
     [
         v1.FreezeRequest(labels={"": "x"}),
         v1.FreezeRequest(labels={str(number): "x" for number in range(65)}),
+        v1.FreezeRequest(tier="path:/a/b"),
         v1.FreezeRequest(lock_timeout_ms=-1),
         v1.FreezeRequest(lock_timeout_ms=86_400_001),
         v1.FreezeRequest(hook=v1.FreezeHook()),
@@ -103,8 +104,21 @@ def test_requests_that_cannot_be(message):
     """They are refused before anything is begun."""
     with pytest.raises(InvalidArgument):
         wire.freeze_plan("ck-1", ROOT, message)
-    with pytest.raises(InvalidArgument):
-        wire.thaw_plan("th-1", v1.ThawRequest(gpus={str(number): "x" for number in range(65)}))
+
+
+@pytest.mark.parametrize("name", ["", "../x", "ck 1", "é", "x" * 64, "ck-1\0"])
+def test_ids_that_are_none(name):
+    """They never become the name of a file, or of a claim."""
+    with pytest.raises(InvalidArgument, match="no id of a checkpoint"):
+        wire.thaw_plan("th-1", v1.ThawRequest(checkpoint_id=name))
+
+
+def test_a_thaw():
+    """With the GPUs that it comes to, of which there are not too many."""
+    plan = wire.thaw_plan("th-1", v1.ThawRequest(checkpoint_id="ck-1", gpus={"b": "c", "a": "d"}, force=True))
+    assert plan == ThawPlan("th-1", "ck-1", (("a", "d"), ("b", "c")), True)
+    with pytest.raises(InvalidArgument, match="65 GPUs"):
+        wire.thaw_plan("th-1", v1.ThawRequest(checkpoint_id="ck-1", gpus={str(each): "x" for each in range(65)}))
 
 
 def test_names_of_any_bytes():

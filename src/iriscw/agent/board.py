@@ -130,6 +130,7 @@ class Board:
     def put_aside(self, operation: str, text: str) -> None:
         """Its actor is put aside."""
         self._change(operation, aside=text)
+        self._look()
 
     def closed(self, operation: str) -> None:
         """Nothing of it is left to do."""
@@ -153,8 +154,11 @@ class Board:
         rung.set()
 
     def _look(self) -> None:
-        if not self.running():
+        if not self._under_way():
             self._empty.set()
+
+    def _under_way(self) -> bool:
+        return any(not view.aside for view in self.running())
 
     def running(self) -> list[View]:
         """Give the operations that are not over, the oldest first."""
@@ -187,7 +191,7 @@ class Board:
                 await changed.wait()
 
     async def until_idle(self) -> None:
-        """Wait until no operation runs."""
-        while self.running():
+        """Wait until no operation runs but such as are put aside."""
+        while self._under_way():
             self._empty = anyio.Event()
             await self._empty.wait()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +12,7 @@ import attrs
 
 from iriscw.agent.board import Made, Step, View
 from iriscw.agent.operations import Asked, Kind
-from iriscw.checkpoint.manifest import label_trouble
+from iriscw.checkpoint.manifest import ARTIFACT_ID, label_trouble
 from iriscw.checkpoint.model import Listed
 from iriscw.errors import InvalidArgument
 from iriscw.freeze.messages import OperationEnded
@@ -25,6 +26,9 @@ DEFAULT_LOCK_MS = 60_000
 DEFAULT_HOOK_MS = 30_000
 MAX_WAIT_MS = 86_400_000
 """A day: longer is a slip."""
+
+_TIER = re.compile(r"[a-z][a-z0-9-]{0,31}")
+"""Of tiers that callers may name here: folders are the shim's business."""
 
 MAX_HOOK_WORDS = 256
 MAX_GPUS = 64
@@ -48,19 +52,22 @@ def pairs(given: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 # What is asked for
 
 
-def freeze_plan(operation: str, root: TaskIdentity, message: v1.FreezeRequest, *, tier: str = "") -> FreezePlan:
+def freeze_plan(operation: str, root: TaskIdentity, message: v1.FreezeRequest) -> FreezePlan:
     """Read what is to be frozen, and how.
 
     Raises:
-        InvalidArgument: a label, a hook or a time is none.
+        InvalidArgument: a label, a tier, a hook or a time is none.
     """
     labels = pairs(message.labels)
     if label_trouble(labels):
         raise InvalidArgument(label_trouble(labels))
+    tier = message.tier or DEFAULT_TIER
+    if not _TIER.fullmatch(tier):
+        raise InvalidArgument(f"{tier[:80]!a} is no name of a tier")
     return FreezePlan(
         operation=operation,
         root=root,
-        tier=tier or message.tier or DEFAULT_TIER,
+        tier=tier,
         leave_running=message.leave_running,
         force=message.force,
         options=CriuOptions(shell_job=message.shell_job, tcp_established=message.tcp_established),
@@ -95,8 +102,10 @@ def thaw_plan(operation: str, message: v1.ThawRequest) -> ThawPlan:
     """Read what is to be brought back.
 
     Raises:
-        InvalidArgument: there are too many GPUs.
+        InvalidArgument: the id is none, or there are too many GPUs.
     """
+    if not ARTIFACT_ID.fullmatch(message.checkpoint_id):
+        raise InvalidArgument(f"{message.checkpoint_id[:80]!a} is no id of a checkpoint: small letters, digits and '-'")
     if len(message.gpus) > MAX_GPUS:
         raise InvalidArgument(f"{len(message.gpus)} GPUs: at most {MAX_GPUS}")
     return ThawPlan(operation, message.checkpoint_id, pairs(message.gpus), message.force)
