@@ -20,6 +20,8 @@ from iriscw.agent.claims import TargetBusy, claim, frozen_by_us
 from iriscw.agent.daemon import Agent
 from iriscw.agent.errors import AgentRunning, OperationUnknown, TooManyOperations, UnsafeSocketFolder
 from iriscw.checkpoint.drivers.store import Folders, default_reading
+from iriscw.cli.outcome import alone
+from iriscw.errors import RestartsExhausted
 from iriscw.files import make_private_folder
 from iriscw.freeze.model import ArtifactUnknown, CudaRefused, CudaState, Outcome, TargetGone
 
@@ -279,3 +281,26 @@ def kept(place, name, *labels):
     fill(place.reserve(name, 1 << 20), large=False)
     place.seal(name, FROZEN, labels, default_reading(lambda count: None), lambda size: None)
     place.publish(name)
+
+
+async def test_a_fault_above_all_operations(tmp_path, world):
+    """It ends the agent, whose next life takes up what ran: an agent that has lost count of them is none."""
+    with anyio.fail_after(PATIENCE_S):
+        world.hold("dump")
+        with pytest.raises(ExceptionGroup) as caught:
+            await until_it_fails(tmp_path, world)
+        assert isinstance(alone(caught.value), RestartsExhausted)
+        world.crash(1)
+        world.held_at = ""
+        async with agent_of(tmp_path, world) as (agent, _):
+            await agent.board.until_idle()
+            assert [process.cuda for process in world.living()] == [CudaState.RUNNING, None, CudaState.RUNNING]
+            assert world.artifacts == {}
+
+
+async def until_it_fails(tmp_path, world):
+    """Run an agent whose ``/operations`` gets a message that it has no rule for, while an operation runs."""
+    async with agent_of(tmp_path, world) as (agent, caller):
+        await begun_and_left(world, caller, "dump", detached=True)
+        agent._tell(OperationUnknown("no message of its own"))
+        await anyio.sleep_forever()
