@@ -86,7 +86,9 @@ def counting(tmp_path):
     started = []
 
     def start(**words):
-        started.append(Counting(tmp_path, **words))
+        folder = tmp_path / f"tree-{len(started)}"
+        folder.mkdir()
+        started.append(Counting(folder, **words))
         return started[-1]
 
     yield start
@@ -137,6 +139,22 @@ def test_a_tree_goes_and_comes_back(agent, counting):
     agent.kill()
     tree.counts_on()
     assert tree.unbroken()
+
+
+def test_two_trees_at_once(agent, counting):
+    """One agent freezes both at the same time, and thaws both."""
+    iriscw = Through(agent)
+    trees = [counting(children=1), counting(children=1)]
+    freezes = [iriscw.start("checkpoint", "--pid", str(tree.pid), "--tier", "disk", "-o", "json") for tree in trees]
+    said = [process.communicate(timeout=PATIENCE_S) for process in freezes]
+    assert [process.returncode for process in freezes] == [0, 0], said
+    assert not any(tree.alive() for tree in trees)
+    thaws = [iriscw.start("restore", json.loads(out)["checkpoint"]) for out, _ in said]
+    said = [process.communicate(timeout=PATIENCE_S) for process in thaws]
+    assert [process.returncode for process in thaws] == [0, 0], said
+    for tree in trees:
+        tree.counts_on()
+        assert tree.unbroken()
 
 
 def test_an_interrupted_command(agent, counting, tmp_path):
