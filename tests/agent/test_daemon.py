@@ -240,6 +240,18 @@ async def test_metrics(tmp_path, world):
             assert '"operations": 0' in await got(agent.settings.socket, "/health")
 
 
+async def test_metrics_of_a_thaw(tmp_path, world):
+    """Its phases are those of the tier that its checkpoint lies in."""
+    disk = Folders("disk", tmp_path / "disk", 1 << 30)
+    with anyio.fail_after(PATIENCE_S):
+        async with agent_of(tmp_path, world, folders=[disk]) as (agent, caller):
+            kept(disk, "ck-1")
+            await last(caller.thaw(thaw_plan("ck-1")))  # which the simulated machine never made
+            text = await got(agent.settings.socket, "/metrics")
+            assert 'iriscw_agent_phase_seconds_count{operation="thaw",phase="opening",tier="disk"} 1.0' in text
+            assert 'iriscw_agent_operations_ended_total{operation="thaw",outcome="failed",tier="disk"} 1.0' in text
+
+
 async def got(path, route):
     """GET a route of the HTTP side of a socket."""
     async with await anyio.connect_unix(path) as stream:

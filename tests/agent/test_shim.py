@@ -182,3 +182,22 @@ async def test_a_folder_in_use(shim, tmp_path, world):
             await shim(checkpoint(tmp_path))
         world.let_go()
     assert not world.living()
+
+
+async def test_two_that_ask_for_one_folder(shim, tmp_path, world):
+    """One of them gets it, however close they come."""
+    refused = []
+    world.hold("tree")
+
+    async def ask():
+        try:
+            await shim(checkpoint(tmp_path))
+        except PathNotAllowed as error:
+            refused.append(error)
+            world.let_go()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(ask)
+        tasks.start_soon(ask)
+    assert len(refused) == 1
+    assert not world.living()

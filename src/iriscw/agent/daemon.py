@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -195,7 +195,7 @@ class Agent:
         journal = await self._open_journal(folder / "journal")
         stack.callback(journal.close)
         self._places = await anyio.to_thread.run_sync(Places, folder / "places.json")
-        begins_with = self._left_by_earlier(journal)
+        begins_with = await self._left_by_earlier(journal)
         stack.callback(self._give_all_back)
         root = tree(begins_with, self._effects_of, claim=self._claim, clean_up=self._clean_up)
         self._system = await stack.enter_async_context(
@@ -224,10 +224,11 @@ class Agent:
                     raise AgentRunning(f"another agent serves {self.settings.state}: {error}") from error
             await anyio.sleep(0.05)  # a lock of the kernel's rings for nobody
 
-    def _left_by_earlier(self, journal: Journal) -> Operations:
+    async def _left_by_earlier(self, journal: Journal) -> Operations:
         left = left_in(journal)
         for each in (*left.owed, *left.over):
-            self._board.begin(each.asked, each.artifact, each.tier, owed=True)
+            tier = each.tier or await self._tier_with(each.artifact)
+            self._board.begin(each.asked, each.artifact, tier, owed=True)
             log.info("operation %s, which an earlier agent left, is taken up", each.asked.operation)
         owed, over = ([each.asked for each in kind] for kind in (left.owed, left.over))
         return taken_up(self.settings.max_operations, owed, over)
@@ -319,7 +320,7 @@ class Agent:
         assert self._system is not None
         known = known_of(order.plan)
         asked = known.asked
-        self._board.begin(asked, known.artifact, known.tier)
+        self._board.begin(asked, known.artifact, known.tier or await self._tier_with(known.artifact))
         begun = False
         try:
             await self._system.ask(OPERATIONS, BeginOperation(asked, order))
@@ -335,6 +336,16 @@ class Agent:
     def stop(self, operation: str, text: str) -> None:
         """Have an operation undone, unless it is past the point of no return. Watchers see how it ends."""
         self._tell(StopOperation(operation, text))
+
+    async def _tier_with(self, artifact: str) -> str:
+        """Give the tier that an artifact lies in; empty if it lies in none, which the operation says by name."""
+        for name, place in self.tiers.folders.items():
+            try:
+                if await anyio.to_thread.run_sync(place.has, artifact):
+                    return name
+            except UnsafeRequest as error:
+                log.warning("tier %s is passed over: %s", name, error)
+        return ""
 
     async def made(self, artifact: str) -> Made | None:
         """Say what an artifact is; None where there is none, or none that can be read."""
@@ -382,22 +393,27 @@ class Agent:
             async with self._adding:
                 await anyio.to_thread.run_sync(self._known_places().drop, made.tier)
 
-    async def destination(self, path: str) -> str:
-        """Make the folder that a caller names; give its tier.
+    async def begin_into(self, path: str, order_of: Callable[[str], FreezeTree]) -> str:
+        """Make the folder that a caller names, and begin a freeze into it. Whoever comes second finds it in use.
+
+        Args:
+            path: of the folder.
+            order_of: gives the order, for the name of the folder's tier.
 
         Raises:
-            PathNotAllowed: it is none that may be used, or it has a checkpoint already.
+            PathNotAllowed: it is none that may be used, it has a checkpoint already, or gets one.
             TooManyPlaces: see there.
             OSError: it cannot be made.
+            IriscwError: as :meth:`begin`.
         """
         async with self._adding:
             folder = await anyio.to_thread.run_sync(lambda: folder_below(path, self.settings.roots, create=True))
             tier = tier_of(folder)
             if any(view.tier == tier for view in self._board.running()):
-                raise PathNotAllowed(f"{folder} is being written to by another operation")
+                raise PathNotAllowed(f"{folder} is used by another operation")
             if await anyio.to_thread.run_sync(lambda: _held(folder)):
                 raise PathNotAllowed(f"{folder} holds a checkpoint already")
-            return await anyio.to_thread.run_sync(self._known_places().add, folder)
+            return await self.begin(order_of(await anyio.to_thread.run_sync(self._known_places().add, folder)))
 
     async def source(self, path: str) -> str:
         """Find the one checkpoint in a folder that a caller names; give its id.

@@ -53,9 +53,11 @@ class ShimDoor(v1.ShimServiceBase):
             raise InvalidArgument(f"an id of a container has at most {MAX_LABEL_CHARS} characters")
         roots = self._agent.settings.runtime_roots
         root = await anyio.to_thread.run_sync(lambda: process_of(message.container_id, roots))
-        tier = await self._agent.destination(message.destination_path)
         labels = ((CONTAINER_LABEL, message.container_id),)
-        view = await self._end_of(FreezeTree(FreezePlan(new_id("ck"), root, tier, labels=labels)))
+        operation = await self._agent.begin_into(
+            message.destination_path, lambda tier: FreezeTree(FreezePlan(new_id("ck"), root, tier, labels=labels))
+        )
+        view = await self._end_of(operation)
         size = view.made.size_bytes if view.made is not None else 0
         lasted = view.lasted_ns // MILLISECOND
         return v1.CheckpointResponse(checkpoint_id=view.artifact, size_bytes=size, lasted_ms=lasted)
@@ -65,7 +67,7 @@ class ShimDoor(v1.ShimServiceBase):
         artifact = await self._agent.source(message.source_path)
         if message.container_id:
             await self._check_container(artifact, message.container_id)
-        view = await self._end_of(ThawTree(ThawPlan(new_id("th"), artifact)))
+        view = await self._end_of(await self._agent.begin(ThawTree(ThawPlan(new_id("th"), artifact))))
         pid = view.made.pid if view.made is not None else 0
         return v1.RestoreResponse(checkpoint_id=artifact, pid=pid, lasted_ms=view.lasted_ns // MILLISECOND)
 
@@ -76,8 +78,7 @@ class ShimDoor(v1.ShimServiceBase):
                 if named != container_id:
                     raise ContainerRefused(f"checkpoint {artifact} is of container {named!r}, not of {container_id!r}")
 
-    async def _end_of(self, order: FreezeTree | ThawTree) -> View:
-        operation = await self._agent.begin(order)
+    async def _end_of(self, operation: str) -> View:
         last = self._agent.board.view(operation)
         try:
             async with aclosing(self._agent.board.follow(operation)) as views:
