@@ -183,12 +183,11 @@ class Board:
         """
         while True:
             view = self.view(operation)
-            changed = self._rows[operation].changed
+            changed = self._rows[operation].changed  # rings for this view, also while it is on its way
             yield view
             if view.over or view.aside:
                 return
-            if self.view(operation) is view:  # it may have changed while the view was on its way
-                await changed.wait()
+            await changed.wait()
 
     async def until_idle(self) -> None:
         """Wait until no operation runs but such as are put aside."""

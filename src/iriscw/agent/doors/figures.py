@@ -87,7 +87,7 @@ class Figures:
             self._over(now)
 
     def _phase_over(self, before: View, now: View) -> None:
-        if before.steps and before.end is None:
+        if before.steps:
             step = before.steps[-1]
             until = now.lasted_ns if len(now.steps) == len(before.steps) else now.steps[-1].at_ns
             labels = (now.asked.kind.value, step.phase, tier_label(now))
