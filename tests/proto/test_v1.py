@@ -113,7 +113,7 @@ def test_units_are_last(message):
     for name, field in fields(message).items():
         if field.proto_type == "int64" and message is not v1.Duration:
             plain = {"offset", "log_end_offset", "round", "sequence", "version", "after_version", "number"}
-            assert name.endswith(("_ms", "_bytes", "_milli")) or name in plain, name
+            assert name.endswith(("_ms", "_bytes", "_milli", "_ticks")) or name in plain, name
 
 
 @pytest.mark.parametrize("enum", ENUMS, ids=lambda each: each.__name__)

@@ -3,6 +3,7 @@
 import asyncio
 import http.client
 import logging
+import os
 import socket
 import stat
 import struct
@@ -86,6 +87,21 @@ async def test_unix_door(stack: AsyncExitStack, echo: EchoService, tmp_path: Pat
         assert (await channel.unary(UNARY, EchoRequest(text="who"), EchoReply)).text.startswith("local|")
     await server.drain(0)
     assert not path.exists()
+
+
+async def test_unix_door_for_some_users(stack: AsyncExitStack, echo: EchoService, tmp_path: Path) -> None:
+    """A process of another user than those that may come in is cut off, whatever the mode of the socket."""
+    server = await open_server(stack, echo)
+    mine = await server.listen_unix(tmp_path / "mine.sock", uids=(os.geteuid(),))
+    theirs = await server.listen_unix(tmp_path / "theirs.sock", uids=(os.geteuid() + 1,))
+    async with RpcChannel(mine) as channel:
+        assert (await channel.unary(UNARY, HELLO, EchoReply)).text
+    assert server.statistics().connections_refused == 0
+    async with RpcChannel(theirs) as channel:
+        with pytest.raises(RpcUnavailable):
+            await channel.unary(UNARY, HELLO, EchoReply)
+    assert server.statistics().connections_refused == 1
+    assert echo.calls == 1
 
 
 async def test_stale_socket(stack: AsyncExitStack, echo: EchoService, tmp_path: Path) -> None:

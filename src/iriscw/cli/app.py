@@ -35,6 +35,7 @@ COMMANDS: Final = {
     "connect": "iriscw.cli.connect:connect",
     "controller": "iriscw.cli.serve:controller",
     "worker": "iriscw.cli.serve:worker",
+    "agent": "iriscw.cli.agent:agent",
     "bench": "iriscw.cli.measure:bench",
     "sim": "iriscw.cli.sim.command:sim",
 }

@@ -1,4 +1,4 @@
-"""``checkpoint``, ``restore`` and ``checkpoints``: a process tree of this machine, frozen and thawed with no daemon."""
+"""``checkpoint``, ``restore`` and ``checkpoints``: a process tree of this machine, with no daemon or by an agent."""
 
 from __future__ import annotations
 
@@ -77,6 +77,14 @@ def place_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+agent_option = click.option(
+    "--agent",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="SOCKET",
+    help="Have the node agent that listens there do it. Default: this command does it itself.",
+)
+
+
 @click.command()
 @click.option("--pid", type=click.IntRange(2), required=True, help="The first process of the tree.")
 @click.option("--tier", type=click.Choice(("ram", "disk")), default="ram", show_default=True, help="Where to.")
@@ -92,6 +100,7 @@ def place_options(function: Callable[..., Any]) -> Callable[..., Any]:
 )
 @click.option("--hook-timeout", type=Duration(), default="30s", show_default=True, help="For the hook.")
 @click.option("--lock-timeout", type=Duration(), default="60s", show_default=True, help="For CUDA to finish its work.")
+@agent_option
 @place_options
 @format_option
 def checkpoint(*, pid: int, form: str, **given: Any) -> None:
@@ -102,19 +111,17 @@ def checkpoint(*, pid: int, form: str, **given: Any) -> None:
     """
     from iriscw.checkpoint.manifest import label_trouble
     from iriscw.freeze.messages import FreezeTree
-    from iriscw.freeze.model import CriuOptions, FreezePlan
+    from iriscw.freeze.model import CriuOptions, FreezePlan, TaskIdentity
 
     labels = _labels(given["labels"])
     if label_trouble(labels):
         raise click.UsageError(label_trouble(labels))
     hook = _hook(given)
 
-    async def freeze(local: Local, shown: Shown) -> Done:
-        from iriscw.agent.local import new_id
-
-        plan = FreezePlan(
-            operation=new_id("ck"),
-            root=await local.machine.processes.identify(pid),
+    def plan_of(operation: str, root: TaskIdentity) -> FreezePlan:
+        return FreezePlan(
+            operation=operation,
+            root=root,
             tier=given["tier"],
             leave_running=given["leave_running"],
             force=given["force"],
@@ -123,16 +130,28 @@ def checkpoint(*, pid: int, form: str, **given: Any) -> None:
             lock_within_ns=round(given["lock_timeout"] * SECOND),
             labels=labels,
         )
+
+    async def freeze(local: Local, shown: Shown) -> Done:
+        from iriscw.agent.local import new_id
+
+        plan = plan_of(new_id("ck"), await local.machine.processes.identify(pid))
         end = await local.run(FreezeTree(plan), report=shown.report, changed=shown.changed)
         return await _done(local, plan.operation, end, shown)
 
-    _run(given, freeze, form)
+    if given["agent"] is None:
+        _run(given, freeze, form)
+    else:
+        from iriscw.cli import at_agent
+
+        at_agent.refuse_local_options(given)
+        at_agent.checkpoint(given["agent"], plan_of("", TaskIdentity(pid, 0, "")), form)
 
 
 @click.command()
 @click.argument("checkpoint_id", metavar="CHECKPOINT")
 @click.option("--gpu", "gpus", multiple=True, metavar="OLD=NEW", help="Bring what was on GPU OLD to GPU NEW (UUIDs).")
 @click.option("--force", is_flag=True, help="Thaw although this processor lacks features of the old one.")
+@agent_option
 @place_options
 @format_option
 def restore(*, checkpoint_id: str, form: str, **given: Any) -> None:
@@ -149,17 +168,30 @@ def restore(*, checkpoint_id: str, form: str, **given: Any) -> None:
         end = await local.run(ThawTree(plan), report=shown.report, changed=shown.changed)
         return await _done(local, checkpoint_id, end, shown)
 
-    _run(given, thaw, form)
+    if given["agent"] is None:
+        _run(given, thaw, form)
+    else:
+        from iriscw.cli import at_agent
+
+        at_agent.refuse_local_options(given)
+        at_agent.restore(given["agent"], ThawPlan("", checkpoint_id, gpus, given["force"]), form)
 
 
 @click.command()
 @click.option("--label", "labels", multiple=True, metavar="NAME=VALUE", help="Only those with all of these labels.")
 @click.option("--remove", "removed", metavar="CHECKPOINT", help="Remove this one, and list the rest.")
+@agent_option
 @place_options
 @format_option
 def checkpoints(*, labels: tuple[str, ...], removed: str | None, form: str, **given: Any) -> None:
     """List the checkpoints of this machine, and take up what killed commands left."""
     wanted = _labels(labels)
+    if given["agent"] is not None:
+        from iriscw.cli import at_agent
+
+        at_agent.refuse_local_options(given)
+        at_agent.checkpoints(given["agent"], wanted, removed, form)
+        return
 
     async def listed() -> None:
         local = _local(given)
@@ -256,6 +288,11 @@ def _run(given: dict[str, Any], work: Callable[[Local, Shown], Coroutine[Any, An
 
     with as_interrupts():
         done = run_async(run)
+    finish(done, form)
+
+
+def finish(done: Done, form: str) -> None:
+    """Say what a command did."""
     if form == "json":
         emit(to_json(done))
     elif form == "yaml":

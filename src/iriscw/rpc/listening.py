@@ -9,6 +9,7 @@ import contextlib
 import errno
 import os
 import socket
+import struct
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -87,6 +88,15 @@ def _remove_stale(path: Path) -> None:
             path.unlink()
         except TimeoutError:
             return  # someone listens, and is busy
+
+
+def peer_uid(transport: asyncio.BaseTransport | None) -> int:
+    """Give the user whose process is at the other end of a unix socket, as the kernel says; -1 where it does not."""
+    sock = None if transport is None else transport.get_extra_info("socket")
+    if sock is None:
+        return -1
+    _, uid, _ = struct.unpack("iII", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("iII")))
+    return int(uid)
 
 
 def widen_backlog(sockets: Iterable[Any], connections: int) -> None:

@@ -37,7 +37,14 @@ from iriscw.rpc.door import FirstBytes
 from iriscw.rpc.errors import InsecureDoor, RpcUnavailable
 from iriscw.rpc.http1 import HttpSide, Route
 from iriscw.rpc.limits import RpcLimits
-from iriscw.rpc.listening import bind_unix, exposed_addresses, named_errors, require_asyncio, widen_backlog
+from iriscw.rpc.listening import (
+    bind_unix,
+    exposed_addresses,
+    named_errors,
+    peer_uid,
+    require_asyncio,
+    widen_backlog,
+)
 from iriscw.rpc.pacing import Turnstile
 from iriscw.rpc.server_calls import Authenticate, Calls, RequestTasks
 from iriscw.rpc.transport import LINGER_S, BoundedCodec, BoundedProtocol
@@ -184,8 +191,13 @@ class RpcServer:
         address = Address(host=bound[0], port=bound[1], tls=self._tls is not None)
         return self._opened(listener, address)
 
-    async def listen_unix(self, path: Path) -> Address:
+    async def listen_unix(self, path: Path, *, uids: Collection[int] | None = None) -> Address:
         """Open a unix door, mode 0600. A socket left by a process that is gone is replaced.
+
+        Args:
+            path: where.
+            uids: users whose processes may come in, as the kernel names them (``SO_PEERCRED``); others are cut off
+                before a byte of theirs is read. None: whoever can open the socket.
 
         Raises:
             InvalidAddress: the path is relative or too long.
@@ -196,7 +208,7 @@ class RpcServer:
         with named_errors(str(address)):
             sock, inode = await asyncio.to_thread(bind_unix, path)
             listener = await asyncio.get_running_loop().create_unix_server(
-                functools.partial(self._door, is_local=True), sock=sock, backlog=BACKLOG
+                functools.partial(self._door, is_local=True, uids=uids), sock=sock, backlog=BACKLOG
             )
         self._sockets_on_disk[path] = inode
         return self._opened(listener, address)
@@ -275,17 +287,21 @@ class RpcServer:
     def _connections(self) -> int:
         return len(self._undecided) + len(self._waiting) + len(self._http2) + len(self._http1)
 
-    def _door(self, *, is_local: bool) -> FirstBytes:
+    def _door(self, *, is_local: bool, uids: Collection[int] | None = None) -> FirstBytes:
         return FirstBytes(
-            self._admit,
+            functools.partial(self._admit, uids=uids),
             http2=functools.partial(self._take_http2, is_local=is_local),
             http1=functools.partial(self._take_http1, is_local=is_local),
             lost=self._forget_undecided,
             timeout_s=self._limits.first_bytes_timeout_s,
         )
 
-    def _admit(self, newcomer: FirstBytes) -> bool:
+    def _admit(self, newcomer: FirstBytes, *, uids: Collection[int] | None = None) -> bool:
         if self._calls.draining or self._connections >= self._limits.max_connections:
+            self._refused += 1
+            return False
+        if uids is not None and (uid := peer_uid(newcomer.transport)) not in uids:
+            log.warning("cutting off a process of user %d, who may not come in", uid)
             self._refused += 1
             return False
         self._undecided[newcomer] = None

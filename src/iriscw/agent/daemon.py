@@ -1,0 +1,453 @@
+"""The node agent, put together: one journal, one tree with an actor for each operation, one door on a unix socket.
+
+::
+
+    async with Agent(settings, machine) as agent: ...
+
+    <state>/agent/journal/       all operations; who writes it is the agent of this state
+    <state>/agent/places.json    folders of callers with checkpoints in them
+    <state>/checkpoints/         the tier "disk", the same as that of commands without a daemon
+
+An operation whose agent dies is taken up by the next agent of the same state, which finishes or undoes it by the tables
+of :mod:`iriscw.freeze`. An agent that is told to end undoes what runs, within ``stop_patience_s``; what is not undone
+by then is left to the next one.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack, ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import anyio
+import anyio.to_thread
+import attrs
+from attrs import validators
+
+from iriscw.agent.board import Board, Made
+from iriscw.agent.claims import claim
+from iriscw.agent.containers import RUNTIME_ROOTS
+from iriscw.agent.doors.figures import Figures
+from iriscw.agent.doors.node import NodeDoor
+from iriscw.agent.doors.shim import ShimDoor
+from iriscw.agent.errors import AgentRunning, PathNotAllowed, UnsafeSocketFolder
+from iriscw.agent.local import Machine
+from iriscw.agent.operations import (
+    OPERATIONS,
+    BeginOperation,
+    Claim,
+    CleanUp,
+    OperationAside,
+    OperationClosed,
+    OperationOver,
+    Operations,
+    StopAll,
+    StopOperation,
+    taken_up,
+)
+from iriscw.agent.paths import Root, folder_below
+from iriscw.agent.places import PREFIX, Places, tier_of
+from iriscw.agent.recovery import known_of, left_in
+from iriscw.agent.tree import Effects, tree
+from iriscw.checkpoint.drivers.store import Folders
+from iriscw.checkpoint.drivers.tiers import Tiers
+from iriscw.checkpoint.model import Listed, TierUse
+from iriscw.errors import ActorStopped, InvalidArgument, IriscwError, JournalLocked, MailboxFull, SystemClosed
+from iriscw.files import make_private_folder, remove_tree
+from iriscw.freeze.messages import FreezeTree, OperationChanged, OperationEnded, ThawTree
+from iriscw.freeze.model import ArtifactUnknown, Progress, UnsafeRequest
+from iriscw.journal.port import Journal
+from iriscw.journal.sqlite import SqliteJournal
+from iriscw.rpc.address import Address
+from iriscw.rpc.limits import RpcLimits
+from iriscw.rpc.server import RpcServer
+from iriscw.runtime import ActorSystem, FailureReport
+
+log = logging.getLogger(__name__)
+
+DEFAULT_MAX_OPERATIONS = 16
+"""At once: each has a CRIU, which reads or writes memory as fast as the machine can."""
+
+SHIM_SOCKET = Path("/run/kybernate/shim.sock")
+"""Where root's agent listens: the seeds' name, which the container runtime's side looks for."""
+
+LOCK_PATIENCE_S = 3.0
+"""What is waited for the journal of an agent that was killed: a program that it had just forked may still hold it."""
+
+FIGURES_EVERY_S = 30.0
+"""How often tiers are measured for the metrics, beside after each operation."""
+
+_DAY_S = 86_400.0
+_REFUSED_BY_CLIENT = "its caller left"
+
+
+def default_socket(environment: Mapping[str, str], state: Path) -> Path:
+    """Say where an agent listens: for root where the seeds say, for a user where only that user gets."""
+    if os.geteuid() == 0:
+        return SHIM_SOCKET
+    if environment.get("XDG_RUNTIME_DIR"):
+        return Path(environment["XDG_RUNTIME_DIR"]).absolute() / "iriscw" / "agent.sock"
+    return state / "agent" / "agent.sock"
+
+
+@attrs.frozen(kw_only=True)
+class AgentSettings:
+    """All that an agent is told.
+
+    ``roots`` are the folders below which callers may have checkpoints put (``destination_path``); none: nowhere.
+    ``runtime_roots`` are where container runtimes keep their state. With a ``stop_patience_s`` of 0 what runs is left
+    to the next agent as it is.
+    """
+
+    state: Path
+    socket: Path
+    roots: tuple[Root, ...] = ()
+    runtime_roots: tuple[Path, ...] = RUNTIME_ROOTS
+    max_operations: int = attrs.field(default=DEFAULT_MAX_OPERATIONS, validator=[validators.ge(1), validators.le(256)])
+    stop_patience_s: float = attrs.field(default=20.0, validator=validators.ge(0))
+    lock_patience_s: float = attrs.field(default=LOCK_PATIENCE_S, validator=validators.ge(0))
+
+
+class Agent:
+    """One node agent in this process: an async context manager. Installs no signal handlers, prints nothing.
+
+    Args:
+        settings: see there.
+        machine: the ports of this machine.
+    """
+
+    def __init__(self, settings: AgentSettings, machine: Machine) -> None:
+        self.settings = settings
+        self._machine = machine
+        self._figures = Figures()
+        self._board = Board(self._figures.seen)
+        self._claims: dict[str, ExitStack] = {}
+        self._adding = anyio.Lock()
+        self._stack = AsyncExitStack()
+        self._system: ActorSystem | None = None
+        self._places: Places | None = None
+        self._door: RpcServer | None = None
+
+    # From start to stop
+
+    @property
+    def address(self) -> Address:
+        """Where the agent listens.
+
+        Raises:
+            InvalidArgument: it does not run.
+        """
+        if self._door is None:
+            raise InvalidArgument("the agent does not run")
+        return self._door.address
+
+    @property
+    def board(self) -> Board:
+        """What is known of operations."""
+        return self._board
+
+    @property
+    def machine(self) -> Machine:
+        """The ports, with the places of callers among the tiers."""
+        return attrs.evolve(self._machine, tiers=self.tiers)
+
+    @property
+    def tiers(self) -> Tiers:
+        """The tiers, and the places of callers."""
+        places = self._places.folders() if self._places is not None else {}
+        return Tiers({**self._machine.tiers.folders, **places})
+
+    async def __aenter__(self) -> Self:
+        """Start: take up what an earlier agent left, then open the door.
+
+        Raises:
+            AgentRunning: another agent serves this state.
+            UnsafeSocketFolder: the socket's folder is not ours alone.
+            JournalCorrupt, UnsupportedJournal, OSError, ValueError: the state cannot be used.
+            AddressInUse, AddressUnavailable, InvalidAddress: see ``RpcServer.listen_unix``.
+        """
+        async with AsyncExitStack() as stack:
+            await self._start(stack)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        """Undo what runs, within the patience for that, then stop everything in reverse."""
+        try:
+            if self._system is not None and self._system.failure is None and self.settings.stop_patience_s:
+                with anyio.CancelScope(shield=True), anyio.move_on_after(self.settings.stop_patience_s):
+                    self._tell(StopAll("the agent was told to end"))
+                    await self._board.until_idle()
+        finally:
+            await self._stack.__aexit__(exc_type, exc, tb)
+
+    async def _start(self, stack: AsyncExitStack) -> None:
+        settings = self.settings
+        folder = settings.state / "agent"
+        await anyio.to_thread.run_sync(make_private_folder, folder)
+        await anyio.to_thread.run_sync(own_folder, settings.socket.parent)
+        journal = await self._open_journal(folder / "journal")
+        stack.callback(journal.close)
+        self._places = await anyio.to_thread.run_sync(Places, folder / "places.json")
+        begins_with = await self._left_by_earlier(journal)
+        stack.callback(self._give_all_back)
+        root = tree(begins_with, self._effects_of, claim=self._claim, clean_up=self._clean_up)
+        self._system = await stack.enter_async_context(
+            ActorSystem(root, name="agent", journal=journal, on_event=self._note, grace_s=60.0)
+        )
+        limits = RpcLimits(unary_timeout_s=_DAY_S, stream_timeout_s=_DAY_S, max_connections=256)
+        self._door = RpcServer(
+            [NodeDoor(self), ShimDoor(self)],
+            authenticate=lambda token: None,
+            routes=self._figures.routes(),
+            limits=limits,
+        )
+        door = await stack.enter_async_context(self._door)
+        await door.listen_unix(settings.socket, uids=(os.geteuid(),))
+        tasks = await stack.enter_async_context(anyio.create_task_group())
+        stack.callback(tasks.cancel_scope.cancel)
+        tasks.start_soon(self._measure)
+
+    async def _open_journal(self, folder: Path) -> SqliteJournal:
+        deadline = anyio.current_time() + self.settings.lock_patience_s
+        while True:
+            try:
+                return await anyio.to_thread.run_sync(SqliteJournal.open, folder)
+            except JournalLocked as error:
+                if anyio.current_time() >= deadline:
+                    raise AgentRunning(f"another agent serves {self.settings.state}: {error}") from error
+            await anyio.sleep(0.05)  # a lock of the kernel's rings for nobody
+
+    async def _left_by_earlier(self, journal: Journal) -> Operations:
+        left = left_in(journal)
+        for each in (*left.owed, *left.over):
+            tier = each.tier or await self._tier_with(each.artifact)
+            self._board.begin(each.asked, each.artifact, tier, owed=True)
+            log.info("operation %s, which an earlier agent left, is taken up", each.asked.operation)
+        owed, over = ([each.asked for each in kind] for kind in (left.owed, left.over))
+        return taken_up(self.settings.max_operations, owed, over)
+
+    def _effects_of(self, operation: str) -> Effects:
+        def report(progress: Progress) -> None:
+            if self._system is not None:
+                self._system.call_soon(self._board.progressed, operation, progress)  # from any thread
+
+        return self.machine.desk(report).effects()
+
+    # What the tree asks for, and what it says
+
+    async def _claim(self, effect: Claim) -> None:
+        asked = effect.asked
+        if asked.operation not in self._claims:
+            with ExitStack() as stack:
+                stack.enter_context(claim(asked.target))
+                self._claims[asked.operation] = stack.pop_all()
+
+    async def _clean_up(self, effect: CleanUp) -> None:
+        """Look at the artifact, remove what lies beside it, and give the target back, whatever fails before."""
+        operation = effect.operation
+        try:
+            view = self._board.view(operation)
+            self._board.found(operation, await self.made(view.artifact))
+            for place in self.tiers.folders.values():
+                await anyio.to_thread.run_sync(remove_tree, place.root / "work" / operation)
+            await self._measure_once()
+        except (IriscwError, OSError) as error:
+            log.warning("what operation %s left could not be removed: %s", operation, error)
+        finally:
+            self._give_back(operation)
+
+    def _give_back(self, operation: str) -> None:
+        held = self._claims.pop(operation, None)
+        if held is not None:
+            held.close()
+
+    def _give_all_back(self) -> None:
+        for operation in list(self._claims):
+            self._give_back(operation)
+
+    def _note(self, event: object) -> None:
+        match event:
+            case OperationChanged(operation=operation, phase=phase):
+                self._board.entered(operation, phase.value)
+            case OperationEnded(operation=operation, outcome=outcome, kind=kind):
+                log.info("operation %s: %s%s", operation, outcome.value, f" ({kind})" if kind else "")
+                self._board.ended(event)
+                self._tell(OperationOver(operation))
+            case OperationClosed(operation=operation):
+                self._board.closed(operation)
+            case OperationAside(operation=operation, text=text):
+                log.error("operation %s is put aside: %s", operation, text)
+                self._board.put_aside(operation, text)
+            case FailureReport(path=path, error=error):
+                log.error("%s failed", path, exc_info=error)
+
+    def _tell(self, message: object) -> None:
+        assert self._system is not None
+        try:
+            self._system.tell(OPERATIONS, message)
+        except MailboxFull:
+            self._system.call_soon(self._tell, message)
+        except (SystemClosed, ActorStopped):
+            log.debug("%s came after the end", type(message).__name__)
+
+    async def _measure(self) -> None:
+        while True:
+            await self._measure_once()
+            await anyio.sleep(FIGURES_EVERY_S)
+
+    async def _measure_once(self) -> None:
+        try:
+            self._figures.measured(await self.use())
+        except (IriscwError, OSError) as error:
+            log.warning("the tiers cannot be measured: %s", error)
+
+    # What doors ask for
+
+    async def begin(self, order: FreezeTree | ThawTree) -> str:
+        """Begin an operation, and give its id. Whoever is cancelled meanwhile leaves none behind.
+
+        Raises:
+            TooManyOperations, AgentStopping: see there.
+            TargetBusy: another operation works on the same process or artifact.
+        """
+        assert self._system is not None
+        known = known_of(order.plan)
+        asked = known.asked
+        self._board.begin(asked, known.artifact, known.tier or await self._tier_with(known.artifact))
+        begun = False
+        try:
+            await self._system.ask(OPERATIONS, BeginOperation(asked, order))
+            begun = True
+        except IriscwError:
+            self._board.refused(asked.operation)
+            raise
+        finally:
+            if not begun:
+                self.stop(asked.operation, _REFUSED_BY_CLIENT)
+        return asked.operation
+
+    def stop(self, operation: str, text: str) -> None:
+        """Have an operation undone, unless it is past the point of no return. Watchers see how it ends."""
+        self._tell(StopOperation(operation, text))
+
+    async def _tier_with(self, artifact: str) -> str:
+        """Give the tier that an artifact lies in; empty if it lies in none, which the operation says by name."""
+        for name, place in self.tiers.folders.items():
+            try:
+                if await anyio.to_thread.run_sync(place.has, artifact):
+                    return name
+            except UnsafeRequest as error:
+                log.warning("tier %s is passed over: %s", name, error)
+        return ""
+
+    async def made(self, artifact: str) -> Made | None:
+        """Say what an artifact is; None where there is none, or none that can be read."""
+        for name, place in self.tiers.folders.items():
+            try:
+                if not await anyio.to_thread.run_sync(place.has, artifact):
+                    continue
+                manifest = await anyio.to_thread.run_sync(place.manifest, artifact)
+            except (IriscwError, OSError):  # somebody removed it, or damaged it: a thaw says so by name
+                continue
+            tasks = manifest.frozen.tasks
+            return Made(artifact, name, manifest.sealed.size_bytes, tasks[0].identity.pid, len(tasks))
+        return None
+
+    async def listing(self) -> list[Listed]:
+        """Give the artifacts of all tiers and places. A place whose folder is not ours any more is left out.
+
+        Raises:
+            UnsafeRequest: a tier's folder is somebody else's.
+        """
+        found: list[Listed] = []
+        for name, place in self.tiers.folders.items():
+            try:
+                found += await anyio.to_thread.run_sync(place.listing)
+            except UnsafeRequest as error:
+                if not name.startswith(PREFIX):
+                    raise
+                log.warning("a folder with checkpoints is left out: %s", error)
+        return found
+
+    async def use(self) -> list[TierUse]:
+        """Say how full the tiers are. Places have no budgets of their own worth showing."""
+        return await self._machine.tiers.use()
+
+    async def remove(self, artifact: str) -> None:
+        """Remove an artifact; a place without one is forgotten.
+
+        Raises:
+            ArtifactUnknown, ArtifactInUse, OSError: see :meth:`Tiers.remove`.
+        """
+        made = await self.made(artifact)
+        await self.tiers.remove(artifact)
+        running = [view.tier for view in self._board.running()]
+        if made is not None and made.tier.startswith(PREFIX) and made.tier not in running:
+            async with self._adding:
+                await anyio.to_thread.run_sync(self._known_places().drop, made.tier)
+
+    async def begin_into(self, path: str, order_of: Callable[[str], FreezeTree]) -> str:
+        """Make the folder that a caller names, and begin a freeze into it. Whoever comes second finds it in use.
+
+        Args:
+            path: of the folder.
+            order_of: gives the order, for the name of the folder's tier.
+
+        Raises:
+            PathNotAllowed: it is none that may be used, it has a checkpoint already, or gets one.
+            TooManyPlaces: see there.
+            OSError: it cannot be made.
+            IriscwError: as :meth:`begin`.
+        """
+        async with self._adding:
+            folder = await anyio.to_thread.run_sync(lambda: folder_below(path, self.settings.roots, create=True))
+            tier = tier_of(folder)
+            if any(view.tier == tier for view in self._board.running()):
+                raise PathNotAllowed(f"{folder} is used by another operation")
+            if await anyio.to_thread.run_sync(lambda: _held(folder)):
+                raise PathNotAllowed(f"{folder} holds a checkpoint already")
+            return await self.begin(order_of(await anyio.to_thread.run_sync(self._known_places().add, folder)))
+
+    async def source(self, path: str) -> str:
+        """Find the one checkpoint in a folder that a caller names; give its id.
+
+        Raises:
+            PathNotAllowed: the folder is none that may be used.
+            ArtifactUnknown: there is no checkpoint in it, or more than one.
+            TooManyPlaces: see there.
+        """
+        async with self._adding:
+            folder = await anyio.to_thread.run_sync(lambda: folder_below(path, self.settings.roots))
+            held = await anyio.to_thread.run_sync(lambda: _held(folder))
+            if len(held) != 1:
+                raise ArtifactUnknown(f"there are {len(held)} checkpoints in {folder}, and there has to be one")
+            await anyio.to_thread.run_sync(self._known_places().add, folder)
+            return held[0]
+
+    def _known_places(self) -> Places:
+        assert self._places is not None
+        return self._places
+
+
+def _held(folder: Path) -> list[str]:
+    return [each.artifact for each in Folders("", folder, 0).listing()]
+
+
+def own_folder(folder: Path) -> None:
+    """Make the folder of a socket, or see that nobody but its owner, us, can enter it.
+
+    Raises:
+        UnsafeSocketFolder: it is somebody else's, or others can.
+        OSError: it cannot be made.
+    """
+    make_private_folder(folder)
+    found = folder.lstat()
+    if not folder.is_dir() or folder.is_symlink() or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise UnsafeSocketFolder(f"{folder} is not a folder of mode 0700 that belongs to user {os.geteuid()}")

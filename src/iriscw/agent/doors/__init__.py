@@ -1,0 +1,1 @@
+"""Doors of the node agent: what callers on its socket find."""

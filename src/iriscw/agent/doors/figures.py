@@ -1,0 +1,134 @@
+"""The HTTP side of the agent's socket: ``/health`` for probes and ``/metrics`` for Prometheus.
+
+``curl --unix-socket SOCKET http://agent/metrics`` reads them. Both answer from memory; how full tiers are is as of
+the last time it was measured.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from iriscw.agent.board import View
+from iriscw.agent.places import PREFIX
+from iriscw.checkpoint.model import TierUse
+from iriscw.rpc.http1 import HttpResponse, Route
+
+SECOND = 1_000_000_000
+
+BUCKETS_S = (0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
+"""From a small process to a model of a terabyte."""
+
+
+class Figures:
+    """What the metrics count, kept by the changes of views."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._running = 0
+        self._phases = Histogram(
+            "iriscw_agent_phase_seconds",
+            "How long the phases of operations took.",
+            ["operation", "phase", "tier"],
+            buckets=BUCKETS_S,
+            registry=self.registry,
+        )
+        self._lasted = Histogram(
+            "iriscw_agent_operation_seconds",
+            "How long operations took that came to their end.",
+            ["operation", "tier"],
+            buckets=BUCKETS_S,
+            registry=self.registry,
+        )
+        self._ended = Counter(
+            "iriscw_agent_operations_ended",
+            "Operations that ended, by outcome.",
+            ["operation", "tier", "outcome"],
+            registry=self.registry,
+        )
+        self._bytes = Counter(
+            "iriscw_agent_bytes",
+            "Bytes of the checkpoints that were written or thawed.",
+            ["operation", "tier"],
+            registry=self.registry,
+        )
+        self._now = Gauge("iriscw_agent_operations", "Operations that run.", ["operation"], registry=self.registry)
+        self._owed = Gauge(
+            "iriscw_agent_operations_owed", "Operations of an earlier agent that are not over.", registry=self.registry
+        )
+        self._aside = Gauge(
+            "iriscw_agent_operations_aside", "Operations whose actor is put aside.", registry=self.registry
+        )
+        self._tiers = {
+            name: Gauge(f"iriscw_agent_tier_{name}_bytes", text, ["tier"], registry=self.registry)
+            for name, text in (
+                ("budget", "What a tier may hold."),
+                ("used", "What checkpoints take of a tier."),
+                ("reserved", "What running freezes may still write to a tier."),
+                ("free", "What is free on the file system of a tier."),
+            )
+        }
+
+    def seen(self, before: View, now: View) -> None:
+        """Count a change."""
+        kind = now.asked.kind.value
+        if before is now:
+            self._running += 1
+            self._now.labels(kind).inc()
+            self._owed.inc(int(now.owed))
+            return
+        if now.end is not before.end or len(now.steps) > len(before.steps):
+            self._phase_over(before, now)
+        if now.aside and not before.aside:
+            self._aside.inc()
+        if now.over and not before.over:
+            self._over(now)
+
+    def _phase_over(self, before: View, now: View) -> None:
+        if before.steps:
+            step = before.steps[-1]
+            until = now.lasted_ns if len(now.steps) == len(before.steps) else now.steps[-1].at_ns
+            labels = (now.asked.kind.value, step.phase, tier_label(now))
+            self._phases.labels(*labels).observe((until - step.at_ns) / SECOND)
+
+    def _over(self, now: View) -> None:
+        kind, tier = now.asked.kind.value, tier_label(now)
+        self._running -= 1
+        self._now.labels(kind).dec()
+        self._owed.dec(int(now.owed))
+        if now.end is None:
+            return  # it was refused before it began
+        self._ended.labels(kind, tier, now.end.outcome.value).inc()
+        self._lasted.labels(kind, tier).observe(now.lasted_ns / SECOND)
+        if now.made is not None:
+            self._bytes.labels(kind, tier).inc(now.made.size_bytes)
+
+    def measured(self, uses: Sequence[TierUse]) -> None:
+        """Note how full the tiers are."""
+        for use in uses:
+            for name, value in (
+                ("budget", use.budget_bytes),
+                ("used", use.artifacts_bytes),
+                ("reserved", use.reserved_bytes),
+                ("free", use.free_bytes),
+            ):
+                self._tiers[name].labels(use.tier).set(value)
+
+    def routes(self) -> Mapping[str, Route]:
+        """Give the door's routes."""
+        return {"/health": Route(self._health, public=True), "/metrics": Route(self._metrics)}
+
+    def _health(self) -> HttpResponse:
+        body = {"status": "ok", "operations": self._running}
+        return HttpResponse(200, "application/json", json.dumps(body).encode() + b"\n")
+
+    def _metrics(self) -> HttpResponse:
+        return HttpResponse(200, CONTENT_TYPE_LATEST, generate_latest(self.registry))
+
+
+def tier_label(view: View) -> str:
+    """Give the tier as metrics name it: all folders of callers are one, or there would be no end of names."""
+    name = view.tier or (view.made.tier if view.made is not None else "")
+    return "path" if name.startswith(PREFIX) else name

@@ -1,0 +1,139 @@
+"""``iriscw.v1.NodeAgent``: freezing and thawing for whoever is the agent's user."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+from iriscw._version import __version__
+from iriscw.agent import wire
+from iriscw.agent.board import View
+from iriscw.agent.doors.rules import NODE_RULES
+from iriscw.agent.local import new_id
+from iriscw.errors import IriscwError
+from iriscw.freeze.messages import FreezeTree, ThawTree
+from iriscw.freeze.model import CriuAbility, TargetGone
+from iriscw.proto.iriscw import v1
+
+if TYPE_CHECKING:
+    from iriscw.agent.daemon import Agent
+
+
+class NodeDoor(v1.NodeAgentBase):
+    """NodeAgent.
+
+    Args:
+        agent: does it.
+    """
+
+    method_rules = NODE_RULES
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+
+    async def freeze(self, message: v1.FreezeRequest) -> AsyncIterator[v1.OperationView]:
+        """Freeze a process with all below it; undone if the caller leaves."""
+        root = await self._agent.machine.processes.identify(message.pid)
+        if message.start_ticks and message.start_ticks != root.start_ticks:
+            raise TargetGone(f"process {message.pid} has ended, and its number belongs to another one")
+        order = FreezeTree(wire.freeze_plan(new_id("ck"), root, message))
+        async with aclosing(self._run(order, detached=message.detached)) as views:
+            async for view in views:
+                yield wire.operation_view(view)
+
+    async def thaw(self, message: v1.ThawRequest) -> AsyncIterator[v1.OperationView]:
+        """Bring a tree back; undone if the caller leaves."""
+        order = ThawTree(wire.thaw_plan(new_id("th"), message))
+        async with aclosing(self._run(order, detached=message.detached)) as views:
+            async for view in views:
+                yield wire.operation_view(view)
+
+    async def _run(self, order: FreezeTree | ThawTree, *, detached: bool) -> AsyncGenerator[View, None]:
+        operation = await self._agent.begin(order)
+        ended = False
+        try:
+            async with aclosing(self._agent.board.follow(operation)) as views:
+                async for view in views:
+                    ended = view.over
+                    yield view
+        finally:
+            if not ended and not detached:
+                self._agent.stop(operation, "its caller left")
+
+    async def watch(self, message: v1.WatchOperationRequest) -> AsyncIterator[v1.OperationView]:
+        """Give the views of an operation until it is over."""
+        async with aclosing(self._agent.board.follow(message.operation_id)) as views:
+            async for view in views:
+                yield wire.operation_view(view)
+
+    async def cancel(self, message: v1.CancelOperationRequest) -> v1.OperationView:
+        """Have an operation undone, and say how it ended."""
+        last = self._agent.board.view(message.operation_id)
+        if not last.over:
+            self._agent.stop(message.operation_id, "it was cancelled")
+        async with aclosing(self._agent.board.follow(message.operation_id)) as views:
+            async for view in views:
+                last = view
+        return wire.operation_view(last)
+
+    async def list_operations(self, message: v1.ListOperationsRequest) -> v1.ListOperationsResponse:
+        """Give the operations that run."""
+        return v1.ListOperationsResponse(operations=[wire.operation_view(view) for view in self._agent.board.running()])
+
+    async def list(self, message: v1.ListCheckpointsRequest) -> AsyncIterator[v1.CheckpointView]:
+        """Give the checkpoints, those first that were made first in each tier."""
+        wanted = wire.pairs(message.labels)
+        for each in await self._agent.listing():
+            if not wanted or (each.manifest is not None and all(pair in each.manifest.labels for pair in wanted)):
+                yield wire.checkpoint_view(each)
+
+    async def remove(self, message: v1.RemoveCheckpointRequest) -> v1.RemoveCheckpointResponse:
+        """Remove a checkpoint."""
+        await self._agent.remove(message.checkpoint_id)
+        return v1.RemoveCheckpointResponse()
+
+    async def capabilities(self, message: v1.CapabilitiesRequest) -> v1.CapabilitiesResponse:
+        """Look at what this machine can freeze."""
+        machine = self._agent.machine
+        criu, trouble = CriuAbility("", ""), ""
+        try:
+            criu = await machine.criu.ability()
+        except IriscwError as error:  # what is missing is the answer
+            trouble = f"{type(error).__name__}: {error}"
+        cuda = await machine.cuda.ability()
+        host = await machine.processes.host()
+        return v1.CapabilitiesResponse(
+            node=host.node,
+            software=__version__,
+            criu_version=criu.version,
+            criu_trouble=wire.text(trouble),
+            criu_features=[*criu.features],
+            cuda_available=cuda.available,
+            cuda_driver_version=cuda.driver_version,
+            cuda_trouble=wire.text(cuda.reason),
+            gpus=[
+                v1.GpuView(
+                    uuid=gpu.uuid,
+                    model=gpu.model,
+                    index=gpu.index,
+                    total_bytes=gpu.total_bytes,
+                    used_bytes=gpu.used_bytes,
+                )
+                for gpu in await machine.gpus.list()
+            ],
+            tiers=[
+                v1.TierView(
+                    name=use.tier,
+                    folder=use.folder,
+                    budget_bytes=use.budget_bytes,
+                    used_bytes=use.artifacts_bytes,
+                    reserved_bytes=use.reserved_bytes,
+                    free_bytes=use.free_bytes,
+                )
+                for use in await self._agent.use()
+            ],
+            max_operations=self._agent.settings.max_operations,
+            operations=len(self._agent.board.running()),
+            roots=[root.given or "/" for root in self._agent.settings.roots],
+        )

@@ -1,0 +1,71 @@
+"""What an agent that died left in its journal: operations that are owed, and such that only have to be cleaned up."""
+
+from __future__ import annotations
+
+import logging
+
+import attrs
+
+from iriscw.agent.claims import frozen_by_us, thawed_by_us
+from iriscw.agent.operations import OPERATIONS, Asked, Kind
+from iriscw.freeze.model import FreezePlan, ThawPlan
+from iriscw.freeze.records import FreezeAccepted, FreezeEnded, ThawAccepted, ThawEnded
+from iriscw.journal.errors import UnreadableRecord
+from iriscw.journal.port import Journal
+
+log = logging.getLogger(__name__)
+
+
+@attrs.frozen
+class Known:
+    """An operation, the artifact that it makes or uses, and the tier that it writes to (empty for a thaw)."""
+
+    asked: Asked
+    artifact: str
+    tier: str
+
+
+@attrs.frozen
+class Left:
+    """What an earlier agent left."""
+
+    owed: tuple[Known, ...] = ()
+    over: tuple[Known, ...] = ()
+    """It ended, and nobody has cleaned up after it."""
+
+
+def known_of(plan: FreezePlan | ThawPlan) -> Known:
+    """Say what is known of an operation by its plan."""
+    if isinstance(plan, FreezePlan):
+        return Known(Asked(plan.operation, Kind.FREEZE, frozen_by_us(plan.root)), plan.operation, plan.tier)
+    return Known(Asked(plan.operation, Kind.THAW, thawed_by_us(plan.artifact)), plan.artifact, "")
+
+
+def left_in(journal: Journal) -> Left:
+    """Read it off the journal. What cannot be read is logged and stays: it must not keep the others.
+
+    Raises:
+        JournalCorrupt, JournalLost, JournalClosed: nothing can be read.
+    """
+    left = Left()
+    for path in journal.paths():
+        above, _, name = path.rpartition("/")
+        if above != OPERATIONS:
+            continue
+        try:
+            left = _with(left, journal.read(path), name)
+        except UnreadableRecord as error:
+            log.warning("operation %s cannot be taken up: %s", name, error)
+    return left
+
+
+def _with(left: Left, records: list[object], name: str) -> Left:
+    match records:
+        case [FreezeAccepted(plan=plan), *_] | [ThawAccepted(plan=plan), *_]:
+            known = known_of(plan)
+        case _:
+            log.warning("operation %s cannot be taken up: its records have no beginning", name)
+            return left
+    if isinstance(records[-1], FreezeEnded | ThawEnded):
+        return attrs.evolve(left, over=(*left.over, known))
+    return attrs.evolve(left, owed=(*left.owed, known))

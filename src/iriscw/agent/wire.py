@@ -1,0 +1,229 @@
+"""Between what the node agent knows and what it says on the wire."""
+
+from __future__ import annotations
+
+import enum
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from iriscw.agent.board import Made, Step, View
+from iriscw.agent.operations import Asked, Kind
+from iriscw.checkpoint.manifest import ARTIFACT_ID, label_trouble
+from iriscw.checkpoint.model import Listed
+from iriscw.errors import InvalidArgument
+from iriscw.freeze.messages import OperationEnded
+from iriscw.freeze.model import CriuOptions, FreezePlan, Hook, HookKind, Outcome, TaskIdentity, ThawPlan
+from iriscw.proto.iriscw import v1
+
+MILLISECOND = 1_000_000
+
+DEFAULT_TIER = "ram"
+DEFAULT_LOCK_MS = 60_000
+DEFAULT_HOOK_MS = 30_000
+MAX_WAIT_MS = 86_400_000
+"""A day: longer is a slip."""
+
+_TIER = re.compile(r"[a-z][a-z0-9-]{0,31}")
+"""Of tiers that callers may name here: folders are the shim's business."""
+
+MAX_HOOK_WORDS = 256
+MAX_GPUS = 64
+
+ASIDE = "aside"
+"""The outcome, on the wire, of an operation that was put aside."""
+
+_HOOKS = {
+    v1.HookKind.EXEC: HookKind.EXEC,
+    v1.HookKind.HTTP: HookKind.HTTP,
+    v1.HookKind.FILES: HookKind.FILES,
+}
+_HOOKS_BACK = {ours: theirs for theirs, ours in _HOOKS.items()}
+
+
+def pairs(given: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Give a map as what plans hold: sorted, because a map on the wire has no order."""
+    return tuple(sorted(given.items()))
+
+
+# What is asked for
+
+
+def freeze_plan(operation: str, root: TaskIdentity, message: v1.FreezeRequest) -> FreezePlan:
+    """Read what is to be frozen, and how.
+
+    Raises:
+        InvalidArgument: a label, a tier, a hook or a time is none.
+    """
+    labels = pairs(message.labels)
+    if label_trouble(labels):
+        raise InvalidArgument(label_trouble(labels))
+    tier = message.tier or DEFAULT_TIER
+    if not _TIER.fullmatch(tier):
+        raise InvalidArgument(f"{tier[:80]!a} is no name of a tier")
+    return FreezePlan(
+        operation=operation,
+        root=root,
+        tier=tier,
+        leave_running=message.leave_running,
+        force=message.force,
+        options=CriuOptions(shell_job=message.shell_job, tcp_established=message.tcp_established),
+        hook=None if message.hook is None else _hook(message.hook),
+        lock_within_ns=_wait_ns("lock_timeout_ms", message.lock_timeout_ms, DEFAULT_LOCK_MS),
+        labels=labels,
+    )
+
+
+def freeze_request(plan: FreezePlan) -> v1.FreezeRequest:
+    """Write a plan as a request, for whoever calls an agent."""
+    hook = plan.hook
+    return v1.FreezeRequest(
+        pid=plan.root.pid,
+        start_ticks=plan.root.start_ticks,
+        tier=plan.tier,
+        leave_running=plan.leave_running,
+        force=plan.force,
+        shell_job=plan.options.shell_job,
+        tcp_established=plan.options.tcp_established,
+        hook=None
+        if hook is None
+        else v1.FreezeHook(
+            kind=_HOOKS_BACK[hook.kind], target=list(hook.target), timeout_ms=hook.within_ns // MILLISECOND
+        ),
+        lock_timeout_ms=plan.lock_within_ns // MILLISECOND,
+        labels=dict(plan.labels),
+    )
+
+
+def thaw_plan(operation: str, message: v1.ThawRequest) -> ThawPlan:
+    """Read what is to be brought back.
+
+    Raises:
+        InvalidArgument: the id is none, or there are too many GPUs.
+    """
+    if not ARTIFACT_ID.fullmatch(message.checkpoint_id):
+        raise InvalidArgument(f"{message.checkpoint_id[:80]!a} is no id of a checkpoint: small letters, digits and '-'")
+    if len(message.gpus) > MAX_GPUS:
+        raise InvalidArgument(f"{len(message.gpus)} GPUs: at most {MAX_GPUS}")
+    return ThawPlan(operation, message.checkpoint_id, pairs(message.gpus), message.force)
+
+
+def _hook(message: v1.FreezeHook) -> Hook:
+    kind = _HOOKS.get(message.kind)
+    words = tuple(message.target)
+    if kind is None:
+        raise InvalidArgument(f"the hook's kind {int(message.kind)} is not known")
+    if not 1 <= len(words) <= MAX_HOOK_WORDS or (kind is not HookKind.EXEC and len(words) > 1):
+        raise InvalidArgument(f"a hook of kind {kind.value} has {len(words)} words")
+    if kind is not HookKind.HTTP and not words[0].startswith("/"):
+        raise InvalidArgument("a hook's program or folder is written as an absolute path")
+    return Hook(kind, words, _wait_ns("timeout_ms", message.timeout_ms, DEFAULT_HOOK_MS))
+
+
+def _wait_ns(name: str, given_ms: int, default_ms: int) -> int:
+    if not 0 <= given_ms <= MAX_WAIT_MS:
+        raise InvalidArgument(f"{name}: {given_ms} is no time between 0 and a day")
+    return (given_ms or default_ms) * MILLISECOND
+
+
+# What is said
+
+
+def operation_view(view: View) -> v1.OperationView:
+    """Write a view."""
+    return v1.OperationView(
+        operation_id=view.asked.operation,
+        kind=view.asked.kind.value,
+        checkpoint_id=view.artifact,
+        tier=view.tier or (view.made.tier if view.made is not None else ""),
+        owed=view.owed,
+        steps=[v1.OperationStep(phase=step.phase, at_ms=step.at_ns // MILLISECOND) for step in view.steps],
+        done_bytes=view.done_bytes,
+        total_bytes=view.total_bytes,
+        end=_end(view),
+    )
+
+
+def _end(view: View) -> v1.OperationEnd | None:
+    lasted = view.lasted_ns // MILLISECOND
+    if view.aside:
+        return v1.OperationEnd(outcome=ASIDE, kind="OperationPutAside", text=view.aside, lasted_ms=lasted)
+    if not view.over or view.end is None:
+        return None
+    end = v1.OperationEnd(
+        outcome=view.end.outcome.value, kind=view.end.kind, text=text(view.end.text), lasted_ms=lasted
+    )
+    if view.made is not None:
+        end.size_bytes, end.pid, end.processes = view.made.size_bytes, view.made.pid, view.made.processes
+    return end
+
+
+def read_view(message: v1.OperationView) -> View:
+    """Read a view, as a caller does.
+
+    Raises:
+        InvalidArgument: it is none.
+    """
+    try:
+        kind = Kind(message.kind)
+        ended = message.end
+        aside = ended is not None and ended.outcome == ASIDE
+        end = made = None
+        if ended is not None and not aside:
+            end = OperationEnded(message.operation_id, Outcome(ended.outcome), ended.kind, ended.text)
+            if ended.pid:
+                made = Made(message.checkpoint_id, message.tier, ended.size_bytes, ended.pid, ended.processes)
+    except ValueError as error:
+        raise InvalidArgument(f"the agent said what this version does not know: {error}") from error
+    return View(
+        asked=Asked(message.operation_id, kind, ""),
+        artifact=message.checkpoint_id,
+        tier=message.tier,
+        owed=message.owed,
+        steps=tuple(Step(step.phase, step.at_ms * MILLISECOND) for step in message.steps),
+        done_bytes=message.done_bytes,
+        total_bytes=message.total_bytes,
+        end=end,
+        made=made,
+        aside=ended.text if ended is not None and aside else "",
+        over=end is not None,
+        lasted_ns=ended.lasted_ms * MILLISECOND if ended is not None else 0,
+    )
+
+
+def text(given: str) -> str:
+    """Give a text that the wire takes: names of processes may be any bytes."""
+    return given.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def document(each: Listed) -> dict[str, Any]:
+    """Give a checkpoint for programs: the manifest without its list of files."""
+    content = attrs.asdict(each, value_serializer=lambda owner, field, value: _plain(value))
+    if content["manifest"] is not None:
+        content["manifest"].pop("files")
+    return content
+
+
+def _plain(value: Any) -> Any:
+    return value.value if isinstance(value, enum.Enum) else value
+
+
+def checkpoint_view(each: Listed) -> v1.CheckpointView:
+    """Write a checkpoint."""
+    view = v1.CheckpointView(
+        checkpoint_id=each.artifact,
+        tier=each.tier,
+        size_bytes=each.size_bytes,
+        trouble=text(each.trouble),
+        document_json=json.dumps(document(each)),
+    )
+    if each.manifest is not None:
+        first = each.manifest.frozen.tasks[0]
+        view.pid, view.program = first.identity.pid, text(first.name)
+        view.processes = len(each.manifest.frozen.tasks)
+        view.sealed_at_ms = each.manifest.sealed_wall_ns // MILLISECOND
+        view.labels = dict(each.manifest.labels)
+    return view

@@ -1,0 +1,142 @@
+"""From a container's id to its process, and what of a runtime's state is believed."""
+
+import json
+import os
+
+import pytest
+from hypothesis import given, strategies as st
+
+from iriscw.agent.containers import check_id, process_of, read_state
+from iriscw.agent.errors import ContainerAmbiguous, ContainerRefused, ContainerUnknown
+from iriscw.errors import InvalidArgument
+from iriscw.processes.identity import ProcessGone, ProcessIdentity
+
+ME = ProcessIdentity(4711, 99, "boot-1")
+
+
+def identify(pid):
+    """Stand in for the kernel: one process lives."""
+    if pid != ME.pid:
+        raise ProcessGone(f"process {pid} has ended")
+    return ME
+
+
+def state(folder, name="box", mode=0o600, **changes):
+    """Write a container's state as runc does, as far as it is needed."""
+    content = {"id": name, "init_process_pid": 4711, "init_process_start": 99, "created": "2026", "config": {}}
+    place = folder / name
+    place.mkdir(parents=True)
+    path = place / "state.json"
+    path.write_text(json.dumps({**content, **changes}), encoding="utf-8")
+    path.chmod(mode)
+    return path
+
+
+@pytest.mark.parametrize("below", [".", "k8s.io"])
+def test_the_process_of_a_container(tmp_path, below):
+    """It is found in the runtime's own folder, or in that of a namespace."""
+    state(tmp_path / below)
+    found = process_of("box", [tmp_path / "none", tmp_path], identify)
+    assert (found.pid, found.start_ticks, found.boot_id) == (4711, 99, "boot-1")
+
+
+def test_a_real_process(tmp_path):
+    """The kernel's own answer is what the state is compared with."""
+    from iriscw.processes.identity import identify as really
+
+    me = really(os.getpid())
+    state(tmp_path, init_process_pid=me.pid, init_process_start=me.start_ticks)
+    assert process_of("box", [tmp_path]).pid == os.getpid()
+    state(tmp_path, "other", init_process_pid=me.pid, init_process_start=me.start_ticks + 1)
+    with pytest.raises(ContainerUnknown, match="belongs to another one"):
+        process_of("other", [tmp_path])
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "why"),
+    [
+        ({"init_process_start": 98}, ContainerUnknown, "belongs to another one"),
+        ({"init_process_pid": 4712}, ContainerUnknown, "has ended"),
+        ({"init_process_pid": 0}, ContainerUnknown, "has no process"),
+        ({"init_process_pid": -1}, ContainerUnknown, "has no process"),
+        ({"init_process_pid": 1}, ContainerRefused, "names no process"),
+        ({"init_process_pid": 1 << 40}, ContainerRefused, "names no process"),
+        ({"init_process_pid": "4711"}, ContainerRefused, "does not say"),
+        ({"init_process_start": None}, ContainerRefused, "does not say"),
+        ({"init_process_start": 0}, ContainerRefused, "names no process"),
+        ({"id": "another"}, ContainerRefused, "that of 'another'"),
+    ],
+)
+def test_states_that_name_nobody(tmp_path, changes, error, why):
+    """A number that another process has by now, or that is none, is never used."""
+    state(tmp_path, **changes)
+    with pytest.raises(error, match=why):
+        process_of("box", [tmp_path], identify)
+
+
+def test_no_container_and_two(tmp_path):
+    """Neither is guessed at."""
+    with pytest.raises(ContainerUnknown, match="no container box below"):
+        process_of("box", [tmp_path, tmp_path / "none"], identify)
+    state(tmp_path / "k8s.io")
+    state(tmp_path / "moby")
+    with pytest.raises(ContainerAmbiguous, match="2 containers"):
+        process_of("box", [tmp_path], identify)
+
+
+def test_whose_state_it_is(tmp_path):
+    """A state that others may write to, a link to one, and one of any length are not believed."""
+    path = state(tmp_path, mode=0o666)
+    with pytest.raises(ContainerRefused, match="anybody's"):
+        process_of("box", [tmp_path], identify)
+    path.chmod(0o600)
+    path.rename(tmp_path / "elsewhere.json")
+    path.symlink_to(tmp_path / "elsewhere.json")
+    with pytest.raises(ContainerRefused, match="anybody's"):
+        process_of("box", [tmp_path], identify)
+    path.unlink()
+    path.write_bytes(b" " * ((4 << 20) + 1))
+    path.chmod(0o600)
+    with pytest.raises(ContainerRefused, match="longer than"):
+        process_of("box", [tmp_path], identify)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../box", "a/b", "a\0", "a b", "é", "x" * 1025])
+def test_ids_that_are_none(name, tmp_path):
+    """They never become part of a path."""
+    with pytest.raises(InvalidArgument):
+        process_of(name, [tmp_path], identify)
+
+
+@given(st.text(max_size=40))
+def test_an_id_is_one_name(text):
+    """Whatever is taken for an id is one name of a folder."""
+    try:
+        check_id(text)
+    except InvalidArgument:
+        return
+    assert text not in ("", ".", "..")
+    assert "/" not in text
+    assert text.isprintable()
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["id", "init_process_pid", "init_process_start"]), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@given(JSON.map(lambda content: json.dumps(content).encode()) | st.binary(max_size=60))
+def test_no_state_does_harm(data):
+    """Whatever lies there is a process, or refused by name."""
+    try:
+        found = read_state(data, "box")
+    except (ContainerRefused, ContainerUnknown):
+        return
+    assert found.container_id == "box"
+    assert 1 < found.pid <= 1 << 22
+    assert found.start_ticks > 0

@@ -1,0 +1,253 @@
+"""The node agent as a process with the real CRIU: through its socket, and killed in the middle of its work."""
+
+import json
+import signal
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))  # for real_trees
+
+from real_trees import PATIENCE_S, Command, Counting, until, why_not
+
+from iriscw.agent.caller import AgentCaller
+from iriscw.processes.identity import identify
+from iriscw.proto.iriscw import v1
+from iriscw.rpc.client import RpcChannel
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def criu():
+    """Skip where nothing can be frozen, and say why."""
+    if why_not():
+        pytest.skip(why_not())
+
+
+class Serving:
+    """An agent that can be killed and started again."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.socket = folder / "s" / "agent.sock"
+        (folder / "root").mkdir(mode=0o700)
+        self.process = None
+        self.said = ""
+        self.start()
+
+    def start(self):
+        """Start it, and wait until it says that it listens."""
+        command = Command(self.folder)
+        command.environment["IRISCW_STATE_DIR"] = str(self.folder / "state")
+        options = ("--root", str(self.folder / "root"), "--runtime-root", str(self.folder / "runc"))
+        self.process = command.start("agent", "serve", "--socket", str(self.socket), *options)
+        self.said = ""
+        while "iriscw agent at" not in self.said and (line := self.process.stderr.readline()):
+            self.said += line
+        assert "iriscw agent at" in self.said, self.said
+
+    def kill(self):
+        """Kill it."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.communicate(timeout=PATIENCE_S)
+
+    def end(self):
+        """End it, whatever state it is in."""
+        if self.process.returncode is None:
+            self.kill()
+
+    def nothing_owed(self):
+        """Wait until it has done with what it took up."""
+
+        async def wait():
+            with anyio.fail_after(PATIENCE_S):
+                async with AgentCaller(self.socket) as caller:
+                    for view in await caller.operations():
+                        async for _ in caller.watch(view.asked.operation):
+                            pass
+
+        anyio.run(wait)
+
+
+@pytest.fixture
+def agent(tmp_path, criu):
+    """An agent with a state of its own."""
+    made = Serving(tmp_path)
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def counting(tmp_path):
+    """A function that starts a tree; all of them are ended afterwards."""
+    started = []
+
+    def start(**words):
+        folder = tmp_path / f"tree-{len(started)}"
+        folder.mkdir()
+        started.append(Counting(folder, **words))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.kill()
+
+
+class Through:
+    """The command line, through an agent."""
+
+    def __init__(self, agent):
+        self.agent = agent
+        self.command = Command(agent.folder)
+
+    def start(self, name, *arguments):
+        """Start a command; its standard error is read line by line."""
+        return self.command.start(name, "--agent", str(self.agent.socket), *arguments)
+
+    def __call__(self, name, *arguments):
+        """Run a command to its end; give its code, what it says and what went wrong."""
+        process = self.start(name, *arguments)
+        out, err = process.communicate(timeout=PATIENCE_S)
+        return process.returncode, out, err
+
+    def listed(self):
+        """Give what lies on disk: memory is shared with other tests."""
+        code, out, err = self("checkpoints", "-o", "json")
+        assert code == 0, err
+        return [each for each in json.loads(out) if each["tier"] == "disk"]
+
+
+def test_a_tree_goes_and_comes_back(agent, counting):
+    """Frozen and thawed by the agent, the tree outlives it, too."""
+    iriscw = Through(agent)
+    tree = counting(children=2)
+    code, out, err = iriscw("checkpoint", "--pid", str(tree.pid), "--tier", "disk", "--label", "a=b", "-o", "json")
+    assert code == 0, err
+    assert "writes the images" in err
+    done = json.loads(out)
+    assert (done["outcome"], done["processes"], done["pid"], done["tier"]) == ("frozen", 3, tree.pid, "disk")
+    assert done["size_bytes"] > 0
+    assert {"dumping", "sealing", "ending"} <= {*done["phases"]}
+    assert not tree.alive()
+    assert [each["artifact"] for each in iriscw.listed()] == [done["checkpoint"]]
+    code, _, err = iriscw("restore", done["checkpoint"])
+    assert code == 0, err
+    tree.counts_on()
+    agent.kill()
+    tree.counts_on()
+    assert tree.unbroken()
+
+
+def test_two_trees_at_once(agent, counting):
+    """One agent freezes both at the same time, and thaws both."""
+    iriscw = Through(agent)
+    trees = [counting(children=1), counting(children=1)]
+    freezes = [iriscw.start("checkpoint", "--pid", str(tree.pid), "--tier", "disk", "-o", "json") for tree in trees]
+    said = [process.communicate(timeout=PATIENCE_S) for process in freezes]
+    assert [process.returncode for process in freezes] == [0, 0], said
+    assert not any(tree.alive() for tree in trees)
+    thaws = [iriscw.start("restore", json.loads(out)["checkpoint"]) for out, _ in said]
+    said = [process.communicate(timeout=PATIENCE_S) for process in thaws]
+    assert [process.returncode for process in thaws] == [0, 0], said
+    for tree in trees:
+        tree.counts_on()
+        assert tree.unbroken()
+
+
+def test_an_interrupted_command(agent, counting, tmp_path):
+    """Ctrl-C of the command has the agent undo the freeze before the command ends."""
+    iriscw = Through(agent)
+    tree = counting()
+    hook = tmp_path / "hook"
+    hook.mkdir()
+    process = iriscw.start("checkpoint", "--pid", str(tree.pid), "--tier", "disk", "--hook-dir", str(hook))
+    for line in process.stderr:
+        if "come to rest" in line:
+            process.send_signal(signal.SIGINT)
+            break
+    process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130
+    assert [path.name for path in hook.iterdir()] == ["thawed"]
+    tree.counts_on()
+    assert tree.unbroken()
+    assert iriscw.listed() == []
+
+
+def killed_at(agent, step, process):
+    """Kill the agent when a command through it says that it takes this step."""
+    for line in process.stderr:
+        if step in line:
+            agent.kill()
+            break
+    _, err = process.communicate(timeout=PATIENCE_S)
+    assert agent.process.returncode == -signal.SIGKILL, err
+
+
+@pytest.mark.parametrize("step", ["writes the images", "gives every byte a digest", "publishes"])
+def test_a_freeze_whose_agent_is_killed(agent, counting, step):
+    """SIGKILL of the agent at any step: the next one undoes it or finishes it, and nothing is lost."""
+    iriscw = Through(agent)
+    tree = counting(children=1, ballast_mib=32)
+    killed_at(agent, step, iriscw.start("checkpoint", "--pid", str(tree.pid), "--tier", "disk"))
+    agent.start()
+    agent.nothing_owed()
+    found = iriscw.listed()
+    if found:
+        until(lambda: not tree.alive(), "the frozen tree has ended")
+        code, _, err = iriscw("restore", found[0]["artifact"])
+        assert code == 0, err
+    tree.counts_on()
+    assert tree.unbroken()
+
+
+def test_a_thaw_whose_agent_is_killed(agent, counting):
+    """SIGKILL of the agent while CRIU brings a tree back: it runs whole, or nothing of it does and it can be thawed."""
+    iriscw = Through(agent)
+    tree = counting(children=1, ballast_mib=32)
+    code, out, err = iriscw("checkpoint", "--pid", str(tree.pid), "--tier", "disk", "-o", "json")
+    assert code == 0, err
+    name = json.loads(out)["checkpoint"]
+    assert not tree.alive()  # which reaps it: a zombie of ours would keep its number
+    killed_at(agent, "brings the tree back", iriscw.start("restore", name))
+    agent.start()
+    agent.nothing_owed()
+    assert [each["artifact"] for each in iriscw.listed()] == [name]
+    if not tree.alive():
+        code, _, err = iriscw("restore", name)
+        assert code == 0, err
+    tree.counts_on()
+    assert tree.unbroken()
+
+
+def test_a_container_goes_and_comes_back(agent, counting, tmp_path):
+    """By its runtime's state, into a folder that the caller names; after a restart of the agent, too."""
+    tree = counting(children=1)
+    me = identify(tree.pid)
+    folder = tmp_path / "runc" / "box"
+    folder.mkdir(parents=True)
+    state = {"id": "box", "init_process_pid": me.pid, "init_process_start": me.start_ticks}
+    (folder / "state.json").write_text(json.dumps(state), encoding="utf-8")
+    (folder / "state.json").chmod(0o600)
+    place = tmp_path / "root" / "chk-1"
+
+    async def ask(message, reply):
+        name = type(message).__name__.removesuffix("Request")
+        with anyio.fail_after(PATIENCE_S):
+            async with RpcChannel(f"unix:{agent.socket}") as channel:
+                return await channel.unary(f"/iriscw.v1.ShimService/{name}", message, reply)
+
+    request = v1.CheckpointRequest(container_id="box", destination_path=str(place))
+    frozen = anyio.run(ask, request, v1.CheckpointResponse)
+    assert not tree.alive()
+    assert frozen.size_bytes > 0
+    assert (place / "artifacts" / frozen.checkpoint_id / "manifest.jsonl").is_file()
+    agent.kill()
+    agent.start()
+    back = v1.RestoreRequest(container_id="box", source_path=str(place))
+    thawed = anyio.run(ask, back, v1.RestoreResponse)
+    assert (thawed.checkpoint_id, thawed.pid) == (frozen.checkpoint_id, tree.pid)
+    tree.counts_on()
+    assert tree.unbroken()

@@ -1,0 +1,203 @@
+"""ShimService: containers by their runtime's state, folders of callers, over a simulated machine."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))  # for agent_world
+sys.path.insert(0, str(Path(__file__).parents[1] / "checkpoint"))  # for artifacts
+
+from agent_world import PATIENCE_S, StepWorld, agent_of
+from artifacts import FROZEN, fill
+
+from iriscw.agent.errors import ContainerRefused, ContainerUnknown, PathNotAllowed
+from iriscw.agent.local import FreezeUndone, ThawFailed
+from iriscw.agent.paths import Root
+from iriscw.agent.places import tier_of
+from iriscw.checkpoint.drivers.store import Folders, default_reading
+from iriscw.errors import InvalidArgument
+from iriscw.freeze.model import ArtifactUnknown, CudaRefused, TaskIdentity
+from iriscw.processes.identity import identify
+from iriscw.proto.iriscw import v1
+from iriscw.rpc.client import RpcChannel
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def world():
+    """A machine whose first process has the number of this one, so that a container can be it."""
+    me = identify(os.getpid())
+    made = StepWorld()
+    made.processes[0].identity = TaskIdentity(me.pid, me.start_ticks, me.boot_id)
+    made.source = tuple(process.identity for process in made.processes)
+    return made
+
+
+@pytest.fixture
+def runtime(tmp_path, world):
+    """The state of a container runtime with one container, ``box``."""
+    me = world.source[0]
+    folder = tmp_path / "runc" / "k8s.io" / "box"
+    folder.mkdir(parents=True)
+    state = {"id": "box", "init_process_pid": me.pid, "init_process_start": me.start_ticks}
+    (folder / "state.json").write_text(json.dumps(state), encoding="utf-8")
+    (folder / "state.json").chmod(0o600)
+    return folder
+
+
+@pytest.fixture
+async def shim(tmp_path, world, runtime):
+    """An agent that may use one root, and a function that calls its shim's methods."""
+    (tmp_path / "root").mkdir(mode=0o700)
+    words = {"roots": (Root.of(tmp_path / "root"),), "runtime_roots": (tmp_path / "runc",)}
+    with anyio.fail_after(PATIENCE_S):
+        async with agent_of(tmp_path, world, **words) as (agent, caller), RpcChannel(agent.address) as channel:
+
+            async def call(message):
+                name = type(message).__name__.removesuffix("Request")
+                reply = getattr(v1, f"{name}Response")
+                return await channel.unary(f"/iriscw.v1.ShimService/{name}", message, reply)
+
+            call.agent, call.caller = agent, caller
+            yield call
+
+
+def checkpoint(tmp_path, **words):
+    """Give a request."""
+    return v1.CheckpointRequest(
+        **{"container_id": "box", "destination_path": str(tmp_path / "root" / "chk-1"), **words}
+    )
+
+
+async def test_a_container_is_frozen(shim, tmp_path, world):
+    """Its process is frozen into the folder that was named, which is known after a restart, too."""
+    reply = await shim(checkpoint(tmp_path))
+    assert reply.checkpoint_id.startswith("ck-")
+    assert not world.living()
+    folder = tmp_path / "root" / "chk-1"
+    assert folder.stat().st_mode & 0o777 == 0o700
+    places = tmp_path / "state" / "agent" / "places.json"
+    assert json.loads(places.read_text(encoding="utf-8")) == [str(folder)]
+    assert tier_of(folder) in shim.agent.tiers.folders
+
+
+async def test_a_container_that_cannot_be_frozen(shim, tmp_path, world):
+    """The error says what became of it."""
+    world.faults = {("lock", 1): CudaRefused("no", 801)}
+    with pytest.raises(FreezeUndone, match="CudaRefused"):
+        await shim(checkpoint(tmp_path))
+    assert len(world.living()) == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        ({"container_id": "none"}, ContainerUnknown),
+        ({"container_id": ""}, InvalidArgument),
+        ({"container_id": "../k8s.io/box"}, InvalidArgument),
+        ({"container_id": "x" * 300}, InvalidArgument),
+        ({"compress": True}, InvalidArgument),
+        ({"destination_path": ""}, PathNotAllowed),
+        ({"destination_path": "/tmp/elsewhere"}, PathNotAllowed),
+        ({"destination_path": "root/chk"}, PathNotAllowed),
+        ({"destination_path": "{root}/../chk"}, PathNotAllowed),
+        ({"destination_path": "{root}"}, PathNotAllowed),
+        ({"destination_path": "{root}/link/chk"}, PathNotAllowed),
+    ],
+)
+async def test_requests_that_are_refused(shim, tmp_path, world, words, error):
+    """By name, before anything is touched."""
+    (tmp_path / "root" / "link").symlink_to(tmp_path)
+    words = {name: text.format(root=tmp_path / "root") if text != True else text for name, text in words.items()}  # noqa: E712
+    with pytest.raises(error):
+        await shim(checkpoint(tmp_path, **words))
+    assert len(world.living()) == 3
+    assert world.log == []
+    assert not (tmp_path / "chk").exists()
+
+
+async def test_a_number_that_another_process_has(shim, tmp_path, world, runtime):
+    """A container whose process has ended is refused, although its number lives."""
+    me = world.source[0]
+    state = {"id": "box", "init_process_pid": me.pid, "init_process_start": me.start_ticks - 1}
+    (runtime / "state.json").write_text(json.dumps(state), encoding="utf-8")
+    with pytest.raises(ContainerUnknown, match="belongs to another one"):
+        await shim(checkpoint(tmp_path))
+    assert world.log == []
+
+
+async def test_a_folder_with_a_checkpoint(shim, tmp_path):
+    """It takes no second one, is what a restore reads, and is forgotten when its checkpoint is removed."""
+    folder = tmp_path / "root" / "chk-1"
+    place = kept(folder, "ck-1")
+    with pytest.raises(PathNotAllowed, match="holds a checkpoint already"):
+        await shim(checkpoint(tmp_path))
+    with pytest.raises(ContainerRefused, match="is of container 'box', not of 'other'"):
+        await shim(v1.RestoreRequest(container_id="other", source_path=str(folder)))
+    with pytest.raises(ThawFailed, match="ArtifactUnknown"):  # the simulated machine never made it
+        await shim(v1.RestoreRequest(container_id="box", source_path=str(folder)))
+    (found,) = await shim.caller.checkpoints()
+    assert (found.checkpoint_id, found.tier, found.labels) == ("ck-1", f"path:{folder}", {"container-id": "box"})
+    await shim.caller.remove("ck-1")
+    assert tier_of(folder) not in shim.agent.tiers.folders
+    assert not place.has("ck-1")
+    with pytest.raises(ArtifactUnknown, match="0 checkpoints"):
+        await shim(v1.RestoreRequest(source_path=str(folder)))
+    with pytest.raises(PathNotAllowed, match="is not there"):
+        await shim(v1.RestoreRequest(source_path=str(tmp_path / "root" / "none")))
+
+
+async def test_a_folder_that_is_spoilt(shim, tmp_path):
+    """One that others may enter by now keeps nobody from listing the rest."""
+    for name in ("chk-1", "chk-2"):
+        kept(tmp_path / "root" / name, f"ck-{name}")
+        with pytest.raises(ThawFailed):
+            await shim(v1.RestoreRequest(source_path=str(tmp_path / "root" / name)))
+    (tmp_path / "root" / "chk-1").chmod(0o755)
+    assert [each.checkpoint_id for each in await shim.caller.checkpoints()] == ["ck-chk-2"]
+
+
+def kept(folder, name):
+    """Put the checkpoint of a container into a folder."""
+    folder.mkdir(mode=0o700)
+    place = Folders("", folder, 1 << 30)
+    fill(place.reserve(name, 1 << 20), large=False)
+    place.seal(name, FROZEN, (("container-id", "box"),), default_reading(lambda count: None), lambda size: None)
+    place.publish(name)
+    return place
+
+
+async def test_a_folder_in_use(shim, tmp_path, world):
+    """Two freezes never write to one folder at the same time."""
+    world.hold("dump")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(shim, checkpoint(tmp_path))
+        await world.arrived.wait()
+        with pytest.raises(PathNotAllowed, match="another operation"):
+            await shim(checkpoint(tmp_path))
+        world.let_go()
+    assert not world.living()
+
+
+async def test_two_that_ask_for_one_folder(shim, tmp_path, world):
+    """One of them gets it, however close they come."""
+    refused = []
+    world.hold("tree")
+
+    async def ask():
+        try:
+            await shim(checkpoint(tmp_path))
+        except PathNotAllowed as error:
+            refused.append(error)
+            world.let_go()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(ask)
+        tasks.start_soon(ask)
+    assert len(refused) == 1
+    assert not world.living()
