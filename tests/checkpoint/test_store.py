@@ -94,6 +94,21 @@ def test_a_small_file_system_is_a_bound_too(tmp_path, monkeypatch):
     assert reserved(tier) == (0, 0)
 
 
+def test_memory_that_the_machine_has_not_is_not_reserved(tmp_path):
+    """A memory file system promises more than there is; and what others will write yet is there for nobody else."""
+    tier = folders(tmp_path, volatile=True, free_memory=lambda: 100 * MIB)
+    with pytest.raises(NoRoom, match="100 MiB free"):
+        tier.reserve("op-1", 101 * MIB)
+    room = tier.reserve("op-1", 60 * MIB)
+    assert tier.promised_bytes() == 60 * MIB
+    with pytest.raises(NoRoom, match="40 MiB free"):
+        tier.reserve("op-2", 41 * MIB)
+    fill(room)
+    assert tier.promised_bytes() == 60 * MIB - sum(path.stat().st_size for path in Path(room.images).iterdir())
+    tier.discard("op-1")
+    tier.reserve("op-2", 100 * MIB)
+
+
 def test_what_was_never_sealed_is_never_published(tmp_path):
     """The manifest is written last, so its absence says that something is missing."""
     tier = folders(tmp_path)

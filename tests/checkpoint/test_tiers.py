@@ -65,6 +65,19 @@ async def test_errors_come_as_they_are(tmp_path) -> None:
 
 
 @pytest.mark.anyio
+async def test_only_memory_is_promised(tmp_path) -> None:
+    """A disk has none of the machine's memory; a tier that is not there has nothing."""
+    memory = folders(tmp_path, volatile=True)
+    tiers = Tiers({"ram": memory, "disk": Folders("disk", tmp_path / "disk", 1 << 30)})
+    await tiers.reserve("op-1", "ram", 1 << 20)
+    assert await tiers.promised("ram") == 1 << 20
+    await tiers.reserve("op-2", "disk", 1 << 20)
+    assert await tiers.promised("disk") is None
+    with pytest.raises(UnsafeRequest, match="tape"):
+        await tiers.promised("tape")
+
+
+@pytest.mark.anyio
 async def test_a_cancelled_verification_ends(tmp_path) -> None:
     """It does not read to the end first."""
     tiers = tiers_of(tmp_path, published(tmp_path))

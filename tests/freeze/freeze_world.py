@@ -25,6 +25,7 @@ from iriscw.freeze.model import (
     CudaState,
     CudaTask,
     DumpReport,
+    FreeMemory,
     FreezePhase,
     FreezePlan,
     Gpu,
@@ -132,6 +133,7 @@ class World:
         self.faults = dict(faults or {})
         self.calls: dict[str, int] = {}
         self.ticks = 1000
+        self.memory, self.promised = FreeMemory(32 << 30), 0
         self.processes: list[Process] = []
         for index in range(tasks):
             identity = TaskIdentity(100 + index, 500 + index, BOOT)
@@ -258,6 +260,9 @@ class SimProcesses(Port):
 
     async def free_memory_bytes(self):
         return 32 << 30
+
+    async def free_memory(self, task):
+        return self.world.memory
 
     async def ticks(self):
         return self.world.ticks
@@ -461,6 +466,9 @@ class SimHooks(Port):
 
 class SimArtifacts(Port):
     """The tiers."""
+
+    async def promised(self, tier):
+        return self.world.promised if tier == "ram" else None
 
     async def reserve(self, operation, tier, size_bytes):
         await self._step("reserve")
@@ -700,10 +708,10 @@ class Runner:
             self._cross()
 
 
-def freeze(world, crashes=(), cancel_at=0, **plan) -> Runner:
+def freeze(world, crashes=(), cancel_at=0, tier="ram", **plan) -> Runner:
     """Freeze the world's tree; give the runner when nothing is owed."""
     runner = Runner(world, freezing, crashes, cancel_at)
-    runner.run(FreezeTree(FreezePlan("op-1", world.source[0], "ram", **plan)))
+    runner.run(FreezeTree(FreezePlan("op-1", world.source[0], tier, **plan)))
     check(world, runner)
     return runner
 

@@ -54,7 +54,7 @@ from iriscw.freeze.effects import (
     UnlockCuda,
     Wake,
 )
-from iriscw.freeze.gates import FREEZE_GATES, first_shut
+from iriscw.freeze.gates import FREEZE_GATES, first_shut, image_bytes
 from iriscw.freeze.messages import Again, CancelOperation, FreezeTree, OperationChanged, OperationEnded, Recover
 from iriscw.freeze.model import (
     CudaTask,
@@ -104,9 +104,6 @@ TRIES = 5
 """Of what should always work: letting go, killing, removing."""
 
 AGAIN_NS = 2 * SECOND
-
-IMAGE_SLACK_BYTES = 64 << 20
-"""What images take beside the memory in them: tables, descriptors, files that were removed but are open."""
 
 
 class Turn(enum.Enum):
@@ -269,7 +266,7 @@ def accept(freeze: Freeze, message: FreezeTree, ctx: Context) -> Returned:
         return None
     records = (FreezeAccepted(message.plan, ctx.wall),)
     changed = Emit(OperationChanged(message.plan.operation, Phase.LOOKING))
-    return Decision(records=records, commands=(Run(KEY, Look(message.plan.root, LOOK_NS)), changed))
+    return Decision(records=records, commands=(Run(KEY, Look(message.plan.root, message.plan.tier, LOOK_NS)), changed))
 
 
 def cancel(freeze: Freeze, message: CancelOperation, ctx: Context) -> Returned:
@@ -441,7 +438,7 @@ def _seen(freeze: Freeze, seen: Seen, ctx: Context) -> Returned:
         hook=plan.hook,
         left_running=plan.leave_running,
     )
-    needed = frozen.memory_bytes + frozen.device_bytes + IMAGE_SLACK_BYTES
+    needed = image_bytes(seen)
     after = attrs.evolve(freeze, reserved_bytes=needed)
     commands = (Run(KEY, _EFFECTS[_P.RESERVING](after)), Emit(OperationChanged(freeze.id, Phase.RESERVING)))
     return Decision(records=(FreezeMeasured(frozen, needed),), commands=commands)

@@ -110,6 +110,19 @@ class Host:
     """The flags of ``/proc/cpuinfo``, sorted: code of a process may have chosen by any of them."""
 
 
+@attrs.frozen
+class FreeMemory:
+    """What can be had without swapping, when a process is frozen: images count against us, device memory against it."""
+
+    machine_bytes: int
+    ours_bytes: int | None = None
+    """What the control group of who freezes leaves; None without a limit."""
+    its_bytes: int | None = None
+    """What the control group of the process leaves; likewise."""
+    together: bool = True
+    """Whether both are in one group."""
+
+
 # CUDA.
 
 

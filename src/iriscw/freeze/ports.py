@@ -21,6 +21,7 @@ from iriscw.freeze.model import (
     CudaTask,
     DumpReport,
     DumpRequest,
+    FreeMemory,
     Frozen,
     Gpu,
     Hook,
@@ -85,6 +86,10 @@ class Processes(Protocol):
 
     async def free_memory_bytes(self) -> int:
         """Give what the machine, or the control group we run in, can still hand out. Raises nothing."""
+        ...
+
+    async def free_memory(self, task: TaskIdentity) -> FreeMemory:
+        """Give what the machine, our control group and that of another process can still hand out. Raises nothing."""
         ...
 
     async def ticks(self) -> int:
@@ -295,11 +300,19 @@ class Hooks(Protocol):
 class Artifacts(Protocol):
     """Where artifacts are kept, by tier, each tier within its budget (INV-P2)."""
 
+    async def promised(self, tier: str) -> int | None:
+        """Give what running operations may still write into a tier that is memory; None for one that is a disk.
+
+        Raises:
+            UnsafeRequest: there is no such tier, or it is somebody else's.
+        """
+        ...
+
     async def reserve(self, operation: str, tier: str, size_bytes: int) -> Room:
         """Take room for an artifact before anything is written. The same operation gets the same room again.
 
         Raises:
-            NoRoom: the tier's budget, or its file system, has less.
+            NoRoom: the tier's budget, its file system, or the memory that it is, has less.
             UnsafeRequest: there is no such tier.
         """
         ...

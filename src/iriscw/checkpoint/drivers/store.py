@@ -54,6 +54,7 @@ from iriscw.freeze.model import (
     Sealed,
     UnsafeRequest,
 )
+from iriscw.processes.memory import free_bytes
 
 MANIFEST = "manifest.jsonl"
 IMAGES = "images"
@@ -84,6 +85,8 @@ class Folders:
     budget_bytes: int
     volatile: bool = False
     boot_id: str = ""
+    free_memory: Callable[[], int] = free_bytes
+    """Gives the memory that can still be had, where the tier is memory."""
 
     def _check(self) -> None:
         """Refuse a folder that somebody else made, or may write to or read: images are run, and hold secrets.
@@ -116,7 +119,7 @@ class Folders:
         """Take room, once for each operation.
 
         Raises:
-            NoRoom: the budget or the file system has less.
+            NoRoom: the budget, the file system or, where the tier is memory, the machine has less.
         """
         self._check()
         make_private_folder(self.root / "reserved")
@@ -130,9 +133,13 @@ class Folders:
                         f"tier {self.name} has {max(0, left) >> 20} MiB of its budget left, "
                         f"and {size_bytes >> 20} MiB are needed: remove a checkpoint, or raise the budget"
                     )
-                if size_bytes > use.free_bytes:
+                free = use.free_bytes
+                if self.volatile:  # a memory file system promises more than the machine has
+                    free = min(free, self.free_memory())
+                free -= self.promised_bytes()  # what others have reserved and not written yet is not theirs alone
+                if size_bytes > free:
                     raise NoRoom(
-                        f"{self.root} has {use.free_bytes >> 20} MiB free, and {size_bytes >> 20} MiB are needed"
+                        f"{self.root} has {max(0, free) >> 20} MiB free, and {size_bytes >> 20} MiB are needed"
                     )
                 write_atomic(place, json.dumps(size_bytes).encode())
             return Room(
@@ -161,6 +168,16 @@ class Folders:
         kept += sum(_bytes_below(self.root / "trash" / name) for name in _names(self.root / "trash"))
         found = os.statvfs(self.root)
         return TierUse(self.name, str(self.root), self.budget_bytes, kept, reserved, found.f_bavail * found.f_frsize)
+
+    def promised_bytes(self) -> int:
+        """Give what running operations have reserved and not written yet.
+
+        Raises:
+            UnsafeRequest: the folder is somebody else's.
+        """
+        self._check()
+        names = _written(self.root / "reserved")
+        return sum(max(0, self._reserved(name) - _bytes_below(self.root / "staging" / name)) for name in names)
 
     def _reserved(self, name: str) -> int:
         try:

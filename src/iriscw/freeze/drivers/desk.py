@@ -140,7 +140,10 @@ class Desk:
         criu = await self.criu.ability()
         ability = await self.cuda.ability()
         found = await self.cuda.tasks(tree.identities, effect.within_ns)  # without a driver too: a GPU may be in use
-        return Seen(host, tree, criu, ability, found, await self.gpus.list())
+        gpus = await self.gpus.list()
+        promised = await self.artifacts.promised(effect.tier)
+        memory = await self.processes.free_memory(effect.root)
+        return Seen(host, tree, criu, ability, found, gpus, memory, promised)
 
     async def read_states(self, effect: ReadStates) -> States:
         """Read who lives, and what CUDA says of those."""

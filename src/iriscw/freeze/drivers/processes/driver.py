@@ -16,12 +16,12 @@ import anyio.to_thread
 
 from iriscw.freeze.drivers.identities import Watched, identify_task, lives, open_task
 from iriscw.freeze.drivers.processes.reading import read_text, read_tree
-from iriscw.freeze.model import Host, RightsMissing, TargetGone, TaskIdentity, Tree
+from iriscw.freeze.model import FreeMemory, Host, RightsMissing, TargetGone, TaskIdentity, Tree
 from iriscw.freeze.proc_text import parse_stat_tail, parse_status
 from iriscw.processes.identity import ProcessGone, boot_id, read_stat
+from iriscw.processes.memory import free_bytes, group_free_bytes, group_of, machine_free_bytes
 
 _CPUINFO = Path("/proc/cpuinfo")
-_MEMINFO = Path("/proc/meminfo")
 
 REAP_PATIENCE_S = 2.0
 """What the parent of a process that ended gets to reap it: init does so at once, a shell with its next prompt."""
@@ -63,7 +63,11 @@ class KernelProcesses:
 
     async def free_memory_bytes(self) -> int:
         """Give the memory that can be had without swapping: the machine's, or what is left of the own group's."""
-        return await anyio.to_thread.run_sync(_free_memory_bytes)
+        return await anyio.to_thread.run_sync(free_bytes)
+
+    async def free_memory(self, task: TaskIdentity) -> FreeMemory:
+        """Give what is left to us and to another process (see the port)."""
+        return await anyio.to_thread.run_sync(_free_memory, task)
 
     async def proceed(self, tasks: Sequence[TaskIdentity]) -> None:
         """Let stopped processes run (see the port)."""
@@ -167,25 +171,11 @@ def _host() -> Host:
     )
 
 
-def _free_memory_bytes() -> int:
-    lines = dict(line.partition(":")[::2] for line in _MEMINFO.read_text(encoding="ascii").splitlines())
-    available = int(lines["MemAvailable"].split()[0]) * 1024
-    left = _left_in_group()
-    return available if left is None else min(available, left)
-
-
-def _left_in_group() -> int | None:
-    """Give what the memory group of this process may still take; None without a group or without a limit."""
-    try:
-        path = next(
-            line.split(":", 2)[2]
-            for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
-            if line.startswith("0::")
-        )
-        group = Path(f"/sys/fs/cgroup{path}")
-        limit = (group / "memory.max").read_text(encoding="ascii").strip()
-        if limit == "max":
-            return None
-        return max(0, int(limit) - int((group / "memory.current").read_text(encoding="ascii")))
-    except (OSError, StopIteration, ValueError):
-        return None
+def _free_memory(task: TaskIdentity) -> FreeMemory:
+    ours, its = group_of(), group_of(task.pid)
+    return FreeMemory(
+        machine_bytes=machine_free_bytes(),
+        ours_bytes=group_free_bytes(ours),
+        its_bytes=group_free_bytes(its),
+        together=ours == its,
+    )
