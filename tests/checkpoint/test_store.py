@@ -45,6 +45,7 @@ def test_the_whole_way(tmp_path):
     assert listed.manifest.sealed == sealed
     assert listed.manifest.frozen == FROZEN
     verify(tier, "op-1")
+    tier.unpin("op-1", "op-1")
     tier.remove("op-1")
     assert reserved(tier) == (0, 0)
     assert tier.listing() == []
@@ -140,6 +141,26 @@ def test_an_artifact_in_use_stays(tmp_path):
     tier.remove("op-1")
     with pytest.raises(ArtifactUnknown):
         tier.pin("op-1", "op-9")
+
+
+def test_an_artifact_whose_freeze_has_not_ended_stays(tmp_path):
+    """Its own operation pins it before anybody sees it: who removes it then would lose a tree that is being ended."""
+    tier = folders(tmp_path)
+    fill(tier.reserve("op-1", 40 * MIB), large=False)
+    tier.seal("op-1", FROZEN, (), store.default_reading(lambda count: None), lambda size: None)
+    tier.publish("op-1")
+    assert tier.listing()[0].pinned_by == ("op-1",)
+    with pytest.raises(ArtifactInUse, match="op-1 is used by operation op-1"):
+        tier.remove("op-1")
+    tier.unpin("op-1", "op-1")
+    tier.publish("op-1")  # once more, as after a crash
+    tier.pin("op-1", "th-1")
+    with pytest.raises(ArtifactInUse, match="th-1"):
+        tier.discard("op-1")
+    tier.unpin("op-1", "th-1")
+    tier.discard("op-1")
+    assert reserved(tier) == (0, 0)
+    assert list((tier.root / "pins").iterdir()) == []
 
 
 def test_memory_is_not_trusted_after_a_boot(tmp_path):

@@ -42,6 +42,7 @@ async def test_the_whole_way(tmp_path) -> None:
     await tiers.verify("op-1", seen.append)
     assert (seen[-1].phase, seen[-1].done_bytes) == ("verifying", sealed.size_bytes)
     await tiers.unpin("op-1", "op-2")
+    await tiers.unpin("op-1", "op-1")
     assert [each.artifact for each in await tiers.listing()] == ["op-1"]
     assert [each.tier for each in await tiers.use()] == ["disk"]
     await tiers.remove("op-1")

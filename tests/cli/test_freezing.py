@@ -53,6 +53,7 @@ def kept(tmp_path):
     fill(disk.reserve("ck-1", 1 << 20), large=False)
     disk.seal("ck-1", FROZEN, (("model", "a"),), default_reading(lambda count: None), lambda size: None)
     disk.publish("ck-1")
+    disk.unpin("ck-1", "ck-1")
     return disk
 
 

@@ -126,10 +126,13 @@ class Await:
 
 
 class World:
-    """The machine. ``faults`` maps a method and the number of its call to the error it raises then."""
+    """The machine. ``faults`` maps a method and the number of its call to the error it raises then.
 
-    def __init__(self, tasks=3, cuda=(0, 2), orphan=False, late=False, faults=None) -> None:
-        self.orphan, self.late = orphan, late
+    With ``remover`` somebody removes each artifact as soon as nobody has pinned it, while its tree still lives.
+    """
+
+    def __init__(self, tasks=3, cuda=(0, 2), orphan=False, late=False, faults=None, remover=False) -> None:
+        self.orphan, self.late, self.remover = orphan, late, remover
         self.faults = dict(faults or {})
         self.calls: dict[str, int] = {}
         self.ticks = 1000
@@ -167,6 +170,9 @@ class World:
                 process.cuda = state
         if self.run is not None and self.run.life < 0 and self.ticks > -self.run.life:
             self._orphan_over()
+        if self.remover and any(self.find(task).alive for task in self.source):
+            for name in [name for name, each in self.artifacts.items() if each.published and not each.pins]:
+                del self.artifacts[name]
 
     def crash(self, life: int) -> None:
         """The process that freezes is gone."""
@@ -495,6 +501,8 @@ class SimArtifacts(Port):
         if not artifact.sealed:
             raise Broken("C8: published before it was sealed")
         artifact.published = True
+        if operation not in artifact.pins:
+            artifact.pins.append(operation)
         artifact.reserved = 30 * MIB
         await Await()
 

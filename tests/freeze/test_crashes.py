@@ -23,7 +23,7 @@ from freeze_laws import (
     frozen_world,
     thaw_with,
 )
-from freeze_world import HOOK, MIB, Broken, Context, Runner, World, freeze, thaw
+from freeze_world import HOOK, MIB, Broken, Context, Runner, SimArtifacts, World, freeze, thaw
 
 from iriscw.freeze import freezing, settling, thawing
 from iriscw.freeze.effects import EndTree, RestoreCuda, UnlockCuda
@@ -34,14 +34,15 @@ from iriscw.runtime.vocabulary import Run
 CRASHES = [(orphan, late) for orphan in (False, True) for late in (False, True)]
 
 
-def freeze_everywhere(faults=(), **plan):
+def freeze_everywhere(faults=(), remover=False, **plan):
     """Freeze with a crash at each boundary in turn, until there is none left; give the outcomes."""
     outcomes = []
     for orphan, late in CRASHES:
         number, lives = 0, 2
         while lives > 1:
             number += 1
-            world = World(orphan=orphan, late=late, faults={(m, n): error(kind) for m, n, kind in faults})
+            raised = {(m, n): error(kind) for m, n, kind in faults}
+            world = World(orphan=orphan, late=late, faults=raised, remover=remover)
             runner = freeze_with(world, crashes=(number,), **plan)
             lives = runner.lives
             outcomes.append(runner.state.ended and runner.state.ended.outcome)
@@ -96,6 +97,13 @@ def test_a_freeze_with_a_crash_at_every_boundary(name):
     outcomes = freeze_everywhere(**SCENARIOS[name])
     assert {Outcome.UNDONE, Outcome.COPIED if "leave" in name else Outcome.FROZEN} <= {*outcomes}
     assert len(outcomes) > 150
+
+
+def test_nobody_removes_what_is_not_over():
+    """An artifact is pinned from before it is visible until its tree has ended, wherever its freeze dies meanwhile."""
+    assert {*freeze_everywhere(remover=True)} == {Outcome.UNDONE, Outcome.FROZEN, None}
+    world = frozen_world(remover=True)
+    assert world.artifacts["op-1"].pins == []
 
 
 def test_a_thaw_with_a_crash_at_every_boundary():
@@ -349,6 +357,31 @@ def pinned_for_ever(monkeypatch):
     monkeypatch.setattr(thawing, "_unpin", lambda thaw: Run(thawing.KEY, EndTree(thaw.id, (), 1)))
 
 
+def never_unpinned(monkeypatch):
+    """A freeze never lets its own artifact go."""
+
+    def unpin(freeze, ending):
+        return freezing._over(freeze, ending.outcome, ending.kind, ending.text, Context(World()))
+
+    monkeypatch.setattr(freezing, "_unpin", unpin)
+
+
+def unpinned_before_the_end(monkeypatch):
+    """What is published can be removed before the tree has ended."""
+
+    async def publish(artifacts, operation):
+        await real(artifacts, operation)
+        artifacts.world.artifacts[operation].pins.clear()
+
+    real = SimArtifacts.publish
+    monkeypatch.setattr(SimArtifacts, "publish", publish)
+
+
+def freeze_beside_a_remover():
+    """Freeze while somebody removes whatever may be removed."""
+    freeze_everywhere(remover=True)
+
+
 def restore_with_faults():
     """Undo with a driver that fails in between."""
     for fault in every_fault({"cuda_restore": FREEZE_FAULTS["unlock"]}):
@@ -367,6 +400,8 @@ PLANTED = [
     (restore_again, thaw_everywhere),
     (half_a_tree, thaw_everywhere),
     (pinned_for_ever, thaw_everywhere),
+    (never_unpinned, freeze_everywhere),
+    (unpinned_before_the_end, freeze_beside_a_remover),
 ]
 
 

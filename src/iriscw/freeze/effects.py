@@ -39,6 +39,7 @@ from iriscw.freeze.model import (
     CudaTask,
     DumpReport,
     DumpRequest,
+    Ending,
     FreeMemory,
     Frozen,
     Gpu,
@@ -273,7 +274,9 @@ class Proceed:
 
 @message
 class Unpin:
-    """Let an artifact be removed again."""
+    """Let an artifact be removed again, at the end of an operation."""
 
     artifact: str
     operation: str
+    ending: Ending | None = None
+    """How the operation ends then; None: as its records say."""

@@ -11,7 +11,8 @@ r"""The life of one freeze: a table of phases, and the decisions that walk it.
 
 Theory of operation. The tree is *held* from the dump on: its images are complete and it makes no progress. One that
 will end is killed only when its artifact is sealed and visible, so at every instant either it runs or its state is
-whole on the disk (INV-C8). One that is to run on is let go at once, because the images do not change any more.
+whole on the disk (INV-C8). One that is to run on is let go at once, because the images do not change any more. The
+artifact is pinned by its own operation from before it is visible until that ends: nobody removes it meanwhile.
 
 Entering a phase is a record, and the phase's effect leaves only when that record is on the disk. So the phase found
 after a crash is the last one that may have been taken, and :data:`PHASES` says what is done about it. CRIU lets a held
@@ -52,6 +53,7 @@ from iriscw.freeze.effects import (
     Seen,
     States,
     UnlockCuda,
+    Unpin,
     Wake,
 )
 from iriscw.freeze.gates import FREEZE_GATES, first_shut, image_bytes
@@ -59,6 +61,7 @@ from iriscw.freeze.messages import Again, CancelOperation, FreezeTree, Operation
 from iriscw.freeze.model import (
     CudaTask,
     DumpRequest,
+    Ending,
     FreezePhase as Phase,
     FreezePlan,
     Frozen,
@@ -376,7 +379,7 @@ def completed(freeze: Freeze, message: Completed, ctx: Context) -> Returned:
         case Seal():
             return _next(freeze, FreezeSealed(message.value))
         case Publish():
-            return _published(freeze, ctx)
+            return _published(freeze)
         case EndTree(tries=tries):
             return _killed(freeze, message.value, tries, ctx)
         case Release():
@@ -389,6 +392,8 @@ def completed(freeze: Freeze, message: Completed, ctx: Context) -> Returned:
             return _woken(freeze)
         case Discard():
             return _discarded(freeze, "", ctx)
+        case Unpin(ending=ending):
+            return _unpinned(freeze, ending, ctx)
     return None
 
 
@@ -419,6 +424,8 @@ def failed(freeze: Freeze, message: Failed, ctx: Context) -> Returned:
             return (SetTimer(KEY, AGAIN_NS, Again(Discard(freeze.id, tries + 1))),)
         case Discard():
             return _discarded(freeze, f"; what it wrote is left: {text}", ctx)
+        case Unpin(ending=ending):
+            return _unpinned(freeze, ending, ctx)
     return _turn(freeze, PHASES[freeze.phase].failed, kind, text, ctx)
 
 
@@ -455,11 +462,21 @@ def _dumped(freeze: Freeze, dumped: Dumped, ctx: Context) -> Returned:
     return _next(freeze, record)
 
 
-def _published(freeze: Freeze, ctx: Context) -> Returned:
+def _published(freeze: Freeze) -> Returned:
     if freeze.asked.leave_running:
         outcome = Outcome.FROZEN if freeze.gone else Outcome.COPIED
-        return _over(freeze, outcome, "TargetGone" if freeze.gone else "", freeze.gone, ctx)
+        return _unpin(freeze, Ending(outcome, "TargetGone" if freeze.gone else "", freeze.gone))
     return _next(freeze)
+
+
+def _unpin(freeze: Freeze, ending: Ending) -> Decision:
+    """Let others remove the artifact, and end: until then nobody does."""
+    return Decision(commands=(Run(KEY, Unpin(freeze.id, freeze.id, ending)),))
+
+
+def _unpinned(freeze: Freeze, ending: Ending | None, ctx: Context) -> Returned:
+    assert ending is not None
+    return _over(freeze, ending.outcome, ending.kind, ending.text, ctx)
 
 
 # Letting the tree run, or making sure that it does not
@@ -526,10 +543,10 @@ def _killed(freeze: Freeze, left: tuple[TaskIdentity, ...], tries: int, ctx: Con
         return (SetTimer(KEY, AGAIN_NS, Again(EndTree(freeze.id, freeze.tasks, END_NS, tries + 1))),)
     if left:
         named = ", ".join(str(task.pid) for task in left[:8])
-        return _over(freeze, Outcome.LEFT, "TreeLeft", f"these processes could not be killed: {named}", ctx)
+        return _unpin(freeze, Ending(Outcome.LEFT, "TreeLeft", f"these processes could not be killed: {named}"))
     match freeze.phase:
         case Phase.ENDING:
-            return _over(freeze, Outcome.FROZEN, "TargetGone" if freeze.gone else "", freeze.gone, ctx)
+            return _unpin(freeze, Ending(Outcome.FROZEN, "TargetGone" if freeze.gone else "", freeze.gone))
         case Phase.RESUMING:
             return _next(freeze)
         case Phase.UNDOING if freeze.dumped is not None:

@@ -423,6 +423,16 @@ class Outcome(enum.Enum):
 
 
 @attrs.frozen
+class Ending:
+    """How an operation is about to end, while it clears away what nobody needs afterwards."""
+
+    outcome: Outcome
+    kind: str = ""
+    """The class of the error that turned it round; empty if none did."""
+    text: str = ""
+
+
+@attrs.frozen
 class Kept:
     """A published artifact: what is in it, where it lies, and how large it is."""
 

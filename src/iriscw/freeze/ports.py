@@ -329,6 +329,8 @@ class Artifacts(Protocol):
     async def publish(self, operation: str) -> None:
         """Make the sealed artifact visible, as a whole; what was reserved and not used is returned. May be repeated.
 
+        Its own operation pins it before it can be seen: nobody removes it until that operation has ended.
+
         Raises:
             NoRoom: the file system is full.
             ArtifactUnknown: it was never sealed.

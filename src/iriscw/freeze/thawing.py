@@ -42,6 +42,7 @@ from iriscw.freeze.freezing import AGAIN_NS, KEY, TRIES
 from iriscw.freeze.gates import THAW_GATES, first_shut
 from iriscw.freeze.messages import Again, CancelOperation, OperationChanged, OperationEnded, Recover, ThawTree
 from iriscw.freeze.model import (
+    Ending,
     Outcome,
     RestoreReport,
     RestoreRequest,
@@ -256,7 +257,7 @@ def failed(thaw: Thaw, message: Failed, ctx: Context) -> Returned:
         case Sweep(request=request, tries=tries) if tries < TRIES:
             return (SetTimer(KEY, AGAIN_NS, Again(Sweep(request, tries + 1))),)
         case Sweep():
-            return _over(thaw, Outcome.LEFT, kind, text, ctx)
+            return (_unpin(thaw, Ending(Outcome.LEFT, kind, text)),)
         case EndTree(tries=tries):
             return _killed(thaw, message.effect.tasks, tries, ctx)
     return _turn(thaw, PHASES[thaw.phase].failed, kind, text, ctx)
@@ -331,13 +332,15 @@ def _settled(thaw: Thaw, states: States, reading: int) -> Returned:
     return (Run(KEY, step),)
 
 
-def _unpin(thaw: Thaw) -> Run:
-    return Run(KEY, Unpin(thaw.asked.artifact, thaw.id))
+def _unpin(thaw: Thaw, ending: Ending | None = None) -> Run:
+    return Run(KEY, Unpin(thaw.asked.artifact, thaw.id, ending))
 
 
 def _finish(thaw: Thaw, effect: Wake | Unpin, ctx: Context) -> Returned:
     if isinstance(effect, Wake):
         return (_unpin(thaw),)
+    if effect.ending is not None:
+        return _over(thaw, effect.ending.outcome, effect.ending.kind, effect.ending.text, ctx)
     if thaw.ending is not None:
         return _over(thaw, Outcome.FAILED, thaw.ending.kind, thaw.ending.text, ctx)
     return _over(thaw, Outcome.THAWED, "", "", ctx)
@@ -364,7 +367,7 @@ def _killed(thaw: Thaw, left: tuple[TaskIdentity, ...], tries: int, ctx: Context
         return (SetTimer(KEY, AGAIN_NS, Again(EndTree(thaw.id, thaw.tasks, END_NS, tries + 1))),)
     if left:
         named = ", ".join(str(task.pid) for task in left[:8])
-        return _over(thaw, Outcome.LEFT, "TreeLeft", f"these processes could not be killed: {named}", ctx)
+        return (_unpin(thaw, Ending(Outcome.LEFT, "TreeLeft", f"these processes could not be killed: {named}")),)
     return (_unpin(thaw),)
 
 

@@ -227,7 +227,7 @@ class Folders:
         return sealed
 
     def publish(self, operation: str) -> None:
-        """Make it visible, and return what was reserved.
+        """Make it visible, pinned by its own operation, and return what was reserved.
 
         Raises:
             NoRoom: the file system is full.
@@ -239,6 +239,7 @@ class Folders:
             if not place.exists():
                 if not (staging / MANIFEST).exists():
                     raise ArtifactUnknown(f"artifact {operation} was never sealed")
+                write_atomic(self._made("pins", operation) / operation, b"")
                 staging.rename(place)
                 sync_folder(place.parent)
                 sync_folder(staging.parent)
@@ -255,7 +256,8 @@ class Folders:
             OSError: something cannot be removed yet.
         """
         if self._place("artifacts", operation).exists():
-            self.remove(operation)
+            self.remove(operation, by=operation)
+        self._let_go(operation, operation)
         remove_tree(self._place("staging", operation))
         self._give_back(operation)
         remove_tree(self._place("work", operation))
@@ -300,10 +302,15 @@ class Folders:
 
     def unpin(self, artifact: str, operation: str) -> None:
         """Let it be removed again."""
-        (self._place("pins", artifact) / operation).unlink(missing_ok=True)
-        with contextlib.suppress(OSError):
-            self._place("pins", artifact).rmdir()
+        self._let_go(artifact, operation)
         remove_tree(self._place("work", operation))
+
+    def _let_go(self, artifact: str, operation: str) -> None:
+        place = self._place("pins", artifact)
+        with contextlib.suppress(FileNotFoundError):
+            (place / operation).unlink()
+            with contextlib.suppress(OSError):  # somebody else has pinned it, too
+                place.rmdir()
 
     def verify(self, artifact: str, threads: int, report: Callable[[int, int], None], reading: list[Reading]) -> None:
         """Read every byte and compare.
@@ -330,12 +337,12 @@ class Folders:
         finally:
             os.close(folder)
 
-    def remove(self, artifact: str) -> None:
-        """Remove an artifact: first from sight, then from the disk.
+    def remove(self, artifact: str, *, by: str = "") -> None:
+        """Remove an artifact: first from sight, then from the disk. The pin of the operation ``by`` does not count.
 
         Raises:
             ArtifactUnknown: there is none.
-            ArtifactInUse: a thaw has it.
+            ArtifactInUse: a thaw has it, or the freeze that made it has not ended.
             OSError: some of it cannot be removed yet; it counts against the budget until it is.
         """
         self._check()
@@ -344,7 +351,7 @@ class Folders:
             place = self._place("artifacts", artifact)
             if not place.exists():
                 raise ArtifactUnknown(f"there is no artifact {artifact} in tier {self.name}")
-            pins = _written(self.root / "pins" / artifact)
+            pins = [pin for pin in _written(self.root / "pins" / artifact) if pin != by]
             if pins:
                 raise ArtifactInUse(f"artifact {artifact} is used by operation {pins[0]}")
             place.rename(self.root / "trash" / temporary_name(artifact))

@@ -92,7 +92,7 @@ class Tiers:
 
         Raises:
             ArtifactUnknown: there is none.
-            ArtifactInUse: a thaw has it.
+            ArtifactInUse: a thaw has it, or the freeze that made it has not ended.
             OSError: some of it cannot be removed yet.
         """
         folders = await self._holding(artifact)
