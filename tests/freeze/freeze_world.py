@@ -86,6 +86,8 @@ class Process:
     device_bytes: int = 0
     resting: bool = False
     progress: int = 0
+    came_back_at: int = 0
+    """Its progress when it was thawed."""
     ours: bool = True
 
     @property
@@ -129,10 +131,13 @@ class World:
     """The machine. ``faults`` maps a method and the number of its call to the error it raises then.
 
     With ``remover`` somebody removes each artifact as soon as nobody has pinned it, while its tree still lives.
+    With ``attrition`` this process of a thawed tree ends by itself after a crash, if it runs by then.
     """
 
-    def __init__(self, tasks=3, cuda=(0, 2), orphan=False, late=False, faults=None, remover=False) -> None:
-        self.orphan, self.late, self.remover = orphan, late, remover
+    def __init__(
+        self, tasks=3, cuda=(0, 2), orphan=False, late=False, faults=None, remover=False, attrition=-1
+    ) -> None:
+        self.orphan, self.late, self.remover, self.attrition = orphan, late, remover, attrition
         self.faults = dict(faults or {})
         self.calls: dict[str, int] = {}
         self.ticks = 1000
@@ -154,6 +159,8 @@ class World:
         self.log: list[str] = []
         self.at_first_kill: dict[int, int] = {}
         self.killed_running = 0
+        self.after_crash: dict[str, type[Exception]] = {}
+        self.always: dict[str, type[Exception]] = {}
         self.hopeless = False
 
     # What happens by itself
@@ -176,12 +183,17 @@ class World:
 
     def crash(self, life: int) -> None:
         """The process that freezes is gone."""
+        self.always = self.after_crash
         self.verified = ""
         if self.run is not None:
             if self.orphan:
                 self.run.life = -(self.ticks + 40)
             else:
                 self._orphan_over()
+        came_back = [each for each in self.living() if each.identity not in self.source]
+        for each in came_back[self.attrition : self.attrition + 1] if self.attrition >= 0 else ():
+            if each.runs:
+                each.alive, each.cuda = False, None
         if self.late:
             self.landing += [(self.ticks + 6, *each) for each in self.in_flight]
         self.in_flight.clear()
@@ -206,7 +218,8 @@ class World:
 
     def fault(self, method: str) -> Exception | None:
         number = self.calls[method] = self.calls.get(method, 0) + 1
-        return self.faults.pop((method, number), None)
+        always = self.always.get(method)
+        return always(f"simulated: {method}") if always else self.faults.pop((method, number), None)
 
     # What must hold once nothing is owed
 
@@ -286,6 +299,8 @@ class SimProcesses(Port):
             await self._step("end")
             process = self.world.find(task)
             if process is not None and process.alive:
+                if process.progress > process.came_back_at:
+                    self.world.killed_running += 1
                 self.world.kill(process)
         return ()
 
@@ -428,6 +443,7 @@ class SimCriu(Port):
                 identity = TaskIdentity(was.identity.pid, world.ticks, BOOT)
                 state = CudaState.CHECKPOINTED if was.cuda is not None else None
                 process = attrs.evolve(was, identity=identity, alive=True, stopped=True, held=False, cuda=state)
+                process.came_back_at = process.progress
                 world.processes.append(process)
                 made.append(process)
             await Await()
@@ -716,24 +732,24 @@ class Runner:
             self._cross()
 
 
-def freeze(world, crashes=(), cancel_at=0, tier="ram", **plan) -> Runner:
+def freeze(world, crashes=(), cancel_at=0, tier="ram", unheard=False, **plan) -> Runner:
     """Freeze the world's tree; give the runner when nothing is owed."""
     runner = Runner(world, freezing, crashes, cancel_at)
     runner.run(FreezeTree(FreezePlan("op-1", world.source[0], tier, **plan)))
-    check(world, runner)
+    check(world, runner, unheard=unheard)
     return runner
 
 
-def thaw(world, crashes=(), cancel_at=0, **plan) -> Runner:
+def thaw(world, crashes=(), cancel_at=0, unheard=False, **plan) -> Runner:
     """Thaw what :func:`freeze` froze."""
     runner = Runner(world, thawing, crashes, cancel_at)
     runner.run(ThawTree(ThawPlan("op-2", "op-1", **plan)))
-    check(world, runner)
+    check(world, runner, unheard=unheard)
     return runner
 
 
-def check(world: World, runner: Runner) -> None:
-    """What holds when nothing is owed, however it came to that."""
+def check(world: World, runner: Runner, *, unheard: bool = False) -> None:
+    """What holds when nothing is owed, however it came to that; ``unheard``: the application cannot be told."""
     state = runner.state
     over = state.phase in (FreezePhase.OVER, ThawPhase.OVER, FreezePhase.NEW, ThawPhase.NEW)
     expect(over, f"nothing is owed, and it is {state.phase}")
@@ -743,7 +759,7 @@ def check(world: World, runner: Runner) -> None:
         expect(process.cuda in (None, CudaState.RUNNING), f"C1: {process.identity.pid} is left {process.cuda}")
         expect(not process.held, f"C6: {process.identity.pid} is left held")
         expect(process.stopped == process.was_stopped, f"C6: {process.identity.pid} is left stopped")
-        expect(not process.resting, f"{process.identity.pid} was told to rest and never to go on")
+        expect(unheard or not process.resting, f"{process.identity.pid} was told to rest and never to go on")
     expect(world.run is None or world.run.life < 0, "a CRIU is left")
     for name, artifact in world.artifacts.items():
         expect(artifact.published, f"C8: {name} is neither whole nor removed, and takes {artifact.reserved} bytes")

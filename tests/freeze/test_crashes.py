@@ -27,8 +27,20 @@ from freeze_world import HOOK, MIB, Broken, Context, Runner, SimArtifacts, World
 
 from iriscw.freeze import freezing, settling, thawing
 from iriscw.freeze.effects import EndTree, RestoreCuda, UnlockCuda
-from iriscw.freeze.messages import FreezeTree
-from iriscw.freeze.model import CudaNoMemory, CudaState, FreezePhase, FreezePlan, Outcome, ThawPhase
+from iriscw.freeze.messages import FreezeTree, ThawTree
+from iriscw.freeze.model import (
+    CudaNoMemory,
+    CudaRefused,
+    CudaState,
+    FreezePhase,
+    FreezePlan,
+    HookFailed,
+    Outcome,
+    RightsMissing,
+    ThawPhase,
+    ThawPlan,
+)
+from iriscw.freeze.records import ThawTakenUp
 from iriscw.runtime.vocabulary import Run
 
 CRASHES = [(orphan, late) for orphan in (False, True) for late in (False, True)]
@@ -49,14 +61,14 @@ def freeze_everywhere(faults=(), remover=False, **plan):
     return outcomes
 
 
-def thaw_everywhere(faults=()):
+def thaw_everywhere(faults=(), **words):
     """Thaw with a crash at each boundary in turn."""
     outcomes = []
     for orphan, late in CRASHES:
         number, lives = 0, 2
         while lives > 1:
             number += 1
-            world = frozen_world(orphan=orphan, late=late)
+            world = frozen_world(orphan=orphan, late=late, **words)
             world.faults = {(m, n): error(kind) for m, n, kind in faults}
             runner = thaw_with(world, crashes=(number,))
             lives = runner.lives
@@ -111,6 +123,48 @@ def test_a_thaw_with_a_crash_at_every_boundary():
     outcomes = thaw_everywhere()
     assert {*outcomes} >= {Outcome.THAWED, Outcome.FAILED}
     assert len(outcomes) > 150
+
+
+@pytest.mark.parametrize("cuda", [(), (0, 2)])
+@pytest.mark.parametrize("attrition", [0, 1])
+def test_a_thawed_tree_that_has_run_is_never_killed(attrition, cuda):
+    """A process of it, the first one too, ends by itself before the crash is found: the others go on."""
+    outcomes = thaw_everywhere(attrition=attrition, cuda=cuda)
+    assert {*outcomes} == {Outcome.THAWED, Outcome.FAILED, None}
+
+
+@pytest.mark.parametrize(("method", "kind"), [("state", CudaRefused), ("proceed", RightsMissing)])
+def test_a_tree_of_which_nobody_can_tell_is_left_alone(method, kind):
+    """After a crash the driver does not say how a process is, or a signal is refused: that is reported, and no more."""
+    outcomes = []
+    for number in range(1, 70):
+        world = frozen_world()
+        world.after_crash = {method: kind}
+        runner = Runner(world, thawing, (number,))
+        ended = runner.run(ThawTree(ThawPlan("op-2", "op-1"))).ended
+        outcomes.append(ended and ended.outcome)
+        if ended and ended.outcome is Outcome.LEFT:
+            assert len(world.living()) == 3
+            assert "left alone: processes 100, 101, 102" in ended.text
+            assert world.artifacts["op-1"].pins == []
+        assert world.killed_running == 0
+    assert {*outcomes} == {Outcome.LEFT, Outcome.FAILED, Outcome.THAWED, None}
+
+
+def test_an_application_that_was_not_told_is_reported():
+    """A hook that fails to the end changes no outcome, and the end says that it did."""
+    always = {("wake", number): error(HookFailed) for number in range(1, 20)}
+    for words in ({"leave_running": True}, {"cancel_at": 30}):
+        ended = freeze_with(World(faults=always), hook=HOOK, unheard=True, **words).state.ended
+        assert ended.outcome is (Outcome.COPIED if "leave_running" in words else Outcome.UNDONE)
+        assert "simulated: HookFailed" in ended.text
+    world = World()
+    freeze_with(world, hook=HOOK)
+    world.calls.clear()
+    world.faults = dict(always)
+    ended = thaw_with(world, unheard=True).state.ended
+    assert (ended.outcome, ended.kind) == (Outcome.THAWED, "HookFailed")
+    assert "simulated: HookFailed" in ended.text
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
@@ -382,6 +436,34 @@ def freeze_beside_a_remover():
     freeze_everywhere(remover=True)
 
 
+def taken_up_and_forgotten(monkeypatch):
+    """A thaw that another life takes up is one whose tree was let run this instant."""
+
+    def evolve(thaw, record):
+        if not isinstance(record, ThawTakenUp):
+            real(thaw, record)
+
+    real = thawing.evolve
+    monkeypatch.setattr(thawing, "evolve", evolve)
+
+
+def killed_when_taken_up(monkeypatch):
+    """What was let run is killed by whoever takes it up."""
+    row = _row(thawing.PHASES, ThawPhase.STARTING, crashed=thawing.Turn.KILL)
+    monkeypatch.setattr(thawing, "PHASES", row)
+
+
+def killed_when_it_was_left(monkeypatch):
+    """What has gone on is killed because it was not the last record."""
+    row = _row(thawing.PHASES, ThawPhase.LEAVING, crashed=thawing.Turn.KILL)
+    monkeypatch.setattr(thawing, "PHASES", row)
+
+
+def thaw_beside_deaths():
+    """Thaw, and have the first process end by itself after each crash."""
+    thaw_everywhere(attrition=0)
+
+
 def restore_with_faults():
     """Undo with a driver that fails in between."""
     for fault in every_fault({"cuda_restore": FREEZE_FAULTS["unlock"]}):
@@ -400,6 +482,9 @@ PLANTED = [
     (restore_again, thaw_everywhere),
     (half_a_tree, thaw_everywhere),
     (pinned_for_ever, thaw_everywhere),
+    (taken_up_and_forgotten, thaw_beside_deaths),
+    (killed_when_taken_up, thaw_everywhere),
+    (killed_when_it_was_left, thaw_everywhere),
     (never_unpinned, freeze_everywhere),
     (unpinned_before_the_end, freeze_beside_a_remover),
 ]

@@ -41,6 +41,7 @@ STEPS = {
     "verifying": "reads and compares every byte",
     "restoring": "brings the tree back",
     "starting": "lets the tree run",
+    "leaving": "tells the application",
     "killing": "ends what came back",
 }
 """What a phase does, for people."""
@@ -98,7 +99,8 @@ def checkpoint(*, pid: int, form: str, **given: Any) -> None:
     """Freeze a process with all below it: memory, files, threads, and its GPUs.
 
     The tree ends only when the checkpoint is whole. Whatever goes wrong before, it runs on as if nothing had been; a
-    command that is killed is undone or finished by the next one.
+    command that is killed is undone or finished by the next one. An application that cannot be told to go on changes no
+    exit code: the last line says so.
     """
     from iriscw.checkpoint.manifest import label_trouble
     from iriscw.freeze.messages import FreezeTree
@@ -136,7 +138,10 @@ def checkpoint(*, pid: int, form: str, **given: Any) -> None:
 @place_options
 @format_option
 def restore(*, checkpoint_id: str, form: str, **given: Any) -> None:
-    """Bring a frozen process tree back. Every byte is verified first; the tree outlives this command."""
+    """Bring a frozen process tree back. Every byte is verified first; the tree outlives this command.
+
+    An application that cannot be told that it was thawed changes no exit code: the last line says so.
+    """
     from iriscw.freeze.messages import ThawTree
     from iriscw.freeze.model import ThawPlan
 
@@ -244,7 +249,8 @@ def _local(given: dict[str, Any]) -> Local:
 async def _recover(local: Local) -> None:
     """Take up what killed commands left, and say so."""
     for end in await local.recover():
-        sys.stderr.write(f"iriscw: took up operation {end.operation}, which was left: {end.outcome.value}\n")
+        note = f" ({visible(end.text)})" if end.text else ""
+        sys.stderr.write(f"iriscw: took up operation {end.operation}, which was left: {end.outcome.value}{note}\n")
 
 
 def _run(given: dict[str, Any], work: Callable[[Local, Shown], Coroutine[Any, Any, Done]], form: str) -> None:

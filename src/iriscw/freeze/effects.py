@@ -270,6 +270,7 @@ class Proceed:
     """Let stopped tasks run."""
 
     tasks: tuple[TaskIdentity, ...]
+    tries: int = 0
 
 
 @message

@@ -81,6 +81,7 @@ from iriscw.freeze.records import (
     FreezeMeasured,
     FreezeSealed,
     FreezeUndoing,
+    FreezeUnheard,
 )
 from iriscw.freeze.settling import READ_AGAIN_NS, End, Settled, Wait, settle
 from iriscw.runtime.vocabulary import (
@@ -171,6 +172,8 @@ class Freeze:
     undoing: FreezeUndoing | None = None
     gone: str = ""
     """Why the tree does not run although it was to."""
+    unheard: str = ""
+    """Why the application could not be told to go on."""
     ended: FreezeEnded | None = None
     steps: tuple[Phase, ...] = ()
     """All phases that were entered."""
@@ -230,6 +233,8 @@ def evolve(freeze: Freeze, record: object) -> None:
             freeze.sealed = sealed
         case FreezeFateKnown(gone=gone):
             freeze.gone = gone
+        case FreezeUnheard(text=text):
+            freeze.unheard = text
         case FreezeUndoing():
             freeze.undoing = record
             _enter(freeze, Phase.UNDOING)
@@ -419,7 +424,7 @@ def failed(freeze: Freeze, message: Failed, ctx: Context) -> Returned:
         case Wake(hook=hook, root=root, tries=tries) if tries < TRIES:
             return (SetTimer(KEY, AGAIN_NS, Again(Wake(hook, root, tries + 1))),)
         case Wake():
-            return _woken(freeze)
+            return _woken(freeze, FreezeUnheard(text))
         case Discard(tries=tries) if tries < TRIES:
             return (SetTimer(KEY, AGAIN_NS, Again(Discard(freeze.id, tries + 1))),)
         case Discard():
@@ -464,8 +469,9 @@ def _dumped(freeze: Freeze, dumped: Dumped, ctx: Context) -> Returned:
 
 def _published(freeze: Freeze) -> Returned:
     if freeze.asked.leave_running:
-        outcome = Outcome.FROZEN if freeze.gone else Outcome.COPIED
-        return _unpin(freeze, Ending(outcome, "TargetGone" if freeze.gone else "", freeze.gone))
+        if freeze.gone:
+            return _unpin(freeze, Ending(Outcome.FROZEN, "TargetGone", freeze.gone))
+        return _unpin(freeze, Ending(Outcome.COPIED, "HookFailed" if freeze.unheard else "", freeze.unheard))
     return _next(freeze)
 
 
@@ -569,7 +575,8 @@ def _discarded(freeze: Freeze, more: str, ctx: Context) -> Returned:
     why = freeze.undoing or FreezeUndoing("Interrupted", "it was interrupted")
     if freeze.gone:
         return _over(freeze, Outcome.LOST, why.kind, f"{why.text}; then: {freeze.gone}{more}", ctx)
-    return _over(freeze, Outcome.UNDONE, why.kind, why.text + more, ctx)
+    unheard = f"; then: {freeze.unheard}" if freeze.unheard else ""
+    return _over(freeze, Outcome.UNDONE, why.kind, f"{why.text}{unheard}{more}", ctx)
 
 
 def _over(freeze: Freeze, outcome: Outcome, kind: str, text: str, ctx: Context) -> Decision:

@@ -399,6 +399,7 @@ class ThawPhase(enum.Enum):
     VERIFYING = "verifying"
     RESTORING = "restoring"
     STARTING = "starting"
+    LEAVING = "leaving"
     KILLING = "killing"
     OVER = "over"
 
@@ -419,7 +420,7 @@ class Outcome(enum.Enum):
     FAILED = "failed"
     """Nothing of the tree runs here; the artifact is as it was."""
     LEFT = "left"
-    """Tasks are left that could not be killed: the text names them."""
+    """Tasks are left that could not be killed, or must not be: the text names them."""
 
 
 @attrs.frozen
