@@ -78,6 +78,7 @@ def test_no_such_process(command):
         (["--label", "model"], "has no '='"),
         (["--label", "a=1", "--label", "a=2"], "two values"),
         (["--hook-url", "http://x", "--hook-exec", "y"], "one of them at most"),
+        (["--hook-url", "http://user:secret@x/app"], "--hook-url: the hook's address has a user or a password"),
         (["--tier", "tape"], "'tape' is not one of"),
     ],
 )
@@ -86,6 +87,7 @@ def test_impossible_arguments(command, arguments, said):
     code, _, err = command("checkpoint", "--pid", str(os.getppid()), *arguments)
     assert code == 2
     assert said in err
+    assert "secret" not in err
 
 
 def test_the_list(command, kept):

@@ -225,6 +225,7 @@ def _pairs(given: tuple[str, ...], form: str) -> tuple[tuple[str, str], ...]:
 
 
 def _hook(given: dict[str, Any]) -> Hook | None:
+    from iriscw.freeze.gates import hook_trouble
     from iriscw.freeze.model import Hook, HookKind
 
     named = {"exec": given["hook_exec"], "http": given["hook_url"], "files": given["hook_dir"]}
@@ -235,7 +236,10 @@ def _hook(given: dict[str, Any]) -> Hook | None:
         return None
     kind, target = chosen[0]
     target = target if kind == "http" else str(Path(target).absolute())
-    return Hook(HookKind(kind), (target,), round(given["hook_timeout"] * SECOND))
+    hook = Hook(HookKind(kind), (target,), round(given["hook_timeout"] * SECOND))
+    if trouble := hook_trouble(hook):
+        raise click.UsageError(f"--hook-url: {trouble}")
+    return hook
 
 
 def _local(given: dict[str, Any]) -> Local:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Generic, TypeVar
+from urllib.parse import urlsplit
 
 import attrs
 
 from iriscw.freeze.effects import Opened, Seen
-from iriscw.freeze.model import CudaState, FreezePlan, Gpu, Obstacle, ThawPlan
+from iriscw.freeze.model import CudaState, FreezePlan, Gpu, Hook, HookKind, Obstacle, ThawPlan
 
 VRAM_MARGIN_BYTES = 256 << 20
 """What a restore needs beside what was held: contexts, page tables. Running out once ruins the process for good."""
@@ -49,6 +50,31 @@ def first_shut(gates: tuple[Gate[Plan, Sight], ...], plan: Plan, sight: Sight) -
         if text:
             return Refusal(gate.name, text)
     return None
+
+
+# Before anything is written down
+
+
+def hook_trouble(hook: Hook | None) -> str:
+    """Say what keeps a hook from standing in a journal and a manifest; empty if nothing does. It is not repeated."""
+    if hook is None:
+        return ""
+    if len(hook.target) < 1 or not all(hook.target) or (hook.kind is not HookKind.EXEC and len(hook.target) > 1):
+        return "a hook is one program with its arguments, one address or one folder"
+    if hook.kind is not HookKind.HTTP:
+        return ""
+    try:
+        parts = urlsplit(hook.target[0])
+        whole = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        whole = False
+    if not whole:
+        return "the hook's address is none: it must be http://HOST[:PORT][/PATH], or https"
+    if "@" in parts.netloc:
+        return "the hook's address has a user or a password in it, which would stand in the manifest: leave them out"
+    if parts.query or parts.fragment:
+        return "the hook's address goes on after its path, and that may be a secret: leave it out"
+    return ""
 
 
 # Before a freeze
