@@ -264,15 +264,16 @@ class Criu(Protocol):
         """After a crash of ours: end the CRIU run that an earlier life of this operation left, and what it made.
 
         The run is known from its own record in ``request.work`` (written before CRIU does anything). The tree of a dump
-        runs on; the tasks of a restore are killed: they have one of ``pids``, are not older than ``started_after``, and
-        descend from that run or carry its mark. Whoever else has such a number is left alone. Where nothing was begun,
-        or all is over, nothing is done. May be repeated.
+        runs on; the tasks of a restore are killed: they are written down, or are not older than ``started_after`` and
+        descend from that run or carry its mark. Whoever else has one of ``pids`` is left alone. Where nothing was
+        begun, or all is over, nothing is done. May be repeated.
 
         Returns:
             The tasks of a restore that were killed.
 
         Raises:
-            TreeLeft: some could not be killed, or the run itself could not.
+            TreeLeft: some could not be killed, or the run itself could not, or somebody has one of ``pids`` of whom
+                nobody can say whether it came of that run.
         """
         ...
 

@@ -7,7 +7,9 @@ letting go of what it traced. That nobody traces the tree any more is looked at 
 
 A restore. As above; ``post-restore`` says that all tasks exist and none has run: they are written down, and CRIU goes
 on to its end, which leaves them stopped. On an error CRIU kills what it made. A CRIU that hangs is *stopped* first, so
-that it forks nothing more, then all below it are killed, and then it: nothing of a restore is left (INV-C6).
+that it forks nothing more, then all below it are killed, and then it: nothing of a restore is left (INV-C6). If CRIU
+was killed before its tasks were written down, they have been adopted by somebody: until it lets them go, each of them
+has its log open for writing, in a folder that only we can enter. That proves whose they are, and nothing else does.
 
 A CRIU is never asked twice.
 """
@@ -42,7 +44,7 @@ from iriscw.freeze.drivers.criu.record import Run, forget_run, read_run, write_r
 from iriscw.freeze.drivers.criu.swrk import Swrk, start
 from iriscw.freeze.drivers.identities import lives, open_task
 from iriscw.freeze.drivers.processes.driver import doom, end_tasks
-from iriscw.freeze.drivers.processes.reading import below, descendants, identity_of, read_tree
+from iriscw.freeze.drivers.processes.reading import descendants, identity_of, read_tree, writers_of
 from iriscw.freeze.model import (
     CriuAbility,
     CriuFailed,
@@ -72,6 +74,8 @@ PROGRESS_S: Final = 0.1
 
 FREEZING_S: Final = 600
 """The most that CRIU may take to freeze a tree, whatever the deadline is: its own limit, which it counts in seconds."""
+
+RESTORE_LOG: Final = "restore.log"
 
 KILL_ROUNDS: Final = 20
 """Over the tasks below a stopped CRIU: they may fork while they are being killed."""
@@ -114,7 +118,7 @@ class CriuSwrk:
             return await _within(request.within_ns, functools.partial(_restore, run, request))
         except BaseException as error:
             with anyio.CancelScope(shield=True):
-                left = await _kill_restore(run, KILL_PATIENCE_NS // 2)
+                left = await _kill_restore(run, request.started_after, KILL_PATIENCE_NS // 2)
                 if not left:  # all of it has ended: a sweep has nothing to look for, and must not guess by numbers
                     await anyio.to_thread.run_sync(forget_run, work)
             if left and not isinstance(error, anyio.get_cancelled_exc_class()):
@@ -131,10 +135,13 @@ class CriuSwrk:
         if lives(run.criu):
             made += await _end_stranger(run, request.within_ns)
         if run.restore and not run.tasks:
-            made += await anyio.to_thread.run_sync(_stray, request)
+            made += await anyio.to_thread.run_sync(writers_of, work / RESTORE_LOG, request.started_after)
         doomed = tuple(dict.fromkeys(made))
         if left := await end_tasks(doomed, request.within_ns):
             raise TreeLeft(f"tasks of a restore do not end: {_named(left)}")
+        if run.restore and not run.tasks and (left := await anyio.to_thread.run_sync(_suspects, request)):
+            who = f"processes {_named(left)} have numbers of the tree and began after its restore did"
+            raise TreeLeft(f"{who}, but nothing proves that they are of it: they are left alone")
         return doomed
 
     async def _started(self, program: Path, work: Path, *, restore: bool, terminal: bool = False) -> Swrk:
@@ -249,7 +256,7 @@ async def _restore(run: Swrk, request: RestoreRequest) -> RestoreReport:
     run.ask(ask_restore(request.options, images=request.images))
     answer = await run.answer(notified)
     if answer is None or not answer.success:
-        raise _failure(run, answer, "restore.log", "thaw")
+        raise _failure(run, answer, RESTORE_LOG, "thaw")
     tasks = tuple(task for task in made if lives(task))
     if not tasks or tasks[0].pid != answer.pid:
         raise CriuFailed("CRIU said that it brought the tree back, and its first process is not there")
@@ -260,8 +267,11 @@ async def _restore(run: Swrk, request: RestoreRequest) -> RestoreReport:
     return attrs.evolve(found, tasks=tasks)
 
 
-async def _kill_restore(run: Swrk, within_ns: int) -> tuple[TaskIdentity, ...]:
-    """End a restore, half-way or at its end, with all that it made; give what does not end."""
+async def _kill_restore(run: Swrk, started_after: int, within_ns: int) -> tuple[TaskIdentity, ...]:
+    """End a restore, half-way or at its end, with all that it made; give what does not end.
+
+    If somebody killed CRIU, its tasks were adopted, and are not below it any more: they are known by its log.
+    """
     recorded = await anyio.to_thread.run_sync(read_run, run.work)
     run.let_go()
     if not await run.ended(0):
@@ -270,6 +280,9 @@ async def _kill_restore(run: Swrk, within_ns: int) -> tuple[TaskIdentity, ...]:
     await _doom_below(run.pid, found)
     run.kill_group()
     await run.close(0)
+    if recorded is None or not recorded.tasks:
+        stray = await anyio.to_thread.run_sync(writers_of, run.work / RESTORE_LOG, started_after)
+        found.update(dict.fromkeys(stray))
     return await end_tasks(tuple(found), within_ns)
 
 
@@ -312,26 +325,22 @@ async def _doom_below(pid: int, found: dict[TaskIdentity, None]) -> None:
             return
 
 
-def _stray(request: SweepRequest) -> tuple[TaskIdentity, ...]:
-    """Find tasks of a restore whose CRIU was killed before it could say which tasks there are.
+def _suspects(request: SweepRequest) -> tuple[TaskIdentity, ...]:
+    """Find who may be of a restore, and nothing proves it.
 
-    They have the numbers of the images, are not older than the restore, and are children of somebody who adopts (the
-    first process of the machine, or one above us), or of each other.
+    They have numbers of the images, are not older than the restore, and are children of somebody who adopts (the first
+    process of the machine, or one above us). A stranger may be all that, too.
     """
     above = _adopters()
-    found: dict[int, TaskIdentity] = {}
+    found = []
     for pid in request.pids:
         try:
             each = read_stat(pid)
         except ProcessGone:
             continue
-        if each.ended or each.start_ticks < request.started_after:
-            continue
-        if each.parent_pid in above or each.parent_pid in found:
-            for task in below(pid):
-                if task.start_ticks >= request.started_after:
-                    found[task.pid] = identity_of(task)
-    return tuple(found.values())
+        if not each.ended and each.start_ticks >= request.started_after and each.parent_pid in above:
+            found.append(identity_of(each))
+    return tuple(found)
 
 
 def _adopters() -> tuple[int, ...]:
