@@ -40,6 +40,7 @@ from iriscw.freeze.criu_rpc import (
 )
 from iriscw.freeze.drivers.criu.ability import probe
 from iriscw.freeze.drivers.criu.held import CriuHeldTree, stopped, untraced
+from iriscw.freeze.drivers.criu.network import DUMP_LOG, unlock_network
 from iriscw.freeze.drivers.criu.record import Run, forget_run, read_run, write_run
 from iriscw.freeze.drivers.criu.swrk import Swrk, start
 from iriscw.freeze.drivers.identities import lives, open_task
@@ -99,12 +100,13 @@ class CriuSwrk:
         work = _checked(request.images, request.work, request.within_ns)
         program = Path((await self.ability()).path)
         os.close(open_task(request.root))
-        run = await self._started(program, work, restore=False)
+        silenced = (request.root,) if request.options.tcp_established else ()
+        run = await self._started(program, work, restore=False, tasks=silenced)
         try:
             return await _within(request.within_ns, functools.partial(_dump, run, request, report))
         except BaseException as error:
             with anyio.CancelScope(shield=True):
-                await _undo_dump(run, request.root)
+                await _undo_dump(run, request)
             raise _overdue(error, run, request.within_ns) from error
 
     async def restore(self, request: RestoreRequest, report: Report) -> RestoreReport:
@@ -134,6 +136,8 @@ class CriuSwrk:
         made = [task for task in run.tasks if run.restore and lives(task)]
         if lives(run.criu):
             made += await _end_stranger(run, request.within_ns)
+        if not run.restore and run.tasks:
+            await unlock_network(work, run.tasks[0])
         if run.restore and not run.tasks:
             made += await anyio.to_thread.run_sync(writers_of, work / RESTORE_LOG, request.started_after)
         doomed = tuple(dict.fromkeys(made))
@@ -144,7 +148,15 @@ class CriuSwrk:
             raise TreeLeft(f"{who}, but nothing proves that they are of it: they are left alone")
         return doomed
 
-    async def _started(self, program: Path, work: Path, *, restore: bool, terminal: bool = False) -> Swrk:
+    async def _started(
+        self,
+        program: Path,
+        work: Path,
+        *,
+        restore: bool,
+        terminal: bool = False,
+        tasks: tuple[TaskIdentity, ...] = (),
+    ) -> Swrk:
         try:
             run = start(program, work, terminal=terminal)
             identity = run.identity()
@@ -152,7 +164,7 @@ class CriuSwrk:
                 await run.close(0)
                 raise CriuFailed(f"CRIU ended at once: {run.log('criu.out').strip()[:200]}")
             try:
-                await anyio.to_thread.run_sync(write_run, work, Run(identity, restore))
+                await anyio.to_thread.run_sync(write_run, work, Run(identity, restore, tasks))
             except BaseException:
                 with anyio.CancelScope(shield=True):
                     await run.close(0)
@@ -202,12 +214,13 @@ async def _dump(run: Swrk, request: DumpRequest, report: Report) -> CriuHeldTree
             answer = await run.receive()
         tasks.cancel_scope.cancel()
     if answer is None or answer.script != POST_DUMP:
-        raise _failure(run, answer, "dump.log", "freeze")
+        raise _failure(run, answer, DUMP_LOG, "freeze")
     # It was asked for a number. Now that the tree is held, the number is certain to mean whom it means.
     tree = await anyio.to_thread.run_sync(read_tree, request.root)
     size = await anyio.to_thread.run_sync(_pages_size, images)
     report(Progress("dump", size, size))
-    return CriuHeldTree(run, tree.identities, DumpReport(pages_written=size // os.sysconf("SC_PAGE_SIZE")))
+    written = DumpReport(pages_written=size // os.sysconf("SC_PAGE_SIZE"))
+    return CriuHeldTree(run, tree.identities, written, silenced=request.options.tcp_established)
 
 
 async def _tell_progress(images: Path, report: Report) -> None:
@@ -220,14 +233,16 @@ def _pages_size(images: Path) -> int:
     return sum(each.stat().st_size for each in images.glob("pages-*.img"))
 
 
-async def _undo_dump(run: Swrk, root: TaskIdentity) -> None:
+async def _undo_dump(run: Swrk, request: DumpRequest) -> None:
     try:
-        tree = await anyio.to_thread.run_sync(read_tree, root)
+        tree = await anyio.to_thread.run_sync(read_tree, request.root)
         tasks = tree.identities
     except OperationError:
-        tasks = (root,)
+        tasks = (request.root,)
     await run.close(ENDING_NS)
     await untraced(tasks, KILL_PATIENCE_NS // 4)
+    if request.options.tcp_established:
+        await unlock_network(run.work, request.root)
 
 
 def _failure(run: Swrk, answer: Answer | None, log: str, doing: str) -> OperationError:
