@@ -8,6 +8,8 @@ that was under way has no effect, or has it later. The world objects at once (:c
 of events excuses: an unverified image given to CRIU, a call of unknown outcome made again, two living copies.
 """
 
+import inspect
+
 import attrs
 
 from iriscw.freeze import freezing, thawing
@@ -295,6 +297,11 @@ class SimProcesses(Port):
 
     async def end(self, tasks, within_ns):
         assert within_ns > 0
+        for task in tasks:
+            await Await()
+            process = self.world.find(task)
+            if process is not None and process.alive:
+                process.stopped = True
         for task in tasks:
             await self._step("end")
             process = self.world.find(task)
@@ -641,6 +648,8 @@ class Runner:
     def _die(self) -> None:
         # Never closed: what dies runs no "finally". What it holds open closes by itself, and that is `World.crash`.
         self.graveyard.append((self.effect, self.desk))
+        if self.effect is not None and inspect.getcoroutinestate(self.effect[1]) == inspect.CORO_CREATED:
+            self.effect[1].close()  # it had not begun, and Python warns of one that never does
         self.world.crash(self.life)
         self._begin()
 

@@ -105,7 +105,10 @@ class Processes(Protocol):
         ...
 
     async def end(self, tasks: Sequence[TaskIdentity], within_ns: int) -> tuple[TaskIdentity, ...]:
-        """Kill processes (SIGKILL through pidfds), wait until each has ended, reap what is ours.
+        """Kill processes with all below them (SIGKILL through pidfds), wait until each has ended, reap what is ours.
+
+        They are stopped first, so that what they fork meanwhile is found: by descent, never by name. Should this
+        process die between the two, they are left stopped: who has begun to end a tree ends it.
 
         Returns:
             Those that still live after ``within_ns``; none, if all went well.

@@ -15,7 +15,7 @@ import anyio
 import anyio.to_thread
 
 from iriscw.freeze.drivers.identities import Watched, identify_task, lives, open_task
-from iriscw.freeze.drivers.processes.reading import read_text, read_tree
+from iriscw.freeze.drivers.processes.reading import read_text, read_tree, with_all_below
 from iriscw.freeze.model import FreeMemory, Host, RightsMissing, TargetGone, TaskIdentity, Tree
 from iriscw.freeze.proc_text import parse_stat_tail, parse_status
 from iriscw.processes.identity import ProcessGone, boot_id, read_stat
@@ -25,6 +25,14 @@ _CPUINFO = Path("/proc/cpuinfo")
 
 REAP_PATIENCE_S = 2.0
 """What the parent of a process that ended gets to reap it: init does so at once, a shell with its next prompt."""
+
+CATCH_ROUNDS = 20
+"""Over a tree that forks while it is being stopped: each round stops all that the one before had forked."""
+
+STOP_PATIENCE_S = 10.0
+"""A busy machine lets a process wait for seconds before it hears that it is to stop."""
+STOP_LOOK_S = 0.001
+"""Between two looks at whether all are stopped: nobody is told of that but a parent, and a tracer."""
 
 REAP_LOOK_S = 0.01
 """Between two looks: nobody is told when a zombie is reaped, unless it is the parent."""
@@ -87,8 +95,47 @@ class KernelProcesses:
                 os.close(descriptor)
 
     async def end(self, tasks: Sequence[TaskIdentity], within_ns: int) -> tuple[TaskIdentity, ...]:
-        """Kill processes and wait until each has ended (see the port)."""
-        return await end_tasks(tasks, within_ns)
+        """Kill processes with all below them, and wait until each has ended (see the port)."""
+        return await end_tasks(await _caught(tasks), within_ns)
+
+
+async def _caught(tasks: Sequence[TaskIdentity]) -> tuple[TaskIdentity, ...]:
+    """Stop processes, look for what they have forked meanwhile, stop that, until there is nobody new; kill all of them.
+
+    Who is stopped forks nothing, and stays the parent of what it forked: killed at once, it would leave children that
+    nothing leads to any more. Who does not stop in time waits in the kernel, and forks nothing there either.
+    """
+    found: dict[TaskIdentity, None] = dict.fromkeys(tasks)
+    with anyio.CancelScope(shield=True):  # it is bounded, and stopped they must not stay
+        try:
+            for _ in range(CATCH_ROUNDS):
+                with anyio.move_on_after(STOP_PATIENCE_S):
+                    while sum(not _stopped(task) for task in found):  # noqa: ASYNC110 - all are told, and there is no event
+                        await anyio.sleep(STOP_LOOK_S)
+                before = len(found)
+                found.update(dict.fromkeys(await anyio.to_thread.run_sync(with_all_below, tuple(found))))
+                if len(found) == before:
+                    break
+        finally:
+            doom(tuple(found))
+    return tuple(found)
+
+
+def _stopped(task: TaskIdentity) -> bool:
+    """Tell a process to stop; say whether it has, or has ended."""
+    try:
+        descriptor = open_task(task)
+    except TargetGone:
+        return True
+    try:
+        if read_stat(task.pid).state in "Tt":
+            return True
+        signal.pidfd_send_signal(descriptor, signal.SIGSTOP)
+    except (ProcessGone, ProcessLookupError, PermissionError):  # who may not be signalled is told by living on
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 async def end_tasks(tasks: Sequence[TaskIdentity], within_ns: int) -> tuple[TaskIdentity, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -91,6 +91,27 @@ def descendants(root: int) -> tuple[TaskIdentity, ...]:
         return tuple(identity_of(each) for each in below(root) if each.pid != root)
     except ProcessGone:
         return ()
+
+
+def with_all_below(tasks: Sequence[TaskIdentity]) -> tuple[TaskIdentity, ...]:
+    """Give those of the processes that live, and all that live below them, parents first. One pass over ``/proc``.
+
+    A number that means another process by now leads nowhere.
+    """
+    stats: dict[int, ProcessStat] = {}
+    children: dict[int, list[ProcessStat]] = {}
+    for each in _all():
+        stats[each.pid] = each
+        children.setdefault(each.parent_pid, []).append(each)
+    found: dict[TaskIdentity, None] = {}
+    for task in tasks:
+        here = stats.get(task.pid)
+        line = [here] if here is not None and identity_of(here) == task else []
+        for each in line:  # it grows
+            if identity_of(each) not in found:
+                found[identity_of(each)] = None
+                line += children.get(each.pid, ())
+    return tuple(task for task in found if not stats[task.pid].ended)
 
 
 def writers_of(file: Path, started_after: int) -> tuple[TaskIdentity, ...]:
