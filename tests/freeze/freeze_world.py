@@ -192,13 +192,16 @@ class World:
                 self.run.life = -(self.ticks + 40)
             else:
                 self._orphan_over()
-        came_back = [each for each in self.living() if each.identity not in self.source]
-        for each in came_back[self.attrition : self.attrition + 1] if self.attrition >= 0 else ():
-            if each.runs:
-                each.alive, each.cuda = False, None
+        self.wear_out([each for each in self.living() if each.identity not in self.source], self.attrition)
         if self.late:
             self.landing += [(self.ticks + 6, *each) for each in self.in_flight]
         self.in_flight.clear()
+
+    def wear_out(self, tree: list[Process], index: int) -> None:
+        """A process of a tree ends by itself, if it runs."""
+        for each in tree[index : index + 1] if index >= 0 else ():
+            if each.runs:
+                each.alive, each.cuda = False, None
 
     def _orphan_over(self) -> None:
         run, self.run = self.run, None

@@ -133,6 +133,30 @@ def test_a_thawed_tree_that_has_run_is_never_killed(attrition, cuda):
     assert {*outcomes} == {Outcome.THAWED, Outcome.FAILED, None}
 
 
+def test_a_tree_that_was_not_ended_after_all_is_not_ended_later():
+    """The command dies when the tree is to be killed; CRIU lets it run on, and a process of it ends by itself."""
+    lives = []
+    for number in range(1, 120):
+        world = World(cuda=())
+        runner = Runner(world, freezing, (number,))
+        wear = []
+
+        def crash(life, world=world, runner=runner, wear=wear, real=world.crash):
+            real(life)
+            if runner.state.phase is FreezePhase.ENDING and len(world.living()) == 3:
+                world.wear_out(world.living(), 1)
+                wear.append(life)
+
+        world.crash = crash
+        ended = runner.run(FreezeTree(FreezePlan("op-1", world.source[0], "ram"))).ended
+        if wear:
+            assert ended.outcome is Outcome.UNDONE
+            assert world.artifacts == {}
+            assert world.at_first_kill == {}
+            lives.append(len(world.living()))
+    assert {*lives} == {2}
+
+
 @pytest.mark.parametrize(("method", "kind"), [("state", CudaRefused), ("proceed", RightsMissing)])
 def test_a_tree_of_which_nobody_can_tell_is_left_alone(method, kind):
     """After a crash the driver does not say how a process is, or a signal is refused: that is reported, and no more."""

@@ -18,9 +18,10 @@ Entering a phase is a record, and the phase's effect leaves only when that recor
 after a crash is the last one that may have been taken, and :data:`PHASES` says what is done about it. CRIU lets a held
 tree run when whoever asked for it dies; CUDA does not, so the undoing reads its states (:mod:`iriscw.freeze.settling`).
 
-After a crash in ENDING the tree may have been killed, in part too. CRIU, if it is still there, is ended first. If all
-tasks live then, none was killed: they have run on since, so the artifact is old; it is removed and they stay. If one is
-missing the others are killed too: what ran on of them is no whole, and the artifact is.
+After a crash in ENDING the tree may have been killed, in part too. CRIU, if it is still there, is ended first. The
+first task is killed before all others, by CRIU as by us: if it lives, none was killed. The tree has run on since, and
+who is missing has ended by itself; so the artifact is old, it is removed and they stay. If the first one is missing the
+others are killed too: what ran on of them is no whole, and the artifact is.
 
 Undoing never repeats what it does not know: :mod:`iriscw.freeze.settling`. What it cannot bring back to running within
 its bound is killed and reported (INV-C6): a process that waits for ever for a GPU it will not get is worse than none.
@@ -511,7 +512,7 @@ def _kill(freeze: Freeze) -> Run:
 
 def _settled(freeze: Freeze, states: States, reading: int, ctx: Context) -> Returned:
     if freeze.phase is Phase.ENDING:
-        if len(states.living) == len(freeze.tasks):
+        if freeze.tasks[0] in states.living:
             return _undo(freeze, "Interrupted", "the process that froze it ended before it killed the tree")
         return (_kill(freeze),)
     if freeze.gone and states.living:

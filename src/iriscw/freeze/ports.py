@@ -107,6 +107,7 @@ class Processes(Protocol):
     async def end(self, tasks: Sequence[TaskIdentity], within_ns: int) -> tuple[TaskIdentity, ...]:
         """Kill processes with all below them (SIGKILL through pidfds), wait until each has ended, reap what is ours.
 
+        They are killed in the order given: as long as the first one was not, none was.
         They are stopped first, so that what they fork meanwhile is found: by descent, never by name. Should this
         process die between the two, they are left stopped: who has begun to end a tree ends it.
 
@@ -210,7 +211,7 @@ class HeldTree(Protocol):
         ...
 
     async def end(self, within_ns: int) -> None:
-        """Kill the tree and wait until all of it has ended. May be repeated.
+        """Kill the tree, its first task before all others, and wait until all of it has ended. May be repeated.
 
         Raises:
             TreeLeft: some still live; the text names them.
