@@ -88,7 +88,9 @@ async def test_a_stopped_process_stays_stopped(criu, processes, program) -> None
     os.waitpid(target.root.pid, os.WUNTRACED)
     held = await criu.dump(target.dump(), nothing)
     await held.resume(PATIENCE_NS)
-    assert (await processes.tree(target.root)).tasks[0].stopped
+    with anyio.fail_after(PATIENCE_S):  # it was told to stop before it was let go, and may not have come to it yet
+        while not (await processes.tree(target.root)).tasks[0].stopped:  # noqa: ASYNC110  # there is no event
+            await anyio.sleep(0.01)
     await processes.proceed([target.root])
     assert await goes_on(target)
 
