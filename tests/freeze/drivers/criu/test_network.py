@@ -60,7 +60,7 @@ def test_the_kernels_answers_are_read():
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
     def refusal(number):
-        its.send(network._HEADER.pack(20, 2, 0, 0, 0) + (-number).to_bytes(4, "little", signed=True))
+        its.send(network._HEADER.pack(20, 2, 0, 0, 0) + (-number).to_bytes(4, sys.byteorder, signed=True))
 
     with ours, its:
         refusal(0)

@@ -19,6 +19,7 @@ import os
 import re
 import socket
 import struct
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -190,7 +191,7 @@ def _answers(channel: socket.socket, gone: int = 0) -> list[tuple[int, bytes]]:
     while len(data) >= _HEADER.size:
         size, kind, *_ = _HEADER.unpack_from(data)
         content = data[_HEADER.size : size]
-        number = -int.from_bytes(content[:4], "little", signed=True) if kind == _ERROR else 0
+        number = -int.from_bytes(content[:4], sys.byteorder, signed=True) if kind == _ERROR else 0
         if number not in (0, gone):
             raise OSError(number, f"nftables: {os.strerror(number)}")
         found.append((kind, content))
