@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -64,7 +65,10 @@ def kept(tmp_path):
 
 def test_no_criu(command):
     """It is said before anything is touched, with the way to get one."""
-    code, out, err = command("checkpoint", "--pid", str(os.getppid()))
+    # A process of its own: below the one that runs all tests others come and go while it is read.
+    with subprocess.Popen([sys.executable, "-I", "-S", "-c", "input()"], stdin=subprocess.PIPE) as target:
+        code, out, err = command("checkpoint", "--pid", str(target.pid))
+        target.communicate(b"\n")
     assert (code, out) == (3, "")
     assert "FreezeUndone: it was not frozen, and runs as before: CriuMissing: there is no CRIU" in err
     assert "installs it" in err
