@@ -30,6 +30,14 @@ def pytest_collection_modifyitems(config, items):
         items[:] = [item for item in items if not item.get_closest_marker("soak")]
 
 
+@pytest.fixture
+def claims_of_ours(monkeypatch):
+    """Claims of targets count on the whole machine: tests beside these name the same ones, and must not meet them."""
+    from iriscw.agent import claims
+
+    monkeypatch.setattr(claims, "PREFIX", f"iriscw-tests-{os.getpid()}-")
+
+
 class Source(NamedTuple):
     """One module of ours: ``path`` is relative to the repository."""
 

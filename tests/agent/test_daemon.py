@@ -293,6 +293,7 @@ def kept(place, name, *labels):
     fill(place.reserve(name, 1 << 20), large=False)
     place.seal(name, FROZEN, labels, default_reading(lambda count: None), lambda size: None)
     place.publish(name)
+    place.unpin(name, name)
 
 
 async def test_a_fault_above_all_operations(tmp_path, world):

@@ -169,6 +169,7 @@ def kept(folder, name):
     fill(place.reserve(name, 1 << 20), large=False)
     place.seal(name, FROZEN, (("container-id", "box"),), default_reading(lambda count: None), lambda size: None)
     place.publish(name)
+    place.unpin(name, name)
     return place
 
 

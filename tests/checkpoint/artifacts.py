@@ -30,11 +30,12 @@ def fill(room: Room, *, large: bool = True) -> None:
 
 
 def published(tmp_path: Path, *, large: bool = True, **words) -> Folders:
-    """Give a tier with the artifact ``op-1``."""
+    """Give a tier with the artifact ``op-1``, of an operation that is over."""
     tier = folders(tmp_path, **words)
     fill(tier.reserve("op-1", 40 << 20), large=large)
     tier.seal("op-1", FROZEN, (("model", "a"),), default_reading(lambda count: None), lambda size: None)
     tier.publish("op-1")
+    tier.unpin("op-1", "op-1")
     return tier
 
 

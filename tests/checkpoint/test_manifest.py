@@ -111,11 +111,19 @@ def test_any_bytes(data):
 def test_any_change(data):
     """One byte changed anywhere is found."""
     whole = text()
-    at = data.draw(st.integers(0, len(whole) - 2))  # the last line feed says nothing
+    at = data.draw(st.integers(0, len(whole) - 1))
     other = data.draw(st.integers(1, 255))
     changed = whole[:at] + bytes([whole[at] ^ other]) + whole[at + 1 :]
     with pytest.raises(ArtifactRefused):
         open_manifest(changed, "op-1")
+
+
+@pytest.mark.parametrize("bit", range(8))
+def test_the_last_line_feed_counts(bit):
+    """It may become a character that ends a line as well, such as a vertical tab."""
+    whole = text()
+    refused(whole[:-1] + bytes([whole[-1] ^ 1 << bit]), "op-1")
+    refused(whole[:-1], "has no end")
 
 
 def test_deep_nesting_is_no_crash():

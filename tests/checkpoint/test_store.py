@@ -1,12 +1,16 @@
 """A tier of folders: budgets, what is visible when, and damage of every kind, found before anybody uses it."""
 
+import contextlib
 import errno
 import os
 import random
+import shutil
 import stat
+import subprocess
 import sys
 from pathlib import Path
 
+import attrs
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # for artifacts
@@ -15,6 +19,7 @@ from artifacts import FROZEN, fill, folders, published, verify
 
 from iriscw.checkpoint.drivers import digests, store
 from iriscw.checkpoint.drivers.digests import Reading, best_algorithm, digest_of
+from iriscw.checkpoint.manifest import MAX_FILE_BYTES, seal as seal_manifest
 from iriscw.files import TEMPORARY_PREFIX
 from iriscw.freeze.model import ArtifactInUse, ArtifactRefused, ArtifactUnknown, NoRoom, UnsafeRequest
 
@@ -45,6 +50,7 @@ def test_the_whole_way(tmp_path):
     assert listed.manifest.sealed == sealed
     assert listed.manifest.frozen == FROZEN
     verify(tier, "op-1")
+    tier.unpin("op-1", "op-1")
     tier.remove("op-1")
     assert reserved(tier) == (0, 0)
     assert tier.listing() == []
@@ -94,6 +100,21 @@ def test_a_small_file_system_is_a_bound_too(tmp_path, monkeypatch):
     assert reserved(tier) == (0, 0)
 
 
+def test_memory_that_the_machine_has_not_is_not_reserved(tmp_path):
+    """A memory file system promises more than there is; and what others will write yet is there for nobody else."""
+    tier = folders(tmp_path, volatile=True, free_memory=lambda: 100 * MIB)
+    with pytest.raises(NoRoom, match="100 MiB free"):
+        tier.reserve("op-1", 101 * MIB)
+    room = tier.reserve("op-1", 60 * MIB)
+    assert tier.promised_bytes() == 60 * MIB
+    with pytest.raises(NoRoom, match="40 MiB free"):
+        tier.reserve("op-2", 41 * MIB)
+    fill(room)
+    assert tier.promised_bytes() == 60 * MIB - sum(path.stat().st_size for path in Path(room.images).iterdir())
+    tier.discard("op-1")
+    tier.reserve("op-2", 100 * MIB)
+
+
 def test_what_was_never_sealed_is_never_published(tmp_path):
     """The manifest is written last, so its absence says that something is missing."""
     tier = folders(tmp_path)
@@ -125,6 +146,26 @@ def test_an_artifact_in_use_stays(tmp_path):
     tier.remove("op-1")
     with pytest.raises(ArtifactUnknown):
         tier.pin("op-1", "op-9")
+
+
+def test_an_artifact_whose_freeze_has_not_ended_stays(tmp_path):
+    """Its own operation pins it before anybody sees it: who removes it then would lose a tree that is being ended."""
+    tier = folders(tmp_path)
+    fill(tier.reserve("op-1", 40 * MIB), large=False)
+    tier.seal("op-1", FROZEN, (), store.default_reading(lambda count: None), lambda size: None)
+    tier.publish("op-1")
+    assert tier.listing()[0].pinned_by == ("op-1",)
+    with pytest.raises(ArtifactInUse, match="op-1 is used by operation op-1"):
+        tier.remove("op-1")
+    tier.unpin("op-1", "op-1")
+    tier.publish("op-1")  # once more, as after a crash
+    tier.pin("op-1", "th-1")
+    with pytest.raises(ArtifactInUse, match="th-1"):
+        tier.discard("op-1")
+    tier.unpin("op-1", "th-1")
+    tier.discard("op-1")
+    assert reserved(tier) == (0, 0)
+    assert list((tier.root / "pins").iterdir()) == []
 
 
 def test_memory_is_not_trusted_after_a_boot(tmp_path):
@@ -178,6 +219,132 @@ def test_each_damage_is_found(tmp_path):
             assert str(found.value), what
             path.write_bytes(whole)
     verify(tier, "op-1")
+
+
+@pytest.mark.slow
+def test_five_hundred_damages_are_found(tmp_path):
+    """Bits, truncations and bytes too many, drawn over every byte of every file: none is missed, and none does harm."""
+    tier = published(tmp_path, large=False)
+    place = tmp_path / "tier" / "artifacts" / "op-1"
+    files = sorted(path for path in place.rglob("*") if path.is_file())
+    wholes = {path: path.read_bytes() for path in files}
+    rng = random.Random(11)
+    missed = []
+    for number in range(500):
+        path = files[number % len(files)]
+        what = damage(path, rng)
+        try:
+            verify(tier, "op-1")
+        except (ArtifactRefused, ArtifactUnknown):
+            path.write_bytes(wholes[path])
+        else:
+            missed.append(what)
+    assert missed == []
+    verify(tier, "op-1")
+
+
+def test_hostile_manifests(tmp_path):
+    """A link, a pipe, a folder, one without end or larger than any: refused by name, and nothing is waited for."""
+    tier = published(tmp_path, large=False)
+    manifest = tmp_path / "tier" / "artifacts" / "op-1" / store.MANIFEST
+    whole = manifest.read_bytes()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_bytes(whole)
+    makes = {
+        "link": lambda: manifest.symlink_to(elsewhere),
+        "pipe": lambda: os.mkfifo(manifest),
+        "folder": manifest.mkdir,
+        "zero": lambda: Path("/dev/zero").exists() and manifest.symlink_to("/dev/zero"),
+        "empty": manifest.touch,
+        "sparse": lambda: (manifest.touch(), os.truncate(manifest, 1 << 40)),
+        "lines": lambda: manifest.write_bytes(whole.splitlines(keepends=True)[0] * 3),
+    }
+    for name, make in makes.items():
+        manifest.unlink()
+        make()
+        with pytest.raises(ArtifactRefused, match="op-1"):
+            verify(tier, "op-1")
+        with pytest.raises(ArtifactRefused, match="op-1"):
+            tier.pin("op-1", f"th-{name}")
+        assert tier.listing()[0].trouble, name
+        tier.unpin("op-1", f"th-{name}")
+        if manifest.is_dir() and not manifest.is_symlink():
+            manifest.rmdir()
+            manifest.touch()
+    manifest.unlink()
+    manifest.write_bytes(whole)
+    verify(tier, "op-1")
+
+
+def test_a_size_that_no_disk_has_is_read_by_nobody(tmp_path):
+    """A manifest that says 16 TiB of a file is compared with what is there, before anything is read or allocated."""
+    tier = published(tmp_path, large=False)
+    place = tmp_path / "tier" / "artifacts" / "op-1"
+    files = tuple(
+        attrs.evolve(file, size_bytes=MAX_FILE_BYTES) if file.name == "pages-1.img" else file
+        for file in tier.manifest("op-1").files
+    )
+    text, _ = seal_manifest("op-1", frozen=FROZEN, files=files, algorithm="sha256-8m")
+    (place / store.MANIFEST).write_bytes(text)
+    readings = []
+    with pytest.raises(ArtifactRefused, match=rf"pages-1\.img has \d+ bytes, and {MAX_FILE_BYTES} are sealed"):
+        tier.verify("op-1", 2, lambda done, total: None, readings)
+    assert readings == []
+
+
+@pytest.fixture
+def full_disk(tmp_path):
+    """A memory file system of 1 MiB for the tier, if this user may mount one; a function that fills what is left."""
+    root = tmp_path / "tier"
+    root.mkdir(mode=0o700)
+    command = ["mount", "-t", "tmpfs", "-o", "size=1m,mode=0700", "tmpfs", str(root)]
+    if shutil.which("mount") is None or subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("this user may not mount a file system of its own")
+
+    def fill_up():
+        with (root / "filler").open("wb", buffering=0) as file, contextlib.suppress(OSError):
+            while True:
+                file.write(b"x" * 4096)
+
+    try:
+        yield fill_up
+    finally:
+        subprocess.run(["umount", "-l", str(root)], check=True)
+
+
+@pytest.mark.slow
+def test_a_file_system_that_fills_up(tmp_path, full_disk):
+    """At each step it is named, what was written before is as it was, and all room is free after a discard."""
+    tier = folders(tmp_path)
+    filler = tmp_path / "tier" / "filler"
+    with pytest.raises(NoRoom, match="MiB free"):
+        tier.reserve("op-1", 2 * MIB)
+    full_disk()
+    with pytest.raises(NoRoom):
+        tier.reserve("op-1", 1)
+    filler.unlink()
+    room = tier.reserve("op-1", MIB // 2)
+    fill(room, large=False)
+    full_disk()
+    with pytest.raises(NoRoom, match="is full"):
+        tier.seal("op-1", FROZEN, (), store.default_reading(lambda count: None), lambda size: None)
+    assert tier.listing() == []
+    filler.unlink()
+    tier.seal("op-1", FROZEN, (), store.default_reading(lambda count: None), lambda size: None)
+    tier.publish("op-1")
+    tier.unpin("op-1", "op-1")
+    full_disk()
+    verify(tier, "op-1")
+    tier.remove("op-1")
+    filler.unlink()
+    assert reserved(tier) == (0, 0)
+    room = tier.reserve("op-2", MIB // 2)
+    fill(room, large=False)
+    full_disk()
+    tier.discard("op-2")
+    filler.unlink()
+    assert reserved(tier) == (0, 0)
+    assert list((tier.root / "staging").iterdir()) == []
 
 
 def test_files_that_are_none(tmp_path):

@@ -42,6 +42,7 @@ async def test_the_whole_way(tmp_path) -> None:
     await tiers.verify("op-1", seen.append)
     assert (seen[-1].phase, seen[-1].done_bytes) == ("verifying", sealed.size_bytes)
     await tiers.unpin("op-1", "op-2")
+    await tiers.unpin("op-1", "op-1")
     assert [each.artifact for each in await tiers.listing()] == ["op-1"]
     assert [each.tier for each in await tiers.use()] == ["disk"]
     await tiers.remove("op-1")
@@ -62,6 +63,19 @@ async def test_errors_come_as_they_are(tmp_path) -> None:
         await tiers.seal("op-9", FROZEN, (), lambda progress: None)
     with pytest.raises(UnsafeRequest, match="ram, disk"):
         await tiers.reserve("op-9", "tape", 1)
+
+
+@pytest.mark.anyio
+async def test_only_memory_is_promised(tmp_path) -> None:
+    """A disk has none of the machine's memory; a tier that is not there has nothing."""
+    memory = folders(tmp_path, volatile=True)
+    tiers = Tiers({"ram": memory, "disk": Folders("disk", tmp_path / "disk", 1 << 30)})
+    await tiers.reserve("op-1", "ram", 1 << 20)
+    assert await tiers.promised("ram") == 1 << 20
+    await tiers.reserve("op-2", "disk", 1 << 20)
+    assert await tiers.promised("disk") is None
+    with pytest.raises(UnsafeRequest, match="tape"):
+        await tiers.promised("tape")
 
 
 @pytest.mark.anyio

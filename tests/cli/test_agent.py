@@ -73,6 +73,7 @@ def test_the_list(iriscw, agent):
     fill(disk.reserve("ck-1", 1 << 20), large=False)
     disk.seal("ck-1", FROZEN, (("model", "a"),), default_reading(lambda count: None), lambda size: None)
     disk.publish("ck-1")
+    disk.unpin("ck-1", "ck-1")
     at = ("--agent", str(agent / "s" / "a.sock"), "--label", "model=a")
     here = ("--state-dir", str(agent / "state"), "--label", "model=a")
     code, out, _ = iriscw("checkpoints", *at, "-o", "json")

@@ -1,16 +1,21 @@
 """``checkpoint``, ``restore`` and ``checkpoints`` where nothing can be frozen: what is said, and with which code."""
 
+import contextlib
+import fcntl
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
+import anyio
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "checkpoint"))  # for artifacts
 
 from artifacts import FROZEN, fill
 
+from iriscw.agent import local as local_module
 from iriscw.agent.claims import TargetBusy, claim, frozen_by_us, thawed_by_us
 from iriscw.agent.local import (
     FREEZE,
@@ -24,7 +29,8 @@ from iriscw.agent.local import (
     tiers_below,
 )
 from iriscw.checkpoint.drivers.store import default_reading
-from iriscw.freeze.messages import OperationEnded
+from iriscw.errors import JournalLocked
+from iriscw.freeze.messages import FreezeTree, OperationEnded
 from iriscw.freeze.model import FreezePlan, Outcome, TaskIdentity, TreeLeft
 from iriscw.freeze.records import FreezeAccepted, FreezeEnded
 from iriscw.journal.sqlite import SqliteJournal
@@ -53,12 +59,16 @@ def kept(tmp_path):
     fill(disk.reserve("ck-1", 1 << 20), large=False)
     disk.seal("ck-1", FROZEN, (("model", "a"),), default_reading(lambda count: None), lambda size: None)
     disk.publish("ck-1")
+    disk.unpin("ck-1", "ck-1")
     return disk
 
 
 def test_no_criu(command):
     """It is said before anything is touched, with the way to get one."""
-    code, out, err = command("checkpoint", "--pid", str(os.getppid()))
+    # A process of its own: below the one that runs all tests others come and go while it is read.
+    with subprocess.Popen([sys.executable, "-I", "-S", "-c", "input()"], stdin=subprocess.PIPE) as target:
+        code, out, err = command("checkpoint", "--pid", str(target.pid))
+        target.communicate(b"\n")
     assert (code, out) == (3, "")
     assert "FreezeUndone: it was not frozen, and runs as before: CriuMissing: there is no CRIU" in err
     assert "installs it" in err
@@ -77,6 +87,7 @@ def test_no_such_process(command):
         (["--label", "model"], "has no '='"),
         (["--label", "a=1", "--label", "a=2"], "two values"),
         (["--hook-url", "http://x", "--hook-exec", "y"], "one of them at most"),
+        (["--hook-url", "http://user:secret@x/app"], "--hook-url: the hook's address has a user or a password"),
         (["--tier", "tape"], "'tape' is not one of"),
     ],
 )
@@ -85,6 +96,7 @@ def test_impossible_arguments(command, arguments, said):
     code, _, err = command("checkpoint", "--pid", str(os.getppid()), *arguments)
     assert code == 2
     assert said in err
+    assert "secret" not in err
 
 
 def test_the_list(command, kept):
@@ -179,6 +191,67 @@ async def test_an_operation_that_is_over_leaves_nothing(tmp_path):
     finally:
         busy.close()
     assert [path.name for path in (tmp_path / "operations").iterdir()] == ["busy"]
+
+
+def owing(tmp_path, name="ck-1"):
+    """Leave the journal of a freeze that was accepted and no more; give its operations."""
+    journal = SqliteJournal.open(tmp_path / "operations" / name / "journal")
+    journal.append(FREEZE, [FreezeAccepted(FreezePlan(name, TaskIdentity(100, 1, "b"), "ram"), 1)])
+    journal.close()
+    return Local(tmp_path, no_machine(tmp_path))
+
+
+def no_machine(tmp_path):
+    """A machine with tiers and nothing else."""
+    return type("Machine", (), {"tiers": tiers_below(tmp_path, memory=tmp_path / "memory")})
+
+
+@pytest.mark.anyio
+async def test_an_operation_that_is_being_made_is_not_taken_for_one_that_owes_nothing(tmp_path):
+    """Who makes one holds a lock from the folder to the journal's own; nobody removes the folder in between."""
+    local = Local(tmp_path, no_machine(tmp_path))
+    made = tmp_path / "operations" / "ck-0"
+    made.mkdir(mode=0o700, parents=True)
+    with (tmp_path / "operations.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(local.recover)
+            await anyio.wait_all_tasks_blocked()
+            assert made.exists()
+            journal = SqliteJournal.open(made / "journal")
+            fcntl.flock(lock, fcntl.LOCK_UN)
+    assert made.exists()
+    journal.close()
+
+
+@pytest.mark.anyio
+async def test_what_is_taken_up_is_taken_up_once(tmp_path, monkeypatch):
+    """From the moment in which it is known to owe something its journal is held: another command finds it busy."""
+    local, other, seen = owing(tmp_path), Local(tmp_path, None), []
+
+    async def run(local, folder, journal, name, *rest):
+        with pytest.raises(JournalLocked):
+            SqliteJournal.open(folder / "journal")
+        seen.append(await other.recover())
+        return OperationEnded(folder.name, Outcome.UNDONE, "", name)
+
+    monkeypatch.setattr(Local, "_run", run)
+    monkeypatch.setattr(local_module, "claim", lambda target: contextlib.nullcontext())
+    assert [end.text for end in await local.recover()] == [FREEZE]
+    assert seen == [[]]
+
+
+@pytest.mark.anyio
+async def test_a_command_that_hangs_with_the_lock_is_named(tmp_path, monkeypatch):
+    """The others do not wait for ever."""
+    monkeypatch.setattr(local_module, "ALONE_PATIENCE_S", 0.0)
+    local = Local(tmp_path, None)
+    plan = FreezePlan("ck-1", TaskIdentity(100, 1, "b"), "ram")
+    with (tmp_path / "operations.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(TargetBusy, match=r"operations\.lock"):
+            await local.run(FreezeTree(plan))
+    assert list((tmp_path / "operations").iterdir()) == []
 
 
 def test_one_operation_at_a_time():

@@ -8,6 +8,8 @@ that was under way has no effect, or has it later. The world objects at once (:c
 of events excuses: an unverified image given to CRIU, a call of unknown outcome made again, two living copies.
 """
 
+import inspect
+
 import attrs
 
 from iriscw.freeze import freezing, thawing
@@ -25,6 +27,7 @@ from iriscw.freeze.model import (
     CudaState,
     CudaTask,
     DumpReport,
+    FreeMemory,
     FreezePhase,
     FreezePlan,
     Gpu,
@@ -85,6 +88,8 @@ class Process:
     device_bytes: int = 0
     resting: bool = False
     progress: int = 0
+    came_back_at: int = 0
+    """Its progress when it was thawed."""
     ours: bool = True
 
     @property
@@ -125,13 +130,20 @@ class Await:
 
 
 class World:
-    """The machine. ``faults`` maps a method and the number of its call to the error it raises then."""
+    """The machine. ``faults`` maps a method and the number of its call to the error it raises then.
 
-    def __init__(self, tasks=3, cuda=(0, 2), orphan=False, late=False, faults=None) -> None:
-        self.orphan, self.late = orphan, late
+    With ``remover`` somebody removes each artifact as soon as nobody has pinned it, while its tree still lives.
+    With ``attrition`` this process of a thawed tree ends by itself after a crash, if it runs by then.
+    """
+
+    def __init__(
+        self, tasks=3, cuda=(0, 2), orphan=False, late=False, faults=None, remover=False, attrition=-1
+    ) -> None:
+        self.orphan, self.late, self.remover, self.attrition = orphan, late, remover, attrition
         self.faults = dict(faults or {})
         self.calls: dict[str, int] = {}
         self.ticks = 1000
+        self.memory, self.promised = FreeMemory(32 << 30), 0
         self.processes: list[Process] = []
         for index in range(tasks):
             identity = TaskIdentity(100 + index, 500 + index, BOOT)
@@ -149,6 +161,8 @@ class World:
         self.log: list[str] = []
         self.at_first_kill: dict[int, int] = {}
         self.killed_running = 0
+        self.after_crash: dict[str, type[Exception]] = {}
+        self.always: dict[str, type[Exception]] = {}
         self.hopeless = False
 
     # What happens by itself
@@ -165,18 +179,29 @@ class World:
                 process.cuda = state
         if self.run is not None and self.run.life < 0 and self.ticks > -self.run.life:
             self._orphan_over()
+        if self.remover and any(self.find(task).alive for task in self.source):
+            for name in [name for name, each in self.artifacts.items() if each.published and not each.pins]:
+                del self.artifacts[name]
 
     def crash(self, life: int) -> None:
         """The process that freezes is gone."""
+        self.always = self.after_crash
         self.verified = ""
         if self.run is not None:
             if self.orphan:
                 self.run.life = -(self.ticks + 40)
             else:
                 self._orphan_over()
+        self.wear_out([each for each in self.living() if each.identity not in self.source], self.attrition)
         if self.late:
             self.landing += [(self.ticks + 6, *each) for each in self.in_flight]
         self.in_flight.clear()
+
+    def wear_out(self, tree: list[Process], index: int) -> None:
+        """A process of a tree ends by itself, if it runs."""
+        for each in tree[index : index + 1] if index >= 0 else ():
+            if each.runs:
+                each.alive, each.cuda = False, None
 
     def _orphan_over(self) -> None:
         run, self.run = self.run, None
@@ -198,7 +223,8 @@ class World:
 
     def fault(self, method: str) -> Exception | None:
         number = self.calls[method] = self.calls.get(method, 0) + 1
-        return self.faults.pop((method, number), None)
+        always = self.always.get(method)
+        return always(f"simulated: {method}") if always else self.faults.pop((method, number), None)
 
     # What must hold once nothing is owed
 
@@ -259,6 +285,9 @@ class SimProcesses(Port):
     async def free_memory_bytes(self):
         return 32 << 30
 
+    async def free_memory(self, task):
+        return self.world.memory
+
     async def ticks(self):
         return self.world.ticks
 
@@ -272,9 +301,16 @@ class SimProcesses(Port):
     async def end(self, tasks, within_ns):
         assert within_ns > 0
         for task in tasks:
+            await Await()
+            process = self.world.find(task)
+            if process is not None and process.alive:
+                process.stopped = True
+        for task in tasks:
             await self._step("end")
             process = self.world.find(task)
             if process is not None and process.alive:
+                if process.progress > process.came_back_at:
+                    self.world.killed_running += 1
                 self.world.kill(process)
         return ()
 
@@ -417,6 +453,7 @@ class SimCriu(Port):
                 identity = TaskIdentity(was.identity.pid, world.ticks, BOOT)
                 state = CudaState.CHECKPOINTED if was.cuda is not None else None
                 process = attrs.evolve(was, identity=identity, alive=True, stopped=True, held=False, cuda=state)
+                process.came_back_at = process.progress
                 world.processes.append(process)
                 made.append(process)
             await Await()
@@ -462,6 +499,9 @@ class SimHooks(Port):
 class SimArtifacts(Port):
     """The tiers."""
 
+    async def promised(self, tier):
+        return self.world.promised if tier == "ram" else None
+
     async def reserve(self, operation, tier, size_bytes):
         await self._step("reserve")
         artifact = self.world.artifacts.setdefault(operation, Artifact())
@@ -487,6 +527,8 @@ class SimArtifacts(Port):
         if not artifact.sealed:
             raise Broken("C8: published before it was sealed")
         artifact.published = True
+        if operation not in artifact.pins:
+            artifact.pins.append(operation)
         artifact.reserved = 30 * MIB
         await Await()
 
@@ -609,6 +651,8 @@ class Runner:
     def _die(self) -> None:
         # Never closed: what dies runs no "finally". What it holds open closes by itself, and that is `World.crash`.
         self.graveyard.append((self.effect, self.desk))
+        if self.effect is not None and inspect.getcoroutinestate(self.effect[1]) == inspect.CORO_CREATED:
+            self.effect[1].close()  # it had not begun, and Python warns of one that never does
         self.world.crash(self.life)
         self._begin()
 
@@ -700,24 +744,24 @@ class Runner:
             self._cross()
 
 
-def freeze(world, crashes=(), cancel_at=0, **plan) -> Runner:
+def freeze(world, crashes=(), cancel_at=0, tier="ram", unheard=False, **plan) -> Runner:
     """Freeze the world's tree; give the runner when nothing is owed."""
     runner = Runner(world, freezing, crashes, cancel_at)
-    runner.run(FreezeTree(FreezePlan("op-1", world.source[0], "ram", **plan)))
-    check(world, runner)
+    runner.run(FreezeTree(FreezePlan("op-1", world.source[0], tier, **plan)))
+    check(world, runner, unheard=unheard)
     return runner
 
 
-def thaw(world, crashes=(), cancel_at=0, **plan) -> Runner:
+def thaw(world, crashes=(), cancel_at=0, unheard=False, **plan) -> Runner:
     """Thaw what :func:`freeze` froze."""
     runner = Runner(world, thawing, crashes, cancel_at)
     runner.run(ThawTree(ThawPlan("op-2", "op-1", **plan)))
-    check(world, runner)
+    check(world, runner, unheard=unheard)
     return runner
 
 
-def check(world: World, runner: Runner) -> None:
-    """What holds when nothing is owed, however it came to that."""
+def check(world: World, runner: Runner, *, unheard: bool = False) -> None:
+    """What holds when nothing is owed, however it came to that; ``unheard``: the application cannot be told."""
     state = runner.state
     over = state.phase in (FreezePhase.OVER, ThawPhase.OVER, FreezePhase.NEW, ThawPhase.NEW)
     expect(over, f"nothing is owed, and it is {state.phase}")
@@ -727,7 +771,7 @@ def check(world: World, runner: Runner) -> None:
         expect(process.cuda in (None, CudaState.RUNNING), f"C1: {process.identity.pid} is left {process.cuda}")
         expect(not process.held, f"C6: {process.identity.pid} is left held")
         expect(process.stopped == process.was_stopped, f"C6: {process.identity.pid} is left stopped")
-        expect(not process.resting, f"{process.identity.pid} was told to rest and never to go on")
+        expect(unheard or not process.resting, f"{process.identity.pid} was told to rest and never to go on")
     expect(world.run is None or world.run.life < 0, "a CRIU is left")
     for name, artifact in world.artifacts.items():
         expect(artifact.published, f"C8: {name} is neither whole nor removed, and takes {artifact.reserved} bytes")

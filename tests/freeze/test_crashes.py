@@ -23,39 +23,52 @@ from freeze_laws import (
     frozen_world,
     thaw_with,
 )
-from freeze_world import HOOK, MIB, Broken, Context, Runner, World, freeze, thaw
+from freeze_world import HOOK, MIB, Broken, Context, Runner, SimArtifacts, World, freeze, thaw
 
 from iriscw.freeze import freezing, settling, thawing
 from iriscw.freeze.effects import EndTree, RestoreCuda, UnlockCuda
-from iriscw.freeze.messages import FreezeTree
-from iriscw.freeze.model import CudaNoMemory, CudaState, FreezePhase, FreezePlan, Outcome, ThawPhase
+from iriscw.freeze.messages import FreezeTree, ThawTree
+from iriscw.freeze.model import (
+    CudaNoMemory,
+    CudaRefused,
+    CudaState,
+    FreezePhase,
+    FreezePlan,
+    HookFailed,
+    Outcome,
+    RightsMissing,
+    ThawPhase,
+    ThawPlan,
+)
+from iriscw.freeze.records import ThawTakenUp
 from iriscw.runtime.vocabulary import Run
 
 CRASHES = [(orphan, late) for orphan in (False, True) for late in (False, True)]
 
 
-def freeze_everywhere(faults=(), **plan):
+def freeze_everywhere(faults=(), remover=False, **plan):
     """Freeze with a crash at each boundary in turn, until there is none left; give the outcomes."""
     outcomes = []
     for orphan, late in CRASHES:
         number, lives = 0, 2
         while lives > 1:
             number += 1
-            world = World(orphan=orphan, late=late, faults={(m, n): error(kind) for m, n, kind in faults})
+            raised = {(m, n): error(kind) for m, n, kind in faults}
+            world = World(orphan=orphan, late=late, faults=raised, remover=remover)
             runner = freeze_with(world, crashes=(number,), **plan)
             lives = runner.lives
             outcomes.append(runner.state.ended and runner.state.ended.outcome)
     return outcomes
 
 
-def thaw_everywhere(faults=()):
+def thaw_everywhere(faults=(), **words):
     """Thaw with a crash at each boundary in turn."""
     outcomes = []
     for orphan, late in CRASHES:
         number, lives = 0, 2
         while lives > 1:
             number += 1
-            world = frozen_world(orphan=orphan, late=late)
+            world = frozen_world(orphan=orphan, late=late, **words)
             world.faults = {(m, n): error(kind) for m, n, kind in faults}
             runner = thaw_with(world, crashes=(number,))
             lives = runner.lives
@@ -98,11 +111,84 @@ def test_a_freeze_with_a_crash_at_every_boundary(name):
     assert len(outcomes) > 150
 
 
+def test_nobody_removes_what_is_not_over():
+    """An artifact is pinned from before it is visible until its tree has ended, wherever its freeze dies meanwhile."""
+    assert {*freeze_everywhere(remover=True)} == {Outcome.UNDONE, Outcome.FROZEN, None}
+    world = frozen_world(remover=True)
+    assert world.artifacts["op-1"].pins == []
+
+
 def test_a_thaw_with_a_crash_at_every_boundary():
     """Wherever the process that thaws dies, the tree runs again or nothing of it is left."""
     outcomes = thaw_everywhere()
     assert {*outcomes} >= {Outcome.THAWED, Outcome.FAILED}
     assert len(outcomes) > 150
+
+
+@pytest.mark.parametrize("cuda", [(), (0, 2)])
+@pytest.mark.parametrize("attrition", [0, 1])
+def test_a_thawed_tree_that_has_run_is_never_killed(attrition, cuda):
+    """A process of it, the first one too, ends by itself before the crash is found: the others go on."""
+    outcomes = thaw_everywhere(attrition=attrition, cuda=cuda)
+    assert {*outcomes} == {Outcome.THAWED, Outcome.FAILED, None}
+
+
+def test_a_tree_that_was_not_ended_after_all_is_not_ended_later():
+    """The command dies when the tree is to be killed; CRIU lets it run on, and a process of it ends by itself."""
+    lives = []
+    for number in range(1, 120):
+        world = World(cuda=())
+        runner = Runner(world, freezing, (number,))
+        wear = []
+
+        def crash(life, world=world, runner=runner, wear=wear, real=world.crash):
+            real(life)
+            if runner.state.phase is FreezePhase.ENDING and len(world.living()) == 3:
+                world.wear_out(world.living(), 1)
+                wear.append(life)
+
+        world.crash = crash
+        ended = runner.run(FreezeTree(FreezePlan("op-1", world.source[0], "ram"))).ended
+        if wear:
+            assert ended.outcome is Outcome.UNDONE
+            assert world.artifacts == {}
+            assert world.at_first_kill == {}
+            lives.append(len(world.living()))
+    assert {*lives} == {2}
+
+
+@pytest.mark.parametrize(("method", "kind"), [("state", CudaRefused), ("proceed", RightsMissing)])
+def test_a_tree_of_which_nobody_can_tell_is_left_alone(method, kind):
+    """After a crash the driver does not say how a process is, or a signal is refused: that is reported, and no more."""
+    outcomes = []
+    for number in range(1, 70):
+        world = frozen_world()
+        world.after_crash = {method: kind}
+        runner = Runner(world, thawing, (number,))
+        ended = runner.run(ThawTree(ThawPlan("op-2", "op-1"))).ended
+        outcomes.append(ended and ended.outcome)
+        if ended and ended.outcome is Outcome.LEFT:
+            assert len(world.living()) == 3
+            assert "left alone: processes 100, 101, 102" in ended.text
+            assert world.artifacts["op-1"].pins == []
+        assert world.killed_running == 0
+    assert {*outcomes} == {Outcome.LEFT, Outcome.FAILED, Outcome.THAWED, None}
+
+
+def test_an_application_that_was_not_told_is_reported():
+    """A hook that fails to the end changes no outcome, and the end says that it did."""
+    always = {("wake", number): error(HookFailed) for number in range(1, 20)}
+    for words in ({"leave_running": True}, {"cancel_at": 30}):
+        ended = freeze_with(World(faults=always), hook=HOOK, unheard=True, **words).state.ended
+        assert ended.outcome is (Outcome.COPIED if "leave_running" in words else Outcome.UNDONE)
+        assert "simulated: HookFailed" in ended.text
+    world = World()
+    freeze_with(world, hook=HOOK)
+    world.calls.clear()
+    world.faults = dict(always)
+    ended = thaw_with(world, unheard=True).state.ended
+    assert (ended.outcome, ended.kind) == (Outcome.THAWED, "HookFailed")
+    assert "simulated: HookFailed" in ended.text
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
@@ -349,6 +435,59 @@ def pinned_for_ever(monkeypatch):
     monkeypatch.setattr(thawing, "_unpin", lambda thaw: Run(thawing.KEY, EndTree(thaw.id, (), 1)))
 
 
+def never_unpinned(monkeypatch):
+    """A freeze never lets its own artifact go."""
+
+    def unpin(freeze, ending):
+        return freezing._over(freeze, ending.outcome, ending.kind, ending.text, Context(World()))
+
+    monkeypatch.setattr(freezing, "_unpin", unpin)
+
+
+def unpinned_before_the_end(monkeypatch):
+    """What is published can be removed before the tree has ended."""
+
+    async def publish(artifacts, operation):
+        await real(artifacts, operation)
+        artifacts.world.artifacts[operation].pins.clear()
+
+    real = SimArtifacts.publish
+    monkeypatch.setattr(SimArtifacts, "publish", publish)
+
+
+def freeze_beside_a_remover():
+    """Freeze while somebody removes whatever may be removed."""
+    freeze_everywhere(remover=True)
+
+
+def taken_up_and_forgotten(monkeypatch):
+    """A thaw that another life takes up is one whose tree was let run this instant."""
+
+    def evolve(thaw, record):
+        if not isinstance(record, ThawTakenUp):
+            real(thaw, record)
+
+    real = thawing.evolve
+    monkeypatch.setattr(thawing, "evolve", evolve)
+
+
+def killed_when_taken_up(monkeypatch):
+    """What was let run is killed by whoever takes it up."""
+    row = _row(thawing.PHASES, ThawPhase.STARTING, crashed=thawing.Turn.KILL)
+    monkeypatch.setattr(thawing, "PHASES", row)
+
+
+def killed_when_it_was_left(monkeypatch):
+    """What has gone on is killed because it was not the last record."""
+    row = _row(thawing.PHASES, ThawPhase.LEAVING, crashed=thawing.Turn.KILL)
+    monkeypatch.setattr(thawing, "PHASES", row)
+
+
+def thaw_beside_deaths():
+    """Thaw, and have the first process end by itself after each crash."""
+    thaw_everywhere(attrition=0)
+
+
 def restore_with_faults():
     """Undo with a driver that fails in between."""
     for fault in every_fault({"cuda_restore": FREEZE_FAULTS["unlock"]}):
@@ -367,6 +506,11 @@ PLANTED = [
     (restore_again, thaw_everywhere),
     (half_a_tree, thaw_everywhere),
     (pinned_for_ever, thaw_everywhere),
+    (taken_up_and_forgotten, thaw_beside_deaths),
+    (killed_when_taken_up, thaw_everywhere),
+    (killed_when_it_was_left, thaw_everywhere),
+    (never_unpinned, freeze_everywhere),
+    (unpinned_before_the_end, freeze_beside_a_remover),
 ]
 
 

@@ -31,12 +31,16 @@ from iriscw.freeze.records import (
     FreezeMeasured,
     FreezeSealed,
     FreezeUndoing,
+    FreezeUnheard,
     ThawAccepted,
     ThawEnded,
     ThawEnding,
+    ThawLetGo,
     ThawOpened,
     ThawRestored,
     ThawRestoring,
+    ThawTakenUp,
+    ThawUnheard,
 )
 from iriscw.journal.records import REGISTRY
 
@@ -106,6 +110,10 @@ GOLDEN = [
         ),
     ),
     (ThawRestored((WHO,)), f'["freeze.thaw_restored",1,{{"tasks":[{WHO_TEXT}]}}]'),
+    (FreezeUnheard("t"), '["freeze.freeze_unheard",1,{"text":"t"}]'),
+    (ThawTakenUp(3), '["freeze.thaw_taken_up",1,{"wall_ns":3}]'),
+    (ThawLetGo("n"), '["freeze.thaw_let_go",1,{"note":"n"}]'),
+    (ThawUnheard("t"), '["freeze.thaw_unheard",1,{"text":"t"}]'),
     (ThawEnding("K", "t"), '["freeze.thaw_ending",1,{"kind":"K","text":"t"}]'),
     (
         ThawEnded(Outcome.THAWED, "", "", 3),

@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from iriscw.errors import OperationError
 from iriscw.freeze.model import TaskIdentity
 
+PREFIX = "iriscw-"
+
 
 class TargetBusy(OperationError):
     """Another operation freezes this process, or thaws this artifact. Nothing was touched."""
@@ -42,7 +44,7 @@ def claim(target: str) -> Iterator[None]:
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as held:
         try:
-            held.bind(f"\0iriscw-{target[:80]}")
+            held.bind(f"\0{PREFIX}{target[:80]}")
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise

@@ -4,20 +4,24 @@
 
     <state>/                       $IRISCW_STATE_DIR, else $XDG_STATE_HOME/iriscw, else ~/.local/state/iriscw
       operations/<id>/journal/     one operation: its records; the folder goes when nothing is owed
+      operations.lock              held for the moment in which such a folder is made, taken up or removed
       checkpoints/                 the tier "disk"
     /dev/shm/iriscw-<uid>/         the tier "ram"
 
 An operation is an actor with a journal of its own, in an actor system of its own. If the command is killed, the folder
 stays; the journal's lock is free then, and the next command of the same user finishes or undoes what is owed before it
-does anything else. Two commands at the same time do not disturb each other: who holds the lock lives.
+does anything else. Two commands at the same time do not disturb each other: who holds the journal's lock lives, and it
+is taken, and its folder removed, under one lock for all: a folder that is being made is not one that owes nothing.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import logging
 import os
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 
 import anyio
@@ -48,6 +52,11 @@ DEFAULT_DISK_BUDGET_SHARE = 0.8
 
 UNDO_PATIENCE_S = 300.0
 """What a cancelled operation may take to undo: as long as the longest of its bounded steps and some."""
+
+ALONE_PATIENCE_S = 60.0
+"""For another command to make or remove the folder of an operation: milliseconds, but on a disk that hangs."""
+
+ALONE_LOOK_S = 0.005
 
 FREEZE = "/freeze"
 THAW = "/thaw"
@@ -154,10 +163,14 @@ class Local:
         """
         folder = self._operations() / message.plan.operation
         if isinstance(message, ThawTree):
-            with claim(thawed_by_us(message.plan.artifact)):
-                return await self._run(folder, THAW, message, report, changed)
-        with claim(frozen_by_us(message.plan.root)):
-            return await self._run(folder, FREEZE, message, report, changed)
+            name, target = THAW, thawed_by_us(message.plan.artifact)
+        else:
+            name, target = FREEZE, frozen_by_us(message.plan.root)
+        with claim(target):
+            async with self._alone():
+                make_private_folder(folder)
+                journal = SqliteJournal.open(folder / "journal")
+            return await self._run(folder, journal, name, message, report, changed)
 
     async def recover(self, changed: Changed | None = None) -> list[OperationEnded]:
         """Take up what commands left that were killed: finish it, or undo it. Give how each ended.
@@ -167,10 +180,10 @@ class Local:
         ends = []
         for folder in sorted(self._operations().iterdir()):
             try:
-                name, target = self._owed(folder)
-                if name:
-                    with claim(target):
-                        ends.append(await self._run(folder, name, None, unseen, changed))
+                async with self._alone():
+                    taken = self._take_up(folder)
+                if taken is not None:
+                    ends.append(await self._finish(folder, taken, changed))
             except (JournalLocked, TargetBusy):  # the command that runs it, or its target, lives
                 continue
             except (IriscwError, OSError) as error:  # what one operation left must not stop all others for ever
@@ -182,22 +195,58 @@ class Local:
         make_private_folder(folder)
         return folder
 
-    def _owed(self, folder: Path) -> tuple[str, str]:
-        """Say which actor still owes something there, and what is claimed for it; clean up if none does."""
+    @contextlib.asynccontextmanager
+    async def _alone(self) -> AsyncIterator[None]:
+        """Be the only command of this user that makes, takes up or removes operations, for as long as the block lasts.
+
+        Raises:
+            TargetBusy: another command has been at it for longer than anything of this takes.
+        """
+        make_private_folder(self.state)
+        place = self.state / "operations.lock"
+        descriptor = os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            try:
+                with anyio.fail_after(ALONE_PATIENCE_S):
+                    while not _locked(descriptor):  # noqa: ASYNC110 - the kernel tells nobody
+                        await anyio.sleep(ALONE_LOOK_S)
+            except TimeoutError:
+                raise TargetBusy(f"another command has held {place} for {ALONE_PATIENCE_S:g} s") from None
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _take_up(self, folder: Path) -> _Taken | None:
+        """Take the journal of an operation that owes something; clean up and give nothing if it owes nothing."""
+        if not folder.exists():  # another command has just finished it
+            return None
         journal = SqliteJournal.open(folder / "journal")
         try:
-            for name in (FREEZE, THAW):
-                records = journal.read(name)
-                if records and not isinstance(records[-1], FreezeEnded | ThawEnded):
-                    match records[0]:
-                        case FreezeAccepted(plan=plan):
-                            return name, frozen_by_us(plan.root)
-                        case ThawAccepted(plan=plan):
-                            return name, thawed_by_us(plan.artifact)
-        finally:
+            taken = _owed(journal)
+        except BaseException:
             journal.close()
-        self._clean(folder)
-        return "", ""
+            raise
+        if taken is None:
+            journal.close()
+            self._clean(folder)
+        return taken
+
+    async def _finish(self, folder: Path, taken: _Taken, changed: Changed | None) -> OperationEnded:
+        """Bring what was taken up to its end."""
+        try:
+            with claim(taken.target):
+                return await self._run(folder, taken.journal, taken.name, None, unseen, changed)
+        finally:
+            taken.journal.close()
+
+    async def _clean_up(self, folder: Path) -> None:
+        """Clean after an operation that has ended; a cancellation waits for that."""
+        try:
+            with anyio.CancelScope(shield=True):
+                async with self._alone():
+                    self._clean(folder)
+        except (TargetBusy, OSError) as error:
+            log.warning("what operation %s left could not be removed: %s", folder.name, error)
 
     def _clean(self, folder: Path) -> None:
         """Remove what an operation that owes nothing leaves; that some of it stays changes nothing (INV-C15)."""
@@ -211,6 +260,7 @@ class Local:
     async def _run(
         self,
         folder: Path,
+        journal: SqliteJournal,
         name: str,
         message: FreezeTree | ThawTree | None,
         report: Report,
@@ -226,8 +276,6 @@ class Local:
             if isinstance(event, OperationChanged | OperationEnded) and changed is not None:
                 changed(event)
 
-        make_private_folder(folder)
-        journal = SqliteJournal.open(folder / "journal")
         failures: list[Exception] = []
 
         async def host() -> None:
@@ -261,12 +309,43 @@ class Local:
         finally:
             journal.close()
             if ends:
-                self._clean(folder)
+                await self._clean_up(folder)
         if failures:
             raise failures[0]
         if not ends:
             raise OperationStuck(f"operation {folder.name} did not end; the next command takes it up")
         return ends[0]
+
+
+@attrs.frozen
+class _Taken:
+    """An operation that owes something: its journal, which is ours, which actor owes it, and what it claims."""
+
+    journal: SqliteJournal
+    name: str
+    target: str
+
+
+def _owed(journal: SqliteJournal) -> _Taken | None:
+    """Say what an operation owes; None if nothing."""
+    for name in (FREEZE, THAW):
+        records = journal.read(name)
+        if records and not isinstance(records[-1], FreezeEnded | ThawEnded):
+            match records[0]:
+                case FreezeAccepted(plan=plan):
+                    return _Taken(journal, name, frozen_by_us(plan.root))
+                case ThawAccepted(plan=plan):
+                    return _Taken(journal, name, thawed_by_us(plan.artifact))
+    return None
+
+
+def _locked(descriptor: int) -> bool:
+    """Take the lock of an open file, if nobody has it."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 async def _wake_when_cancelled(wake: Callable[[], object]) -> None:

@@ -62,6 +62,8 @@ def open_manifest(data: bytes, artifact: str) -> Manifest:
     Raises:
         ArtifactRefused: it is none of ours; the text names the first thing that is wrong.
     """
+    if data[-1:] != b"\n":  # other characters end a line, too, and then one changed bit would be none
+        raise ArtifactRefused(f"artifact {artifact}: the manifest has no end")
     try:
         lines = list(read(data))
     except ValueError as error:

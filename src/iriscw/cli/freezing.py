@@ -41,6 +41,7 @@ STEPS = {
     "verifying": "reads and compares every byte",
     "restoring": "brings the tree back",
     "starting": "lets the tree run",
+    "leaving": "tells the application",
     "killing": "ends what came back",
 }
 """What a phase does, for people."""
@@ -107,7 +108,8 @@ def checkpoint(*, pid: int, form: str, **given: Any) -> None:
     """Freeze a process with all below it: memory, files, threads, and its GPUs.
 
     The tree ends only when the checkpoint is whole. Whatever goes wrong before, it runs on as if nothing had been; a
-    command that is killed is undone or finished by the next one.
+    command that is killed is undone or finished by the next one. An application that cannot be told to go on changes no
+    exit code: the last line says so.
     """
     from iriscw.checkpoint.manifest import label_trouble
     from iriscw.freeze.messages import FreezeTree
@@ -155,7 +157,10 @@ def checkpoint(*, pid: int, form: str, **given: Any) -> None:
 @place_options
 @format_option
 def restore(*, checkpoint_id: str, form: str, **given: Any) -> None:
-    """Bring a frozen process tree back. Every byte is verified first; the tree outlives this command."""
+    """Bring a frozen process tree back. Every byte is verified first; the tree outlives this command.
+
+    An application that cannot be told that it was thawed changes no exit code: the last line says so.
+    """
     from iriscw.freeze.messages import ThawTree
     from iriscw.freeze.model import ThawPlan
 
@@ -252,6 +257,7 @@ def _pairs(given: tuple[str, ...], form: str) -> tuple[tuple[str, str], ...]:
 
 
 def _hook(given: dict[str, Any]) -> Hook | None:
+    from iriscw.freeze.gates import hook_trouble
     from iriscw.freeze.model import Hook, HookKind
 
     named = {"exec": given["hook_exec"], "http": given["hook_url"], "files": given["hook_dir"]}
@@ -262,7 +268,10 @@ def _hook(given: dict[str, Any]) -> Hook | None:
         return None
     kind, target = chosen[0]
     target = target if kind == "http" else str(Path(target).absolute())
-    return Hook(HookKind(kind), (target,), round(given["hook_timeout"] * SECOND))
+    hook = Hook(HookKind(kind), (target,), round(given["hook_timeout"] * SECOND))
+    if trouble := hook_trouble(hook):
+        raise click.UsageError(f"--hook-url: {trouble}")
+    return hook
 
 
 def _local(given: dict[str, Any]) -> Local:
@@ -276,7 +285,8 @@ def _local(given: dict[str, Any]) -> Local:
 async def _recover(local: Local) -> None:
     """Take up what killed commands left, and say so."""
     for end in await local.recover():
-        sys.stderr.write(f"iriscw: took up operation {end.operation}, which was left: {end.outcome.value}\n")
+        note = f" ({visible(end.text)})" if end.text else ""
+        sys.stderr.write(f"iriscw: took up operation {end.operation}, which was left: {end.outcome.value}{note}\n")
 
 
 def _run(given: dict[str, Any], work: Callable[[Local, Shown], Coroutine[Any, Any, Done]], form: str) -> None:

@@ -6,7 +6,7 @@ it calls. All may be cancelled, and end what they began before they let the canc
 =============== =============================================================== ====================
 value           what is done                                                    ``Completed.value``
 =============== =============================================================== ====================
-Look            Processes.host and tree, Criu.ability, Cuda.ability and tasks   Seen
+Look            what the machine, the tree, CRIU, CUDA and the tier are         Seen
 Reserve         Artifacts.reserve                                               Room
 Quiesce         Hooks.quiesce                                                   None
 Wake            Hooks.wake                                                      None
@@ -39,6 +39,8 @@ from iriscw.freeze.model import (
     CudaTask,
     DumpReport,
     DumpRequest,
+    Ending,
+    FreeMemory,
     Frozen,
     Gpu,
     Hook,
@@ -57,6 +59,7 @@ class Look:
     """Look at the target and at this machine, before anything is touched."""
 
     root: TaskIdentity
+    tier: str
     within_ns: int
 
 
@@ -70,6 +73,9 @@ class Seen:
     cuda: CudaAbility
     cuda_tasks: tuple[CudaTask, ...]
     gpus: tuple[Gpu, ...]
+    memory: FreeMemory
+    promised_bytes: int | None
+    """What others may still write into the tier, if it is memory; None if it is a disk."""
 
 
 @message
@@ -264,11 +270,14 @@ class Proceed:
     """Let stopped tasks run."""
 
     tasks: tuple[TaskIdentity, ...]
+    tries: int = 0
 
 
 @message
 class Unpin:
-    """Let an artifact be removed again."""
+    """Let an artifact be removed again, at the end of an operation."""
 
     artifact: str
     operation: str
+    ending: Ending | None = None
+    """How the operation ends then; None: as its records say."""

@@ -11,15 +11,17 @@ r"""The life of one freeze: a table of phases, and the decisions that walk it.
 
 Theory of operation. The tree is *held* from the dump on: its images are complete and it makes no progress. One that
 will end is killed only when its artifact is sealed and visible, so at every instant either it runs or its state is
-whole on the disk (INV-C8). One that is to run on is let go at once, because the images do not change any more.
+whole on the disk (INV-C8). One that is to run on is let go at once, because the images do not change any more. The
+artifact is pinned by its own operation from before it is visible until that ends: nobody removes it meanwhile.
 
 Entering a phase is a record, and the phase's effect leaves only when that record is on the disk. So the phase found
 after a crash is the last one that may have been taken, and :data:`PHASES` says what is done about it. CRIU lets a held
 tree run when whoever asked for it dies; CUDA does not, so the undoing reads its states (:mod:`iriscw.freeze.settling`).
 
-After a crash in ENDING the tree may have been killed, in part too. CRIU, if it is still there, is ended first. If all
-tasks live then, none was killed: they have run on since, so the artifact is old; it is removed and they stay. If one is
-missing the others are killed too: what ran on of them is no whole, and the artifact is.
+After a crash in ENDING the tree may have been killed, in part too. CRIU, if it is still there, is ended first. The
+first task is killed before all others, by CRIU as by us: if it lives, none was killed. The tree has run on since, and
+who is missing has ended by itself; so the artifact is old, it is removed and they stay. If the first one is missing the
+others are killed too: what ran on of them is no whole, and the artifact is.
 
 Undoing never repeats what it does not know: :mod:`iriscw.freeze.settling`. What it cannot bring back to running within
 its bound is killed and reported (INV-C6): a process that waits for ever for a GPU it will not get is worse than none.
@@ -52,13 +54,15 @@ from iriscw.freeze.effects import (
     Seen,
     States,
     UnlockCuda,
+    Unpin,
     Wake,
 )
-from iriscw.freeze.gates import FREEZE_GATES, first_shut
+from iriscw.freeze.gates import FREEZE_GATES, first_shut, hook_trouble, image_bytes
 from iriscw.freeze.messages import Again, CancelOperation, FreezeTree, OperationChanged, OperationEnded, Recover
 from iriscw.freeze.model import (
     CudaTask,
     DumpRequest,
+    Ending,
     FreezePhase as Phase,
     FreezePlan,
     Frozen,
@@ -78,6 +82,7 @@ from iriscw.freeze.records import (
     FreezeMeasured,
     FreezeSealed,
     FreezeUndoing,
+    FreezeUnheard,
 )
 from iriscw.freeze.settling import READ_AGAIN_NS, End, Settled, Wait, settle
 from iriscw.runtime.vocabulary import (
@@ -104,9 +109,6 @@ TRIES = 5
 """Of what should always work: letting go, killing, removing."""
 
 AGAIN_NS = 2 * SECOND
-
-IMAGE_SLACK_BYTES = 64 << 20
-"""What images take beside the memory in them: tables, descriptors, files that were removed but are open."""
 
 
 class Turn(enum.Enum):
@@ -171,6 +173,8 @@ class Freeze:
     undoing: FreezeUndoing | None = None
     gone: str = ""
     """Why the tree does not run although it was to."""
+    unheard: str = ""
+    """Why the application could not be told to go on."""
     ended: FreezeEnded | None = None
     steps: tuple[Phase, ...] = ()
     """All phases that were entered."""
@@ -230,6 +234,8 @@ def evolve(freeze: Freeze, record: object) -> None:
             freeze.sealed = sealed
         case FreezeFateKnown(gone=gone):
             freeze.gone = gone
+        case FreezeUnheard(text=text):
+            freeze.unheard = text
         case FreezeUndoing():
             freeze.undoing = record
             _enter(freeze, Phase.UNDOING)
@@ -267,9 +273,11 @@ def accept(freeze: Freeze, message: FreezeTree, ctx: Context) -> Returned:
     """Look at the target, once."""
     if freeze.phase is not Phase.NEW:
         return None
+    if trouble := hook_trouble(message.plan.hook):  # before a record of it: a secret in it would stand there
+        return (Emit(OperationEnded(message.plan.operation, Outcome.UNDONE, "UnsafeRequest", trouble)),)
     records = (FreezeAccepted(message.plan, ctx.wall),)
     changed = Emit(OperationChanged(message.plan.operation, Phase.LOOKING))
-    return Decision(records=records, commands=(Run(KEY, Look(message.plan.root, LOOK_NS)), changed))
+    return Decision(records=records, commands=(Run(KEY, Look(message.plan.root, message.plan.tier, LOOK_NS)), changed))
 
 
 def cancel(freeze: Freeze, message: CancelOperation, ctx: Context) -> Returned:
@@ -379,7 +387,7 @@ def completed(freeze: Freeze, message: Completed, ctx: Context) -> Returned:
         case Seal():
             return _next(freeze, FreezeSealed(message.value))
         case Publish():
-            return _published(freeze, ctx)
+            return _published(freeze)
         case EndTree(tries=tries):
             return _killed(freeze, message.value, tries, ctx)
         case Release():
@@ -392,6 +400,8 @@ def completed(freeze: Freeze, message: Completed, ctx: Context) -> Returned:
             return _woken(freeze)
         case Discard():
             return _discarded(freeze, "", ctx)
+        case Unpin(ending=ending):
+            return _unpinned(freeze, ending, ctx)
     return None
 
 
@@ -417,11 +427,13 @@ def failed(freeze: Freeze, message: Failed, ctx: Context) -> Returned:
         case Wake(hook=hook, root=root, tries=tries) if tries < TRIES:
             return (SetTimer(KEY, AGAIN_NS, Again(Wake(hook, root, tries + 1))),)
         case Wake():
-            return _woken(freeze)
+            return _woken(freeze, FreezeUnheard(text))
         case Discard(tries=tries) if tries < TRIES:
             return (SetTimer(KEY, AGAIN_NS, Again(Discard(freeze.id, tries + 1))),)
         case Discard():
             return _discarded(freeze, f"; what it wrote is left: {text}", ctx)
+        case Unpin(ending=ending):
+            return _unpinned(freeze, ending, ctx)
     return _turn(freeze, PHASES[freeze.phase].failed, kind, text, ctx)
 
 
@@ -441,7 +453,7 @@ def _seen(freeze: Freeze, seen: Seen, ctx: Context) -> Returned:
         hook=plan.hook,
         left_running=plan.leave_running,
     )
-    needed = frozen.memory_bytes + frozen.device_bytes + IMAGE_SLACK_BYTES
+    needed = image_bytes(seen)
     after = attrs.evolve(freeze, reserved_bytes=needed)
     commands = (Run(KEY, _EFFECTS[_P.RESERVING](after)), Emit(OperationChanged(freeze.id, Phase.RESERVING)))
     return Decision(records=(FreezeMeasured(frozen, needed),), commands=commands)
@@ -458,11 +470,22 @@ def _dumped(freeze: Freeze, dumped: Dumped, ctx: Context) -> Returned:
     return _next(freeze, record)
 
 
-def _published(freeze: Freeze, ctx: Context) -> Returned:
+def _published(freeze: Freeze) -> Returned:
     if freeze.asked.leave_running:
-        outcome = Outcome.FROZEN if freeze.gone else Outcome.COPIED
-        return _over(freeze, outcome, "TargetGone" if freeze.gone else "", freeze.gone, ctx)
+        if freeze.gone:
+            return _unpin(freeze, Ending(Outcome.FROZEN, "TargetGone", freeze.gone))
+        return _unpin(freeze, Ending(Outcome.COPIED, "HookFailed" if freeze.unheard else "", freeze.unheard))
     return _next(freeze)
+
+
+def _unpin(freeze: Freeze, ending: Ending) -> Decision:
+    """Let others remove the artifact, and end: until then nobody does."""
+    return Decision(commands=(Run(KEY, Unpin(freeze.id, freeze.id, ending)),))
+
+
+def _unpinned(freeze: Freeze, ending: Ending | None, ctx: Context) -> Returned:
+    assert ending is not None
+    return _over(freeze, ending.outcome, ending.kind, ending.text, ctx)
 
 
 # Letting the tree run, or making sure that it does not
@@ -489,7 +512,7 @@ def _kill(freeze: Freeze) -> Run:
 
 def _settled(freeze: Freeze, states: States, reading: int, ctx: Context) -> Returned:
     if freeze.phase is Phase.ENDING:
-        if len(states.living) == len(freeze.tasks):
+        if freeze.tasks[0] in states.living:
             return _undo(freeze, "Interrupted", "the process that froze it ended before it killed the tree")
         return (_kill(freeze),)
     if freeze.gone and states.living:
@@ -529,10 +552,10 @@ def _killed(freeze: Freeze, left: tuple[TaskIdentity, ...], tries: int, ctx: Con
         return (SetTimer(KEY, AGAIN_NS, Again(EndTree(freeze.id, freeze.tasks, END_NS, tries + 1))),)
     if left:
         named = ", ".join(str(task.pid) for task in left[:8])
-        return _over(freeze, Outcome.LEFT, "TreeLeft", f"these processes could not be killed: {named}", ctx)
+        return _unpin(freeze, Ending(Outcome.LEFT, "TreeLeft", f"these processes could not be killed: {named}"))
     match freeze.phase:
         case Phase.ENDING:
-            return _over(freeze, Outcome.FROZEN, "TargetGone" if freeze.gone else "", freeze.gone, ctx)
+            return _unpin(freeze, Ending(Outcome.FROZEN, "TargetGone" if freeze.gone else "", freeze.gone))
         case Phase.RESUMING:
             return _next(freeze)
         case Phase.UNDOING if freeze.dumped is not None:
@@ -555,7 +578,8 @@ def _discarded(freeze: Freeze, more: str, ctx: Context) -> Returned:
     why = freeze.undoing or FreezeUndoing("Interrupted", "it was interrupted")
     if freeze.gone:
         return _over(freeze, Outcome.LOST, why.kind, f"{why.text}; then: {freeze.gone}{more}", ctx)
-    return _over(freeze, Outcome.UNDONE, why.kind, why.text + more, ctx)
+    unheard = f"; then: {freeze.unheard}" if freeze.unheard else ""
+    return _over(freeze, Outcome.UNDONE, why.kind, f"{why.text}{unheard}{more}", ctx)
 
 
 def _over(freeze: Freeze, outcome: Outcome, kind: str, text: str, ctx: Context) -> Decision:

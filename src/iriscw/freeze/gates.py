@@ -7,16 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Generic, TypeVar
+from urllib.parse import urlsplit
 
 import attrs
 
 from iriscw.freeze.effects import Opened, Seen
-from iriscw.freeze.model import CudaState, FreezePlan, Gpu, Obstacle, ThawPlan
+from iriscw.freeze.model import CudaState, FreezePlan, Gpu, Hook, HookKind, Obstacle, ThawPlan
 
 VRAM_MARGIN_BYTES = 256 << 20
 """What a restore needs beside what was held: contexts, page tables. Running out once ruins the process for good."""
 
 MEMORY_MARGIN_BYTES = 64 << 20
+
+IMAGE_SLACK_BYTES = 64 << 20
+"""What images take beside the memory in them: tables, descriptors, files that were removed but are open."""
 
 Plan = TypeVar("Plan")
 Sight = TypeVar("Sight")
@@ -46,6 +50,31 @@ def first_shut(gates: tuple[Gate[Plan, Sight], ...], plan: Plan, sight: Sight) -
         if text:
             return Refusal(gate.name, text)
     return None
+
+
+# Before anything is written down
+
+
+def hook_trouble(hook: Hook | None) -> str:
+    """Say what keeps a hook from standing in a journal and a manifest; empty if nothing does. It is not repeated."""
+    if hook is None:
+        return ""
+    if len(hook.target) < 1 or not all(hook.target) or (hook.kind is not HookKind.EXEC and len(hook.target) > 1):
+        return "a hook is one program with its arguments, one address or one folder"
+    if hook.kind is not HookKind.HTTP:
+        return ""
+    try:
+        parts = urlsplit(hook.target[0])
+        whole = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        whole = False
+    if not whole:
+        return "the hook's address is none: it must be http://HOST[:PORT][/PATH], or https"
+    if "@" in parts.netloc:
+        return "the hook's address has a user or a password in it, which would stand in the manifest: leave them out"
+    if parts.query or parts.fragment:
+        return "the hook's address goes on after its path, and that may be a secret: leave it out"
+    return ""
 
 
 # Before a freeze
@@ -88,6 +117,36 @@ def _one_gpu_map(plan: FreezePlan, seen: Seen) -> str:
     return f"GPU {missing[0]} is in use and not listed by NVML" if missing else ""
 
 
+def image_bytes(seen: Seen) -> int:
+    """Give the upper bound of what the images of a tree take: what is resident, and what comes off the GPUs."""
+    return seen.tree.memory_bytes + device_bytes(seen) + IMAGE_SLACK_BYTES
+
+
+def device_bytes(seen: Seen) -> int:
+    """Give what CUDA will copy into the memory of the processes: it is there twice until the tree has ended."""
+    return sum(task.device_bytes for task in seen.cuda_tasks)
+
+
+def _enough_memory(plan: FreezePlan, seen: Seen) -> str:
+    """Compare what is taken with what is free, for us, for the tree, and for both on the machine."""
+    images = 0 if seen.promised_bytes is None else image_bytes(seen)
+    device, promised = device_bytes(seen), seen.promised_bytes or 0
+    if not images + device:
+        return ""
+    memory = seen.memory
+    both = images + device + promised
+    tests = (
+        ("", memory.machine_bytes, both),
+        (" in the control group", memory.ours_bytes, both if memory.together else images + promised),
+        (" in the control group of the process", memory.its_bytes, device),
+    )
+    for where, free, needed in tests:
+        if free is not None and needed and free < needed + MEMORY_MARGIN_BYTES:
+            text = f"{free >> 20} MiB of memory are free{where}, and {(needed + MEMORY_MARGIN_BYTES) >> 20} are needed"
+            return f"{text}: freeze it to disk" if images and (device + MEMORY_MARGIN_BYTES) <= free else text
+    return ""
+
+
 FREEZE_GATES: tuple[Gate[FreezePlan, Seen], ...] = (
     Gate("target", "nothing that can never be dumped: io_uring, a tracer, ourselves", _nothing_in_the_way),
     Gate("terminal", "no terminal, or --shell-job", _terminal),
@@ -95,6 +154,7 @@ FREEZE_GATES: tuple[Gate[FreezePlan, Seen], ...] = (
     Gate("cuda", "a driver that can checkpoint, where the tree uses CUDA", _cuda_can),
     Gate("cuda-state", "nobody else has locked or checkpointed it", _cuda_is_free),
     Gate("gpus", "every GPU in use is known by its UUID", _one_gpu_map),
+    Gate("memory", "enough free memory for images in RAM, and for what CUDA moves off the GPUs", _enough_memory),
 )
 
 

@@ -110,6 +110,19 @@ class Host:
     """The flags of ``/proc/cpuinfo``, sorted: code of a process may have chosen by any of them."""
 
 
+@attrs.frozen
+class FreeMemory:
+    """What can be had without swapping, when a process is frozen: images count against us, device memory against it."""
+
+    machine_bytes: int
+    ours_bytes: int | None = None
+    """What the control group of who freezes leaves; None without a limit."""
+    its_bytes: int | None = None
+    """What the control group of the process leaves; likewise."""
+    together: bool = True
+    """Whether both are in one group."""
+
+
 # CUDA.
 
 
@@ -386,6 +399,7 @@ class ThawPhase(enum.Enum):
     VERIFYING = "verifying"
     RESTORING = "restoring"
     STARTING = "starting"
+    LEAVING = "leaving"
     KILLING = "killing"
     OVER = "over"
 
@@ -406,7 +420,17 @@ class Outcome(enum.Enum):
     FAILED = "failed"
     """Nothing of the tree runs here; the artifact is as it was."""
     LEFT = "left"
-    """Tasks are left that could not be killed: the text names them."""
+    """Tasks are left that could not be killed, or must not be: the text names them."""
+
+
+@attrs.frozen
+class Ending:
+    """How an operation is about to end, while it clears away what nobody needs afterwards."""
+
+    outcome: Outcome
+    kind: str = ""
+    """The class of the error that turned it round; empty if none did."""
+    text: str = ""
 
 
 @attrs.frozen

@@ -21,6 +21,7 @@ from iriscw.freeze.model import (
     CudaTask,
     DumpReport,
     DumpRequest,
+    FreeMemory,
     Frozen,
     Gpu,
     Hook,
@@ -87,6 +88,10 @@ class Processes(Protocol):
         """Give what the machine, or the control group we run in, can still hand out. Raises nothing."""
         ...
 
+    async def free_memory(self, task: TaskIdentity) -> FreeMemory:
+        """Give what the machine, our control group and that of another process can still hand out. Raises nothing."""
+        ...
+
     async def ticks(self) -> int:
         """Give the clock ticks since boot, as ``stat`` counts them: what starts from now on is not older."""
         ...
@@ -100,7 +105,11 @@ class Processes(Protocol):
         ...
 
     async def end(self, tasks: Sequence[TaskIdentity], within_ns: int) -> tuple[TaskIdentity, ...]:
-        """Kill processes (SIGKILL through pidfds), wait until each has ended, reap what is ours.
+        """Kill processes with all below them (SIGKILL through pidfds), wait until each has ended, reap what is ours.
+
+        They are killed in the order given: as long as the first one was not, none was.
+        They are stopped first, so that what they fork meanwhile is found: by descent, never by name. Should this
+        process die between the two, they are left stopped: who has begun to end a tree ends it.
 
         Returns:
             Those that still live after ``within_ns``; none, if all went well.
@@ -202,7 +211,7 @@ class HeldTree(Protocol):
         ...
 
     async def end(self, within_ns: int) -> None:
-        """Kill the tree and wait until all of it has ended. May be repeated.
+        """Kill the tree, its first task before all others, and wait until all of it has ended. May be repeated.
 
         Raises:
             TreeLeft: some still live; the text names them.
@@ -259,15 +268,16 @@ class Criu(Protocol):
         """After a crash of ours: end the CRIU run that an earlier life of this operation left, and what it made.
 
         The run is known from its own record in ``request.work`` (written before CRIU does anything). The tree of a dump
-        runs on; the tasks of a restore are killed: they have one of ``pids``, are not older than ``started_after``, and
-        descend from that run or carry its mark. Whoever else has such a number is left alone. Where nothing was begun,
-        or all is over, nothing is done. May be repeated.
+        runs on; the tasks of a restore are killed: they are written down, or are not older than ``started_after`` and
+        descend from that run or carry its mark. Whoever else has one of ``pids`` is left alone. Where nothing was
+        begun, or all is over, nothing is done. May be repeated.
 
         Returns:
             The tasks of a restore that were killed.
 
         Raises:
-            TreeLeft: some could not be killed, or the run itself could not.
+            TreeLeft: some could not be killed, or the run itself could not, or somebody has one of ``pids`` of whom
+                nobody can say whether it came of that run.
         """
         ...
 
@@ -295,11 +305,19 @@ class Hooks(Protocol):
 class Artifacts(Protocol):
     """Where artifacts are kept, by tier, each tier within its budget (INV-P2)."""
 
+    async def promised(self, tier: str) -> int | None:
+        """Give what running operations may still write into a tier that is memory; None for one that is a disk.
+
+        Raises:
+            UnsafeRequest: there is no such tier, or it is somebody else's.
+        """
+        ...
+
     async def reserve(self, operation: str, tier: str, size_bytes: int) -> Room:
         """Take room for an artifact before anything is written. The same operation gets the same room again.
 
         Raises:
-            NoRoom: the tier's budget, or its file system, has less.
+            NoRoom: the tier's budget, its file system, or the memory that it is, has less.
             UnsafeRequest: there is no such tier.
         """
         ...
@@ -315,6 +333,8 @@ class Artifacts(Protocol):
 
     async def publish(self, operation: str) -> None:
         """Make the sealed artifact visible, as a whole; what was reserved and not used is returned. May be repeated.
+
+        Its own operation pins it before it can be seen: nobody removes it until that operation has ended.
 
         Raises:
             NoRoom: the file system is full.

@@ -95,6 +95,14 @@ class FreezeFateKnown:
     gone: str
 
 
+@record("freeze.freeze_unheard")
+@message
+class FreezeUnheard:
+    """The application could not be told to go on, and why."""
+
+    text: str
+
+
 @record("freeze.freeze_ended")
 @message
 class FreezeEnded:
@@ -141,6 +149,30 @@ class ThawRestored:
     """The tree is back, and stopped: this is who it is."""
 
     tasks: tuple[TaskIdentity, ...]
+
+
+@record("freeze.thaw_taken_up")
+@message
+class ThawTakenUp:
+    """Another life found it while the tree was let run: nobody knows for how long it has run since."""
+
+    wall_ns: int
+
+
+@record("freeze.thaw_let_go")
+@message
+class ThawLetGo:
+    """All of the tree runs, with CUDA: it is not ours any more. What became of it meanwhile, if it is not whole."""
+
+    note: str
+
+
+@record("freeze.thaw_unheard")
+@message
+class ThawUnheard:
+    """The application could not be told that it was thawed, and why."""
+
+    text: str
 
 
 @record("freeze.thaw_ending")

@@ -2,7 +2,7 @@ r"""The life of one thaw: the mirror of a freeze, with its gates first.
 
 ::
 
-    NEW -> OPENING -> VERIFYING -> RESTORING -> STARTING -> OVER
+    NEW -> OPENING -> VERIFYING -> RESTORING -> STARTING -> LEAVING -> OVER
                                        |           |
                                        +-----------+-> KILLING -> OVER
 
@@ -13,6 +13,10 @@ artifact is as it was. From STARTING on the tree runs, and is brought to its end
 the states of CUDA (:mod:`iriscw.freeze.settling`), whatever happened before.
 
 What cannot be brought to running is killed (INV-C6): a CUDA restore that ran out of memory ruins the process for good.
+
+From LEAVING on the tree is not ours: whatever became of it since, nothing of it is killed. Who finds a thaw in STARTING
+after a crash does not know for how long the tree has run, so that is written down, and then a missing process is no
+failure any more: the others go on. Only what CUDA still holds, and will not let go, is killed (INV-C1).
 """
 
 from __future__ import annotations
@@ -42,6 +46,8 @@ from iriscw.freeze.freezing import AGAIN_NS, KEY, TRIES
 from iriscw.freeze.gates import THAW_GATES, first_shut
 from iriscw.freeze.messages import Again, CancelOperation, OperationChanged, OperationEnded, Recover, ThawTree
 from iriscw.freeze.model import (
+    CudaState,
+    Ending,
     Outcome,
     RestoreReport,
     RestoreRequest,
@@ -50,7 +56,17 @@ from iriscw.freeze.model import (
     ThawPhase as Phase,
     ThawPlan,
 )
-from iriscw.freeze.records import ThawAccepted, ThawEnded, ThawEnding, ThawOpened, ThawRestored, ThawRestoring
+from iriscw.freeze.records import (
+    ThawAccepted,
+    ThawEnded,
+    ThawEnding,
+    ThawLetGo,
+    ThawOpened,
+    ThawRestored,
+    ThawRestoring,
+    ThawTakenUp,
+    ThawUnheard,
+)
 from iriscw.freeze.settling import READ_AGAIN_NS, End, Settled, Wait, settle
 from iriscw.runtime.vocabulary import (
     Cancel,
@@ -94,7 +110,8 @@ PHASES: Mapping[Phase, Row] = {
     Phase.OPENING: Row("pins the artifact; the gates", Phase.VERIFYING, Turn.OVER, Turn.OVER),
     Phase.VERIFYING: Row("reads every byte and compares", Phase.RESTORING, Turn.OVER, Turn.OVER),
     Phase.RESTORING: Row("has CRIU bring the tree back, stopped", Phase.STARTING, Turn.KILL, Turn.KILL),
-    Phase.STARTING: Row("lets it run; restores and unlocks CUDA", Phase.OVER, Turn.KILL, Turn.FINISH),
+    Phase.STARTING: Row("lets it run; restores and unlocks CUDA", Phase.LEAVING, Turn.KILL, Turn.FINISH),
+    Phase.LEAVING: Row("tells the application; unpins the artifact", Phase.OVER, Turn.FINISH, Turn.FINISH),
     Phase.KILLING: Row("kills whatever came back", Phase.OVER, Turn.KILL, Turn.KILL),
 }
 """The life of a thaw. NEW and OVER owe nothing."""
@@ -112,6 +129,11 @@ class Thaw:
     opened: ThawOpened | None = None
     request: RestoreRequest | None = None
     tasks: tuple[TaskIdentity, ...] = ()
+    taken_up: bool = False
+    """Whether the tree may have run for long, because another life let it run."""
+    notes: tuple[str, ...] = ()
+    """What whoever asked for it should know, although the tree runs."""
+    unheard: bool = False
     ending: ThawEnding | None = None
     ended: ThawEnded | None = None
 
@@ -152,6 +174,12 @@ def evolve(thaw: Thaw, record: object) -> None:
             thaw.phase, thaw.request = Phase.RESTORING, request
         case ThawRestored(tasks=tasks):
             thaw.phase, thaw.tasks = Phase.STARTING, tasks
+        case ThawTakenUp():
+            thaw.taken_up = True
+        case ThawLetGo(note=note):
+            thaw.phase, thaw.notes = Phase.LEAVING, (note,) if note else ()
+        case ThawUnheard(text=text):
+            thaw.unheard, thaw.notes = True, (*thaw.notes, text)
         case ThawEnding():
             thaw.phase, thaw.ending = Phase.KILLING, record
         case ThawEnded():
@@ -198,7 +226,9 @@ def recover(thaw: Thaw, message: Recover, ctx: Context) -> Returned:
     if thaw.phase is not message.phase:
         return None
     text = f"the process that thawed it ended while it was {thaw.phase.value}"
-    return _turn(thaw, PHASES[thaw.phase].crashed, "Interrupted", text, ctx)
+    turned = _turn(thaw, PHASES[thaw.phase].crashed, "Interrupted", text, ctx)
+    taken_up = (ThawTakenUp(ctx.wall),) if thaw.phase is Phase.STARTING else ()
+    return attrs.evolve(turned, records=(*turned.records, *taken_up))
 
 
 def again(thaw: Thaw, message: Again, ctx: Context) -> Returned:
@@ -210,6 +240,8 @@ def _turn(thaw: Thaw, turn: Turn, kind: str, text: str, ctx: Context) -> Decisio
     match turn:
         case Turn.OVER:
             return _end_untouched(thaw, kind, text)
+        case Turn.FINISH if thaw.phase is Phase.LEAVING:
+            return Decision(commands=(_tell(thaw),))
         case Turn.FINISH:
             return Decision(commands=(_read(thaw, 0),))
     return _kill(thaw, kind, text)
@@ -243,6 +275,10 @@ def failed(thaw: Thaw, message: Failed, ctx: Context) -> Returned:
     """Kill what came back, or try again what must succeed in the end."""
     kind, text = type(message.error).__name__, str(message.error)
     match message.effect:
+        case Proceed(tasks=tasks, tries=tries) if thaw.taken_up and tries < TRIES:
+            return (SetTimer(KEY, AGAIN_NS, Again(Proceed(tasks, tries + 1))),)
+        case Proceed() | ReadStates() if thaw.taken_up:
+            return _leave_alone(thaw, kind, text)
         case Proceed() | ReadStates():
             return _kill(thaw, kind, text)
         case RestoreCuda() | UnlockCuda() if kind == "CudaNoMemory":
@@ -251,12 +287,14 @@ def failed(thaw: Thaw, message: Failed, ctx: Context) -> Returned:
             return (SetTimer(KEY, READ_AGAIN_NS, Again(_read_states(thaw, reading + 1))),)
         case Wake(hook=hook, root=root, tries=tries) if tries < TRIES:
             return (SetTimer(KEY, AGAIN_NS, Again(Wake(hook, root, tries + 1))),)
-        case Wake() | Unpin():
+        case Wake():
+            return Decision(records=(ThawUnheard(text),), commands=(_unpin(thaw),))
+        case Unpin():
             return _finish(thaw, message.effect, ctx)
         case Sweep(request=request, tries=tries) if tries < TRIES:
             return (SetTimer(KEY, AGAIN_NS, Again(Sweep(request, tries + 1))),)
         case Sweep():
-            return _over(thaw, Outcome.LEFT, kind, text, ctx)
+            return (_unpin(thaw, Ending(Outcome.LEFT, kind, text)),)
         case EndTree(tries=tries):
             return _killed(thaw, message.effect.tasks, tries, ctx)
     return _turn(thaw, PHASES[thaw.phase].failed, kind, text, ctx)
@@ -313,7 +351,7 @@ def _read(thaw: Thaw, reading: int) -> Run:
 
 
 def _settled(thaw: Thaw, states: States, reading: int) -> Returned:
-    if thaw.tasks[0] not in states.living:
+    if thaw.tasks[0] not in states.living and not (thaw.taken_up and states.living):
         return _kill(thaw, "TargetGone", "the tree came back, and its first process ended at once")
     if reading == 0:  # after a crash: whether it was let run is not known, and doing it again does no harm
         return (_proceed(thaw),)
@@ -323,24 +361,49 @@ def _settled(thaw: Thaw, states: States, reading: int) -> Returned:
         case Wait.READ_AGAIN:
             return (SetTimer(KEY, READ_AGAIN_NS, Again(_read_states(thaw, reading + 1))),)
         case Settled(end=End.RUNNING):
-            assert thaw.opened is not None
-            hook = thaw.opened.kept.frozen.hook
-            return (Run(KEY, Wake(hook, thaw.tasks[0])) if hook is not None else _unpin(thaw),)
+            missing = len(thaw.tasks) - len(states.living)
+            note = (
+                f"{missing} of its {len(thaw.tasks)} processes have ended since it was brought back" if missing else ""
+            )
+            changed = Emit(OperationChanged(thaw.id, Phase.LEAVING))
+            return Decision(records=(ThawLetGo(note),), commands=(_tell(thaw), changed))
+        case Settled(text=text) if thaw.taken_up and all(state in _MAY_RUN for _, state in states.cuda):
+            return _leave_alone(thaw, "CudaFailed", text)
         case Settled(text=text):
             return _kill(thaw, "CudaFailed", text)
     return (Run(KEY, step),)
 
 
-def _unpin(thaw: Thaw) -> Run:
-    return Run(KEY, Unpin(thaw.asked.artifact, thaw.id))
+_MAY_RUN = (CudaState.RUNNING, None)
+"""States of a process that runs, as far as anybody can tell."""
+
+
+def _tell(thaw: Thaw) -> Run:
+    """Tell the application, if it has a hook; then there is only the artifact to let go."""
+    assert thaw.opened is not None
+    hook = thaw.opened.kept.frozen.hook
+    return Run(KEY, Wake(hook, thaw.tasks[0])) if hook is not None else _unpin(thaw)
+
+
+def _leave_alone(thaw: Thaw, kind: str, text: str) -> Decision:
+    """End with a tree that cannot be judged: it may have run for long, and killing it would lose what it did."""
+    named = ", ".join(str(task.pid) for task in thaw.tasks[:8])
+    left = f"{text}; what it brought back may have run since, and was left alone: processes {named}"
+    return Decision(commands=(_unpin(thaw, Ending(Outcome.LEFT, kind, left)),))
+
+
+def _unpin(thaw: Thaw, ending: Ending | None = None) -> Run:
+    return Run(KEY, Unpin(thaw.asked.artifact, thaw.id, ending))
 
 
 def _finish(thaw: Thaw, effect: Wake | Unpin, ctx: Context) -> Returned:
     if isinstance(effect, Wake):
         return (_unpin(thaw),)
+    if effect.ending is not None:
+        return _over(thaw, effect.ending.outcome, effect.ending.kind, effect.ending.text, ctx)
     if thaw.ending is not None:
         return _over(thaw, Outcome.FAILED, thaw.ending.kind, thaw.ending.text, ctx)
-    return _over(thaw, Outcome.THAWED, "", "", ctx)
+    return _over(thaw, Outcome.THAWED, "HookFailed" if thaw.unheard else "", "; ".join(thaw.notes), ctx)
 
 
 # Nothing of it stays
@@ -364,7 +427,7 @@ def _killed(thaw: Thaw, left: tuple[TaskIdentity, ...], tries: int, ctx: Context
         return (SetTimer(KEY, AGAIN_NS, Again(EndTree(thaw.id, thaw.tasks, END_NS, tries + 1))),)
     if left:
         named = ", ".join(str(task.pid) for task in left[:8])
-        return _over(thaw, Outcome.LEFT, "TreeLeft", f"these processes could not be killed: {named}", ctx)
+        return (_unpin(thaw, Ending(Outcome.LEFT, "TreeLeft", f"these processes could not be killed: {named}")),)
     return (_unpin(thaw),)
 
 

@@ -9,6 +9,7 @@ from iriscw.freeze.model import (
     CudaAbility,
     CudaState,
     CudaTask,
+    FreeMemory,
     Gpu,
     Host,
     Task,
@@ -43,6 +44,12 @@ class Ports:
     async def tasks(self, identities, within_ns):
         return self.used
 
+    async def free_memory(self, root):
+        return FreeMemory(1 << 30, "the machine")
+
+    async def promised(self, tier):
+        return 0
+
     async def list(self):
         self.listed += 1
         return (GPU,)
@@ -64,7 +71,7 @@ async def test_gpus_are_listed_where_they_are_used(used):
     """NVML is asked by a process of its own, which takes longer than the rest: only where the tree has a GPU."""
     ports = Ports(used)
     criu, cuda = Able(CriuAbility("criu", "4.2"), ports), Able(CudaAbility(available=True), ports)
-    seen = await Desk(ports, criu, cuda, ports, None, None).look(Look(ROOT, 1))
+    seen = await Desk(ports, criu, cuda, ports, None, ports).look(Look(ROOT, "ram", 1))
     assert (seen.tree.root, seen.cuda_tasks) == (ROOT, used)
     assert seen.gpus == ((GPU,) if used else ())
     assert ports.listed == len(used)

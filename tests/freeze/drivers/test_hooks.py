@@ -85,8 +85,16 @@ async def test_a_post() -> None:
         await ApplicationHooks().quiesce(hook, ROOT)
         with pytest.raises(HookFailed, match="answered 302"):
             await ApplicationHooks().wake(hook, ROOT)
+        kept = Hook(HookKind.HTTP, (f"http://user:hunter2@{host}:{port}/app",), PATIENCE_NS)  # by an older version
+        with pytest.raises(HookFailed, match="answered 302") as failure:
+            await ApplicationHooks().wake(kept, ROOT)
+        assert "hunter2" not in str(failure.value)
     finally:
         await runner.cleanup()
-    assert said == ["/app/freeze", "/app/thaw"]
+    assert said == ["/app/freeze", "/app/thaw", "/app/thaw"]
+    for address in ("http://user:hunter2", f"http://user:hunter2@{host}:{port}/app"):  # of a manifest that was kept
+        with pytest.raises(HookFailed, match="could not be told") as failure:
+            await ApplicationHooks().wake(Hook(HookKind.HTTP, (address,), PATIENCE_NS), ROOT)
+        assert "hunter2" not in str(failure.value)
     with pytest.raises(HookFailed, match="could not be told"):
         await ApplicationHooks().quiesce(hook, ROOT)

@@ -54,6 +54,7 @@ from iriscw.freeze.model import (
     Sealed,
     UnsafeRequest,
 )
+from iriscw.processes.memory import free_bytes
 
 MANIFEST = "manifest.jsonl"
 IMAGES = "images"
@@ -84,6 +85,8 @@ class Folders:
     budget_bytes: int
     volatile: bool = False
     boot_id: str = ""
+    free_memory: Callable[[], int] = free_bytes
+    """Gives the memory that can still be had, where the tier is memory."""
 
     def _check(self) -> None:
         """Refuse a folder that somebody else made, or may write to or read: images are run, and hold secrets.
@@ -116,7 +119,7 @@ class Folders:
         """Take room, once for each operation.
 
         Raises:
-            NoRoom: the budget or the file system has less.
+            NoRoom: the budget, the file system or, where the tier is memory, the machine has less.
         """
         self._check()
         make_private_folder(self.root / "reserved")
@@ -130,9 +133,13 @@ class Folders:
                         f"tier {self.name} has {max(0, left) >> 20} MiB of its budget left, "
                         f"and {size_bytes >> 20} MiB are needed: remove a checkpoint, or raise the budget"
                     )
-                if size_bytes > use.free_bytes:
+                free = use.free_bytes
+                if self.volatile:  # a memory file system promises more than the machine has
+                    free = min(free, self.free_memory())
+                free -= self.promised_bytes()  # what others have reserved and not written yet is not theirs alone
+                if size_bytes > free:
                     raise NoRoom(
-                        f"{self.root} has {use.free_bytes >> 20} MiB free, and {size_bytes >> 20} MiB are needed"
+                        f"{self.root} has {max(0, free) >> 20} MiB free, and {size_bytes >> 20} MiB are needed"
                     )
                 write_atomic(place, json.dumps(size_bytes).encode())
             return Room(
@@ -161,6 +168,16 @@ class Folders:
         kept += sum(_bytes_below(self.root / "trash" / name) for name in _names(self.root / "trash"))
         found = os.statvfs(self.root)
         return TierUse(self.name, str(self.root), self.budget_bytes, kept, reserved, found.f_bavail * found.f_frsize)
+
+    def promised_bytes(self) -> int:
+        """Give what running operations have reserved and not written yet.
+
+        Raises:
+            UnsafeRequest: the folder is somebody else's.
+        """
+        self._check()
+        names = _written(self.root / "reserved")
+        return sum(max(0, self._reserved(name) - _bytes_below(self.root / "staging" / name)) for name in names)
 
     def _reserved(self, name: str) -> int:
         try:
@@ -210,7 +227,7 @@ class Folders:
         return sealed
 
     def publish(self, operation: str) -> None:
-        """Make it visible, and return what was reserved.
+        """Make it visible, pinned by its own operation, and return what was reserved.
 
         Raises:
             NoRoom: the file system is full.
@@ -222,6 +239,7 @@ class Folders:
             if not place.exists():
                 if not (staging / MANIFEST).exists():
                     raise ArtifactUnknown(f"artifact {operation} was never sealed")
+                write_atomic(self._made("pins", operation) / operation, b"")
                 staging.rename(place)
                 sync_folder(place.parent)
                 sync_folder(staging.parent)
@@ -238,7 +256,8 @@ class Folders:
             OSError: something cannot be removed yet.
         """
         if self._place("artifacts", operation).exists():
-            self.remove(operation)
+            self.remove(operation, by=operation)
+        self._let_go(operation, operation)
         remove_tree(self._place("staging", operation))
         self._give_back(operation)
         remove_tree(self._place("work", operation))
@@ -283,10 +302,15 @@ class Folders:
 
     def unpin(self, artifact: str, operation: str) -> None:
         """Let it be removed again."""
-        (self._place("pins", artifact) / operation).unlink(missing_ok=True)
-        with contextlib.suppress(OSError):
-            self._place("pins", artifact).rmdir()
+        self._let_go(artifact, operation)
         remove_tree(self._place("work", operation))
+
+    def _let_go(self, artifact: str, operation: str) -> None:
+        place = self._place("pins", artifact)
+        with contextlib.suppress(FileNotFoundError):
+            (place / operation).unlink()
+            with contextlib.suppress(OSError):  # somebody else has pinned it, too
+                place.rmdir()
 
     def verify(self, artifact: str, threads: int, report: Callable[[int, int], None], reading: list[Reading]) -> None:
         """Read every byte and compare.
@@ -313,12 +337,12 @@ class Folders:
         finally:
             os.close(folder)
 
-    def remove(self, artifact: str) -> None:
-        """Remove an artifact: first from sight, then from the disk.
+    def remove(self, artifact: str, *, by: str = "") -> None:
+        """Remove an artifact: first from sight, then from the disk. The pin of the operation ``by`` does not count.
 
         Raises:
             ArtifactUnknown: there is none.
-            ArtifactInUse: a thaw has it.
+            ArtifactInUse: a thaw has it, or the freeze that made it has not ended.
             OSError: some of it cannot be removed yet; it counts against the budget until it is.
         """
         self._check()
@@ -327,7 +351,7 @@ class Folders:
             place = self._place("artifacts", artifact)
             if not place.exists():
                 raise ArtifactUnknown(f"there is no artifact {artifact} in tier {self.name}")
-            pins = _written(self.root / "pins" / artifact)
+            pins = [pin for pin in _written(self.root / "pins" / artifact) if pin != by]
             if pins:
                 raise ArtifactInUse(f"artifact {artifact} is used by operation {pins[0]}")
             place.rename(self.root / "trash" / temporary_name(artifact))

@@ -27,12 +27,14 @@ class Tiers:
 
     folders: Mapping[str, Folders]
 
+    async def promised(self, tier: str) -> int | None:
+        """See the port."""
+        folders = self._tier(tier)
+        return await anyio.to_thread.run_sync(folders.promised_bytes) if folders.volatile else None
+
     async def reserve(self, operation: str, tier: str, size_bytes: int) -> Room:
         """See the port."""
-        folders = self.folders.get(tier)
-        if folders is None:
-            raise UnsafeRequest(f"there is no tier {tier!r}: there are {', '.join(self.folders)}")
-        return await anyio.to_thread.run_sync(folders.reserve, operation, size_bytes)
+        return await anyio.to_thread.run_sync(self._tier(tier).reserve, operation, size_bytes)
 
     async def seal(self, operation: str, frozen: Frozen, labels: tuple[tuple[str, str], ...], report: Report) -> Sealed:
         """See the port."""
@@ -90,11 +92,17 @@ class Tiers:
 
         Raises:
             ArtifactUnknown: there is none.
-            ArtifactInUse: a thaw has it.
+            ArtifactInUse: a thaw has it, or the freeze that made it has not ended.
             OSError: some of it cannot be removed yet.
         """
         folders = await self._holding(artifact)
         await anyio.to_thread.run_sync(folders.remove, artifact)
+
+    def _tier(self, name: str) -> Folders:
+        folders = self.folders.get(name)
+        if folders is None:
+            raise UnsafeRequest(f"there is no tier {name!r}: there are {', '.join(self.folders)}")
+        return folders
 
     async def _holding(self, artifact: str) -> Folders:
         for folders in self.folders.values():

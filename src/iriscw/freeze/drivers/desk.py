@@ -141,7 +141,9 @@ class Desk:
         ability = await self.cuda.ability()
         found = await self.cuda.tasks(tree.identities, effect.within_ns)  # without a driver too: a GPU may be in use
         gpus = await self.gpus.list() if found else ()  # asking takes longer than all else here
-        return Seen(host, tree, criu, ability, found, gpus)
+        promised = await self.artifacts.promised(effect.tier)
+        memory = await self.processes.free_memory(effect.root)
+        return Seen(host, tree, criu, ability, found, gpus, memory, promised)
 
     async def read_states(self, effect: ReadStates) -> States:
         """Read who lives, and what CUDA says of those."""

@@ -54,7 +54,9 @@ class ApplicationHooks:
         except OperationError:
             raise
         except (OSError, ValueError, aiohttp.ClientError) as error:
-            raise HookFailed(f"the application's hook could not be told {word!r}: {error}") from error
+            # What is no address may be a password that slipped into one: it is not repeated.
+            what = "its address is none" if hook.kind is HookKind.HTTP and isinstance(error, ValueError) else error
+            raise HookFailed(f"the application's hook could not be told {word!r}: {what}") from error
 
 
 async def _run(hook: Hook, root: TaskIdentity, word: str) -> None:
@@ -75,7 +77,7 @@ async def _post(address: str, word: str) -> None:
     url = f"{address.rstrip('/')}/{word}"
     async with aiohttp.ClientSession() as session, session.post(url, allow_redirects=False) as answer:
         if not 200 <= answer.status < 300:
-            raise HookFailed(f"{url} answered {answer.status}")
+            raise HookFailed(f"{answer.url.with_user(None)} answered {answer.status}")
 
 
 async def _leave_files(folder: Path, word: str) -> None:

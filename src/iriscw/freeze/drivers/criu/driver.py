@@ -7,7 +7,9 @@ letting go of what it traced. That nobody traces the tree any more is looked at 
 
 A restore. As above; ``post-restore`` says that all tasks exist and none has run: they are written down, and CRIU goes
 on to its end, which leaves them stopped. On an error CRIU kills what it made. A CRIU that hangs is *stopped* first, so
-that it forks nothing more, then all below it are killed, and then it: nothing of a restore is left (INV-C6).
+that it forks nothing more, then all below it are killed, and then it: nothing of a restore is left (INV-C6). If CRIU
+was killed before its tasks were written down, they have been adopted by somebody: until it lets them go, each of them
+has its log open for writing, in a folder that only we can enter. That proves whose they are, and nothing else does.
 
 A CRIU is never asked twice.
 """
@@ -38,11 +40,12 @@ from iriscw.freeze.criu_rpc import (
 )
 from iriscw.freeze.drivers.criu.ability import probe
 from iriscw.freeze.drivers.criu.held import CriuHeldTree, stopped, untraced
+from iriscw.freeze.drivers.criu.network import DUMP_LOG, unlock_network
 from iriscw.freeze.drivers.criu.record import Run, forget_run, read_run, write_run
 from iriscw.freeze.drivers.criu.swrk import Swrk, start
 from iriscw.freeze.drivers.identities import lives, open_task
 from iriscw.freeze.drivers.processes.driver import doom, end_tasks
-from iriscw.freeze.drivers.processes.reading import below, descendants, identity_of, read_tree
+from iriscw.freeze.drivers.processes.reading import descendants, identity_of, read_tree, writers_of
 from iriscw.freeze.model import (
     CriuAbility,
     CriuFailed,
@@ -73,6 +76,8 @@ PROGRESS_S: Final = 0.1
 FREEZING_S: Final = 600
 """The most that CRIU may take to freeze a tree, whatever the deadline is: its own limit, which it counts in seconds."""
 
+RESTORE_LOG: Final = "restore.log"
+
 KILL_ROUNDS: Final = 20
 """Over the tasks below a stopped CRIU: they may fork while they are being killed."""
 
@@ -95,12 +100,13 @@ class CriuSwrk:
         work = _checked(request.images, request.work, request.within_ns)
         program = Path((await self.ability()).path)
         os.close(open_task(request.root))
-        run = await self._started(program, work, restore=False)
+        silenced = (request.root,) if request.options.tcp_established else ()
+        run = await self._started(program, work, restore=False, tasks=silenced)
         try:
             return await _within(request.within_ns, functools.partial(_dump, run, request, report))
         except BaseException as error:
             with anyio.CancelScope(shield=True):
-                await _undo_dump(run, request.root)
+                await _undo_dump(run, request)
             raise _overdue(error, run, request.within_ns) from error
 
     async def restore(self, request: RestoreRequest, report: Report) -> RestoreReport:
@@ -114,7 +120,7 @@ class CriuSwrk:
             return await _within(request.within_ns, functools.partial(_restore, run, request))
         except BaseException as error:
             with anyio.CancelScope(shield=True):
-                left = await _kill_restore(run, KILL_PATIENCE_NS // 2)
+                left = await _kill_restore(run, request.started_after, KILL_PATIENCE_NS // 2)
                 if not left:  # all of it has ended: a sweep has nothing to look for, and must not guess by numbers
                     await anyio.to_thread.run_sync(forget_run, work)
             if left and not isinstance(error, anyio.get_cancelled_exc_class()):
@@ -130,14 +136,27 @@ class CriuSwrk:
         made = [task for task in run.tasks if run.restore and lives(task)]
         if lives(run.criu):
             made += await _end_stranger(run, request.within_ns)
+        if not run.restore and run.tasks:
+            await unlock_network(work, run.tasks[0])
         if run.restore and not run.tasks:
-            made += await anyio.to_thread.run_sync(_stray, request)
+            made += await anyio.to_thread.run_sync(writers_of, work / RESTORE_LOG, request.started_after)
         doomed = tuple(dict.fromkeys(made))
         if left := await end_tasks(doomed, request.within_ns):
             raise TreeLeft(f"tasks of a restore do not end: {_named(left)}")
+        if run.restore and not run.tasks and (left := await anyio.to_thread.run_sync(_suspects, request)):
+            who = f"processes {_named(left)} have numbers of the tree and began after its restore did"
+            raise TreeLeft(f"{who}, but nothing proves that they are of it: they are left alone")
         return doomed
 
-    async def _started(self, program: Path, work: Path, *, restore: bool, terminal: bool = False) -> Swrk:
+    async def _started(
+        self,
+        program: Path,
+        work: Path,
+        *,
+        restore: bool,
+        terminal: bool = False,
+        tasks: tuple[TaskIdentity, ...] = (),
+    ) -> Swrk:
         try:
             run = start(program, work, terminal=terminal)
             identity = run.identity()
@@ -145,7 +164,7 @@ class CriuSwrk:
                 await run.close(0)
                 raise CriuFailed(f"CRIU ended at once: {run.log('criu.out').strip()[:200]}")
             try:
-                await anyio.to_thread.run_sync(write_run, work, Run(identity, restore))
+                await anyio.to_thread.run_sync(write_run, work, Run(identity, restore, tasks))
             except BaseException:
                 with anyio.CancelScope(shield=True):
                     await run.close(0)
@@ -195,12 +214,13 @@ async def _dump(run: Swrk, request: DumpRequest, report: Report) -> CriuHeldTree
             answer = await run.receive()
         tasks.cancel_scope.cancel()
     if answer is None or answer.script != POST_DUMP:
-        raise _failure(run, answer, "dump.log", "freeze")
+        raise _failure(run, answer, DUMP_LOG, "freeze")
     # It was asked for a number. Now that the tree is held, the number is certain to mean whom it means.
     tree = await anyio.to_thread.run_sync(read_tree, request.root)
     size = await anyio.to_thread.run_sync(_pages_size, images)
     report(Progress("dump", size, size))
-    return CriuHeldTree(run, tree.identities, DumpReport(pages_written=size // os.sysconf("SC_PAGE_SIZE")))
+    written = DumpReport(pages_written=size // os.sysconf("SC_PAGE_SIZE"))
+    return CriuHeldTree(run, tree.identities, written, silenced=request.options.tcp_established)
 
 
 async def _tell_progress(images: Path, report: Report) -> None:
@@ -213,14 +233,16 @@ def _pages_size(images: Path) -> int:
     return sum(each.stat().st_size for each in images.glob("pages-*.img"))
 
 
-async def _undo_dump(run: Swrk, root: TaskIdentity) -> None:
+async def _undo_dump(run: Swrk, request: DumpRequest) -> None:
     try:
-        tree = await anyio.to_thread.run_sync(read_tree, root)
+        tree = await anyio.to_thread.run_sync(read_tree, request.root)
         tasks = tree.identities
     except OperationError:
-        tasks = (root,)
+        tasks = (request.root,)
     await run.close(ENDING_NS)
     await untraced(tasks, KILL_PATIENCE_NS // 4)
+    if request.options.tcp_established:
+        await unlock_network(run.work, request.root)
 
 
 def _failure(run: Swrk, answer: Answer | None, log: str, doing: str) -> OperationError:
@@ -249,7 +271,7 @@ async def _restore(run: Swrk, request: RestoreRequest) -> RestoreReport:
     run.ask(ask_restore(request.options, images=request.images))
     answer = await run.answer(notified)
     if answer is None or not answer.success:
-        raise _failure(run, answer, "restore.log", "thaw")
+        raise _failure(run, answer, RESTORE_LOG, "thaw")
     tasks = tuple(task for task in made if lives(task))
     if not tasks or tasks[0].pid != answer.pid:
         raise CriuFailed("CRIU said that it brought the tree back, and its first process is not there")
@@ -260,8 +282,11 @@ async def _restore(run: Swrk, request: RestoreRequest) -> RestoreReport:
     return attrs.evolve(found, tasks=tasks)
 
 
-async def _kill_restore(run: Swrk, within_ns: int) -> tuple[TaskIdentity, ...]:
-    """End a restore, half-way or at its end, with all that it made; give what does not end."""
+async def _kill_restore(run: Swrk, started_after: int, within_ns: int) -> tuple[TaskIdentity, ...]:
+    """End a restore, half-way or at its end, with all that it made; give what does not end.
+
+    If somebody killed CRIU, its tasks were adopted, and are not below it any more: they are known by its log.
+    """
     recorded = await anyio.to_thread.run_sync(read_run, run.work)
     run.let_go()
     if not await run.ended(0):
@@ -270,6 +295,9 @@ async def _kill_restore(run: Swrk, within_ns: int) -> tuple[TaskIdentity, ...]:
     await _doom_below(run.pid, found)
     run.kill_group()
     await run.close(0)
+    if recorded is None or not recorded.tasks:
+        stray = await anyio.to_thread.run_sync(writers_of, run.work / RESTORE_LOG, started_after)
+        found.update(dict.fromkeys(stray))
     return await end_tasks(tuple(found), within_ns)
 
 
@@ -312,26 +340,22 @@ async def _doom_below(pid: int, found: dict[TaskIdentity, None]) -> None:
             return
 
 
-def _stray(request: SweepRequest) -> tuple[TaskIdentity, ...]:
-    """Find tasks of a restore whose CRIU was killed before it could say which tasks there are.
+def _suspects(request: SweepRequest) -> tuple[TaskIdentity, ...]:
+    """Find who may be of a restore, and nothing proves it.
 
-    They have the numbers of the images, are not older than the restore, and are children of somebody who adopts (the
-    first process of the machine, or one above us), or of each other.
+    They have numbers of the images, are not older than the restore, and are children of somebody who adopts (the first
+    process of the machine, or one above us). A stranger may be all that, too.
     """
     above = _adopters()
-    found: dict[int, TaskIdentity] = {}
+    found = []
     for pid in request.pids:
         try:
             each = read_stat(pid)
         except ProcessGone:
             continue
-        if each.ended or each.start_ticks < request.started_after:
-            continue
-        if each.parent_pid in above or each.parent_pid in found:
-            for task in below(pid):
-                if task.start_ticks >= request.started_after:
-                    found[task.pid] = identity_of(task)
-    return tuple(found.values())
+        if not each.ended and each.start_ticks >= request.started_after and each.parent_pid in above:
+            found.append(identity_of(each))
+    return tuple(found)
 
 
 def _adopters() -> tuple[int, ...]:

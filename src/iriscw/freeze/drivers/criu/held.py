@@ -8,6 +8,7 @@ from typing import Final
 import anyio
 
 from iriscw.freeze.criu_rpc import read_dump_statistics
+from iriscw.freeze.drivers.criu.network import unlock_network
 from iriscw.freeze.drivers.criu.swrk import Swrk
 from iriscw.freeze.drivers.identities import Watched, lives
 from iriscw.freeze.drivers.processes.reading import read_text
@@ -68,11 +69,12 @@ class CriuHeldTree:
     somebody killed it, has let the tree go: then :meth:`end` does not kill what has run on since.
     """
 
-    def __init__(self, run: Swrk, tasks: Sequence[TaskIdentity], report: DumpReport) -> None:
+    def __init__(self, run: Swrk, tasks: Sequence[TaskIdentity], report: DumpReport, *, silenced: bool = False) -> None:
         self._run = run
         self._watched = Watched(tasks)
         self._tasks = tuple(tasks)
         self._report = report
+        self._silenced = silenced
         self._decided = ""
         self._over = False
 
@@ -96,6 +98,8 @@ class CriuHeldTree:
         await self._finish(within_ns)
         if left := await untraced(self._tasks, within_ns):
             raise TreeLeft(f"processes do not run again, they are traced still: {_named(left)}")
+        if self._silenced:
+            await unlock_network(self._run.work, self._tasks[0])
         self._watched.close()
 
     async def end(self, within_ns: int) -> None:

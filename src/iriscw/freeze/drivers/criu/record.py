@@ -23,7 +23,7 @@ MAX_BYTES: Final = 1 << 20
 
 @attrs.frozen
 class Run:
-    """One run: the CRIU, and the tasks of a restore."""
+    """One run: the CRIU, and the tasks of a restore; or, of a dump that silences peers, the first task of its tree."""
 
     criu: TaskIdentity
     restore: bool

@@ -15,16 +15,24 @@ import anyio
 import anyio.to_thread
 
 from iriscw.freeze.drivers.identities import Watched, identify_task, lives, open_task
-from iriscw.freeze.drivers.processes.reading import read_text, read_tree
-from iriscw.freeze.model import Host, RightsMissing, TargetGone, TaskIdentity, Tree
+from iriscw.freeze.drivers.processes.reading import read_text, read_tree, with_all_below
+from iriscw.freeze.model import FreeMemory, Host, RightsMissing, TargetGone, TaskIdentity, Tree
 from iriscw.freeze.proc_text import parse_stat_tail, parse_status
 from iriscw.processes.identity import ProcessGone, boot_id, read_stat
+from iriscw.processes.memory import free_bytes, group_free_bytes, group_of, machine_free_bytes
 
 _CPUINFO = Path("/proc/cpuinfo")
-_MEMINFO = Path("/proc/meminfo")
 
 REAP_PATIENCE_S = 2.0
 """What the parent of a process that ended gets to reap it: init does so at once, a shell with its next prompt."""
+
+CATCH_ROUNDS = 20
+"""Over a tree that forks while it is being stopped: each round stops all that the one before had forked."""
+
+STOP_PATIENCE_S = 10.0
+"""A busy machine lets a process wait for seconds before it hears that it is to stop."""
+STOP_LOOK_S = 0.001
+"""Between two looks at whether all are stopped: nobody is told of that but a parent, and a tracer."""
 
 REAP_LOOK_S = 0.01
 """Between two looks: nobody is told when a zombie is reaped, unless it is the parent."""
@@ -63,7 +71,11 @@ class KernelProcesses:
 
     async def free_memory_bytes(self) -> int:
         """Give the memory that can be had without swapping: the machine's, or what is left of the own group's."""
-        return await anyio.to_thread.run_sync(_free_memory_bytes)
+        return await anyio.to_thread.run_sync(free_bytes)
+
+    async def free_memory(self, task: TaskIdentity) -> FreeMemory:
+        """Give what is left to us and to another process (see the port)."""
+        return await anyio.to_thread.run_sync(_free_memory, task)
 
     async def proceed(self, tasks: Sequence[TaskIdentity]) -> None:
         """Let stopped processes run (see the port)."""
@@ -83,8 +95,47 @@ class KernelProcesses:
                 os.close(descriptor)
 
     async def end(self, tasks: Sequence[TaskIdentity], within_ns: int) -> tuple[TaskIdentity, ...]:
-        """Kill processes and wait until each has ended (see the port)."""
-        return await end_tasks(tasks, within_ns)
+        """Kill processes with all below them, and wait until each has ended (see the port)."""
+        return await end_tasks(await _caught(tasks), within_ns)
+
+
+async def _caught(tasks: Sequence[TaskIdentity]) -> tuple[TaskIdentity, ...]:
+    """Stop processes, look for what they have forked meanwhile, stop that, until there is nobody new; kill all of them.
+
+    Who is stopped forks nothing, and stays the parent of what it forked: killed at once, it would leave children that
+    nothing leads to any more. Who does not stop in time waits in the kernel, and forks nothing there either.
+    """
+    found: dict[TaskIdentity, None] = dict.fromkeys(tasks)
+    with anyio.CancelScope(shield=True):  # it is bounded, and stopped they must not stay
+        try:
+            for _ in range(CATCH_ROUNDS):
+                with anyio.move_on_after(STOP_PATIENCE_S):
+                    while sum(not _stopped(task) for task in found):  # noqa: ASYNC110 - all are told, and there is no event
+                        await anyio.sleep(STOP_LOOK_S)
+                before = len(found)
+                found.update(dict.fromkeys(await anyio.to_thread.run_sync(with_all_below, tuple(found))))
+                if len(found) == before:
+                    break
+        finally:
+            doom(tuple(found))
+    return tuple(found)
+
+
+def _stopped(task: TaskIdentity) -> bool:
+    """Tell a process to stop; say whether it has, or has ended."""
+    try:
+        descriptor = open_task(task)
+    except TargetGone:
+        return True
+    try:
+        if read_stat(task.pid).state in "Tt":
+            return True
+        signal.pidfd_send_signal(descriptor, signal.SIGSTOP)
+    except (ProcessGone, ProcessLookupError, PermissionError):  # who may not be signalled is told by living on
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 async def end_tasks(tasks: Sequence[TaskIdentity], within_ns: int) -> tuple[TaskIdentity, ...]:
@@ -167,25 +218,11 @@ def _host() -> Host:
     )
 
 
-def _free_memory_bytes() -> int:
-    lines = dict(line.partition(":")[::2] for line in _MEMINFO.read_text(encoding="ascii").splitlines())
-    available = int(lines["MemAvailable"].split()[0]) * 1024
-    left = _left_in_group()
-    return available if left is None else min(available, left)
-
-
-def _left_in_group() -> int | None:
-    """Give what the memory group of this process may still take; None without a group or without a limit."""
-    try:
-        path = next(
-            line.split(":", 2)[2]
-            for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
-            if line.startswith("0::")
-        )
-        group = Path(f"/sys/fs/cgroup{path}")
-        limit = (group / "memory.max").read_text(encoding="ascii").strip()
-        if limit == "max":
-            return None
-        return max(0, int(limit) - int((group / "memory.current").read_text(encoding="ascii")))
-    except (OSError, StopIteration, ValueError):
-        return None
+def _free_memory(task: TaskIdentity) -> FreeMemory:
+    ours, its = group_of(), group_of(task.pid)
+    return FreeMemory(
+        machine_bytes=machine_free_bytes(),
+        ours_bytes=group_free_bytes(ours),
+        its_bytes=group_free_bytes(its),
+        together=ours == its,
+    )

@@ -7,8 +7,10 @@ ten microseconds a process of the machine and a hundred a process of the tree.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -59,18 +61,23 @@ def below(root: int) -> list[ProcessStat]:
     """
     found = [read_stat(root)]
     children: dict[int, list[ProcessStat]] = {}
-    for entry in os.listdir("/proc"):  # noqa: PTH208  # a thousand paths would be made for nothing
-        if entry.isdigit():
-            try:
-                each = parse_stat(read_text(int(entry), "stat"))
-            except _GONE:
-                continue
-            children.setdefault(each.parent_pid, []).append(each)
+    for each in _all():
+        children.setdefault(each.parent_pid, []).append(each)
     at = 0
     while at < len(found):
         found += children.get(found[at].pid, ())
         at += 1
     return [each for each in found if not each.ended]
+
+
+def _all() -> Iterator[ProcessStat]:
+    """Read all processes of the machine, zombies too; what ends meanwhile is left out."""
+    for entry in os.listdir("/proc"):  # noqa: PTH208  # a thousand paths would be made for nothing
+        if entry.isdigit():
+            try:
+                yield parse_stat(read_text(int(entry), "stat"))
+            except _GONE:
+                continue
 
 
 def identity_of(each: ProcessStat) -> TaskIdentity:
@@ -84,6 +91,59 @@ def descendants(root: int) -> tuple[TaskIdentity, ...]:
         return tuple(identity_of(each) for each in below(root) if each.pid != root)
     except ProcessGone:
         return ()
+
+
+def with_all_below(tasks: Sequence[TaskIdentity]) -> tuple[TaskIdentity, ...]:
+    """Give those of the processes that live, and all that live below them, parents first. One pass over ``/proc``.
+
+    A number that means another process by now leads nowhere.
+    """
+    stats: dict[int, ProcessStat] = {}
+    children: dict[int, list[ProcessStat]] = {}
+    for each in _all():
+        stats[each.pid] = each
+        children.setdefault(each.parent_pid, []).append(each)
+    found: dict[TaskIdentity, None] = {}
+    for task in tasks:
+        here = stats.get(task.pid)
+        line = [here] if here is not None and identity_of(here) == task else []
+        for each in line:  # it grows
+            if identity_of(each) not in found:
+                found[identity_of(each)] = None
+                line += children.get(each.pid, ())
+    return tuple(task for task in found if not stats[task.pid].ended)
+
+
+def writers_of(file: Path, started_after: int) -> tuple[TaskIdentity, ...]:
+    """Give those who have this very file open for writing, with all below them; we ourselves are none of them.
+
+    Only who is not older than ``started_after`` (clock ticks since boot) is looked at. None if the file is not there.
+    """
+    try:
+        meant = file.stat()
+    except OSError:
+        return ()
+    found: dict[TaskIdentity, None] = {}
+    for each in _all():
+        if each.start_ticks < started_after or each.ended or each.pid == os.getpid():
+            continue
+        if _writes_to(each.pid, (meant.st_dev, meant.st_ino)):
+            with contextlib.suppress(ProcessGone):
+                later = [one for one in below(each.pid) if one.start_ticks >= started_after]
+                found.update(dict.fromkeys(identity_of(one) for one in later))
+    return tuple(found)
+
+
+def _writes_to(pid: int, meant: tuple[int, int]) -> bool:
+    """Whether a process has a descriptor of this file with which it may write."""
+    try:
+        for path in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(*_GONE):
+                if path.lstat().st_mode & stat.S_IWUSR and (path.stat().st_dev, path.stat().st_ino) == meant:
+                    return True
+    except (*_GONE, PermissionError):
+        return False
+    return False
 
 
 def read_tree(root: TaskIdentity) -> Tree:

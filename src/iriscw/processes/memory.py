@@ -1,0 +1,102 @@
+"""How much memory can still be had without swapping: the machine's, and what the limits of a control group leave.
+
+Both layouts of control groups are read: the unified one (version 2), and the older one with a mount for memory alone
+(version 1). A limit counts wherever it stands above a group, too, so all groups on the way up are asked. The part of a
+group's memory that is a cache of files nobody has used for long is free: the kernel takes it back first.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+_MEMINFO: Final = Path("/proc/meminfo")
+_GROUPS: Final = Path("/sys/fs/cgroup")
+
+_NO_LIMIT: Final = 1 << 60
+"""What version 1 says of a group without a limit is larger than this, and no machine has as much."""
+
+
+@attrs.frozen
+class _Layout:
+    """Where one version keeps its figures, and how it names them."""
+
+    limit: str
+    used: str
+    idle: str
+    """The line of ``memory.stat`` with the cache that the kernel takes back first."""
+
+
+_UNIFIED: Final = _Layout("memory.max", "memory.current", "inactive_file")
+_OLDER: Final = _Layout("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+
+
+def machine_free_bytes(meminfo: Path = _MEMINFO) -> int:
+    """Give what the machine can hand out without swapping (``MemAvailable``).
+
+    Raises:
+        OSError, KeyError, ValueError: the kernel does not say; every kernel since 3.14 does.
+    """
+    lines = dict(line.partition(":")[::2] for line in meminfo.read_text(encoding="ascii").splitlines())
+    return int(lines["MemAvailable"].split()[0]) * 1024
+
+
+def group_of(pid: int | None = None) -> str:
+    """Give the memory group of a process, or of this one; empty if it is in none, or has ended."""
+    try:
+        text = Path(f"/proc/{pid or 'self'}/cgroup").read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        return ""
+    return memory_group(text)
+
+
+def memory_group(text: str) -> str:
+    """Find the group that limits memory in ``/proc/<pid>/cgroup``: a path below the mounts, or nothing if none does."""
+    found = ""
+    for line in text.splitlines():
+        _, _, rest = line.partition(":")
+        controllers, colon, path = rest.partition(":")
+        if not colon or ".." in path.split("/"):  # it lies outside of the part of the tree that is seen here
+            continue
+        if "memory" in controllers.split(","):
+            return f"memory{path}"
+        if not controllers:
+            found = path.lstrip("/") or "."
+    return found
+
+
+def group_free_bytes(group: str, groups: Path = _GROUPS) -> int | None:
+    """Give what the limits on a group and on those above it leave; None if there is no limit, or no group."""
+    if not group:
+        return None
+    older = Path(group).parts[:1] == ("memory",) and (groups / "memory" / _OLDER.limit).exists()
+    layout = _OLDER if older else _UNIFIED
+    place, left = groups / group, None
+    while True:
+        here = _free_bytes(place, layout)
+        left = here if left is None or (here is not None and here < left) else left
+        if place == groups or not place.is_relative_to(groups):
+            return left
+        place = place.parent
+
+
+def free_bytes(pid: int | None = None) -> int:
+    """Give what a process, or this one, can still take: the machine's memory, or less if its group is limited."""
+    left = group_free_bytes(group_of(pid))
+    return machine_free_bytes() if left is None else min(machine_free_bytes(), left)
+
+
+def _free_bytes(place: Path, layout: _Layout) -> int | None:
+    """Give what the limit of one group leaves; None if it has none. The first group of all has no files of a limit."""
+    try:
+        limit = (place / layout.limit).read_text(encoding="ascii").strip()
+        if limit == "max" or int(limit) > _NO_LIMIT:
+            return None
+        used = int((place / layout.used).read_text(encoding="ascii"))
+        stat = (place / "memory.stat").read_text(encoding="ascii")
+    except (OSError, ValueError):
+        return None
+    idle = next((int(line.split()[1]) for line in stat.splitlines() if line.startswith(f"{layout.idle} ")), 0)
+    return max(0, int(limit) - max(0, used - idle))

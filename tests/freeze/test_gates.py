@@ -1,0 +1,102 @@
+"""What is refused before anything is touched: secrets in a hook, and a freeze that takes more memory than is free."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))  # for freeze_laws, freeze_world
+
+from freeze_laws import freeze_with
+from freeze_world import BOOT, MIB, Runner, World
+
+from iriscw.freeze import freezing
+from iriscw.freeze.gates import IMAGE_SLACK_BYTES, MEMORY_MARGIN_BYTES, hook_trouble
+from iriscw.freeze.messages import FreezeTree, OperationEnded
+from iriscw.freeze.model import FreeMemory, FreezePlan, Hook, HookKind, Outcome, TaskIdentity
+
+RESIDENT = 3 * 10 * MIB
+DEVICE = 2 * 100 * MIB
+IMAGES = RESIDENT + DEVICE + IMAGE_SLACK_BYTES
+PLENTY = 1 << 40
+
+
+@pytest.mark.parametrize(
+    ("address", "trouble"),
+    [
+        ("http://127.0.0.1:8080/app", ""),
+        ("https://example.com", ""),
+        ("http://[::1]:80/app/", ""),
+        ("http://user:hunter2@example.com/app", "a user or a password"),
+        ("http://hunter2@example.com", "a user or a password"),
+        ("http://example.com/app?token=hunter2", "goes on after its path"),
+        ("http://example.com/app#hunter2", "goes on after its path"),
+        ("http://user:hunter2/x@example.com", "is none"),
+        ("http://user:hunter2", "is none"),
+        ("ftp://example.com/hunter2", "is none"),
+        ("hunter2", "is none"),
+        ("http://[hunter2", "is none"),
+    ],
+)
+def test_secrets_in_an_address_go_nowhere(address, trouble):
+    """An address with more than a machine and a path is refused before a record of it, and not repeated."""
+    hook = Hook(HookKind.HTTP, (address,))
+    assert trouble in hook_trouble(hook)
+    assert bool(hook_trouble(hook)) == bool(trouble)
+    runner = Runner(World(), freezing)
+    runner.run(FreezeTree(FreezePlan("op-1", TaskIdentity(100, 500, BOOT), "ram", hook=hook)))
+    ends = [each for each in runner.events if isinstance(each, OperationEnded)]
+    if trouble:
+        assert [(each.outcome, each.kind) for each in ends] == [(Outcome.UNDONE, "UnsafeRequest")]
+        assert "hunter2" not in f"{runner.records} {runner.events}"
+        assert runner.world.log == []
+    else:
+        assert [each.outcome for each in ends] == [Outcome.FROZEN]
+
+
+def test_hooks_that_are_none():
+    """A hook names something, and one thing."""
+    for hook in (Hook(HookKind.EXEC, ()), Hook(HookKind.FILES, ("",)), Hook(HookKind.HTTP, ("http://a", "http://b"))):
+        assert "a hook is one program" in hook_trouble(hook)
+    assert hook_trouble(Hook(HookKind.EXEC, ("program", "argument"))) == ""
+    assert hook_trouble(None) == ""
+
+
+def ended(memory, *, cuda=(0, 2), promised=0, tier="ram"):
+    """Freeze a tree on a machine with so much memory; give how it ended."""
+    world = World(cuda=cuda)
+    world.memory, world.promised = memory, promised
+    runner = freeze_with(world, tier=tier)
+    if runner.state.ended.outcome is Outcome.UNDONE:
+        assert not {"reserve", "lock", "dump"} & {*world.log}, "something was touched"
+    return runner.state.ended
+
+
+@pytest.mark.parametrize("promised", [0, 500 * MIB])
+def test_images_in_memory_and_device_memory_are_counted(promised):
+    """Images take what is resident and what is on GPUs; CUDA copies that once more; and what others were promised."""
+    needed = IMAGES + DEVICE + promised + MEMORY_MARGIN_BYTES
+    assert ended(FreeMemory(needed), promised=promised).outcome is Outcome.FROZEN
+    end = ended(FreeMemory(needed - 1), promised=promised)
+    assert (end.outcome, end.kind) == (Outcome.UNDONE, "GateRefused")
+    assert end.text.startswith("memory: ")
+    assert end.text.endswith("freeze it to disk")
+
+
+def test_a_disk_takes_device_memory_only():
+    """Images are not in memory then; without a GPU nothing is asked for."""
+    needed = DEVICE + MEMORY_MARGIN_BYTES
+    assert ended(FreeMemory(needed), tier="disk").outcome is Outcome.FROZEN
+    end = ended(FreeMemory(needed - 1), tier="disk")
+    assert (end.kind, "disk" in end.text) == ("GateRefused", False)
+    assert ended(FreeMemory(0), tier="disk", cuda=()).outcome is Outcome.FROZEN
+
+
+def test_limits_of_control_groups_count():
+    """Images count against our group, device memory against that of the process; in one group both do."""
+    images, device = IMAGES + MEMORY_MARGIN_BYTES, DEVICE + MEMORY_MARGIN_BYTES
+    assert ended(FreeMemory(PLENTY, images, device, together=False)).outcome is Outcome.FROZEN
+    assert "control group," in ended(FreeMemory(PLENTY, images - 1, device, together=False)).text
+    assert "control group of the process" in ended(FreeMemory(PLENTY, images, device - 1, together=False)).text
+    assert "control group," in ended(FreeMemory(PLENTY, images, images, together=True)).text
+    assert ended(FreeMemory(PLENTY, images + DEVICE, images, together=True)).outcome is Outcome.FROZEN
