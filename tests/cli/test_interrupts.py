@@ -1,7 +1,10 @@
 """SIGTERM and a closed terminal, taken as Ctrl-C is."""
 
+import os
 import signal
 
+import anyio
+import anyio.lowlevel
 import pytest
 
 from iriscw.cli import main
@@ -48,10 +51,25 @@ def test_nothing_changes_for_who_was_not_signalled(heard):
 
 
 def test_an_ignored_interrupt_stays_ignored(heard):
-    """Where SIGINT is ignored, as in a shell's background, SIGTERM does not raise."""
+    """As in a shell's background: Ctrl-C is for others, SIGTERM ends the program in order; then all is as before."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with as_interrupts():
-        signal.raise_signal(signal.SIGTERM)
+    ended = []
+
+    async def program():
+        try:
+            os.kill(os.getpid(), signal.SIGINT)  # to the process, as a terminal sends it
+            await anyio.lowlevel.checkpoint()
+            ended.append("not by SIGINT")
+            signal.raise_signal(signal.SIGTERM)
+            await anyio.sleep_forever()
+        finally:
+            ended.append("in order")
+
+    with pytest.raises(KeyboardInterrupt), as_interrupts():
+        anyio.run(program)
+    assert ended == ["not by SIGINT", "in order"]
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
     assert heard == []
 
 
