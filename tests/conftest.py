@@ -32,7 +32,10 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.fixture
 def claims_of_ours(monkeypatch):
-    """Claims of targets count on the whole machine: tests beside these name the same ones, and must not meet them."""
+    """Claims of targets count on the whole machine: tests beside these name the same ones, and must not meet them.
+
+    Not for tests of which some part runs in a process of its own.
+    """
     from iriscw.agent import claims
 
     monkeypatch.setattr(claims, "PREFIX", f"iriscw-tests-{os.getpid()}-")

@@ -25,7 +25,7 @@ from iriscw.errors import RestartsExhausted
 from iriscw.files import make_private_folder
 from iriscw.freeze.model import ArtifactUnknown, CudaRefused, CudaState, Outcome, TargetGone
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("claims_of_ours")]
 
 
 @pytest.fixture

@@ -16,6 +16,8 @@ from iriscw.freeze.drivers.processes.driver import KernelProcesses
 from iriscw.freeze.messages import ThawTree
 from iriscw.freeze.model import CriuAbility, CriuFailed, CudaAbility, Outcome, ThawPlan
 
+pytestmark = pytest.mark.usefixtures("claims_of_ours")
+
 
 @pytest.fixture
 def anyio_backend() -> str:

@@ -25,7 +25,7 @@ from iriscw.processes.identity import identify
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.client import RpcChannel
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("claims_of_ours")]
 
 
 @pytest.fixture

@@ -5,11 +5,6 @@ import pytest
 from iriscw.cli import main
 
 
-@pytest.fixture(autouse=True)
-def _apart(claims_of_ours):
-    """See there."""
-
-
 @pytest.fixture
 def anyio_backend() -> str:
     """The asyncio backend: grpclib knows no other."""

@@ -35,6 +35,8 @@ from iriscw.freeze.model import FreezePlan, Outcome, TaskIdentity, TreeLeft
 from iriscw.freeze.records import FreezeAccepted, FreezeEnded
 from iriscw.journal.sqlite import SqliteJournal
 
+pytestmark = pytest.mark.usefixtures("claims_of_ours")
+
 
 @pytest.fixture
 def command(iriscw, tmp_path, monkeypatch):
