@@ -4,7 +4,17 @@ from jobs_world import worker_info
 from scheduler_walk import SPECS, Walk
 
 from iriscw.fleet.messages import Cordon, DemandChanged, WorkerReady, WorkersMissed
-from iriscw.jobs.messages import AttemptsOver, Due, JobAbsent, JobReport, JobsKnown, LiveAttempt, Placed, Placement
+from iriscw.jobs.messages import (
+    AttemptsOver,
+    Due,
+    JobAbsent,
+    JobReport,
+    JobsKnown,
+    LinkGone,
+    LiveAttempt,
+    Placed,
+    Placement,
+)
 from iriscw.jobs.schedule import DEMAND_INTERVAL
 from iriscw.runtime.vocabulary import ActorPath, Undelivered
 
@@ -208,3 +218,74 @@ def test_a_link_that_began_too_early_is_told_when_all_is_known():
     assert {name: expects.job_ids for name, expects in walk.expects.items()} == {
         worker: ("b",) if worker in used else () for worker in walk.workers
     }
+
+
+def test_an_absent_worker_is_asked_for_as_soon_as_a_job_names_it():
+    """A job may begin anew long after the scheduler did: it does not wait for the next one to be missed."""
+    walk = whole()
+    walk.introduce("b")
+    walk.awake("b")
+    walk.jobs["b"]["u"] = (0, "slice-7-0", "x")
+    walk.report("b")
+    assert walk.missed == {("slice-7-0", "x"): None}
+    assert walk.clocks["missed"].message == Due("missed")
+    walk.missed = {}
+    walk.ring("missed")
+    assert walk.missed == {("slice-7-0", "x"): None}
+
+
+def test_a_worker_whose_link_is_gone_gets_nothing():
+    """Until it has one again; the end of an earlier incarnation's link, or of a stranger's, says nothing of it."""
+    walk = whole()
+    for name, incarnation in ((FIRST, "earlier"), ("slice-7-0", walk.workers[FIRST])):
+        walk.send(LinkGone(name, incarnation))
+    assert all(host.placeable for host in walk.state.inventory.hosts.values())
+    walk.unlink(FIRST)
+    walk.unlink(OTHER)
+    walk.introduce("b")
+    assert {worker for _, worker, _ in walk.jobs["b"].values()} == {"slice-2-2"}
+    walk.link(FIRST)
+    assert {worker for _, worker, _ in walk.jobs["b"].values()} == {FIRST, "slice-2-2"}
+
+
+def test_a_job_that_reports_that_it_is_over_is_forgotten():
+    """That it was withdrawn may have been told to the scheduler before this one; what it holds is waited for."""
+    walk = whole()
+    walk.introduce("b")
+    walk.withdraw("b")
+    walk.restart()
+    walk.report("b")
+    assert [*walk.state.jobs] == ["b"]
+    walk.over("b", list(walk.jobs["b"]), again=False)
+    assert walk.state.jobs == {}
+    walk.restart()
+    walk.report("b")
+    assert walk.state.jobs == {}
+
+
+def test_a_late_clock_finds_nothing_to_tell():
+    """Demand was told by another pass meanwhile: it is not put together again before it changes."""
+    walk = Walk()
+    walk.introduce("a")
+    walk.introduce("c")
+    walk.ctx.now += DEMAND_INTERVAL
+    walk.introduce("b")
+    assert sum(walk.demand.values()) == 7
+    late = walk.clocks.pop("demand-soon")
+    assert spoken(walk, late.message, DemandChanged) == []
+    assert "demand-soon" not in walk.clocks
+
+
+def test_demand_is_told_by_a_name_of_its_own():
+    """Tasks that are placed alike share it, others have another one; after a restart each is called as before."""
+    walk = Walk()
+    for name in ("a", "b", "c"):
+        walk.introduce(name)
+    walk.ring("demand-soon")
+    told, walk.demand = walk.demand, {}
+    assert all(told)
+    assert sorted(told.values()) == [2, 5]
+    walk.restart()
+    for name in ("c", "b", "a"):
+        walk.report(name)
+    assert walk.demand == told
