@@ -231,3 +231,15 @@ def test_what_the_scheduler_said_is_forgotten_when_a_task_is_placed(walk):
     assert walk.ledger.heard
     walk.place(1, "w1")
     assert walk.ledger.heard == ""
+
+
+def test_what_is_left_of_a_lost_worker_is_told_again_to_itself():
+    """Nobody else would tell of it again, however many attempts were there; its lease runs until the last has ended."""
+    walk = Walk(command_spec(replicas=STEP_ATTEMPTS + 1, max_retries_preemption=9))
+    walk.send(Placed(tuple(Placement(index, f"u{index}", "w0", "a") for index in range(STEP_ATTEMPTS + 1))))
+    walk.send(AttemptsLost("w0", "a", False, "silent"))
+    lost = AttemptsLost("w0", "a", True, "gone")
+    for told, live, suspects in (([lost], 1, 1), ([], 0, 0)):
+        assert [each for name, each in heard(walk, lost) if name == "job-a"] == told
+        assert (len(walk.ledger.live), len(walk.ledger.suspects)) == (live, suspects)
+        assert (("lease", "w0", "a") in walk.clocks) == bool(suspects)

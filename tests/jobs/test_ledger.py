@@ -4,10 +4,19 @@ import attrs
 from hypothesis import given, settings, strategies as st
 from jobs_world import FakeContext, command_spec
 
-from iriscw.jobs import job as job_module, ledger as ledger_module
+from iriscw.jobs import job as job_module, ledger as ledger_module, views
 from iriscw.jobs.job import JobDecisions
 from iriscw.jobs.ledger import Ledger, compact, evolve, terminal_tasks
-from iriscw.jobs.messages import AttemptsLost, AttemptsObserved, Due, Placed, Placement, Settle, TerminateJob
+from iriscw.jobs.messages import (
+    AttemptsLost,
+    AttemptsObserved,
+    DescribeJob,
+    Due,
+    Placed,
+    Placement,
+    Settle,
+    TerminateJob,
+)
 from iriscw.jobs.model import (
     MAX_ATTEMPTS_SHOWN,
     TASK_LIVE,
@@ -262,3 +271,28 @@ def test_a_start_is_remembered():
     assert began == life.ledger.tasks[0].attempt.started_wall_ns > 0
     again_and_again(life, 0, 1, fault="x")
     assert restored(life).started_wall_ns == life.ledger.started_wall_ns == began
+
+
+def test_what_one_step_says_is_bounded_as_well(monkeypatch):
+    """Faults that are recorded together fill the same room: what the first took the last does not get."""
+    monkeypatch.setattr(job_module, "MAX_FAULTS_CHARS", 25)
+    life = Life(command_spec(replicas=3, max_task_failures=9))
+    for index in range(3):
+        life.step("place", index, 0)
+    seen = tuple(
+        Observation(uid, TaskState.RUNNING, Ending.FAILED, True, fault="0123456789") for uid in life.ledger.live
+    )
+    life.decide(AttemptsObserved("w0", "a", seen))
+    check(life.ledger)
+    assert [len(task.attempt.fault) for task in life.ledger.tasks.values()] == [10, 10, 0]
+
+
+def test_the_fault_of_a_job_is_that_of_the_task_it_names():
+    """The lowest of those that failed, whichever was the first; through a snapshot as well."""
+    life = Life(command_spec(replicas=3, max_task_failures=2))
+    for index in (1, 0, 2):
+        again_and_again(life, index, 1, fault=f"of task {index}")
+        check(life.ledger)
+    for ledger in (life.ledger, restored(life)):
+        view = views.answer(ledger, DescribeJob(), "")
+        assert (view.reason, view.fault) == ("3 of 3 tasks; task 0: no reason given", "of task 0")
