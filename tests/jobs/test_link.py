@@ -17,10 +17,12 @@ from iriscw.jobs.messages import (
     RunAttempts,
     StopAttempts,
 )
-from iriscw.jobs.model import Ending, Observation, Observed, Orders, Redial, RunOrder, StreamUp, TaskState
+from iriscw.jobs.model import Ending, Observation, Observed, Orders, Redial, RunOrder, StopOrder, StreamUp, TaskState
+from iriscw.jobs.steps import STEP_ATTEMPTS, STEP_BYTES
 from iriscw.runtime.vocabulary import (
     ActorPath,
     Arrived,
+    CancelTimer,
     Close,
     Closed,
     Feed,
@@ -250,6 +252,42 @@ def test_job_is_told_again():
     expected = [(ActorPath("/jobs/job-a"), AttemptsObserved("w", "a", (ENDED,)))]
     assert wire.tell(timer.message).told == expected
     assert wire.tell(DesiredOn("job-a", "a", (Desired(order(), False, None),))).told == expected
+
+
+@pytest.mark.parametrize(
+    ("number", "fault", "parts"),
+    [(STEP_ATTEMPTS + 1, "", [STEP_ATTEMPTS, 1]), (5, "f" * (STEP_BYTES // 4), [2, 2, 1])],
+    ids=["attempts", "bytes"],
+)
+def test_a_job_is_told_what_one_decision_may_record(number, fault, parts):
+    """Not more attempts at a time, nor more of what they say, than a step has (INV-R10); nothing is left out."""
+    wire = Wire()
+    seen = tuple(attrs.evolve(ENDED, uid=f"u{each}", fault=fault) for each in range(number))
+    wire.synced(*(Desired(order(each.uid), True, None) for each in seen))
+    told = [message.observations for _, message in wire.up(*seen).told]
+    assert [len(each) for each in told] == parts
+    assert tuple(each for part in told for each in part) == seen
+
+
+def test_a_stop_that_found_no_room_is_made_up_for():
+    """A job then tells all that it wants: what is to stop since is stopped, once."""
+    wire = Wire()
+    wire.synced(Desired(order(), True, None))
+    wire.up(RUNNING)
+    stopped = DesiredOn("job-a", "a", (Desired(order(), True, Ending.KILLED),))
+    assert wire.tell(stopped).fed == [Orders(stop=(StopOrder("u", Ending.KILLED, 7),))]
+    assert wire.tell(stopped).fed == []
+
+
+def test_who_has_heard_all_jobs_waits_for_none():
+    """The clock for those that are silent is stopped with the last word: that it is ready is told once."""
+    wire = Wire()
+    wire.tell(LinkExpects("a", ("job-a", "job-b")))
+    assert [each.message for each in wire.out if isinstance(each, SetTimer)] == [Due("sync")]
+    wire.tell(DesiredOn("job-a", "a", ()))
+    assert CancelTimer("sync") not in wire.out
+    wire.tell(DesiredOn("job-b", "a", ()))
+    assert wire.out == (CancelTimer("sync"), Tell(ActorPath("/jobs/scheduler"), LinkSynced("w", "a")))
 
 
 def test_streams_end_and_begin_again():

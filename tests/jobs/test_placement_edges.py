@@ -129,6 +129,17 @@ def test_more_demands_than_heaps_are_served_all_the_same():
     assert len(pool._heaps) <= HEAPS_KEPT
 
 
+def test_misses_are_remembered_of_so_many_demands_and_no_more():
+    """Also of demands that each come once: what was learned first is forgotten, and learned again."""
+    inventory = Inventory()
+    host = add(inventory, 0)
+    inventory.commit(host, "u", Commitment("job-a", 0, host.info.capacity))
+    for size in range(1, HEAPS_KEPT + 3):
+        assert find(inventory, Wish(Capacity(size, GIB))) is None
+        assert len(inventory._misses) == min(size, HEAPS_KEPT)
+    assert [key[0].cpu_milli for key in inventory._misses] == list(range(3, HEAPS_KEPT + 3))
+
+
 def test_constraints_on_one_worker_or_slice_hold():
     """They are looked at worker by worker; a preference for one does not exclude the others."""
     inventory = Inventory()
