@@ -174,6 +174,25 @@ def test_a_slice_in_the_queue_that_is_given_up_closes_the_group(walk):
         assert (it.it.sight.closure is not None) == (trouble is Trouble.CAPACITY)
 
 
+def test_a_group_that_left_the_queue_says_that_there_are_no_machines(walk):
+    """And for how long it asks for none: nobody is sent to mend a specification that is right (INV-F5)."""
+    it = walk()
+    it.send(SlicesWanted(1))
+    (name,) = it.slices
+    it.report(name, S.BOOTING, Trouble.CAPACITY)
+    it.send(SlicesWanted(0))
+    it.ring("evaluate")
+    while not it.it.promises[name].doomed:
+        it.ring("evaluate")
+    told = it.reported
+    assert (told.availability, told.row.availability) == (Availability.NO_CAPACITY, Availability.NO_CAPACITY)
+    assert told.row.retry_at > it.ctx.wall
+    it.ctx.later((told.row.retry_at - it.ctx.wall) / SECOND)
+    it.report(name, S.GONE)
+    it.send(Evaluate())
+    assert it.reported.availability is Availability.AVAILABLE
+
+
 @pytest.mark.parametrize("trouble", [Trouble.QUOTA, Trouble.SLOW_BOOT])
 def test_machines_that_came_end_the_pauses_for_them_alone(walk, trouble):
     """Nodes that are ready say that there is quota; only workers that are ready say that all is well."""

@@ -100,6 +100,15 @@ def test_pauses_between_pods_grow_with_failures(walk):
     assert delays[4] > 5 * delays[0]
 
 
+def test_a_place_that_has_a_pod_does_not_wait_for_another(walk):
+    """One that shows during the pause before the next one is taken, and the pause is over: no clock rings for it."""
+    walk.answer("pod")
+    walk.vanish(walk.place.pod.name)
+    assert [*walk.clocks] == ["fill"]
+    walk.appear()
+    assert (walk.place.state, [*walk.clocks]) == (P.STARTING, [])
+
+
 def test_calls_that_fail_in_a_row_are_repeated_ever_later(walk):
     """And the count starts anew with a pod that is seen."""
     delays = []

@@ -89,6 +89,17 @@ def test_its_time_over_it_is_replaced_and_says_why(starting, ctx, pod):
     assert starting.health is PodHealth.WELL
 
 
+def test_the_time_of_a_pod_that_is_gone_ends_with_it(starting, ctx, pod):
+    """It is none of the next one's, which has as much of its own: it is not given up for how long another one took."""
+    patience = starting.seed.config.timing.start_patience
+    first = starting.incarnation
+    assert clock(send(starting, ctx, PodSeen(pod(first, **IMAGE)))) == [patience]
+    assert clock(send(starting, ctx, PodVanished(pod(first)))) == [None]
+    (create,) = runs(send(starting, ctx, TryAgain("fill")))
+    send(starting, ctx, Completed("pod", create, pod(starting.incarnation)))
+    assert clock(send(starting, ctx, PodSeen(pod(starting.incarnation, **IMAGE)))) == [patience]
+
+
 def test_who_runs_or_is_known_is_left_alone(starting, ctx, pod, big):
     """A clock that rings late means nothing."""
     send(starting, ctx, PodSeen(pod(starting.incarnation, **IMAGE)))

@@ -199,6 +199,13 @@ def test_a_group_that_begins_is_told_everything_anew(fleet, ctx, big):
     assert Relist() in looks(send(fleet, ctx, GroupStarted("gpu")))
 
 
+def test_groups_that_begin_with_the_fleet_share_its_first_lists(fleet, ctx):
+    """They are on their way already: nobody's asking has a watch closed and everything listed once more."""
+    asked = [looks(send(fleet, ctx, GroupStarted(group))) for group in ("gpu", "cpu")]
+    assert asked == [[Evaluate()], []]
+    assert [type(each) for each in send(fleet, ctx, Relist())] == [Open, Open]
+
+
 def test_rows_of_other_groups_stay(fleet, ctx):
     """When one group begins anew."""
     for group in ("gpu", "cpu"):
