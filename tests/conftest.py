@@ -2,6 +2,7 @@
 
 import ast
 import os
+import signal
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +19,12 @@ hypothesis.settings.register_profile("dev", print_blob=True, deadline=None)
 # soak: fifty times as many.
 hypothesis.settings.register_profile("soak", max_examples=5_000, print_blob=True, deadline=None)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if "CI" in os.environ else "dev"))
+
+
+def pytest_configure(config):
+    """Have Ctrl-C work in what tests start, even if whoever started this shuts it out (`&` in a script)."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config, items):

@@ -22,7 +22,7 @@ IRISCW = [sys.executable, "-c", "import sys; from iriscw.cli import main; sys.ex
 INTERRUPTED = (130, -signal.SIGINT)
 """What a shell calls 130: an exit code, or the end by the signal itself, as Python's own KeyboardInterrupt has it."""
 
-ENDS_WITHIN_S = 40
+ENDS_WITHIN_S = 60
 """A second or two, on a machine with nothing else to do; what hangs does so for ever."""
 
 SCRIPT = """
@@ -203,7 +203,7 @@ def test_the_second_act_is_interrupted(start, moment):
     said = "\n".join(program.said)
     folder = Path(re.search(r"/dev/shm/iriscw-demo-\w+", said)[0])
     code = program.interrupt([])
-    if moment != "it is thawed" or code:  # which may be over before it hears of it
+    if code:  # it may be over before it hears of it
         assert code in INTERRUPTED
         assert program.said[-1] == "interrupted"
     assert "Traceback" not in "\n".join(program.said)

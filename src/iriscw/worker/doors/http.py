@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import attrs
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -18,7 +19,9 @@ from prometheus_client.registry import Collector
 from iriscw.rpc.http1 import HttpResponse, Route
 from iriscw.worker.messages import AttemptChanged, Connected, Disconnected, LeaseExpired
 from iriscw.worker.model import Observation, Phase
-from iriscw.worker.runtimes.pod_view import ViewStatistics
+
+if TYPE_CHECKING:  # who has no pods loads nothing of Kubernetes
+    from iriscw.worker.runtimes.pod_view import ViewStatistics
 
 _SECOND = 1_000_000_000
 
