@@ -23,7 +23,7 @@ from freeze_laws import (
     frozen_world,
     thaw_with,
 )
-from freeze_world import HOOK, MIB, Broken, Context, Runner, SimArtifacts, World, freeze, thaw
+from freeze_world import HOOK, MIB, Broken, Context, Runner, SimArtifacts, World, check, freeze, thaw
 
 from iriscw.freeze import freezing, settling, thawing
 from iriscw.freeze.effects import EndTree, RestoreCuda, UnlockCuda
@@ -40,7 +40,7 @@ from iriscw.freeze.model import (
     ThawPhase,
     ThawPlan,
 )
-from iriscw.freeze.records import ThawTakenUp
+from iriscw.freeze.records import FreezeSealed, ThawTakenUp
 from iriscw.runtime.vocabulary import Run
 
 CRASHES = [(orphan, late) for orphan in (False, True) for late in (False, True)]
@@ -155,6 +155,58 @@ def test_a_tree_that_was_not_ended_after_all_is_not_ended_later():
             assert world.at_first_kill == {}
             lives.append(len(world.living()))
     assert {*lives} == {2}
+
+
+@pytest.mark.parametrize("readings", [1, 100])
+def test_an_end_of_which_nobody_can_tell_removes_nothing(readings):
+    """After a crash in the end who lives cannot be read: it is read again, and at last reported; the artifact stays."""
+    ends = []
+    for number in range(1, 120):
+        world = World()
+        runner = Runner(world, freezing, (number,))
+
+        def crash(life, world=world, runner=runner, real=world.crash):
+            real(life)
+            if runner.state.phase is FreezePhase.ENDING:
+                seen = world.calls.get("living", 0)
+                world.faults |= {("living", seen + each): OSError("no more files") for each in range(1, readings + 1)}
+                ends.append(runner)
+
+        world.crash = crash
+        runner.run(FreezeTree(FreezePlan("op-1", world.source[0], "ram")))
+    outcomes = {runner.state.ended.outcome for runner in ends}
+    assert outcomes == ({Outcome.LEFT} if readings > 1 else {Outcome.FROZEN, Outcome.UNDONE})
+    for runner in ends:
+        assert len(runner.world.artifacts) == (runner.state.ended.outcome is not Outcome.UNDONE)
+        if runner.state.ended.outcome is Outcome.LEFT:
+            assert runner.state.ended.kind == "OSError"
+
+
+@pytest.mark.parametrize("leave_running", [False, True])
+def test_what_was_sealed_outlives_a_tree_that_is_gone(leave_running):
+    """The power goes at every boundary: from the seal on the state of the tree is on the disk, and it stays there."""
+    kept = []
+    for number in range(1, 120):
+        world = World()
+        runner = Runner(world, freezing, (number,))
+
+        def crash(life, world=world, real=world.crash):
+            real(life)
+            for process in world.living():
+                process.alive, process.cuda = False, None
+
+        world.crash = crash
+        plan = FreezePlan("op-1", world.source[0], "disk", leave_running=leave_running)
+        ended = runner.run(FreezeTree(plan)).ended
+        if runner.lives == 1 or ended is None:
+            continue
+        sealed = any(isinstance(record, FreezeSealed) for record in runner.records)
+        whole = [each.published and each.sealed for each in world.artifacts.values()]
+        assert whole == [True] * sealed, number
+        assert (ended.outcome in (Outcome.FROZEN, Outcome.COPIED)) is sealed, number
+        check(world, runner)
+        kept.append(sealed)
+    assert {*kept} == {False, True}
 
 
 @pytest.mark.parametrize(("method", "kind"), [("state", CudaRefused), ("proceed", RightsMissing)])

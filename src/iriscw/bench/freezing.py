@@ -205,8 +205,8 @@ async def _round(local: Local, folder: Path, program: Path, pid: int) -> Round:
 async def _free(local: Local, pid: int) -> None:
     """Wait until whoever adopted the process has reaped it: how long that takes says nothing of a thaw."""
     with anyio.move_on_after(PATIENCE_S):
-        while await local.machine.processes.taken([pid]):
-            pass
+        while await local.machine.processes.taken([pid]):  # noqa: ASYNC110 - nobody but its parent is told
+            await anyio.sleep(0.001)
         return
     raise MeasurementFailed(f"process {pid} is gone and nobody reaps it: it cannot be brought back")
 

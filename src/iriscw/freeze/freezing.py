@@ -25,7 +25,9 @@ others are killed too: what ran on of them is no whole, and the artifact is.
 
 Undoing never repeats what it does not know: :mod:`iriscw.freeze.settling`. What it cannot bring back to running within
 its bound is killed and reported (INV-C6): a process that waits for ever for a GPU it will not get is worse than none.
-If its images were complete by then they are sealed and published after all, because nothing newer is left.
+If its images were complete by then they are sealed and published after all, because nothing newer is left. The same
+goes for a tree that is gone when it is looked for, after a power cut perhaps, if its images were sealed: what was not
+may not be on the disk.
 """
 
 from __future__ import annotations
@@ -417,6 +419,10 @@ def failed(freeze: Freeze, message: Failed, ctx: Context) -> Returned:
             return (_read(freeze, 0),) if freeze.phase is Phase.ENDING else _give_up(freeze, f"{kind}: {text}")
         case EndTree(tries=tries):
             return _killed(freeze, message.effect.tasks, tries, ctx)
+        case ReadStates(reading=reading) if freeze.phase is Phase.ENDING:  # who lives decides, and nobody knows
+            if reading < TRIES:
+                return (SetTimer(KEY, AGAIN_NS, Again(_read_states(freeze, reading + 1))),)
+            return _unpin(freeze, Ending(Outcome.LEFT, kind, f"whether the tree was ended cannot be read: {text}"))
         case ReadStates(reading=reading):
             unknown = tuple((task, None) for task in freeze.cuda_identities)
             return _settled(freeze, States(freeze.tasks, unknown), reading, ctx)
@@ -523,6 +529,8 @@ def _settled(freeze: Freeze, states: States, reading: int, ctx: Context) -> Retu
             return (SetTimer(KEY, READ_AGAIN_NS, Again(_read_states(freeze, reading + 1))),)
         case Settled(end=End.HOPELESS, text=text):
             return _give_up(freeze, text)
+        case Settled(end=End.GONE, text=text) if freeze.phase is Phase.UNDOING and freeze.sealed is not None:
+            return _begin(freeze, Phase.PUBLISHING, FreezeFateKnown(freeze.gone or text))
         case Settled(end=end, text=text):
             return _rest(freeze, FreezeFateKnown((freeze.gone or text) if end is End.GONE else ""))
     return (Run(KEY, step),)

@@ -12,10 +12,12 @@ outside does not come back.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import http.server
 import json
 import os
+import random
 import signal
 import socketserver
 import sys
@@ -26,16 +28,37 @@ PIECE_BYTES = 8 << 20
 LIFE_S = 600
 """It ends by itself after that: whoever started it may have been killed. The clock stands still while it is frozen."""
 
+PORTS = range(20_000, 32_000)
+"""Below those that Linux gives by itself."""
+
+TRIES = 100
+"""Ports that may be taken."""
+
 
 class Server(http.server.HTTPServer):
     """One request after the other."""
 
     def __init__(self, state_bytes: int) -> None:
-        super().__init__(("127.0.0.1", 0), Answering)
+        super().__init__(("127.0.0.1", 0), Answering, bind_and_activate=False)
+        self._bind()
         self.answers = 0
         self.state = bytearray(state_bytes)
         for at in range(0, state_bytes, PIECE_BYTES):
             self.state[at : at + PIECE_BYTES] = os.urandom(min(PIECE_BYTES, state_bytes - at))
+
+    def _bind(self) -> None:
+        """Listen on a port that the kernel gives nobody who asks for any: while this is frozen it has to stay free."""
+        tries = random.sample(PORTS, TRIES)
+        while True:
+            self.server_address = ("127.0.0.1", tries.pop())
+            try:
+                self.server_bind()
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE or not tries:
+                    raise
+            else:
+                break
+        self.server_activate()
 
     def server_bind(self) -> None:
         """Ask nobody for a name of this machine: that may take a while."""

@@ -124,7 +124,7 @@ def unlock(log_file: Path, root: TaskIdentity) -> tuple[str, ...]:
 def _within(namespace: int, work: Callable[[], T]) -> T:
     """Do it in another network namespace: in a thread of its own, because a namespace is a thread's."""
     done: list[T] = []
-    failures: list[OSError] = []
+    failures: list[Exception] = []
 
     def enter() -> None:
         libc = ctypes.CDLL(None, use_errno=True)
@@ -132,7 +132,7 @@ def _within(namespace: int, work: Callable[[], T]) -> T:
             if libc.setns(namespace, _CLONE_NEWNET):
                 raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))  # noqa: TRY301 - raised by the caller
             done.append(work())
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001 - raised by the caller
             failures.append(error)
 
     thread = threading.Thread(target=enter, name="iriscw-network")
