@@ -13,7 +13,8 @@ def group(folder, names, limit, used, idle):
     for name, value in zip(names, (limit, used), strict=True):
         (folder / name).write_text(f"{value}\n")
     prefix = "" if names[0] == "memory.max" else "total_"
-    (folder / "memory.stat").write_text(f"anon 7\n{prefix}inactive_file {idle}\n")
+    once, twice = idle // 3, idle - idle // 3  # read once, and more often
+    (folder / "memory.stat").write_text(f"anon 7\n{prefix}inactive_file {once}\n{prefix}active_file {twice}\n")
 
 
 UNIFIED = ("memory.max", "memory.current")

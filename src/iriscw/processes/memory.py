@@ -2,7 +2,8 @@
 
 Both layouts of control groups are read: the unified one (version 2), and the older one with a mount for memory alone
 (version 1). A limit counts wherever it stands above a group, too, so all groups on the way up are asked. The part of a
-group's memory that is a cache of files nobody has used for long is free: the kernel takes it back first.
+group's memory that is a cache of files is free, because the kernel takes it back before it refuses anything: images and
+weights that were read twice count as active there. Files in memory (tmpfs) are not in these figures.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ class _Layout:
 
     limit: str
     used: str
-    idle: str
-    """The line of ``memory.stat`` with the cache that the kernel takes back first."""
+    caches: tuple[str, str]
+    """The lines of ``memory.stat`` with the cache of files."""
 
 
-_UNIFIED: Final = _Layout("memory.max", "memory.current", "inactive_file")
-_OLDER: Final = _Layout("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+_UNIFIED: Final = _Layout("memory.max", "memory.current", ("inactive_file", "active_file"))
+_OLDER: Final = _Layout("memory.limit_in_bytes", "memory.usage_in_bytes", ("total_inactive_file", "total_active_file"))
 
 
 def machine_free_bytes(meminfo: Path = _MEMINFO) -> int:
@@ -98,5 +99,6 @@ def _free_bytes(place: Path, layout: _Layout) -> int | None:
         stat = (place / "memory.stat").read_text(encoding="ascii")
     except (OSError, ValueError):
         return None
-    idle = next((int(line.split()[1]) for line in stat.splitlines() if line.startswith(f"{layout.idle} ")), 0)
-    return max(0, int(limit) - max(0, used - idle))
+    figures = dict(line.partition(" ")[::2] for line in stat.splitlines())
+    cached = sum(int(figures.get(name, 0)) for name in layout.caches)
+    return max(0, int(limit) - max(0, used - cached))
