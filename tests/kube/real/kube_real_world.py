@@ -40,7 +40,8 @@ class RealWatch:
     def __init__(self, connection: http.client.HTTPSConnection, response: http.client.HTTPResponse) -> None:
         self._connection = connection
         self._response = response
-        self._lines: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        # No SimpleQueue: of CPython 3.11 it waits for ever if a timeout of some ms passes while nobody lets it run.
+        self._lines: queue.Queue[dict[str, Any] | None] = queue.Queue()
         self.closed = False
         self._closing = False
         self._thread = threading.Thread(target=self._read, name="kube-watch")
