@@ -18,7 +18,13 @@ from artifacts import FROZEN, fill
 
 from iriscw.agent.claims import TargetBusy, claim, frozen_by_us
 from iriscw.agent.daemon import Agent
-from iriscw.agent.errors import AgentRunning, OperationUnknown, TooManyOperations, UnsafeSocketFolder
+from iriscw.agent.errors import (
+    AgentRunning,
+    OperationUnknown,
+    TooManyOperations,
+    UnsafeSocketFolder,
+    UnsafeStateFolder,
+)
 from iriscw.checkpoint.drivers.store import Folders, default_reading
 from iriscw.cli.outcome import alone
 from iriscw.errors import RestartsExhausted
@@ -218,6 +224,28 @@ async def test_who_may_come_in(tmp_path, world):
     assert not path.exists()
     path.parent.chmod(0o755)
     with pytest.raises(UnsafeSocketFolder):
+        async with agent_of(tmp_path, world):
+            pass
+
+
+@pytest.mark.parametrize(("below", "mode"), [(".", 0o777), (".", 0o770), ("agent", 0o755), ("agent", 0o770)])
+async def test_a_state_that_others_could_write(tmp_path, world, below, mode):
+    """It is refused before a byte of its journal is read: hooks in it are programs, which the agent would run."""
+    make_private_folder(tmp_path / "state" / "agent")
+    (tmp_path / "state" / below).chmod(mode)
+    with pytest.raises(UnsafeStateFolder):
+        async with agent_of(tmp_path, world):
+            pass
+    assert not (tmp_path / "state" / "agent" / "journal").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to somebody else")
+@pytest.mark.parametrize("below", [".", "agent"])
+async def test_a_state_of_a_stranger(tmp_path, world, below):
+    """Its owner could change what is in it, whatever its mode."""
+    make_private_folder(tmp_path / "state" / "agent")
+    os.chown(tmp_path / "state" / below, 12345, 12345)
+    with pytest.raises(UnsafeStateFolder):
         async with agent_of(tmp_path, world):
             pass
 

@@ -34,7 +34,7 @@ from iriscw.agent.containers import RUNTIME_ROOTS
 from iriscw.agent.doors.figures import Figures
 from iriscw.agent.doors.node import NodeDoor
 from iriscw.agent.doors.shim import ShimDoor
-from iriscw.agent.errors import AgentRunning, PathNotAllowed, UnsafeSocketFolder
+from iriscw.agent.errors import AgentRunning, PathNotAllowed, UnsafeSocketFolder, UnsafeStateFolder
 from iriscw.agent.local import Machine
 from iriscw.agent.operations import (
     OPERATIONS,
@@ -56,7 +56,15 @@ from iriscw.agent.tree import Effects, tree
 from iriscw.checkpoint.drivers.store import Folders
 from iriscw.checkpoint.drivers.tiers import Tiers
 from iriscw.checkpoint.model import Listed, TierUse
-from iriscw.errors import ActorStopped, InvalidArgument, IriscwError, JournalLocked, MailboxFull, SystemClosed
+from iriscw.errors import (
+    ActorStopped,
+    InvalidArgument,
+    IriscwError,
+    JournalLocked,
+    MailboxFull,
+    SystemClosed,
+    UsageError,
+)
 from iriscw.files import make_private_folder, remove_tree
 from iriscw.freeze.messages import FreezeTree, OperationChanged, OperationEnded, ThawTree
 from iriscw.freeze.model import ArtifactUnknown, Progress, UnsafeRequest
@@ -167,6 +175,7 @@ class Agent:
         Raises:
             AgentRunning: another agent serves this state.
             UnsafeSocketFolder: the socket's folder is not ours alone.
+            UnsafeStateFolder: somebody else could write to the state folder.
             JournalCorrupt, UnsupportedJournal, OSError, ValueError: the state cannot be used.
             AddressInUse, AddressUnavailable, InvalidAddress: see ``RpcServer.listen_unix``.
         """
@@ -190,7 +199,8 @@ class Agent:
     async def _start(self, stack: AsyncExitStack) -> None:
         settings = self.settings
         folder = settings.state / "agent"
-        await anyio.to_thread.run_sync(make_private_folder, folder)
+        await anyio.to_thread.run_sync(check_state, settings.state)
+        await anyio.to_thread.run_sync(lambda: own_folder(folder, UnsafeStateFolder))
         await anyio.to_thread.run_sync(own_folder, settings.socket.parent)
         journal = await self._open_journal(folder / "journal")
         stack.callback(journal.close)
@@ -440,8 +450,27 @@ def _held(folder: Path) -> list[str]:
     return [each.artifact for each in Folders("", folder, 0).listing()]
 
 
-def own_folder(folder: Path) -> None:
-    """Make the folder of a socket, or see that nobody but its owner, us, can enter it.
+def check_state(folder: Path) -> None:
+    """Make the state folder, or see that nobody but its owner, root or us, can put anything into it.
+
+    A journal says which programs run as hooks, so whoever could put one there could run programs as the agent's user.
+
+    Raises:
+        UnsafeStateFolder: somebody else could.
+        OSError: it cannot be made.
+    """
+    make_private_folder(folder)
+    found = folder.stat()
+    if found.st_uid not in (0, os.geteuid()) or found.st_mode & 0o022:
+        raise UnsafeStateFolder(f"{folder} belongs to user {found.st_uid}, mode {found.st_mode & 0o7777:04o}: not safe")
+
+
+def own_folder(folder: Path, refused: type[UsageError] = UnsafeSocketFolder) -> None:
+    """Make a folder, or see that nobody but its owner, us, can enter it.
+
+    Args:
+        folder: that of the socket, or what ``refused`` is about.
+        refused: what to say no with.
 
     Raises:
         UnsafeSocketFolder: it is somebody else's, or others can.
@@ -450,4 +479,4 @@ def own_folder(folder: Path) -> None:
     make_private_folder(folder)
     found = folder.lstat()
     if not folder.is_dir() or folder.is_symlink() or found.st_uid != os.geteuid() or found.st_mode & 0o077:
-        raise UnsafeSocketFolder(f"{folder} is not a folder of mode 0700 that belongs to user {os.geteuid()}")
+        raise refused(f"{folder} is not a folder of mode 0700 that belongs to user {os.geteuid()}")
