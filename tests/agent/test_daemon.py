@@ -7,6 +7,7 @@ import zlib
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import attrs
 import pytest
 
@@ -27,7 +28,7 @@ from iriscw.agent.errors import (
 )
 from iriscw.checkpoint.drivers.store import Folders, default_reading
 from iriscw.cli.outcome import alone
-from iriscw.errors import RestartsExhausted
+from iriscw.errors import OutcomeUnknown, RestartsExhausted
 from iriscw.files import make_private_folder
 from iriscw.freeze.model import ArtifactUnknown, CudaRefused, CudaState, Outcome, TargetGone
 
@@ -148,6 +149,45 @@ async def test_no_more_than_so_many_at_once(tmp_path, world):
             assert agent.board.running() == []
             view = await last(caller.freeze(freeze_plan(world, leave_running=True)))
             assert view.end.outcome is Outcome.COPIED
+
+
+async def test_one_whose_beginning_is_not_known(tmp_path, world, monkeypatch):
+    """A slow disk is waited for; where it is not known whether it began, it is shown until it is over."""
+    with anyio.fail_after(PATIENCE_S):
+        async with agent_of(tmp_path, world) as (agent, caller):
+            waited = []
+
+            async def ask(path, message, timeout_s=5.0):
+                waited.append(timeout_s)
+                agent._system.tell(path, message)
+                await world.arrived.wait()
+                raise OutcomeUnknown("a disk hangs")
+
+            monkeypatch.setattr(agent._system, "ask", ask)
+            world.hold("lock")
+            with pytest.raises(OutcomeUnknown):
+                await last(caller.freeze(freeze_plan(world)))
+            (view,) = agent.board.running()
+            world.let_go()
+            await agent.board.until_idle()
+            assert agent.board.view(view.asked.operation).end.outcome is Outcome.UNDONE
+            assert waited[0] > 3600
+
+
+async def test_one_that_is_shown_no_more(tmp_path, world):
+    """What it left is removed all the same, and its target is free."""
+    disk = Folders("disk", tmp_path / "disk", 1 << 30)
+    with anyio.fail_after(PATIENCE_S):
+        async with agent_of(tmp_path, world, folders=[disk]) as (agent, caller):
+            await begun_and_left(world, caller, "lock", detached=True)
+            (view,) = agent.board.running()
+            work = disk.root / "work" / view.asked.operation
+            make_private_folder(work)
+            agent.board.refused(view.asked.operation)
+            world.let_go()
+            while view.asked.operation in agent._claims:
+                await anyio.lowlevel.checkpoint()
+            assert not work.exists()
 
 
 async def test_one_at_a_time_for_each_target(tmp_path, world):

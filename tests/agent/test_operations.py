@@ -115,7 +115,9 @@ def test_a_failure_to_clean_up_changes_nothing():
 def test_limits():
     """One too many, one that is there already, and any while the agent ends, are refused by name."""
     actor = Actor(limit=1).running()
-    assert refusals(actor(BeginOperation(B, ORDER), ASKER)) == [TooManyOperations]
+    commands = actor(BeginOperation(B, ORDER), ASKER)
+    assert refusals(commands) == [TooManyOperations]
+    assert commands[-1] == Emit(OperationClosed("b"))  # whoever asked may have left, and it is shown still
     actor = Actor().running()
     assert refusals(actor(BeginOperation(A, ORDER), ASKER)) == [InvalidArgument]
     assert actor(StopAll("the end")) == [Tell(OPERATIONS / "a", CancelOperation("the end"))]

@@ -29,12 +29,20 @@ import attrs
 from attrs import validators
 
 from iriscw.agent.board import Board, Made
-from iriscw.agent.claims import claim
+from iriscw.agent.claims import TargetBusy, claim
 from iriscw.agent.containers import RUNTIME_ROOTS
 from iriscw.agent.doors.figures import Figures
 from iriscw.agent.doors.node import NodeDoor
 from iriscw.agent.doors.shim import ShimDoor
-from iriscw.agent.errors import AgentRunning, PathNotAllowed, UnsafeSocketFolder, UnsafeStateFolder
+from iriscw.agent.errors import (
+    AgentRunning,
+    AgentStopping,
+    OperationUnknown,
+    PathNotAllowed,
+    TooManyOperations,
+    UnsafeSocketFolder,
+    UnsafeStateFolder,
+)
 from iriscw.agent.local import Machine
 from iriscw.agent.operations import (
     OPERATIONS,
@@ -61,6 +69,7 @@ from iriscw.errors import (
     InvalidArgument,
     IriscwError,
     JournalLocked,
+    JournalUnavailable,
     MailboxFull,
     SystemClosed,
     UsageError,
@@ -90,6 +99,7 @@ FIGURES_EVERY_S = 30.0
 """How often tiers are measured for the metrics, beside after each operation."""
 
 _DAY_S = 86_400.0
+_NEVER_BEGUN = (TooManyOperations, AgentStopping, TargetBusy, MailboxFull, SystemClosed, JournalUnavailable)
 _REFUSED_BY_CLIENT = "its caller left"
 
 
@@ -263,8 +273,10 @@ class Agent:
         """Look at the artifact, remove what lies beside it, and give the target back, whatever fails before."""
         operation = effect.operation
         try:
-            view = self._board.view(operation)
-            self._board.found(operation, await self.made(view.artifact))
+            try:
+                self._board.found(operation, await self.made(self._board.view(operation).artifact))
+            except OperationUnknown:
+                log.debug("operation %s is shown no more", operation)
             for place in self.tiers.folders.values():
                 await anyio.to_thread.run_sync(remove_tree, place.root / "work" / operation)
             await self._measure_once()
@@ -333,11 +345,11 @@ class Agent:
         self._board.begin(asked, known.artifact, known.tier or await self._tier_with(known.artifact))
         begun = False
         try:
-            await self._system.ask(OPERATIONS, BeginOperation(asked, order))
+            await self._system.ask(OPERATIONS, BeginOperation(asked, order), timeout_s=_DAY_S)  # a disk may be slow
             begun = True
-        except IriscwError:
+        except _NEVER_BEGUN:
             self._board.refused(asked.operation)
-            raise
+            raise  # after any other error it may have begun: its row stays until it is closed
         finally:
             if not begun:
                 self.stop(asked.operation, _REFUSED_BY_CLIENT)

@@ -222,7 +222,10 @@ class OperationsDecisions:
         """Claim its target, if there is room for one more."""
         refusal = _refusal(state, message.asked)
         if refusal is not None:
-            return (Refuse(refusal),)
+            closed = (
+                () if message.asked.operation in state.entries else (Emit(OperationClosed(message.asked.operation)),)
+            )
+            return (Refuse(refusal), *closed)  # whoever asked may have left, and shows it still
         entry = Entry(message.asked, message.order, ctx.reply_to)
         return Decision(state.with_entry(entry), (_claim(entry),))
 
