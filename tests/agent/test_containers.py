@@ -26,6 +26,7 @@ def state(folder, name="box", mode=0o600, **changes):
     content = {"id": name, "init_process_pid": 4711, "init_process_start": 99, "created": "2026", "config": {}}
     place = folder / name
     place.mkdir(parents=True)
+    place.chmod(0o700)  # whatever the umask
     path = place / "state.json"
     path.write_text(json.dumps({**content, **changes}), encoding="utf-8")
     path.chmod(mode)

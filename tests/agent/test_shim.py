@@ -44,6 +44,7 @@ def runtime(tmp_path, world):
     me = world.source[0]
     folder = tmp_path / "runc" / "k8s.io" / "box"
     folder.mkdir(parents=True)
+    folder.chmod(0o700)  # whatever the umask
     state = {"id": "box", "init_process_pid": me.pid, "init_process_start": me.start_ticks}
     (folder / "state.json").write_text(json.dumps(state), encoding="utf-8")
     (folder / "state.json").chmod(0o600)
