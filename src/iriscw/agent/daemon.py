@@ -148,6 +148,7 @@ class Agent:
         self._stack = AsyncExitStack()
         self._system: ActorSystem | None = None
         self._places: Places | None = None
+        self._spoilt: set[str] = set()
         self._door: RpcServer | None = None
 
     # From start to stop
@@ -170,14 +171,26 @@ class Agent:
 
     @property
     def machine(self) -> Machine:
-        """The ports, with the places of callers among the tiers."""
-        return attrs.evolve(self._machine, tiers=self.tiers)
+        """The ports, with the tiers of this machine and no place of a caller."""
+        return self._machine
 
-    @property
-    def tiers(self) -> Tiers:
-        """The tiers, and the places of callers."""
-        places = self._places.folders() if self._places is not None else {}
+    async def tiers(self) -> Tiers:
+        """Give the tiers, and the places of callers that can be used now: the others must not spoil them."""
+        places, spoilt = await anyio.to_thread.run_sync(_sound, self._known_places().folders())
+        for name, trouble in spoilt.items():
+            if name not in self._spoilt:
+                log.warning("a folder with checkpoints is passed over: %s", trouble)
+        self._spoilt = {*spoilt}
         return Tiers({**self._machine.tiers.folders, **places})
+
+    def tiers_of(self, operation: str) -> Tiers:
+        """Give what one operation works on: the tiers, and the one place that it writes to or reads from."""
+        try:
+            tier = self._board.view(operation).tier
+        except OperationUnknown:
+            tier = ""
+        places = self._known_places().folders()
+        return Tiers({**self._machine.tiers.folders, **({tier: places[tier]} if tier in places else {})})
 
     async def __aenter__(self) -> Self:
         """Start: take up what an earlier agent left, then open the door.
@@ -258,7 +271,7 @@ class Agent:
             if self._system is not None:
                 self._system.call_soon(self._board.progressed, operation, progress)  # from any thread
 
-        return self.machine.desk(report).effects()
+        return attrs.evolve(self._machine, tiers=self.tiers_of(operation)).desk(report).effects()
 
     # What the tree asks for, and what it says
 
@@ -277,11 +290,15 @@ class Agent:
                 self._board.found(operation, await self.made(self._board.view(operation).artifact))
             except OperationUnknown:
                 log.debug("operation %s is shown no more", operation)
-            for place in self.tiers.folders.values():
-                await anyio.to_thread.run_sync(remove_tree, place.root / "work" / operation)
+            for place in self.tiers_of(operation).folders.values():
+                try:
+                    await anyio.to_thread.run_sync(_remove_work, place, operation)
+                except (
+                    UnsafeRequest,
+                    OSError,
+                ) as error:  # it keeps nothing in other places
+                    log.warning("what operation %s left could not be removed: %s", operation, error)
             await self._measure_once()
-        except (IriscwError, OSError) as error:
-            log.warning("what operation %s left could not be removed: %s", operation, error)
         finally:
             self._give_back(operation)
 
@@ -361,17 +378,17 @@ class Agent:
 
     async def _tier_with(self, artifact: str) -> str:
         """Give the tier that an artifact lies in; empty if it lies in none, which the operation says by name."""
-        for name, place in self.tiers.folders.items():
+        for name, place in (await self.tiers()).folders.items():
             try:
                 if await anyio.to_thread.run_sync(place.has, artifact):
                     return name
-            except UnsafeRequest as error:
+            except (UnsafeRequest, OSError) as error:
                 log.warning("tier %s is passed over: %s", name, error)
         return ""
 
     async def made(self, artifact: str) -> Made | None:
         """Say what an artifact is; None where there is none, or none that can be read."""
-        for name, place in self.tiers.folders.items():
+        for name, place in (await self.tiers()).folders.items():
             try:
                 if not await anyio.to_thread.run_sync(place.has, artifact):
                     continue
@@ -387,12 +404,13 @@ class Agent:
 
         Raises:
             UnsafeRequest: a tier's folder is somebody else's.
+            OSError: it cannot be read.
         """
         found: list[Listed] = []
-        for name, place in self.tiers.folders.items():
+        for name, place in (await self.tiers()).folders.items():
             try:
                 found += await anyio.to_thread.run_sync(place.listing)
-            except UnsafeRequest as error:
+            except (UnsafeRequest, OSError) as error:
                 if not name.startswith(PREFIX):
                     raise
                 log.warning("a folder with checkpoints is left out: %s", error)
@@ -409,10 +427,11 @@ class Agent:
             ArtifactUnknown, ArtifactInUse, OSError: see :meth:`Tiers.remove`.
         """
         made = await self.made(artifact)
-        await self.tiers.remove(artifact)
-        running = [view.tier for view in self._board.running()]
-        if made is not None and made.tier.startswith(PREFIX) and made.tier not in running:
-            async with self._adding:
+        await (await self.tiers()).remove(artifact)
+        if made is None or not made.tier.startswith(PREFIX):
+            return
+        async with self._adding:  # who begins adds its place before it shows itself, and holds this meanwhile
+            if made.tier not in self._used():
                 await anyio.to_thread.run_sync(self._known_places().drop, made.tier)
 
     async def begin_into(self, path: str, order_of: Callable[[str], FreezeTree]) -> str:
@@ -424,18 +443,21 @@ class Agent:
 
         Raises:
             PathNotAllowed: it is none that may be used, it has a checkpoint already, or gets one.
-            TooManyPlaces: see there.
+            TooManyPlaces, NoRoom: see ``Places.add``.
             OSError: it cannot be made.
             IriscwError: as :meth:`begin`.
         """
         async with self._adding:
             folder = await anyio.to_thread.run_sync(lambda: folder_below(path, self.settings.roots, create=True))
             tier = tier_of(folder)
-            if any(view.tier == tier for view in self._board.running()):
+            if tier in self._used():
                 raise PathNotAllowed(f"{folder} is used by another operation")
             if await anyio.to_thread.run_sync(lambda: _held(folder)):
                 raise PathNotAllowed(f"{folder} holds a checkpoint already")
-            return await self.begin(order_of(await anyio.to_thread.run_sync(self._known_places().add, folder)))
+            used = self._used()
+            return await self.begin(
+                order_of(await anyio.to_thread.run_sync(lambda: self._known_places().add(folder, used)))
+            )
 
     async def source(self, path: str) -> str:
         """Find the one checkpoint in a folder that a caller names; give its id.
@@ -443,19 +465,41 @@ class Agent:
         Raises:
             PathNotAllowed: the folder is none that may be used.
             ArtifactUnknown: there is no checkpoint in it, or more than one.
-            TooManyPlaces: see there.
+            TooManyPlaces, NoRoom: see ``Places.add``.
         """
         async with self._adding:
             folder = await anyio.to_thread.run_sync(lambda: folder_below(path, self.settings.roots))
             held = await anyio.to_thread.run_sync(lambda: _held(folder))
             if len(held) != 1:
                 raise ArtifactUnknown(f"there are {len(held)} checkpoints in {folder}, and there has to be one")
-            await anyio.to_thread.run_sync(self._known_places().add, folder)
+            used = self._used()
+            await anyio.to_thread.run_sync(lambda: self._known_places().add(folder, used))
             return held[0]
+
+    def _used(self) -> set[str]:
+        return {view.tier for view in self._board.running()}
 
     def _known_places(self) -> Places:
         assert self._places is not None
         return self._places
+
+
+def _sound(places: Mapping[str, Folders]) -> tuple[dict[str, Folders], dict[str, Exception]]:
+    """Tell those that can be used from those that cannot, with why."""
+    sound, spoilt = {}, dict[str, Exception]()
+    for name, place in places.items():
+        try:
+            place.check()
+        except (UnsafeRequest, OSError) as error:
+            spoilt[name] = error
+        else:
+            sound[name] = place
+    return sound, spoilt
+
+
+def _remove_work(place: Folders, operation: str) -> None:
+    place.check()
+    remove_tree(place.root / "work" / operation)
 
 
 def _held(folder: Path) -> list[str]:
