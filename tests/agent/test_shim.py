@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -14,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "checkpoint"))  # for artifac
 from agent_world import PATIENCE_S, StepWorld, agent_of
 from artifacts import FROZEN, fill
 
-from iriscw.agent.errors import ContainerRefused, ContainerUnknown, PathNotAllowed
+from iriscw.agent.errors import ArtifactAmbiguous, ContainerRefused, ContainerUnknown, PathNotAllowed
 from iriscw.agent.local import FreezeUndone, ThawFailed
 from iriscw.agent.paths import Root
 from iriscw.agent.places import tier_of
@@ -219,6 +220,20 @@ def kept(folder, name):
     place.publish(name)
     place.unpin(name, name)
     return place
+
+
+async def test_a_folder_that_was_copied(shim, tmp_path, world):
+    """What is read is what lies in the folder that was named, or nothing."""
+    first, copy = tmp_path / "root" / "chk-1", tmp_path / "root" / "chk-2"
+    kept(first, "ck-1")
+    with pytest.raises(ThawFailed):  # the simulated machine never made it
+        await shim(v1.RestoreRequest(source_path=str(first)))
+    shutil.copytree(first, copy)
+    with pytest.raises(ArtifactAmbiguous, match="chk-1, too"):
+        await shim(v1.RestoreRequest(source_path=str(copy)))
+    shutil.rmtree(first / "artifacts" / "ck-1")
+    with pytest.raises(ThawFailed):
+        await shim(v1.RestoreRequest(source_path=str(copy)))
 
 
 async def test_a_folder_in_use(shim, tmp_path, world):

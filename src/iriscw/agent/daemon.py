@@ -37,6 +37,7 @@ from iriscw.agent.doors.shim import ShimDoor
 from iriscw.agent.errors import (
     AgentRunning,
     AgentStopping,
+    ArtifactAmbiguous,
     OperationUnknown,
     PathNotAllowed,
     TooManyOperations,
@@ -293,10 +294,7 @@ class Agent:
             for place in self.tiers_of(operation).folders.values():
                 try:
                     await anyio.to_thread.run_sync(_remove_work, place, operation)
-                except (
-                    UnsafeRequest,
-                    OSError,
-                ) as error:  # it keeps nothing in other places
+                except (UnsafeRequest, OSError) as error:
                     log.warning("what operation %s left could not be removed: %s", operation, error)
             await self._measure_once()
         finally:
@@ -465,6 +463,7 @@ class Agent:
         Raises:
             PathNotAllowed: the folder is none that may be used.
             ArtifactUnknown: there is no checkpoint in it, or more than one.
+            ArtifactAmbiguous: another place or tier holds one with the same id.
             TooManyPlaces, NoRoom: see ``Places.add``.
         """
         async with self._adding:
@@ -473,7 +472,10 @@ class Agent:
             if len(held) != 1:
                 raise ArtifactUnknown(f"there are {len(held)} checkpoints in {folder}, and there has to be one")
             used = self._used()
-            await anyio.to_thread.run_sync(lambda: self._known_places().add(folder, used))
+            tier = await anyio.to_thread.run_sync(lambda: self._known_places().add(folder, used))
+            found = await self._tier_with(held[0])
+            if found != tier:  # a thaw finds its checkpoint by the id: it must not be that of a copy
+                raise ArtifactAmbiguous(f"checkpoint {held[0]} of {folder} lies in {found or 'another place'}, too")
             return held[0]
 
     def _used(self) -> set[str]:

@@ -61,6 +61,10 @@ class TooManyPlaces(OperationError):
     retryable = True
 
 
+class ArtifactAmbiguous(UsageError):
+    """Another folder holds a checkpoint with the same id, a copy perhaps: which one is meant is not guessed at."""
+
+
 class AgentUnreachable(OperationError):
     """No agent answers on the socket, or it went away. The next one takes up what it ran."""
 
