@@ -28,7 +28,7 @@ from iriscw.agent.errors import (
 )
 from iriscw.checkpoint.drivers.store import Folders, default_reading
 from iriscw.cli.outcome import alone
-from iriscw.errors import OutcomeUnknown, RestartsExhausted
+from iriscw.errors import InvalidArgument, OutcomeUnknown, RestartsExhausted
 from iriscw.files import make_private_folder
 from iriscw.freeze.model import ArtifactUnknown, CudaRefused, CudaState, Outcome, TargetGone
 
@@ -306,6 +306,16 @@ async def test_metrics(tmp_path, world):
             assert "iriscw_agent_operations_owed 0.0" in text
             assert 'iriscw_agent_tier_budget_bytes{tier="ram"} 5.24288e+06' in text
             assert '"operations": 0' in await got(agent.settings.socket, "/health")
+
+
+async def test_a_tier_that_is_none(tmp_path, world):
+    """It is refused before anything is begun, and leaves no metric behind: callers could name any number of them."""
+    with anyio.fail_after(PATIENCE_S):
+        async with agent_of(tmp_path, world) as (agent, caller):
+            with pytest.raises(InvalidArgument, match="there is no tier 'tape': there are ram"):
+                await last(caller.freeze(attrs.evolve(freeze_plan(world), tier="tape")))
+            assert world.log == []
+            assert "tape" not in await got(agent.settings.socket, "/metrics")
 
 
 async def test_metrics_of_a_thaw(tmp_path, world):
