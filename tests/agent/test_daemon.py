@@ -308,6 +308,28 @@ async def test_metrics(tmp_path, world):
             assert '"operations": 0' in await got(agent.settings.socket, "/health")
 
 
+async def test_a_tier_that_cannot_be_measured(tmp_path, world, monkeypatch, caplog):
+    """Whatever lies in it: that is logged, and the agent goes on."""
+    disk = Folders("disk", tmp_path / "disk", 1 << 30)
+    make_private_folder(disk.root / "reserved")
+    (disk.root / "reserved" / "ck-9").touch()
+    with anyio.fail_after(PATIENCE_S):
+        async with agent_of(tmp_path, world, folders=[disk]) as (_, caller):
+            view = await last(caller.freeze(freeze_plan(world)))
+            assert view.end.outcome is Outcome.FROZEN
+            assert "the tiers cannot be measured: UnsafeRequest" in caplog.text
+
+    async def fault(agent):
+        raise ZeroDivisionError("a fault of ours")
+
+    monkeypatch.setattr(Agent, "use", fault)
+    with anyio.fail_after(PATIENCE_S):
+        async with agent_of(tmp_path, world, folders=[disk]) as (_, caller):
+            await last(caller.thaw(thaw_plan(view.artifact)))
+            assert "the tiers cannot be measured: ZeroDivisionError: a fault of ours" in caplog.text
+            assert await caller.operations() == []
+
+
 async def test_a_tier_that_is_none(tmp_path, world):
     """It is refused before anything is begun, and leaves no metric behind: callers could name any number of them."""
     with anyio.fail_after(PATIENCE_S):

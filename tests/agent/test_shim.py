@@ -195,8 +195,8 @@ async def test_an_operation_has_one_place(shim, tmp_path, world):
     assert not work.exists()
 
 
-async def test_a_spoilt_folder_keeps_nothing_of_an_operation(shim, tmp_path, world):
-    """Its work folder is left where it is: somebody else may have put a link on the way."""
+async def test_the_work_of_an_operation_in_a_spoilt_folder(shim, tmp_path, world, caplog):
+    """It is left where it is, and that is told: somebody else may have put a link on the way."""
     folder = tmp_path / "root" / "chk-1"
     world.hold("dump")
     async with anyio.create_task_group() as tasks:
@@ -208,6 +208,7 @@ async def test_a_spoilt_folder_keeps_nothing_of_an_operation(shim, tmp_path, wor
         folder.chmod(0o777)
         world.let_go()
     assert work.exists()
+    assert "could not be removed" in caplog.text
     assert shim.agent.board.view(view.asked.operation).over
 
 

@@ -342,8 +342,8 @@ class Agent:
     async def _measure_once(self) -> None:
         try:
             self._figures.measured(await self.use())
-        except (IriscwError, OSError) as error:
-            log.warning("the tiers cannot be measured: %s", error)
+        except Exception as error:  # noqa: BLE001 - whatever lies in a tier, metrics must not end the agent
+            log.warning("the tiers cannot be measured: %s: %s", type(error).__name__, error)
 
     # What doors ask for
 

@@ -195,6 +195,8 @@ class Folders:
             return int(read_bounded(self.root / "reserved" / name, _SMALL_BYTES))
         except FileNotFoundError:
             return 0
+        except ValueError as error:
+            raise UnsafeRequest(f"{self.root / 'reserved' / name} says nothing of what is reserved: {error}") from error
 
     # Sealing and publishing
 
