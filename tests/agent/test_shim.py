@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # for agent_world
@@ -17,6 +18,7 @@ from artifacts import FROZEN, fill
 
 from iriscw.agent.errors import ArtifactAmbiguous, ContainerRefused, ContainerUnknown, PathNotAllowed
 from iriscw.agent.local import FreezeUndone, ThawFailed
+from iriscw.agent.operations import Asked, Kind
 from iriscw.agent.paths import Root
 from iriscw.agent.places import tier_of
 from iriscw.checkpoint.drivers.store import Folders, default_reading
@@ -259,6 +261,21 @@ async def test_a_folder_of_a_freeze_that_was_undone(shim, tmp_path, world):
     places = tmp_path / "state" / "agent" / "places.json"
     assert json.loads(places.read_text(encoding="utf-8")) == [str(folder)]
     assert (tmp_path / "root" / "chk-1").is_dir()
+
+
+async def test_a_folder_that_gets_a_checkpoint_while_one_is_removed(shim, tmp_path, world):
+    """It is not forgotten: who begins meanwhile is looked for when nobody can begin."""
+    folder = tmp_path / "root" / "chk-1"
+    kept(folder, "ck-1")
+    with pytest.raises(ThawFailed):
+        await shim(v1.RestoreRequest(source_path=str(folder)))
+    async with anyio.create_task_group() as tasks, shim.agent._adding:
+        tasks.start_soon(shim.agent.remove, "ck-1")
+        while not shim.agent._adding.statistics().tasks_waiting:
+            await anyio.lowlevel.checkpoint()
+        shim.agent.board.begin(Asked("ck-2", Kind.FREEZE, ""), "ck-2", tier_of(folder))
+    assert tier_of(folder) in (await shim.agent.tiers()).folders
+    shim.agent.board.closed("ck-2")
 
 
 async def test_two_that_ask_for_one_folder(shim, tmp_path, world):
