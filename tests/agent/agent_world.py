@@ -25,6 +25,7 @@ from freeze_world import (
 from iriscw.agent.caller import AgentCaller
 from iriscw.agent.daemon import Agent, AgentSettings
 from iriscw.agent.local import Machine
+from iriscw.checkpoint.drivers.store import Folders
 from iriscw.checkpoint.drivers.tiers import Tiers
 from iriscw.freeze.drivers.desk import Desk
 from iriscw.freeze.model import FreezePlan, TargetGone, ThawPlan
@@ -111,7 +112,8 @@ def machine_of(world, folders=()):
     """Give the ports of a simulated machine, with real tiers beside it for what is listed."""
     kinds = (Processes, SimCriu, SimCuda, SimGpus, SimHooks)
     ports = [Stepped(world, kind(world, 1)) for kind in kinds]
-    return SimMachine(*ports, Tiers({each.name: each for each in folders}))
+    ram = Folders("ram", Path("/nonexistent"), 0)  # where the simulated machine puts what it freezes
+    return SimMachine(*ports, Tiers({each.name: each for each in (ram, *folders)}))
 
 
 @contextlib.asynccontextmanager

@@ -149,6 +149,18 @@ def test_metrics_of_one_operation(board, clock, figures):
     assert "iriscw_agent_operations_aside 0.0" in text
 
 
+async def test_two_that_wait_for_the_end(board):
+    """Both are told, this time and the next."""
+    with anyio.fail_after(PATIENCE_S):
+        for operation in ("a", "b"):
+            board.begin(Asked(operation, Kind.FREEZE, "target"), "ck-1", "ram")
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(board.until_idle)
+                tasks.start_soon(board.until_idle)
+                await anyio.wait_all_tasks_blocked()
+                board.closed(operation)
+
+
 async def test_one_that_is_put_aside(board, figures):
     """Watchers are told and go; it still counts as one that runs, but nobody waits for its end."""
     board.begin(A, "ck-1", "ram")

@@ -1,5 +1,6 @@
 """From a container's id to its process, and what of a runtime's state is believed."""
 
+import errno
 import json
 import os
 
@@ -26,6 +27,7 @@ def state(folder, name="box", mode=0o600, **changes):
     content = {"id": name, "init_process_pid": 4711, "init_process_start": 99, "created": "2026", "config": {}}
     place = folder / name
     place.mkdir(parents=True)
+    place.chmod(0o700)  # whatever the umask
     path = place / "state.json"
     path.write_text(json.dumps({**content, **changes}), encoding="utf-8")
     path.chmod(mode)
@@ -101,11 +103,50 @@ def test_whose_state_it_is(tmp_path):
         process_of("box", [tmp_path], identify)
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "../box", "a/b", "a\0", "a b", "é", "x" * 1025])
+@pytest.mark.parametrize("name", ["", ".", "..", "../box", "a/b", "a\0", "a b", "é", "x" * 256])
 def test_ids_that_are_none(name, tmp_path):
     """They never become part of a path."""
     with pytest.raises(InvalidArgument):
         process_of(name, [tmp_path], identify)
+
+
+def test_the_longest_id(tmp_path):
+    """It is as long as the name of a folder may be."""
+    state(tmp_path, "x" * 255)
+    assert process_of("x" * 255, [tmp_path], identify).pid == 4711
+
+
+def refusing(name, error):
+    """Give a call of the file system that fails for what has this name."""
+    really = getattr(os, name)
+
+    def call(path, *args, **words):
+        if str(path).endswith(("box", "box/state.json", "shut")):
+            raise OSError(error, os.strerror(error))
+        return really(path, *args, **words)
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("call", "number", "error"),
+    [
+        ("scandir", errno.EACCES, ContainerRefused),
+        ("stat", errno.EACCES, ContainerRefused),
+        ("lstat", errno.EACCES, ContainerRefused),
+        ("lstat", errno.ENOENT, ContainerUnknown),
+        ("lstat", errno.ENOTDIR, ContainerRefused),
+        ("open", errno.EACCES, ContainerRefused),
+        ("open", errno.ENOENT, ContainerUnknown),
+    ],
+)
+def test_a_state_that_cannot_be_looked_at(tmp_path, monkeypatch, call, number, error):
+    """It is refused by name, as is one that goes while it is looked at."""
+    root = tmp_path / "shut"
+    state(root)
+    monkeypatch.setattr(os, call, refusing(call, number))
+    with pytest.raises(error):
+        process_of("box", [root], identify)
 
 
 @given(st.text(max_size=40))

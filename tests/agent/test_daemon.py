@@ -7,6 +7,7 @@ import zlib
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import attrs
 import pytest
 
@@ -18,10 +19,16 @@ from artifacts import FROZEN, fill
 
 from iriscw.agent.claims import TargetBusy, claim, frozen_by_us
 from iriscw.agent.daemon import Agent
-from iriscw.agent.errors import AgentRunning, OperationUnknown, TooManyOperations, UnsafeSocketFolder
+from iriscw.agent.errors import (
+    AgentRunning,
+    OperationUnknown,
+    TooManyOperations,
+    UnsafeSocketFolder,
+    UnsafeStateFolder,
+)
 from iriscw.checkpoint.drivers.store import Folders, default_reading
 from iriscw.cli.outcome import alone
-from iriscw.errors import RestartsExhausted
+from iriscw.errors import InvalidArgument, OutcomeUnknown, RestartsExhausted
 from iriscw.files import make_private_folder
 from iriscw.freeze.model import ArtifactUnknown, CudaRefused, CudaState, Outcome, TargetGone
 
@@ -144,6 +151,45 @@ async def test_no_more_than_so_many_at_once(tmp_path, world):
             assert view.end.outcome is Outcome.COPIED
 
 
+async def test_one_whose_beginning_is_not_known(tmp_path, world, monkeypatch):
+    """A slow disk is waited for; where it is not known whether it began, it is shown until it is over."""
+    with anyio.fail_after(PATIENCE_S):
+        async with agent_of(tmp_path, world) as (agent, caller):
+            waited = []
+
+            async def ask(path, message, timeout_s=5.0):
+                waited.append(timeout_s)
+                agent._system.tell(path, message)
+                await world.arrived.wait()
+                raise OutcomeUnknown("a disk hangs")
+
+            monkeypatch.setattr(agent._system, "ask", ask)
+            world.hold("lock")
+            with pytest.raises(OutcomeUnknown):
+                await last(caller.freeze(freeze_plan(world)))
+            (view,) = agent.board.running()
+            world.let_go()
+            await agent.board.until_idle()
+            assert agent.board.view(view.asked.operation).end.outcome is Outcome.UNDONE
+            assert waited[0] > 3600
+
+
+async def test_one_that_is_shown_no_more(tmp_path, world):
+    """What it left is removed all the same, and its target is free."""
+    disk = Folders("disk", tmp_path / "disk", 1 << 30)
+    with anyio.fail_after(PATIENCE_S):
+        async with agent_of(tmp_path, world, folders=[disk]) as (agent, caller):
+            await begun_and_left(world, caller, "lock", detached=True)
+            (view,) = agent.board.running()
+            work = disk.root / "work" / view.asked.operation
+            make_private_folder(work)
+            agent.board.refused(view.asked.operation)
+            world.let_go()
+            while view.asked.operation in agent._claims:
+                await anyio.lowlevel.checkpoint()
+            assert not work.exists()
+
+
 async def test_one_at_a_time_for_each_target(tmp_path, world):
     """A process that somebody else freezes is refused, and can be frozen as soon as he has done."""
     with anyio.fail_after(PATIENCE_S):
@@ -222,6 +268,28 @@ async def test_who_may_come_in(tmp_path, world):
             pass
 
 
+@pytest.mark.parametrize(("below", "mode"), [(".", 0o777), (".", 0o770), ("agent", 0o755), ("agent", 0o770)])
+async def test_a_state_that_others_could_write(tmp_path, world, below, mode):
+    """It is refused before a byte of its journal is read: hooks in it are programs, which the agent would run."""
+    make_private_folder(tmp_path / "state" / "agent")
+    (tmp_path / "state" / below).chmod(mode)
+    with pytest.raises(UnsafeStateFolder):
+        async with agent_of(tmp_path, world):
+            pass
+    assert not (tmp_path / "state" / "agent" / "journal").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to somebody else")
+@pytest.mark.parametrize("below", [".", "agent"])
+async def test_a_state_of_a_stranger(tmp_path, world, below):
+    """Its owner could change what is in it, whatever its mode."""
+    make_private_folder(tmp_path / "state" / "agent")
+    os.chown(tmp_path / "state" / below, 12345, 12345)
+    with pytest.raises(UnsafeStateFolder):
+        async with agent_of(tmp_path, world):
+            pass
+
+
 async def test_metrics(tmp_path, world):
     """On the same socket: phases by tier, outcomes, what runs and what is owed."""
     with anyio.fail_after(PATIENCE_S):
@@ -238,6 +306,38 @@ async def test_metrics(tmp_path, world):
             assert "iriscw_agent_operations_owed 0.0" in text
             assert 'iriscw_agent_tier_budget_bytes{tier="ram"} 5.24288e+06' in text
             assert '"operations": 0' in await got(agent.settings.socket, "/health")
+
+
+async def test_a_tier_that_cannot_be_measured(tmp_path, world, monkeypatch, caplog):
+    """Whatever lies in it: that is logged, and the agent goes on."""
+    disk = Folders("disk", tmp_path / "disk", 1 << 30)
+    make_private_folder(disk.root / "reserved")
+    (disk.root / "reserved" / "ck-9").touch()
+    with anyio.fail_after(PATIENCE_S):
+        async with agent_of(tmp_path, world, folders=[disk]) as (_, caller):
+            view = await last(caller.freeze(freeze_plan(world)))
+            assert view.end.outcome is Outcome.FROZEN
+            assert "the tiers cannot be measured: UnsafeRequest" in caplog.text
+
+    async def fault(agent):
+        raise ZeroDivisionError("a fault of ours")
+
+    monkeypatch.setattr(Agent, "use", fault)
+    with anyio.fail_after(PATIENCE_S):
+        async with agent_of(tmp_path, world, folders=[disk]) as (_, caller):
+            await last(caller.thaw(thaw_plan(view.artifact)))
+            assert "the tiers cannot be measured: ZeroDivisionError: a fault of ours" in caplog.text
+            assert await caller.operations() == []
+
+
+async def test_a_tier_that_is_none(tmp_path, world):
+    """It is refused before anything is begun, and leaves no metric behind: callers could name any number of them."""
+    with anyio.fail_after(PATIENCE_S):
+        async with agent_of(tmp_path, world) as (agent, caller):
+            with pytest.raises(InvalidArgument, match="there is no tier 'tape': there are ram"):
+                await last(caller.freeze(attrs.evolve(freeze_plan(world), tier="tape")))
+            assert world.log == []
+            assert "tape" not in await got(agent.settings.socket, "/metrics")
 
 
 async def test_metrics_of_a_thaw(tmp_path, world):

@@ -45,7 +45,7 @@ from iriscw.runtime.vocabulary import (
     Watch,
 )
 
-A, B = (Asked(name, Kind.FREEZE, f"freeze-{name}") for name in ("a", "b"))
+A, B, C = (Asked(name, Kind.FREEZE, f"freeze-{name}") for name in ("a", "b", "c"))
 ORDER = FreezeTree(FreezePlan("a", TaskIdentity(1, 2, "boot"), "ram"))
 ASKER = ReplyTo(7)
 
@@ -115,11 +115,29 @@ def test_a_failure_to_clean_up_changes_nothing():
 def test_limits():
     """One too many, one that is there already, and any while the agent ends, are refused by name."""
     actor = Actor(limit=1).running()
-    assert refusals(actor(BeginOperation(B, ORDER), ASKER)) == [TooManyOperations]
+    commands = actor(BeginOperation(B, ORDER), ASKER)
+    assert refusals(commands) == [TooManyOperations]
+    assert commands[-1] == Emit(OperationClosed("b"))  # whoever asked may have left, and it is shown still
     actor = Actor().running()
     assert refusals(actor(BeginOperation(A, ORDER), ASKER)) == [InvalidArgument]
     assert actor(StopAll("the end")) == [Tell(OPERATIONS / "a", CancelOperation("the end"))]
     assert refusals(actor(BeginOperation(B, ORDER), ASKER)) == [AgentStopping]
+
+
+def test_what_counts_against_the_limit():
+    """Not what is put aside, nor what an earlier life left and waits for its target; it does when it runs."""
+    actor = Actor(limit=1).running()
+    actor(ChildFailed(OPERATIONS / "a", 1, None, ZeroDivisionError("x"), True))
+    assert actor(BeginOperation(B, ORDER), ASKER) == [Run(("claim", "b"), Claim(B))]
+    assert refusals(actor(BeginOperation(C, ORDER), ASKER)) == [TooManyOperations]
+    actor = Actor(owed=[A], limit=1)
+    actor(Failed("claim", Claim(A), KeyError("busy")))
+    actor(BeginOperation(B, ORDER), ASKER)
+    actor(Failed("claim", Claim(B), KeyError("busy")))
+    actor(Completed("claim", Claim(A), None))
+    assert refusals(actor(BeginOperation(B, ORDER), ASKER)) == [TooManyOperations]
+    actor(OperationOver("a"))
+    assert refusals(actor(BeginOperation(B, ORDER), ASKER)) == [TooManyOperations]
 
 
 def test_a_target_that_somebody_has():

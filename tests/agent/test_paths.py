@@ -8,6 +8,7 @@ from hypothesis import given, strategies as st
 
 from iriscw.agent.errors import PathNotAllowed
 from iriscw.agent.paths import Root, folder_below, parts_below
+from iriscw.files import make_private_folder
 
 ROOTS = (Root("/dev/shm/kybernate", "/dev/shm/kybernate"), Root("/var/lib/chk", "/mnt/disk/chk"))
 
@@ -92,7 +93,7 @@ def test_folders_above_are_not_made(root):
 def test_links_and_files(root, tmp_path, create):
     """Below the root none is followed, neither on the way nor at the end, wherever it leads."""
     real = tmp_path / "real"
-    (tmp_path / "outside" / "chk").mkdir(parents=True, mode=0o700)
+    make_private_folder(tmp_path / "outside" / "chk")
     (real / "way").symlink_to(tmp_path / "outside")
     (real / "end").symlink_to(tmp_path / "outside" / "chk")
     (real / "nowhere").symlink_to(tmp_path / "new")
@@ -122,7 +123,7 @@ def test_folders_that_others_may_change(root, tmp_path):
 def test_folders_of_others(root, tmp_path):
     """A stranger's folder is refused on the way and at the end."""
     theirs = tmp_path / "real" / "theirs"
-    (theirs / "chk").mkdir(parents=True, mode=0o700)
+    make_private_folder(theirs / "chk")
     os.chown(theirs, 12345, 12345)
     for below in ("theirs", "theirs/chk"):
         with pytest.raises(PathNotAllowed, match="belongs to user"):

@@ -43,6 +43,7 @@ class Serving:
         command = Command(self.folder)
         command.environment["IRISCW_STATE_DIR"] = str(self.folder / "state")
         options = ("--root", str(self.folder / "root"), "--runtime-root", str(self.folder / "runc"))
+        options += ("--lock-patience", f"{PATIENCE_S:g}s")  # what a killed agent had just forked may hold its state
         self.process = command.start("agent", "serve", "--socket", str(self.socket), *options)
         self.said = ""
         while "iriscw agent at" not in self.said and (line := self.process.stderr.readline()):
@@ -228,6 +229,7 @@ def test_a_container_goes_and_comes_back(agent, counting, tmp_path):
     me = identify(tree.pid)
     folder = tmp_path / "runc" / "box"
     folder.mkdir(parents=True)
+    folder.chmod(0o700)  # whatever the umask
     state = {"id": "box", "init_process_pid": me.pid, "init_process_start": me.start_ticks}
     (folder / "state.json").write_text(json.dumps(state), encoding="utf-8")
     (folder / "state.json").chmod(0o600)

@@ -2,10 +2,12 @@
 
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # for agent_world
@@ -14,12 +16,14 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "checkpoint"))  # for artifac
 from agent_world import PATIENCE_S, StepWorld, agent_of
 from artifacts import FROZEN, fill
 
-from iriscw.agent.errors import ContainerRefused, ContainerUnknown, PathNotAllowed
+from iriscw.agent.errors import ArtifactAmbiguous, ContainerRefused, ContainerUnknown, PathNotAllowed
 from iriscw.agent.local import FreezeUndone, ThawFailed
+from iriscw.agent.operations import Asked, Kind
 from iriscw.agent.paths import Root
 from iriscw.agent.places import tier_of
 from iriscw.checkpoint.drivers.store import Folders, default_reading
 from iriscw.errors import InvalidArgument
+from iriscw.files import make_private_folder
 from iriscw.freeze.model import ArtifactUnknown, CudaRefused, TaskIdentity
 from iriscw.processes.identity import identify
 from iriscw.proto.iriscw import v1
@@ -44,6 +48,7 @@ def runtime(tmp_path, world):
     me = world.source[0]
     folder = tmp_path / "runc" / "k8s.io" / "box"
     folder.mkdir(parents=True)
+    folder.chmod(0o700)  # whatever the umask
     state = {"id": "box", "init_process_pid": me.pid, "init_process_start": me.start_ticks}
     (folder / "state.json").write_text(json.dumps(state), encoding="utf-8")
     (folder / "state.json").chmod(0o600)
@@ -83,7 +88,7 @@ async def test_a_container_is_frozen(shim, tmp_path, world):
     assert folder.stat().st_mode & 0o777 == 0o700
     places = tmp_path / "state" / "agent" / "places.json"
     assert json.loads(places.read_text(encoding="utf-8")) == [str(folder)]
-    assert tier_of(folder) in shim.agent.tiers.folders
+    assert tier_of(folder) in (await shim.agent.tiers()).folders
 
 
 async def test_a_container_that_cannot_be_frozen(shim, tmp_path, world):
@@ -144,7 +149,7 @@ async def test_a_folder_with_a_checkpoint(shim, tmp_path):
     (found,) = await shim.caller.checkpoints()
     assert (found.checkpoint_id, found.tier, found.labels) == ("ck-1", f"path:{folder}", {"container-id": "box"})
     await shim.caller.remove("ck-1")
-    assert tier_of(folder) not in shim.agent.tiers.folders
+    assert tier_of(folder) not in (await shim.agent.tiers()).folders
     assert not place.has("ck-1")
     with pytest.raises(ArtifactUnknown, match="0 checkpoints"):
         await shim(v1.RestoreRequest(source_path=str(folder)))
@@ -152,14 +157,61 @@ async def test_a_folder_with_a_checkpoint(shim, tmp_path):
         await shim(v1.RestoreRequest(source_path=str(tmp_path / "root" / "none")))
 
 
-async def test_a_folder_that_is_spoilt(shim, tmp_path):
-    """One that others may enter by now keeps nobody from listing the rest."""
-    for name in ("chk-1", "chk-2"):
-        kept(tmp_path / "root" / name, f"ck-{name}")
+async def test_a_folder_that_is_spoilt(shim, tmp_path, world, caplog):
+    """One that others may enter by now, or that is gone with its parent, keeps nobody from what lies in the others."""
+    make_private_folder(tmp_path / "root" / "gone")
+    for name in ("chk-1", "gone/chk", "chk-2"):
+        kept(tmp_path / "root" / name, f"ck-{name.replace('/', '-')}")
         with pytest.raises(ThawFailed):
             await shim(v1.RestoreRequest(source_path=str(tmp_path / "root" / name)))
     (tmp_path / "root" / "chk-1").chmod(0o755)
-    assert [each.checkpoint_id for each in await shim.caller.checkpoints()] == ["ck-chk-2"]
+    (tmp_path / "root" / "gone").rename(tmp_path / "elsewhere")
+    (tmp_path / "root" / "gone").touch()
+    for _ in range(2):
+        assert [each.checkpoint_id for each in await shim.caller.checkpoints()] == ["ck-chk-2"]
+    assert caplog.text.count("chk-1 is not a folder of mode 0700") == 1
+    with pytest.raises(ThawFailed, match="ArtifactUnknown"):
+        await shim(v1.RestoreRequest(source_path=str(tmp_path / "root" / "chk-2")))
+    await shim.caller.remove("ck-chk-2")
+    assert (await shim(checkpoint(tmp_path, destination_path=str(tmp_path / "root" / "chk-3")))).checkpoint_id
+    assert not world.living()
+
+
+async def test_an_operation_has_one_place(shim, tmp_path, world):
+    """What a place of another one has become is nothing to it; and what it leaves in its own is removed."""
+    kept(tmp_path / "root" / "other", "ck-other")
+    with pytest.raises(ThawFailed):
+        await shim(v1.RestoreRequest(source_path=str(tmp_path / "root" / "other")))
+    (tmp_path / "root" / "other").chmod(0o755)
+    folder = tmp_path / "root" / "chk-1"
+    world.hold("dump")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(shim, checkpoint(tmp_path))
+        await world.arrived.wait()
+        (view,) = shim.agent.board.running()
+        tiers = shim.agent.tiers_of(view.asked.operation)
+        assert [name for name in tiers.folders if name.startswith("path:")] == [tier_of(folder)]
+        work = folder / "work" / view.asked.operation
+        make_private_folder(work)
+        world.let_go()
+    assert not work.exists()
+
+
+async def test_the_work_of_an_operation_in_a_spoilt_folder(shim, tmp_path, world, caplog):
+    """It is left where it is, and that is told: somebody else may have put a link on the way."""
+    folder = tmp_path / "root" / "chk-1"
+    world.hold("dump")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(shim, checkpoint(tmp_path))
+        await world.arrived.wait()
+        (view,) = shim.agent.board.running()
+        work = folder / "work" / view.asked.operation
+        make_private_folder(work)
+        folder.chmod(0o777)
+        world.let_go()
+    assert work.exists()
+    assert "could not be removed" in caplog.text
+    assert shim.agent.board.view(view.asked.operation).over
 
 
 def kept(folder, name):
@@ -173,6 +225,20 @@ def kept(folder, name):
     return place
 
 
+async def test_a_folder_that_was_copied(shim, tmp_path, world):
+    """What is read is what lies in the folder that was named, or nothing."""
+    first, copy = tmp_path / "root" / "chk-1", tmp_path / "root" / "chk-2"
+    kept(first, "ck-1")
+    with pytest.raises(ThawFailed):  # the simulated machine never made it
+        await shim(v1.RestoreRequest(source_path=str(first)))
+    shutil.copytree(first, copy)
+    with pytest.raises(ArtifactAmbiguous, match="chk-1, too"):
+        await shim(v1.RestoreRequest(source_path=str(copy)))
+    shutil.rmtree(first / "artifacts" / "ck-1")
+    with pytest.raises(ThawFailed):
+        await shim(v1.RestoreRequest(source_path=str(copy)))
+
+
 async def test_a_folder_in_use(shim, tmp_path, world):
     """Two freezes never write to one folder at the same time."""
     world.hold("dump")
@@ -183,6 +249,33 @@ async def test_a_folder_in_use(shim, tmp_path, world):
             await shim(checkpoint(tmp_path))
         world.let_go()
     assert not world.living()
+
+
+async def test_a_folder_of_a_freeze_that_was_undone(shim, tmp_path, world):
+    """It is empty, and known no more when the next one is named; the folder itself is its caller's."""
+    world.faults = {("lock", 1): CudaRefused("no", 801)}
+    with pytest.raises(FreezeUndone):
+        await shim(checkpoint(tmp_path))
+    folder = tmp_path / "root" / "chk-2"
+    await shim(checkpoint(tmp_path, destination_path=str(folder)))
+    places = tmp_path / "state" / "agent" / "places.json"
+    assert json.loads(places.read_text(encoding="utf-8")) == [str(folder)]
+    assert (tmp_path / "root" / "chk-1").is_dir()
+
+
+async def test_a_folder_that_gets_a_checkpoint_while_one_is_removed(shim, tmp_path, world):
+    """It is not forgotten: who begins meanwhile is looked for when nobody can begin."""
+    folder = tmp_path / "root" / "chk-1"
+    kept(folder, "ck-1")
+    with pytest.raises(ThawFailed):
+        await shim(v1.RestoreRequest(source_path=str(folder)))
+    async with anyio.create_task_group() as tasks, shim.agent._adding:
+        tasks.start_soon(shim.agent.remove, "ck-1")
+        while not shim.agent._adding.statistics().tasks_waiting:
+            await anyio.lowlevel.checkpoint()
+        shim.agent.board.begin(Asked("ck-2", Kind.FREEZE, ""), "ck-2", tier_of(folder))
+    assert tier_of(folder) in (await shim.agent.tiers()).folders
+    shim.agent.board.closed("ck-2")
 
 
 async def test_two_that_ask_for_one_folder(shim, tmp_path, world):

@@ -1,5 +1,6 @@
 """Plans and views come out of the wire as they went in, and what cannot be is refused."""
 
+import attrs
 import pytest
 from hypothesis import given, strategies as st
 
@@ -76,6 +77,8 @@ def test_one_that_is_put_aside():
     view = View(Asked("op-1", Kind.FREEZE, ""), "ck-1", "ram", False, aside="ZeroDivisionError: 1")
     read = wire.read_view(wire.operation_view(view))
     assert (read.aside, read.over, read.end) == ("ZeroDivisionError: 1", False, None)
+    odd = bytes(wire.operation_view(attrs.evolve(view, aside="OSError: \udcff")))  # names of files may be any bytes
+    assert wire.read_view(v1.OperationView.parse(odd)).aside == "OSError: \\udcff"
 
 
 def test_a_view_of_a_newer_agent():

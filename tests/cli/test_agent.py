@@ -15,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "checkpoint"))  # for artifac
 from artifacts import FROZEN, fill
 
 from iriscw.agent.daemon import default_socket
+from iriscw.agent.errors import AgentRunning
 from iriscw.agent.local import tiers_below
 from iriscw.checkpoint.drivers.store import default_reading
 
@@ -107,9 +108,25 @@ def test_a_second_agent(iriscw, agent, monkeypatch):
     """It is refused by name, and says which process has the state."""
     monkeypatch.setattr("logging.basicConfig", lambda **words: None)  # that of the tests stays
     socket = str(agent / "s" / "b.sock")
-    code, _, err = iriscw("agent", "serve", "--state-dir", str(agent / "state"), "--socket", socket)
+    at = ("--state-dir", str(agent / "state"), "--socket", socket, "--lock-patience", "10ms")
+    code, _, err = iriscw("agent", "serve", *at)
     assert code == 3
     assert "AgentRunning: another agent serves" in err
+
+
+@pytest.mark.parametrize(("given", "wanted"), [((), 3.0), (("--lock-patience", "2m"), 120.0)])
+def test_how_long_a_killed_agent_is_waited_for(iriscw, tmp_path, monkeypatch, given, wanted):
+    """As long as it is told, or for the time that stands in the help."""
+    told = []
+
+    def agent(settings, machine):
+        told.append(settings)
+        raise AgentRunning("so much was to be seen")
+
+    monkeypatch.setattr("logging.basicConfig", lambda **words: None)  # that of the tests stays
+    monkeypatch.setattr("iriscw.agent.daemon.Agent", agent)
+    assert iriscw("agent", "serve", "--state-dir", str(tmp_path), *given)[0] == 3
+    assert [settings.lock_patience_s for settings in told] == [wanted]
 
 
 @pytest.mark.parametrize("arguments", [("--root", "{}/none"), ("--root", "{}/s/a.sock")])

@@ -192,5 +192,6 @@ class Board:
     async def until_idle(self) -> None:
         """Wait until no operation runs but such as are put aside."""
         while self._under_way():
-            self._empty = anyio.Event()
+            if self._empty.is_set():  # else somebody waits for it already
+                self._empty = anyio.Event()
             await self._empty.wait()

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -32,8 +33,8 @@ RUNTIME_ROOTS = (Path("/run/containerd/runc"), Path("/run/runc"))
 MAX_STATE_BYTES = 4 << 20
 """Of one ``state.json``: it holds the whole specification of its container, some 50 KiB."""
 
-_ID = re.compile(r"[A-Za-z0-9_+.-]{1,1024}")
-"""As runc takes them; not ``.`` and ``..``."""
+_ID = re.compile(r"[A-Za-z0-9_+.-]{1,255}")
+"""As runc takes them, as long as the name of a folder may be; not ``.`` and ``..``."""
 
 _MAX_PID = 1 << 22
 _MAX_TICKS = 1 << 63
@@ -99,7 +100,7 @@ def process_of(
         InvalidArgument: the id is none.
         ContainerUnknown: no root has it, or its process has ended.
         ContainerAmbiguous: several have it.
-        ContainerRefused: its state is not one of a runtime that root, or this user, runs.
+        ContainerRefused: its state is not one of a runtime that root, or this user, runs, or cannot be read.
     """
     check_id(container_id)
     found = [state for root in roots for state in _states(root, container_id)]
@@ -126,18 +127,29 @@ def _states(root: Path, container_id: str) -> list[Path]:
     try:
         with os.scandir(root) as entries:
             names = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+        places += [root / name for name in names]
+        return [path for place in places if _is_file(path := place / container_id / "state.json")]
     except (FileNotFoundError, NotADirectoryError):
         return []
-    places += [root / name for name in names]
-    return [path for place in places if (path := place / container_id / "state.json").is_file()]
+    except OSError as error:
+        raise ContainerRefused(f"containers below {root} cannot be looked at: {error}") from error
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 def _read(path: Path, container_id: str) -> bytes:
-    for each in (path.parent, path):
-        found = each.lstat()
-        if found.st_uid not in (0, os.geteuid()) or found.st_mode & 0o022:
-            raise ContainerRefused(f"the state of container {container_id} could be anybody's: see {each}")
     try:
+        for each in (path.parent, path):
+            found = os.lstat(each)
+            if found.st_uid not in (0, os.geteuid()) or found.st_mode & 0o022:
+                raise ContainerRefused(f"the state of container {container_id} could be anybody's: see {each}")
         return read_bounded(path, MAX_STATE_BYTES)
+    except FileNotFoundError as error:
+        raise ContainerUnknown(f"container {container_id} is removed just now") from error
     except (OSError, ValueError) as error:
         raise ContainerRefused(f"the state of container {container_id} cannot be read: {error}") from error

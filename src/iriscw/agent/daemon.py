@@ -29,12 +29,21 @@ import attrs
 from attrs import validators
 
 from iriscw.agent.board import Board, Made
-from iriscw.agent.claims import claim
+from iriscw.agent.claims import TargetBusy, claim
 from iriscw.agent.containers import RUNTIME_ROOTS
 from iriscw.agent.doors.figures import Figures
 from iriscw.agent.doors.node import NodeDoor
 from iriscw.agent.doors.shim import ShimDoor
-from iriscw.agent.errors import AgentRunning, PathNotAllowed, UnsafeSocketFolder
+from iriscw.agent.errors import (
+    AgentRunning,
+    AgentStopping,
+    ArtifactAmbiguous,
+    OperationUnknown,
+    PathNotAllowed,
+    TooManyOperations,
+    UnsafeSocketFolder,
+    UnsafeStateFolder,
+)
 from iriscw.agent.local import Machine
 from iriscw.agent.operations import (
     OPERATIONS,
@@ -56,7 +65,16 @@ from iriscw.agent.tree import Effects, tree
 from iriscw.checkpoint.drivers.store import Folders
 from iriscw.checkpoint.drivers.tiers import Tiers
 from iriscw.checkpoint.model import Listed, TierUse
-from iriscw.errors import ActorStopped, InvalidArgument, IriscwError, JournalLocked, MailboxFull, SystemClosed
+from iriscw.errors import (
+    ActorStopped,
+    InvalidArgument,
+    IriscwError,
+    JournalLocked,
+    JournalUnavailable,
+    MailboxFull,
+    SystemClosed,
+    UsageError,
+)
 from iriscw.files import make_private_folder, remove_tree
 from iriscw.freeze.messages import FreezeTree, OperationChanged, OperationEnded, ThawTree
 from iriscw.freeze.model import ArtifactUnknown, Progress, UnsafeRequest
@@ -82,6 +100,7 @@ FIGURES_EVERY_S = 30.0
 """How often tiers are measured for the metrics, beside after each operation."""
 
 _DAY_S = 86_400.0
+_NEVER_BEGUN = (TooManyOperations, AgentStopping, TargetBusy, MailboxFull, SystemClosed, JournalUnavailable)
 _REFUSED_BY_CLIENT = "its caller left"
 
 
@@ -130,6 +149,7 @@ class Agent:
         self._stack = AsyncExitStack()
         self._system: ActorSystem | None = None
         self._places: Places | None = None
+        self._spoilt: set[str] = set()
         self._door: RpcServer | None = None
 
     # From start to stop
@@ -152,14 +172,26 @@ class Agent:
 
     @property
     def machine(self) -> Machine:
-        """The ports, with the places of callers among the tiers."""
-        return attrs.evolve(self._machine, tiers=self.tiers)
+        """The ports, with the tiers of this machine and no place of a caller."""
+        return self._machine
 
-    @property
-    def tiers(self) -> Tiers:
-        """The tiers, and the places of callers."""
-        places = self._places.folders() if self._places is not None else {}
+    async def tiers(self) -> Tiers:
+        """Give the tiers, and the places of callers that can be used now: the others must not spoil them."""
+        places, spoilt = await anyio.to_thread.run_sync(_sound, self._known_places().folders())
+        for name, trouble in spoilt.items():
+            if name not in self._spoilt:
+                log.warning("a folder with checkpoints is passed over: %s", trouble)
+        self._spoilt = {*spoilt}
         return Tiers({**self._machine.tiers.folders, **places})
+
+    def tiers_of(self, operation: str) -> Tiers:
+        """Give what one operation works on: the tiers, and the one place that it writes to or reads from."""
+        try:
+            tier = self._board.view(operation).tier
+        except OperationUnknown:
+            tier = ""
+        places = self._known_places().folders()
+        return Tiers({**self._machine.tiers.folders, **({tier: places[tier]} if tier in places else {})})
 
     async def __aenter__(self) -> Self:
         """Start: take up what an earlier agent left, then open the door.
@@ -167,6 +199,7 @@ class Agent:
         Raises:
             AgentRunning: another agent serves this state.
             UnsafeSocketFolder: the socket's folder is not ours alone.
+            UnsafeStateFolder: somebody else could write to the state folder.
             JournalCorrupt, UnsupportedJournal, OSError, ValueError: the state cannot be used.
             AddressInUse, AddressUnavailable, InvalidAddress: see ``RpcServer.listen_unix``.
         """
@@ -190,7 +223,8 @@ class Agent:
     async def _start(self, stack: AsyncExitStack) -> None:
         settings = self.settings
         folder = settings.state / "agent"
-        await anyio.to_thread.run_sync(make_private_folder, folder)
+        await anyio.to_thread.run_sync(check_state, settings.state)
+        await anyio.to_thread.run_sync(lambda: own_folder(folder, UnsafeStateFolder))
         await anyio.to_thread.run_sync(own_folder, settings.socket.parent)
         journal = await self._open_journal(folder / "journal")
         stack.callback(journal.close)
@@ -238,7 +272,7 @@ class Agent:
             if self._system is not None:
                 self._system.call_soon(self._board.progressed, operation, progress)  # from any thread
 
-        return self.machine.desk(report).effects()
+        return attrs.evolve(self._machine, tiers=self.tiers_of(operation)).desk(report).effects()
 
     # What the tree asks for, and what it says
 
@@ -253,13 +287,16 @@ class Agent:
         """Look at the artifact, remove what lies beside it, and give the target back, whatever fails before."""
         operation = effect.operation
         try:
-            view = self._board.view(operation)
-            self._board.found(operation, await self.made(view.artifact))
-            for place in self.tiers.folders.values():
-                await anyio.to_thread.run_sync(remove_tree, place.root / "work" / operation)
+            try:
+                self._board.found(operation, await self.made(self._board.view(operation).artifact))
+            except OperationUnknown:
+                log.debug("operation %s is shown no more", operation)
+            for place in self.tiers_of(operation).folders.values():
+                try:
+                    await anyio.to_thread.run_sync(_remove_work, place, operation)
+                except (UnsafeRequest, OSError) as error:
+                    log.warning("what operation %s left could not be removed: %s", operation, error)
             await self._measure_once()
-        except (IriscwError, OSError) as error:
-            log.warning("what operation %s left could not be removed: %s", operation, error)
         finally:
             self._give_back(operation)
 
@@ -305,8 +342,8 @@ class Agent:
     async def _measure_once(self) -> None:
         try:
             self._figures.measured(await self.use())
-        except (IriscwError, OSError) as error:
-            log.warning("the tiers cannot be measured: %s", error)
+        except Exception as error:  # noqa: BLE001 - whatever lies in a tier, metrics must not end the agent
+            log.warning("the tiers cannot be measured: %s: %s", type(error).__name__, error)
 
     # What doors ask for
 
@@ -323,11 +360,11 @@ class Agent:
         self._board.begin(asked, known.artifact, known.tier or await self._tier_with(known.artifact))
         begun = False
         try:
-            await self._system.ask(OPERATIONS, BeginOperation(asked, order))
+            await self._system.ask(OPERATIONS, BeginOperation(asked, order), timeout_s=_DAY_S)  # a disk may be slow
             begun = True
-        except IriscwError:
+        except _NEVER_BEGUN:
             self._board.refused(asked.operation)
-            raise
+            raise  # after any other error it may have begun: its row stays until it is closed
         finally:
             if not begun:
                 self.stop(asked.operation, _REFUSED_BY_CLIENT)
@@ -339,17 +376,17 @@ class Agent:
 
     async def _tier_with(self, artifact: str) -> str:
         """Give the tier that an artifact lies in; empty if it lies in none, which the operation says by name."""
-        for name, place in self.tiers.folders.items():
+        for name, place in (await self.tiers()).folders.items():
             try:
                 if await anyio.to_thread.run_sync(place.has, artifact):
                     return name
-            except UnsafeRequest as error:
+            except (UnsafeRequest, OSError) as error:
                 log.warning("tier %s is passed over: %s", name, error)
         return ""
 
     async def made(self, artifact: str) -> Made | None:
         """Say what an artifact is; None where there is none, or none that can be read."""
-        for name, place in self.tiers.folders.items():
+        for name, place in (await self.tiers()).folders.items():
             try:
                 if not await anyio.to_thread.run_sync(place.has, artifact):
                     continue
@@ -365,12 +402,13 @@ class Agent:
 
         Raises:
             UnsafeRequest: a tier's folder is somebody else's.
+            OSError: it cannot be read.
         """
         found: list[Listed] = []
-        for name, place in self.tiers.folders.items():
+        for name, place in (await self.tiers()).folders.items():
             try:
                 found += await anyio.to_thread.run_sync(place.listing)
-            except UnsafeRequest as error:
+            except (UnsafeRequest, OSError) as error:
                 if not name.startswith(PREFIX):
                     raise
                 log.warning("a folder with checkpoints is left out: %s", error)
@@ -387,10 +425,11 @@ class Agent:
             ArtifactUnknown, ArtifactInUse, OSError: see :meth:`Tiers.remove`.
         """
         made = await self.made(artifact)
-        await self.tiers.remove(artifact)
-        running = [view.tier for view in self._board.running()]
-        if made is not None and made.tier.startswith(PREFIX) and made.tier not in running:
-            async with self._adding:
+        await (await self.tiers()).remove(artifact)
+        if made is None or not made.tier.startswith(PREFIX):
+            return
+        async with self._adding:  # who begins adds its place before it shows itself, and holds this meanwhile
+            if made.tier not in self._used():
                 await anyio.to_thread.run_sync(self._known_places().drop, made.tier)
 
     async def begin_into(self, path: str, order_of: Callable[[str], FreezeTree]) -> str:
@@ -402,18 +441,21 @@ class Agent:
 
         Raises:
             PathNotAllowed: it is none that may be used, it has a checkpoint already, or gets one.
-            TooManyPlaces: see there.
+            TooManyPlaces, NoRoom: see ``Places.add``.
             OSError: it cannot be made.
             IriscwError: as :meth:`begin`.
         """
         async with self._adding:
             folder = await anyio.to_thread.run_sync(lambda: folder_below(path, self.settings.roots, create=True))
             tier = tier_of(folder)
-            if any(view.tier == tier for view in self._board.running()):
+            if tier in self._used():
                 raise PathNotAllowed(f"{folder} is used by another operation")
             if await anyio.to_thread.run_sync(lambda: _held(folder)):
                 raise PathNotAllowed(f"{folder} holds a checkpoint already")
-            return await self.begin(order_of(await anyio.to_thread.run_sync(self._known_places().add, folder)))
+            used = self._used()
+            return await self.begin(
+                order_of(await anyio.to_thread.run_sync(lambda: self._known_places().add(folder, used)))
+            )
 
     async def source(self, path: str) -> str:
         """Find the one checkpoint in a folder that a caller names; give its id.
@@ -421,27 +463,72 @@ class Agent:
         Raises:
             PathNotAllowed: the folder is none that may be used.
             ArtifactUnknown: there is no checkpoint in it, or more than one.
-            TooManyPlaces: see there.
+            ArtifactAmbiguous: another place or tier holds one with the same id.
+            TooManyPlaces, NoRoom: see ``Places.add``.
         """
         async with self._adding:
             folder = await anyio.to_thread.run_sync(lambda: folder_below(path, self.settings.roots))
             held = await anyio.to_thread.run_sync(lambda: _held(folder))
             if len(held) != 1:
                 raise ArtifactUnknown(f"there are {len(held)} checkpoints in {folder}, and there has to be one")
-            await anyio.to_thread.run_sync(self._known_places().add, folder)
+            used = self._used()
+            tier = await anyio.to_thread.run_sync(lambda: self._known_places().add(folder, used))
+            found = await self._tier_with(held[0])
+            if found != tier:  # a thaw finds its checkpoint by the id: it must not be that of a copy
+                raise ArtifactAmbiguous(f"checkpoint {held[0]} of {folder} lies in {found or 'another place'}, too")
             return held[0]
+
+    def _used(self) -> set[str]:
+        return {view.tier for view in self._board.running()}
 
     def _known_places(self) -> Places:
         assert self._places is not None
         return self._places
 
 
+def _sound(places: Mapping[str, Folders]) -> tuple[dict[str, Folders], dict[str, Exception]]:
+    """Tell those that can be used from those that cannot, with why."""
+    sound, spoilt = {}, dict[str, Exception]()
+    for name, place in places.items():
+        try:
+            place.check()
+        except (UnsafeRequest, OSError) as error:
+            spoilt[name] = error
+        else:
+            sound[name] = place
+    return sound, spoilt
+
+
+def _remove_work(place: Folders, operation: str) -> None:
+    place.check()
+    remove_tree(place.root / "work" / operation)
+
+
 def _held(folder: Path) -> list[str]:
     return [each.artifact for each in Folders("", folder, 0).listing()]
 
 
-def own_folder(folder: Path) -> None:
-    """Make the folder of a socket, or see that nobody but its owner, us, can enter it.
+def check_state(folder: Path) -> None:
+    """Make the state folder, or see that nobody but its owner, root or us, can put anything into it.
+
+    A journal says which programs run as hooks, so whoever could put one there could run programs as the agent's user.
+
+    Raises:
+        UnsafeStateFolder: somebody else could.
+        OSError: it cannot be made.
+    """
+    make_private_folder(folder)
+    found = folder.stat()
+    if found.st_uid not in (0, os.geteuid()) or found.st_mode & 0o022:
+        raise UnsafeStateFolder(f"{folder} belongs to user {found.st_uid}, mode {found.st_mode & 0o7777:04o}: not safe")
+
+
+def own_folder(folder: Path, refused: type[UsageError] = UnsafeSocketFolder) -> None:
+    """Make a folder, or see that nobody but its owner, us, can enter it.
+
+    Args:
+        folder: that of the socket, or what ``refused`` is about.
+        refused: what to say no with.
 
     Raises:
         UnsafeSocketFolder: it is somebody else's, or others can.
@@ -450,4 +537,4 @@ def own_folder(folder: Path) -> None:
     make_private_folder(folder)
     found = folder.lstat()
     if not folder.is_dir() or folder.is_symlink() or found.st_uid != os.geteuid() or found.st_mode & 0o077:
-        raise UnsafeSocketFolder(f"{folder} is not a folder of mode 0700 that belongs to user {os.geteuid()}")
+        raise refused(f"{folder} is not a folder of mode 0700 that belongs to user {os.geteuid()}")

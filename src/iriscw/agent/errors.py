@@ -35,6 +35,10 @@ class UnsafeSocketFolder(UsageError):
     """The folder of the socket belongs to somebody else, or others may enter it."""
 
 
+class UnsafeStateFolder(UsageError):
+    """Somebody else could write to the state folder, or to the agent's part of it: what stands there is run."""
+
+
 class PathNotAllowed(UsageError):
     """A path is none that the agent may use: below no configured root, or a link or a stranger's folder is in it."""
 
@@ -55,6 +59,10 @@ class TooManyPlaces(OperationError):
     """Checkpoints lie in as many folders of callers as the agent remembers. Remove some of them."""
 
     retryable = True
+
+
+class ArtifactAmbiguous(UsageError):
+    """Another folder holds a checkpoint with the same id, a copy perhaps: which one is meant is not guessed at."""
 
 
 class AgentUnreachable(OperationError):

@@ -222,7 +222,10 @@ class OperationsDecisions:
         """Claim its target, if there is room for one more."""
         refusal = _refusal(state, message.asked)
         if refusal is not None:
-            return (Refuse(refusal),)
+            closed = (
+                () if message.asked.operation in state.entries else (Emit(OperationClosed(message.asked.operation)),)
+            )
+            return (Refuse(refusal), *closed)  # whoever asked may have left, and shows it still
         entry = Entry(message.asked, message.order, ctx.reply_to)
         return Decision(state.with_entry(entry), (_claim(entry),))
 
@@ -319,9 +322,15 @@ def _refusal(state: Operations, asked: Asked) -> Exception | None:
         return AgentStopping(f"the agent begins nothing any more: {state.closing}")
     if asked.operation in state.entries:
         return InvalidArgument(f"there is an operation {asked.operation} already")
-    if len(state.entries) >= state.limit:
-        return TooManyOperations(f"{len(state.entries)} operations run, and the agent runs no more at once")
+    at_work = sum(_at_work(entry) for entry in state.entries.values())
+    if at_work >= state.limit:
+        return TooManyOperations(f"{at_work} operations run, and the agent runs no more at once")
     return None
+
+
+def _at_work(entry: Entry) -> bool:
+    """Whether it takes one of the places that there are: not while it is put aside, or waits for a target."""
+    return entry.stage in (Stage.RUNNING, Stage.CLEANING) or (entry.stage is Stage.CLAIMING and entry.order is not None)
 
 
 def _refused(entry: Entry, error: Exception) -> tuple[Command, ...]:

@@ -150,7 +150,7 @@ def operation_view(view: View) -> v1.OperationView:
 def _end(view: View) -> v1.OperationEnd | None:
     lasted = view.lasted_ns // MILLISECOND
     if view.aside:
-        return v1.OperationEnd(outcome=ASIDE, kind="OperationPutAside", text=view.aside, lasted_ms=lasted)
+        return v1.OperationEnd(outcome=ASIDE, kind="OperationPutAside", text=text(view.aside), lasted_ms=lasted)
     if not view.over or view.end is None:
         return None
     end = v1.OperationEnd(

@@ -52,6 +52,13 @@ def agent() -> None:
     show_default=True,
     help="What the undoing of running operations may take at the end; the next agent does the rest.",
 )
+@click.option(
+    "--lock-patience",
+    type=Duration(),
+    default="3s",
+    show_default=True,
+    help="How long to wait for the state of an agent that was just killed: a program that it ran may hold it still.",
+)
 @place_options
 def serve(
     *,
@@ -60,6 +67,7 @@ def serve(
     runtime_roots: tuple[Path, ...],
     max_operations: int,
     stop_patience: float,
+    lock_patience: float,
     state_dir: Path | None,
     ram_budget: int | None,
     disk_budget: int | None,
@@ -85,6 +93,7 @@ def serve(
         runtime_roots=tuple(root.absolute() for root in runtime_roots) or RUNTIME_ROOTS,
         max_operations=max_operations,
         stop_patience_s=stop_patience,
+        lock_patience_s=lock_patience,
     )
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     machine = this_machine(state, ram_bytes=ram_budget or 0, disk_bytes=disk_budget or 0).machine

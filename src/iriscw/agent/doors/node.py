@@ -11,7 +11,7 @@ from iriscw.agent import wire
 from iriscw.agent.board import View
 from iriscw.agent.doors.rules import NODE_RULES
 from iriscw.agent.local import new_id
-from iriscw.errors import IriscwError
+from iriscw.errors import InvalidArgument, IriscwError
 from iriscw.freeze.messages import FreezeTree, ThawTree
 from iriscw.freeze.model import CriuAbility, TargetGone
 from iriscw.proto.iriscw import v1
@@ -37,7 +37,11 @@ class NodeDoor(v1.NodeAgentBase):
         root = await self._agent.machine.processes.identify(message.pid)
         if message.start_ticks and message.start_ticks != root.start_ticks:
             raise TargetGone(f"process {message.pid} has ended, and its number belongs to another one")
-        order = FreezeTree(wire.freeze_plan(new_id("ck"), root, message))
+        plan = wire.freeze_plan(new_id("ck"), root, message)
+        tiers = self._agent.machine.tiers.folders
+        if plan.tier not in tiers:  # before anything counts it: each word would be a metric of its own
+            raise InvalidArgument(f"there is no tier {plan.tier!r}: there are {', '.join(tiers)}")
+        order = FreezeTree(plan)
         async with aclosing(self._run(order, detached=message.detached)) as views:
             async for view in views:
                 yield wire.operation_view(view)

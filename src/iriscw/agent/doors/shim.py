@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 CONTAINER_LABEL = "container-id"
 """The label that says which container a checkpoint is of."""
 
-MAX_LABEL_CHARS = 256
-
 MILLISECOND = 1_000_000
 
 
@@ -49,8 +47,6 @@ class ShimDoor(v1.ShimServiceBase):
         if message.compress:
             raise InvalidArgument("compress: images are what a restore reads as they are, so they are not compressed")
         check_id(message.container_id)
-        if len(message.container_id) > MAX_LABEL_CHARS:
-            raise InvalidArgument(f"an id of a container has at most {MAX_LABEL_CHARS} characters")
         roots = self._agent.settings.runtime_roots
         root = await anyio.to_thread.run_sync(lambda: process_of(message.container_id, roots))
         labels = ((CONTAINER_LABEL, message.container_id),)

@@ -88,11 +88,12 @@ class Folders:
     free_memory: Callable[[], int] = free_bytes
     """Gives the memory that can still be had, where the tier is memory."""
 
-    def _check(self) -> None:
+    def check(self) -> None:
         """Refuse a folder that somebody else made, or may write to or read: images are run, and hold secrets.
 
         Raises:
             UnsafeRequest: it is such a one.
+            OSError: it cannot be looked at.
         """
         try:
             found = os.lstat(self.root)
@@ -103,7 +104,7 @@ class Folders:
             raise UnsafeRequest(f"{self.root} is not a folder of mode 0700 that belongs to user {os.geteuid()}")
 
     def _place(self, kind: str, name: str) -> Path:
-        self._check()
+        self.check()
         if not ARTIFACT_ID.fullmatch(name):
             raise UnsafeRequest(f"{name[:80]!r} is no id: small letters, digits and '-'")
         return self.root / kind / name
@@ -121,7 +122,7 @@ class Folders:
         Raises:
             NoRoom: the budget, the file system or, where the tier is memory, the machine has less.
         """
-        self._check()
+        self.check()
         make_private_folder(self.root / "reserved")
         with _room_of(self.root), self._locked():
             place = self._place("reserved", operation)
@@ -152,7 +153,7 @@ class Folders:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        self._check()
+        self.check()
         descriptor = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -162,12 +163,22 @@ class Folders:
 
     def use(self) -> TierUse:
         """Say how full it is."""
-        self._check()
+        self.check()
         reserved = sum(self._reserved(name) for name in _written(self.root / "reserved"))
         kept = sum(_bytes_below(self.root / "artifacts" / name) for name in _names(self.root / "artifacts"))
         kept += sum(_bytes_below(self.root / "trash" / name) for name in _names(self.root / "trash"))
         found = os.statvfs(self.root)
         return TierUse(self.name, str(self.root), self.budget_bytes, kept, reserved, found.f_bavail * found.f_frsize)
+
+    def empty(self) -> bool:
+        """Whether nothing in it is an artifact, or becomes one.
+
+        Raises:
+            UnsafeRequest: the folder is somebody else's.
+            OSError: it cannot be looked at.
+        """
+        self.check()
+        return not any(_written(self.root / kind) for kind in ("artifacts", "staging", "reserved"))
 
     def promised_bytes(self) -> int:
         """Give what running operations have reserved and not written yet.
@@ -175,7 +186,7 @@ class Folders:
         Raises:
             UnsafeRequest: the folder is somebody else's.
         """
-        self._check()
+        self.check()
         names = _written(self.root / "reserved")
         return sum(max(0, self._reserved(name) - _bytes_below(self.root / "staging" / name)) for name in names)
 
@@ -184,6 +195,8 @@ class Folders:
             return int(read_bounded(self.root / "reserved" / name, _SMALL_BYTES))
         except FileNotFoundError:
             return 0
+        except ValueError as error:
+            raise UnsafeRequest(f"{self.root / 'reserved' / name} says nothing of what is reserved: {error}") from error
 
     # Sealing and publishing
 
@@ -345,7 +358,7 @@ class Folders:
             ArtifactInUse: a thaw has it, or the freeze that made it has not ended.
             OSError: some of it cannot be removed yet; it counts against the budget until it is.
         """
-        self._check()
+        self.check()
         make_private_folder(self.root / "trash")
         with self._locked():
             place = self._place("artifacts", artifact)
@@ -364,7 +377,7 @@ class Folders:
         Raises:
             UnsafeRequest: the folder is somebody else's.
         """
-        self._check()
+        self.check()
         found = []
         for name in _names(self.root / "artifacts"):
             if not ARTIFACT_ID.fullmatch(name):
