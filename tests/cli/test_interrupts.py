@@ -76,7 +76,8 @@ except KeyboardInterrupt:
 
 def test_an_ignored_interrupt_stays_ignored():
     """As in a shell's background: Ctrl-C is for others, SIGTERM ends the program in order; then all is as before."""
-    done = subprocess.run([sys.executable, "-c", IN_THE_BACKGROUND], capture_output=True, text=True, check=False)
+    program = [sys.executable, "-c", IN_THE_BACKGROUND]
+    done = subprocess.run(program, capture_output=True, text=True, check=False, timeout=60)
     assert (done.stdout, done.stderr) == ("not by SIGINT\nin order\nas before\n", "")
 
 
