@@ -14,8 +14,8 @@ INV-J1    each job that was acknowledged ends as it must
 INV-J2    no two attempts of one task run side by side
 ========  ============================================================================================
 
-INV-F5 and INV-F7 are states that the controller shows, not what it does to the world: simulation judges them. Here
-quotas, stuck deletions and the like are among the moods, and all must end well in spite of them.
+INV-F5 and INV-F7 are states that the controller shows, not what it does to the world: simulation judges them, and
+``test_troubles_coreweave.py`` one by one. Here quotas, stuck deletions and the like are among the moods, and all must end well in spite of them.
 """
 
 from __future__ import annotations
