@@ -201,7 +201,9 @@ class ControllerVmConfig:
     local: LocalControllerConfig | None = oneof(LocalControllerConfig, "controller", "A process here.")
     coreweave: CoreweaveControllerConfig | None = oneof(CoreweaveControllerConfig, "controller", "A Deployment.")
     image: str = key(Text(), "The controller's container image.")
-    bundle_prefix: str = key(_URI, "Where bundles are kept; empty for beside the journal, or its second copy.")
+    bundle_prefix: str = key(
+        _URI, "Where bundles and results are kept; empty for beside the journal, or its second copy."
+    )
     journal_dir: str = key(_REQUIRED_TEXT, "Where the journal is; on `local` relative to the workdir.")
     durability: Durability = key(
         Choice(Durability),
