@@ -258,6 +258,19 @@ async def test_damage_is_told(tmp_path: Path, store: AwayStore, damage: str) -> 
             await bench.read()
 
 
+async def test_a_cached_file_that_is_spoilt(tmp_path: Path, store: AwayStore) -> None:
+    """It is not given out, and not asked again: the object store has the result."""
+    async with opened(tmp_path, store) as bench:
+        await bench.send(UID, b"value")
+        await bench.until_settled(UID)
+        [path] = (tmp_path / JOB).iterdir()
+        path.write_bytes(b"eulav")
+        with pytest.raises(StoredDamaged):
+            await bench.read()
+        assert await bench.read() == b"value"
+        assert (list((tmp_path / JOB).iterdir()), bench.results.statistics().cached_bytes) == ([], 0)
+
+
 async def test_an_unreachable_store_is_no_absence(tmp_path: Path, store: AwayStore) -> None:
     """Whether there is a result cannot be told; later it can."""
     async with opened(tmp_path / "one", store) as bench:

@@ -364,11 +364,13 @@ class ResultStore:
             ResultStoreBroken: a file cannot be removed.
         """
         while self._cached_bytes > self._limits.cached_bytes and self._cached:
-            uid, result = next(iter(self._cached.items()))
-            self._uncache(uid)
-            path = self._root / result.job_id / result.name
-            with _named(path):
-                await anyio.to_thread.run_sync(path.unlink, True)
+            await self._remove_cached(next(iter(self._cached.values())))
+
+    async def _remove_cached(self, result: AttemptResult) -> None:
+        self._uncache(result.uid)
+        path = self._root / result.job_id / result.name
+        with _named(path):
+            await anyio.to_thread.run_sync(path.unlink, True)
 
     def _uncache(self, uid: str) -> None:
         result = self._cached.pop(uid, None)
@@ -431,10 +433,15 @@ class ResultStore:
         assert known is not None
         file = await self._opened(result)
         if file is not None:
-            with file, _named(self._root):
-                async with aclosing(verified(pieces(file), known.size_bytes, known.sha256, result.name)) as data:
-                    async for piece in data:
-                        yield piece
+            try:
+                with file, _named(self._root):
+                    async with aclosing(verified(pieces(file), known.size_bytes, known.sha256, result.name)) as data:
+                        async for piece in data:
+                            yield piece
+            except StoredDamaged:
+                if result.archived:  # whoever asks again gets it from there
+                    await self._remove_cached(result)
+                raise
         else:
             assert self._archive is not None
             async with aclosing(self._archive.read(result.archived, known.size_bytes, known.sha256)) as data:
