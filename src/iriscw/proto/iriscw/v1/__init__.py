@@ -5,6 +5,7 @@
 
 __all__ = (
     "AcceleratorType",
+    "AgentConfig",
     "Amount",
     "AttemptObserved",
     "AttemptStatus",
@@ -768,6 +769,30 @@ class TaskState(betterproto2.Enum):
 
 
 @dataclass(eq=False, repr=False)
+class AgentConfig(betterproto2.Message):
+    """
+    The node agent on the machines of all groups, which freezes and thaws processes there.
+    """
+
+    enabled: "bool" = betterproto2.field(1, betterproto2.TYPE_BOOL)
+
+    image: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+
+    socket: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+
+    state_dir: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
+
+    ram_budget_bytes: "int" = betterproto2.field(5, betterproto2.TYPE_INT64)
+
+    disk_budget_bytes: "int" = betterproto2.field(6, betterproto2.TYPE_INT64)
+
+    runtime_class: "str" = betterproto2.field(7, betterproto2.TYPE_STRING)
+
+
+default_message_pool.register_message("iriscw.v1", "AgentConfig", AgentConfig)
+
+
+@dataclass(eq=False, repr=False)
 class Amount(betterproto2.Message):
     """
     An amount: what a task asks for, what a worker has, what is committed.
@@ -1121,6 +1146,8 @@ class ClusterConfig(betterproto2.Message):
     scale_groups: "dict[str, ScaleGroupConfig]" = betterproto2.field(
         5, betterproto2.TYPE_MAP, map_meta=betterproto2.map_meta(betterproto2.TYPE_STRING, betterproto2.TYPE_MESSAGE)
     )
+
+    agent: "AgentConfig | None" = betterproto2.field(6, betterproto2.TYPE_MESSAGE, optional=True)
 
 
 default_message_pool.register_message("iriscw.v1", "ClusterConfig", ClusterConfig)
