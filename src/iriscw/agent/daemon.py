@@ -15,6 +15,7 @@ by then is left to the next one.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 from collections.abc import Callable, Mapping
@@ -28,7 +29,7 @@ import anyio.to_thread
 import attrs
 from attrs import validators
 
-from iriscw.agent.board import Board, Made
+from iriscw.agent.board import Board, Made, View
 from iriscw.agent.claims import TargetBusy, claim
 from iriscw.agent.containers import RUNTIME_ROOTS
 from iriscw.agent.doors.figures import Figures
@@ -60,7 +61,7 @@ from iriscw.agent.operations import (
 )
 from iriscw.agent.paths import Root, folder_below
 from iriscw.agent.places import PREFIX, Places, tier_of
-from iriscw.agent.recovery import known_of, left_in
+from iriscw.agent.recovery import Known, known_of, left_in
 from iriscw.agent.tree import Effects, tree
 from iriscw.checkpoint.drivers.store import Folders
 from iriscw.checkpoint.drivers.tiers import Tiers
@@ -77,10 +78,11 @@ from iriscw.errors import (
 )
 from iriscw.files import make_private_folder, remove_tree
 from iriscw.freeze.messages import FreezeTree, OperationChanged, OperationEnded, ThawTree
-from iriscw.freeze.model import ArtifactUnknown, Progress, UnsafeRequest
+from iriscw.freeze.model import ArtifactUnknown, Container, Progress, UnsafeRequest
 from iriscw.journal.port import Journal
 from iriscw.journal.sqlite import SqliteJournal
 from iriscw.rpc.address import Address
+from iriscw.rpc.http1 import HttpResponse, Route
 from iriscw.rpc.limits import RpcLimits
 from iriscw.rpc.server import RpcServer
 from iriscw.runtime import ActorSystem, FailureReport
@@ -145,6 +147,7 @@ class Agent:
         self._figures = Figures()
         self._board = Board(self._figures.seen)
         self._claims: dict[str, ExitStack] = {}
+        self._containers: dict[str, Container] = {}
         self._adding = anyio.Lock()
         self._stack = AsyncExitStack()
         self._system: ActorSystem | None = None
@@ -228,6 +231,8 @@ class Agent:
         await anyio.to_thread.run_sync(own_folder, settings.socket.parent)
         journal = await self._open_journal(folder / "journal")
         stack.callback(journal.close)
+        if self._machine.runtime is not None:
+            await anyio.to_thread.run_sync(self._machine.runtime.forget_all)
         self._places = await anyio.to_thread.run_sync(Places, folder / "places.json")
         begins_with = await self._left_by_earlier(journal)
         stack.callback(self._give_all_back)
@@ -239,7 +244,7 @@ class Agent:
         self._door = RpcServer(
             [NodeDoor(self), ShimDoor(self)],
             authenticate=lambda token: None,
-            routes=self._figures.routes(),
+            routes={**self._figures.routes(), "/containers": Route(self._containers_page)},
             limits=limits,
         )
         door = await stack.enter_async_context(self._door)
@@ -263,6 +268,7 @@ class Agent:
         for each in (*left.owed, *left.over):
             tier = each.tier or await self._tier_with(each.artifact)
             self._board.begin(each.asked, each.artifact, tier, owed=True)
+            self._note_container(each)
             log.info("operation %s, which an earlier agent left, is taken up", each.asked.operation)
         owed, over = ([each.asked for each in kind] for kind in (left.owed, left.over))
         return taken_up(self.settings.max_operations, owed, over)
@@ -318,6 +324,7 @@ class Agent:
                 self._board.ended(event)
                 self._tell(OperationOver(operation))
             case OperationClosed(operation=operation):
+                self._containers.pop(operation, None)
                 self._board.closed(operation)
             case OperationAside(operation=operation, text=text):
                 log.error("operation %s is put aside: %s", operation, text)
@@ -358,11 +365,13 @@ class Agent:
         known = known_of(order.plan)
         asked = known.asked
         self._board.begin(asked, known.artifact, known.tier or await self._tier_with(known.artifact))
+        self._note_container(known)
         begun = False
         try:
             await self._system.ask(OPERATIONS, BeginOperation(asked, order), timeout_s=_DAY_S)  # a disk may be slow
             begun = True
         except _NEVER_BEGUN:
+            self._containers.pop(asked.operation, None)
             self._board.refused(asked.operation)
             raise  # after any other error it may have begun: its row stays until it is closed
         finally:
@@ -373,6 +382,45 @@ class Agent:
     def stop(self, operation: str, text: str) -> None:
         """Have an operation undone, unless it is past the point of no return. Watchers see how it ends."""
         self._tell(StopOperation(operation, text))
+
+    def _note_container(self, known: Known) -> None:
+        if known.container is not None:
+            self._containers[known.asked.operation] = known.container
+
+    def on_container(self, container_id: str, root: str) -> list[View]:
+        """Give the operations that run on a container, as its runtime with this state folder knows it."""
+        meant = [
+            operation
+            for operation, each in self._containers.items()
+            if (each.container_id, each.root) == (container_id, root)
+        ]
+        return [view for view in self._board.running() if view.asked.operation in meant]
+
+    def _containers_page(self) -> HttpResponse:
+        """Answer what ``iriscw-runc`` asks before it does something to a container; it has no time for gRPC."""
+        running = [view.asked for view in self._board.running()]
+        body = [
+            {
+                "operation": asked.operation,
+                "kind": asked.kind.value,
+                "container_id": self._containers[asked.operation].container_id,
+                "root": self._containers[asked.operation].root,
+            }
+            for asked in running
+            if asked.operation in self._containers
+        ]
+        return HttpResponse(200, "application/json", json.dumps(body).encode() + b"\n")
+
+    async def images_of(self, artifact: str) -> str:
+        """Give the folder with the images of an artifact.
+
+        Raises:
+            ArtifactUnknown: there is none.
+        """
+        for place in (await self.tiers()).folders.values():
+            if await anyio.to_thread.run_sync(place.has, artifact):
+                return str(place.images(artifact))
+        raise ArtifactUnknown(f"there is no checkpoint {artifact} here")
 
     async def _tier_with(self, artifact: str) -> str:
         """Give the tier that an artifact lies in; empty if it lies in none, which the operation says by name."""
