@@ -83,15 +83,17 @@ def slow_agent(runc, tmp_path):
     made.end()
 
 
-def stands_in(agent, phase):
-    """Wait until the agent's one operation has entered a phase."""
+def stands_in(agent, phase, process):
+    """Wait until the agent's one operation has entered a phase, or who began it has ended."""
 
     async def wait():
         with anyio.fail_after(PATIENCE_S):
             async with AgentCaller(agent.socket) as caller:
                 found = []
-                while not found:
+                while not found and process.poll() is None:
                     found = await caller.operations()
+                if not found:
+                    return
                 async for view in caller.watch(found[0].asked.operation):
                     if phase in [step.phase for step in view.steps]:
                         return
@@ -253,7 +255,7 @@ def test_an_operation_and_other_commands(slow_agent, runc, box, place):
     """While an operation runs, pausing is refused; killing has it undone first, and kills."""
     container = box()
     freeze = runc.start(*container.checkpoint_words(place))
-    stands_in(slow_agent, "dumping")
+    stands_in(slow_agent, "dumping", freeze)
     for command in ("pause", "resume"):
         assert runc.wrapped(command, "box").returncode == 1
         assert "TargetBusy" in runc.logged()[-1]["msg"]
@@ -271,7 +273,7 @@ def test_a_container_is_killed_while_it_is_frozen(slow_agent, runc, box, place):
     """The freeze stands still with CRIU; a kill has it given up, does not wait for it to go on, and kills."""
     container = box()
     freeze = runc.start(*container.checkpoint_words(place))
-    stands_in(slow_agent, "dumping")
+    stands_in(slow_agent, "dumping", freeze)
     done = runc.wrapped("kill", "box", "KILL")
     assert done.returncode == 0, runc.logged()
     freeze.communicate(timeout=PATIENCE_S)
@@ -308,7 +310,7 @@ def test_a_freeze_whose_agent_is_killed(agent, runc, box, place, phase):
     """SIGKILL of the agent at any step: the container runs on, or its checkpoint is whole: one of the two."""
     container = box(children=1)
     freeze = runc.start(*container.checkpoint_words(place))
-    stands_in(agent, phase)
+    stands_in(agent, phase, freeze)
     agent.kill()
     freeze.communicate(timeout=PATIENCE_S)
     agent.start()
@@ -328,7 +330,7 @@ def test_a_freeze_whose_agent_is_killed_while_criu_waits(slow_agent, runc, box, 
     """The same, when CRIU has not begun: the container never notices."""
     container = box()
     freeze = runc.start(*container.checkpoint_words(place))
-    stands_in(slow_agent, "dumping")
+    stands_in(slow_agent, "dumping", freeze)
     slow_agent.kill()
     freeze.communicate(timeout=PATIENCE_S)
     assert freeze.returncode == 1
@@ -348,7 +350,7 @@ def test_a_criu_that_is_killed(slow_agent, runc, box, place):
     container = box()
     slow_agent.gate.touch()
     freeze = runc.start(*container.checkpoint_words(place))
-    stands_in(slow_agent, "dumping")
+    stands_in(slow_agent, "dumping", freeze)
     record = next(iter(place.glob("work/*/criu-run.json")), None)
     if record is not None:
         pid = json.loads(record.read_text(encoding="utf-8"))["criu"]["pid"]
@@ -377,7 +379,7 @@ def test_a_restore_whose_agent_is_killed(slow_agent, runc, box, place):
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    stands_in(slow_agent, "restoring")
+    stands_in(slow_agent, "restoring", thaw)
     slow_agent.kill()
     slow_agent.gate.touch()
     assert thaw.wait(PATIENCE_S) == 1
@@ -401,6 +403,26 @@ def test_a_restore_that_its_runtime_refuses(agent, runc, box, place):
     aside.rename(container.bundle)
     agent.nothing_owed()
     brought_back(runc, container, place)
+
+
+def test_copies_of_a_checkpoint(agent, runc, box, place):
+    """As containerd has it: unpacked anew for each restore, and left lying. The copy that is named comes back."""
+    container = box()
+    frozen(runc, container, place)
+    first, second = (shutil.copytree(place, place.with_name(name)) for name in ("chk-2", "chk-3"))
+    for damaged in (place, second):
+        pages = next(damaged.glob("artifacts/*/images/pages-1.img"))
+        pages.write_bytes(bytes(pages.stat().st_size))
+    brought_back(runc, container, first)
+    assert runc.wrapped("delete", "--force", "box").returncode == 0
+    done = runc.wrapped(*container.restore_words(second), stdout=subprocess.DEVNULL)
+    assert done.returncode == 1
+    assert "ArtifactRefused" in runc.logged()[-1]["msg"]
+    before = container.counts()
+    done = runc.wrapped(*container.restore_words(first), stdout=subprocess.DEVNULL)
+    assert done.returncode == 0, runc.logged()
+    assert container.status() == "running"
+    until(lambda: container.counts() != before, "it writes")
 
 
 def test_a_damaged_checkpoint(agent, runc, box, place):

@@ -95,8 +95,8 @@ GOLDEN = [
     (
         ThawAccepted(ThawPlan("o", "a", (("x", "y"),)), 1),
         (
-            '["freeze.thaw_accepted",1,{"plan":{"artifact":"a","container":null,"force":false,"gpus":[["x","y"]],"operation":"o"},'
-            '"wall_ns":1}]'
+            '["freeze.thaw_accepted",1,{"plan":{"artifact":"a","container":null,"force":false,"gpus":[["x","y"]],"operation":"o",'
+            '"tier":""},"wall_ns":1}]'
         ),
     ),
     (
@@ -133,7 +133,7 @@ def test_golden(record: object, text: str) -> None:
     assert REGISTRY.read(text, "a test") == record
 
 
-LATER = ('"container":null,', '"inner_pids":[],', '"inner_pid":0,')
+LATER = (',"tier":""', '"container":null,', '"inner_pids":[],', '"inner_pid":0,')
 """What stands in records since containers are frozen through their runtime."""
 
 

@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 @attrs.frozen
 class Known:
-    """An operation, the artifact that it makes or uses, and the tier that it writes to (empty for a thaw)."""
+    """An operation, its artifact, and the tier that it writes to, or that it was told to read from."""
 
     asked: Asked
     artifact: str
@@ -41,7 +41,9 @@ def known_of(plan: FreezePlan | ThawPlan) -> Known:
     if isinstance(plan, FreezePlan):
         asked = Asked(plan.operation, Kind.FREEZE, frozen_by_us(plan.root))
         return Known(asked, plan.operation, plan.tier, plan.container)
-    return Known(Asked(plan.operation, Kind.THAW, thawed_by_us(plan.artifact)), plan.artifact, "", plan.container)
+    return Known(
+        Asked(plan.operation, Kind.THAW, thawed_by_us(plan.artifact)), plan.artifact, plan.tier, plan.container
+    )
 
 
 def left_in(journal: Journal) -> Left:

@@ -354,6 +354,8 @@ class ThawPlan:
     """Thaw although the processor lacks features that the old one had."""
     container: Container | None = None
     """Its runtime asked for it, and restores it as this container."""
+    tier: str = ""
+    """Where the artifact lies, if others with its id may lie elsewhere; empty: wherever it is found."""
 
 
 @attrs.frozen

@@ -114,13 +114,14 @@ class ShimDoor(v1.ShimServiceBase):
         runtime = self._agent.machine.runtime
         if runtime is None:
             raise ContainerRefused("this agent brings no containers back")
-        artifact = await self._agent.source(message.image_path)
-        images = await self._agent.images_of(artifact)
+        # containerd unpacks each checkpoint anew, and leaves old copies lying: it is this one that is meant.
+        artifact, place = await self._agent.source_here(message.image_path)
+        images = str(place.images(artifact))
         operation = new_id("th")
         door = await anyio.to_thread.run_sync(runtime.expect, operation)
         turn = v1.RuntimeTurn(str(door.folder), images, {become_criu.FOLDER: str(door.folder)})
         try:
-            plan = ThawPlan(operation, artifact, container=Container(message.container_id, str(root)))
+            plan = ThawPlan(operation, artifact, container=Container(message.container_id, str(root)), tier=place.name)
             await self._agent.begin(ThawTree(plan))
             async with aclosing(self._views(operation)) as views:
                 async for view in views:
