@@ -28,7 +28,9 @@ main()
 HEAVY = ("anyio", "asyncio", "attr", "attrs", "betterproto2", "grpclib", "iriscw.agent", "iriscw.rpc", "logging", "ssl")
 
 
-@pytest.mark.parametrize("words", [("create", "--bundle", "/b", "c1"), ("--version",), ("kill", "c1", "KILL"), ()])
+@pytest.mark.parametrize(
+    "words", [("create", "--bundle", "/b", "c1"), ("--version",), ("kill", "c1", "KILL"), (), ("restore", "--help")]
+)
 def test_what_it_loads(tmp_path, words):
     """To be runc, and to ask an agent that is not there, it takes the standard library and little of that."""
     environment = {**os.environ, "IRISCW_RUNC_REAL": "/bin/true", "IRISCW_SHIM_SOCKET": str(tmp_path / "none")}

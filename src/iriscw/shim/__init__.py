@@ -18,11 +18,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     asked = read(words)
     try:
+        if asked.helps:
+            return _become_runc(words)
         if asked.command in ("checkpoint", "restore"):
             from iriscw.shim import carrying
 
             return carrying.checkpoint(asked) if asked.command == "checkpoint" else carrying.restore(asked)
-        if asked.command in ("pause", "resume", "kill", "delete") and not asked.helps:
+        if asked.command in ("pause", "resume", "kill", "delete"):
             _ask_first(asked)
         return _become_runc(words)
     except (NotHonoured, OSError) as error:

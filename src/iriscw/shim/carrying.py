@@ -120,7 +120,10 @@ async def _checkpoint(asked: Asked, caller: ShimCaller) -> int:
     async with aclosing(caller.checkpoint(request)) as views:
         async for view in views:
             last = view.operation or last
-    return _ended(last)
+    failure = _failure(last)
+    if failure is not None:
+        raise failure
+    return 0
 
 
 async def _restore(asked: Asked, caller: ShimCaller) -> int:
@@ -148,16 +151,14 @@ async def _restore(asked: Asked, caller: ShimCaller) -> int:
         if runtime is not None:
             with anyio.CancelScope(shield=True):
                 await runtime.end()
-    if failures:
-        raise failures[0]
-    if runtime is not None and runtime.code and last.end is None:
+    if runtime is not None and runtime.code and last.end is None and not failures:
         return runtime.code  # and it said why
-    try:
-        return _ended(last)
-    except IriscwError:
-        if runtime is not None:
-            _forget(asked)
-        raise
+    failure = failures[0] if failures else _failure(last)
+    if failure is None:
+        return 0
+    if runtime is not None:  # whoever asked hears that nothing came back, and so it has to be
+        _forget(asked)
+    raise failure
 
 
 async def _watch(runtime: Runc, scope: anyio.CancelScope) -> None:
@@ -211,16 +212,14 @@ def _images(asked: Asked) -> str:
     return os.path.normpath(os.path.join(os.getcwd(), asked.option("image-path") or DEFAULT_IMAGES))  # noqa: PTH109, PTH118
 
 
-def _ended(last: v1.OperationView) -> int:
+def _failure(last: v1.OperationView) -> Exception | None:
+    """Say what an operation that ended ended with; None if it did what it was to do."""
     view = wire.read_view(last)
     if view.aside:
-        raise OperationPutAside(view.aside)
+        return OperationPutAside(view.aside)
     if view.end is None:
-        raise AgentUnreachable("the agent went away before the end; the next one takes it up")
-    failure = failure_of(view.end)
-    if failure is not None:
-        raise failure
-    return 0
+        return AgentUnreachable("the agent went away before the end; the next one takes it up")
+    return failure_of(view.end)
 
 
 def _forget(asked: Asked) -> None:

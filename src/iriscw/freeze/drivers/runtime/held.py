@@ -52,6 +52,7 @@ class HeldContainer:
         self._report = report
         self._awaken = awaken
         self._decided = ""
+        self._over = False
 
     @property
     def report(self) -> DumpReport:
@@ -102,7 +103,9 @@ class HeldContainer:
         return bool(said)
 
     async def _finish(self, within_ns: int) -> None:
-        """Pass on how CRIU ended, and see both of them end."""
+        """Pass on how CRIU ended, and see both of them end; once."""
+        if self._over:
+            return
         within_ns = min(within_ns, GRACE_NS)
         try:
             with anyio.move_on_after(within_ns / 1e9):
@@ -113,7 +116,7 @@ class HeldContainer:
                     await self._runtime.ended(within_ns)
         except (NotUnderstood, OSError) as error:
             log.warning("the end of a container's checkpoint was not understood: %s", error)
-        await self._call.close(within_ns)
+        self._over = await self._call.close(within_ns)
         await self._runtime.close(within_ns)
         try:
             self._door.close()
