@@ -387,3 +387,16 @@ async def test_a_restore_where_there_is_no_runtime(shim, tmp_path):
     )
     with pytest.raises(ContainerRefused, match="brings no containers back"):
         await views_of(shim.agent, "RestoreContainer", request)
+
+
+async def test_a_thaw_reads_where_it_was_told(shim, tmp_path):
+    """What lies elsewhere under the same id is no part of it; a freeze writes to its folder beside the tiers."""
+    folder = tmp_path / "root" / "chk-1"
+    await shim(checkpoint(tmp_path))
+    name = tier_of(folder)
+    for operation, kind in (("th-9", Kind.THAW), ("ck-9", Kind.FREEZE)):
+        shim.agent.board.begin(Asked(operation, kind, operation), "ck-1", name)
+    assert [*shim.agent.tiers_of("th-9").folders] == [name]
+    assert [*shim.agent.tiers_of("ck-9").folders] == ["ram", name]
+    for operation in ("th-9", "ck-9"):
+        shim.agent.board.refused(operation)
