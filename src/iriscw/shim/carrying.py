@@ -225,6 +225,10 @@ def _failure(last: v1.OperationView) -> Exception | None:
 def _forget(asked: Asked) -> None:
     """Have the runtime forget a container that did not come back: what is left of it was killed."""
     words = [real_runc(os.environ), *asked.before, "delete", "--force", "--", asked.container]
-    done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=END_S)  # noqa: S603
+    try:
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=END_S)  # noqa: S603
+    except (OSError, subprocess.TimeoutExpired) as error:
+        say(asked, "warning", f"container {asked.container} is not forgotten: {error}")
+        return
     if done.returncode and b"does not exist" not in done.stderr:
         say(asked, "warning", f"container {asked.container} is not forgotten: {done.stderr.decode(errors='replace')}")

@@ -21,7 +21,7 @@ SOCKET_VARIABLE = "IRISCW_SHIM_SOCKET"
 
 SHIM_SOCKET = "/run/kybernate/shim.sock"
 
-LOOK_S = 10.0
+LOOK_S = 20.0
 """For the agent to say what runs."""
 
 STOP_S = 60.0
