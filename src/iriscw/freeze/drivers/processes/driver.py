@@ -8,7 +8,7 @@ import platform
 import signal
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import anyio
@@ -19,7 +19,7 @@ from iriscw.freeze.drivers.processes.reading import read_text, read_tree, with_a
 from iriscw.freeze.model import FreeMemory, Host, RightsMissing, TargetGone, TaskIdentity, Tree
 from iriscw.freeze.proc_text import parse_stat_tail, parse_status
 from iriscw.processes.identity import ProcessGone, boot_id, read_stat
-from iriscw.processes.memory import free_bytes, group_free_bytes, group_of, machine_free_bytes
+from iriscw.processes.memory import free_bytes, group_of, limits_on, machine_free_bytes
 
 _CPUINFO = Path("/proc/cpuinfo")
 
@@ -219,10 +219,14 @@ def _host() -> Host:
 
 
 def _free_memory(task: TaskIdentity) -> FreeMemory:
-    ours, its = group_of(), group_of(task.pid)
+    return free_memory_of(machine_free_bytes(), limits_on(group_of()), limits_on(group_of(task.pid)))
+
+
+def free_memory_of(machine_bytes: int, ours: Mapping[Path, int], its: Mapping[Path, int]) -> FreeMemory:
+    """Put together what the machine leaves, and each group with a limit on us and on a process."""
     return FreeMemory(
-        machine_bytes=machine_free_bytes(),
-        ours_bytes=group_free_bytes(ours),
-        its_bytes=group_free_bytes(its),
-        together=ours == its,
+        machine_bytes=machine_bytes,
+        ours_bytes=min((left for place, left in ours.items() if place not in its), default=None),
+        its_bytes=min((left for place, left in its.items() if place not in ours), default=None),
+        both_bytes=min((left for place, left in its.items() if place in ours), default=None),
     )
