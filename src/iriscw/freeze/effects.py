@@ -172,6 +172,8 @@ class EndTree:
     tasks: tuple[TaskIdentity, ...]
     within_ns: int
     tries: int = 0
+    given_up: bool = False
+    """Whether it is killed even if somebody has let it run on meanwhile; else that is an error, and nothing is done."""
 
 
 @message
@@ -281,3 +283,4 @@ class Unpin:
     operation: str
     ending: Ending | None = None
     """How the operation ends then; None: as its records say."""
+    tries: int = 0

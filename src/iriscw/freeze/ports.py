@@ -371,5 +371,10 @@ class Artifacts(Protocol):
         ...
 
     async def unpin(self, artifact: str, operation: str) -> None:
-        """Let the artifact be removed again. May be repeated. Raises nothing."""
+        """Let the artifact be removed again. May be repeated.
+
+        Raises:
+            UnsafeRequest: the folder of the tier is somebody else's.
+            OSError: it cannot be written down yet. Until it is, nobody removes the artifact.
+        """
         ...
