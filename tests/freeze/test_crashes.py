@@ -42,12 +42,14 @@ from iriscw.freeze import freezing, settling, thawing
 from iriscw.freeze.effects import EndTree, RestoreCuda, UnlockCuda
 from iriscw.freeze.messages import FreezeTree, ThawTree
 from iriscw.freeze.model import (
+    ArtifactUnknown,
     CudaNoMemory,
     CudaRefused,
     CudaState,
     FreezePhase,
     FreezePlan,
     HookFailed,
+    NoRoom,
     Outcome,
     RightsMissing,
     ThawPhase,
@@ -221,6 +223,70 @@ def test_what_was_sealed_outlives_a_tree_that_is_gone(leave_running):
         check(world, runner)
         kept.append(sealed)
     assert {*kept} == {False, True}
+
+
+@pytest.mark.parametrize("leave_running", [False, True])
+def test_what_lay_in_memory_is_gone_with_the_machine(monkeypatch, leave_running):
+    """The power goes at every boundary, and with it tree and images: it comes to an end, and says no more than is."""
+
+    async def publish(ports, operation, real=SimArtifacts.publish):
+        if operation not in ports.world.artifacts:
+            raise ArtifactUnknown("it has no room in any tier")
+        await real(ports, operation)
+
+    async def seal(ports, operation, *rest, real=SimArtifacts.seal):
+        if operation not in ports.world.artifacts:
+            raise ArtifactUnknown("it has no room in any tier")
+        return await real(ports, operation, *rest)
+
+    monkeypatch.setattr(SimArtifacts, "publish", publish)
+    monkeypatch.setattr(SimArtifacts, "seal", seal)
+    outcomes = []
+    for number in range(1, 120):
+        world = World()
+        runner = Runner(world, freezing, (number,))
+        told = []
+
+        def crash(life, world=world, runner=runner, told=told, real=world.crash):
+            real(life)
+            told.append(runner.state.ended)
+            world.artifacts.clear()
+            for process in world.living():
+                process.alive, process.cuda = False, None
+
+        world.crash = crash
+        plan = FreezePlan("op-1", world.source[0], "ram", leave_running=leave_running)
+        ended = runner.run(FreezeTree(plan)).ended
+        if told == [None] and ended is not None:
+            outcomes.append(ended.outcome)
+    assert {*outcomes} == {Outcome.UNDONE, Outcome.LOST}
+
+
+@pytest.mark.parametrize("failures", [3, 50])
+def test_images_of_a_tree_that_is_gone_wait_for_room(failures):
+    """They are published when there is room again; if there never is, they stay where they are, which is said."""
+    ends = []
+    for number in range(1, 60):
+        world = World()
+        runner = Runner(world, freezing, (number,))
+        waits = []
+
+        def crash(life, world=world, waits=waits, real=world.crash):
+            real(life)
+            waits.extend(each.sealed and not each.published for each in world.artifacts.values())
+            world.calls.clear()
+            world.faults = {("publish", each): error(NoRoom) for each in range(1, failures)}
+            for process in world.living():
+                process.alive, process.cuda = False, None
+
+        world.crash = crash
+        ended = runner.run(FreezeTree(FreezePlan("op-1", world.source[0], "disk"))).ended
+        if waits == [True] and any(isinstance(record, FreezeSealed) for record in runner.records):
+            ends.append(ended)
+            assert world.artifacts["op-1"].published is (failures < 5)
+            assert ended.outcome is (Outcome.FROZEN if failures < 5 else Outcome.LOST), number
+            assert ("stay in images-" in ended.text) is (failures > 5)
+    assert ends
 
 
 @pytest.mark.parametrize(("method", "kind"), [("state", CudaRefused), ("proceed", RightsMissing)])

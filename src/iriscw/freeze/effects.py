@@ -26,7 +26,7 @@ Verify          Artifacts.verify                                                
 Restore         Criu.restore                                                    RestoreReport
 Sweep           Criu.sweep                                                      tasks that were killed
 Proceed         Processes.proceed                                               None
-Unpin           Artifacts.unpin                                                 None
+Unpin           Artifacts.unpin                                                 whether it is there
 =============== =============================================================== ====================
 """
 
@@ -209,6 +209,7 @@ class Publish:
     """Make the artifact visible."""
 
     operation: str
+    tries: int = 0
 
 
 @message

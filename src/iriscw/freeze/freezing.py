@@ -407,7 +407,7 @@ def completed(freeze: Freeze, message: Completed, ctx: Context) -> Returned:
         case Discard():
             return _discarded(freeze, "", ctx)
         case Unpin(ending=ending):
-            return _unpinned(freeze, ending, ctx)
+            return _unpinned(freeze, ending, ctx) if message.value else _vanished(freeze, ctx)
     return None
 
 
@@ -438,6 +438,10 @@ def failed(freeze: Freeze, message: Failed, ctx: Context) -> Returned:
             return _give_up(freeze, text)
         case RestoreCuda(reading=reading) | UnlockCuda(reading=reading):
             return (SetTimer(KEY, READ_AGAIN_NS, Again(_read_states(freeze, reading + 1))),)
+        case Publish(tries=tries) if freeze.gone and tries < TRIES:
+            return (SetTimer(KEY, AGAIN_NS, Again(Publish(freeze.id, tries + 1))),)
+        case Publish() if freeze.gone and kind == "NoRoom":
+            return _unpublished(freeze, text, ctx)
         case Wake(hook=hook, root=root, tries=tries) if tries < TRIES:
             return (SetTimer(KEY, AGAIN_NS, Again(Wake(hook, root, tries + 1))),)
         case Wake():
@@ -505,6 +509,25 @@ def _unpinned(freeze: Freeze, ending: Ending | None, ctx: Context, more: str = "
     return _over(freeze, ending.outcome, ending.kind, "; ".join(each for each in (ending.text, more) if each), ctx)
 
 
+def _vanished(freeze: Freeze, ctx: Context) -> Returned:
+    """End without the artifact that was published: it lay in memory, and the machine was started anew."""
+    text = f"{freeze.gone}; then: " if freeze.gone else ""
+    return _over(freeze, Outcome.LOST, "TargetGone", f"{text}its checkpoint is not there any more", ctx)
+
+
+def _unpublished(freeze: Freeze, text: str, ctx: Context) -> Returned:
+    """End with images that are whole and could not be made visible. Nothing newer is left, so they are not removed."""
+    assert freeze.room is not None
+    left = f"{freeze.gone}; its images are whole and stay in {freeze.room.images}: {text}"
+    return _over(freeze, Outcome.LOST, "NoRoom", left, ctx)
+
+
+def _lost_too(freeze: Freeze) -> bool:
+    """Whether the images of a tree that is gone could not be published, and not for want of room: they are lost."""
+    tried = bool(freeze.gone) and freeze.steps[-2:-1] == (Phase.PUBLISHING,)
+    return tried and freeze.undoing is not None and freeze.undoing.kind != "Interrupted"
+
+
 # Letting the tree run, or making sure that it does not
 
 
@@ -544,7 +567,9 @@ def _settled(freeze: Freeze, states: States, reading: int, ctx: Context) -> Retu
             return (SetTimer(KEY, READ_AGAIN_NS, Again(_read_states(freeze, reading + 1))),)
         case Settled(end=End.HOPELESS, text=text):
             return _give_up(freeze, text)
-        case Settled(end=End.GONE, text=text) if freeze.phase is Phase.UNDOING and freeze.sealed is not None:
+        case Settled(end=End.GONE, text=text) if (
+            freeze.phase is Phase.UNDOING and freeze.sealed is not None and not _lost_too(freeze)
+        ):
             return _begin(freeze, Phase.PUBLISHING, FreezeFateKnown(freeze.gone or text))
         case Settled(end=end, text=text):
             return _rest(freeze, FreezeFateKnown((freeze.gone or text) if end is End.GONE else ""))

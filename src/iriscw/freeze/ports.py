@@ -370,8 +370,8 @@ class Artifacts(Protocol):
         """
         ...
 
-    async def unpin(self, artifact: str, operation: str) -> None:
-        """Let the artifact be removed again. May be repeated.
+    async def unpin(self, artifact: str, operation: str) -> bool:
+        """Let the artifact be removed again, and say whether it is there. May be repeated.
 
         Raises:
             UnsafeRequest: the folder of the tier is somebody else's.

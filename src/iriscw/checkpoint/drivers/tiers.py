@@ -70,10 +70,13 @@ class Tiers:
         threads = max(1, os.cpu_count() or 1)
         await _stoppable(readings, lambda: folders.verify(artifact, threads, count.add_of, readings))
 
-    async def unpin(self, artifact: str, operation: str) -> None:
+    async def unpin(self, artifact: str, operation: str) -> bool:
         """See the port."""
-        for folders in await self._those(lambda each: each.has_pin(artifact, operation)):
+        there = False
+        for folders in await self._those(lambda each: each.has_pin(artifact, operation) or each.has(artifact)):
             await anyio.to_thread.run_sync(folders.unpin, artifact, operation)
+            there = there or await anyio.to_thread.run_sync(folders.has, artifact)
+        return there
 
     # Beside the port
 

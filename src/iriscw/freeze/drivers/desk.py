@@ -287,6 +287,6 @@ class Desk:
         """Read every byte and compare."""
         await self.artifacts.verify(effect.artifact, self.report)
 
-    async def unpin(self, effect: Unpin) -> None:
-        """Let it be removed again."""
-        await self.artifacts.unpin(effect.artifact, effect.operation)
+    async def unpin(self, effect: Unpin) -> bool:
+        """Let it be removed again, and say whether it is there."""
+        return await self.artifacts.unpin(effect.artifact, effect.operation)
