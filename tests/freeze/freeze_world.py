@@ -499,6 +499,11 @@ class SimHooks(Port):
 class SimArtifacts(Port):
     """The tiers."""
 
+    def _written(self, operation):
+        if operation not in self.world.artifacts:
+            raise ArtifactUnknown(f"operation {operation} has no room in any tier")
+        return self.world.artifacts[operation]
+
     async def promised(self, tier):
         return self.world.promised if tier == "ram" else None
 
@@ -513,7 +518,7 @@ class SimArtifacts(Port):
 
     async def seal(self, operation, frozen, labels, report):
         await self._step("seal")
-        artifact = self.world.artifacts[operation]
+        artifact = self._written(operation)
         if not artifact.snapshot:
             raise ArtifactRefused("no images")
         artifact.sealed = True
@@ -523,7 +528,7 @@ class SimArtifacts(Port):
 
     async def publish(self, operation):
         await self._step("publish")
-        artifact = self.world.artifacts[operation]
+        artifact = self._written(operation)
         if not artifact.sealed:
             raise Broken("C8: published before it was sealed")
         artifact.published = True

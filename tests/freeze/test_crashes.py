@@ -35,6 +35,7 @@ from iriscw.freeze.model import (
     FreezePhase,
     FreezePlan,
     HookFailed,
+    NoRoom,
     Outcome,
     RightsMissing,
     ThawPhase,
@@ -207,6 +208,51 @@ def test_what_was_sealed_outlives_a_tree_that_is_gone(leave_running):
         check(world, runner)
         kept.append(sealed)
     assert {*kept} == {False, True}
+
+
+@pytest.mark.parametrize("leave_running", [False, True])
+def test_what_lay_in_memory_goes_with_its_machine(leave_running):
+    """The machine begins anew at every boundary: there is nothing to make visible any more, and that is the end."""
+    outcomes = []
+    for number in range(1, 120):
+        world = World()
+        runner = Runner(world, freezing, (number,))
+
+        def crash(life, world=world, real=world.crash):
+            real(life)
+            world.artifacts.clear()
+            for process in world.living():
+                process.alive, process.cuda = False, None
+
+        world.crash = crash
+        plan = FreezePlan("op-1", world.source[0], "ram", leave_running=leave_running)
+        ended = runner.run(FreezeTree(plan)).ended
+        assert runner.lives == 1 or world.artifacts == {}
+        outcomes.append(runner.lives > 1 and ended and ended.outcome)
+    assert {Outcome.LOST, Outcome.UNDONE} <= {*outcomes}
+
+
+def test_what_is_all_there_is_of_a_tree_is_not_thrown_away():
+    """The tree is gone, and what was sealed of it cannot be made visible: that is tried some times, and then told."""
+    ends = []
+    for number in range(1, 120):
+        world = World()
+        runner = Runner(world, freezing, (number,))
+
+        def crash(life, world=world, real=world.crash):
+            real(life)
+            world.always["publish"] = NoRoom
+            for process in world.living():
+                process.alive, process.cuda = False, None
+
+        world.crash = crash
+        ended = runner.run(FreezeTree(FreezePlan("op-1", world.source[0], "disk"))).ended
+        if ended is not None and ended.outcome is Outcome.LEFT:
+            assert world.artifacts["op-1"].sealed
+            assert ended.kind == "NoRoom"
+            ends.append(world.calls["publish"])
+    assert ends
+    assert max(ends) <= freezing.TRIES + 2
 
 
 @pytest.mark.parametrize(("method", "kind"), [("state", CudaRefused), ("proceed", RightsMissing)])

@@ -207,6 +207,7 @@ class Publish:
     """Make the artifact visible."""
 
     operation: str
+    tries: int = 0
 
 
 @message

@@ -27,7 +27,7 @@ Undoing never repeats what it does not know: :mod:`iriscw.freeze.settling`. What
 its bound is killed and reported (INV-C6): a process that waits for ever for a GPU it will not get is worse than none.
 If its images were complete by then they are sealed and published after all, because nothing newer is left. The same
 goes for a tree that is gone when it is looked for, after a power cut perhaps, if its images were sealed: what was not
-may not be on the disk.
+may not be on the disk. If they lay in memory they are gone as well, and it ends as lost.
 """
 
 from __future__ import annotations
@@ -434,6 +434,8 @@ def failed(freeze: Freeze, message: Failed, ctx: Context) -> Returned:
             return (SetTimer(KEY, AGAIN_NS, Again(Wake(hook, root, tries + 1))),)
         case Wake():
             return _woken(freeze, FreezeUnheard(text))
+        case Publish(tries=tries) if freeze.gone:  # what else could be done with it was done: this must come to an end
+            return _unpublished(freeze, kind, text, tries)
         case Discard(tries=tries) if tries < TRIES:
             return (SetTimer(KEY, AGAIN_NS, Again(Discard(freeze.id, tries + 1))),)
         case Discard():
@@ -482,6 +484,18 @@ def _published(freeze: Freeze) -> Returned:
             return _unpin(freeze, Ending(Outcome.FROZEN, "TargetGone", freeze.gone))
         return _unpin(freeze, Ending(Outcome.COPIED, "HookFailed" if freeze.unheard else "", freeze.unheard))
     return _next(freeze)
+
+
+def _unpublished(freeze: Freeze, kind: str, text: str, tries: int) -> Decision:
+    """Go on with an artifact that is all there is of a tree, and cannot be made visible."""
+    if kind == "ArtifactUnknown":  # it lay in memory, and that boot is over
+        first = freeze.undoing or FreezeUndoing(kind, "its tree is gone")
+        lost = FreezeUndoing(first.kind, f"{first.text}; then: {text}")
+        return Decision(records=(lost,), commands=(Run(KEY, Discard(freeze.id)),))
+    if tries < TRIES:
+        return Decision(commands=(SetTimer(KEY, AGAIN_NS, Again(Publish(freeze.id, tries + 1))),))
+    left = f"the tree is gone ({freeze.gone}), and what was sealed of it lies in its tier unseen: {text}"
+    return _unpin(freeze, Ending(Outcome.LEFT, kind, left))
 
 
 def _unpin(freeze: Freeze, ending: Ending) -> Decision:
