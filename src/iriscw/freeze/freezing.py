@@ -194,9 +194,13 @@ class Freeze:
 
     @property
     def tasks(self) -> tuple[TaskIdentity, ...]:
-        """Who is frozen, as far as it is known: those in the images, or those that were seen first."""
+        """Who is frozen, as far as it is known: those in the images, or those that were seen first.
+
+        Who used CUDA is among them in any case: one that left the tree meanwhile was locked with it.
+        """
         if self.dumped is not None:
-            return self.dumped.tree.identities
+            found = self.dumped.tree.identities
+            return (*found, *(task for task in self.cuda_identities if task not in found))
         if self.frozen is not None:
             return tuple(task.identity for task in self.frozen.tasks)
         return (self.asked.root,)
@@ -475,6 +479,11 @@ def _dumped(freeze: Freeze, dumped: Dumped, ctx: Context) -> Returned:
         # It began to use CUDA behind our back, so its device memory is in no image.
         text = f"process {stranger.identity.pid} began to use CUDA while the tree was being frozen"
         return _undo(freeze, "TargetUnfit", text, record)
+    found = dumped.tree.identities
+    left = next((task for task in known if task not in found), None)
+    if left is not None:
+        # What it had on the GPU is in its own memory now, and it is in no image.
+        return _undo(freeze, "TargetUnfit", f"process {left.pid} left the tree while it was being frozen", record)
     return _next(freeze, record)
 
 
