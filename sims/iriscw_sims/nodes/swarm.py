@@ -58,6 +58,13 @@ RATES: tuple[tuple[str, int], ...] = (
 """Each kind of chance with its highest rate, in thousandths."""
 
 
+ORDERS: tuple[str, ...] = ("freeze", "thaw", "remove", "list")
+TIERS: tuple[str, ...] = ("ram", "disk")
+MOST_MIB = 1 << 30
+MOST_PROCESSES = 1024
+"""Of one workload: as many as a tree may have."""
+
+
 @attrs.frozen
 class MachinePlan:
     """One machine. Sizes are MiB; 0 is no limit, for the control groups."""
@@ -124,9 +131,6 @@ class NodesPlan:
         """Give the plan without one kind of fault or chance."""
         faults = tuple(fault for fault in self.faults if fault.kind != kind)
         return attrs.evolve(self, faults=faults, rates=tuple(rate for rate in self.rates if rate[0] != kind))
-
-
-ORDERS: tuple[str, ...] = ("freeze", "thaw", "remove", "list")
 
 
 def draw_nodes_plan(seed: int) -> NodesPlan:

@@ -25,6 +25,7 @@ from iriscw_sims.nodes.node import Node
 from iriscw_sims.nodes.shelves import Shelf
 from iriscw_sims.nodes.swarm import AT_A_STEP, NodesPlan, draw_nodes_plan
 from iriscw_sims.nodes.users import Users
+from iriscw_sims.plans import check_plan
 from iriscw_sims.stage import Stage
 from iriscw_sims.world import Run
 
@@ -37,6 +38,9 @@ LOOKS = 3
 CONVERGE = 3600 * SECOND
 """How long the healed world may take: a call that hung just then has a deadline of minutes, and what is undone or
 killed after it is tried some times."""
+
+BUSY = 100_000
+"""Steps in which the healed world has to come to rest: it takes some hundred, and what spins has no end."""
 
 SETTLED_EVERY = 32
 """Steps between two looks whether all that does not run is some operation's."""
@@ -95,6 +99,8 @@ class NodesWorld(Stage):
     """
 
     def __init__(self, seed: int, plan: NodesPlan | None = None) -> None:
+        if plan is not None:
+            check_plan(plan)
         self.plan = plan if plan is not None else draw_nodes_plan(seed)
         super().__init__(seed, self.plan.rates)
         self.simulation = Simulation(seed)
@@ -270,10 +276,11 @@ class NodesWorld(Stage):
             simulation.advance(1.0)
         self.heal()
         looks = 0
+        most = simulation.steps + BUSY
         while looks < LOOKS:
             left = self.unsettled()
             looks = 0 if left else looks + 1
-            if simulation.now >= self.healed_at + CONVERGE:
+            if simulation.now >= self.healed_at + CONVERGE or simulation.steps > most:
                 waited = (simulation.now - self.healed_at) // SECOND
                 self.violate("liveness", f"not at rest {waited} s after all was healed: {left}")
                 return
