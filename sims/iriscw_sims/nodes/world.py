@@ -39,7 +39,7 @@ CONVERGE = 3600 * SECOND
 """How long the healed world may take: a call that hung just then has a deadline of minutes, and what is undone or
 killed after it is tried some times."""
 
-BUSY = 100_000
+BUSY = 30_000
 """Steps in which the healed world has to come to rest: it takes some hundred, and what spins has no end."""
 
 SETTLED_EVERY = 32

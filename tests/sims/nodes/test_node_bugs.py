@@ -14,16 +14,6 @@ ROOT = HERE.parents[2]
 SLICE = ("killed-before-it-is-published", "what-is-locked-stays-locked")
 """Found within a few seeds: what `make test` runs."""
 
-MANY = (
-    "a-tree-that-ran-on-is-killed",
-    "a-restore-of-unknown-outcome-is-over",
-    "a-thaw-that-was-let-run-is-killed",
-    "no-gate-for-memory",
-    "memory-of-another-boot-is-published-for-ever",
-    "a-process-that-left-is-forgotten",
-)
-"""Found after a hundred seeds or more: left to the soak."""
-
 sys.path.insert(0, str(HERE))
 
 from node_bugs import MUTANTS  # noqa: E402
@@ -76,14 +66,7 @@ def test_the_texts_to_replace_are_there():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in BUGS if name not in (*SLICE, *MANY)])
+@pytest.mark.parametrize("name", [name for name in BUGS if name not in SLICE])
 def test_each_planted_bug_is_found(name, tmp_path):
     """The others are found too."""
-    find(name, tmp_path)
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("name", MANY)
-def test_planted_bugs_that_are_seldom_seen_are_found(name, tmp_path):
-    """Those that take many seeds."""
     find(name, tmp_path)
