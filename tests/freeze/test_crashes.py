@@ -542,6 +542,25 @@ def test_a_process_that_begins_to_use_cuda_meanwhile_undoes_the_freeze():
     assert (ended.outcome, ended.kind) == (Outcome.UNDONE, "TargetUnfit")
 
 
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_process_that_leaves_the_tree_meanwhile_is_not_left_behind(name):
+    """Its parent ends: it is in no image, and checkpointed for CUDA. The freeze is undone, for it as well."""
+    for orphan, late in CRASHES:
+        for crash in range(60):
+
+            class Splits(World):
+                def below(self, root):
+                    return [
+                        each for each in super().below(root) if "checkpoint" not in self.log or each is not self.last
+                    ]
+
+            world = Splits(orphan=orphan, late=late)
+            world.last = world.processes[2]
+            ended = freeze_with(world, crashes=(crash,), **SCENARIOS[name]).state.ended
+            assert ended is None or ended.outcome is Outcome.UNDONE
+            assert crash or "process 102 left the tree" in ended.text
+
+
 # The proof bites
 
 

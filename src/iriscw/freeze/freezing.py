@@ -28,7 +28,7 @@ Undoing never repeats what it does not know: :mod:`iriscw.freeze.settling`. What
 its bound is killed and reported (INV-C6): a process that waits for ever for a GPU it will not get is worse than none.
 If its images were complete by then they are sealed and published after all, because nothing newer is left. The same
 goes for a tree that is gone when it is looked for, after a power cut perhaps, if its images were sealed: what was not
-may not be on the disk.
+may not be on the disk. If they lay in memory they are gone as well, and it ends as lost.
 """
 
 from __future__ import annotations
@@ -198,9 +198,13 @@ class Freeze:
 
     @property
     def tasks(self) -> tuple[TaskIdentity, ...]:
-        """Who is frozen, as far as it is known: those in the images, or those that were seen first."""
+        """Who is frozen, as far as it is known: those in the images, or those that were seen first.
+
+        Who used CUDA is among them in any case: one that left the tree meanwhile was locked with it.
+        """
         if self.dumped is not None:
-            return self.dumped.tree.identities
+            found = self.dumped.tree.identities
+            return (*found, *(task for task in self.cuda_identities if task not in found))
         if self.frozen is not None:
             return tuple(task.identity for task in self.frozen.tasks)
         return (self.asked.root,)
@@ -409,7 +413,8 @@ def completed(freeze: Freeze, message: Completed, ctx: Context) -> Returned:
         case Discard():
             return _discarded(freeze, "", ctx)
         case Unpin(ending=ending):
-            return _unpinned(freeze, ending, ctx) if message.value else _vanished(freeze, ctx)
+            published = ending is not None and ending.outcome in (Outcome.FROZEN, Outcome.COPIED)
+            return _vanished(freeze, ctx) if published and not message.value else _unpinned(freeze, ending, ctx)
     return None
 
 
@@ -490,6 +495,11 @@ def _dumped(freeze: Freeze, dumped: Dumped, ctx: Context) -> Returned:
         # It began to use CUDA behind our back, so its device memory is in no image.
         text = f"process {stranger.identity.pid} began to use CUDA while the tree was being frozen"
         return _undo(freeze, "TargetUnfit", text, record)
+    found = dumped.tree.identities
+    left = next((task for task in known if task not in found), None)
+    if left is not None:
+        # What it had on the GPU is in its own memory now, and it is in no image.
+        return _undo(freeze, "TargetUnfit", f"process {left.pid} left the tree while it was being frozen", record)
     return _next(freeze, record)
 
 
