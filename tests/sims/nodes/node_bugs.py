@@ -173,7 +173,7 @@ MUTANTS = (
     _bug(
         "two-copies",
         (GATES, "    if opened.living:\n", "    if opened.living and not opened.kept:\n"),
-        (GATES, "    if opened.taken:\n", "    if opened.taken and not opened.kept:\n"),
+        (GATES, "    if opened.taken and plan", "    if opened.taken and not opened.kept and plan"),
     ),
     _bug(
         "no-gate-for-memory",
