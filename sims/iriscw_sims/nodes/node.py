@@ -133,6 +133,8 @@ class Node:
 
     def perform(self, handle: SimOperation) -> None:
         """Carry out an effect."""
+        if handle.system_restarted:
+            return  # the process was killed in the step in which it asked
         match handle.effect:
             case Claim(asked=asked):
                 holder = self.machine.claims.setdefault(asked.target, asked.operation)
