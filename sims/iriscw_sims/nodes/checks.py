@@ -267,7 +267,7 @@ class Checks:
         if known.thaws:
             if process.made_by != operation:
                 self.violate("C3", f"operation {operation} kills process {process.pid}, which it did not make")
-            elif process.progress > process.came_back_at and not hopeless:
+            elif process.progress > process.came_back_at and not hopeless and not known.root_left:
                 self.violate("C6", f"operation {operation} kills process {process.pid}, which has run again")
             return
         artifact = self._machine.hosted.get(operation)
@@ -421,7 +421,7 @@ class Checks:
         """Nothing of an operation is left to do, says the agent: so nothing of it is there."""
         machine, known = self._machine, self.of(operation)
         left = known.ended is not None and getattr(known.ended, "outcome", None) is Outcome.LEFT
-        if any(run.operation == operation and not run.over for run in machine.runs):
+        if not left and any(run.operation == operation and not run.over for run in machine.runs):
             self.violate("C6", f"operation {operation} is over, and its CRIU runs")
         if operation in machine.claims.values():
             self.violate("C6", f"operation {operation} is over, and its target is still claimed")
