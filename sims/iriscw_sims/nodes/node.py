@@ -133,6 +133,8 @@ class Node:
 
     def perform(self, handle: SimOperation) -> None:
         """Carry out an effect."""
+        if handle.system_restarted:
+            return  # the process was killed in the step in which it asked
         match handle.effect:
             case Claim(asked=asked):
                 holder = self.machine.claims.setdefault(asked.target, asked.operation)
@@ -237,6 +239,10 @@ class Node:
             case OperationClosed(operation=operation):
                 self.board.closed(operation)
                 self.checks.closed(operation)
+                self._desks.pop(operation, None)
+                for run in [each for each in self.machine.runs if each.operation == operation and not each.over]:
+                    run.ending = False  # the object that held the tree is dropped: CRIU lets it run
+                    run.abort()
             case OperationAside(operation=operation, text=text):
                 self.world.violate("R7", f"operation {operation} on {self.name} is put aside: {text}")
 

@@ -53,7 +53,7 @@ def test_what_cannot_be_is_refused(changes, text):
         NodesWorld(1, attrs.evolve(plan, **changes))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(plans(max_orders=6))
 def test_plans_that_hypothesis_draws_hold(plan):
     """Any plan that can be drawn holds."""
