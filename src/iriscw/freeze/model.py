@@ -250,6 +250,29 @@ class RestoreRequest:
     within_ns: int
     new_pid_namespace: bool = False
     """Restore into a PID namespace of its own, because numbers are taken here."""
+    lazy: bool = False
+    """Bring its pages while it runs (see :class:`LazyPages`)."""
+    paging_ns: int = 0
+    """For its pages, from the moment in which it is back."""
+
+
+@attrs.frozen
+class PageFile:
+    """A file of memory's pages: its name, its size, and the digests of its pieces, of 32 bytes each, in order."""
+
+    name: str
+    size_bytes: int
+    digests: bytes
+
+
+@attrs.frozen
+class LazyPages:
+    """Files of pages of which nobody has read a byte yet: each piece is compared before anything of it is given out."""
+
+    algorithm: str
+    """How the digests are made, as the manifest names it."""
+    piece_bytes: int
+    files: tuple[PageFile, ...]
 
 
 @attrs.frozen
@@ -326,6 +349,8 @@ class ThawPlan:
     """For each GPU the artifact was frozen on the one it comes to; none: the same."""
     force: bool = False
     """Thaw although the processor lacks features that the old one had."""
+    lazy: bool = False
+    """Let it run before all of its memory was read, where that can be."""
 
 
 @attrs.frozen
@@ -399,6 +424,7 @@ class ThawPhase(enum.Enum):
     VERIFYING = "verifying"
     RESTORING = "restoring"
     STARTING = "starting"
+    PAGING = "paging"
     LEAVING = "leaving"
     KILLING = "killing"
     OVER = "over"
@@ -440,6 +466,8 @@ class Kept:
     frozen: Frozen
     room: Room
     sealed: Sealed
+    by_pieces: bool = False
+    """Whether every piece of its pages has a digest of its own, so that one can be compared without the others."""
 
 
 @attrs.frozen
@@ -491,6 +519,13 @@ class NoRoom(OperationError):
     """The disk or the memory file system is full, or the budget of the tier is used up. The text says which."""
 
     retryable = True
+
+
+class PagingFailed(OperationError):
+    """Pages of a tree that ran could not be brought to it, and the text says why.
+
+    It was ended: without them it cannot go on. Its checkpoint is as it was; what the tree did since is lost.
+    """
 
 
 class TreeLeft(OperationError):
