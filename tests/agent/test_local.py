@@ -278,7 +278,7 @@ def test_a_lazy_thaw_where_there_is_no_userfaultfd(command, counting, monkeypatc
 
 
 def test_a_lazy_thaw_of_a_damaged_checkpoint(command, counting):
-    """One flipped bit in memory that would come later: the tree is gone, the error names the file, nothing is pinned."""
+    """One flipped bit in memory that comes later: the tree is gone, the error names the file, nothing is pinned."""
     tree = counting(ballast_mib=64)
     done = freeze(command, tree)
     assert not tree.alive()

@@ -291,9 +291,13 @@ async def test_a_pager_killed_while_criu_restores_leaves_neither(criu, processes
     real = driver_module.write_run
     monkeypatch.setattr(driver_module, "write_run", write_run)
     lazy = await frozen("memory", "large")
-    with pytest.raises(PagingFailed, match="was killed"):
+
+    async def bring_back() -> None:
         await criu.restore(lazy.request, nothing, lazy.pages)
         await criu.paging(lazy.request.work, PATIENCE_NS, nothing)
+
+    with pytest.raises(PagingFailed, match="was killed"):
+        await bring_back()
     await lazy.nothing_is_left(processes)
 
 
