@@ -17,7 +17,7 @@ import struct
 from pathlib import Path
 from typing import Final
 
-from iriscw.freeze.drivers.paging.notes import COMPLETE, FAILED, End, read_end, read_pager, write_end
+from iriscw.freeze.drivers.paging.notes import COMPLETE, FAILED, KILLED, End, read_end, read_pager, write_end
 from iriscw.processes.identity import ProcessIdentity, identify, is_alive
 
 CLONE3: Final = 435
@@ -83,7 +83,7 @@ def end_tree(work: Path) -> None:
     from iriscw.freeze.drivers.identities import to_task
     from iriscw.freeze.drivers.processes.driver import KernelProcesses
 
-    write_end(work, End(FAILED, "who brought its pages was killed"))
+    write_end(work, End(FAILED, KILLED))
     record = read_pager(work)
     tasks = [to_task(each) for each in record.tasks] if record is not None else []
     anyio.run(KernelProcesses().end, tasks, END_NS)

@@ -31,6 +31,7 @@ COMPLETE: Final = ""
 """The kind of an end that is none of an error."""
 REFUSED: Final = "ArtifactRefused"
 FAILED: Final = "PagingFailed"
+KILLED: Final = "who brought its pages was killed"
 
 
 @attrs.frozen

@@ -14,6 +14,7 @@ import anyio
 
 from iriscw.freeze.drivers.paging.notes import (
     COMPLETE,
+    KILLED,
     REFUSED,
     End,
     Pager as Record,
@@ -175,8 +176,9 @@ def failure(end: End | None, said: str = "") -> Exception:
     """Give the error for an end that is none of success."""
     if end is not None and end.kind == REFUSED:
         return ArtifactRefused(end.text)
-    text = end.text if end is not None else "who brought its pages ended without a word"
-    return PagingFailed(f"{text}: {said}" if said and end is None else text)
+    if end is not None:
+        return PagingFailed(end.text)
+    return PagingFailed(f"who brought its pages ended: {said}" if said else KILLED)
 
 
 def _last_words(work: Path) -> str:
