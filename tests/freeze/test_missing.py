@@ -73,6 +73,7 @@ def test_it_is_what_a_mapping_of_pages_would_be(model, changes):
         model = changed(model, change)
         assert as_pages(missing) == model
         assert bool(missing) == bool(model)
+        assert not model or missing.last() == max(model) + PAGE - 1
         for address in range(0, PAGES * PAGE, PAGE):
             assert missing.offset_of(address + 7) == (model[address] + 7 if address in model else None)
 

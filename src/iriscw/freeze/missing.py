@@ -34,9 +34,9 @@ class Missing:
         """Give the same for an address space that was forked off this one."""
         return Missing(self._ranges)
 
-    def first(self) -> int:
-        """Give the lowest address that is missing; there must be one."""
-        return self._ranges[0][0]
+    def last(self) -> int:
+        """Give the highest address that is missing; there must be one. What is last is dropped in no time."""
+        return self._ranges[-1][1] - 1
 
     def offset_of(self, address: int) -> int | None:
         """Give where the byte of this address lies in the file; None if it is not missing."""
@@ -56,7 +56,8 @@ class Missing:
         while first > 0 and low < self._ranges[first - 1][2] + _length(self._ranges[first - 1]) <= high:
             first -= 1
         found = []
-        for each in self._ranges[max(0, first) :]:
+        for index in range(max(0, first), len(self._ranges)):  # a slice would copy all that comes after
+            each = self._ranges[index]
             start, _, offset = each
             begin, stop = max(offset, low), min(offset + _length(each), high)
             if begin >= stop:
@@ -91,7 +92,8 @@ class Missing:
         high = low
         taken: list[Range] = []
         rest: list[Range] = []
-        for each in self._ranges[low:]:
+        for index in range(low, len(self._ranges)):
+            each = self._ranges[index]
             begin, stop, offset = each
             if begin >= end:
                 break

@@ -2,7 +2,7 @@
 
 Theory of operation. Before CRIU is asked, every piece that CRIU itself reads is compared. CRIU then connects and hands
 over the address space of each task; while it builds, only pages that somebody waits for are brought. When it says that
-it is done, the tree may run, and all that is missing comes: what is waited for first, then the rest in order, a piece
+it is done, the tree may run, and all that is missing comes: what is waited for first, then the rest from above, a piece
 at a time. No byte is given out of a piece that was not compared (INV-C9); a piece that is not what was sealed ends it.
 
 Who has the descriptor of a space keeps its tasks waiting. When the last one is closed the kernel gives *empty* pages
@@ -186,7 +186,7 @@ class Pager:
             changes = self._serve_waiting()
             for space in self._spaces.values():
                 if space.missing and not changes:
-                    self._waiting.append((space, space.missing.first()))
+                    self._waiting.append((space, space.missing.last() & -PAGE))
                     changes = self._serve_waiting()
                     break
 
