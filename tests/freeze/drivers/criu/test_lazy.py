@@ -27,6 +27,7 @@ from iriscw.freeze.model import (
     PagingFailed,
     RestoreRequest,
     SweepRequest,
+    UnsafeRequest,
 )
 
 pytestmark = pytest.mark.slow
@@ -215,10 +216,10 @@ async def test_what_criu_itself_reads_is_compared_before_it_is_asked(criu, proce
 
 
 async def test_a_pager_that_is_killed_takes_the_tree_with_it(criu, processes, frozen, halted) -> None:
-    """Its guard has the tree wait, and kills it: no empty page is ever given out for one that is missing."""
+    """With all its group: its guard has the tree wait, and kills it. No empty page is given out for a missing one."""
     lazy = await frozen("memory", "threads", "large")
     report = await thawed(criu, processes, lazy)
-    os.kill(lazy.pager.pager.pid, signal.SIGKILL)
+    os.killpg(lazy.pager.pager.pid, signal.SIGKILL)
     with pytest.raises(PagingFailed, match="was killed"):
         await criu.paging(lazy.request.work, PATIENCE_NS, nothing)
     assert not any(map(lives, report.tasks))
@@ -299,6 +300,47 @@ async def test_a_pager_killed_while_criu_restores_leaves_neither(criu, processes
     with pytest.raises(PagingFailed, match="was killed"):
         await bring_back()
     await lazy.nothing_is_left(processes)
+
+
+async def test_a_restore_that_is_cancelled_before_criu_is_asked_leaves_no_pager(criu, processes, frozen, monkeypatch):
+    """It is killed, and so is its guard's vigil over: nothing waits for a CRIU that never comes."""
+    lazy = await frozen("memory")
+
+    async def ready(pager) -> None:
+        scope.cancel()
+        await real(pager)
+
+    real = starting.Pager.ready
+    monkeypatch.setattr(starting.Pager, "ready", ready)
+    with anyio.CancelScope() as scope:
+        await criu.restore(lazy.request, nothing, lazy.pages)
+    assert scope.cancelled_caught
+    await lazy.nothing_is_left(processes)
+    with anyio.fail_after(PATIENCE_S):
+        while under(lazy.work):  # noqa: ASYNC110  # there is no event
+            await anyio.sleep(0.01)
+
+
+def under(work: Path) -> list[int]:
+    """Give the processes that have this folder as theirs."""
+    found = []
+    for each in Path("/proc").iterdir():
+        if each.name.isdigit():
+            try:
+                if (each / "cwd").readlink() == work:
+                    found.append(int(each.name))
+            except (FileNotFoundError, ProcessLookupError, PermissionError):
+                continue
+    return found
+
+
+async def test_a_lazy_restore_has_its_pages(criu, frozen) -> None:
+    """Without them CRIU would look for a daemon that is not there; with them, not lazily, it would read them itself."""
+    lazy = await frozen("memory")
+    with pytest.raises(UnsafeRequest, match="without its pages"):
+        await criu.restore(lazy.request, nothing)
+    with pytest.raises(UnsafeRequest, match="not lazy"):
+        await criu.restore(attrs.evolve(lazy.request, lazy=False), nothing, lazy.pages)
 
 
 THAWING = """

@@ -120,6 +120,8 @@ class CriuSwrk:
         work = _checked(request.images, request.work, request.within_ns)
         if request.new_pid_namespace:
             raise CriuFailed("a PID namespace of its own is not there yet: wait until the numbers are free")
+        if request.lazy != (pages is not None):
+            raise UnsafeRequest("a lazy restore without its pages, or pages of one that is not lazy")
         program = Path((await self.ability()).path)
         run = await self._started(program, work, restore=True, terminal=request.options.shell_job)
         try:

@@ -40,6 +40,7 @@ def start(work: Path) -> ProcessIdentity:
     if pid == 0:
         code = 1
         try:
+            os.setsid()  # who kills the pager's group does not mean us
             _watch(watched, work)
             code = 0
         finally:

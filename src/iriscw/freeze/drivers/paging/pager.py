@@ -85,6 +85,7 @@ class Pager:
             Refused: something is not what was sealed.
             OSError: something cannot be read, or the socket cannot be made.
         """
+        self.write_record()
         for number, path in _pagemaps(self._plan.images):
             self._pagemaps[number] = _read_pagemap(path)
         owners = {f"pages-{each.pages}.img": each for each in self._pagemaps.values()}
@@ -95,7 +96,6 @@ class Pager:
         listening.bind(SOCKET)
         os.chmod(SOCKET, 0o600)  # noqa: PTH101 - relative, in a folder that only we can enter
         listening.listen(1)
-        self.write_record()
         return listening
 
     def _compare(self, name: str, pagemap: Pagemap | None) -> None:

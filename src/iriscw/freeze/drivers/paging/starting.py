@@ -42,17 +42,22 @@ class Pager:
         self._work = work
 
     async def ready(self) -> None:
-        """Wait until CRIU may be asked.
+        """Wait until CRIU may be asked; a pager that is not waited for until then is killed.
 
         Raises:
             ArtifactRefused, PagingFailed: it ended instead.
         """
         assert self._process.stdout is not None
-        with self._process.stdout as output:
-            await anyio.wait_readable(output.fileno())
-            if os.read(output.fileno(), len(READY)) == READY:
-                return
-        await self.ended()
+        try:
+            with self._process.stdout as output:
+                await anyio.wait_readable(output.fileno())
+                if os.read(output.fileno(), len(READY)) == READY:
+                    return
+            await self.ended()
+        except BaseException:
+            self._process.kill()
+            self._process.wait()
+            raise
         raise failure(read_end(self._work), _last_words(self._work))
 
     async def ended(self) -> None:
