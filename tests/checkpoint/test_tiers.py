@@ -13,8 +13,10 @@ sys.path.insert(0, str(Path(__file__).parent))  # for artifacts
 
 from artifacts import FROZEN, fill, folders, published
 
+from iriscw.checkpoint.drivers.digests import best_algorithm
 from iriscw.checkpoint.drivers.store import Folders
 from iriscw.checkpoint.drivers.tiers import Tiers
+from iriscw.checkpoint.manifest import seal
 from iriscw.freeze.model import ArtifactRefused, ArtifactUnknown, UnsafeRequest
 
 
@@ -77,6 +79,22 @@ async def test_pages_may_be_left_for_later(tmp_path) -> None:
     (images / "core-100.img").write_bytes(b"x" * 300)
     with pytest.raises(ArtifactRefused, match=r"core-100\.img"):
         await tiers.verify_but_pages("op-1", seen.append)
+
+
+@pytest.mark.anyio
+async def test_a_checkpoint_of_an_older_iriscw_has_no_digests_of_pieces(tmp_path) -> None:
+    """It says so, and all of it is read before it is used."""
+    tiers = tiers_of(tmp_path, published(tmp_path, large=False))
+    place = tmp_path / "tier" / "artifacts" / "op-1"
+    files = tuple(attrs.evolve(each, pieces=b"") for each in tiers.folders["disk"].manifest("op-1").files)
+    text, _ = seal("op-1", frozen=FROZEN, files=files, algorithm=best_algorithm())
+    assert b"checkpoint.pieces" not in text
+    (place / "manifest.jsonl").write_bytes(text)
+    assert not (await tiers.pin("op-1", "op-2")).by_pieces
+    assert (await tiers.verify_but_pages("op-1", lambda progress: None)).files == ()
+    (place / "images" / "pages-1.img").write_bytes(bytes(70_000))
+    with pytest.raises(ArtifactRefused, match=r"pages-1\.img was changed"):
+        await tiers.verify_but_pages("op-1", lambda progress: None)
 
 
 @pytest.mark.anyio

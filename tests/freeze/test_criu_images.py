@@ -25,7 +25,7 @@ def test_pages_lie_one_after_the_other():
     read = read_pagemap(
         pagemap(
             entry((1, 0x10000), (2, 2), (4, PRESENT)),
-            entry((1, 0x20000), (2, 1), (4, LAZY)),
+            entry((1, 0x20000), (2, 1), (4, 0)),
             entry((1, 0x30000), (2, 1), (4, PRESENT | LAZY), (5, 3)),
             entry((1, 0x40000), (2, 1)),
         ),
@@ -52,6 +52,7 @@ def test_a_pagemap_without_pages_has_none():
         (PAGEMAP_MAGIC, "no beginning"),
         (pagemap(entry((1, 0x10000), (2, 1), (4, IN_PARENT))), "another dump"),
         (pagemap(entry((1, 0x10000), (2, 1), (3, True))), "another dump"),
+        (pagemap(entry((1, 0x10000), (2, 1), (4, LAZY))), "never written"),
         (pagemap(entry((1, 0x10001), (2, 1), (4, PRESENT))), "a range"),
         (pagemap(entry((1, 0x10000), (2, 0), (4, PRESENT))), "a range"),
         (pagemap(entry((1, 0x10000), (2, 1), (4, PRESENT), (5, 1 << 50))), "a range"),

@@ -73,6 +73,8 @@ def read_pagemap(data: bytes, page_size: int) -> Pagemap:
         flags = unsigned(entry.get(4)) if 4 in entry else PRESENT
         if flags & IN_PARENT or entry.get(3):
             raise NotPagemap("its pages are in another dump")
+        if flags & LAZY and not flags & PRESENT:
+            raise NotPagemap("its pages were never written")
         if start % page_size or not 0 < length <= MAX_ADDRESS - start:
             raise NotPagemap(f"a range of {length} bytes at {start:#x}")
         if flags & PRESENT:
