@@ -273,7 +273,7 @@ async def _until_first_step(folder: Path, thaw: Callable[[], Awaitable[None]]) -
         while _counted(path) == before:
             if over.is_set() or time.perf_counter() - began_s > PATIENCE_S:
                 raise MeasurementFailed("the process was thawed, and made no step")
-            time.sleep(LOOK_S)
+            over.wait(LOOK_S)
         return time.perf_counter() - began_s
 
     async def thawing() -> None:
@@ -340,17 +340,18 @@ def _bare_lazy_thaw(program: Path, images: Path) -> None:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     ) as daemon:
+        ended = os.pidfd_open(daemon.pid)
         try:
             end_s = time.perf_counter() + PATIENCE_S
             while not (images / SOCKET).exists():
-                if daemon.poll() is not None or time.perf_counter() > end_s:
+                if select.select([ended], [], [], LOOK_S)[0] or time.perf_counter() > end_s:
                     raise MeasurementFailed("CRIU's daemon for pages does not listen")
-                time.sleep(LOOK_S)
             _criu(program, images, *RESTORE, "--lazy-pages")
             daemon.wait(PATIENCE_S)
         except subprocess.TimeoutExpired as error:
             raise MeasurementFailed("CRIU's daemon for pages does not end") from error
         finally:
+            os.close(ended)
             daemon.kill()
 
 
