@@ -43,7 +43,7 @@ class CountingCriu:
     async def ability(self):
         return CriuAbility("criu", "4.2")
 
-    async def restore(self, request, report):
+    async def restore(self, request, report, pages=None):
         self.restores += 1
         raise CriuFailed("it does nothing")
 

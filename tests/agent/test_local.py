@@ -12,6 +12,8 @@ sys.path.insert(0, str(Path(__file__).parent))  # for real_trees
 
 from real_trees import PATIENCE_S, Command, Counting, until, why_not
 
+from iriscw.freeze.drivers.criu import ability
+
 pytestmark = pytest.mark.slow
 
 
@@ -234,6 +236,87 @@ def test_a_thaw_that_is_killed(command, counting, number):
     killed_after(command, number, "restore", done["checkpoint"])
     assert len(taken_up(command)) == 1
     if not tree.alive():
+        code, _, err = command("restore", done["checkpoint"])
+        assert code == 0, err
+    tree.counts_on()
+    assert tree.unbroken()
+
+
+def pins_of(found, done):
+    """Give who pins the checkpoint that a freeze made. Memory is shared with other tests, so there may be others."""
+    return [each["pinned_by"] for each in found if each["artifact"] == done["checkpoint"]]
+
+
+def test_a_lazy_thaw(command, counting):
+    """The tree runs while its pages come; the command stays until all are there, and nothing is noted."""
+    tree = counting(children=2, ballast_mib=32)
+    done = freeze(command, tree)
+    assert not tree.alive()
+    code, out, err = command("restore", done["checkpoint"], "--lazy", "-o", "json")
+    assert code == 0, err
+    said = json.loads(out)
+    assert (said["outcome"], said["note"]) == ("thawed", "")
+    assert {"starting", "paging", "leaving"} <= {*said["phases"]}
+    tree.counts_on()
+    assert tree.unbroken()
+    assert pins_of(listed(command), done) == [[]]
+
+
+def test_a_lazy_thaw_where_there_is_no_userfaultfd(command, counting, monkeypatch):
+    """It is an eager one, and the last line says so."""
+    tree = counting()
+    done = freeze(command, tree)
+    assert not tree.alive()
+    monkeypatch.setattr(ability, "FEATURES", ())
+    code, out, err = command("restore", done["checkpoint"], "--lazy", "-o", "json")
+    assert code == 0, err
+    said = json.loads(out)
+    assert "no userfaultfd" in said["note"]
+    assert "paging" not in said["phases"]
+    tree.counts_on()
+    assert tree.unbroken()
+
+
+def test_a_lazy_thaw_of_a_damaged_checkpoint(command, counting):
+    """One flipped bit in memory that comes later: the tree is gone, the error names the file, nothing is pinned."""
+    tree = counting(ballast_mib=64)
+    done = freeze(command, tree)
+    assert not tree.alive()
+    images = command.state / "checkpoints" / "artifacts" / done["checkpoint"] / "images"
+    pages = max(images.iterdir(), key=lambda path: path.stat().st_size)
+    with pages.open("r+b") as file:
+        file.seek(32 << 20)
+        (byte,) = file.read(1)
+        file.seek(32 << 20)
+        file.write(bytes([byte ^ 1]))
+    code, _, err = command("restore", done["checkpoint"], "--lazy")
+    assert code == 3
+    assert f"{pages.name} was changed: the digest of piece 4 is another one" in err
+    assert not tree.alive()
+    assert pins_of(listed(command), done) == [[]]
+
+
+def test_an_interrupted_lazy_thaw_comes_to_its_end(command, counting):
+    """Ctrl-C while pages come: the tree runs, and all of them are brought."""
+    tree = counting(children=1, ballast_mib=64)
+    done = freeze(command, tree)
+    assert not tree.alive()
+    assert interrupted_at(command, "brings its pages", "restore", done["checkpoint"], "--lazy") in (0, 130)
+    assert pins_of(taken_up(command), done) == [[]]
+    tree.counts_on()
+    assert tree.unbroken()
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4, 5])
+def test_a_lazy_thaw_that_is_killed(command, counting, number):
+    """SIGKILL of the command at any step: once the tree was let run its pages come all the same."""
+    tree = counting(children=1, ballast_mib=64)
+    done = freeze(command, tree)
+    assert not tree.alive()
+    said = killed_after(command, number, "restore", done["checkpoint"], "--lazy")
+    assert pins_of(taken_up(command), done) == [[]]
+    if not tree.alive():
+        assert "brings its pages" not in "".join(said)
         code, _, err = command("restore", done["checkpoint"])
         assert code == 0, err
     tree.counts_on()

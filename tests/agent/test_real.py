@@ -177,6 +177,24 @@ def test_a_thaw_whose_agent_is_killed(agent, counting):
     assert tree.unbroken()
 
 
+@pytest.mark.parametrize("step", ["lets the tree run", "brings its pages"])
+def test_a_lazy_thaw_whose_agent_is_killed(agent, counting, step):
+    """SIGKILL of the agent while pages come: they come all the same, and the next agent finishes the thaw."""
+    iriscw = Through(agent)
+    tree = counting(children=1, ballast_mib=64)
+    code, out, err = iriscw("checkpoint", "--pid", str(tree.pid), "--tier", "disk", "-o", "json")
+    assert code == 0, err
+    name = json.loads(out)["checkpoint"]
+    assert not tree.alive()
+    killed_at(agent, step, iriscw.start("restore", name, "--lazy"))
+    agent.start()
+    agent.nothing_owed()
+    assert [(each["artifact"], each["pinned_by"]) for each in iriscw.listed()] == [(name, [])]
+    assert tree.alive()
+    tree.counts_on()
+    assert tree.unbroken()
+
+
 def test_a_container_goes_and_comes_back(agent, counting, tmp_path):
     """By its runtime's state, into a folder that the caller names; after a restart of the agent, too."""
     tree = counting(children=1)

@@ -1,5 +1,6 @@
 """Freezing is compared with CRIU alone: what is measured, of which rounds, and that nothing is left of it."""
 
+import attrs
 import pytest
 
 from iriscw.bench import freezing
@@ -19,6 +20,14 @@ def test_the_round_in_the_middle_counts():
     assert found["thaw_ratio"] == pytest.approx(1.1)
     assert found["own_cpu_ms"] == pytest.approx(20)
     assert found.keys() >= GOALS.keys()
+    assert "lazy_first_s" not in found
+
+
+def test_lazy_thaws_are_told_where_there_are_some():
+    """Where no userfaultfd is to be had, nothing is said of them: a zero would be a lie."""
+    done = Round(freeze_s=1, bare_freeze_s=1, thaw_s=1, bare_thaw_s=1, own_cpu_s=1)
+    found = figures_of(64, [attrs.evolve(done, lazy_first_s=0.3, bare_lazy_first_s=0.1)])
+    assert (found["lazy_first_s"], found["bare_lazy_first_s"]) == (0.3, 0.1)
 
 
 async def test_without_memory_nothing_is_measured(monkeypatch, tmp_path):

@@ -1,5 +1,6 @@
 """Manifests: what is written is read, and what somebody else may have written is refused by name."""
 
+import hashlib
 import sys
 from pathlib import Path
 
@@ -13,8 +14,9 @@ from artifacts import FROZEN
 
 import iriscw.worker.records  # noqa: F401 - some record that is no line of a manifest
 from iriscw.checkpoint import manifest
-from iriscw.checkpoint.manifest import MAX_FILE_BYTES, label_trouble, open_manifest, seal
+from iriscw.checkpoint.manifest import MAX_FILE_BYTES, PIECE_BYTES, label_trouble, open_manifest, seal
 from iriscw.checkpoint.model import ImageFile
+from iriscw.checkpoint.records import FileLine, PiecesLine, SealLine, read, written
 from iriscw.freeze.model import MAX_TASKS, ArtifactRefused, CudaState, CudaTask, TaskIdentity
 
 FILES = (ImageFile("b.img", 5, "ab" * 32), ImageFile("a.img", 0, "cd" * 32))
@@ -48,6 +50,33 @@ def test_golden_lines():
         '["checkpoint.facts",1,{"algorithm":"sha256-8m","artifact":"op-1","frozen":{"container":null,"criu":'
     )
     assert lines[2].startswith('["checkpoint.seal",1,{"digest":"')
+
+
+def test_pieces_of_pages_are_read_back_over_many_lines(monkeypatch):
+    """A large file has several lines of them; other files have none; a manifest without them is one as before."""
+    monkeypatch.setattr(manifest, "MAX_PIECES_OF_LINE", 2)
+    pieces = bytes(range(5 * 32))
+    pages = ImageFile("pages-1.img", 4 * PIECE_BYTES + 1, "ab" * 32, pieces)
+    other = ImageFile("a.img", 1, "cd" * 32, bytes(32))
+    data = text(files=(pages, other))
+    assert data.count(b'["checkpoint.pieces",1,{"digests":"') == 3
+    read = {file.name: file.pieces for file in open_manifest(data, "op-1").files}
+    assert read == {"pages-1.img": pieces, "a.img": b""}
+    assert open_manifest(text(files=(attrs.evolve(pages, pieces=b""),)), "op-1").files[0].pieces == b""
+
+
+def test_pieces_that_do_not_fit_are_refused():
+    """Too few, too many, of another file, or before any."""
+    for count in (1, 3):
+        pages = ImageFile("pages-1.img", PIECE_BYTES + 1, "ab" * 32, bytes(count * 32))
+        refused(text(files=(pages,)), f"digests of {count} pieces")
+    file, line = FileLine("pages-1.img", 1, "ab" * 32), PiecesLine("pages-1.img", "ab" * 32)
+    facts = read(text(files=()).splitlines(keepends=True)[0])
+    for lines in ([line], [file, PiecesLine("pages-2.img", "ab" * 32)], [file, PiecesLine("pages-1.img", "zz" * 32)]):
+        body = written([*facts, *lines])
+        digest = hashlib.sha256(body).hexdigest()
+        refused(body + written([SealLine(1, 1, digest)]), "pieces that are none, or of no file")
+        facts = read(text(files=()).splitlines(keepends=True)[0])
 
 
 @pytest.mark.parametrize(

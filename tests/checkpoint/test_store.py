@@ -281,7 +281,7 @@ def test_a_size_that_no_disk_has_is_read_by_nobody(tmp_path):
     tier = published(tmp_path, large=False)
     place = tmp_path / "tier" / "artifacts" / "op-1"
     files = tuple(
-        attrs.evolve(file, size_bytes=MAX_FILE_BYTES) if file.name == "pages-1.img" else file
+        attrs.evolve(file, size_bytes=MAX_FILE_BYTES, pieces=b"") if file.name == "pages-1.img" else file
         for file in tier.manifest("op-1").files
     )
     text, _ = seal_manifest("op-1", frozen=FROZEN, files=files, algorithm="sha256-8m")

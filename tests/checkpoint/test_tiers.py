@@ -1,18 +1,22 @@
 """The port over tiers: errors come as they are, an artifact is found in its tier, a cancelled reading stops."""
 
 import asyncio
+import hashlib
 import sys
 from pathlib import Path
 
 import anyio
+import attrs
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # for artifacts
 
 from artifacts import FROZEN, fill, folders, published
 
+from iriscw.checkpoint.drivers.digests import best_algorithm
 from iriscw.checkpoint.drivers.store import Folders
 from iriscw.checkpoint.drivers.tiers import Tiers
+from iriscw.checkpoint.manifest import seal
 from iriscw.freeze.model import ArtifactRefused, ArtifactUnknown, UnsafeRequest
 
 
@@ -48,6 +52,65 @@ async def test_the_whole_way(tmp_path) -> None:
     await tiers.remove("op-1")
     await tiers.discard("op-1")
     assert await tiers.listing() == []
+
+
+@pytest.mark.anyio
+async def test_pages_may_be_left_for_later(tmp_path) -> None:
+    """All but the pages is read and compared; they are given with the digest of each piece, and have their size."""
+    tier = published(tmp_path)
+    tiers = tiers_of(tmp_path, tier)
+    images = tmp_path / "tier" / "artifacts" / "op-1" / "images"
+    seen = []
+    assert (await tiers.pin("op-1", "op-2")).by_pieces
+    pages = await tiers.verify_but_pages("op-1", seen.append)
+    data = (images / "pages-1.img").read_bytes()
+    pieces = [data[at : at + pages.piece_bytes] for at in range(0, len(data), pages.piece_bytes)]
+    assert [(each.name, each.size_bytes) for each in pages.files] == [("pages-1.img", len(data))]
+    assert pages.algorithm == "sha256-8m" or pages.algorithm == "blake3-8m"
+    if pages.algorithm == "sha256-8m":
+        assert pages.files[0].digests == b"".join(hashlib.sha256(piece).digest() for piece in pieces)
+    assert len(pages.files[0].digests) == 32 * len(pieces) > 32
+    assert seen[-1].total_bytes == sum(each.stat().st_size for each in images.iterdir()) - len(data)
+    (images / "pages-1.img").write_bytes(data[:-1])
+    with pytest.raises(ArtifactRefused, match=r"pages-1\.img has"):
+        await tiers.verify_but_pages("op-1", seen.append)
+    (images / "pages-1.img").write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    await tiers.verify_but_pages("op-1", seen.append)
+    (images / "core-100.img").write_bytes(b"x" * 300)
+    with pytest.raises(ArtifactRefused, match=r"core-100\.img"):
+        await tiers.verify_but_pages("op-1", seen.append)
+
+
+@pytest.mark.anyio
+async def test_a_checkpoint_of_an_older_iriscw_has_no_digests_of_pieces(tmp_path) -> None:
+    """It says so, and all of it is read before it is used."""
+    tiers = tiers_of(tmp_path, published(tmp_path, large=False))
+    place = tmp_path / "tier" / "artifacts" / "op-1"
+    files = tuple(attrs.evolve(each, pieces=b"") for each in tiers.folders["disk"].manifest("op-1").files)
+    text, _ = seal("op-1", frozen=FROZEN, files=files, algorithm=best_algorithm())
+    assert b"checkpoint.pieces" not in text
+    (place / "manifest.jsonl").write_bytes(text)
+    assert not (await tiers.pin("op-1", "op-2")).by_pieces
+    assert (await tiers.verify_but_pages("op-1", lambda progress: None)).files == ()
+    (place / "images" / "pages-1.img").write_bytes(bytes(70_000))
+    with pytest.raises(ArtifactRefused, match=r"pages-1\.img was changed"):
+        await tiers.verify_but_pages("op-1", lambda progress: None)
+
+
+@pytest.mark.anyio
+async def test_digests_of_pieces_that_are_not_those_of_the_file_are_refused(tmp_path, monkeypatch) -> None:
+    """The file's digest is made of them: who changed one of the two is found before anything is read."""
+    tiers = tiers_of(tmp_path, published(tmp_path))
+    real = Folders.manifest
+
+    def manifest(folders, artifact):
+        made = real(folders, artifact)
+        files = [attrs.evolve(each, pieces=each.pieces[::-1]) for each in made.files]
+        return attrs.evolve(made, files=tuple(files))
+
+    monkeypatch.setattr(Folders, "manifest", manifest)
+    with pytest.raises(ArtifactRefused, match=r"pieces of pages-1\.img are not those of it"):
+        await tiers.verify_but_pages("op-1", lambda progress: None)
 
 
 @pytest.mark.anyio

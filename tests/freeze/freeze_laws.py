@@ -12,6 +12,7 @@ from iriscw.freeze.model import (
     HookFailed,
     NoRoom,
     Outcome,
+    PagingFailed,
     RightsMissing,
     TargetGone,
     TargetUnfit,
@@ -53,6 +54,12 @@ THAW_FAULTS = {
     "wake": (HookFailed,),
     "unpin": (OSError,),
 }
+
+LAZY_FAULTS = {
+    **{method: kinds for method, kinds in THAW_FAULTS.items() if method not in ("state", "cuda_restore", "unlock")},
+    "paging": (ArtifactRefused, PagingFailed),
+}
+"""Those of a lazy thaw, which has no CUDA."""
 
 SCENARIOS = {
     "end": {},
@@ -144,8 +151,8 @@ def thaw_with(world: World, **words):
                 expect(process.progress >= snapshot[process.identity.pid], "it came back with less than it had")
         case Outcome.FAILED:
             expect(not living, f"C6: {living} is left of a thaw that failed")
-            hopeless = faulty & {"CudaNoMemory", "RightsMissing"}
-            expect(not world.killed_running or bool(hopeless), "a tree that had run again was killed")
+            hopeless = bool(faulty & {"CudaNoMemory", "RightsMissing"}) or world.lost_pages
+            expect(not world.killed_running or hopeless, "a tree that had run again was killed")
         case outcome:
             raise Broken(f"a thaw ends as {outcome}")
     return runner

@@ -35,6 +35,8 @@ from iriscw.freeze.model import (
     HookKind,
     Host,
     Kept,
+    LazyPages,
+    PagingFailed,
     RestoreReport,
     Room,
     Sealed,
@@ -134,11 +136,29 @@ class World:
 
     With ``remover`` somebody removes each artifact as soon as nobody has pinned it, while its tree still lives.
     With ``attrition`` this process of a thawed tree ends by itself after a crash, if it runs by then.
+    Who brings the pages of a lazy thaw outlives a crash, unless it is ``forsaken``: then nothing of the tree goes on.
     """
 
     def __init__(
-        self, tasks=3, cuda=(0, 2), orphan=False, late=False, faults=None, remover=False, attrition=-1
+        self,
+        tasks=3,
+        cuda=(0, 2),
+        orphan=False,
+        late=False,
+        faults=None,
+        remover=False,
+        attrition=-1,
+        forsaken=False,
+        uffd=True,
+        by_pieces=True,
     ) -> None:
+        self.forsaken, self.uffd, self.by_pieces = forsaken, uffd, by_pieces
+        self.missing = False
+        """Whether pages of the thawed tree are missing."""
+        self.pager = False
+        self.pages_at = 0
+        self.lost_pages = False
+        self.verified_but_pages = False
         self.orphan, self.late, self.remover, self.attrition = orphan, late, remover, attrition
         self.faults = dict(faults or {})
         self.calls: dict[str, int] = {}
@@ -170,8 +190,10 @@ class World:
     def tick(self) -> None:
         self.ticks += 1
         for process in self.processes:
-            if process.runs:
+            if process.runs and (self.pager or not self.missing):
                 process.progress += 1
+        if self.missing and self.pager and self.ticks >= self.pages_at:
+            self.missing = False
         due = [each for each in self.landing if each[0] <= self.ticks]
         self.landing = [each for each in self.landing if each[0] > self.ticks]
         for _, process, state in due:
@@ -187,6 +209,8 @@ class World:
         """The process that freezes is gone."""
         self.always = self.after_crash
         self.verified = ""
+        if self.missing and self.forsaken:
+            self.lose_pages()
         if self.run is not None:
             if self.orphan:
                 self.run.life = -(self.ticks + 40)
@@ -196,6 +220,10 @@ class World:
         if self.late:
             self.landing += [(self.ticks + 6, *each) for each in self.in_flight]
         self.in_flight.clear()
+
+    def lose_pages(self) -> None:
+        """Who brings the pages is killed."""
+        self.pager, self.lost_pages = False, True
 
     def wear_out(self, tree: list[Process], index: int) -> None:
         """A process of a tree ends by itself, if it runs."""
@@ -299,6 +327,8 @@ class SimProcesses(Port):
         for task in tasks:
             await self._step("proceed")
             process = self.world.find(task)
+            if self.world.missing and not self.world.pager:
+                raise Broken("C9: a tree is let run whose pages nobody brings")
             if process is not None and process.alive:
                 process.stopped = False
 
@@ -408,7 +438,7 @@ class SimCriu(Port):
     """CRIU."""
 
     async def ability(self):
-        return CriuAbility("criu", "4.2")
+        return CriuAbility("criu", "4.2", features=("uffd-noncoop",) if self.world.uffd else ())
 
     async def dump(self, request, report):
         world = self.world
@@ -438,12 +468,14 @@ class SimCriu(Port):
         world.log.append("dump")
         return Held(self, tree)
 
-    async def restore(self, request, report):
+    async def restore(self, request, report, pages=None):
         world = self.world
         assert request.within_ns > 0
         artifact = next(each for each in world.artifacts.values() if f"images-{id(each)}" == request.images)
         if world.verified != request.images:
             raise Broken("C9: CRIU gets images that were not verified by this life")
+        if world.verified_but_pages != (request.lazy and pages is not None):
+            raise Broken("C9: CRIU reads pages that nobody verified")
         if not artifact.published:
             raise Broken("C8: a restore of what was never published")
         if world.living():
@@ -469,12 +501,30 @@ class SimCriu(Port):
                 world.kill(process)
             raise
         world.run = None
+        if request.lazy:
+            world.missing = world.pager = True
+            world.pages_at = world.ticks + 30
         world.log.append("restore")
         return RestoreReport(tuple(each.identity for each in made))
+
+    async def paging(self, work, within_ns, report):
+        world = self.world
+        assert within_ns > 0
+        error = world.fault("paging")
+        await Await()
+        world.log.append("paging")
+        if error is not None and world.missing:
+            world.lose_pages()
+            raise error
+        while world.missing and world.pager:
+            await Await()
+        if world.missing:
+            raise PagingFailed("who brought its pages was killed")
 
     async def sweep(self, request):
         world = self.world
         await self._step("sweep")
+        world.pager = False
         if world.run is not None and world.run.life < 0:
             world.run.ending = False  # it is killed in its turn, whatever it was doing
             world._orphan_over()
@@ -553,11 +603,18 @@ class SimArtifacts(Port):
             raise ArtifactUnknown(artifact)
         if operation not in kept.pins:
             kept.pins.append(operation)
-        return Kept(kept.facts, Room(f"images-{id(kept)}", "work"), Sealed(30 * MIB, "d", 3))
+        room = Room(f"images-{id(kept)}", "work")
+        return Kept(kept.facts, room, Sealed(30 * MIB, "d", 3), by_pieces=self.world.by_pieces)
 
     async def verify(self, artifact, report):
         await self._step("verify")
         self.world.verified = f"images-{id(self.world.artifacts[artifact])}"
+        self.world.verified_but_pages = False
+
+    async def verify_but_pages(self, artifact, report):
+        await self.verify(artifact, report)
+        self.world.verified_but_pages = True
+        return LazyPages("sha256-8m", 8 * MIB, ())
 
     async def unpin(self, artifact, operation):
         await self._step("unpin")
@@ -783,6 +840,7 @@ def check(world: World, runner: Runner, *, unheard: bool = False) -> None:
         expect(process.stopped == process.was_stopped, f"C6: {process.identity.pid} is left stopped")
         expect(unheard or not process.resting, f"{process.identity.pid} was told to rest and never to go on")
     expect(world.run is None or world.run.life < 0, "a CRIU is left")
+    expect(not (world.missing and world.living()), "C9: a tree is left of which pages are missing")
     for name, artifact in world.artifacts.items():
         expect(artifact.published, f"C8: {name} is neither whole nor removed, and takes {artifact.reserved} bytes")
         expect(artifact.sealed, f"C8: {name} is visible and was never sealed")

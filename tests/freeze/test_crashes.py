@@ -15,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # for freeze_world, freeze_laws
 
 from freeze_laws import (
     FREEZE_FAULTS,
+    LAZY_FAULTS,
     SCENARIOS,
     THAW_FAULTS,
     error,
@@ -77,7 +78,7 @@ def freeze_everywhere(faults=(), remover=False, **plan):
     return outcomes
 
 
-def thaw_everywhere(faults=(), **words):
+def thaw_everywhere(faults=(), plan=None, **words):
     """Thaw with a crash at each boundary in turn."""
     outcomes = []
     for orphan, late in CRASHES:
@@ -86,10 +87,15 @@ def thaw_everywhere(faults=(), **words):
             number += 1
             world = frozen_world(orphan=orphan, late=late, **words)
             world.faults = {(m, n): error(kind) for m, n, kind in faults}
-            runner = thaw_with(world, crashes=(number,))
+            runner = thaw_with(world, crashes=(number,), **(plan or {}))
             lives = runner.lives
             outcomes.append(runner.state.ended and runner.state.ended.outcome)
     return outcomes
+
+
+def thaw_lazily_everywhere(faults=(), **words):
+    """Thaw lazily with a crash at each boundary in turn."""
+    return thaw_everywhere(faults, {"lazy": True}, cuda=(), **words)
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
@@ -139,6 +145,81 @@ def test_a_thaw_with_a_crash_at_every_boundary():
     outcomes = thaw_everywhere()
     assert {*outcomes} >= {Outcome.THAWED, Outcome.FAILED}
     assert len(outcomes) > 150
+
+
+def test_a_lazy_thaw_without_faults():
+    """The tree runs before its pages are there, and it is over when they are; the application is told once, at once."""
+    world = World(cuda=())
+    freeze_with(world, hook=HOOK)
+    ended = thaw_with(world, lazy=True).state.ended
+    assert (ended.outcome, ended.text) == (Outcome.THAWED, "")
+    assert not world.missing
+    steps = [each for each in world.log if each in ("restore", "proceed", "wake", "paging")]
+    assert steps == ["restore", "proceed", "proceed", "proceed", "wake", "paging"]
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ({}, "CUDA"),
+        ({"cuda": (), "uffd": False}, "userfaultfd"),
+        ({"cuda": (), "by_pieces": False}, "older iriscw"),
+    ],
+)
+def test_a_lazy_thaw_that_cannot_be_is_an_eager_one_and_says_so(words, why):
+    """CUDA, a kernel without userfaultfd, a manifest without digests of pieces: all is read before it runs."""
+    world = frozen_world(**words)
+    runner = thaw_with(world, lazy=True)
+    assert runner.state.ended.outcome is Outcome.THAWED
+    assert why in runner.state.ended.text
+    assert "paging" not in world.log
+
+
+def test_a_lazy_thaw_with_a_crash_at_every_boundary():
+    """Who brings the pages goes on: the tree runs, or nothing of it is left, and none that ran is killed."""
+    outcomes = thaw_lazily_everywhere()
+    assert {*outcomes} == {Outcome.THAWED, Outcome.FAILED, None}
+    assert len(outcomes) > 150
+
+
+def test_a_tree_that_is_forsaken_is_killed():
+    """Who brings the pages dies in the same crash: wherever that is, no task is left that waits for ever."""
+    ends = []
+    for number in range(1, 120):
+        world = frozen_world(cuda=(), forsaken=True)
+        runner = thaw_with(world, crashes=(number,), lazy=True)
+        if world.lost_pages:
+            ended = runner.state.ended
+            assert ended.outcome is Outcome.FAILED
+            assert world.artifacts["op-1"].pins == []
+            ends.append(ended.kind)
+    assert {*ends} == {"Interrupted", "PagingFailed"}
+
+
+@pytest.mark.parametrize("kind", LAZY_FAULTS["paging"])
+def test_pages_that_do_not_come_end_the_tree(kind):
+    """A damaged piece, or a pager that was killed, while the tree runs: it is killed, and the end says why."""
+    world = frozen_world(cuda=())
+    world.faults = {("paging", 1): error(kind)}
+    ended = thaw_with(world, lazy=True).state.ended
+    assert (ended.outcome, ended.kind) == (Outcome.FAILED, kind.__name__)
+    assert world.killed_running
+
+
+def test_a_tree_that_ends_by_itself_while_its_pages_come_was_thawed():
+    """It did what it had left to do: that is no failure, and the end says so."""
+
+    class Short(World):
+        def tick(self):
+            super().tick()
+            if self.log[-1:] == ["paging"]:
+                self.wear_out(self.living(), 0)
+
+    world = Short(cuda=())
+    freeze_with(world)
+    runner = thaw(world, lazy=True)
+    assert runner.state.ended.outcome is Outcome.THAWED
+    assert "3 of its 3 processes have ended since" in runner.state.ended.text
 
 
 @pytest.mark.parametrize("cuda", [(), (0, 2)])
@@ -416,12 +497,21 @@ def test_a_thaw_with_each_fault():
         thaw_with(world)
 
 
+def test_a_lazy_thaw_with_each_fault():
+    """Each error that a port may raise leaves the tree running with all its pages, or nothing of it."""
+    for method, number, kind in every_fault(LAZY_FAULTS):
+        world = frozen_world(cuda=())
+        world.faults = {(method, number): error(kind)}
+        thaw_with(world, lazy=True)
+
+
 def test_cancelling_at_every_boundary():
     """A freeze that is cancelled is undone, or comes to its end; a thaw as well."""
     for number in range(1, 80):
         for plan in SCENARIOS.values():
             freeze_with(World(), cancel_at=number, **plan)
         thaw_with(frozen_world(), cancel_at=number)
+        thaw_with(frozen_world(cuda=()), cancel_at=number, lazy=True)
     assert freeze_with(World(), cancel_at=15).state.ended.kind == "Cancelled"
     assert thaw_with(frozen_world(), cancel_at=6).state.ended.kind == "Cancelled"
 
@@ -440,6 +530,7 @@ def test_a_cancellation_before_the_recovery():
     for number in range(1, 60):
         freeze_with(World(), crashes=(number,), cancel_at=number)
         thaw_with(frozen_world(), crashes=(number,), cancel_at=number)
+        thaw_with(frozen_world(cuda=()), crashes=(number,), cancel_at=number, lazy=True)
 
 
 FAULTS = st.dictionaries(
@@ -481,6 +572,24 @@ def test_a_thaw_with_many_crashes_and_faults(crashes, faults, late):
     thaw_with(world, crashes=crashes)
 
 
+@given(
+    crashes=st.lists(st.integers(1, 150), max_size=4),
+    faults=st.dictionaries(
+        st.sampled_from([(method, number) for method in LAZY_FAULTS for number in range(1, 5)]),
+        st.integers(0, 5),
+        max_size=4,
+    ),
+    forsaken=st.booleans(),
+    orphan=st.booleans(),
+)
+def test_a_lazy_thaw_with_many_crashes_and_faults(crashes, faults, forsaken, orphan):
+    """All at once, several times."""
+    world = frozen_world(cuda=(), forsaken=forsaken, orphan=orphan)
+    kinds = {key: LAZY_FAULTS[key[0]] for key in faults}
+    world.faults = {key: error(kinds[key][index % len(kinds[key])]) for key, index in faults.items()}
+    thaw_with(world, crashes=crashes, lazy=True)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["end, hook", pytest.param("leave, hook, force", marks=pytest.mark.soak)])
 def test_each_fault_with_a_crash_at_every_boundary(name):
@@ -494,6 +603,9 @@ def test_each_fault_of_a_thaw_with_a_crash_at_every_boundary():
     """A fault, and then the process that cleans up dies too, wherever it is."""
     for fault in every_fault(THAW_FAULTS, (1,)):
         thaw_everywhere([fault])
+    for fault in every_fault(LAZY_FAULTS, (1,)):
+        for forsaken in (False, True):
+            thaw_lazily_everywhere([fault], forsaken=forsaken)
 
 
 # What the gates keep out
@@ -636,10 +748,38 @@ def no_verification(monkeypatch):
             thawing.evolve(after, record)
         if after.phase is not ThawPhase.VERIFYING:
             return outcome
-        more = thawing._verified(after, None)
+        more = thawing._verified(after, lazy=False)
         return attrs.evolve(more, records=(*outcome.records, *more.records))
 
     monkeypatch.setattr(thawing, "_opened", opened)
+
+
+def pages_that_are_not_waited_for(monkeypatch):
+    """A tree whose pages are still to come is called thawed."""
+    monkeypatch.setattr(thawing, "_await_pages", lambda thaw: thawing._read(thaw, 1))
+
+
+def forsaken_and_let_run(monkeypatch):
+    """A tree that was being let run is let run, whether or not somebody brings its pages."""
+    real = thawing.recover
+
+    def recover(thaw, message, ctx):
+        if thaw.phase is ThawPhase.STARTING:
+            return (thawing._read(thaw, 0),)
+        return real(thaw, message, ctx)
+
+    monkeypatch.setattr(thawing, "recover", recover)
+
+
+def lazy_without_asking(monkeypatch):
+    """CRIU is asked for all pages, and those were not verified."""
+    real = thawing._verified
+    monkeypatch.setattr(thawing, "_verified", lambda thaw, *, lazy: real(thaw, lazy=False))
+
+
+def thaw_forsaken():
+    """Thaw lazily, and have who brings the pages die with each crash."""
+    thaw_lazily_everywhere(forsaken=True)
 
 
 def restore_again(monkeypatch):
@@ -735,6 +875,9 @@ PLANTED = [
     (restore_again, thaw_everywhere),
     (half_a_tree, thaw_everywhere),
     (pinned_for_ever, thaw_everywhere),
+    (pages_that_are_not_waited_for, thaw_lazily_everywhere),
+    (forsaken_and_let_run, thaw_forsaken),
+    (lazy_without_asking, thaw_lazily_everywhere),
     (taken_up_and_forgotten, thaw_beside_deaths),
     (killed_when_taken_up, thaw_everywhere),
     (killed_when_it_was_left, thaw_everywhere),

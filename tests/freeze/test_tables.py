@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from iriscw.freeze import freezing, thawing
-from iriscw.freeze.gates import FREEZE_GATES, THAW_GATES
+from iriscw.freeze.gates import FREEZE_GATES, LAZY_GATES, THAW_GATES
 from iriscw.freeze.model import FreezePhase, ThawPhase
 
 PAGE = Path(__file__).parents[2] / "docs" / "freezing.md"
@@ -52,6 +52,7 @@ TABLES = {
     "thaw": thaw_table,
     "gates of a freeze": lambda: gate_table(FREEZE_GATES),
     "gates of a thaw": lambda: gate_table(THAW_GATES),
+    "gates of a lazy thaw": lambda: gate_table(LAZY_GATES),
 }
 
 

@@ -18,7 +18,9 @@ from iriscw.freeze.model import (
     CudaState,
     DumpReport,
     DumpRequest,
+    LazyPages,
     NoRoom,
+    PagingFailed,
     RestoreReport,
     RestoreRequest,
     SweepRequest,
@@ -229,7 +231,11 @@ class SimCriu(Port):
         self.checks.called(self.operation, "dump")
         return SimHeld(self, run)
 
-    async def restore(self, request: RestoreRequest, report: Report) -> RestoreReport:
+    async def paging(self, work: str, within_ns: int, report: Report) -> None:
+        """See the port. No machine here has userfaultfd, so nothing is thawed lazily."""
+        raise PagingFailed(f"nobody brings pages to {work}")
+
+    async def restore(self, request: RestoreRequest, report: Report, pages: LazyPages | None = None) -> RestoreReport:
         """See the port."""
         machine = self.machine
         error = machine.fate.fault("restore", self.operation)

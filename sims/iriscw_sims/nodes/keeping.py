@@ -12,6 +12,7 @@ from iriscw.freeze.model import (
     ArtifactUnknown,
     Frozen,
     Kept,
+    LazyPages,
     NoRoom,
     Room,
     Sealed,
@@ -147,6 +148,11 @@ class SimArtifacts(Port):
         if found.now.damaged:
             raise ArtifactRefused(f"artifact {artifact}: pages-1.img was changed: its digest is another one")
         self.checks.verified(self.operation, artifact, self.life)
+
+    async def verify_but_pages(self, artifact: str, report: Report) -> LazyPages:
+        """See the port. Nothing is thawed lazily here, so nothing is left out."""
+        await self.verify(artifact, report)
+        return LazyPages("sha256-8m", 8 << 20, ())
 
     async def unpin(self, artifact: str, operation: str) -> bool:
         """See the port."""

@@ -108,7 +108,7 @@ def thaw_plan(operation: str, message: v1.ThawRequest) -> ThawPlan:
         raise InvalidArgument(f"{message.checkpoint_id[:80]!a} is no id of a checkpoint: small letters, digits and '-'")
     if len(message.gpus) > MAX_GPUS:
         raise InvalidArgument(f"{len(message.gpus)} GPUs: at most {MAX_GPUS}")
-    return ThawPlan(operation, message.checkpoint_id, pairs(message.gpus), message.force)
+    return ThawPlan(operation, message.checkpoint_id, pairs(message.gpus), message.force, lazy=message.lazy)
 
 
 def _hook(message: v1.FreezeHook) -> Hook:

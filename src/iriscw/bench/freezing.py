@@ -5,6 +5,9 @@ with ``criu dump`` to the same file system and the same digests of what it wrote
 digests and ``criu restore``. What is more is iriscw's own: the gates, the journal, the manifest. Ratios are of one
 round, in which everything is done after each other on the same machine, and of all rounds the one in the middle counts.
 
+Where the kernel has userfaultfd, the process is thawed lazily, too: by iriscw, which compares each piece before it
+gives it out, and by CRIU and its own daemon, which do not. What counts is the time until the process makes a step.
+
 CPU time is that of the event loop's thread in a freeze, in which all decisions are made and all records are written.
 """
 
@@ -18,8 +21,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,6 +38,7 @@ from iriscw.checkpoint.drivers.digests import listed, open_folder
 from iriscw.checkpoint.drivers.store import default_reading
 from iriscw.checkpoint.model import RAM
 from iriscw.files import make_private_folder, remove_tree
+from iriscw.freeze.gates import USERFAULTFD
 from iriscw.freeze.messages import FreezeTree, ThawTree
 from iriscw.freeze.model import FreezePlan, NoRoom, ThawPlan
 from iriscw.processes.identity import ProcessGone, identify, pidfd_of
@@ -53,18 +58,31 @@ BESIDE_BYTES: Final = 256 * MIB
 PATIENCE_S: Final = 60.0
 
 PROGRAM: Final = """
-import os, signal, sys
+import os, signal, sys, time
 signal.alarm(3600)
 state = bytearray(os.urandom(1 << 20)) * int(sys.argv[1])
-os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+count = os.open(os.path.join(sys.argv[2], "count"), os.O_WRONLY | os.O_CREAT, 0o600)
+number = 0
 while True:
-    signal.pause()
+    number += 1
+    os.pwrite(count, number.to_bytes(8, "big"), 0)
+    if number == 1:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    time.sleep(0.001)
 """
-"""Holds some MiB, and lets go of its standard output when it does. It ends by itself after an hour."""
+"""Holds some MiB, lets go of its standard output when it does, counts in a file. It ends by itself after an hour."""
 
 DUMP: Final = ("dump", "--file-locks", "--link-remap", "--ghost-limit", "512M", "--network-lock", "skip")
 RESTORE: Final = ("restore", "--restore-detached", "--file-locks", "--link-remap")
 """As iriscw asks for it."""
+
+COUNT: Final = "count"
+COUNT_BYTES: Final = 8
+LOOK_S: Final = 0.0002
+"""Between two looks at whether the process has made a step: nobody is told."""
+
+SOCKET: Final = "lazy-pages.socket"
+"""What CRIU's daemon for pages listens on, when it is ready."""
 
 
 @attrs.frozen
@@ -76,6 +94,9 @@ class Round:
     thaw_s: float
     bare_thaw_s: float
     own_cpu_s: float
+    lazy_first_s: float = 0.0
+    """From the order to the first step of a process that is thawed lazily; 0 where that cannot be."""
+    bare_lazy_first_s: float = 0.0
 
 
 def figures_of(mib: int, rounds: Sequence[Round]) -> Figures:
@@ -84,6 +105,10 @@ def figures_of(mib: int, rounds: Sequence[Round]) -> Figures:
     def middle(figure: Callable[[Round], float]) -> float:
         return statistics.median(figure(each) for each in rounds)
 
+    lazy = {
+        "lazy_first_s": middle(lambda each: each.lazy_first_s),
+        "bare_lazy_first_s": middle(lambda each: each.bare_lazy_first_s),
+    }
     return {
         "mib": mib,
         "freeze_s": middle(lambda each: each.freeze_s),
@@ -93,6 +118,7 @@ def figures_of(mib: int, rounds: Sequence[Round]) -> Figures:
         "bare_thaw_s": middle(lambda each: each.bare_thaw_s),
         "thaw_ratio": middle(lambda each: each.thaw_s / each.bare_thaw_s),
         "own_cpu_ms": middle(lambda each: each.own_cpu_s * 1000),
+        **(lazy if all(lazy.values()) else {}),
     }
 
 
@@ -113,12 +139,14 @@ async def run(progress: Callable[[str], object], sizes_mib: Sequence[int], round
             if not await _has_room(local, mib):
                 progress(f"{mib} MiB: left out, there is too little memory")
                 continue
-            program = Path((await local.machine.criu.ability()).path)
+            ability = await local.machine.criu.ability()
+            program, lazy = Path(ability.path), USERFAULTFD in ability.features
             async with _process(folder, mib) as pid:
                 each: list[Round] = []
                 for number in range(rounds):
                     progress(f"{mib} MiB: round {number + 1} of {rounds}")
-                    each.append(await _round(local, folder, program, pid))
+                    done = await _round(local, folder, program, pid)
+                    each.append(await _lazily(done, local, folder, program, pid) if lazy else done)
             found.append(figures_of(mib, each))
         finally:
             remove_tree(folder)
@@ -202,6 +230,80 @@ async def _round(local: Local, folder: Path, program: Path, pid: int) -> Round:
     return Round(freeze_s, bare_freeze_s, thaw_s, bare_thaw_s, own_cpu_s)
 
 
+async def _lazily(done: Round, local: Local, folder: Path, program: Path, pid: int) -> Round:
+    """Add to a round what lazy thaws take until the process makes a step."""
+    artifact = new_id("ck")
+    root = await local.machine.processes.identify(pid)
+    if failure := failure_of(await local.run(FreezeTree(FreezePlan(operation=artifact, root=root, tier=RAM)))):
+        raise failure
+    await _free(local, pid)
+
+    async def thaw() -> None:
+        if failure := failure_of(await local.run(ThawTree(ThawPlan(new_id("th"), artifact, lazy=True)))):
+            raise failure
+
+    lazy_first_s = await _until_first_step(folder, thaw)
+    await local.machine.tiers.remove(artifact)
+    images = folder / "bare"
+    make_private_folder(images)
+    try:
+        await anyio.to_thread.run_sync(_bare_dump, program, images, pid)
+        await _free(local, pid)
+        bare_lazy_first_s = await _until_first_step(
+            folder, lambda: anyio.to_thread.run_sync(_bare_lazy_thaw, program, images)
+        )
+    finally:
+        remove_tree(images)
+    return attrs.evolve(done, lazy_first_s=lazy_first_s, bare_lazy_first_s=bare_lazy_first_s)
+
+
+async def _until_first_step(folder: Path, thaw: Callable[[], Awaitable[None]]) -> float:
+    """Thaw, and give how long it took until the process had counted on; return when the thaw is over.
+
+    Raises:
+        MeasurementFailed: it never did.
+    """
+    path = folder / COUNT
+    before = _counted(path)
+    began_s = time.perf_counter()
+    failures: list[Exception] = []
+    over = threading.Event()
+
+    def look() -> float:
+        while _counted(path) == before:
+            if over.is_set() or time.perf_counter() - began_s > PATIENCE_S:
+                raise MeasurementFailed("the process was thawed, and made no step")
+            over.wait(LOOK_S)
+        return time.perf_counter() - began_s
+
+    async def thawing() -> None:
+        try:
+            await thaw()
+        except Exception as error:  # noqa: BLE001 - raised below: a task group would wrap it
+            failures.append(error)
+            over.set()
+
+    took: list[float] = []
+
+    async def looking() -> None:
+        try:
+            took.append(await anyio.to_thread.run_sync(look))
+        except MeasurementFailed as error:
+            failures.append(error)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(looking)
+        tasks.start_soon(thawing)
+    if failures:
+        raise failures[0]
+    return took[0]
+
+
+def _counted(path: Path) -> bytes:
+    with path.open("rb", buffering=0) as file:
+        return file.read(COUNT_BYTES)
+
+
 async def _free(local: Local, pid: int) -> None:
     """Wait until whoever adopted the process has reaped it: how long that takes says nothing of a thaw."""
     with anyio.move_on_after(PATIENCE_S):
@@ -213,7 +315,7 @@ async def _free(local: Local, pid: int) -> None:
 
 def _bare_freeze(program: Path, images: Path, pid: int) -> float:
     began_s = time.perf_counter()
-    _criu(program, images, *DUMP, "--tree", str(pid))
+    _bare_dump(program, images, pid)
     _digests(images)
     return time.perf_counter() - began_s
 
@@ -223,6 +325,34 @@ def _bare_thaw(program: Path, images: Path) -> float:
     _digests(images)
     _criu(program, images, *RESTORE)
     return time.perf_counter() - began_s
+
+
+def _bare_dump(program: Path, images: Path, pid: int) -> None:
+    _criu(program, images, *DUMP, "--tree", str(pid))
+
+
+def _bare_lazy_thaw(program: Path, images: Path) -> None:
+    """Have CRIU's own daemon bring the pages; return when it has ended."""
+    command = [str(program), "lazy-pages", "--no-default-config", "--images-dir", str(images)]
+    with subprocess.Popen(  # noqa: S603  # a list of arguments
+        [*command, "--work-dir", str(images), "--log-file", "lazy.log"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as daemon:
+        ended = os.pidfd_open(daemon.pid)
+        try:
+            end_s = time.perf_counter() + PATIENCE_S
+            while not (images / SOCKET).exists():
+                if select.select([ended], [], [], LOOK_S)[0] or time.perf_counter() > end_s:
+                    raise MeasurementFailed("CRIU's daemon for pages does not listen")
+            _criu(program, images, *RESTORE, "--lazy-pages")
+            daemon.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired as error:
+            raise MeasurementFailed("CRIU's daemon for pages does not end") from error
+        finally:
+            os.close(ended)
+            daemon.kill()
 
 
 def _digests(images: Path) -> None:

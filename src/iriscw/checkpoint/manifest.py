@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterator
+
+import attrs
 
 from iriscw.checkpoint.model import ImageFile, Manifest
-from iriscw.checkpoint.records import FactsLine, FileLine, Line, SealLine, read, written
+from iriscw.checkpoint.records import FactsLine, FileLine, Line, PiecesLine, SealLine, read, written
 from iriscw.freeze.model import MAX_TASKS, ArtifactRefused, Frozen, Sealed
 
 MAX_FILES = 100_000
@@ -27,9 +30,18 @@ MAX_LABEL_CHARS = 256
 ALGORITHMS = ("sha256-8m", "blake3-8m")
 """``X-8m``: the digest of the digests of a file's pieces of 8 MiB, so that one file can be read by many threads."""
 
+PIECE_BYTES = 8 << 20
+DIGEST_BYTES = 32
+PIECES_OF = re.compile(r"pages-[0-9]+\.img")
+"""Files whose pieces have digests of their own in the manifest: memory of processes, which may be read by pieces."""
+
+MAX_PIECES_OF_LINE = 4096
+"""So that a line stays a quarter of a record."""
+
 FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 ARTIFACT_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
+_DIGESTS = re.compile(r"(?:[0-9a-f]{64})+")
 _MAX_PID = 1 << 22
 
 
@@ -50,10 +62,18 @@ def seal(
     """
     ordered = sorted(files, key=lambda file: file.name)
     facts = FactsLine(artifact, labels, software, wall_ns, algorithm, frozen)
-    lines: list[Line] = [facts, *(FileLine(file.name, file.size_bytes, file.digest) for file in ordered)]
+    lines: list[Line] = [facts, *(line for file in ordered for line in _file_lines(file))]
     body = written(lines)
     sealed = Sealed(sum(file.size_bytes for file in files), hashlib.sha256(body).hexdigest(), len(files))
     return body + written([SealLine(sealed.files, sealed.size_bytes, sealed.digest)]), sealed
+
+
+def _file_lines(file: ImageFile) -> Iterator[FileLine | PiecesLine]:
+    yield FileLine(file.name, file.size_bytes, file.digest)
+    if PIECES_OF.fullmatch(file.name):
+        step = MAX_PIECES_OF_LINE * DIGEST_BYTES
+        for at in range(0, len(file.pieces), step):
+            yield PiecesLine(file.name, file.pieces[at : at + step].hex())
 
 
 def open_manifest(data: bytes, artifact: str) -> Manifest:
@@ -81,9 +101,7 @@ def _assembled(artifact: str, data: bytes, lines: list[Line]) -> Manifest:
             pass
         case _:
             raise ArtifactRefused(f"artifact {artifact}: the manifest has no end, or no beginning")
-    files = tuple(ImageFile(line.name, line.size_bytes, line.digest) for line in between if isinstance(line, FileLine))
-    if len(files) != len(between):
-        raise ArtifactRefused(f"artifact {artifact}: the manifest has two beginnings, or two ends")
+    files = _files(artifact, between)
     body = data[: data[:-1].rfind(b"\n") + 1]
     if hashlib.sha256(body).hexdigest() != last.digest:
         raise ArtifactRefused(f"artifact {artifact}: the manifest was changed: its digest is another one")
@@ -97,6 +115,22 @@ def _assembled(artifact: str, data: bytes, lines: list[Line]) -> Manifest:
         files=files,
         sealed=Sealed(last.size_bytes, last.digest, last.files),
     )
+
+
+def _files(artifact: str, lines: list[Line]) -> tuple[ImageFile, ...]:
+    """Give the files that these lines name, each with the digests of its pieces, where there are some."""
+    files: list[ImageFile] = []
+    for line in lines:
+        match line:
+            case FileLine():
+                files.append(ImageFile(line.name, line.size_bytes, line.digest))
+            case PiecesLine() if files and files[-1].name == line.name and _DIGESTS.fullmatch(line.digests):
+                files[-1] = attrs.evolve(files[-1], pieces=files[-1].pieces + bytes.fromhex(line.digests))
+            case PiecesLine():
+                raise ArtifactRefused(f"artifact {artifact}: digests of pieces that are none, or of no file")
+            case _:
+                raise ArtifactRefused(f"artifact {artifact}: the manifest has two beginnings, or two ends")
+    return tuple(files)
 
 
 def _trouble(artifact: str, manifest: Manifest) -> str:
@@ -125,6 +159,8 @@ def _file_trouble(file: ImageFile) -> str:
         return f"{file.name} has {file.size_bytes} bytes"
     if not _DIGEST.fullmatch(file.digest):
         return f"{file.name} has no digest"
+    if file.pieces and len(file.pieces) != max(1, -(-file.size_bytes // PIECE_BYTES)) * DIGEST_BYTES:
+        return f"{file.name} has digests of {len(file.pieces) // DIGEST_BYTES} pieces"
     return ""
 
 

@@ -18,6 +18,8 @@ class ImageFile:
     size_bytes: int
     digest: str
     """Hexadecimal; how it is made stands in the manifest."""
+    pieces: bytes = attrs.field(default=b"", eq=False, repr=False)
+    """The digests of its pieces, of 32 bytes each; the digest is that of these. Empty if the manifest has none."""
 
 
 @attrs.frozen

@@ -1,8 +1,9 @@
 """The lines of a manifest: facts with a version, as those of the journal.
 
 A manifest is a text of lines, and the last one closes it: without it nothing was ever sealed. ``checkpoint.facts``
-says what the artifact is, each ``checkpoint.file`` names one of its files, and ``checkpoint.seal`` has the digest of
-all lines before it. No line has environment variables or secrets (INV-C14).
+says what the artifact is, each ``checkpoint.file`` names one of its files, ``checkpoint.pieces`` has digests of pieces
+of the file before it, and ``checkpoint.seal`` has the digest of all lines before it. No line has environment variables
+or secrets (INV-C14).
 """
 
 from __future__ import annotations
@@ -38,6 +39,16 @@ class FileLine:
     digest: str
 
 
+@record("checkpoint.pieces")
+@message
+class PiecesLine:
+    """Digests of the next pieces of the file in the line before, so that a piece can be compared by itself."""
+
+    name: str
+    digests: str
+    """Hexadecimal, one after the other."""
+
+
 @record("checkpoint.seal")
 @message
 class SealLine:
@@ -48,7 +59,7 @@ class SealLine:
     digest: str
 
 
-Line = FactsLine | FileLine | SealLine
+Line = FactsLine | FileLine | PiecesLine | SealLine
 
 
 def written(lines: Sequence[Line]) -> bytes:
@@ -74,6 +85,6 @@ def read(data: bytes) -> Iterator[Line]:
             raise ValueError(str(error)) from error
         except RecursionError as error:
             raise ValueError(f"line {number} is nested too deeply") from error
-        if not isinstance(line, FactsLine | FileLine | SealLine):
+        if not isinstance(line, FactsLine | FileLine | PiecesLine | SealLine):
             raise ValueError(f"line {number} is no line of a manifest")  # noqa: TRY004 - what was read is wrong
         yield line

@@ -41,6 +41,7 @@ STEPS = {
     "verifying": "reads and compares every byte",
     "restoring": "brings the tree back",
     "starting": "lets the tree run",
+    "paging": "brings its pages while it runs",
     "leaving": "tells the application",
     "killing": "ends what came back",
 }
@@ -153,11 +154,16 @@ def checkpoint(*, pid: int, form: str, **given: Any) -> None:
 @click.argument("checkpoint_id", metavar="CHECKPOINT")
 @click.option("--gpu", "gpus", multiple=True, metavar="OLD=NEW", help="Bring what was on GPU OLD to GPU NEW (UUIDs).")
 @click.option("--force", is_flag=True, help="Thaw although this processor lacks features of the old one.")
+@click.option("--lazy", is_flag=True, help="Let it run before all of its memory is read; where that cannot be, say so.")
 @agent_option
 @place_options
 @format_option
 def restore(*, checkpoint_id: str, form: str, **given: Any) -> None:
     """Bring a frozen process tree back. Every byte is verified first; the tree outlives this command.
+
+    With --lazy the tree runs at once, and its memory comes while it does, what it touches first: each piece is verified
+    before anything of it is given out. The command stays until all is there. A tree whose checkpoint turns out to be
+    damaged meanwhile is ended.
 
     An application that cannot be told that it was thawed changes no exit code: the last line says so.
     """
@@ -169,7 +175,7 @@ def restore(*, checkpoint_id: str, form: str, **given: Any) -> None:
     async def thaw(local: Local, shown: Shown) -> Done:
         from iriscw.agent.local import new_id
 
-        plan = ThawPlan(new_id("th"), checkpoint_id, gpus, given["force"])
+        plan = ThawPlan(new_id("th"), checkpoint_id, gpus, given["force"], given["lazy"])
         end = await local.run(ThawTree(plan), report=shown.report, changed=shown.changed)
         return await _done(local, checkpoint_id, end, shown)
 
@@ -179,7 +185,7 @@ def restore(*, checkpoint_id: str, form: str, **given: Any) -> None:
         from iriscw.cli import at_agent
 
         at_agent.refuse_local_options(given)
-        at_agent.restore(given["agent"], ThawPlan("", checkpoint_id, gpus, given["force"]), form)
+        at_agent.restore(given["agent"], ThawPlan("", checkpoint_id, gpus, given["force"], given["lazy"]), form)
 
 
 @click.command()

@@ -93,9 +93,12 @@ def ask_dump(pid: int, options: CriuOptions, *, images: str, timeout_s: int) -> 
     return encode([(1, Kind.DUMP), (2, [(2, pid), *_common(options, images, "dump.log"), (45, timeout_s)])])
 
 
-def ask_restore(options: CriuOptions, *, images: str) -> bytes:
-    """Ask for a tree from its images: it is left stopped, and is a child of that CRIU as long as that lives."""
-    return encode([(1, Kind.RESTORE), (2, [*_common(options, images, "restore.log"), (69, True)])])
+def ask_restore(options: CriuOptions, *, images: str, lazy: bool = False) -> bytes:
+    """Ask for a tree from its images: it is left stopped, and is a child of that CRIU as long as that lives.
+
+    With ``lazy`` it hands over the memory of each task on a socket in its folder, and reads only a little of it.
+    """
+    return encode([(1, Kind.RESTORE), (2, [*_common(options, images, "restore.log"), (48, lazy), (69, True)])])
 
 
 OTHERS_FIELDS: Final = (3, 11, 14, 15, 16, 17, 48, 49, 51)

@@ -15,6 +15,10 @@ DUMP_BYTES_PER_S = 20_000_000
 RESTORE_BASE_NS = 60 * SECOND
 RESTORE_BYTES_PER_S = 20_000_000
 
+PAGING_BASE_NS = 60 * SECOND
+PAGING_BYTES_PER_S = 20_000_000
+"""Of pages that are read, compared and put into a tree that runs."""
+
 COPY_BASE_NS = 60 * SECOND
 COPY_BYTES_PER_S = 500_000_000
 """Of device memory, to the host or back."""
@@ -42,6 +46,11 @@ def dump_ns(size_bytes: int) -> int:
 def restore_ns(size_bytes: int) -> int:
     """Give the time for a restore of so much memory."""
     return grown(RESTORE_BASE_NS, size_bytes, RESTORE_BYTES_PER_S)
+
+
+def paging_ns(size_bytes: int) -> int:
+    """Give the time for so many pages of a tree that runs."""
+    return grown(PAGING_BASE_NS, size_bytes, PAGING_BYTES_PER_S)
 
 
 def copy_ns(device_bytes: int) -> int:

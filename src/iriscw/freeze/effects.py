@@ -22,8 +22,9 @@ Seal            Artifacts.seal                                                  
 Publish         Artifacts.publish                                               None
 Discard         Artifacts.discard                                               None
 Open            Artifacts.pin, and a look at what this machine is               Opened
-Verify          Artifacts.verify                                                None
+Verify          Artifacts.verify, or Artifacts.verify_but_pages                 None
 Restore         Criu.restore                                                    RestoreReport
+AwaitPages      Criu.paging                                                     None
 Sweep           Criu.sweep                                                      tasks that were killed
 Proceed         Processes.proceed                                               None
 Unpin           Artifacts.unpin                                                 whether it is there
@@ -248,9 +249,10 @@ class Opened:
 
 @message
 class Verify:
-    """Read every byte of an artifact and compare."""
+    """Read every byte of an artifact and compare; with ``lazy`` not those of its pages."""
 
     artifact: str
+    lazy: bool = False
 
 
 @message
@@ -258,6 +260,15 @@ class Restore:
     """Bring the tree back, stopped."""
 
     request: RestoreRequest
+
+
+@message
+class AwaitPages:
+    """Wait until all pages of a tree are there."""
+
+    operation: str
+    work: str
+    within_ns: int
 
 
 @message

@@ -280,6 +280,33 @@ def _memory(plan: ThawPlan, opened: Opened) -> str:
     return ""
 
 
+def _no_cuda(plan: ThawPlan, opened: Opened) -> str:
+    return "it uses CUDA, whose restore reads all of it" if opened.kept.frozen.cuda_tasks else ""
+
+
+def _no_container(plan: ThawPlan, opened: Opened) -> str:
+    return "its container's runtime brings all of it back at once" if plan.container is not None else ""
+
+
+def _by_pieces(plan: ThawPlan, opened: Opened) -> str:
+    return "" if opened.kept.by_pieces else "an older iriscw wrote the checkpoint, without a digest for each piece"
+
+
+def _userfaultfd(plan: ThawPlan, opened: Opened) -> str:
+    return "" if USERFAULTFD in opened.criu.features else "this kernel, or its CRIU, has no userfaultfd for that"
+
+
+USERFAULTFD = "uffd-noncoop"
+"""The feature, as CRIU names it."""
+
+LAZY_GATES: tuple[Gate[ThawPlan, Opened], ...] = (
+    Gate("container", "a tree that is no container", _no_container),
+    Gate("cuda", "a tree that does not use CUDA", _no_cuda),
+    Gate("pieces", "a digest for each piece in the manifest", _by_pieces),
+    Gate("userfaultfd", "a kernel and a CRIU with userfaultfd and its events", _userfaultfd),
+)
+"""What a lazy thaw needs beside. Where one is shut, nothing is refused: all of its memory is read before it runs."""
+
 THAW_GATES: tuple[Gate[ThawPlan, Opened], ...] = (
     Gate("runtime", "a container's runtime for a container, and none for what is none", _runtime),
     Gate("architecture", "the same architecture and page size", _architecture),

@@ -276,6 +276,29 @@ class RestoreRequest:
     """Its runtime restores it; the numbers are new then, and ``inner_pids`` say who is who."""
     inner_pids: tuple[int, ...] = ()
     """What the tasks are called in their own PID namespace, in the order of ``pids``."""
+    lazy: bool = False
+    """Bring its pages while it runs (see :class:`LazyPages`)."""
+    paging_ns: int = 0
+    """For its pages, from the moment in which it is back."""
+
+
+@attrs.frozen
+class PageFile:
+    """A file of memory's pages: its name, its size, and the digests of its pieces, of 32 bytes each, in order."""
+
+    name: str
+    size_bytes: int
+    digests: bytes
+
+
+@attrs.frozen
+class LazyPages:
+    """Files of pages of which nobody has read a byte yet: each piece is compared before anything of it is given out."""
+
+    algorithm: str
+    """How the digests are made, as the manifest names it."""
+    piece_bytes: int
+    files: tuple[PageFile, ...]
 
 
 @attrs.frozen
@@ -359,6 +382,8 @@ class ThawPlan:
     """Its runtime asked for it, and restores it as this container."""
     tier: str = ""
     """Where the artifact lies, if others with its id may lie elsewhere; empty: wherever it is found."""
+    lazy: bool = False
+    """Let it run before all of its memory was read, where that can be."""
 
 
 @attrs.frozen
@@ -434,6 +459,7 @@ class ThawPhase(enum.Enum):
     VERIFYING = "verifying"
     RESTORING = "restoring"
     STARTING = "starting"
+    PAGING = "paging"
     LEAVING = "leaving"
     KILLING = "killing"
     OVER = "over"
@@ -475,6 +501,8 @@ class Kept:
     frozen: Frozen
     room: Room
     sealed: Sealed
+    by_pieces: bool = False
+    """Whether every piece of its pages has a digest of its own, so that one can be compared without the others."""
 
 
 @attrs.frozen
@@ -526,6 +554,13 @@ class NoRoom(OperationError):
     """The disk or the memory file system is full, or the budget of the tier is used up. The text says which."""
 
     retryable = True
+
+
+class PagingFailed(OperationError):
+    """Pages of a tree that ran could not be brought to it, and the text says why.
+
+    It was ended: without them it cannot go on. Its checkpoint is as it was; what the tree did since is lost.
+    """
 
 
 class TreeLeft(OperationError):

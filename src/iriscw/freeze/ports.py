@@ -27,6 +27,7 @@ from iriscw.freeze.model import (
     Hook,
     Host,
     Kept,
+    LazyPages,
     Progress,
     RestoreReport,
     RestoreRequest,
@@ -248,8 +249,12 @@ class Criu(Protocol):
         """
         ...
 
-    async def restore(self, request: RestoreRequest, report: Report) -> RestoreReport:
+    async def restore(self, request: RestoreRequest, report: Report, pages: LazyPages | None = None) -> RestoreReport:
         """Bring a tree back, and leave all of it stopped: it has not run yet when this returns.
+
+        With ``pages``, most of its memory is not there yet: a process of its own, which outlives this one, brings it,
+        on demand and by itself, and compares each piece before. :meth:`paging` waits for that. What CRIU reads of these
+        files by itself is compared before CRIU is asked.
 
         The tree is nobody's child but init's (or a subreaper's above us): it outlives this process. After an error
         nothing of it is left.
@@ -260,7 +265,25 @@ class Criu(Protocol):
             CriuFailed: CRIU failed; what it had begun is gone.
             CriuOverdue: it was killed at its deadline, with what it had begun.
             TreeLeft: as those two, but the named tasks still live.
+            ArtifactRefused: a piece that was needed is not what was sealed.
+            PagingFailed: nobody can bring its pages.
             UnsafeRequest: as :meth:`dump`.
+        """
+        ...
+
+    async def paging(self, work: str, within_ns: int, report: Report) -> None:
+        """Wait until all pages of a tree are there, whichever life of ours brought it back. May be repeated.
+
+        After an error the tree is killed, or about to be: no page was made up for one that is missing.
+
+        Args:
+            work: ``RestoreRequest.work``.
+            within_ns: Beyond the deadline that who brings them has.
+            report: Takes progress.
+
+        Raises:
+            ArtifactRefused: a piece is not what was sealed; nothing of it was given out.
+            PagingFailed: who brought them is gone, or did not come to an end.
         """
         ...
 
@@ -270,7 +293,8 @@ class Criu(Protocol):
         The run is known from its own record in ``request.work`` (written before CRIU does anything). The tree of a dump
         runs on; the tasks of a restore are killed: they are written down, or are not older than ``started_after`` and
         descend from that run or carry its mark. Whoever else has one of ``pids`` is left alone. Where nothing was
-        begun, or all is over, nothing is done. May be repeated.
+        begun, or all is over, nothing is done. May be repeated. Of a lazy restore all that the tree forked is killed as
+        well, and then who brings its pages.
 
         Returns:
             The tasks of a restore that were killed.
@@ -367,6 +391,13 @@ class Artifacts(Protocol):
         Raises:
             ArtifactUnknown: there is none.
             ArtifactRefused: a byte differs, a file is missing, or there is one too many.
+        """
+        ...
+
+    async def verify_but_pages(self, artifact: str, report: Report) -> LazyPages:
+        """Read every byte and compare, but those of the files whose every piece has a digest of its own: give these.
+
+        Raises: as :meth:`verify`.
         """
         ...
 

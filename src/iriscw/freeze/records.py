@@ -133,6 +133,8 @@ class ThawOpened:
 
     kept: Kept
     ticks: int
+    eager: str = ""
+    """Why its pages all come before it runs, although it was asked otherwise."""
 
 
 @record("freeze.thaw_restoring")
@@ -149,6 +151,14 @@ class ThawRestored:
     """The tree is back, and stopped: this is who it is."""
 
     tasks: tuple[TaskIdentity, ...]
+
+
+@record("freeze.thaw_paging")
+@message
+class ThawPaging:
+    """The tree was let run, and pages of it are missing: it cannot go on without who brings them."""
+
+    wall_ns: int
 
 
 @record("freeze.thaw_taken_up")

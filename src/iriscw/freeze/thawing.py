@@ -2,9 +2,9 @@ r"""The life of one thaw: the mirror of a freeze, with its gates first.
 
 ::
 
-    NEW -> OPENING -> VERIFYING -> RESTORING -> STARTING -> LEAVING -> OVER
-                                       |           |
-                                       +-----------+-> KILLING -> OVER
+    NEW -> OPENING -> VERIFYING -> RESTORING -> STARTING -> [PAGING ->] LEAVING -> OVER
+                                       |           |           |
+                                       +-----------+-----------+-> KILLING -> OVER
 
 Theory of operation. The artifact is pinned, the gates look at it and at this machine, cheapest first, and every byte is
 read and compared before CRIU sees one (INV-C9). What CRIU brings back is *stopped*: until it is known by name, and that
@@ -13,6 +13,10 @@ artifact is as it was. From STARTING on the tree runs, and is brought to its end
 the states of CUDA (:mod:`iriscw.freeze.settling`), whatever happened before.
 
 What cannot be brought to running is killed (INV-C6): a CUDA restore that ran out of memory ruins the process for good.
+
+A lazy thaw lets the tree run while most of its memory is still to come (PAGING). Who brings it is a process of its own
+and outlives us; a tree that has lost it cannot go on, whatever it did meanwhile, and is killed. So after a crash of
+ours the pages are waited for *first*, and only then is anything let run or left alone.
 
 From LEAVING on the tree is not ours: whatever became of it since, nothing of it is killed. Who finds a thaw in STARTING
 after a crash does not know for how long the tree has run, so that is written down, and then a missing process is no
@@ -26,8 +30,9 @@ from collections.abc import Mapping
 
 import attrs
 
-from iriscw.freeze.deadlines import END_NS, LOOK_NS, STATE_NS, UNLOCK_NS, copy_ns, restore_ns
+from iriscw.freeze.deadlines import END_NS, LOOK_NS, STATE_NS, UNLOCK_NS, copy_ns, paging_ns, restore_ns
 from iriscw.freeze.effects import (
+    AwaitPages,
     EndTree,
     Open,
     Opened,
@@ -43,7 +48,7 @@ from iriscw.freeze.effects import (
     Wake,
 )
 from iriscw.freeze.freezing import AGAIN_NS, KEY, STAYS_IN_USE, TRIES
-from iriscw.freeze.gates import THAW_GATES, first_shut
+from iriscw.freeze.gates import LAZY_GATES, THAW_GATES, first_shut
 from iriscw.freeze.messages import Again, CancelOperation, OperationChanged, OperationEnded, Recover, ThawTree
 from iriscw.freeze.model import (
     CudaState,
@@ -62,6 +67,7 @@ from iriscw.freeze.records import (
     ThawEnding,
     ThawLetGo,
     ThawOpened,
+    ThawPaging,
     ThawRestored,
     ThawRestoring,
     ThawTakenUp,
@@ -111,6 +117,9 @@ PHASES: Mapping[Phase, Row] = {
     Phase.VERIFYING: Row("reads every byte and compares", Phase.RESTORING, Turn.OVER, Turn.OVER),
     Phase.RESTORING: Row("has CRIU bring the tree back, stopped", Phase.STARTING, Turn.KILL, Turn.KILL),
     Phase.STARTING: Row("lets it run; restores and unlocks CUDA", Phase.LEAVING, Turn.KILL, Turn.FINISH),
+    Phase.PAGING: Row(
+        "tells the application; waits until all its pages are there", Phase.LEAVING, Turn.KILL, Turn.FINISH
+    ),
     Phase.LEAVING: Row("tells the application; unpins the artifact", Phase.OVER, Turn.FINISH, Turn.FINISH),
     Phase.KILLING: Row("kills whatever came back", Phase.OVER, Turn.KILL, Turn.KILL),
 }
@@ -158,6 +167,11 @@ class Thaw:
         return tuple(now for was, now in zip(frozen.tasks, self.tasks, strict=False) if was.identity.pid in pids)
 
     @property
+    def lazy(self) -> bool:
+        """Whether pages come while the tree runs."""
+        return self.request is not None and self.request.lazy
+
+    @property
     def device_bytes(self) -> int:
         """What has to come back to GPUs."""
         return self.opened.kept.frozen.device_bytes if self.opened is not None else 0
@@ -170,14 +184,17 @@ def evolve(thaw: Thaw, record: object) -> None:
             thaw.phase, thaw.plan = Phase.OPENING, plan
         case ThawOpened():
             thaw.phase, thaw.opened = Phase.VERIFYING, record
+            thaw.notes = (record.eager,) if record.eager else ()
         case ThawRestoring(request=request):
             thaw.phase, thaw.request = Phase.RESTORING, request
         case ThawRestored(tasks=tasks):
             thaw.phase, thaw.tasks = Phase.STARTING, tasks
+        case ThawPaging():
+            thaw.phase = Phase.PAGING
         case ThawTakenUp():
             thaw.taken_up = True
         case ThawLetGo(note=note):
-            thaw.phase, thaw.notes = Phase.LEAVING, (note,) if note else ()
+            thaw.phase, thaw.notes = Phase.LEAVING, (*thaw.notes, note) if note else thaw.notes
         case ThawUnheard(text=text):
             thaw.unheard, thaw.notes = True, (*thaw.notes, text)
         case ThawEnding():
@@ -227,7 +244,7 @@ def recover(thaw: Thaw, message: Recover, ctx: Context) -> Returned:
         return None
     text = f"the process that thawed it ended while it was {thaw.phase.value}"
     turned = _turn(thaw, PHASES[thaw.phase].crashed, "Interrupted", text, ctx)
-    taken_up = (ThawTakenUp(ctx.wall),) if thaw.phase is Phase.STARTING else ()
+    taken_up = (ThawTakenUp(ctx.wall),) if thaw.phase in (Phase.STARTING, Phase.PAGING) else ()
     return attrs.evolve(turned, records=(*turned.records, *taken_up))
 
 
@@ -242,6 +259,8 @@ def _turn(thaw: Thaw, turn: Turn, kind: str, text: str, ctx: Context) -> Decisio
             return _end_untouched(thaw, kind, text)
         case Turn.FINISH if thaw.phase is Phase.LEAVING:
             return Decision(commands=(_tell(thaw),))
+        case Turn.FINISH if thaw.lazy:
+            return Decision(commands=(_await_pages(thaw),))
         case Turn.FINISH:
             return Decision(commands=(_read(thaw, 0),))
     return _kill(thaw, kind, text)
@@ -252,12 +271,16 @@ def completed(thaw: Thaw, message: Completed, ctx: Context) -> Returned:
     match message.effect:
         case Open():
             return _opened(thaw, message.value)
-        case Verify():
-            return _verified(thaw, ctx)
+        case Verify(lazy=lazy):
+            return _verified(thaw, lazy=lazy)
         case Restore():
             return _restored(thaw, message.value)
+        case Proceed() if thaw.lazy and thaw.phase is Phase.STARTING:
+            return _paging(thaw, ctx)
         case Proceed():
             return (_read(thaw, 1),)
+        case AwaitPages():
+            return (_read(thaw, 0 if thaw.phase is Phase.STARTING else 1),)
         case ReadStates(reading=reading):
             return _settled(thaw, message.value, reading)
         case RestoreCuda(reading=reading) | UnlockCuda(reading=reading):
@@ -277,6 +300,8 @@ def failed(thaw: Thaw, message: Failed, ctx: Context) -> Returned:
     match message.effect:
         case Proceed(tasks=tasks, tries=tries) if thaw.taken_up and tries < TRIES:
             return (SetTimer(KEY, AGAIN_NS, Again(Proceed(tasks, tries + 1))),)
+        case AwaitPages():
+            return _kill(thaw, kind, text)
         case Proceed() | ReadStates() if thaw.taken_up:
             return _leave_alone(thaw, kind, text)
         case Proceed() | ReadStates():
@@ -288,7 +313,7 @@ def failed(thaw: Thaw, message: Failed, ctx: Context) -> Returned:
         case Wake(hook=hook, root=root, tries=tries) if tries < TRIES:
             return (SetTimer(KEY, AGAIN_NS, Again(Wake(hook, root, tries + 1))),)
         case Wake():
-            return Decision(records=(ThawUnheard(text),), commands=(_unpin(thaw),))
+            return Decision(records=(ThawUnheard(text),), commands=(_told(thaw),))
         case Unpin(artifact=artifact, operation=operation, ending=ending, tries=tries) if tries < TRIES:
             return (SetTimer(KEY, AGAIN_NS, Again(Unpin(artifact, operation, ending, tries + 1))),)
         case Unpin():
@@ -307,11 +332,13 @@ def _opened(thaw: Thaw, opened: Opened) -> Returned:
     if shut is not None:
         return _end_untouched(thaw, "GateRefused", f"{shut.gate}: {shut.text}")
     changed = Emit(OperationChanged(thaw.id, Phase.VERIFYING))
-    verify = Run(KEY, Verify(thaw.asked.artifact))
-    return Decision(records=(ThawOpened(opened.kept, opened.ticks),), commands=(verify, changed))
+    lacking = first_shut(LAZY_GATES, thaw.asked, opened) if thaw.asked.lazy else None
+    eager = f"all of its memory was read before it ran: {lacking.text}" if lacking is not None else ""
+    verify = Run(KEY, Verify(thaw.asked.artifact, lazy=thaw.asked.lazy and lacking is None))
+    return Decision(records=(ThawOpened(opened.kept, opened.ticks, eager),), commands=(verify, changed))
 
 
-def _verified(thaw: Thaw, ctx: Context) -> Returned:
+def _verified(thaw: Thaw, *, lazy: bool) -> Returned:
     assert thaw.opened is not None
     kept = thaw.opened.kept
     request = RestoreRequest(
@@ -324,6 +351,8 @@ def _verified(thaw: Thaw, ctx: Context) -> Returned:
         within_ns=restore_ns(kept.sealed.size_bytes),
         container=thaw.asked.container,
         inner_pids=tuple(task.inner_pid for task in kept.frozen.tasks),
+        lazy=lazy,
+        paging_ns=paging_ns(kept.sealed.size_bytes) if lazy else 0,
     )
     changed = Emit(OperationChanged(thaw.id, Phase.RESTORING))
     return Decision(records=(ThawRestoring(request),), commands=(Run(KEY, Restore(request)), changed))
@@ -343,6 +372,18 @@ def _proceed(thaw: Thaw) -> Run:
     return Run(KEY, Proceed(runs))
 
 
+def _paging(thaw: Thaw, ctx: Context) -> Returned:
+    """Tell the application at once, and wait for the pages."""
+    changed = Emit(OperationChanged(thaw.id, Phase.PAGING))
+    after = attrs.evolve(thaw, phase=Phase.PAGING)
+    return Decision(records=(ThawPaging(ctx.wall),), commands=(_tell(after), changed))
+
+
+def _await_pages(thaw: Thaw) -> Run:
+    assert thaw.request is not None
+    return Run(KEY, AwaitPages(thaw.id, thaw.request.work, thaw.request.paging_ns + END_NS))
+
+
 # From here on the states say what is done
 
 
@@ -355,7 +396,9 @@ def _read(thaw: Thaw, reading: int) -> Run:
 
 
 def _settled(thaw: Thaw, states: States, reading: int) -> Returned:
-    if thaw.tasks[0] not in states.living and not thaw.taken_up:
+    if thaw.phase is Phase.PAGING and not states.living:
+        return _let_go(thaw, states)
+    if thaw.tasks[0] not in states.living and not thaw.taken_up and thaw.phase is not Phase.PAGING:
         return _kill(thaw, "TargetGone", "the tree came back, and its first process ended at once")
     if not states.living:  # it was let run and has come to its end since, or it ended with the machine
         note = _ENDED_SINCE.format(f"all of its {len(thaw.tasks)}")
@@ -368,10 +411,7 @@ def _settled(thaw: Thaw, states: States, reading: int) -> Returned:
         case Wait.READ_AGAIN:
             return (SetTimer(KEY, READ_AGAIN_NS, Again(_read_states(thaw, reading + 1))),)
         case Settled(end=End.RUNNING):
-            missing = len(thaw.tasks) - len(states.living)
-            note = _ENDED_SINCE.format(f"{missing} of its {len(thaw.tasks)}") if missing else ""
-            changed = Emit(OperationChanged(thaw.id, Phase.LEAVING))
-            return Decision(records=(ThawLetGo(note),), commands=(_tell(thaw), changed))
+            return _let_go(thaw, states)
         case Settled(text=text) if thaw.taken_up and all(state in _MAY_RUN for _, state in states.cuda):
             return _leave_alone(thaw, "CudaFailed", text)
         case Settled(text=text):
@@ -381,15 +421,31 @@ def _settled(thaw: Thaw, states: States, reading: int) -> Returned:
 
 _ENDED_SINCE = "{} processes have ended since it was brought back"
 
+
+def _let_go(thaw: Thaw, states: States) -> Decision:
+    """All of it runs, or has ended by itself: it is not ours any more."""
+    missing = len(thaw.tasks) - len(states.living)
+    note = _ENDED_SINCE.format(f"{missing} of its {len(thaw.tasks)}") if missing else ""
+    changed = Emit(OperationChanged(thaw.id, Phase.LEAVING))
+    after = attrs.evolve(thaw, phase=Phase.LEAVING)
+    return Decision(records=(ThawLetGo(note),), commands=(_tell(after), changed))
+
+
 _MAY_RUN = (CudaState.RUNNING, None)
 """States of a process that runs, as far as anybody can tell."""
 
 
 def _tell(thaw: Thaw) -> Run:
-    """Tell the application, if it has a hook; then there is only the artifact to let go."""
+    """Tell the application, if it has a hook and was not told before its pages came."""
     assert thaw.opened is not None
     hook = thaw.opened.kept.frozen.hook
-    return Run(KEY, Wake(hook, thaw.tasks[0])) if hook is not None else _unpin(thaw)
+    told = thaw.phase is Phase.LEAVING and thaw.lazy and not thaw.taken_up
+    return Run(KEY, Wake(hook, thaw.tasks[0])) if hook is not None and not told else _told(thaw)
+
+
+def _told(thaw: Thaw) -> Run:
+    """Wait for its pages; where it has all of them, there is only the artifact to let go."""
+    return _await_pages(thaw) if thaw.phase is Phase.PAGING else _unpin(thaw)
 
 
 def _leave_alone(thaw: Thaw, kind: str, text: str) -> Decision:
@@ -406,7 +462,7 @@ def _unpin(thaw: Thaw, ending: Ending | None = None) -> Run:
 def _finish(thaw: Thaw, effect: Wake | Unpin, ctx: Context, *more: str) -> Returned:
     """End as it was to: that the artifact stays in use changes no outcome (INV-C15), but is said."""
     if isinstance(effect, Wake):
-        return (_unpin(thaw),)
+        return (_told(thaw),)
     if effect.ending is not None:
         return _over(thaw, effect.ending.outcome, effect.ending.kind, "; ".join((effect.ending.text, *more)), ctx)
     if thaw.ending is not None:

@@ -129,11 +129,15 @@ MUTANTS = (
     ),
     _bug(
         "images-are-not-verified",
-        (THAWING, "    verify = Run(KEY, Verify(thaw.asked.artifact))\n", "    verify = Run(KEY, Proceed(()))\n"),
+        (
+            THAWING,
+            "    verify = Run(KEY, Verify(thaw.asked.artifact, lazy=thaw.asked.lazy and lacking is None))\n",
+            "    verify = Run(KEY, Proceed(()))\n",
+        ),
         (
             THAWING,
             "        case Proceed():\n            return (_read(thaw, 1),)\n",
-            "        case Proceed():\n            return (_read(thaw, 1),) if thaw.tasks else _verified(thaw, ctx)\n",
+            "        case Proceed():\n            return (_read(thaw, 1),) if thaw.tasks else _verified(thaw, lazy=False)\n",
         ),
     ),
     _bug(

@@ -21,10 +21,10 @@ from typing import Protocol
 
 import attrs
 
+from iriscw.checkpoint.manifest import PIECE_BYTES
 from iriscw.checkpoint.model import ImageFile
 from iriscw.freeze.model import ArtifactRefused
 
-PIECE_BYTES = 8 << 20
 READ_BYTES = 1 << 20
 """Large enough that Python's lock is free most of the time, small enough to stay in the cache of a core."""
 
@@ -73,6 +73,13 @@ def digest_of(algorithm: str) -> Callable[[], Digest]:
     return made
 
 
+def digest_of_pieces(made: Callable[[], Digest], pieces: bytes) -> str:
+    """Give the digest of a file whose pieces have these digests."""
+    whole = made()
+    whole.update(memoryview(pieces))
+    return whole.digest().hex()
+
+
 @attrs.define(eq=False)
 class Reading:
     """One reading of many files: who reads, how far they are, and whether they should stop."""
@@ -109,9 +116,8 @@ class Reading:
 
     @staticmethod
     def _file(made: Callable[[], Digest], name: str, size: int, pieces: list[bytes]) -> ImageFile:
-        whole = made()
-        whole.update(memoryview(b"".join(pieces)))
-        return ImageFile(name, size, whole.digest().hex())
+        joined = b"".join(pieces)
+        return ImageFile(name, size, digest_of_pieces(made, joined), joined)
 
     def _piece(self, made: Callable[[], Digest], folder: int, name: str, size: int, offset: int) -> bytes:
         """Read one piece. The file is opened anew: a descriptor for each of many files would be too many."""

@@ -31,8 +31,25 @@ from pathlib import Path
 import attrs
 
 from iriscw._version import __version__
-from iriscw.checkpoint.drivers.digests import Reading, best_algorithm, listed, open_folder
-from iriscw.checkpoint.manifest import ARTIFACT_ID, FILE_NAME, MAX_FILES, MAX_MANIFEST_BYTES, open_manifest, seal
+from iriscw.checkpoint.drivers.digests import (
+    Reading,
+    best_algorithm,
+    digest_of,
+    digest_of_pieces,
+    listed,
+    open_folder,
+    open_image,
+)
+from iriscw.checkpoint.manifest import (
+    ARTIFACT_ID,
+    FILE_NAME,
+    MAX_FILES,
+    MAX_MANIFEST_BYTES,
+    PIECE_BYTES,
+    PIECES_OF,
+    open_manifest,
+    seal,
+)
 from iriscw.checkpoint.model import Listed, Manifest, TierUse
 from iriscw.files import (
     TEMPORARY_PREFIX,
@@ -50,7 +67,9 @@ from iriscw.freeze.model import (
     ArtifactUnknown,
     Frozen,
     Kept,
+    LazyPages,
     NoRoom,
+    PageFile,
     Room,
     Sealed,
     UnsafeRequest,
@@ -335,7 +354,9 @@ class Folders:
                 write_atomic(self._made("pins", artifact) / operation, b"")
             manifest = self.manifest(artifact)
             images = self.images(artifact)
-            return Kept(manifest.frozen, Room(str(images), str(self._made("work", operation))), manifest.sealed)
+            room = Room(str(images), str(self._made("work", operation)))
+            by_pieces = all(file.pieces for file in manifest.files if PIECES_OF.fullmatch(file.name))
+            return Kept(manifest.frozen, room, manifest.sealed, by_pieces)
 
     def unpin(self, artifact: str, operation: str) -> None:
         """Let it be removed again."""
@@ -353,14 +374,27 @@ class Folders:
             if error.errno not in (errno.ENOENT, errno.ENOTEMPTY):  # somebody else has pinned it, too
                 raise
 
-    def verify(self, artifact: str, threads: int, report: Callable[[int, int], None], reading: list[Reading]) -> None:
-        """Read every byte and compare.
+    def verify(
+        self,
+        artifact: str,
+        threads: int,
+        report: Callable[[int, int], None],
+        reading: list[Reading],
+        *,
+        but_pages: bool = False,
+    ) -> LazyPages:
+        """Read every byte and compare; ``but_pages``: not those of files whose every piece has a digest; give these.
 
         Raises:
             ArtifactUnknown, ArtifactRefused: as :meth:`manifest`, or a byte differs.
         """
         manifest = self.manifest(artifact)
         wanted = {file.name: file for file in manifest.files}
+        later = tuple(file for file in manifest.files if but_pages and file.pieces)
+        made = digest_of(manifest.algorithm)
+        for file in later:
+            if digest_of_pieces(made, file.pieces) != file.digest:
+                raise ArtifactRefused(f"artifact {artifact}: the digests of pieces of {file.name} are not those of it")
         sizes = sorted((file.name, file.size_bytes) for file in manifest.files)
         try:
             folder = open_folder(self._place("artifacts", artifact) / IMAGES)
@@ -370,13 +404,18 @@ class Folders:
             trouble = _difference(sizes, listed(folder))
             if trouble:
                 raise ArtifactRefused(f"artifact {artifact}: {trouble}")
-            total = manifest.sealed.size_bytes
+            for file in later:
+                os.close(open_image(folder, file.name, file.size_bytes))
+            total = manifest.sealed.size_bytes - sum(file.size_bytes for file in later)
             reading.append(Reading(manifest.algorithm, threads, lambda count: report(count, total)))
-            for file in reading[0].digests(folder, sizes):
+            now = [(name, size) for name, size in sizes if wanted[name] not in later]
+            for file in reading[0].digests(folder, now):
                 if file != wanted[file.name]:
                     raise ArtifactRefused(f"artifact {artifact}: {file.name} was changed: its digest is another one")
         finally:
             os.close(folder)
+        files = tuple(PageFile(file.name, file.size_bytes, file.pieces) for file in later)
+        return LazyPages(manifest.algorithm, PIECE_BYTES, files)
 
     def remove(self, artifact: str, *, by: str = "") -> None:
         """Remove an artifact: first from sight, then from the disk. The pin of the operation ``by`` does not count.

@@ -15,7 +15,7 @@ import attrs
 from iriscw.checkpoint.drivers.digests import Reading, Stopped
 from iriscw.checkpoint.drivers.store import Folders, default_reading
 from iriscw.checkpoint.model import Listed, TierUse
-from iriscw.freeze.model import ArtifactUnknown, Frozen, Kept, Progress, Room, Sealed, UnsafeRequest
+from iriscw.freeze.model import ArtifactUnknown, Frozen, Kept, LazyPages, Progress, Room, Sealed, UnsafeRequest
 from iriscw.freeze.ports import Report
 
 T = TypeVar("T")
@@ -64,11 +64,20 @@ class Tiers:
 
     async def verify(self, artifact: str, report: Report) -> None:
         """See the port."""
+        await self._verify(artifact, report, but_pages=False)
+
+    async def verify_but_pages(self, artifact: str, report: Report) -> LazyPages:
+        """See the port."""
+        return await self._verify(artifact, report, but_pages=True)
+
+    async def _verify(self, artifact: str, report: Report, *, but_pages: bool) -> LazyPages:
         folders = await self._holding(artifact)
         count = _Count("verifying", report)
         readings: list[Reading] = []
         threads = max(1, os.cpu_count() or 1)
-        await _stoppable(readings, lambda: folders.verify(artifact, threads, count.add_of, readings))
+        return await _stoppable(
+            readings, lambda: folders.verify(artifact, threads, count.add_of, readings, but_pages=but_pages)
+        )
 
     async def unpin(self, artifact: str, operation: str) -> bool:
         """See the port."""

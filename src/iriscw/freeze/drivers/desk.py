@@ -14,6 +14,7 @@ import anyio
 import attrs
 
 from iriscw.freeze.effects import (
+    AwaitPages,
     CheckpointCuda,
     Discard,
     Dump,
@@ -45,6 +46,7 @@ from iriscw.freeze.model import (
     CudaRefused,
     CudaState,
     CudaTask,
+    LazyPages,
     Progress,
     RestoreReport,
     RightsMissing,
@@ -105,6 +107,8 @@ class Desk:
     report: Report = unseen
     together: Together = together
     _held: HeldTree | None = attrs.field(default=None, init=False)
+    _pages: LazyPages | None = attrs.field(default=None, init=False)
+    """What was left out when the artifact was verified. Whoever takes up a restore kills it, so it needs no record."""
 
     def effects(self) -> dict[type, Callable[..., Awaitable[object]]]:
         """Give the function for each effect."""
@@ -127,6 +131,7 @@ class Desk:
             Open: self.open,
             Verify: self.verify,
             Restore: self.restore,
+            AwaitPages: self.await_pages,
             Sweep: self.sweep,
             Proceed: self.proceed,
             Unpin: self.unpin,
@@ -241,7 +246,11 @@ class Desk:
 
     async def restore(self, effect: Restore) -> RestoreReport:
         """Bring a tree back, stopped."""
-        return await self.criu.restore(effect.request, self.report)
+        return await self.criu.restore(effect.request, self.report, self._pages if effect.request.lazy else None)
+
+    async def await_pages(self, effect: AwaitPages) -> None:
+        """Wait until all pages of a tree are there."""
+        await self.criu.paging(effect.work, effect.within_ns, self.report)
 
     async def sweep(self, effect: Sweep) -> tuple[TaskIdentity, ...]:
         """End what a restore left."""
@@ -284,8 +293,11 @@ class Desk:
         )
 
     async def verify(self, effect: Verify) -> None:
-        """Read every byte and compare."""
-        await self.artifacts.verify(effect.artifact, self.report)
+        """Read every byte and compare, or all but the pages."""
+        if effect.lazy:
+            self._pages = await self.artifacts.verify_but_pages(effect.artifact, self.report)
+        else:
+            await self.artifacts.verify(effect.artifact, self.report)
 
     async def unpin(self, effect: Unpin) -> bool:
         """Let it be removed again, and say whether it is there."""

@@ -7,6 +7,7 @@ It connects to FOLDER/ready when it is, and answers on FOLDER/ask, one connectio
 
 import ctypes
 import fcntl
+import hashlib
 import json
 import mmap
 import os
@@ -42,6 +43,100 @@ class Ballast:
 
     def state(self):
         return {"noise": hash(tuple(self.noise))}
+
+
+class Large:
+    """Sixty-four megabytes, of which no page is like another one."""
+
+    PAGES = 16384
+
+    def __init__(self, folder):
+        self.noise = mmap.mmap(-1, self.PAGES * mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        noise = os.urandom(mmap.PAGESIZE - 8)
+        for number in range(self.PAGES):
+            self.noise.write(number.to_bytes(8, "little") + noise)
+        self.digest = hashlib.sha256(self.noise).hexdigest()
+
+    def state(self):
+        return {"intact": hashlib.sha256(self.noise).hexdigest() == self.digest}
+
+
+class Huge(Large):
+    """Half a gigabyte of them."""
+
+    PAGES = 131072
+
+
+class Shifting:
+    """Memory that it gives up, moves and unmaps when it is asked, by itself and in a child, and then looks through."""
+
+    PAGES = 1024
+
+    def __init__(self, folder):
+        self.libc = ctypes.CDLL(None)
+        for name in ("mmap", "mremap"):
+            getattr(self.libc, name).restype = ctypes.c_void_p
+        self.size = self.PAGES * mmap.PAGESIZE
+        self.areas = [self.area(number) for number in range(5)]
+        self.empty = self.mapped()
+        self.asked = False
+
+    def mapped(self):
+        address = self.libc.mmap(None, ctypes.c_size_t(self.size), 3, 0x22, -1, ctypes.c_long(0))
+        return ctypes.c_void_p(address).value
+
+    def area(self, seed):
+        address = self.mapped()
+        for number in range(self.PAGES):
+            ctypes.memmove(address + number * mmap.PAGESIZE, self.page(seed, number), mmap.PAGESIZE)
+        return address
+
+    def page(self, seed, number):
+        return (seed * self.PAGES + number + 1).to_bytes(8, "little") * (mmap.PAGESIZE // 8)
+
+    def holds(self, address, seed, first=0, last=PAGES):
+        """Look at pages, the last one first: pages come the other way round."""
+        return all(
+            ctypes.string_at(address + number * mmap.PAGESIZE, mmap.PAGESIZE) == self.page(seed, number)
+            for number in reversed(range(first, last))
+        )
+
+    def is_empty(self, address, pages):
+        return not any(ctypes.string_at(address + number * mmap.PAGESIZE, 1)[0] for number in range(pages))
+
+    def changed(self):
+        half, quarter = self.size // 2, self.size // 4
+        given_up, moved, cut, shared, _ = self.areas
+        self.libc.madvise(ctypes.c_void_p(given_up), ctypes.c_size_t(half), 4)
+        target = self.mapped()
+        self.areas[1] = self.libc.mremap(
+            ctypes.c_void_p(moved), ctypes.c_size_t(self.size), ctypes.c_size_t(self.size), 3, ctypes.c_void_p(target)
+        )
+        self.libc.munmap(ctypes.c_void_p(cut + quarter), ctypes.c_size_t(half))
+        child = os.fork()
+        if child == 0:
+            grandchild = os.fork()
+            holds = self.holds(shared, 3) and self.holds(self.areas[1], 1) and self.is_empty(given_up, self.PAGES // 2)
+            if grandchild == 0:
+                os._exit(not holds)
+            os._exit(not holds or os.waitstatus_to_exitcode(os.waitpid(grandchild, 0)[1]))
+        ctypes.memset(shared, 0, self.size)  # the child's is its own
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+    def state(self):
+        code = 0 if self.asked else self.changed()
+        self.asked = True
+        quarter = self.PAGES // 4
+        return {
+            "child": code,
+            "given up": self.is_empty(self.areas[0], self.PAGES // 2),
+            "kept": self.holds(self.areas[0], 0, self.PAGES // 2),
+            "moved": self.holds(self.areas[1], 1),
+            "cut": self.holds(self.areas[2], 2, 0, quarter) and self.holds(self.areas[2], 2, 3 * quarter),
+            "written": self.is_empty(self.areas[3], self.PAGES),
+            "untouched": self.holds(self.areas[4], 4),
+            "empty": self.is_empty(self.empty, self.PAGES),
+        }
 
 
 class Threads:
@@ -207,7 +302,7 @@ class Uring:
         return {}
 
 
-KINDS = (Memory, Ballast, Threads, Files, Unix, Locks, Epoll, Memfd, Family, Tcp, Uring)
+KINDS = (Memory, Ballast, Large, Huge, Shifting, Threads, Files, Unix, Locks, Epoll, Memfd, Family, Tcp, Uring)
 FEATURES = {each.__name__.lower(): each for each in KINDS}
 
 

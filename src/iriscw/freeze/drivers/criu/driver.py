@@ -11,6 +11,9 @@ that it forks nothing more, then all below it are killed, and then it: nothing o
 was killed before its tasks were written down, they have been adopted by somebody: until it lets them go, each of them
 has its log open for writing, in a folder that only we can enter. That proves whose they are, and nothing else does.
 
+With lazy pages, a pager (:mod:`iriscw.freeze.drivers.paging.pager`) is there before CRIU is asked, and stays when CRIU
+has ended. A tree is killed before its pager is: that way no task of it ever runs without one.
+
 A CRIU is never asked twice.
 """
 
@@ -43,8 +46,10 @@ from iriscw.freeze.drivers.criu.held import CriuHeldTree, stopped, untraced
 from iriscw.freeze.drivers.criu.network import DUMP_LOG, unlock_network
 from iriscw.freeze.drivers.criu.record import Run, forget_run, read_run, write_run
 from iriscw.freeze.drivers.criu.swrk import Swrk, start
-from iriscw.freeze.drivers.identities import lives, open_task
-from iriscw.freeze.drivers.processes.driver import doom, end_tasks
+from iriscw.freeze.drivers.identities import lives, open_task, to_task
+from iriscw.freeze.drivers.paging import starting
+from iriscw.freeze.drivers.paging.notes import read_pager
+from iriscw.freeze.drivers.processes.driver import KernelProcesses, doom, end_tasks
 from iriscw.freeze.drivers.processes.reading import descendants, identity_of, read_tree, writers_of
 from iriscw.freeze.model import (
     CriuAbility,
@@ -52,6 +57,7 @@ from iriscw.freeze.model import (
     CriuOverdue,
     DumpReport,
     DumpRequest,
+    LazyPages,
     NoRoom,
     Progress,
     RestoreReport,
@@ -109,23 +115,31 @@ class CriuSwrk:
                 await _undo_dump(run, request)
             raise _overdue(error, run, request.within_ns) from error
 
-    async def restore(self, request: RestoreRequest, report: Report) -> RestoreReport:
+    async def restore(self, request: RestoreRequest, report: Report, pages: LazyPages | None = None) -> RestoreReport:
         """Bring a tree back, and leave all of it stopped (see the port)."""
         work = _checked(request.images, request.work, request.within_ns)
         if request.new_pid_namespace:
             raise CriuFailed("a PID namespace of its own is not there yet: wait until the numbers are free")
+        if request.lazy != (pages is not None):
+            raise UnsafeRequest("a lazy restore without its pages, or pages of one that is not lazy")
         program = Path((await self.ability()).path)
         run = await self._started(program, work, restore=True, terminal=request.options.shell_job)
         try:
-            return await _within(request.within_ns, functools.partial(_restore, run, request))
+            return await _within(request.within_ns, functools.partial(_restore, run, request, pages))
         except BaseException as error:
             with anyio.CancelScope(shield=True):
                 left = await _kill_restore(run, request.started_after, KILL_PATIENCE_NS // 2)
+                if pages is not None:
+                    await starting.end_pager(work)
                 if not left:  # all of it has ended: a sweep has nothing to look for, and must not guess by numbers
                     await anyio.to_thread.run_sync(forget_run, work)
             if left and not isinstance(error, anyio.get_cancelled_exc_class()):
                 raise TreeLeft(f"{error}; and tasks that it made do not end: {_named(left)}") from error
             raise _overdue(error, run, request.within_ns) from error
+
+    async def paging(self, work: str, within_ns: int, report: Report) -> None:
+        """Wait until all pages of a tree are there (see the port)."""
+        await starting.all_there(Path(work), within_ns)
 
     async def sweep(self, request: SweepRequest) -> tuple[TaskIdentity, ...]:
         """End the run that an earlier life of this operation left, and what it made (see the port)."""
@@ -140,9 +154,14 @@ class CriuSwrk:
             await unlock_network(work, run.tasks[0])
         if run.restore and not run.tasks:
             made += await anyio.to_thread.run_sync(writers_of, work / RESTORE_LOG, request.started_after)
+        pager = await anyio.to_thread.run_sync(read_pager, work)
+        if pager is not None:
+            made += [task for task in map(to_task, pager.tasks) if lives(task)]
         doomed = tuple(dict.fromkeys(made))
-        if left := await end_tasks(doomed, request.within_ns):
+        ending = end_tasks if pager is None else KernelProcesses().end  # one that has run may have forked
+        if left := await ending(doomed, request.within_ns):
             raise TreeLeft(f"tasks of a restore do not end: {_named(left)}")
+        await starting.end_pager(work)
         if run.restore and not run.tasks and (left := await anyio.to_thread.run_sync(_suspects, request)):
             who = f"processes {_named(left)} have numbers of the tree and began after its restore did"
             raise TreeLeft(f"{who}, but nothing proves that they are of it: they are left alone")
@@ -255,7 +274,37 @@ def _failure(run: Swrk, answer: Answer | None, log: str, doing: str) -> Operatio
 # A restore.
 
 
-async def _restore(run: Swrk, request: RestoreRequest) -> RestoreReport:
+async def _restore(run: Swrk, request: RestoreRequest, pages: LazyPages | None) -> RestoreReport:
+    if pages is None:
+        return await _restored(run, request)
+    pager = await anyio.to_thread.run_sync(starting.start, run.work, request, pages)
+    failures: list[Exception] = []
+    reports: list[RestoreReport] = []
+
+    async def watch() -> None:
+        failures.append(await starting.watched(pager, run.work))
+        tasks.cancel_scope.cancel()
+
+    async def restore() -> None:
+        try:
+            reports.append(await _restored(run, request))
+        except Exception as error:  # noqa: BLE001 - raised below: a task group would wrap it
+            failures.append(error)
+        tasks.cancel_scope.cancel()
+
+    try:
+        await pager.ready()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(watch)
+            tasks.start_soon(restore)
+    finally:
+        pager.close()
+    if failures:
+        raise failures[0]
+    return reports[0]
+
+
+async def _restored(run: Swrk, request: RestoreRequest) -> RestoreReport:
     made: tuple[TaskIdentity, ...] = ()
 
     async def notified(script: str) -> bool:
@@ -268,7 +317,7 @@ async def _restore(run: Swrk, request: RestoreRequest) -> RestoreReport:
             await anyio.to_thread.run_sync(write_run, run.work, Run(criu, True, made))
         return True
 
-    run.ask(ask_restore(request.options, images=request.images))
+    run.ask(ask_restore(request.options, images=request.images, lazy=request.lazy))
     answer = await run.answer(notified)
     if answer is None or not answer.success:
         raise _failure(run, answer, RESTORE_LOG, "thaw")

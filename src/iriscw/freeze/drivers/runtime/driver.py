@@ -63,6 +63,7 @@ from iriscw.freeze.model import (
     CriuOverdue,
     DumpReport,
     DumpRequest,
+    LazyPages,
     NoRoom,
     Progress,
     RestoreReport,
@@ -107,6 +108,10 @@ class RuntimeCriu:
 
     # Who runs the runtime for a restore
 
+    async def paging(self, work: str, within_ns: int, report: Report) -> None:
+        """Wait until all pages of a tree are there (see the port)."""
+        await self._plain.paging(work, within_ns, report)
+
     def expect(self, operation: str) -> CriuDoor:
         """Open the door through which the runtime of a restore will call CRIU.
 
@@ -148,10 +153,12 @@ class RuntimeCriu:
                 await run.undo()
             raise _overdue(error, work, request.within_ns) from error
 
-    async def restore(self, request: RestoreRequest, report: Report) -> RestoreReport:
+    async def restore(self, request: RestoreRequest, report: Report, pages: LazyPages | None = None) -> RestoreReport:
         """Bring a tree back, or a container by the runtime that was told so (see the port)."""
         if request.container is None:
-            return await self._plain.restore(request, report)
+            return await self._plain.restore(request, report, pages)
+        if request.lazy or pages is not None:
+            raise UnsafeRequest("a container's runtime brings all of its memory back at once")
         work = _checked(request.images, request.work, request.within_ns)
         program = Path((await self.ability()).path)
         door = self._expected.get(request.operation)

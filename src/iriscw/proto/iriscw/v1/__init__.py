@@ -3019,6 +3019,11 @@ class ThawRequest(betterproto2.Message):
     The operation goes on when the caller leaves.
     """
 
+    lazy: "bool" = betterproto2.field(5, betterproto2.TYPE_BOOL)
+    """
+    Let it run before all of its memory is read, where that can be.
+    """
+
 
 default_message_pool.register_message("iriscw.v1", "ThawRequest", ThawRequest)
 

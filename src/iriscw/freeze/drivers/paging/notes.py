@@ -1,0 +1,129 @@
+"""What a pager is told, and what it leaves in the folder of its operation for whoever waits, in this life or another.
+
+=========================  =============================================================================================
+``lazy-pages.socket``      where CRIU hands over the address spaces; the name is CRIU's
+``pager.json``             who brings the pages, who guards that, and the tasks that wait for pages
+``paging-end.json``        how it ended; it is written before the pager ends, and by its guard where it was killed
+=========================  =============================================================================================
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from iriscw.files import decode_json, read_bounded, write_atomic
+from iriscw.freeze.model import PageFile
+from iriscw.processes.identity import ProcessIdentity, decode_identity
+
+SOCKET: Final = "lazy-pages.socket"
+RECORD: Final = "pager.json"
+END: Final = "paging-end.json"
+
+MAX_NOTE_BYTES: Final = 4 << 20
+MAX_PLAN_BYTES: Final = 256 << 20
+"""A tebibyte of pages has digests of 8 MiB."""
+
+COMPLETE: Final = ""
+"""The kind of an end that is none of an error."""
+REFUSED: Final = "ArtifactRefused"
+FAILED: Final = "PagingFailed"
+KILLED: Final = "who brought its pages was killed"
+
+
+@attrs.frozen
+class Plan:
+    """All that a pager has to know."""
+
+    images: Path
+    work: Path
+    algorithm: str
+    piece_bytes: int
+    files: tuple[PageFile, ...]
+    restore_ns: int
+    """For CRIU, from the moment in which the pager is ready."""
+    paging_ns: int
+    """For all pages, from the moment in which CRIU has brought the tree back."""
+
+
+@attrs.frozen
+class Pager:
+    """Who brings the pages, and for whom."""
+
+    pager: ProcessIdentity
+    guard: ProcessIdentity
+    tasks: tuple[ProcessIdentity, ...] = ()
+
+
+@attrs.frozen
+class End:
+    """How a paging ended: the class of the error, empty if there was none, and a sentence."""
+
+    kind: str
+    text: str = ""
+
+
+def encode_plan(plan: Plan) -> bytes:
+    """Give a plan as bytes."""
+    content = attrs.asdict(plan, recurse=False) | {
+        "images": str(plan.images),
+        "work": str(plan.work),
+        "files": [[each.name, each.size_bytes, each.digests.hex()] for each in plan.files],
+    }
+    return json.dumps(content).encode()
+
+
+def decode_plan(data: bytes) -> Plan:
+    """Read what :func:`encode_plan` gave: from whoever started this process, and nobody else.
+
+    Raises:
+        ValueError, KeyError, TypeError: it is something else.
+    """
+    content = json.loads(data)
+    files = tuple(PageFile(name, size, bytes.fromhex(digests)) for name, size, digests in content.pop("files"))
+    return Plan(images=Path(content.pop("images")), work=Path(content.pop("work")), files=files, **content)
+
+
+def write_pager(work: Path, pager: Pager) -> None:
+    """Write down who brings the pages.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    write_atomic(work / RECORD, json.dumps(attrs.asdict(pager)).encode(), durable=False)
+
+
+def read_pager(work: Path) -> Pager | None:
+    """Read who brings the pages; None if nobody does, or nobody can say."""
+    try:
+        match decode_json(read_bounded(work / RECORD, MAX_NOTE_BYTES)):
+            case {"pager": pager, "guard": guard, "tasks": list(tasks)}:
+                living = tuple(decode_identity(each) for each in tasks)
+                return Pager(decode_identity(pager), decode_identity(guard), living)
+    except (OSError, ValueError):
+        return None
+    return None
+
+
+def write_end(work: Path, end: End) -> None:
+    """Write down how it ended: the first end counts.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    if read_end(work) is None:
+        write_atomic(work / END, json.dumps(attrs.asdict(end)).encode(), durable=False)
+
+
+def read_end(work: Path) -> End | None:
+    """Read how it ended; None if it has not, or nobody can say."""
+    try:
+        match decode_json(read_bounded(work / END, MAX_NOTE_BYTES)):
+            case {"kind": str(kind), "text": str(text)}:
+                return End(kind, text)
+    except (OSError, ValueError):
+        return None
+    return None

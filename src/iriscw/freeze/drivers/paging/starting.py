@@ -1,0 +1,196 @@
+"""Starting a pager, waiting for one, ending one: for the process that thaws, in this life or a later one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import anyio
+
+from iriscw.freeze.drivers.paging.notes import (
+    COMPLETE,
+    KILLED,
+    REFUSED,
+    End,
+    Pager as Record,
+    Plan,
+    encode_plan,
+    read_end,
+    read_pager,
+)
+from iriscw.freeze.model import ArtifactRefused, LazyPages, PagingFailed, RestoreRequest
+from iriscw.processes.identity import ProcessGone, ProcessIdentity, open_pidfd, read_stat
+
+PROGRAM: Final = "iriscw.freeze.drivers.paging.pager"
+OUTPUT: Final = "pager.out"
+READY: Final = b"ready\n"
+KILLED_NS: Final = 5_000_000_000
+MAX_OUTPUT_BYTES: Final = 4096
+
+
+class Pager:
+    """A pager that this process has started."""
+
+    def __init__(self, process: subprocess.Popen[bytes], work: Path) -> None:
+        self._process = process
+        self._pidfd = os.pidfd_open(process.pid)
+        self._work = work
+
+    async def ready(self) -> None:
+        """Wait until CRIU may be asked; a pager that is not waited for until then is killed.
+
+        Raises:
+            ArtifactRefused, PagingFailed: it ended instead.
+        """
+        assert self._process.stdout is not None
+        try:
+            with self._process.stdout as output:
+                await anyio.wait_readable(output.fileno())
+                if os.read(output.fileno(), len(READY)) == READY:
+                    return
+            await self.ended()
+        except BaseException:
+            self._process.kill()
+            self._process.wait()
+            raise
+        raise failure(read_end(self._work), _last_words(self._work))
+
+    async def ended(self) -> None:
+        """Wait until it has ended."""
+        await anyio.wait_readable(self._pidfd)
+        self._process.wait()
+
+    def close(self) -> None:
+        """Look at it no more; it goes on. One that ended is reaped by whoever waits for its pages."""
+        os.close(self._pidfd)
+        self._process.poll()
+        self._process.returncode = self._process.returncode or 0  # it is no child of this object's any more
+
+
+def start(work: Path, request: RestoreRequest, pages: LazyPages) -> Pager:
+    """Start a pager in a session of its own. Blocks for some milliseconds.
+
+    Raises:
+        OSError: the folder cannot be used, or the machine has no room for one more process.
+    """
+    plan = Plan(
+        images=Path(request.images),
+        work=work,
+        algorithm=pages.algorithm,
+        piece_bytes=pages.piece_bytes,
+        files=pages.files,
+        restore_ns=request.within_ns,
+        paging_ns=request.paging_ns,
+    )
+    with os.fdopen(os.memfd_create("plan", os.MFD_CLOEXEC), "r+b") as order, (work / OUTPUT).open("ab") as output:
+        order.write(encode_plan(plan))
+        order.seek(0)
+        process = subprocess.Popen(  # noqa: S603  # a list of arguments
+            [sys.executable, "-I", "-m", PROGRAM],
+            stdin=order,
+            stdout=subprocess.PIPE,
+            stderr=output,
+            cwd=work,
+            start_new_session=True,
+            env={"LC_ALL": "C"},
+        )
+    return Pager(process, work)
+
+
+async def watched(pager: Pager, work: Path) -> Exception:
+    """Wait until a pager has failed; one that has brought all pages has not."""
+    await pager.ended()
+    end = read_end(work)
+    if end is not None and end.kind == COMPLETE:
+        await anyio.sleep_forever()
+    return failure(end, _last_words(work))
+
+
+async def all_there(work: Path, within_ns: int) -> None:
+    """Wait until all pages are there, whoever started the pager.
+
+    Raises:
+        ArtifactRefused: a piece is not what was sealed.
+        PagingFailed: the pager is gone, or does not end.
+    """
+    record = read_pager(work)
+    if record is None:
+        raise PagingFailed("nobody can say who brings its pages")
+    try:
+        with anyio.fail_after(within_ns / 1e9):
+            await _gone(record)
+    except TimeoutError as error:
+        raise PagingFailed("who brings its pages does not come to an end") from error
+    end = read_end(work)
+    if end is None or end.kind != COMPLETE:
+        raise failure(end, _last_words(work))
+
+
+async def end_pager(work: Path) -> None:
+    """Kill the pager of an operation, and its guard; its tree must have been ended before. May be repeated.
+
+    One that hangs in the kernel is left to it.
+    """
+    record = read_pager(work)
+    if record is None:
+        return
+    for each in (record.guard, record.pager):
+        with contextlib.suppress(ProcessGone):
+            descriptor = open_pidfd(each)
+            try:
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+            finally:
+                os.close(descriptor)
+    with anyio.move_on_after(KILLED_NS / 1e9):
+        await _gone(record)
+
+
+async def _gone(record: Record) -> None:
+    for each in (record.pager, record.guard):
+        await _ended(each)
+
+
+async def _ended(process: ProcessIdentity) -> None:
+    try:
+        descriptor = open_pidfd(process)
+    except ProcessGone:
+        _reap(process)
+        return
+    try:
+        await anyio.wait_readable(descriptor)
+    finally:
+        os.close(descriptor)
+    _reap(process)
+
+
+def _reap(process: ProcessIdentity) -> None:
+    """Reap it where it is a child of ours: that of another life is not."""
+    with contextlib.suppress(ProcessGone, ChildProcessError):
+        found = read_stat(process.pid)
+        if found.ended and found.start_ticks == process.start_ticks and found.parent_pid == os.getpid():
+            os.waitpid(process.pid, os.WNOHANG)
+
+
+def failure(end: End | None, said: str = "") -> Exception:
+    """Give the error for an end that is none of success."""
+    if end is not None and end.kind == REFUSED:
+        return ArtifactRefused(end.text)
+    if end is not None:
+        return PagingFailed(end.text)
+    return PagingFailed(f"who brought its pages ended: {said}" if said else KILLED)
+
+
+def _last_words(work: Path) -> str:
+    try:
+        with (work / OUTPUT).open("rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - MAX_OUTPUT_BYTES))
+            lines = file.read(MAX_OUTPUT_BYTES).decode(errors="replace").strip().splitlines()
+    except OSError:
+        return ""
+    return lines[-1][:200] if lines else ""
