@@ -1,6 +1,6 @@
 """What each outcome of a freeze and of a thaw means for the simulated machine, and the faults that ports may have."""
 
-from freeze_world import HOOK, Broken, World, expect, freeze, thaw
+from freeze_world import GUARD, HOOK, Broken, World, expect, freeze, thaw
 
 from iriscw.freeze.model import (
     ArtifactRefused,
@@ -75,7 +75,8 @@ def error(kind):
 def frozen_world(**world) -> World:
     """A world in which the tree was frozen, and has ended."""
     made = World(**world)
-    expect(freeze(made).state.ended.outcome is Outcome.FROZEN, "the world cannot be made")
+    plan = {} if made.grant is None else {"guard": GUARD}
+    expect(freeze(made, **plan).state.ended.outcome is Outcome.FROZEN, "the world cannot be made")
     made.calls.clear()
     made.killed_running = 0
     return made
@@ -127,6 +128,9 @@ def thaw_with(world: World, **words):
     living = world.living()
     artifact = world.artifacts["op-1"]
     expect(artifact.published and artifact.sealed, "a thaw changed its artifact")
+    guarded = [each for each in world.processes if each.identity not in world.source][1:]
+    for process in guarded if world.grant is False else ():
+        expect(process.progress == process.came_back_at, "what had no leave to go on has run")
     if ended is None:
         expect(not living, "it never began, and something runs")
         return runner
@@ -142,7 +146,7 @@ def thaw_with(world: World, **words):
                 expect(process.progress >= snapshot[process.identity.pid], "it came back with less than it had")
         case Outcome.FAILED:
             expect(not living, f"C6: {living} is left of a thaw that failed")
-            hopeless = faulty & {"CudaNoMemory", "RightsMissing"}
+            hopeless = faulty & {"CudaNoMemory", "RightsMissing", "GuardRefused"}
             expect(not world.killed_running or bool(hopeless), "a tree that had run again was killed")
         case outcome:
             raise Broken(f"a thaw ends as {outcome}")

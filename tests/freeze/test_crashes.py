@@ -34,6 +34,7 @@ from iriscw.freeze.model import (
     CudaState,
     FreezePhase,
     FreezePlan,
+    GuardRefused,
     HookFailed,
     Outcome,
     RightsMissing,
@@ -123,6 +124,16 @@ def test_a_thaw_with_a_crash_at_every_boundary():
     outcomes = thaw_everywhere()
     assert {*outcomes} >= {Outcome.THAWED, Outcome.FAILED}
     assert len(outcomes) > 150
+
+
+@pytest.mark.parametrize("grant", [False, True])
+def test_a_guarded_thaw_with_a_crash_at_every_boundary(grant):
+    """The first process comes back alone: without leave it ends, and none of the others has run, crash or not."""
+    outcomes = thaw_everywhere(grant=grant)
+    assert {*outcomes} - {None} == ({Outcome.THAWED, Outcome.FAILED} if grant else {Outcome.FAILED})
+    if grant:
+        thaw_everywhere([("vouched", 1, GuardRefused)], grant=True)
+        thaw_everywhere([("vouched", 1, RightsMissing)], grant=True)
 
 
 @pytest.mark.parametrize("cuda", [(), (0, 2)])

@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,9 +12,20 @@ from freeze_laws import freeze_with
 from freeze_world import BOOT, MIB, Runner, World
 
 from iriscw.freeze import freezing
-from iriscw.freeze.gates import IMAGE_SLACK_BYTES, MEMORY_MARGIN_BYTES, hook_trouble
+from iriscw.freeze.gates import FREEZE_GATES, IMAGE_SLACK_BYTES, MEMORY_MARGIN_BYTES, hook_trouble
 from iriscw.freeze.messages import FreezeTree, OperationEnded
-from iriscw.freeze.model import FreeMemory, FreezePlan, Hook, HookKind, Outcome, TaskIdentity
+from iriscw.freeze.model import (
+    CriuOptions,
+    FreeMemory,
+    FreezePlan,
+    Hindrance,
+    Hook,
+    HookKind,
+    Obstacle,
+    Outcome,
+    TaskIdentity,
+    Tree,
+)
 
 RESIDENT = 3 * 10 * MIB
 DEVICE = 2 * 100 * MIB
@@ -100,3 +112,21 @@ def test_limits_of_control_groups_count():
     assert "control group of the process" in ended(FreeMemory(PLENTY, images, device - 1, together=False)).text
     assert "control group," in ended(FreeMemory(PLENTY, images, images, together=True)).text
     assert ended(FreeMemory(PLENTY, images + DEVICE, images, together=True)).outcome is Outcome.FROZEN
+
+
+@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize("close", [False, True])
+def test_connections_are_kept_or_given_up_or_in_the_way(keep, close):
+    """One of the two is said where there are any; both are never."""
+    options = CriuOptions(tcp_established=keep, tcp_close=close)
+    plan = FreezePlan("op-1", TaskIdentity(100, 500, BOOT), "ram", options=options)
+    gate = next(each for each in FREEZE_GATES if each.name == "connections")
+
+    def said(*hindrances):
+        seen = SimpleNamespace(tree=Tree((), hindrances))
+        return gate.check(plan, seen)
+
+    connected = said(Hindrance(Obstacle.TCP, 100, "process 100 has a connection"))
+    assert bool(connected) == (keep == close)
+    assert ("not both" in connected) == (keep and close)
+    assert bool(said()) == (keep and close)

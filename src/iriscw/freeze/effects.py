@@ -267,10 +267,13 @@ class Sweep:
 
 @message
 class Proceed:
-    """Let stopped tasks run."""
+    """Let stopped tasks run. With a ``guard``, the first of them alone until it vouches for the rest."""
 
     tasks: tuple[TaskIdentity, ...]
     tries: int = 0
+    guard: str = ""
+    tree: tuple[TaskIdentity, ...] = ()
+    """With a guard: all tasks of the tree, those that stay stopped included."""
 
 
 @message

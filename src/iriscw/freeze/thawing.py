@@ -275,8 +275,10 @@ def failed(thaw: Thaw, message: Failed, ctx: Context) -> Returned:
     """Kill what came back, or try again what must succeed in the end."""
     kind, text = type(message.error).__name__, str(message.error)
     match message.effect:
-        case Proceed(tasks=tasks, tries=tries) if thaw.taken_up and tries < TRIES:
-            return (SetTimer(KEY, AGAIN_NS, Again(Proceed(tasks, tries + 1))),)
+        case Proceed() if kind == "GuardRefused":  # what it guards has not run, in no life of this thaw
+            return _kill(thaw, kind, text)
+        case Proceed(tries=tries) as proceed if thaw.taken_up and tries < TRIES:
+            return (SetTimer(KEY, AGAIN_NS, Again(Proceed(proceed.tasks, tries + 1, proceed.guard, proceed.tree))),)
         case Proceed() | ReadStates() if thaw.taken_up:
             return _leave_alone(thaw, kind, text)
         case Proceed() | ReadStates():
@@ -332,11 +334,11 @@ def _restored(thaw: Thaw, report: RestoreReport) -> Returned:
 
 
 def _proceed(thaw: Thaw) -> Run:
-    """Let run all but those that were stopped when they were frozen."""
+    """Let run all but those that were stopped when they were frozen; first who guards the others, if somebody does."""
     assert thaw.opened is not None
-    were = thaw.opened.kept.frozen.tasks
-    runs = tuple(now for was, now in zip(were, thaw.tasks, strict=False) if not was.stopped)
-    return Run(KEY, Proceed(runs))
+    frozen = thaw.opened.kept.frozen
+    runs = tuple(now for was, now in zip(frozen.tasks, thaw.tasks, strict=False) if not was.stopped)
+    return Run(KEY, Proceed(runs, guard=frozen.guard, tree=thaw.tasks if frozen.guard else ()))
 
 
 # From here on the states say what is done

@@ -13,6 +13,7 @@ from typing import TypeVar
 import anyio
 import attrs
 
+from iriscw.freeze.deadlines import GUARD_NS
 from iriscw.freeze.effects import (
     CheckpointCuda,
     Discard,
@@ -168,7 +169,9 @@ class Desk:
         return await self.processes.end(effect.tasks, effect.within_ns)
 
     async def proceed(self, effect: Proceed) -> None:
-        """Let stopped tasks run."""
+        """Let stopped tasks run; where there is a guard, the rest only once it vouches for them."""
+        if effect.guard:
+            await self.processes.vouched(effect.tree, effect.guard, GUARD_NS)
         await self.processes.proceed(effect.tasks)
 
     # The application

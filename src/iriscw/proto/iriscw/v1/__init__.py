@@ -1563,6 +1563,16 @@ class FreezeRequest(betterproto2.Message):
     The operation goes on when the caller leaves.
     """
 
+    tcp_close: "bool" = betterproto2.field(12, betterproto2.TYPE_BOOL)
+    """
+    Give established connections up, instead of keeping them: not together with tcp_established.
+    """
+
+    guard: "str" = betterproto2.field(13, betterproto2.TYPE_STRING)
+    """
+    Where the first process is a supervisor of iriscw: the absolute folder of its program. It has a say in each thaw.
+    """
+
 
 default_message_pool.register_message("iriscw.v1", "FreezeRequest", FreezeRequest)
 
