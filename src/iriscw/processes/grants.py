@@ -10,6 +10,8 @@ each one operation of the file system, so one of the latter two succeeds.
 ``grant.json``              offered: the id, its owner, and the file of the lease that holds then
 ``grant.json.taken``        the supervisor goes on under it
 ``grant.json.withdrawn``    nobody can take it any more
+``grant.json.spent``        its owner has let the frozen program go
+``let-go``                  whoever started it has: it is nobody's until the next grant
 ==========================  ====================================================================
 
 An id names one thaw. A grant that was taken or withdrawn is not offered again, whoever asks (after a crash, say).
@@ -29,6 +31,7 @@ import attrs
 
 from iriscw.errors import OperationError
 from iriscw.files import decode_json, read_bounded, sync_folder, temporary_name, write_atomic
+from iriscw.processes.status import NEVER_READ
 
 MAX_GRANT_BYTES = 64 << 10
 """As ``supervisor.py`` has it."""
@@ -36,6 +39,9 @@ MAX_GRANT_BYTES = 64 << 10
 OFFERED = "grant.json"
 TAKEN = "grant.json.taken"
 WITHDRAWN = "grant.json.withdrawn"
+SPENT = "grant.json.spent"
+LET_GO = "let-go"
+NOBODY = ""
 
 
 class GrantRefused(OperationError):
@@ -116,6 +122,17 @@ def withdraw(folder: Path, grant_id: str) -> Standing:
     return standing_of(folder, grant_id)
 
 
+def withdraw_all(folder: Path) -> None:
+    """Take back whatever is on offer.
+
+    Raises:
+        OSError: as the file system says it.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        (folder / OFFERED).rename(folder / WITHDRAWN)
+        sync_folder(folder)
+
+
 def standing_of(folder: Path, grant_id: str) -> Standing:
     """Say what became of a grant.
 
@@ -131,18 +148,38 @@ def standing_of(folder: Path, grant_id: str) -> Standing:
 
 
 def owner_of(folder: Path) -> str | None:
-    """Say to whom the program was granted last; None for one that is still its starter's.
+    """Say to whom the program was granted last: ``NOBODY`` once it was let go, None if it is still its starter's.
 
     Raises:
         OSError: as the file system says it.
     """
     found = _read(folder / OFFERED) or _read(folder / TAKEN)
-    return None if found is None else found.owner
+    if found is not None:
+        return found.owner
+    return NOBODY if os.path.lexists(folder / LET_GO) else None
+
+
+def let_go(folder: Path) -> None:
+    """Say that the frozen program of ``folder`` is nobody's any more, until it is granted; repeating it is fine.
+
+    For its owner only, and while nothing is on offer.
+
+    Raises:
+        OSError: as the file system says it.
+    """
+    write_atomic(folder / LET_GO, b"")  # first: between the two it is still its owner's
+    with contextlib.suppress(FileNotFoundError):
+        (folder / TAKEN).rename(folder / SPENT)
+    sync_folder(folder)
 
 
 def _read(path: Path) -> Grant | None:
     """Read a grant; None if there is none, or the program put something else there."""
     try:
         return decode(read_bounded(path, MAX_GRANT_BYTES))
-    except (FileNotFoundError, IsADirectoryError, ValueError):
+    except (FileNotFoundError, ValueError):
         return None
+    except OSError as error:
+        if error.errno in NEVER_READ:
+            return None
+        raise
