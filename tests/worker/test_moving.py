@@ -9,9 +9,9 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # for worker_world
 
-from worker_world import Controller, serving, settings
+from worker_world import TOKEN, Controller, serving, settings
 
-from iriscw.agent.local import Local, ThawFailed, failure_of, new_id
+from iriscw.agent.local import FreezeUndone, Local, ThawFailed, failure_of, new_id
 from iriscw.agent.machine import this_machine
 from iriscw.checkpoint.model import DISK
 from iriscw.freeze.drivers.identities import to_task
@@ -26,6 +26,7 @@ from iriscw.worker.assembly import Worker
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("claims_of_ours")]
 
 PATIENCE_S = 120.0
+CLOSING = CriuOptions(tcp_close=True)
 
 
 def counting(gate: Path, numbers: int):
@@ -48,6 +49,45 @@ def counting(gate: Path, numbers: int):
     return count
 
 
+def calling(gate: Path, token: str):
+    """Give a callable that calls its controller over one channel until a file is there, and says how that went."""
+
+    def call() -> tuple:
+        import os
+
+        import anyio
+
+        import iriscw
+        from iriscw.proto.iriscw import v1
+        from iriscw.rpc.client import RpcChannel
+        from iriscw.rpc.tokens import Secret
+
+        async def main() -> tuple:
+            good = again = 0
+            request = v1.GetBundleRequest(bundle_id="b")
+            async with RpcChannel(iriscw.context().controller_address, Secret(token)) as channel:
+                while True:
+                    last = os.path.exists(gate)  # noqa: ASYNC240, PTH110
+                    method = "/iriscw.v1.WorkerService/GetBundle"
+                    try:
+                        async with channel.server_stream(method, request, v1.BundleChunk, timeout_s=60) as chunks:
+                            data = b"".join([chunk.data async for chunk in chunks])
+                    except iriscw.IriscwError as error:
+                        if not error.retryable:
+                            raise
+                        again += 1
+                        continue
+                    assert data == b"bundle"
+                    good += 1
+                    os.write(1, b"%d\n" % good)
+                    if last:
+                        return good, again
+
+        return anyio.run(main)
+
+    return call
+
+
 @pytest.fixture
 async def local(tmp_path: Path):
     """What freezes and thaws on this machine, with a state of its own."""
@@ -59,12 +99,13 @@ async def local(tmp_path: Path):
     return local
 
 
-async def freeze(local: Local, folder: Path) -> str:
+async def freeze(local: Local, folder: Path, options: CriuOptions = CLOSING) -> str:
     """Freeze the attempt in a folder, as an agent does; give its checkpoint."""
     supervisor, _ = read_identity(folder)
-    plan = FreezePlan(new_id("ck"), to_task(supervisor), DISK, options=CriuOptions(tcp_close=True), guard=str(folder))
+    plan = FreezePlan(new_id("ck"), to_task(supervisor), DISK, options=options, guard=str(folder))
     failure = failure_of(await local.run(FreezeTree(plan)))
-    assert failure is None, failure
+    if failure is not None:
+        raise failure
     return plan.operation
 
 
@@ -141,9 +182,8 @@ async def test_an_attempt_goes_on_with_another_worker(tmp_path: Path, local: Loc
             await thaw(local, checkpoint)  # once more, when it has ended: its files are there, and no leave
         await second.forget("a1")
         with anyio.fail_after(PATIENCE_S):
-            while folder.exists():  # noqa: ASYNC110  # a folder has no event
+            while folder.exists() or [*cache.glob("worker-2/*/moved/*")]:  # noqa: ASYNC110  # a folder has no event
                 await anyio.sleep(0.02)
-    assert not [*cache.glob("worker-2/*/moved/*")]
 
 
 async def test_a_leave_that_is_taken_back(tmp_path: Path, local: Local) -> None:
@@ -194,3 +234,27 @@ async def test_it_goes_on_where_it_was(tmp_path: Path, local: Local) -> None:
     assert end.state == v1.TaskState.SUCCEEDED
     number, *_ = load_result(bytes(controller.results["a1"]))
     assert controller.log("a1").split() == [str(each) for each in range(1, number + 1)]
+
+
+async def test_a_connection_to_the_controller_is_made_anew(tmp_path: Path, local: Local) -> None:
+    """Who was in the middle of its calls sees a call or two that may be repeated, and nothing else."""
+    cache, gate = tmp_path / "cache", tmp_path / "gate"
+    controller = Controller()
+    controller.cache, controller.bundles["b"] = cache, b"bundle"
+    async with serving(controller) as server, Worker(settings(cache, server.address)):
+        await controller.until(lambda: controller.outgoing is not None)
+        await controller.run("a1", function=calling(gate, TOKEN.reveal()))
+        await controller.until(lambda: controller.log("a1").count("\n") > 5, PATIENCE_S)
+        with pytest.raises(FreezeUndone, match="connections"):  # so it has one
+            await freeze(local, cache / "worker-1/life-1/attempts/a1", CriuOptions())
+        folder, checkpoint = await suspended(controller, local, "a1")
+        before = controller.bundle_calls
+        await resume(controller, "a1", folder, controller.observed["a1"])
+        await thaw(local, checkpoint)
+        await controller.until(lambda: controller.bundle_calls > before, PATIENCE_S)
+        gate.touch()
+        end = await controller.ended("a1", PATIENCE_S)
+    assert end.state == v1.TaskState.SUCCEEDED, end
+    good, again = load_result(bytes(controller.results["a1"]))
+    assert good > 6
+    assert again <= 2

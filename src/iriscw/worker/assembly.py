@@ -347,9 +347,7 @@ async def end_earlier_lives(life: Path) -> None:
                 await running.stop(0)
                 await running.remove()  # also where it began with another worker
             if await anyio.to_thread.run_sync(runtime.strangers):
-                log.info(
-                    "attempts that began with incarnation %s are others' by now: its folder stays", earlier.name
-                )
+                log.info("attempts that began with incarnation %s are others' by now: its folder stays", earlier.name)
                 continue
         await anyio.to_thread.run_sync(remove_tree, earlier)
         log.info("removed what the incarnation %s left", earlier.name)
