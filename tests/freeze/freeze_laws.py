@@ -1,6 +1,6 @@
 """What each outcome of a freeze and of a thaw means for the simulated machine, and the faults that ports may have."""
 
-from freeze_world import GUARD, HOOK, Broken, World, expect, freeze, thaw
+from freeze_world import HOOK, Broken, World, expect, freeze, thaw
 
 from iriscw.freeze.model import (
     ArtifactRefused,
@@ -75,8 +75,7 @@ def error(kind):
 def frozen_world(**world) -> World:
     """A world in which the tree was frozen, and has ended."""
     made = World(**world)
-    plan = {} if made.grant is None else {"guard": GUARD}
-    expect(freeze(made, **plan).state.ended.outcome is Outcome.FROZEN, "the world cannot be made")
+    expect(freeze(made).state.ended.outcome is Outcome.FROZEN, "the world cannot be made")
     made.calls.clear()
     made.killed_running = 0
     return made

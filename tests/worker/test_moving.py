@@ -102,7 +102,7 @@ async def local(tmp_path: Path):
 async def freeze(local: Local, folder: Path, options: CriuOptions = CLOSING) -> str:
     """Freeze the attempt in a folder, as an agent does; give its checkpoint."""
     supervisor, _ = read_identity(folder)
-    plan = FreezePlan(new_id("ck"), to_task(supervisor), DISK, options=options, guard=str(folder))
+    plan = FreezePlan(new_id("ck"), to_task(supervisor), DISK, options=options)
     failure = failure_of(await local.run(FreezeTree(plan)))
     if failure is not None:
         raise failure

@@ -76,6 +76,8 @@ class Seen:
     memory: FreeMemory
     promised_bytes: int | None
     """What others may still write into the tier, if it is memory; None if it is a disk."""
+    guard: str = ""
+    """Where the root is a supervisor of iriscw: the folder of its program."""
 
 
 @message

@@ -457,7 +457,7 @@ def _seen(freeze: Freeze, seen: Seen, ctx: Context) -> Returned:
         cuda_tasks=seen.cuda_tasks,
         gpus=seen.gpus if seen.cuda_tasks else (),
         hook=plan.hook,
-        guard=plan.guard,
+        guard=plan.guard or seen.guard,
         left_running=plan.leave_running,
     )
     needed = image_bytes(seen)

@@ -319,7 +319,7 @@ class FreezePlan:
     lock_within_ns: int = 60_000_000_000
     labels: tuple[tuple[str, str], ...] = ()
     guard: str = ""
-    """Where the first process is a supervisor of iriscw that has a say in a thaw: the absolute folder of that."""
+    """Where the root is a supervisor of iriscw: the folder of its program, absolute. Empty: it is looked for."""
 
 
 @attrs.frozen
@@ -357,7 +357,7 @@ class Frozen:
     """All GPUs of the machine, so that a map can be checked."""
     hook: Hook | None = None
     guard: str = ""
-    """As in the plan: at a thaw the first process is let run alone, until it says in this folder that the rest may."""
+    """Of a supervisor of iriscw: at a thaw it is let run alone, until it says in this folder that the rest may."""
     left_running: bool = False
     frozen_wall_ns: int = 0
 

@@ -104,6 +104,13 @@ class Processes(Protocol):
         """
         ...
 
+    async def guard(self, root: TaskIdentity) -> str:
+        """Give the folder of its program, absolute, if this process is a supervisor of iriscw; empty if it is none.
+
+        Raises nothing.
+        """
+        ...
+
     async def vouched(self, tree: Sequence[TaskIdentity], guard: str, within_ns: int) -> None:
         """Let the first process of a tree run alone, and wait until it says in its folder that the rest may.
 

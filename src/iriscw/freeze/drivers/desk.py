@@ -144,7 +144,8 @@ class Desk:
         gpus = await self.gpus.list() if found else ()  # asking takes longer than all else here
         promised = await self.artifacts.promised(effect.tier)
         memory = await self.processes.free_memory(effect.root)
-        return Seen(host, tree, criu, ability, found, gpus, memory, promised)
+        guard = await self.processes.guard(effect.root)
+        return Seen(host, tree, criu, ability, found, gpus, memory, promised, guard)
 
     async def read_states(self, effect: ReadStates) -> States:
         """Read who lives, and what CUDA says of those."""

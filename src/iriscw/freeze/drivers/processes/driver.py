@@ -98,6 +98,10 @@ class KernelProcesses:
             finally:
                 os.close(descriptor)
 
+    async def guard(self, root: TaskIdentity) -> str:
+        """Give the folder of its program if it is a supervisor (see the port)."""
+        return await anyio.to_thread.run_sync(_guarded, root)
+
     async def vouched(self, tree: Sequence[TaskIdentity], guard: str, within_ns: int) -> None:
         """Tell the supervisor who came back, let it run, and wait until it has written that down (see the port)."""
         root = tree[0]
@@ -119,6 +123,15 @@ class KernelProcesses:
     async def end(self, tasks: Sequence[TaskIdentity], within_ns: int) -> tuple[TaskIdentity, ...]:
         """Kill processes with all below them, and wait until each has ended (see the port)."""
         return await end_tasks(await _caught(tasks), within_ns)
+
+
+def _guarded(root: TaskIdentity) -> str:
+    """A supervisor has its errors in the folder of its program, and is named there. Nobody else is both."""
+    try:
+        folder = Path(f"/proc/{root.pid}/fd/2").readlink().parent
+    except OSError:
+        return ""
+    return str(folder) if folder.is_absolute() and _vouches(root, folder) else ""
 
 
 def _vouches(root: TaskIdentity, guard: Path) -> bool:

@@ -1644,6 +1644,7 @@ class FreezeRequest(betterproto2.Message):
     guard: "str" = betterproto2.field(13, betterproto2.TYPE_STRING)
     """
     Where the first process is a supervisor of iriscw: the absolute folder of its program. It has a say in each thaw.
+    Empty: it is looked for.
     """
 
 
