@@ -142,8 +142,8 @@ async def suspended(controller: Controller, local: Local, uid: str) -> tuple[Pat
 
 async def resume(controller: Controller, uid: str, folder: Path, seen: v1.AttemptObserved, grant: str = "th-1") -> None:
     """Give leave, and wait until it is on offer."""
-    leave = v1.Leave(grant=grant, folder=str(folder), started_at_ms=seen.started_at_ms, ports=seen.ports)
-    controller.desired[uid] = v1.RunAttempt(attempt_uid=uid, task_id="job-a/0", leave=leave)
+    resumption = v1.Resumption(grant=grant, folder=str(folder), started_at_ms=seen.started_at_ms, ports=seen.ports)
+    controller.desired[uid] = v1.RunAttempt(attempt_uid=uid, task_id="job-a/0", resumption=resumption)
     await controller.send(run=controller.desired[uid])
     await controller.until(lambda: uid in controller.observed and controller.observed[uid].folder == str(folder))
 

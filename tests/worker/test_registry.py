@@ -26,7 +26,7 @@ from iriscw.worker.messages import (
     StopAttempt,
     SuspendAttempt,
 )
-from iriscw.worker.model import MAX_ATTEMPTS, Leave, Order, Outcome, StopCause
+from iriscw.worker.model import MAX_ATTEMPTS, Order, Outcome, Resumption, StopCause
 from iriscw.worker.records import AttemptDropped, AttemptKnown
 from iriscw.worker.registry import MAX_RELEASED, Registry, RegistryDecisions, compact, evolve
 
@@ -74,7 +74,7 @@ def test_a_released_uid_never_comes_back() -> None:
 
 def test_what_was_suspended_here_comes_back() -> None:
     """With leave a released uid is known again, once its actor of before is gone; without, it never starts."""
-    order = RunAttempt(Order("a1", "", "job-a/0", 0, 0, leave=Leave("g1", "/w/a1")))
+    order = RunAttempt(Order("a1", "", "job-a/0", 0, 0, resumption=Resumption("g1", "/w/a1")))
     registry = replayed(AttemptKnown("a1"))
     tell(registry, AttemptReleased("a1"))
     (timer,) = tell(registry, order)

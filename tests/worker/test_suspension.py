@@ -35,7 +35,7 @@ from iriscw.worker.messages import (
     StopAttempt,
     SuspendAttempt,
 )
-from iriscw.worker.model import Leave, Order, Outcome, Phase, StopCause
+from iriscw.worker.model import Order, Outcome, Phase, Resumption, StopCause
 from iriscw.worker.records import AttemptEnded
 
 GONE = Finish(9, None, None, False, False, "nobody saw how", 10, folder="/w/a1")
@@ -45,7 +45,7 @@ KILLED = Finish(9, None, 9, True, False, "", 10)
 
 def resumed(grant: str = "g1", **words) -> RunAttempt:
     """An order to bring it back."""
-    return RunAttempt(Order("a1", "", "job-a/0", 0, 0, leave=Leave(grant, "/w/a1", 5, **words)))
+    return RunAttempt(Order("a1", "", "job-a/0", 0, 0, resumption=Resumption(grant, "/w/a1", 5, **words)))
 
 
 def suspended() -> Actor:

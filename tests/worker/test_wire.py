@@ -24,7 +24,17 @@ from iriscw.worker.messages import (
     TurnedAway,
     Welcomed,
 )
-from iriscw.worker.model import Fault, Leave, Observation, Order, Outcome, Phase, RefusalReason, ResultFacts, StopCause
+from iriscw.worker.model import (
+    Fault,
+    Observation,
+    Order,
+    Outcome,
+    Phase,
+    RefusalReason,
+    ResultFacts,
+    Resumption,
+    StopCause,
+)
 
 ENDINGS = {
     Outcome.SUCCEEDED: Ending.SUCCEEDED,
@@ -158,10 +168,10 @@ def test_suspending_and_resuming() -> None:
         assert (told.state, told.suspension, told.folder) == (v1.TaskState.RUNNING, suspension, "/w/a1")
     assert wire.down(v1.ControllerMessage(suspend=v1.SuspendAttempt(attempt_uid="a1"))) == SuspendAttempt("a1")
     assert wire.down(v1.ControllerMessage(continue_=v1.ContinueAttempt(attempt_uid="a1"))) == ContinueAttempt("a1")
-    leave = v1.Leave(
+    resumption = v1.Resumption(
         grant="g1", folder="/w/a1", started_at_ms=5, timeout_ms=7, paused_ms=-3, ports={"web": 80, "api": 81}
     )
-    order = wire.order(v1.RunAttempt.parse(bytes(v1.RunAttempt(attempt_uid="a1", leave=leave))))
-    meant = Leave("g1", "/w/a1", 5 * MILLISECOND, 7 * MILLISECOND, 0, (("api", 81), ("web", 80)))
-    assert order.leave == meant
-    assert wire.order(v1.RunAttempt(attempt_uid="a1")).leave is None
+    order = wire.order(v1.RunAttempt.parse(bytes(v1.RunAttempt(attempt_uid="a1", resumption=resumption))))
+    meant = Resumption("g1", "/w/a1", 5 * MILLISECOND, 7 * MILLISECOND, 0, (("api", 81), ("web", 80)))
+    assert order.resumption == meant
+    assert wire.order(v1.RunAttempt(attempt_uid="a1")).resumption is None

@@ -307,19 +307,19 @@ def resume(attempt: Attempt, ctx: Context) -> tuple[Command, ...]:
 
 def run(attempt: Attempt, message: RunAttempt, ctx: Context) -> Returned:
     """Accept it, once; a repeated order is answered with a report. With a leave it is brought back, and not started."""
-    leave = message.order.leave
-    if leave is not None and attempt.phase in (Phase.NEW, Phase.SUSPENDED):
+    resumption = message.order.resumption
+    if resumption is not None and attempt.phase in (Phase.NEW, Phase.SUSPENDED):
         record = AttemptGranted(
             message.order.task_id,
-            leave.grant,
-            leave.folder,
-            leave.started_wall_ns,
-            leave.timeout_ns,
-            leave.paused_ns,
-            leave.ports,
+            resumption.grant,
+            resumption.folder,
+            resumption.started_wall_ns,
+            resumption.timeout_ns,
+            resumption.paused_ns,
+            resumption.ports,
         )
         return _reported(attempt, Decision(records=(record,), commands=(_permit(attempt.uid, record),)))
-    if attempt.phase is not Phase.NEW or leave is not None:
+    if attempt.phase is not Phase.NEW or resumption is not None:
         return (_report(attempt),)
     accepted = Decision(
         records=(AttemptAccepted(message.order.task_id),),

@@ -115,7 +115,7 @@ class ResultFacts:
 
 
 @attrs.frozen
-class Leave:
+class Resumption:
     """Leave to go on, for an attempt that was suspended, here or on another worker of this machine.
 
     ``grant`` names this one thaw (see :mod:`iriscw.processes.grants`), ``folder`` is the attempt's, absolute. The rest
@@ -142,7 +142,7 @@ class Order:
     number: int
     environment: tuple[tuple[str, str], ...] = attrs.field(default=(), repr=False)
     token: str = attrs.field(default="", repr=False)
-    leave: Leave | None = None
+    resumption: Resumption | None = None
     """It is to be brought back, and never to be started."""
 
 

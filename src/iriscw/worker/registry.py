@@ -127,9 +127,9 @@ class RegistryDecisions:
         pass_on = Tell(ctx.path / uid, message)
         if uid in registry.known:
             return (ReviveChild(uid), pass_on)
-        if uid in registry.going and message.order.leave is not None:  # it was suspended here, and comes back
+        if uid in registry.going and message.order.resumption is not None:  # it was suspended here, and comes back
             return (SetTimer(("comes back", uid), AGAIN_NS, message),)
-        if uid in registry.released and message.order.leave is None:
+        if uid in registry.released and message.order.resumption is None:
             return (_refused(uid, Outcome.MISSING, "AttemptReleased", "this attempt was here, and was released"),)
         if len(registry.known) >= MAX_ATTEMPTS:
             text = f"this worker holds {MAX_ATTEMPTS} attempts already"

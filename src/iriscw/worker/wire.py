@@ -41,7 +41,7 @@ from iriscw.worker.messages import (
     UpItem,
     Welcomed,
 )
-from iriscw.worker.model import Leave, Observation, Order, Outcome, Phase, RefusalReason, Specification, StopCause
+from iriscw.worker.model import Observation, Order, Outcome, Phase, RefusalReason, Resumption, Specification, StopCause
 
 PROTOCOL_VERSION = 1
 MAX_TOLD_CHARS = 4096
@@ -203,13 +203,13 @@ def order(message: v1.RunAttempt) -> Order:
         number=message.attempt_number,
         environment=tuple(sorted(message.environment.items())),
         token=message.token,
-        leave=None if message.leave is None else leave(message.leave),
+        resumption=None if message.resumption is None else resumption(message.resumption),
     )
 
 
-def leave(message: v1.Leave) -> Leave:
+def resumption(message: v1.Resumption) -> Resumption:
     """Translate the leave to go on of an attempt that was suspended."""
-    return Leave(
+    return Resumption(
         grant=message.grant,
         folder=message.folder,
         started_wall_ns=max(0, message.started_at_ms) * MILLISECOND,

@@ -63,7 +63,6 @@ __all__ = (
     "JobRef",
     "JobState",
     "JobStatus",
-    "Leave",
     "ListCheckpointsRequest",
     "ListJobsRequest",
     "ListJobsResponse",
@@ -108,6 +107,7 @@ __all__ = (
     "ResultChunk",
     "ResultPart",
     "ResultRef",
+    "Resumption",
     "RunAttempt",
     "ScaleGroupConfig",
     "ScaleGroupResources",
@@ -1899,46 +1899,6 @@ default_message_pool.register_message("iriscw.v1", "JobStatus", JobStatus)
 
 
 @dataclass(eq=False, repr=False)
-class Leave(betterproto2.Message):
-    """
-    Leave for one thaw of an attempt that was suspended, here or on another worker of this machine. Given only when the
-    worker that had it before has said that it is suspended, or is gone for good.
-    """
-
-    grant: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
-    """
-    Names the thaw; no other one is ever called so.
-    """
-
-    folder: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
-    """
-    Where the attempt's files are, as it was told by the worker that had it. Absolute.
-    """
-
-    started_at_ms: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
-    """
-    When its process was started, by the clock of the worker that did; 0: never told.
-    """
-
-    timeout_ms: "int" = betterproto2.field(4, betterproto2.TYPE_INT64)
-    """
-    As its specification has it; 0: none.
-    """
-
-    paused_ms: "int" = betterproto2.field(5, betterproto2.TYPE_INT64)
-    """
-    How long it was suspended altogether: that counts against no timeout.
-    """
-
-    ports: "dict[str, int]" = betterproto2.field(
-        6, betterproto2.TYPE_MAP, map_meta=betterproto2.map_meta(betterproto2.TYPE_STRING, betterproto2.TYPE_INT32)
-    )
-
-
-default_message_pool.register_message("iriscw.v1", "Leave", Leave)
-
-
-@dataclass(eq=False, repr=False)
 class ListCheckpointsRequest(betterproto2.Message):
     labels: "dict[str, str]" = betterproto2.field(
         1, betterproto2.TYPE_MAP, map_meta=betterproto2.map_meta(betterproto2.TYPE_STRING, betterproto2.TYPE_STRING)
@@ -2563,6 +2523,46 @@ default_message_pool.register_message("iriscw.v1", "ResultRef", ResultRef)
 
 
 @dataclass(eq=False, repr=False)
+class Resumption(betterproto2.Message):
+    """
+    Leave for one thaw of an attempt that was suspended, here or on another worker of this machine. Given only when the
+    worker that had it before has said that it is suspended, or is gone for good.
+    """
+
+    grant: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+    """
+    Names the thaw; no other one is ever called so.
+    """
+
+    folder: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+    """
+    Where the attempt's files are, as it was told by the worker that had it. Absolute.
+    """
+
+    started_at_ms: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
+    """
+    When its process was started, by the clock of the worker that did; 0: never told.
+    """
+
+    timeout_ms: "int" = betterproto2.field(4, betterproto2.TYPE_INT64)
+    """
+    As its specification has it; 0: none.
+    """
+
+    paused_ms: "int" = betterproto2.field(5, betterproto2.TYPE_INT64)
+    """
+    How long it was suspended altogether: that counts against no timeout.
+    """
+
+    ports: "dict[str, int]" = betterproto2.field(
+        6, betterproto2.TYPE_MAP, map_meta=betterproto2.map_meta(betterproto2.TYPE_STRING, betterproto2.TYPE_INT32)
+    )
+
+
+default_message_pool.register_message("iriscw.v1", "Resumption", Resumption)
+
+
+@dataclass(eq=False, repr=False)
 class RunAttempt(betterproto2.Message):
     """
     Run this attempt. Sent after the specification it names.
@@ -2593,7 +2593,7 @@ class RunAttempt(betterproto2.Message):
     The job's token, for IRIS_TOKEN_FILE. Never logged.
     """
 
-    leave: "Leave | None" = betterproto2.field(8, betterproto2.TYPE_MESSAGE, optional=True)
+    resumption: "Resumption | None" = betterproto2.field(8, betterproto2.TYPE_MESSAGE, optional=True)
     """
     The attempt was suspended: it is to be brought back, and never to be started. Its specification is not needed.
     """
