@@ -165,7 +165,7 @@ USERS_FAULTS = ("ProgramMissing", "PayloadRefused", "ImageUnavailable", "Invalid
 
 LOST_FAULTS = ("SpecificationUnknown",)
 
-REFUSED_FAULTS = ("GrantRefused", "ResumeRefused")
+REFUSED_FAULTS = ("GrantRefused", "ResumeRefused", "InvalidArgument")
 """Errors of a leave that will not be had: what was suspended cannot go on here."""
 
 NOT_OF_THE_ATTEMPT = (StopCause.LEASE, StopCause.DRAINING)

@@ -103,12 +103,23 @@ async def test_a_leave_is_one_workers(workers) -> None:
     with pytest.raises(GrantRefused, match="another"):
         await third.permit("a1", folder, "g2", WHERE)
     assert await third.adopt() == ()
+    assert not [*(third.root.parent / "moved").iterdir()]
     assert await new.revoke("a1", "g1") is None
     assert await new.revoke("a1", "g1") is None
     with pytest.raises(GrantRefused, match="withdrawn"):
         await new.permit("a1", folder, "g1", WHERE)
     await third.permit("a1", folder, "g3", WHERE)
     assert owner_of(folder) == "c/1"
+
+
+async def test_what_runs_is_not_taken_away(workers) -> None:
+    """A leave for an attempt that was never frozen is refused, and changes nothing for who has it."""
+    old = workers("a")
+    running = await old.start(AttemptSpec(facts("a1"), argv=("sleep", "600")))
+    with pytest.raises(ResumeRefused, match="runs"):
+        await workers("b").permit("a1", running.folder.path, "g1", WHERE)
+    assert owner_of(running.folder.path) is None
+    assert (await running.stop(0)).kind is EndKind.STOPPED
 
 
 async def test_a_worker_whose_lease_is_over_leaves_nothing_on_offer(workers) -> None:

@@ -31,7 +31,17 @@ import attrs
 from iriscw.errors import InvalidArgument
 from iriscw.files import make_private_folder, read_bounded, write_atomic
 from iriscw.processes.environment import basic_environment
-from iriscw.processes.grants import Grant, Standing, let_go, offer, owner_of, standing_of, withdraw, withdraw_all
+from iriscw.processes.grants import (
+    Grant,
+    GrantRefused,
+    Standing,
+    let_go,
+    offer,
+    owner_of,
+    standing_of,
+    withdraw,
+    withdraw_all,
+)
 from iriscw.processes.identity import is_alive
 from iriscw.processes.lease import LeaseFile
 from iriscw.processes.status import Ending, StatusDamaged, read_ending, read_identity
@@ -205,6 +215,8 @@ class ProcessRuntime:
             raise ResumeRefused(f"{path} is no folder of the attempt {uid}")
         if path.lstat().st_uid != os.geteuid() or not stat.S_ISDIR(path.lstat().st_mode):
             raise ResumeRefused(f"{path} is somebody else's")
+        if self._at(folder).supervised.alive and standing_of(path, offered.id) is not Standing.TAKEN:
+            raise ResumeRefused(f"{uid} runs: whoever has it would lose it")
         if path.parent != self.root:  # written down before it is ours, so that it is found again
             make_private_folder(self._references)
             write_atomic(self._references / uid, os.fsencode(path))
@@ -212,7 +224,12 @@ class ProcessRuntime:
             folder.moved(where.worker_id, where.controller_address, where.advertise_host)
         except ValueError as error:  # the program's own doing: it goes on without it
             log.warning("the context of %s is not what it was: %s", uid, error)
-        offer(path, offered)
+        try:
+            offer(path, offered)
+        except GrantRefused:
+            if owner_of(path) != self.owner:
+                (self._references / uid).unlink(missing_ok=True)
+            raise
         return self._at(folder)
 
     async def thawed(self, uid: str, grant: str) -> ProcessAttempt:
