@@ -25,6 +25,7 @@ the node, a worker pod's host name has 63."""
 def check(full: Tree, found: Findings) -> None:
     """Note every contradiction in a complete tree."""
     _check_controller(full, found)
+    _check_agent(full, found)
     _check_secrets(full, found)
     groups = {name: group for name, group in full["scale_groups"].items() if group is not INVALID}
     _check_names(full, groups, found)
@@ -66,6 +67,12 @@ def _check_controller(full: Tree, found: Findings) -> None:
     if controller["durability"] is Durability.REPLICATED and controller["replica_prefix"] == "":
         text = "replicated needs a place for the second copy: set controller.replica_prefix"
         found.add(ProblemKind.CONTRADICTION, ("controller", "durability"), text)
+
+
+def _check_agent(full: Tree, found: Findings) -> None:
+    if _at(full, "agent", "enabled") is True and "local" in full["platform"]:
+        text = "a DaemonSet needs a cluster: on this machine run `iriscw agent serve`"
+        found.add(ProblemKind.CONTRADICTION, ("agent", "enabled"), text)
 
 
 def _check_names(full: Tree, groups: Tree, found: Findings) -> None:

@@ -266,7 +266,7 @@ class ClientDoor(v1.ControllerServiceBase):
         async def ask(question: ListTasks) -> TaskPage:
             return await self._tasks(view.job_id, question)
 
-        async with aclosing(reading.results(self._stores.results, ask)) as parts:
+        async with aclosing(reading.results(self._stores.results, view.job_id, ask)) as parts:
             async for part in parts:
                 yield part
 
