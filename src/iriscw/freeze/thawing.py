@@ -359,6 +359,9 @@ def _read(thaw: Thaw, reading: int) -> Run:
 def _settled(thaw: Thaw, states: States, reading: int) -> Returned:
     if thaw.tasks[0] not in states.living and not thaw.taken_up:
         return _kill(thaw, "TargetGone", "the tree came back, and its first process ended at once")
+    guarded = thaw.opened is not None and bool(thaw.opened.kept.frozen.guard)
+    if not states.living and guarded and reading == 0:  # its guard ended it, or it had leave and has ended since
+        return (_proceed(thaw),)
     if not states.living:  # it was let run and has come to its end since, or it ended with the machine
         note = _ENDED_SINCE.format(f"all of its {len(thaw.tasks)}")
         return Decision(records=(ThawLetGo(note),), commands=(_unpin(thaw),))
