@@ -29,10 +29,11 @@ PLANS = st.builds(
     tier=st.sampled_from(["ram", "disk"]),
     leave_running=st.booleans(),
     force=st.booleans(),
-    options=st.builds(CriuOptions, tcp_established=st.booleans(), shell_job=st.booleans()),
+    options=st.builds(CriuOptions, tcp_established=st.booleans(), tcp_close=st.booleans(), shell_job=st.booleans()),
     hook=HOOKS,
     lock_within_ns=TIMES,
     labels=st.dictionaries(NAMES, NAMES, max_size=4).map(lambda found: tuple(sorted(found.items()))),
+    guard=st.sampled_from(["", "/attempt"]),
 )
 
 

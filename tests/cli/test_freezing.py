@@ -339,3 +339,10 @@ def test_one_thaw_at_a_time(command, kept):
 def test_ids_differ():
     """No two operations have one id."""
     assert new_id("ck") != new_id("ck")
+
+
+def test_connections_are_not_both_kept_and_given_up(command):
+    """It is said before anything is looked at."""
+    code, _, err = command("checkpoint", "--pid", "100", "--tcp-established", "--tcp-close")
+    assert code == 2
+    assert "say one of them" in err

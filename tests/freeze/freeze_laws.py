@@ -136,6 +136,9 @@ def thaw_with(world: World, **words):
     living = world.living()
     artifact = world.artifacts["op-1"]
     expect(artifact.published and artifact.sealed, "a thaw changed its artifact")
+    guarded = [each for each in world.processes if each.identity not in world.source][1:]
+    for process in guarded if world.grant is False else ():
+        expect(process.progress == process.came_back_at, "what had no leave to go on has run")
     if ended is None:
         expect(not living, "it never began, and something runs")
         return runner
@@ -151,7 +154,7 @@ def thaw_with(world: World, **words):
                 expect(process.progress >= snapshot[process.identity.pid], "it came back with less than it had")
         case Outcome.FAILED:
             expect(not living, f"C6: {living} is left of a thaw that failed")
-            hopeless = bool(faulty & {"CudaNoMemory", "RightsMissing"}) or world.lost_pages
+            hopeless = bool(faulty & {"CudaNoMemory", "RightsMissing", "GuardRefused"}) or world.lost_pages
             expect(not world.killed_running or hopeless, "a tree that had run again was killed")
         case outcome:
             raise Broken(f"a thaw ends as {outcome}")

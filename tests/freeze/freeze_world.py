@@ -31,6 +31,7 @@ from iriscw.freeze.model import (
     FreezePhase,
     FreezePlan,
     Gpu,
+    GuardRefused,
     Hook,
     HookKind,
     Host,
@@ -60,6 +61,7 @@ from iriscw.runtime.vocabulary import (
 )
 
 BOOT = "boot-1"
+GUARD = "/attempt"
 MIB = 1 << 20
 BUDGET = 64 << 30
 LIMIT = 4_000
@@ -135,6 +137,7 @@ class World:
     """The machine. ``faults`` maps a method and the number of its call to the error it raises then.
 
     With ``remover`` somebody removes each artifact as soon as nobody has pinned it, while its tree still lives.
+    With a ``grant`` the tree has a guard, which finds leave to go on (True) or none (False).
     With ``attrition`` this process of a thawed tree ends by itself after a crash, if it runs by then.
     Who brings the pages of a lazy thaw outlives a crash, unless it is ``forsaken``: then nothing of the tree goes on.
     """
@@ -151,6 +154,7 @@ class World:
         forsaken=False,
         uffd=True,
         by_pieces=True,
+        grant=None,
     ) -> None:
         self.forsaken, self.uffd, self.by_pieces = forsaken, uffd, by_pieces
         self.missing = False
@@ -159,6 +163,8 @@ class World:
         self.pages_at = 0
         self.lost_pages = False
         self.verified_but_pages = False
+        self.grant = grant
+        self.vouched: list[TaskIdentity] = []
         self.orphan, self.late, self.remover, self.attrition = orphan, late, remover, attrition
         self.faults = dict(faults or {})
         self.calls: dict[str, int] = {}
@@ -331,6 +337,25 @@ class SimProcesses(Port):
                 raise Broken("C9: a tree is let run whose pages nobody brings")
             if process is not None and process.alive:
                 process.stopped = False
+
+    async def guard(self, root):
+        return "" if self.world.grant is None else GUARD
+
+    async def vouched(self, tree, guard, within_ns):
+        assert within_ns > 0
+        assert guard == GUARD
+        await self._step("vouched")
+        root = self.world.find(tree[0])
+        if tree[0] not in self.world.vouched:
+            if not root.alive:
+                raise GuardRefused("simulated: it has ended")
+            root.stopped = False
+            await Await()
+            if not self.world.grant:
+                for task in reversed(tree):
+                    self.world.kill(self.world.find(task))
+                raise GuardRefused("simulated: there is no leave")
+            self.world.vouched.append(tree[0])
 
     async def end(self, tasks, within_ns):
         assert within_ns > 0

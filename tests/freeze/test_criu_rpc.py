@@ -90,6 +90,7 @@ def test_a_dump_is_asked_for() -> None:
         18: 1,
         35: 7,
         45: 3,
+        52: 0,
         64: NetworkLock.NFTABLES,
         68: b"/i",
     }

@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import attrs
 import pytest
@@ -165,3 +166,21 @@ def test_a_container_comes_back_by_its_runtime(was, plan, taken, shut):
     refusal = first_shut(THAW_GATES, ThawPlan("op-2", "op-1", container=plan), opened)
     assert shut in (refusal.text if refusal else "")
     assert (refusal is None) == (shut == "")
+
+
+@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize("close", [False, True])
+def test_connections_are_kept_or_given_up_or_in_the_way(keep, close):
+    """One of the two is said where there are any; both are never."""
+    options = CriuOptions(tcp_established=keep, tcp_close=close)
+    plan = FreezePlan("op-1", TaskIdentity(100, 500, BOOT), "ram", options=options)
+    gate = next(each for each in FREEZE_GATES if each.name == "connections")
+
+    def said(*hindrances):
+        seen = SimpleNamespace(tree=Tree((), hindrances))
+        return gate.check(plan, seen)
+
+    connected = said(Hindrance(Obstacle.TCP, 100, "process 100 has a connection"))
+    assert bool(connected) == (keep == close)
+    assert ("not both" in connected) == (keep and close)
+    assert bool(said()) == (keep and close)

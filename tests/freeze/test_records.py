@@ -53,7 +53,7 @@ FROZEN = Frozen(Host("b", "x", 4096, "6", "n"), CriuAbility("c", "4.2"), CriuOpt
 ROOM = Room("/i", "/w")
 OPTIONS = (
     '{"external_unix_sockets":false,"file_locks":true,"ghost_limit_bytes":536870912,"link_remap":true,'
-    '"shell_job":false,"tcp_established":false}'
+    '"shell_job":false,"tcp_close":false,"tcp_established":false}'
 )
 WHO_TEXT = '{"boot_id":"b","pid":100,"start_ticks":5}'
 TASK_TEXT = (
@@ -61,7 +61,7 @@ TASK_TEXT = (
 )
 FROZEN_TEXT = (
     '{"container":null,"criu":{"features":[],"git_id":"","path":"c","version":"4.2"},"cuda_driver":"","cuda_tasks":[],'
-    '"frozen_wall_ns":0,"gpus":[],"hook":null,"host":{"architecture":"x","boot_id":"b","cpu_features":[],'
+    '"frozen_wall_ns":0,"gpus":[],"guard":"","hook":null,"host":{"architecture":"x","boot_id":"b","cpu_features":[],'
     f'"kernel":"6","node":"n","page_size":4096}},"left_running":false,"options":{OPTIONS},"tasks":[{TASK_TEXT}]}}'
 )
 PLAN = FreezePlan("o", WHO, "ram", hook=Hook(HookKind.EXEC, ("p",), 9), labels=(("a", "b"),))
@@ -71,7 +71,7 @@ GOLDEN = [
     (
         FreezeAccepted(PLAN, 8),
         (
-            '["freeze.freeze_accepted",1,{"plan":{"container":null,"force":false,"hook":{"kind":"exec","target":["p"],"within_ns":9},'
+            '["freeze.freeze_accepted",1,{"plan":{"container":null,"force":false,"guard":"","hook":{"kind":"exec","target":["p"],"within_ns":9},'
             f'"labels":[["a","b"]],"leave_running":false,"lock_within_ns":60000000000,"operation":"o","options":{OPTIONS},'
             f'"root":{WHO_TEXT},"tier":"ram"}},"wall_ns":8}}]'
         ),

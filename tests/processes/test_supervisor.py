@@ -257,7 +257,7 @@ async def test_a_lease_that_was_put_back_is_found(tmp_path: Path, lease: LeaseFi
 
 @pytest.mark.parametrize("make", [None, Path.mkdir, os.mkfifo])
 async def test_a_lease_that_nobody_puts_back_ends(tmp_path: Path, lease: LeaseFile, make) -> None:
-    """Its supervisor goes by what it read last, and waits for no pipe."""
+    """Its supervisor goes by what it read last, not for long if that may be shorter by now, and waits for no pipe."""
     renew(lease, NEVER_NS)
     running = await launch(program(tmp_path, PAUSE, lease=lease.path))
     until_ns = shorten(lease, running, 1)
@@ -424,18 +424,25 @@ class _Full(supervisor._Record):
         self.written.append(content)
 
 
+class Unmoved:
+    """A supervisor that was never frozen."""
+
+    def look(self) -> None:
+        return
+
+
 def test_room_that_was_taken_and_is_missing_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """While the lease holds; anything else is no matter of waiting."""
     monkeypatch.setattr(supervisor, "_ROOM_RETRY_S", 0.0)
     record = _Full(3, errno.ENOSPC)
-    supervisor._tell_end(record, {"code": 0}, supervisor._Lease(None))
+    supervisor._tell_end(record, {"code": 0}, supervisor._Lease(None), Unmoved())
     assert record.written == [{"code": 0}]
     with pytest.raises(OSError, match="no room"):
-        supervisor._tell_end(_Full(1, errno.EIO), {}, supervisor._Lease(None))
+        supervisor._tell_end(_Full(1, errno.EIO), {}, supervisor._Lease(None), Unmoved())
 
 
 def test_nobody_waits_for_room_after_the_lease(lease: LeaseFile) -> None:
     """The program may run elsewhere by now."""
     renew(lease, 1)
     with pytest.raises(OSError, match="no room"):
-        supervisor._tell_end(_Full(1, errno.ENOSPC), {}, supervisor._Lease(str(lease.path)))
+        supervisor._tell_end(_Full(1, errno.ENOSPC), {}, supervisor._Lease(str(lease.path)), Unmoved())

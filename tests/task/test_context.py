@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import anyio.to_thread
+import attrs
 import pytest
 
 from iriscw.files import make_private_folder, write_atomic
@@ -133,3 +134,23 @@ def test_a_process_with_a_network_of_its_own_knows_its_address(tmp_path: Path) -
         environment = {"PATH": os.environ["PATH"], "IRIS_WORKDIR": str(tmp_path), **more}
         done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True)
         assert done.stdout.decode() == f"{expected}\n"
+
+
+def test_it_is_read_anew_when_the_task_has_moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it is now is what its files say; its environment, and what it has done to its files, are older."""
+    folder = tmp_path / ".iris"
+    make_private_folder(folder)
+    facts = AttemptFacts("/j", "/j/0", "a1", 0, 1, worker_id="a", advertise_host="10.0.0.1")
+    write_atomic(folder / "context.json", encode_facts(facts))
+    monkeypatch.setenv("IRIS_WORKDIR", str(tmp_path))
+    monkeypatch.setenv("IRIS_ADVERTISE_HOST", "10.9.9.9")
+    first = context()
+    assert (first.worker_id, first.facts.advertise_host) == ("a", "10.9.9.9")
+    assert context() is first
+    moved = attrs.evolve(facts, worker_id="b", advertise_host="10.0.0.2", moved=True)
+    write_atomic(folder / "context.json", encode_facts(moved))
+    assert (context().worker_id, context().facts.advertise_host) == ("b", "10.0.0.2")
+    write_atomic(folder / "context.json", b"spoilt")
+    assert context().worker_id == "b"
+    (folder / "context.json").unlink()
+    assert context().worker_id == "b"

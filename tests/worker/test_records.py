@@ -7,12 +7,17 @@ from iriscw.journal.records import REGISTRY
 from iriscw.worker.model import Fault, Outcome, ResultFacts, StopCause
 from iriscw.worker.records import (
     AttemptAccepted,
+    AttemptContinued,
     AttemptDropped,
     AttemptEnded,
+    AttemptGranted,
     AttemptKnown,
     AttemptStarted,
     AttemptStarting,
     AttemptStopping,
+    AttemptSuspended,
+    AttemptSuspending,
+    AttemptThawed,
 )
 
 GOLDEN = [
@@ -24,6 +29,17 @@ GOLDEN = [
         AttemptStarted(5, 7, (("web", 80),)),
         '["worker.attempt_started",1,{"ports":[["web",80]],"timeout_ns":7,"wall_ns":5}]',
     ),
+    (AttemptSuspending(), '["worker.attempt_suspending",1,{}]'),
+    (AttemptContinued(), '["worker.attempt_continued",1,{}]'),
+    (AttemptSuspended(4, "/w/a1"), '["worker.attempt_suspended",1,{"folder":"/w/a1","wall_ns":4}]'),
+    (
+        AttemptGranted("job-a/0", "g1", "/w/a1", 5, 7, 3, (("web", 80),)),
+        (
+            '["worker.attempt_granted",1,{"folder":"/w/a1","grant":"g1","paused_ns":3,"ports":[["web",80]],'
+            '"started_wall_ns":5,"task_id":"job-a/0","timeout_ns":7}]'
+        ),
+    ),
+    (AttemptThawed(), '["worker.attempt_thawed",1,{}]'),
     (AttemptStopping(StopCause.GANG, 9), '["worker.attempt_stopping",1,{"cause":"gang","grace_ns":9}]'),
     (
         AttemptEnded(Outcome.FAILED, 8, True, 1, None, Fault("ValueError", "no"), 11, ResultFacts(2, "ab", "3.11")),

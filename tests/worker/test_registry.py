@@ -10,12 +10,13 @@ sys.path.insert(0, str(Path(__file__).parent))  # for worker_world
 from worker_world import Ctx
 
 from iriscw.runtime.behavior import Behavior, ChildSpec
-from iriscw.runtime.vocabulary import Decision, Forget, Run, Spawn, StopChild, StopReason, Tell, Terminated
+from iriscw.runtime.vocabulary import Decision, Forget, Run, SetTimer, Spawn, StopChild, StopReason, Tell, Terminated
 from iriscw.worker.effects import DropStrangers
 from iriscw.worker.messages import (
     ATTEMPTS,
     AttemptReleased,
     AttemptReport,
+    ContinueAttempt,
     ForgetAttempt,
     Holding,
     ReportNow,
@@ -23,8 +24,9 @@ from iriscw.worker.messages import (
     RunAttempt,
     StopAll,
     StopAttempt,
+    SuspendAttempt,
 )
-from iriscw.worker.model import MAX_ATTEMPTS, Order, Outcome, StopCause
+from iriscw.worker.model import MAX_ATTEMPTS, Order, Outcome, Resumption, StopCause
 from iriscw.worker.records import AttemptDropped, AttemptKnown
 from iriscw.worker.registry import MAX_RELEASED, Registry, RegistryDecisions, compact, evolve
 
@@ -68,6 +70,23 @@ def test_a_released_uid_never_comes_back() -> None:
     assert tell(registry, Terminated(ATTEMPTS / "a1", StopReason.NORMAL)) == (Forget("a1"),)
     (answer,) = tell(registry, run("a1"))
     assert answer.message.observation.outcome is Outcome.MISSING
+
+
+def test_what_was_suspended_here_comes_back() -> None:
+    """With leave a released uid is known again, once its actor of before is gone; without, it never starts."""
+    order = RunAttempt(Order("a1", "", "job-a/0", 0, 0, resumption=Resumption("g1", "/w/a1")))
+    registry = replayed(AttemptKnown("a1"))
+    tell(registry, AttemptReleased("a1"))
+    (timer,) = tell(registry, order)
+    assert isinstance(timer, SetTimer)
+    tell(registry, Terminated(ATTEMPTS / "a1", StopReason.NORMAL))
+    (answer,) = tell(registry, run("a1"))
+    assert answer.message.observation.outcome is Outcome.MISSING
+    assert [type(each) for each in tell(registry, timer.message)] == [Spawn, Tell]
+    assert "a1" not in registry.released
+    for message in (SuspendAttempt("a1"), ContinueAttempt("a1")):
+        assert [each.message for each in tell(registry, message)] == [message]
+        assert tell(Registry(), message) == ()
 
 
 def test_a_worker_holds_so_many_and_no_more() -> None:

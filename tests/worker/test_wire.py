@@ -10,6 +10,7 @@ from iriscw.runtime.vocabulary import MILLISECOND
 from iriscw.worker import wire
 from iriscw.worker.messages import (
     Changed,
+    ContinueAttempt,
     Desired,
     Flush,
     ForgetAttempt,
@@ -19,10 +20,21 @@ from iriscw.worker.messages import (
     ObservedAll,
     RunAttempt,
     StopAttempt,
+    SuspendAttempt,
     TurnedAway,
     Welcomed,
 )
-from iriscw.worker.model import Fault, Observation, Order, Outcome, Phase, RefusalReason, ResultFacts, StopCause
+from iriscw.worker.model import (
+    Fault,
+    Observation,
+    Order,
+    Outcome,
+    Phase,
+    RefusalReason,
+    ResultFacts,
+    Resumption,
+    StopCause,
+)
 
 ENDINGS = {
     Outcome.SUCCEEDED: Ending.SUCCEEDED,
@@ -140,3 +152,26 @@ def test_a_specification_that_is_none(content: bytes) -> None:
     """Damaged bytes, and one that says nothing to run, are refused by name."""
     with pytest.raises(wire.MalformedSpecification):
         wire.specification(content)
+
+
+def test_suspending_and_resuming() -> None:
+    """To whoever does not look at the suspension such an attempt runs; a leave keeps all that was told."""
+    phases = {
+        Phase.SUSPENDING: v1.Suspension.SUSPENDING,
+        Phase.SUSPENDED: v1.Suspension.SUSPENDED,
+        Phase.RESUMING: v1.Suspension.RESUMING,
+        Phase.REVOKING: v1.Suspension.RESUMING,
+        Phase.RUNNING: v1.Suspension.UNSPECIFIED,
+    }
+    for phase, suspension in phases.items():
+        told = wire.observed(Observation("a1", phase, True, folder="/w/a1"))
+        assert (told.state, told.suspension, told.folder) == (v1.TaskState.RUNNING, suspension, "/w/a1")
+    assert wire.down(v1.ControllerMessage(suspend=v1.SuspendAttempt(attempt_uid="a1"))) == SuspendAttempt("a1")
+    assert wire.down(v1.ControllerMessage(continue_=v1.ContinueAttempt(attempt_uid="a1"))) == ContinueAttempt("a1")
+    resumption = v1.Resumption(
+        grant="g1", folder="/w/a1", started_at_ms=5, timeout_ms=7, paused_ms=-3, ports={"web": 80, "api": 81}
+    )
+    order = wire.order(v1.RunAttempt.parse(bytes(v1.RunAttempt(attempt_uid="a1", resumption=resumption))))
+    meant = Resumption("g1", "/w/a1", 5 * MILLISECOND, 7 * MILLISECOND, 0, (("api", 81), ("web", 80)))
+    assert order.resumption == meant
+    assert wire.order(v1.RunAttempt(attempt_uid="a1")).resumption is None

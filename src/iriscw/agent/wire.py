@@ -56,11 +56,13 @@ def freeze_plan(operation: str, root: TaskIdentity, message: v1.FreezeRequest) -
     """Read what is to be frozen, and how.
 
     Raises:
-        InvalidArgument: a label, a tier, a hook or a time is none.
+        InvalidArgument: a label, a tier, a hook, a folder or a time is none.
     """
     labels = pairs(message.labels)
     if label_trouble(labels):
         raise InvalidArgument(label_trouble(labels))
+    if message.guard and not message.guard.startswith("/"):
+        raise InvalidArgument(f"{message.guard[:80]!a} is no absolute folder")
     tier = message.tier or DEFAULT_TIER
     if not _TIER.fullmatch(tier):
         raise InvalidArgument(f"{tier[:80]!a} is no name of a tier")
@@ -70,10 +72,13 @@ def freeze_plan(operation: str, root: TaskIdentity, message: v1.FreezeRequest) -
         tier=tier,
         leave_running=message.leave_running,
         force=message.force,
-        options=CriuOptions(shell_job=message.shell_job, tcp_established=message.tcp_established),
+        options=CriuOptions(
+            shell_job=message.shell_job, tcp_established=message.tcp_established, tcp_close=message.tcp_close
+        ),
         hook=None if message.hook is None else _hook(message.hook),
         lock_within_ns=_wait_ns("lock_timeout_ms", message.lock_timeout_ms, DEFAULT_LOCK_MS),
         labels=labels,
+        guard=message.guard,
     )
 
 
@@ -88,6 +93,7 @@ def freeze_request(plan: FreezePlan) -> v1.FreezeRequest:
         force=plan.force,
         shell_job=plan.options.shell_job,
         tcp_established=plan.options.tcp_established,
+        tcp_close=plan.options.tcp_close,
         hook=None
         if hook is None
         else v1.FreezeHook(
@@ -95,6 +101,7 @@ def freeze_request(plan: FreezePlan) -> v1.FreezeRequest:
         ),
         lock_timeout_ms=plan.lock_within_ns // MILLISECOND,
         labels=dict(plan.labels),
+        guard=plan.guard,
     )
 
 

@@ -95,6 +95,7 @@ agent_option = click.option(
 @click.option("--label", "labels", multiple=True, metavar="NAME=VALUE", help="Kept in the manifest; may be repeated.")
 @click.option("--shell-job", is_flag=True, help="The tree has a terminal; the thawed one gets that of `restore`.")
 @click.option("--tcp-established", is_flag=True, help="Freeze open TCP connections too.")
+@click.option("--tcp-close", is_flag=True, help="Give open TCP connections up: a thaw finds them closed.")
 @click.option("--hook-exec", metavar="PROGRAM", help="Run it with 'freeze' before, and with 'thaw' after.")
 @click.option("--hook-url", metavar="URL", help="POST to URL/freeze before, and to URL/thaw after.")
 @click.option(
@@ -119,6 +120,11 @@ def checkpoint(*, pid: int, form: str, **given: Any) -> None:
     labels = _labels(given["labels"])
     if label_trouble(labels):
         raise click.UsageError(label_trouble(labels))
+    if given["tcp_established"] and given["tcp_close"]:
+        raise click.UsageError("--tcp-established keeps connections and --tcp-close gives them up: say one of them")
+    options = CriuOptions(
+        shell_job=given["shell_job"], tcp_established=given["tcp_established"], tcp_close=given["tcp_close"]
+    )
     hook = _hook(given)
 
     def plan_of(operation: str, root: TaskIdentity) -> FreezePlan:
@@ -128,7 +134,7 @@ def checkpoint(*, pid: int, form: str, **given: Any) -> None:
             tier=given["tier"],
             leave_running=given["leave_running"],
             force=given["force"],
-            options=CriuOptions(shell_job=given["shell_job"], tcp_established=given["tcp_established"]),
+            options=options,
             hook=hook,
             lock_within_ns=round(given["lock_timeout"] * SECOND),
             labels=labels,

@@ -163,6 +163,7 @@ def _common(options: CriuOptions, images: str, log_file: str) -> list[tuple[int,
         (12, True),  # notify_scripts
         (18, options.link_remap),
         (35, options.ghost_limit_bytes),
+        (52, options.tcp_close),
         (64, NetworkLock.NFTABLES if options.tcp_established else NetworkLock.SKIP),
         (68, images),
     ]

@@ -32,6 +32,9 @@ END_NS = 30 * SECOND
 
 LOOK_NS = 30 * SECOND
 
+GUARD_NS = 60 * SECOND
+"""For a supervisor that came back to see whether it may go on: milliseconds, but on a disk that hangs."""
+
 
 def grown(base_ns: int, size_bytes: int, bytes_per_s: int) -> int:
     """Give the time for a step that handles so many bytes."""

@@ -77,6 +77,8 @@ class Seen:
     memory: FreeMemory
     promised_bytes: int | None
     """What others may still write into the tier, if it is memory; None if it is a disk."""
+    guard: str = ""
+    """Where the root is a supervisor of iriscw: the folder of its program."""
 
 
 @message
@@ -281,10 +283,13 @@ class Sweep:
 
 @message
 class Proceed:
-    """Let stopped tasks run."""
+    """Let stopped tasks run. With a ``guard``, the first of them alone until it vouches for the rest."""
 
     tasks: tuple[TaskIdentity, ...]
     tries: int = 0
+    guard: str = ""
+    tree: tuple[TaskIdentity, ...] = ()
+    """With a guard: all tasks of the tree, those that stay stopped included."""
 
 
 @message

@@ -478,6 +478,7 @@ def _seen(freeze: Freeze, seen: Seen, ctx: Context) -> Returned:
         cuda_tasks=seen.cuda_tasks,
         gpus=seen.gpus if seen.cuda_tasks else (),
         hook=plan.hook,
+        guard=plan.guard or seen.guard,
         left_running=plan.leave_running,
         container=plan.container,
     )

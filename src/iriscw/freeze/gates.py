@@ -97,8 +97,11 @@ def _terminal(plan: FreezePlan, seen: Seen) -> str:
 
 
 def _connections(plan: FreezePlan, seen: Seen) -> str:
+    if plan.options.tcp_established and plan.options.tcp_close:
+        return "connections are either kept or given up: --tcp-established or --tcp-close, not both"
     found = next((each.text for each in seen.tree.hindrances if each.obstacle is Obstacle.TCP), "")
-    return "" if plan.options.tcp_established or not found else f"{found}: freeze it with --tcp-established"
+    allowed = plan.options.tcp_established or plan.options.tcp_close
+    return "" if allowed or not found else f"{found}: freeze it with --tcp-established, or with --tcp-close"
 
 
 def _cuda_can(plan: FreezePlan, seen: Seen) -> str:
@@ -155,7 +158,7 @@ def _enough_memory(plan: FreezePlan, seen: Seen) -> str:
 FREEZE_GATES: tuple[Gate[FreezePlan, Seen], ...] = (
     Gate("target", "nothing that can never be dumped: io_uring, a tracer, ourselves", _nothing_in_the_way),
     Gate("terminal", "no terminal, or --shell-job", _terminal),
-    Gate("connections", "no established TCP connection, or --tcp-established", _connections),
+    Gate("connections", "no established TCP connection, or --tcp-established, or --tcp-close", _connections),
     Gate("cuda", "a driver that can checkpoint, where the tree uses CUDA", _cuda_can),
     Gate("cuda-state", "nobody else has locked or checkpointed it", _cuda_is_free),
     Gate("gpus", "every GPU in use is known by its UUID", _one_gpu_map),

@@ -38,7 +38,7 @@ class Obstacle(enum.Enum):
     TERMINAL = "terminal"
     """It has a terminal: ``shell_job`` is needed, and the terminal at the thaw is another one."""
     TCP = "tcp"
-    """It has an established connection: ``tcp_established`` is needed."""
+    """It has an established connection: ``tcp_established`` or ``tcp_close`` is needed."""
     TRACED = "traced"
     """A debugger traces it, or another CRIU."""
     KERNEL = "kernel"
@@ -208,6 +208,10 @@ class CriuOptions:
     """How a tree is dumped. A thaw uses the same: they are facts of the image, not settings."""
 
     tcp_established: bool = False
+    """Established TCP connections are kept: their peers are held off meanwhile."""
+    tcp_close: bool = False
+    """They are given up: what had one finds it closed after a thaw, and its peer when the tree ends. Not together with
+    ``tcp_established``."""
     shell_job: bool = False
     file_locks: bool = True
     external_unix_sockets: bool = False
@@ -364,6 +368,8 @@ class FreezePlan:
     hook: Hook | None = None
     lock_within_ns: int = 60_000_000_000
     labels: tuple[tuple[str, str], ...] = ()
+    guard: str = ""
+    """Where the root is a supervisor of iriscw: the folder of its program, absolute. Empty: it is looked for."""
     container: Container | None = None
     """The root is the first process of this container, and its runtime dumps it."""
 
@@ -408,6 +414,8 @@ class Frozen:
     gpus: tuple[Gpu, ...] = ()
     """All GPUs of the machine, so that a map can be checked."""
     hook: Hook | None = None
+    guard: str = ""
+    """Of a supervisor of iriscw: at a thaw it is let run alone, until it says in this folder that the rest may."""
     left_running: bool = False
     frozen_wall_ns: int = 0
     container: Container | None = None
@@ -597,6 +605,10 @@ class HookFailed(OperationError):
     """The application did not come to rest, or did not say so in time."""
 
     retryable = True
+
+
+class GuardRefused(OperationError):
+    """The first process of a tree that was brought back did not say that the rest may run: none of that has run."""
 
 
 class ArtifactUnknown(OperationError, LookupError):

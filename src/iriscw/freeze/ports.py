@@ -105,6 +105,25 @@ class Processes(Protocol):
         """
         ...
 
+    async def guard(self, root: TaskIdentity) -> str:
+        """Give the folder of its program, absolute, if this process is a supervisor of iriscw; empty if it is none.
+
+        Raises nothing.
+        """
+        ...
+
+    async def vouched(self, tree: Sequence[TaskIdentity], guard: str, within_ns: int) -> None:
+        """Let the first process of a tree run alone, and wait until it says in its folder that the rest may.
+
+        It is a supervisor of iriscw (see :mod:`iriscw.processes.supervisor`). It is told who came back, and writes down
+        its own new identity. May be repeated.
+
+        Raises:
+            GuardRefused: it has ended instead, said nothing within that time, or could not be told.
+            RightsMissing: a signal was refused.
+        """
+        ...
+
     async def end(self, tasks: Sequence[TaskIdentity], within_ns: int) -> tuple[TaskIdentity, ...]:
         """Kill processes with all below them (SIGKILL through pidfds), wait until each has ended, reap what is ours.
 

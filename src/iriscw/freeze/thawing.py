@@ -298,8 +298,10 @@ def failed(thaw: Thaw, message: Failed, ctx: Context) -> Returned:
     """Kill what came back, or try again what must succeed in the end."""
     kind, text = type(message.error).__name__, str(message.error)
     match message.effect:
-        case Proceed(tasks=tasks, tries=tries) if thaw.taken_up and tries < TRIES:
-            return (SetTimer(KEY, AGAIN_NS, Again(Proceed(tasks, tries + 1))),)
+        case Proceed() if kind == "GuardRefused":  # what it guards has not run, in no life of this thaw
+            return _kill(thaw, kind, text)
+        case Proceed(tries=tries) as proceed if thaw.taken_up and tries < TRIES:
+            return (SetTimer(KEY, AGAIN_NS, Again(Proceed(proceed.tasks, tries + 1, proceed.guard, proceed.tree))),)
         case AwaitPages():
             return _kill(thaw, kind, text)
         case Proceed() | ReadStates() if thaw.taken_up:
@@ -365,11 +367,11 @@ def _restored(thaw: Thaw, report: RestoreReport) -> Returned:
 
 
 def _proceed(thaw: Thaw) -> Run:
-    """Let run all but those that were stopped when they were frozen."""
+    """Let run all but those that were stopped when they were frozen; first who guards the others, if somebody does."""
     assert thaw.opened is not None
-    were = thaw.opened.kept.frozen.tasks
-    runs = tuple(now for was, now in zip(were, thaw.tasks, strict=False) if not was.stopped)
-    return Run(KEY, Proceed(runs))
+    frozen = thaw.opened.kept.frozen
+    runs = tuple(now for was, now in zip(frozen.tasks, thaw.tasks, strict=False) if not was.stopped)
+    return Run(KEY, Proceed(runs, guard=frozen.guard, tree=thaw.tasks if frozen.guard else ()))
 
 
 def _paging(thaw: Thaw, ctx: Context) -> Returned:
@@ -400,6 +402,9 @@ def _settled(thaw: Thaw, states: States, reading: int) -> Returned:
         return _let_go(thaw, states)
     if thaw.tasks[0] not in states.living and not thaw.taken_up and thaw.phase is not Phase.PAGING:
         return _kill(thaw, "TargetGone", "the tree came back, and its first process ended at once")
+    guarded = thaw.opened is not None and bool(thaw.opened.kept.frozen.guard)
+    if not states.living and guarded and reading == 0:  # its guard ended it, or it had leave and has ended since
+        return (_proceed(thaw),)
     if not states.living:  # it was let run and has come to its end since, or it ended with the machine
         note = _ENDED_SINCE.format(f"all of its {len(thaw.tasks)}")
         return Decision(records=(ThawLetGo(note),), commands=(_unpin(thaw),))

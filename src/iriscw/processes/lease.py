@@ -12,8 +12,9 @@ The line holds the boot as well, so what an earlier boot wrote has run out.
 
 The line has a fixed length and is written in place: renewing a lease needs no room on a full disk. It says the time
 twice, because a reader may see half of a write. Whoever removes the file, or puts something else in its place, stops
-nobody: the writer makes another one, and supervisors open it anew for each look. They hold on to the one before for as
-long as there is none.
+nobody: the writer makes another one, and supervisors open it anew for each look. While there is none they go by what
+they read last, for ten seconds at most. They do not hold it open: what is frozen is brought back only where each file
+is that it had open, and its worker may be gone by then.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ class LeaseFile:
         """
         with self._lock:
             line = encode(boot_id(), self.until_ns)
-            os.pwrite(self._descriptor, line, 0)  # first: whoever has it open is told, wherever its name went
+            os.pwrite(self._descriptor, line, 0)  # first: whoever has just opened it is told, wherever its name went
             if not self._in_place():
                 self._replace(line)
 

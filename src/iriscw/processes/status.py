@@ -3,6 +3,7 @@
 =================  ===================================================================================================
 ``identity.json``  who runs: written before the program is executed. Where there is none, nothing of it ever was
 ``exit.json``      how it ended; its room on the disk is taken before the program is executed
+``thawed.json``    who runs after a thaw: written by who thaws them, who alone sees the machine's clock
 ``stop``           how long the program gets when the supervisor is told to end it: in place, in room taken likewise
 =================  ===================================================================================================
 
@@ -13,13 +14,15 @@ unknown (:class:`StatusDamaged`), and must cost nobody else anything.
 from __future__ import annotations
 
 import errno
+import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import attrs
 
 from iriscw.errors import OperationError
-from iriscw.files import decode_json, read_bounded
+from iriscw.files import decode_json, read_bounded, write_atomic
 from iriscw.processes.identity import ProcessIdentity, decode_identity
 
 MAX_STATUS_BYTES = 64 << 10
@@ -122,6 +125,18 @@ def write_stop(folder: Path, grace_s: float) -> None:
         os.pwrite(descriptor, f"{grace_s:.3f} {grace_s:.3f}".encode().ljust(STOP_LINE_BYTES), 0)
     finally:
         os.close(descriptor)
+
+
+def write_thawed(folder: Path, tasks: Sequence[ProcessIdentity]) -> None:
+    """Tell a supervisor that was brought back from its images who it is now, and who came back with it.
+
+    Nothing of it is secret, and the supervisor may be another user's than who thaws it.
+
+    Raises:
+        OSError: as the file system says it.
+    """
+    content = {"boot_id": tasks[0].boot_id, "tasks": [[task.pid, task.start_ticks] for task in tasks]}
+    write_atomic(folder / "thawed.json", json.dumps(content).encode(), mode=0o644, durable=False)
 
 
 def _read(path: Path) -> object:

@@ -18,10 +18,14 @@ supervisor of its own:
   to become the program: without an ``identity.json`` nothing was executed. The room for the end is taken before, too.
 * With a lease (see :mod:`iriscw.processes.lease`) it does not even need its starter to end the program: when the
   lease has run out and was not renewed, it kills the program, whoever is left to want it.
+* It may be frozen with all below it, and brought back twice, or when the program was begun elsewhere. So if it finds
+  itself brought back it goes on only with a *grant* for this one thaw (see :mod:`iriscw.processes.grants`). Without one
+  it kills all below it and ends. It holds no file open but in its folder: its old owner's may be gone.
 
 States: STARTING -(exec succeeded)-> RUNNING -(SIGTERM)-> STOPPING -(program ended, or grace over)-> SWEEPING
 -> end. RUNNING goes to SWEEPING as well when the program ends by itself, and from everywhere when the lease is over;
-SIGUSR1 says that it may be over sooner than was read. SWEEPING kills all descendants with SIGKILL and reaps them. A
+SIGUSR1 says that it may be over sooner than was read. SIGCONT wakes it: that is how who was brought back begins.
+SWEEPING kills all descendants with SIGKILL and reaps them. A
 supervisor that is itself killed takes the program with it (parent-death signal); what the program had started is then
 found by the marker in its environment (see :mod:`iriscw.processes.sweep`).
 
@@ -60,11 +64,12 @@ from typing import Any, NoReturn
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
-_WAITED = (signal.SIGCHLD, signal.SIGTERM, signal.SIGUSR1, signal.SIGIO)
+_WAITED = (signal.SIGCHLD, signal.SIGTERM, signal.SIGUSR1, signal.SIGIO, signal.SIGCONT)
 _SHIELDED = (*_WAITED, signal.SIGINT, signal.SIGHUP)
 _FAILED_EXEC_CODE = 127
 _LONGEST_WAIT_S = 1e9  # the kernel's and Python's types of time end a little further on
 _LEASE_READS = 100
+_LEASE_PATIENCE_NS = 10 * 10**9  # for its writer, who renews it every few seconds, to put a file back that is gone
 _PIECE_BYTES = 64 << 10
 _FLUSH_S = 5.0  # for what is left in the pipe when nothing of the program runs: 64 KiB at most
 _RECORD_BYTES = 512  # of identity.json and exit.json, which hold half of that: room for all of it is taken beforehand
@@ -74,6 +79,9 @@ _ROOM_RETRY_S = 1.0
 _ROOM_PATIENCE_S = 3600.0  # for a disk that copies what is overwritten, and was full all that time
 _LOOK_S = 5.0  # in a container, between two looks at the files for which nobody gave a signal
 _NO_ORDER_CODE = 66
+_NO_GRANT_CODE = 67
+_FILE_BYTES = 64 << 10
+_TICKS_OFF = 2  # what rounding makes of a time in another clock
 _IN_MODIFY, _IN_MOVED_TO, _IN_CREATE = 0x2, 0x80, 0x100
 
 
@@ -131,9 +139,9 @@ class _Record:
         return os.path.samestat(found, os.fstat(self._file))
 
 
-def _start_ticks(pid: int) -> int:
+def _stat(pid: int | str, field: int) -> int:
     with open(f"/proc/{pid}/stat", encoding="utf-8", errors="surrogateescape") as file:
-        return int(file.read().rpartition(") ")[2].split()[19])
+        return int(file.read().rpartition(") ")[2].split()[field])
 
 
 def _boot_id() -> str:
@@ -142,7 +150,7 @@ def _boot_id() -> str:
 
 
 def _process(pid: int) -> dict[str, int]:
-    return {"pid": pid, "start_ticks": _start_ticks(pid)}
+    return {"pid": pid, "start_ticks": _stat(pid, 19)}
 
 
 def _oom_kills() -> int:
@@ -308,39 +316,44 @@ def _start(order: dict[str, Any], outputs: list[_Output]) -> tuple[int, dict[str
 class _Lease:
     """Until when the program may run; without a file, for ever.
 
-    The file is opened anew for each look, as its writer may have had to make another one. While it cannot be, the one
-    from before says until when.
+    The file is opened for each look and closed again: its writer may have had to make another one, and what is frozen
+    must not hold it open. While it cannot be, what was read last counts, but not for long: it may be shorter by now.
     """
 
     def __init__(self, path: str | None) -> None:
+        self._until_ns = 0
+        self.move(path)
+
+    def move(self, path: str | None) -> None:
+        """Go by another file from now on, which must be there."""
         self._path = path
-        self._boot = _boot_id().encode()
-        self._file = -1 if path is None else _open_lease(path)
+        if path is not None:
+            self._until_ns = self._read(path)
 
     def left_s(self) -> float:
         """Give how long it lasts; 0 or less when it is over, and when the file says nothing that can be read."""
         if self._path is None:
             return _LONGEST_WAIT_S
+        now_ns = time.monotonic_ns() - _offset_ns("monotonic")
         try:
-            file = _open_lease(self._path)
+            self._until_ns = self._read(self._path)
         except OSError:
-            file = self._file
-        if file != self._file:
-            os.close(self._file)
-            self._file = file
-        for _ in range(_LEASE_READS):  # the two times differ while they are being written
-            words = os.pread(self._file, 128, 0).split()
-            if len(words) == 3 and words[0] == self._boot and words[1] == words[2] and words[1].isdigit():
-                return (int(words[1]) - time.monotonic_ns()) / 1e9
-        return 0.0
+            self._until_ns = min(self._until_ns, now_ns + _LEASE_PATIENCE_NS)
+        return (self._until_ns - now_ns) / 1e9
 
-
-def _open_lease(path: str) -> int:
-    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    if not stat.S_ISREG(os.fstat(file).st_mode):
-        os.close(file)
-        raise OSError(errno.EINVAL, "no plain file", path)
-    return file
+    @staticmethod
+    def _read(path: str) -> int:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            if not stat.S_ISREG(os.fstat(file).st_mode):
+                raise OSError(errno.EINVAL, "no plain file", path)
+            for _ in range(_LEASE_READS):  # the two times differ while they are being written
+                words = os.pread(file, 128, 0).split()
+                if len(words) == 3 and words[0] == _boot_id().encode() and words[1] == words[2] and words[1].isdigit():
+                    return int(words[1])
+        finally:
+            os.close(file)
+        return 0
 
 
 class _Watch:
@@ -374,8 +387,7 @@ def _descendants() -> list[int]:
         if not entry.isdigit():
             continue
         try:
-            with open(f"/proc/{entry}/stat", encoding="utf-8", errors="surrogateescape") as file:
-                parent = int(file.read().rpartition(") ")[2].split()[1])
+            parent = _stat(entry, 1)
         except OSError:  # it has ended, or it is another user's and hidden: then it is none of ours
             continue
         children.setdefault(parent, []).append(int(entry))
@@ -386,6 +398,76 @@ def _descendants() -> list[int]:
         found += below
         edge += below
     return found
+
+
+class _Refused(Exception):
+    """It was brought back from its images, and nobody granted that: what it finds in its folder is another life's."""
+
+
+class _Life:
+    """Notices that the supervisor was brought back: it began at another time, by a clock that stood still meanwhile."""
+
+    def __init__(self, order: dict[str, Any], identity: dict[str, Any], lease: _Lease) -> None:
+        self._folder: str = order["folder"]
+        self._target: int = identity["target"]["pid"]
+        self._lease = lease
+        self._known = self._now()
+
+    def look(self) -> None:
+        """Go on if this is the life that is known, or one that was granted; that is written down then.
+
+        Raises:
+            _Refused: nobody granted it, or it cannot be written down.
+        """
+        now = self._now()
+        if now == self._known:
+            return
+        try:
+            identity = self._told(now[1])
+            record = _Record(self._folder, "identity.json")
+            self._lease.move(_take_grant(self._folder))
+            record.write(identity)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise _Refused from error
+        self._known = now
+
+    @staticmethod
+    def _now() -> tuple[str, int, str]:
+        clock = os.readlink("/proc/self/ns/time") if os.path.lexists("/proc/self/ns/time") else ""  # noqa: PTH115
+        return _boot_id(), _stat(os.getpid(), 19), clock
+
+    def _told(self, ticks: int) -> dict[str, Any]:  # when by the machine's clock, only those outside can tell
+        told = json.loads(_read(f"{self._folder}/thawed.json"))
+        started = {int(pid): int(ticks) for pid, ticks in told["tasks"]}
+        off = ticks - _offset_ns("boottime") * os.sysconf("SC_CLK_TCK") // 10**9 - started[os.getpid()]
+        if told["boot_id"] != _boot_id() or abs(off) > _TICKS_OFF:
+            raise ValueError("it tells of another life")
+        both = [{"pid": pid, "start_ticks": started[pid]} for pid in (os.getpid(), self._target)]
+        return {"boot_id": told["boot_id"], "supervisor": both[0], "target": both[1]}
+
+
+def _offset_ns(clock: str) -> int:
+    """Read how far a clock of ours is ahead of the machine's: what was brought back has clocks that stood still."""
+    path = "/proc/self/timens_offsets"
+    if not os.path.exists(path):  # noqa: PTH110  # a kernel without such namespaces
+        return 0
+    with open(path, encoding="ascii") as file:
+        offsets = {name: int(whole) * 10**9 + int(rest) for name, whole, rest in (line.split() for line in file)}
+    return offsets.get(clock, 0)
+
+
+def _read(path: str, size: int = _FILE_BYTES) -> bytes:
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        return os.read(file, size)
+    finally:
+        os.close(file)
+
+
+def _take_grant(folder: str) -> str:
+    """Take the grant in the folder, which nobody can then take or withdraw. Give the file of its lease."""
+    os.rename(f"{folder}/grant.json", f"{folder}/grant.json.taken")
+    return str(json.loads(_read(f"{folder}/grant.json.taken"))["lease"])
 
 
 class _Program:
@@ -411,21 +493,26 @@ class _Program:
                 self.max_rss_bytes = usage.ru_maxrss * 1024
             options = os.WNOHANG
 
-    def run(self, order: dict[str, Any], lease: _Lease, watch: _Watch | None) -> tuple[bool, bool]:
+    def run(self, order: dict[str, Any], lease: _Lease, watch: _Watch | None, life: _Life) -> tuple[bool, bool]:
         """Wait until the program ended, or was told to and its grace is over, or its lease is.
 
         With a ``watch`` the file is an order, too. Give whether it was told to, and whether the lease was over.
+
+        Raises:
+            _Refused: see there.
         """
         folder, longest_s = order["folder"], _LONGEST_WAIT_S if watch is None else _LOOK_S
         deadline: float | None = None
         said: float | None = None
         told = False
         while self.status is None:
+            life.look()
             if watch is not None and (grace_s := _stop_file(folder)) != said and grace_s is not None:
                 said, told = grace_s, True
             if told:
                 told = False
-                ordered = time.monotonic() + _ordered_grace_s(folder, order["grace_s"])
+                grace_s = _stop_file(folder)  # the program may have spoilt it, and then gets the default
+                ordered = time.monotonic() + (order["grace_s"] if grace_s is None else grace_s)
                 if deadline is None:
                     _signal_group(self.pid)
                 deadline = ordered if deadline is None else min(deadline, ordered)
@@ -437,6 +524,7 @@ class _Program:
             if left_s <= 0:
                 break
             taken = signal.sigtimedwait(_WAITED, min(left_s, longest_s))
+            life.look()
             if watch is not None:
                 watch.empty()
             if taken is None:
@@ -457,20 +545,10 @@ class _Program:
                 return
 
 
-def _ordered_grace_s(folder: str, default_s: float) -> float:
-    """Read how long the program gets; it may have spoilt the file, and then it gets the default."""
-    grace_s = _stop_file(folder)
-    return default_s if grace_s is None else grace_s
-
-
 def _stop_file(folder: str) -> float | None:
     """Read the order to stop; None if there is none, or none that can be read."""
     try:
-        file = os.open(f"{folder}/stop", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-        try:
-            words = os.read(file, _STOP_LINE_BYTES).split()
-        finally:
-            os.close(file)
+        words = _read(f"{folder}/stop", _STOP_LINE_BYTES).split()
         grace_s = float(words[0]) if len(words) == 2 and words[0] == words[1] else -1.0
     except (OSError, ValueError):
         return None
@@ -510,12 +588,11 @@ def _ending(program: _Program, *, told: bool, lease_over: bool, killed: bool, ou
     }
 
 
-def _tell_end(record: _Record, ending: dict[str, Any], lease: _Lease) -> None:
-    """Write down how it ended. Room that was taken can be missing all the same, on a disk that copies what is
-    overwritten: it is waited for, while anybody counts on the program.
-    """
+def _tell_end(record: _Record, ending: dict[str, Any], lease: _Lease, life: _Life) -> None:
+    """Write down how it ended. Where a disk copies what is overwritten there may be no room: it is waited for."""
     deadline = time.monotonic() + _ROOM_PATIENCE_S
     while True:
+        life.look()
         try:
             return record.write(ending)
         except OSError as error:
@@ -602,16 +679,20 @@ def main() -> int:
     # The program cannot be reaped before run(): its number stays its own until then, even if it ended already.
     program = _Program(pid)
     try:
+        life = _Life(order, report["identity"], run.lease)
         _tell(run.folder, report, contained=contained)
-        told, lease_over = program.run(order, run.lease, run.watch)
+        told, lease_over = program.run(order, run.lease, run.watch, life)
         killed = program.status is None
+        program.sweep()
+        for output in run.outputs:
+            output.finish()
+        ooms = _oom_kills() > oom_kills_before
+        ending = _ending(program, told=told, lease_over=lease_over, killed=killed, out_of_memory=ooms)
+        _tell_end(run.record, ending, run.lease, life)
+    except _Refused:
+        return _NO_GRANT_CODE
     finally:
         program.sweep()
-    for output in run.outputs:
-        output.finish()
-    ooms = _oom_kills() > oom_kills_before
-    ending = _ending(program, told=told, lease_over=lease_over, killed=killed, out_of_memory=ooms)
-    _tell_end(run.record, ending, run.lease)
     return 0
 
 

@@ -126,19 +126,31 @@ def context() -> TaskContext:
         return _of_this_process()
 
 
-@functools.cache
+_found: tuple[tuple[str, int, int], TaskContext] | None = None
+"""What was read last, and of which file: the context is written anew when the task goes on with another worker."""
+
+
 def _of_this_process() -> TaskContext:
+    global _found  # noqa: PLW0603 - one process is one task
     workdir = os.environ.get("IRIS_WORKDIR")
     if not workdir:
         raise NotInTask("iriscw.context() works inside a task; this process is none")
+    path = Path(workdir) / PRIVATE_FOLDER / CONTEXT_FILE
     try:
-        data = read_bounded(Path(workdir) / PRIVATE_FOLDER / CONTEXT_FILE, MAX_CONTEXT_BYTES)
-        facts = decode_facts(data)
-        # Where a task has a network of its own, only its environment knows its address.
-        host = os.environ.get("IRIS_ADVERTISE_HOST") or facts.advertise_host
-        return TaskContext(attrs.evolve(facts, advertise_host=host), Path(workdir))
+        seen = path.stat()  # before it is read: what is written meanwhile is then read once more
+        file = (workdir, seen.st_ino, seen.st_mtime_ns)
+        if _found is not None and _found[0] == file:
+            return _found[1]
+        facts = decode_facts(read_bounded(path, MAX_CONTEXT_BYTES))
     except (OSError, ValueError) as error:
+        if _found is not None and _found[0][0] == workdir:  # the task has removed or spoilt what it had read before
+            return _found[1]
         raise NotInTask(f"the task's files in {workdir} cannot be read: {error}") from error
+    # Where a task has a network of its own, only its environment knows its address; unless it has moved since.
+    host = "" if facts.moved else os.environ.get("IRIS_ADVERTISE_HOST", "")
+    found = TaskContext(attrs.evolve(facts, advertise_host=host or facts.advertise_host), Path(workdir))
+    _found = file, found
+    return found
 
 
 @contextlib.contextmanager

@@ -57,6 +57,8 @@ class AttemptFacts:
     bind_host: str = "127.0.0.1"
     advertise_host: str = "127.0.0.1"
     ports: Mapping[str, int] = attrs.field(factory=dict)
+    moved: bool = False
+    """It was suspended and goes on with another worker: its environment says where it was before."""
 
 
 def port_variable(name: str) -> str:

@@ -228,7 +228,9 @@ class Worker:
         await end_earlier_lives(life)
         lease = await anyio.to_thread.run_sync(_lease_of, settings)
         stack.callback(lease.close)
-        runtime = self._runtime or await self._runtime_of(lease, stack)
+        watch = FileWatch()
+        stack.callback(watch.close)
+        runtime = self._runtime or await self._runtime_of(lease, watch, stack)
         specifications = await anyio.to_thread.run_sync(Specifications, life / "specifications")
         channel = await stack.enter_async_context(
             RpcChannel(
@@ -251,8 +253,6 @@ class Worker:
         )
         desk = Desk(runtime, specifications, bundles, place)
         await desk.find()
-        watch = FileWatch()
-        stack.callback(watch.close)
         tasks = await stack.enter_async_context(anyio.create_task_group())
         stack.callback(tasks.cancel_scope.cancel)
         tasks.start_soon(watch.serve)
@@ -272,12 +272,12 @@ class Worker:
             ActorSystem(root, name=settings.worker_id, journal=journal, on_event=self._note)
         )
 
-    async def _runtime_of(self, lease: LeaseFile, stack: AsyncExitStack) -> TaskRuntime:
+    async def _runtime_of(self, lease: LeaseFile, watch: FileWatch, stack: AsyncExitStack) -> TaskRuntime:
         settings = self.settings
         root = settings.life / "attempts"
         driver = await stack.enter_async_context(_task_driver(settings))
         if driver is None:
-            return ProcessRuntime(root, one_log=True, lease=lease)
+            return ProcessRuntime(root, one_log=True, lease=lease, owner=owner_of(settings.life), watch=watch)
         from iriscw.worker.runtimes.pod import open_pod_runtime
 
         opened = open_pod_runtime(driver, lease, root=root, cache_dir=settings.cache_dir, one_log=True)
@@ -349,6 +349,11 @@ def _tls(settings: WorkerSettings) -> ssl.SSLContext | None:
     return client_tls(authority=settings.authority)
 
 
+def owner_of(life: Path) -> str:
+    """Give the name of a life of a worker to others on its machine."""
+    return f"{life.parent.name}/{life.name}"
+
+
 async def end_earlier_lives(life: Path) -> None:
     """End what earlier incarnations of this worker left running, and remove their folders.
 
@@ -362,8 +367,13 @@ async def end_earlier_lives(life: Path) -> None:
         if (earlier / TASKS / "lease").exists():  # its pods end by their lease, and then those that are left are swept
             await anyio.to_thread.run_sync(_end_lease, earlier / TASKS / "lease")
         else:
-            for running in await ProcessRuntime(earlier / "attempts").adopt():
+            runtime = ProcessRuntime(earlier / "attempts", owner=owner_of(earlier))
+            for running in await runtime.adopt():
                 await running.stop(0)
+                await running.remove()  # also where it began with another worker
+            if await anyio.to_thread.run_sync(runtime.strangers):
+                log.info("attempts that began with incarnation %s are others' by now: its folder stays", earlier.name)
+                continue
         await anyio.to_thread.run_sync(remove_tree, earlier)
         log.info("removed what the incarnation %s left", earlier.name)
 

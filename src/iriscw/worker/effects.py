@@ -48,6 +48,38 @@ class Adopt:
 
 
 @message
+class Permit:
+    """Let a suspended attempt be brought back: it belongs to this worker then. Gives None. May be repeated."""
+
+    uid: str
+    grant: str
+    folder: str
+
+
+@message
+class AwaitThaw:
+    """Wait until the attempt runs again. Gives None."""
+
+    uid: str
+    grant: str
+
+
+@message
+class Revoke:
+    """Take the leave back, if that can still be. Gives whether that was too late, so that it runs. May be repeated."""
+
+    uid: str
+    grant: str
+
+
+@message
+class LetGo:
+    """Leave a suspended attempt to whoever takes it: its files stay. Gives None. May be repeated."""
+
+    uid: str
+
+
+@message
 class AwaitEnd:
     """Wait until nothing of the attempt runs any more. Gives :class:`Finish`."""
 
@@ -68,6 +100,7 @@ class Finish:
     result: ResultFacts | None = None
     fault: Fault | None = None
     lease_over: bool = False
+    folder: str = ""
 
 
 @message

@@ -10,6 +10,16 @@ r"""The life of one attempt on its worker: a table of phases, and the decisions 
                          v                      v     v              v                      v
                          +----------------------+-----+--ended-------+----------------------+--> ENDED
 
+An attempt can be frozen (see :mod:`iriscw.freeze`) and brought back, here or on another worker of its machine::
+
+    RUNNING <--continued/suspending--> SUSPENDING --suspended--> SUSPENDED --granted--> RESUMING --thawed--> RUNNING
+    NEW --granted--> RESUMING --stopping--> REVOKING --thawed--> STOPPING
+
+Freezing and thawing are others' doing. This worker says when they may: it is written down that the processes may be
+gone without an end before anybody is told so, and the leave to come back (a grant) is offered when that is on the disk.
+From each of these phases it can end as well. One that is SUSPENDED neither ends with the lease nor with the worker,
+because nothing of it runs.
+
 Every step is a record, and a step's effect leaves only when its record is on disk. So the uid is written down before
 the process can exist, and what a restarted worker owes follows from the phase alone (``resume``):
 
@@ -19,6 +29,10 @@ found in                  so
 FETCHING                  it never ran; its token is gone with the old process: MISSING, not started
 STARTING, WITHDRAWN       the process is looked for: adopted if it is there, otherwise MISSING
 RUNNING, STOPPING         the same
+SUSPENDING                it is looked for: adopted if it is there, otherwise SUSPENDED
+SUSPENDED                 nothing
+RESUMING                  its leave is offered again: that is once and the same
+REVOKING                  its leave is taken back
 ENDED                     its log and its result are offered again, until it is released
 ========================  ==========================================================================
 
@@ -49,33 +63,54 @@ from iriscw.runtime.vocabulary import (
     Tell,
     Undelivered,
 )
-from iriscw.worker.effects import Adopt, AwaitEnd, End, Fetch, Finish, Remove, Start, Started, Withdraw
+from iriscw.worker.effects import (
+    Adopt,
+    AwaitEnd,
+    AwaitThaw,
+    End,
+    Fetch,
+    Finish,
+    LetGo,
+    Permit,
+    Remove,
+    Revoke,
+    Start,
+    Started,
+    Withdraw,
+)
 from iriscw.worker.messages import (
     ATTEMPTS,
     SESSION,
     AttemptChanged,
     AttemptReleased,
     AttemptReport,
+    ContinueAttempt,
     Due,
     ForgetAttempt,
     ReportNow,
     RunAttempt,
     StopAttempt,
+    SuspendAttempt,
 )
 from iriscw.worker.model import MAX_FAULT_CHARS, STOP_GRACE_NS, Fault, Observation, Outcome, Phase, StopCause
 from iriscw.worker.records import (
     AttemptAccepted,
+    AttemptContinued,
     AttemptEnded,
+    AttemptGranted,
     AttemptStarted,
     AttemptStarting,
     AttemptStopping,
+    AttemptSuspended,
+    AttemptSuspending,
+    AttemptThawed,
 )
 
 AGAIN_NS = 2 * SECOND
 """Before an effect that must succeed in the end is tried again."""
 
 TRANSITIONS: Mapping[Phase, Mapping[type, Phase]] = {
-    Phase.NEW: {AttemptAccepted: Phase.FETCHING, AttemptEnded: Phase.ENDED},
+    Phase.NEW: {AttemptAccepted: Phase.FETCHING, AttemptGranted: Phase.RESUMING, AttemptEnded: Phase.ENDED},
     Phase.FETCHING: {AttemptStarting: Phase.STARTING, AttemptEnded: Phase.ENDED},
     Phase.STARTING: {
         AttemptStarted: Phase.RUNNING,
@@ -87,7 +122,28 @@ TRANSITIONS: Mapping[Phase, Mapping[type, Phase]] = {
         AttemptStopping: Phase.WITHDRAWN,
         AttemptEnded: Phase.ENDED,
     },
-    Phase.RUNNING: {AttemptStopping: Phase.STOPPING, AttemptEnded: Phase.ENDED},
+    Phase.RUNNING: {
+        AttemptSuspending: Phase.SUSPENDING,
+        AttemptStopping: Phase.STOPPING,
+        AttemptEnded: Phase.ENDED,
+    },
+    Phase.SUSPENDING: {
+        AttemptContinued: Phase.RUNNING,
+        AttemptSuspended: Phase.SUSPENDED,
+        AttemptStopping: Phase.STOPPING,
+        AttemptEnded: Phase.ENDED,
+    },
+    Phase.SUSPENDED: {AttemptGranted: Phase.RESUMING, AttemptEnded: Phase.ENDED},
+    Phase.RESUMING: {
+        AttemptThawed: Phase.RUNNING,
+        AttemptStopping: Phase.REVOKING,
+        AttemptEnded: Phase.ENDED,
+    },
+    Phase.REVOKING: {
+        AttemptThawed: Phase.STOPPING,
+        AttemptStopping: Phase.REVOKING,
+        AttemptEnded: Phase.ENDED,
+    },
     Phase.STOPPING: {AttemptStopping: Phase.STOPPING, AttemptEnded: Phase.ENDED},
     Phase.ENDED: {},
 }
@@ -109,6 +165,12 @@ USERS_FAULTS = ("ProgramMissing", "PayloadRefused", "ImageUnavailable", "Invalid
 
 LOST_FAULTS = ("SpecificationUnknown",)
 
+REFUSED_FAULTS = ("GrantRefused", "ResumeRefused", "InvalidArgument")
+"""Errors of a leave that will not be had: what was suspended cannot go on here."""
+
+NOT_OF_THE_ATTEMPT = (StopCause.LEASE, StopCause.DRAINING)
+"""Causes that are about what runs on a worker: of a suspended attempt nothing does."""
+
 TIMEOUT_KIND = "TaskTimeout"
 """By this fault the controller tells an attempt that ran too long from one that failed: their states are the same."""
 
@@ -123,6 +185,10 @@ class Attempt:
     stop: AttemptStopping | None = None
     started: AttemptStarted | None = None
     ended: AttemptEnded | None = None
+    suspended: AttemptSuspended | None = None
+    granted: AttemptGranted | None = None
+    permitted: bool = False
+    """Whether this life of the worker has offered the leave that was granted."""
 
     def observation(self) -> Observation:
         """Give what is reported of it."""
@@ -134,6 +200,10 @@ class Attempt:
             started_wall_ns=started.wall_ns if started else 0,
             ports=started.ports if started else (),
         )
+        if self.phase is Phase.SUSPENDED and self.suspended is not None:
+            return attrs.evolve(seen, folder=self.suspended.folder)
+        if self.phase is Phase.RESUMING and self.granted is not None and self.permitted:
+            return attrs.evolve(seen, folder=self.granted.folder)
         if ended is None:
             return seen
         return attrs.evolve(
@@ -157,6 +227,11 @@ def evolve(attempt: Attempt, record: object) -> None:
             attempt.task_id = record.task_id
         case AttemptStarted():
             attempt.started = record
+        case AttemptSuspended():
+            attempt.suspended = record
+        case AttemptGranted():
+            attempt.task_id, attempt.granted, attempt.permitted = record.task_id, record, False
+            attempt.started = AttemptStarted(record.started_wall_ns, record.timeout_ns, record.ports)
         case AttemptStopping():
             attempt.stop = _sterner(attempt.stop, record)
         case AttemptEnded():
@@ -200,6 +275,8 @@ def rules() -> dict[type, DecisionFunction]:
     return {
         RunAttempt: run,
         StopAttempt: stop,
+        SuspendAttempt: suspend,
+        ContinueAttempt: go_on,
         ForgetAttempt: forget,
         ReportNow: report_now,
         Completed: completed,
@@ -215,6 +292,12 @@ def resume(attempt: Attempt, ctx: Context) -> tuple[Command, ...]:
     match attempt.phase:
         case Phase.NEW:
             return ()
+        case Phase.RESUMING if attempt.granted is not None:
+            return (_permit(attempt.uid, attempt.granted),)
+        case Phase.REVOKING if attempt.granted is not None:
+            return (_revoke(attempt.uid, attempt.granted),)
+        case Phase.SUSPENDED:
+            return ()
         case phase:  # in FETCHING too: the look for a process that is not there leads to MISSING
             return (Run("adopt", Adopt(attempt.uid, ended=phase is Phase.ENDED)),)
 
@@ -223,8 +306,20 @@ def resume(attempt: Attempt, ctx: Context) -> tuple[Command, ...]:
 
 
 def run(attempt: Attempt, message: RunAttempt, ctx: Context) -> Returned:
-    """Accept it, once; a repeated order is answered with a report."""
-    if attempt.phase is not Phase.NEW:
+    """Accept it, once; a repeated order is answered with a report. With a leave it is brought back, and not started."""
+    resumption = message.order.resumption
+    if resumption is not None and attempt.phase in (Phase.NEW, Phase.SUSPENDED):
+        record = AttemptGranted(
+            message.order.task_id,
+            resumption.grant,
+            resumption.folder,
+            resumption.started_wall_ns,
+            resumption.timeout_ns,
+            resumption.paused_ns,
+            resumption.ports,
+        )
+        return _reported(attempt, Decision(records=(record,), commands=(_permit(attempt.uid, record),)))
+    if attempt.phase is not Phase.NEW or resumption is not None:
         return (_report(attempt),)
     accepted = Decision(
         records=(AttemptAccepted(message.order.task_id),),
@@ -248,7 +343,18 @@ def _stop(attempt: Attempt, cause: StopCause, grace_ns: int, ctx: Context) -> Re
             return Decision(records=(asked,), commands=(Run("withdraw", Withdraw(attempt.uid)),))
         case Phase.WITHDRAWN:
             return Decision(records=(asked,))
-        case Phase.RUNNING | Phase.STOPPING:
+        case Phase.SUSPENDED if cause in NOT_OF_THE_ATTEMPT:
+            return (_report(attempt),)
+        case Phase.SUSPENDED:
+            over = AttemptEnded(STOPPED[cause], ctx.wall, was_started=True)
+            return _reported(attempt, Decision(records=(over,), commands=(_offer_what_is_left(attempt),)))
+        case Phase.RESUMING | Phase.REVOKING if attempt.granted is not None:
+            shortest = _sterner(attempt.stop, asked)
+            if attempt.stop == shortest:
+                return None
+            revoke = (_revoke(attempt.uid, attempt.granted),) if attempt.permitted and attempt.stop is None else ()
+            return _reported(attempt, Decision(records=(asked,), commands=(Cancel("thaw"), *revoke)))
+        case Phase.RUNNING | Phase.STOPPING | Phase.SUSPENDING:
             shortest = _sterner(attempt.stop, asked)
             if attempt.stop == shortest:
                 return None
@@ -258,8 +364,37 @@ def _stop(attempt: Attempt, cause: StopCause, grace_ns: int, ctx: Context) -> Re
             return (_report(attempt),)
 
 
+def suspend(attempt: Attempt, message: SuspendAttempt, ctx: Context) -> Returned:
+    """Let it be frozen, by whoever does that."""
+    if attempt.phase is not Phase.RUNNING:
+        return (_report(attempt),)
+    return _reported(attempt, Decision(records=(AttemptSuspending(),)))
+
+
+def go_on(attempt: Attempt, message: ContinueAttempt, ctx: Context) -> Returned:
+    """It was not frozen."""
+    if attempt.phase is not Phase.SUSPENDING:
+        return (_report(attempt),)
+    return _reported(attempt, Decision(records=(AttemptContinued(),)))
+
+
+def _permit(uid: str, granted: AttemptGranted) -> Command:
+    return Run("permit", Permit(uid, granted.grant, granted.folder))
+
+
+def _revoke(uid: str, granted: AttemptGranted) -> Command:
+    return Run("revoke", Revoke(uid, granted.grant))
+
+
+def _offer_what_is_left(attempt: Attempt) -> Command:
+    """Have the log of one that is not written to any more be sent to its end."""
+    return Run("adopt", Adopt(attempt.uid, ended=True))
+
+
 def forget(attempt: Attempt, message: ForgetAttempt, ctx: Context) -> Returned:
-    """Remove what is left of it; one that lives is not forgotten."""
+    """Remove what is left of it; one that lives is not forgotten, and a suspended one is left to somebody else."""
+    if attempt.phase is Phase.SUSPENDED:
+        return (Run("let-go", LetGo(attempt.uid)),)
     if attempt.phase is not Phase.ENDED:
         return (_report(attempt),)
     return (Run("remove", Remove(attempt.uid)),)
@@ -285,7 +420,13 @@ def completed(attempt: Attempt, message: Completed, ctx: Context) -> Returned:
             return None if ended else _adopted(attempt, message.value, ctx)
         case AwaitEnd():
             return _finished(attempt, message.value)
-        case Remove():
+        case Permit():
+            return _permitted(attempt)
+        case AwaitThaw():
+            return _thawed(attempt, ctx) if attempt.phase is Phase.RESUMING else None
+        case Revoke():
+            return _revoked(attempt, message.value, ctx)
+        case Remove() | LetGo():
             return (Tell(ATTEMPTS, AttemptReleased(attempt.uid)),)
         case _:
             return None
@@ -301,9 +442,48 @@ def _started(attempt: Attempt, value: Started, ctx: Context) -> Returned:
     return _reported(attempt, Decision(records=(record,), commands=tuple(commands)))
 
 
+def _permitted(attempt: Attempt) -> Returned:
+    """The leave is on offer: whoever thaws it may begin."""
+    if attempt.granted is None or attempt.phase not in (Phase.RESUMING, Phase.REVOKING):
+        return None
+    attempt.permitted = True
+    if attempt.phase is Phase.REVOKING:
+        return (_revoke(attempt.uid, attempt.granted),)
+    return (Run("thaw", AwaitThaw(attempt.uid, attempt.granted.grant)), _report(attempt))
+
+
+def _thawed(attempt: Attempt, ctx: Context) -> Returned:
+    """It runs: as one that was adopted."""
+    commands: list[Command] = [Run("await", AwaitEnd(attempt.uid))]
+    if attempt.stop is not None:
+        commands.append(Run("end", End(attempt.uid, attempt.stop.grace_ns)))
+    commands += _timeout(attempt, ctx) if attempt.stop is None else []
+    return _reported(attempt, Decision(records=(AttemptThawed(),), commands=tuple(commands)))
+
+
+def _revoked(attempt: Attempt, too_late: bool, ctx: Context) -> Returned:
+    if attempt.phase is not Phase.REVOKING or attempt.stop is None:
+        return None
+    if too_late:
+        return _thawed(attempt, ctx)
+    over = AttemptEnded(STOPPED[attempt.stop.cause], ctx.wall, was_started=True)
+    return _reported(attempt, Decision(records=(over,), commands=(_offer_what_is_left(attempt),)))
+
+
+def _timeout(attempt: Attempt, ctx: Context) -> list[Command]:
+    """What is left of its time, on the wall clock; while it was suspended none of it went by."""
+    if attempt.started is None or not attempt.started.timeout_ns:
+        return []
+    paused_ns = attempt.granted.paused_ns if attempt.granted is not None else 0
+    left_ns = attempt.started.wall_ns + attempt.started.timeout_ns + paused_ns - ctx.wall
+    return [SetTimer("timeout", max(0, left_ns), Due("timeout"))]
+
+
 def _adopted(attempt: Attempt, found: bool, ctx: Context) -> Returned:
     if attempt.phase is Phase.ENDED:  # stopped before it was looked for to the end: it had not begun
         return None
+    if not found and attempt.phase is Phase.SUSPENDING:  # it is another worker's by now
+        return _reported(attempt, Decision(records=(AttemptSuspended(ctx.wall, ""),)))
     if not found:
         was_started = attempt.started is not None
         fault = Fault("AttemptLost", "the worker was restarted, and the attempt's process is gone without a trace")
@@ -320,19 +500,23 @@ def _adopted(attempt: Attempt, found: bool, ctx: Context) -> Returned:
             records += (stopping,)
     if stopping is not None:
         commands.append(Run("end", End(attempt.uid, stopping.grace_ns)))
-    elif attempt.started is not None and attempt.started.timeout_ns:
-        left_ns = attempt.started.wall_ns + attempt.started.timeout_ns - ctx.wall
-        commands.append(SetTimer("timeout", max(0, left_ns), Due("timeout")))
+    else:
+        commands += _timeout(attempt, ctx)
     return _reported(attempt, Decision(records=records, commands=tuple(commands)))
 
 
 def _finished(attempt: Attempt, finish: Finish) -> Returned:
     if attempt.phase is Phase.ENDED:
         return None
+    unseen = finish.code is None and finish.signal is None and not finish.stopped
+    if unseen and attempt.phase is Phase.SUSPENDING:
+        frozen = AttemptSuspended(finish.wall_ns, finish.folder)
+        return _reported(attempt, Decision(records=(frozen,), commands=(CancelTimer("timeout"),)))
     outcome = judge(finish, attempt.stop.cause if attempt.stop else None)
     fault = finish.fault
     if fault is None and outcome is not Outcome.SUCCEEDED:
         fault = Fault(_kind_of_end(finish, outcome), finish.reason)
+    left = (_offer_what_is_left(attempt),) if unseen else ()
     record = AttemptEnded(
         outcome=outcome,
         wall_ns=finish.wall_ns,
@@ -343,7 +527,7 @@ def _finished(attempt: Attempt, finish: Finish) -> Returned:
         log_bytes=finish.log_bytes,
         result=finish.result,
     )
-    return _reported(attempt, Decision(records=(record,), commands=(CancelTimer("timeout"), Cancel("end"))))
+    return _reported(attempt, Decision(records=(record,), commands=(CancelTimer("timeout"), Cancel("end"), *left)))
 
 
 def _kind_of_end(finish: Finish, outcome: Outcome) -> str:
@@ -356,6 +540,11 @@ def _kind_of_end(finish: Finish, outcome: Outcome) -> str:
 
 def failed(attempt: Attempt, message: Failed, ctx: Context) -> Returned:
     """A start that failed is the attempt's end; what must succeed in the end is tried again."""
+    refused = type(message.error).__name__ in REFUSED_FAULTS and attempt.phase in (Phase.RESUMING, Phase.REVOKING)
+    if isinstance(message.effect, Permit) and refused:
+        outcome = STOPPED[attempt.stop.cause] if attempt.stop else Outcome.WORKER_FAILED
+        record = AttemptEnded(outcome, ctx.wall, was_started=True, fault=fault_of(message.error))
+        return _reported(attempt, Decision(records=(record,)))
     if isinstance(message.effect, Fetch | Start):
         fault = fault_of(message.error)
         outcome = STOPPED[attempt.stop.cause] if attempt.stop else refusal(fault)
@@ -370,15 +559,34 @@ def again(key: str) -> DecisionFunction:
     def decide(attempt: Attempt, message: object, ctx: Context) -> Returned:
         if attempt.phase is Phase.ENDED and key in ("await", "end"):
             return None
-        if attempt.phase is not Phase.WITHDRAWN and key == "withdraw":
+        if key in PHASES_OF and attempt.phase not in PHASES_OF[key]:
             return None
         return (Run(key, message),)
 
     return decide
 
 
-RETRIED: Mapping[type, str] = {Adopt: "adopt", AwaitEnd: "await", End: "end", Remove: "remove", Withdraw: "withdraw"}
+RETRIED: Mapping[type, str] = {
+    Adopt: "adopt",
+    AwaitEnd: "await",
+    AwaitThaw: "thaw",
+    End: "end",
+    LetGo: "let-go",
+    Permit: "permit",
+    Remove: "remove",
+    Revoke: "revoke",
+    Withdraw: "withdraw",
+}
 """Effects that are tried until they succeed, and their keys."""
+
+PHASES_OF: Mapping[str, tuple[Phase, ...]] = {
+    "withdraw": (Phase.WITHDRAWN,),
+    "permit": (Phase.RESUMING, Phase.REVOKING),
+    "thaw": (Phase.RESUMING,),
+    "revoke": (Phase.REVOKING,),
+    "let-go": (Phase.SUSPENDED,),
+}
+"""Where an effect is tried again, if not everywhere."""
 
 
 def due(attempt: Attempt, message: Due, ctx: Context) -> Returned:

@@ -35,8 +35,22 @@ class StopAttempt:
 
 
 @message
+class SuspendAttempt:
+    """This attempt is about to be frozen: when its processes are gone it is suspended, and has not ended."""
+
+    uid: str
+
+
+@message
+class ContinueAttempt:
+    """This attempt is not frozen after all, and runs on."""
+
+    uid: str
+
+
+@message
 class ForgetAttempt:
-    """The controller has what it needs of this ended attempt."""
+    """The controller has what it needs of this ended attempt; of a suspended one, somebody else has it from now on."""
 
     uid: str
 
@@ -178,7 +192,16 @@ class Flushed:
 
 
 DownItem: TypeAlias = (
-    Welcomed | TurnedAway | Desired | RunAttempt | StopAttempt | ForgetAttempt | HeartbeatAcked | Flushed
+    Welcomed
+    | TurnedAway
+    | Desired
+    | RunAttempt
+    | StopAttempt
+    | SuspendAttempt
+    | ContinueAttempt
+    | ForgetAttempt
+    | HeartbeatAcked
+    | Flushed
 )
 UpItem: TypeAlias = Heartbeat | ObservedAll | Changed | Goodbye | Flush
 

@@ -42,6 +42,14 @@ class Phase(enum.Enum):
     RUNNING = "running"
     STOPPING = "stopping"
     """It was told to end."""
+    SUSPENDING = "suspending"
+    """It is being frozen: it runs, and that its processes are gone is no end of it."""
+    SUSPENDED = "suspended"
+    """Nothing of it runs: it is a checkpoint, and the files in its folder."""
+    RESUMING = "resuming"
+    """It has leave to be brought back, and may run from here on."""
+    REVOKING = "revoking"
+    """As RESUMING, and it is stopped if the leave cannot be taken back."""
     ENDED = "ended"
     """Nothing of it runs; what is left are its log, its result and how it ended."""
 
@@ -107,6 +115,22 @@ class ResultFacts:
 
 
 @attrs.frozen
+class Resumption:
+    """Leave to go on, for an attempt that was suspended, here or on another worker of this machine.
+
+    ``grant`` names this one thaw (see :mod:`iriscw.processes.grants`), ``folder`` is the attempt's, absolute. The rest
+    is what the worker that had it before knew: its timeout goes on, less what it was suspended.
+    """
+
+    grant: str
+    folder: str
+    started_wall_ns: int = 0
+    timeout_ns: int = 0
+    paused_ns: int = 0
+    ports: tuple[tuple[str, int], ...] = ()
+
+
+@attrs.frozen
 class Order:
     """What is said about one attempt when it is to run; the rest is in the specification of its job."""
 
@@ -118,6 +142,8 @@ class Order:
     number: int
     environment: tuple[tuple[str, str], ...] = attrs.field(default=(), repr=False)
     token: str = attrs.field(default="", repr=False)
+    resumption: Resumption | None = None
+    """It is to be brought back, and never to be started."""
 
 
 @attrs.frozen
@@ -157,11 +183,13 @@ class Observation:
     log_bytes: int = 0
     result: ResultFacts | None = None
     ended_wall_ns: int = 0
+    folder: str = ""
+    """Of one that is suspended, or can be brought back now: where its files are."""
 
     @property
     def live(self) -> bool:
-        """Whether it may still have a process, or get one."""
-        return self.phase is not Phase.ENDED
+        """Whether it may still have a process, or get one from this worker."""
+        return self.phase not in (Phase.ENDED, Phase.SUSPENDED)
 
     def without_result(self, fault: Fault) -> Observation:
         """Give the same end without its result, which is lost: what succeeded with it has failed, with ``fault``."""

@@ -54,6 +54,10 @@ class AttemptWithdrawn(AttemptNotStarted):
     """It was told to end before it began, and never will."""
 
 
+class ResumeRefused(OperationError):
+    """A suspended attempt cannot be brought back by this worker: its files are not here, or not as they were."""
+
+
 class AttemptExists(UsageError):
     """There is an attempt with this uid already: uids are never used again."""
 
@@ -92,6 +96,15 @@ class AttemptEnd:
     def succeeded(self) -> bool:
         """Whether the program ended by itself with code 0."""
         return self.kind is EndKind.EXITED and self.code == 0
+
+
+@attrs.frozen
+class Whereabouts:
+    """What changes for an attempt that goes on with another worker, and that it can ask for (``iriscw.context()``)."""
+
+    worker_id: str
+    controller_address: str
+    advertise_host: str
 
 
 @attrs.frozen
@@ -196,6 +209,45 @@ class TaskRuntime(Protocol):
         Raises:
             WorkerTrouble: the folder of the attempts cannot be read.
             SweepFailed: what is older than its lease does not die.
+        """
+
+    async def permit(self, uid: str, folder: Path, grant: str, where: Whereabouts) -> RunningAttempt:
+        """Let a suspended attempt be brought back, once, as one of this worker's. It lives by this worker's lease then.
+
+        Repeating it is fine: a leave that was used is not given again.
+
+        Args:
+            uid: of the attempt.
+            folder: where its files are, absolute.
+            grant: names this one thaw (see :mod:`iriscw.processes.grants`).
+            where: what it finds in its context afterwards.
+
+        Raises:
+            ResumeRefused: its files are not there, or are not its own.
+            GrantRefused: somebody else may let it go on, or this leave was taken back.
+            WorkerTrouble: the disk does not take it now.
+        """
+
+    async def thawed(self, uid: str, grant: str) -> RunningAttempt:
+        """Wait until a permitted attempt runs, and give it.
+
+        Raises:
+            WorkerTrouble: its files cannot be read now.
+            ResumeRefused: it was never permitted here.
+        """
+
+    async def revoke(self, uid: str, grant: str) -> RunningAttempt | None:
+        """Take a leave back. Give the attempt if that is too late: then it runs, or has run. Repeating it is fine.
+
+        Raises:
+            WorkerTrouble: its files cannot be read now.
+        """
+
+    async def let_go(self, uid: str) -> None:
+        """Leave a suspended attempt, with its files, to whoever is permitted next. Repeating it is fine.
+
+        Raises:
+            WorkerTrouble: the disk does not take it now.
         """
 
     async def hold(self, until_ns: int) -> None:

@@ -56,6 +56,47 @@ class AttemptStarted:
     ports: tuple[tuple[str, int], ...]
 
 
+@record("worker.attempt_suspending")
+@message
+class AttemptSuspending:
+    """It is being frozen, by whoever does that. Durable before anybody is told that it may be."""
+
+
+@record("worker.attempt_continued")
+@message
+class AttemptContinued:
+    """It was not frozen after all."""
+
+
+@record("worker.attempt_suspended")
+@message
+class AttemptSuspended:
+    """Nothing of it runs any more, and it has not ended."""
+
+    wall_ns: int
+    folder: str
+
+
+@record("worker.attempt_granted")
+@message
+class AttemptGranted:
+    """It may be brought back. Durable before it is granted: from here on it may run."""
+
+    task_id: str
+    grant: str
+    folder: str
+    started_wall_ns: int
+    timeout_ns: int
+    paused_ns: int
+    ports: tuple[tuple[str, int], ...]
+
+
+@record("worker.attempt_thawed")
+@message
+class AttemptThawed:
+    """It runs again."""
+
+
 @record("worker.attempt_stopping")
 @message
 class AttemptStopping:

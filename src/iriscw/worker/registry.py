@@ -37,6 +37,7 @@ from iriscw.worker.messages import (
     SESSION,
     AttemptReleased,
     AttemptReport,
+    ContinueAttempt,
     Due,
     ForgetAttempt,
     Holding,
@@ -45,6 +46,7 @@ from iriscw.worker.messages import (
     RunAttempt,
     StopAll,
     StopAttempt,
+    SuspendAttempt,
 )
 from iriscw.worker.model import MAX_ATTEMPTS, Fault, Observation, Outcome, Phase
 from iriscw.worker.records import AttemptDropped, AttemptKnown
@@ -61,6 +63,8 @@ class Registry:
 
     known: dict[str, None] = attrs.field(factory=dict)
     released: dict[str, None] = attrs.field(factory=dict)
+    going: dict[str, None] = attrs.field(factory=dict)
+    """Released, and their actors are not gone yet. Not kept over a restart, and then nobody is."""
 
 
 def evolve(registry: Registry, record: object) -> None:
@@ -97,6 +101,8 @@ class RegistryDecisions:
         return {
             RunAttempt: self.run,
             StopAttempt: self.stop,
+            SuspendAttempt: self.pass_on,
+            ContinueAttempt: self.pass_on,
             ForgetAttempt: self.forget,
             AttemptReleased: self.released,
             StopAll: self.stop_all,
@@ -121,7 +127,9 @@ class RegistryDecisions:
         pass_on = Tell(ctx.path / uid, message)
         if uid in registry.known:
             return (ReviveChild(uid), pass_on)
-        if uid in registry.released:
+        if uid in registry.going and message.order.resumption is not None:  # it was suspended here, and comes back
+            return (SetTimer(("comes back", uid), AGAIN_NS, message),)
+        if uid in registry.released and message.order.resumption is None:
             return (_refused(uid, Outcome.MISSING, "AttemptReleased", "this attempt was here, and was released"),)
         if len(registry.known) >= MAX_ATTEMPTS:
             text = f"this worker holds {MAX_ATTEMPTS} attempts already"
@@ -130,6 +138,12 @@ class RegistryDecisions:
 
     def stop(self, registry: Registry, message: StopAttempt, ctx: Context) -> Returned:
         """Pass it on."""
+        return self.pass_on(registry, message, ctx)
+
+    def pass_on(
+        self, registry: Registry, message: StopAttempt | SuspendAttempt | ContinueAttempt, ctx: Context
+    ) -> Returned:
+        """Pass it on, if it is here."""
         return (Tell(ctx.path / message.uid, message),) if message.uid in registry.known else None
 
     def forget(self, registry: Registry, message: ForgetAttempt, ctx: Context) -> Returned:
@@ -142,12 +156,14 @@ class RegistryDecisions:
         """Nothing of it is left on this machine: its actor goes too."""
         if message.uid not in registry.known:
             return None
+        registry.going[message.uid] = None
         commands = (StopChild(message.uid), Watch(ctx.path / message.uid), Tell(SESSION, message))
         return Decision(records=(AttemptDropped(message.uid),), commands=commands)
 
     def terminated(self, registry: Registry, message: Terminated, ctx: Context) -> Returned:
         """Drop the records of a released attempt; a quarantined one waits for its next order."""
         uid = message.path.name
+        registry.going.pop(uid, None)
         if uid in registry.known or message.reason is StopReason.QUARANTINED:
             return None
         return (Forget(uid),)

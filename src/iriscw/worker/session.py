@@ -53,6 +53,7 @@ from iriscw.worker.messages import (
     AttemptReport,
     Changed,
     Connected,
+    ContinueAttempt,
     Desired,
     Disconnected,
     Due,
@@ -73,6 +74,7 @@ from iriscw.worker.messages import (
     RunAttempt,
     StopAll,
     StopAttempt,
+    SuspendAttempt,
     TurnedAway,
     Welcomed,
 )
@@ -236,7 +238,7 @@ def arrived(session: Session, message: Arrived, ctx: Context) -> Returned:
             return _desired(session, item)
         case RunAttempt():
             return None if session.leaving else (Tell(ATTEMPTS, item),)
-        case StopAttempt() | ForgetAttempt():
+        case StopAttempt() | ForgetAttempt() | SuspendAttempt() | ContinueAttempt():
             return (Tell(ATTEMPTS, item),)
         case _:
             return None

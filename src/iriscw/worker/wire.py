@@ -26,6 +26,7 @@ from iriscw.proto.iriscw import v1
 from iriscw.runtime.vocabulary import MILLISECOND
 from iriscw.worker.messages import (
     Changed,
+    ContinueAttempt,
     Desired,
     DownItem,
     ForgetAttempt,
@@ -35,11 +36,12 @@ from iriscw.worker.messages import (
     ObservedAll,
     RunAttempt,
     StopAttempt,
+    SuspendAttempt,
     TurnedAway,
     UpItem,
     Welcomed,
 )
-from iriscw.worker.model import Observation, Order, Outcome, Phase, RefusalReason, Specification, StopCause
+from iriscw.worker.model import Observation, Order, Outcome, Phase, RefusalReason, Resumption, Specification, StopCause
 
 PROTOCOL_VERSION = 1
 MAX_TOLD_CHARS = 4096
@@ -57,6 +59,16 @@ _LIVE: Mapping[Phase, v1.TaskState] = {
     Phase.WITHDRAWN: v1.TaskState.BUILDING,
     Phase.RUNNING: v1.TaskState.RUNNING,
     Phase.STOPPING: v1.TaskState.RUNNING,
+    Phase.SUSPENDING: v1.TaskState.RUNNING,
+    Phase.SUSPENDED: v1.TaskState.RUNNING,
+    Phase.RESUMING: v1.TaskState.RUNNING,
+    Phase.REVOKING: v1.TaskState.RUNNING,
+}
+_SUSPENDED: Mapping[Phase, v1.Suspension] = {
+    Phase.SUSPENDING: v1.Suspension.SUSPENDING,
+    Phase.SUSPENDED: v1.Suspension.SUSPENDED,
+    Phase.RESUMING: v1.Suspension.RESUMING,
+    Phase.REVOKING: v1.Suspension.RESUMING,
 }
 _ENDED: Mapping[Outcome, v1.TaskState] = {
     Outcome.SUCCEEDED: v1.TaskState.SUCCEEDED,
@@ -115,6 +127,8 @@ def observed(seen: Observation) -> v1.AttemptObserved:
         finished_at_ms=seen.ended_wall_ns // MILLISECOND,
         ports=dict(seen.ports),
         was_started=seen.was_started,
+        suspension=_SUSPENDED.get(seen.phase, v1.Suspension.UNSPECIFIED),
+        folder=seen.folder,
     )
 
 
@@ -166,6 +180,10 @@ def down(message: v1.ControllerMessage) -> DownItem | None:
     if message.stop is not None:
         cause = _CAUSES.get(message.stop.reason, StopCause.KILLED)
         return StopAttempt(message.stop.attempt_uid, cause, max(0, message.stop.grace_ms) * MILLISECOND)
+    if message.suspend is not None:
+        return SuspendAttempt(message.suspend.attempt_uid)
+    if message.continue_ is not None:
+        return ContinueAttempt(message.continue_.attempt_uid)
     if message.forget is not None:
         return ForgetAttempt(message.forget.attempt_uid)
     if message.heartbeat_ack is not None:
@@ -185,6 +203,19 @@ def order(message: v1.RunAttempt) -> Order:
         number=message.attempt_number,
         environment=tuple(sorted(message.environment.items())),
         token=message.token,
+        resumption=None if message.resumption is None else resumption(message.resumption),
+    )
+
+
+def resumption(message: v1.Resumption) -> Resumption:
+    """Translate the leave to go on of an attempt that was suspended."""
+    return Resumption(
+        grant=message.grant,
+        folder=message.folder,
+        started_wall_ns=max(0, message.started_at_ms) * MILLISECOND,
+        timeout_ns=max(0, message.timeout_ms) * MILLISECOND,
+        paused_ns=max(0, message.paused_ms) * MILLISECOND,
+        ports=tuple(sorted(message.ports.items())),
     )
 
 

@@ -44,6 +44,9 @@ class Ports:
     async def tasks(self, identities, within_ns):
         return self.used
 
+    async def guard(self, root):
+        return "/attempt"
+
     async def free_memory(self, root):
         return FreeMemory(1 << 30)
 
@@ -72,6 +75,6 @@ async def test_gpus_are_listed_where_they_are_used(used):
     ports = Ports(used)
     criu, cuda = Able(CriuAbility("criu", "4.2"), ports), Able(CudaAbility(available=True), ports)
     seen = await Desk(ports, criu, cuda, ports, None, ports).look(Look(ROOT, "ram", 1))
-    assert (seen.tree.root, seen.cuda_tasks) == (ROOT, used)
+    assert (seen.tree.root, seen.cuda_tasks, seen.guard) == (ROOT, used, "/attempt")
     assert seen.gpus == ((GPU,) if used else ())
     assert ports.listed == len(used)

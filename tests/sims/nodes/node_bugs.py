@@ -137,7 +137,10 @@ MUTANTS = (
         (
             THAWING,
             "        case Proceed():\n            return (_read(thaw, 1),)\n",
-            "        case Proceed():\n            return (_read(thaw, 1),) if thaw.tasks else _verified(thaw, lazy=False)\n",
+            (
+                "        case Proceed():\n"
+                "            return (_read(thaw, 1),) if thaw.tasks else _verified(thaw, lazy=False)\n"
+            ),
         ),
     ),
     _bug(
@@ -162,16 +165,16 @@ MUTANTS = (
         "what-came-back-stays-stopped",
         (
             THAWING,
-            "    runs = tuple(now for was, now in zip(were, thaw.tasks, strict=False) if not was.stopped)\n",
-            "    runs = thaw.tasks[:1] if were else ()\n",
+            "    runs = tuple(now for was, now in zip(frozen.tasks, thaw.tasks, strict=False) if not was.stopped)\n",
+            "    runs = thaw.tasks[:1] if frozen.tasks else ()\n",
         ),
     ),
     _bug(
         "what-was-stopped-runs",
         (
             THAWING,
-            "    runs = tuple(now for was, now in zip(were, thaw.tasks, strict=False) if not was.stopped)\n",
-            "    runs = thaw.tasks if were else ()\n",
+            "    runs = tuple(now for was, now in zip(frozen.tasks, thaw.tasks, strict=False) if not was.stopped)\n",
+            "    runs = thaw.tasks if frozen.tasks else ()\n",
         ),
     ),
     _bug(

@@ -13,6 +13,7 @@ from typing import TypeVar
 import anyio
 import attrs
 
+from iriscw.freeze.deadlines import GUARD_NS
 from iriscw.freeze.effects import (
     AwaitPages,
     CheckpointCuda,
@@ -149,7 +150,8 @@ class Desk:
         gpus = await self.gpus.list() if found else ()  # asking takes longer than all else here
         promised = await self.artifacts.promised(effect.tier)
         memory = await self.processes.free_memory(effect.root)
-        return Seen(host, tree, criu, ability, found, gpus, memory, promised)
+        guard = await self.processes.guard(effect.root)
+        return Seen(host, tree, criu, ability, found, gpus, memory, promised, guard)
 
     async def read_states(self, effect: ReadStates) -> States:
         """Read who lives, and what CUDA says of those."""
@@ -178,7 +180,9 @@ class Desk:
         return await self.processes.end(effect.tasks, effect.within_ns)
 
     async def proceed(self, effect: Proceed) -> None:
-        """Let stopped tasks run."""
+        """Let stopped tasks run; where there is a guard, the rest only once it vouches for them."""
+        if effect.guard:
+            await self.processes.vouched(effect.tree, effect.guard, GUARD_NS)
         await self.processes.proceed(effect.tasks)
 
     # The application

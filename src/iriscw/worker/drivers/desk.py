@@ -20,6 +20,7 @@ import attrs
 
 from iriscw.errors import OperationError
 from iriscw.processes.supervised import Limits
+from iriscw.runtime.vocabulary import replace
 from iriscw.task.environment import AttemptFacts
 from iriscw.task.framing import FrameCorrupt, UnknownFormat, python_name, this_python
 from iriscw.task.result import read_result_summary
@@ -27,12 +28,16 @@ from iriscw.worker.drivers.specifications import Specifications
 from iriscw.worker.effects import (
     Adopt,
     AwaitEnd,
+    AwaitThaw,
     DropStrangers,
     End,
     Fetch,
     Finish,
     HoldLease,
+    LetGo,
+    Permit,
     Remove,
+    Revoke,
     Start,
     Started,
     Withdraw,
@@ -48,6 +53,7 @@ from iriscw.worker.ports import (
     ResultUnreadable,
     RunningAttempt,
     TaskRuntime,
+    Whereabouts,
 )
 
 NANOSECONDS_PER_SECOND = 1_000_000_000
@@ -115,6 +121,10 @@ class Desk:
             Withdraw: self.withdraw,
             Adopt: self.adopt,
             AwaitEnd: self.await_end,
+            Permit: self.permit,
+            AwaitThaw: self.await_thaw,
+            Revoke: self.revoke,
+            LetGo: self.let_go,
             End: self.end,
             Remove: self.remove,
         }
@@ -197,9 +207,55 @@ class Desk:
             told = finish(end, await held.running.result(), time.time_ns())
         except ResultUnreadable as error:  # the program's own doing: the attempt has ended all the same
             told = finish(end, None, time.time_ns(), lost_result(error, end))
+        told = replace(told, folder=str(held.running.stdout.parent))
         held.result = told.result
-        held.ended.set()
+        if end.kind is not EndKind.LOST:  # it may have been frozen: whoever knows better says that it has ended
+            held.ended.set()
         return told
+
+    async def permit(self, effect: Permit) -> None:
+        """Let a suspended attempt be brought back.
+
+        Raises:
+            ResumeRefused, GrantRefused, WorkerTrouble: see ``TaskRuntime.permit``.
+        """
+        place = self._place
+        where = Whereabouts(place.worker_id, place.controller_address, place.advertise_host)
+        running = await self._runtime.permit(effect.uid, Path(effect.folder), effect.grant, where)
+        self._hold(running)
+
+    async def await_thaw(self, effect: AwaitThaw) -> None:
+        """Wait until it runs.
+
+        Raises:
+            ResumeRefused, WorkerTrouble: see ``TaskRuntime.thawed``.
+        """
+        self._hold(await self._runtime.thawed(effect.uid, effect.grant))
+
+    async def revoke(self, effect: Revoke) -> bool:
+        """Take the leave back, or say that it runs.
+
+        Raises:
+            WorkerTrouble: see ``TaskRuntime.revoke``.
+        """
+        running = await self._runtime.revoke(effect.uid, effect.grant)
+        if running is not None:
+            self._hold(running)
+        return running is not None
+
+    async def let_go(self, effect: LetGo) -> None:
+        """Leave it to somebody else.
+
+        Raises:
+            WorkerTrouble: see ``TaskRuntime.let_go``.
+        """
+        await self._runtime.let_go(effect.uid)
+        self.held.pop(effect.uid, None)
+
+    def _hold(self, running: RunningAttempt) -> None:
+        """Have it in the table; one that is there already keeps how far its log is."""
+        held = self.held.setdefault(running.uid, Held(running))
+        held.running = running
 
     async def end(self, effect: End) -> None:
         """Ask it to end; kill it after the grace.

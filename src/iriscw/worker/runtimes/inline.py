@@ -29,6 +29,7 @@ from iriscw.task.result import encode_exception, encode_value
 from iriscw.worker.ports import AttemptEnd, AttemptSpec, EndKind
 from iriscw.worker.runtimes.attempt import FolderAttempt, prepare
 from iriscw.worker.runtimes.given import check_payload
+from iriscw.worker.runtimes.unmoved import Unmoved
 from iriscw.worker.runtimes.workdir import AttemptFolder
 
 EXIT_RAISED = 1
@@ -65,7 +66,7 @@ class InlineAttempt(FolderAttempt):
 
 
 @attrs.frozen
-class InlineRuntime:
+class InlineRuntime(Unmoved):
     """Runs callables in threads; see :class:`~iriscw.worker.ports.TaskRuntime`."""
 
     root: Path

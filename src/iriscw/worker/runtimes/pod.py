@@ -58,6 +58,7 @@ from iriscw.worker.runtimes.pod_life import (
     judge_start,
 )
 from iriscw.worker.runtimes.pod_view import PodView, TaskPodDriver, ViewStatistics
+from iriscw.worker.runtimes.unmoved import Unmoved
 from iriscw.worker.runtimes.workdir import AttemptFolder, folders_below
 
 log = logging.getLogger(__name__)
@@ -213,7 +214,7 @@ class PodAttempt(FolderAttempt):
 
 
 @attrs.frozen(eq=False)
-class PodRuntime:
+class PodRuntime(Unmoved):
     """Runs attempts as pods; see :class:`~iriscw.worker.ports.TaskRuntime`. Made by :func:`open_pod_runtime`.
 
     ``cache_dir`` is what node and pods share: ``root``, where attempts are, and ``shared``, where the lease is and the

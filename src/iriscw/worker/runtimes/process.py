@@ -6,6 +6,11 @@ lasts that the worker was given last: the supervisor ends it then, because the c
 (INV-J2). Standard input is ``/dev/null`` and
 output goes to files, so that no descriptor ties it to the worker: what freezing needs.
 
+An attempt that is frozen can go on with another worker of its machine. Its folder stays where it is, because its images
+name files in it: the worker that takes it over keeps a *reference* (a file below ``moved``, beside the folder of the
+attempts, with the folder's path in it). Whose an attempt is stands in its own folder (:mod:`iriscw.processes.grants`),
+so no worker touches what another one has taken over.
+
 The environment is: what a login shell has, then the user's variables, then iriscw's, which win.
 """
 
@@ -13,8 +18,10 @@ from __future__ import annotations
 
 import logging
 import os
+import stat
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -22,9 +29,22 @@ import anyio.to_thread
 import attrs
 
 from iriscw.errors import InvalidArgument
+from iriscw.files import make_private_folder, read_bounded, write_atomic
 from iriscw.processes.environment import basic_environment
+from iriscw.processes.grants import (
+    Grant,
+    GrantRefused,
+    Standing,
+    let_go,
+    offer,
+    owner_of,
+    standing_of,
+    withdraw,
+    withdraw_all,
+)
+from iriscw.processes.identity import is_alive
 from iriscw.processes.lease import LeaseFile
-from iriscw.processes.status import Ending, StatusDamaged
+from iriscw.processes.status import Ending, StatusDamaged, read_ending, read_identity
 from iriscw.processes.supervised import (
     BinaryRefused,
     MissingBinary,
@@ -36,18 +56,24 @@ from iriscw.processes.supervised import (
     launch,
 )
 from iriscw.task.environment import task_environment
+from iriscw.worker.inotify import FileWatch
 from iriscw.worker.ports import (
     AttemptEnd,
     AttemptSpec,
     ProgramMissing,
+    ResumeRefused,
+    Whereabouts,
     WorkerTrouble,
 )
 from iriscw.worker.runtimes.attempt import FolderAttempt, prepare
 from iriscw.worker.runtimes.ends import classify
 from iriscw.worker.runtimes.given import argv_of, check_environment
-from iriscw.worker.runtimes.workdir import AttemptFolder, folders_below
+from iriscw.worker.runtimes.workdir import UID as _UID, AttemptFolder, folders_below
 
 log = logging.getLogger(__name__)
+
+MOVED = "moved"
+MAX_PATH_BYTES = 4096
 
 MARKER = "IRIS_ATTEMPT_UID"
 """The variable by which all processes of an attempt are found."""
@@ -60,6 +86,14 @@ class ProcessAttempt(FolderAttempt):
     """An attempt that is a process; see :class:`~iriscw.worker.ports.RunningAttempt`."""
 
     supervised: Supervised
+    reference: Path | None = None
+    """Of one that began with another worker: what says here where its folder is."""
+
+    async def remove(self) -> None:
+        """Remove its files, and then what says where they were."""
+        await super().remove()
+        if self.reference is not None:
+            await anyio.to_thread.run_sync(partial(self.reference.unlink, missing_ok=True))
 
     async def wait(self) -> AttemptEnd:
         """Wait until it has ended."""
@@ -86,6 +120,10 @@ class ProcessRuntime:
     ours: Mapping[str, str] = attrs.field(factory=lambda: dict(os.environ), repr=False)
     one_log: bool = False
     lease: LeaseFile | None = None
+    owner: str = ""
+    """Who this is to other workers of the machine; without a name, or a lease, it takes over nothing."""
+    watch: FileWatch | None = None
+    """Tells that an attempt has come back; without it nobody waits for one."""
 
     async def start(self, spec: AttemptSpec) -> ProcessAttempt:
         """Start an attempt."""
@@ -141,9 +179,12 @@ class ProcessRuntime:
             if supervised is None:  # prepared, but never launched
                 await anyio.to_thread.run_sync(folder.discard)
                 continue
+            if self.lease is not None and self.lease.over and not supervised.alive:
+                await anyio.to_thread.run_sync(withdraw_all, folder.path)  # what was frozen is not for us any more
             if self.lease is not None and self.lease.over:  # its supervisor ends it too: whoever comes first
                 await supervised.stop(0)
-            found.append(ProcessAttempt(folder, supervised))
+            reference = None if folder.root == self.root else self._references / folder.uid
+            found.append(ProcessAttempt(folder, supervised, reference))
         return tuple(found)
 
     async def hold(self, until_ns: int) -> None:
@@ -158,8 +199,104 @@ class ProcessRuntime:
         except OSError as error:
             raise WorkerTrouble(f"the lease cannot be written: {error}") from error
 
+    async def permit(self, uid: str, folder: Path, grant: str, where: Whereabouts) -> ProcessAttempt:
+        """Take it over, and let it be brought back."""
+        if self.lease is None or not self.owner:
+            raise ResumeRefused("this worker has no lease by which an attempt could live")
+        offered = Grant(grant, self.owner, self.lease.path)
+        try:
+            return await anyio.to_thread.run_sync(self._permit, uid, folder, offered, where)
+        except OSError as error:
+            raise WorkerTrouble(f"{uid} cannot be let go on: {error}") from error
+
+    def _permit(self, uid: str, path: Path, offered: Grant, where: Whereabouts) -> ProcessAttempt:
+        folder = AttemptFolder(path.parent, uid, self.one_log)
+        if not path.is_absolute() or path != folder.path or not folder.began():
+            raise ResumeRefused(f"{path} is no folder of the attempt {uid}")
+        if path.lstat().st_uid != os.geteuid() or not stat.S_ISDIR(path.lstat().st_mode):
+            raise ResumeRefused(f"{path} is somebody else's")
+        if self._at(folder).supervised.alive and standing_of(path, offered.id) is not Standing.TAKEN:
+            raise ResumeRefused(f"{uid} runs: whoever has it would lose it")
+        if path.parent != self.root:  # written down before it is ours, so that it is found again
+            make_private_folder(self._references)
+            write_atomic(self._references / uid, os.fsencode(path))
+        try:
+            folder.moved(where.worker_id, where.controller_address, where.advertise_host)
+        except ValueError as error:  # the program's own doing: it goes on without it
+            log.warning("the context of %s is not what it was: %s", uid, error)
+        try:
+            offer(path, offered)
+        except GrantRefused:
+            if owner_of(path) != self.owner:
+                (self._references / uid).unlink(missing_ok=True)
+            raise
+        return self._at(folder)
+
+    async def thawed(self, uid: str, grant: str) -> ProcessAttempt:
+        """Wait until its supervisor has taken the grant and said who it is now."""
+        folder = self._home(uid)
+        if folder is None or self.watch is None:
+            raise ResumeRefused(f"{uid} was never permitted to go on here")
+        try:
+            with self.watch.watching(folder.path, arrivals=True) as arrivals:
+                while True:
+                    arrivals.rearm()
+                    if await anyio.to_thread.run_sync(_came_back, folder.path, grant):
+                        return self._at(folder)
+                    await arrivals.wait()
+        except OSError as error:
+            raise WorkerTrouble(f"nobody can tell whether {uid} runs: {error}") from error
+
+    async def revoke(self, uid: str, grant: str) -> ProcessAttempt | None:
+        """Take the grant back, unless its supervisor has it."""
+        folder = self._home(uid)
+        if folder is None:  # it never came to be offered
+            return None
+        try:
+            standing = await anyio.to_thread.run_sync(withdraw, folder.path, grant)
+        except OSError as error:
+            raise WorkerTrouble(f"the leave of {uid} cannot be taken back: {error}") from error
+        return self._at(folder) if standing is Standing.TAKEN else None
+
+    async def let_go(self, uid: str) -> None:
+        """Say in its folder that it is nobody's."""
+        try:
+            await anyio.to_thread.run_sync(self._let_go, uid)
+        except OSError as error:
+            raise WorkerTrouble(f"{uid} cannot be let go: {error}") from error
+
+    def _let_go(self, uid: str) -> None:
+        folder = self._home(uid)
+        if folder is not None and owner_of(folder.path) in (None, self.owner):
+            let_go(folder.path)
+        (self._references / uid).unlink(missing_ok=True)
+
+    @property
+    def _references(self) -> Path:
+        return self.root.parent / MOVED
+
+    def _home(self, uid: str) -> AttemptFolder | None:
+        """Find the folder of an attempt, here or where it began."""
+        try:
+            path = Path(os.fsdecode(read_bounded(self._references / uid, MAX_PATH_BYTES)))
+        except FileNotFoundError:
+            path = self.root / uid
+        folder = AttemptFolder(path.parent, uid, self.one_log)
+        return folder if folder.path == path and folder.began() else None
+
+    def _at(self, folder: AttemptFolder) -> ProcessAttempt:
+        """Give an attempt as its files say it is now."""
+        try:
+            supervised = find(folder.path, _markers(folder))
+        except StatusDamaged as error:
+            log.warning("nobody can tell any more which processes %s has: %s", folder.uid, error)
+            supervised = None
+        lost = Supervised(folder.path, None, None, _markers(folder))
+        reference = None if folder.root == self.root else self._references / folder.uid
+        return ProcessAttempt(folder, supervised or lost, reference)
+
     def _tell_all(self) -> None:
-        for path in self.root.iterdir() if self.root.exists() else ():
+        for path in [folder.path for folder in self._folders(tidy=False)]:
             try:
                 supervised = find(path, {})
             except (StatusDamaged, OSError) as error:  # its supervisor looks when the time that it read has come
@@ -168,10 +305,23 @@ class ProcessRuntime:
             if supervised is not None:
                 supervised.look_at_lease()
 
-    def _folders(self) -> list[AttemptFolder]:
-        """Give those of attempts that were prepared; remove what was not. Attempts may leave here what they like."""
+    def strangers(self) -> list[Path]:
+        """List the folders here of attempts that other workers have taken over, or may. Blocks."""
+        return [path for path in folders_below(self.root) if owner_of(path) not in (None, self.owner)]
+
+    def _folders(self, *, tidy: bool = True) -> list[AttemptFolder]:
+        """Give those of attempts that are this worker's and were prepared; with ``tidy``, remove what was not.
+
+        Attempts may leave here what they like.
+        """
         folders: list[AttemptFolder] = []
+        for reference in folders_below(self._references):
+            home = self._home(reference.name) if _UID.fullmatch(reference.name) else None
+            if home is not None and owner_of(home.path) == self.owner:
+                folders.append(home)
         for path in folders_below(self.root):
+            if owner_of(path) not in (None, self.owner):
+                continue
             try:
                 folder = AttemptFolder(self.root, path.name, self.one_log)
             except InvalidArgument as error:
@@ -179,9 +329,20 @@ class ProcessRuntime:
                 continue
             if folder.began():
                 folders.append(folder)
-            else:
+            elif tidy:
                 folder.discard()
         return folders
+
+
+def _came_back(folder: Path, grant: str) -> bool:
+    """Whether its supervisor has the grant and has said who it is, or how it ended."""
+    if standing_of(folder, grant) is not Standing.TAKEN:
+        return False
+    try:
+        found = read_identity(folder)
+        return read_ending(folder) is not None or (found is not None and is_alive(found[0]))
+    except StatusDamaged:
+        return True
 
 
 def _markers(folder: AttemptFolder) -> dict[str, str]:

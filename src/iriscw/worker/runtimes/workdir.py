@@ -33,11 +33,12 @@ from iriscw.task.environment import (
     PRIVATE_FOLDER,
     RESULT_FILE,
     TOKEN_FILE,
+    decode_facts,
     encode_facts,
 )
 from iriscw.worker.ports import AttemptSpec
 
-_UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _RECORD = "attempt.json"
 _CALLABLE = "callable"
 _MAX_RECORD_BYTES = 1 << 20
@@ -58,7 +59,7 @@ class AttemptFolder:
 
     @uid.validator
     def _check(self, _: object, uid: str) -> None:
-        if not _UID.fullmatch(uid):
+        if not UID.fullmatch(uid):
             raise InvalidArgument(f"{uid!r} is no uid of an attempt")
 
     @property
@@ -104,6 +105,25 @@ class AttemptFolder:
             write_atomic(log, b"", durable=False)
         record = {**json.loads(facts), _CALLABLE: bool(spec.payload)}
         write_atomic(self.path / _RECORD, json.dumps(record, indent=1).encode())
+
+    def moved(self, worker_id: str, controller_address: str, advertise_host: str) -> None:
+        """Have its context say where it is now.
+
+        Raises:
+            ValueError: the program has spoilt its context.
+            OSError: it cannot be read or written.
+        """
+        path = self.work / PRIVATE_FOLDER / CONTEXT_FILE
+        facts = decode_facts(read_bounded(path, _MAX_RECORD_BYTES, below=self.path))
+        here = attrs.evolve(
+            facts,
+            worker_id=worker_id,
+            controller_address=controller_address,
+            advertise_host=advertise_host,
+            moved=True,
+        )
+        if here != facts:
+            write_atomic(path, encode_facts(here), durable=False)
 
     def began(self) -> bool:
         """Whether the attempt was prepared as a whole, whatever its program has made of the record since."""

@@ -6,6 +6,7 @@ It connects to FOLDER/ready when it is, and answers on FOLDER/ask, one connectio
 """
 
 import ctypes
+import errno
 import fcntl
 import hashlib
 import json
@@ -278,16 +279,21 @@ class Tcp:
         (folder / "port.new").write_text(str(self.listening.getsockname()[1]))
         (folder / "port.new").rename(folder / "port")
         self.count = 0
+        self.closed = ""
         threading.Thread(target=self.run, daemon=True).start()
 
     def run(self):
         channel, _ = self.listening.accept()
-        while said := channel.recv(100):
-            self.count += len(said)
-            channel.sendall(b"%d\n" % self.count)
+        try:
+            while said := channel.recv(100):
+                self.count += len(said)
+                channel.sendall(b"%d\n" % self.count)
+            self.closed = "EOF"
+        except OSError as error:
+            self.closed = errno.errorcode[error.errno]
 
     def state(self):
-        return {"count": self.count}
+        return {"count": self.count, "closed": self.closed}
 
 
 class Uring:

@@ -1,5 +1,6 @@
 """Real trees, frozen by a real CRIU and brought back: what they held is there, and they go on."""
 
+import contextlib
 import socket
 import sys
 from pathlib import Path
@@ -112,6 +113,30 @@ async def test_a_connection_goes_on_after_a_thaw(criu, processes, program) -> No
         await processes.proceed(report.tasks)
         assert await anyio.to_thread.run_sync(channel.recv, 100) == b"5\n"
         assert await anyio.to_thread.run_sync(talk, channel, b"f") == b"6\n"
+
+
+async def test_a_connection_is_given_up(criu, processes, program) -> None:
+    """With close, the peer hears of the end when the tree ends, and who waited for it finds it shut after the thaw."""
+    target = program("tcp")
+    target.options = CriuOptions(tcp_close=True)
+    port = int((Path(target.folder) / "port").read_text())
+    with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as channel:
+        assert await anyio.to_thread.run_sync(talk, channel, b"abc") == b"3\n"
+        tree = await processes.tree(target.root)
+        held = await criu.dump(target.dump(), nothing)
+        await held.end(PATIENCE_NS)
+        target.reap()
+        with contextlib.suppress(ConnectionError):
+            assert await anyio.to_thread.run_sync(channel.recv, 100) == b""
+    pids = tuple(task.pid for task in tree.identities)
+    await free(processes, pids)
+    report = await criu.restore(target.restore(pids, 0), nothing)
+    target.restored = report.tasks
+    await processes.proceed(report.tasks)
+    with anyio.fail_after(PATIENCE_S):
+        while (found := await target.ask())["tcp"]["closed"] == "":  # noqa: ASYNC110  # there is no event
+            await anyio.sleep(0.01)
+    assert found["tcp"] == {"count": 3, "closed": "EOF"}
 
 
 async def test_a_connection_goes_on_after_a_dump_that_was_undone(criu, processes, program) -> None:

@@ -14,12 +14,13 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from iriscw.freeze.drivers.identities import Watched, identify_task, lives, open_task
+from iriscw.freeze.drivers.identities import Watched, identify_task, lives, open_task, to_process
 from iriscw.freeze.drivers.processes.reading import read_text, read_tree, with_all_below
-from iriscw.freeze.model import FreeMemory, Host, RightsMissing, TargetGone, TaskIdentity, Tree
+from iriscw.freeze.model import FreeMemory, GuardRefused, Host, RightsMissing, TargetGone, TaskIdentity, Tree
 from iriscw.freeze.proc_text import parse_stat_tail, parse_status
 from iriscw.processes.identity import ProcessGone, boot_id, read_stat
 from iriscw.processes.memory import free_bytes, group_of, limits_on, machine_free_bytes
+from iriscw.processes.status import StatusDamaged, read_identity, write_thawed
 
 _CPUINFO = Path("/proc/cpuinfo")
 
@@ -35,6 +36,9 @@ KERNEL_PATIENCE_S = 1.0
 """For those that wait in the kernel where no signal reaches them: some do for a moment, others for a dead disk."""
 STOP_LOOK_S = 0.001
 """Between two looks at whether all are stopped: nobody is told of that but a parent, and a tracer."""
+
+GUARD_LOOK_S = 0.005
+"""Between two looks at what a supervisor that came back writes down: the folder may be a mount of another machine's."""
 
 REAP_LOOK_S = 0.01
 """Between two looks: nobody is told when a zombie is reaped, unless it is the parent."""
@@ -96,9 +100,48 @@ class KernelProcesses:
             finally:
                 os.close(descriptor)
 
+    async def guard(self, root: TaskIdentity) -> str:
+        """Give the folder of its program if it is a supervisor (see the port)."""
+        return await anyio.to_thread.run_sync(_guarded, root)
+
+    async def vouched(self, tree: Sequence[TaskIdentity], guard: str, within_ns: int) -> None:
+        """Tell the supervisor who came back, let it run, and wait until it has written that down (see the port)."""
+        root = tree[0]
+        try:
+            await anyio.to_thread.run_sync(write_thawed, Path(guard), [to_process(task) for task in tree])
+        except OSError as error:
+            raise GuardRefused(f"process {root.pid} cannot be told who came back: {error}") from error
+        await self.proceed((root,))
+        with anyio.move_on_after(within_ns / 1e9):
+            while True:
+                lived = lives(root)  # looked at before the file: it may write it and end
+                if await anyio.to_thread.run_sync(_vouches, root, Path(guard)):
+                    return
+                if not lived:
+                    raise GuardRefused(f"process {root.pid} came back, found no leave to go on, and ended")
+                await anyio.sleep(GUARD_LOOK_S)
+        raise GuardRefused(f"process {root.pid} came back, and has not said that the rest may run")
+
     async def end(self, tasks: Sequence[TaskIdentity], within_ns: int) -> tuple[TaskIdentity, ...]:
         """Kill processes with all below them, and wait until each has ended (see the port)."""
         return await end_tasks(await _caught(tasks), within_ns)
+
+
+def _guarded(root: TaskIdentity) -> str:
+    """A supervisor has its errors in the folder of its program, and is named there. Nobody else is both."""
+    try:
+        folder = Path(f"/proc/{root.pid}/fd/2").readlink().parent
+    except OSError:
+        return ""
+    return str(folder) if folder.is_absolute() and _vouches(root, folder) else ""
+
+
+def _vouches(root: TaskIdentity, guard: Path) -> bool:
+    try:
+        found = read_identity(guard)
+    except (StatusDamaged, OSError):
+        return False
+    return found is not None and found[0] == to_process(root)
 
 
 async def _caught(tasks: Sequence[TaskIdentity]) -> tuple[TaskIdentity, ...]:

@@ -30,6 +30,7 @@ __all__ = (
     "ConstraintOp",
     "ContainerOperationsRequest",
     "ContainerView",
+    "ContinueAttempt",
     "ControllerMessage",
     "ControllerServiceBase",
     "ControllerServiceStub",
@@ -111,6 +112,7 @@ __all__ = (
     "ResultChunk",
     "ResultPart",
     "ResultRef",
+    "Resumption",
     "RunAttempt",
     "RuntimeTurn",
     "ScaleGroupConfig",
@@ -126,6 +128,8 @@ __all__ = (
     "StopReason",
     "SubmitJobRequest",
     "SubmitJobResponse",
+    "SuspendAttempt",
+    "Suspension",
     "TaskCount",
     "TaskRuntimeKind",
     "TaskSpecification",
@@ -655,6 +659,46 @@ class StopReason(betterproto2.Enum):
         }
 
 
+class Suspension(betterproto2.Enum):
+    UNSPECIFIED = 0
+    """
+    It runs, or has ended.
+    """
+
+    SUSPENDING = 1
+    """
+    It may be frozen.
+    """
+
+    SUSPENDED = 2
+    """
+    Nothing of it runs.
+    """
+
+    RESUMING = 3
+    """
+    It may be brought back, once its folder is told.
+    """
+
+    @classmethod
+    def betterproto_value_to_renamed_proto_names(cls) -> dict[int, str]:
+        return {
+            0: "SUSPENSION_UNSPECIFIED",
+            1: "SUSPENSION_SUSPENDING",
+            2: "SUSPENSION_SUSPENDED",
+            3: "SUSPENSION_RESUMING",
+        }
+
+    @classmethod
+    def betterproto_renamed_proto_names_to_value(cls) -> dict[str, int]:
+        return {
+            "SUSPENSION_UNSPECIFIED": 0,
+            "SUSPENSION_SUSPENDING": 1,
+            "SUSPENSION_SUSPENDED": 2,
+            "SUSPENSION_RESUMING": 3,
+        }
+
+
 class TaskRuntimeKind(betterproto2.Enum):
     """
     Where the attempts of a group's workers run.
@@ -859,6 +903,16 @@ class AttemptObserved(betterproto2.Message):
     was_started: "bool" = betterproto2.field(10, betterproto2.TYPE_BOOL)
     """
     Whether its process was ever started; an attempt that was not costs no retry.
+    """
+
+    suspension: "Suspension" = betterproto2.field(11, betterproto2.TYPE_ENUM, default_factory=lambda: Suspension(0))
+    """
+    The state is RUNNING meanwhile.
+    """
+
+    folder: "str" = betterproto2.field(12, betterproto2.TYPE_STRING)
+    """
+    Of one that is suspended, or can be brought back now: where its files are.
     """
 
 
@@ -1293,6 +1347,18 @@ default_message_pool.register_message("iriscw.v1", "ContainerView", ContainerVie
 
 
 @dataclass(eq=False, repr=False)
+class ContinueAttempt(betterproto2.Message):
+    """
+    The attempt was not frozen after all.
+    """
+
+    attempt_uid: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+
+default_message_pool.register_message("iriscw.v1", "ContinueAttempt", ContinueAttempt)
+
+
+@dataclass(eq=False, repr=False)
 class ControllerMessage(betterproto2.Message):
     """
 
@@ -1323,6 +1389,12 @@ class ControllerMessage(betterproto2.Message):
 
     heartbeat_ack: "HeartbeatAck | None" = betterproto2.field(
         10, betterproto2.TYPE_MESSAGE, optional=True, group="message"
+    )
+
+    suspend: "SuspendAttempt | None" = betterproto2.field(11, betterproto2.TYPE_MESSAGE, optional=True, group="message")
+
+    continue_: "ContinueAttempt | None" = betterproto2.field(
+        12, betterproto2.TYPE_MESSAGE, optional=True, group="message"
     )
 
 
@@ -1596,7 +1668,8 @@ default_message_pool.register_message("iriscw.v1", "FetchLogsRequest", FetchLogs
 @dataclass(eq=False, repr=False)
 class ForgetAttempt(betterproto2.Message):
     """
-    The controller has what it needs of an ended attempt on disk; the worker may drop it.
+    The controller has what it needs of an ended attempt on disk; the worker may drop it. A suspended one is let go: its
+    files stay, for the worker that gets leave to bring it back.
     """
 
     attempt_uid: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
@@ -1669,6 +1742,17 @@ class FreezeRequest(betterproto2.Message):
     detached: "bool" = betterproto2.field(11, betterproto2.TYPE_BOOL)
     """
     The operation goes on when the caller leaves.
+    """
+
+    tcp_close: "bool" = betterproto2.field(12, betterproto2.TYPE_BOOL)
+    """
+    Give established connections up, instead of keeping them: not together with tcp_established.
+    """
+
+    guard: "str" = betterproto2.field(13, betterproto2.TYPE_STRING)
+    """
+    Where the first process is a supervisor of iriscw: the absolute folder of its program. It has a say in each thaw.
+    Empty: it is looked for.
     """
 
 
@@ -2574,6 +2658,46 @@ default_message_pool.register_message("iriscw.v1", "ResultRef", ResultRef)
 
 
 @dataclass(eq=False, repr=False)
+class Resumption(betterproto2.Message):
+    """
+    Leave for one thaw of an attempt that was suspended, here or on another worker of this machine. Given only when the
+    worker that had it before has said that it is suspended, or is gone for good.
+    """
+
+    grant: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+    """
+    Names the thaw; no other one is ever called so.
+    """
+
+    folder: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+    """
+    Where the attempt's files are, as it was told by the worker that had it. Absolute.
+    """
+
+    started_at_ms: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
+    """
+    When its process was started, by the clock of the worker that did; 0: never told.
+    """
+
+    timeout_ms: "int" = betterproto2.field(4, betterproto2.TYPE_INT64)
+    """
+    As its specification has it; 0: none.
+    """
+
+    paused_ms: "int" = betterproto2.field(5, betterproto2.TYPE_INT64)
+    """
+    How long it was suspended altogether: that counts against no timeout.
+    """
+
+    ports: "dict[str, int]" = betterproto2.field(
+        6, betterproto2.TYPE_MAP, map_meta=betterproto2.map_meta(betterproto2.TYPE_STRING, betterproto2.TYPE_INT32)
+    )
+
+
+default_message_pool.register_message("iriscw.v1", "Resumption", Resumption)
+
+
+@dataclass(eq=False, repr=False)
 class RunAttempt(betterproto2.Message):
     """
     Run this attempt. Sent after the specification it names.
@@ -2602,6 +2726,11 @@ class RunAttempt(betterproto2.Message):
     token: "str" = betterproto2.field(7, betterproto2.TYPE_STRING)
     """
     The job's token, for IRIS_TOKEN_FILE. Never logged.
+    """
+
+    resumption: "Resumption | None" = betterproto2.field(8, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    The attempt was suspended: it is to be brought back, and never to be started. Its specification is not needed.
     """
 
 
@@ -2888,6 +3017,19 @@ class SubmitJobResponse(betterproto2.Message):
 
 
 default_message_pool.register_message("iriscw.v1", "SubmitJobResponse", SubmitJobResponse)
+
+
+@dataclass(eq=False, repr=False)
+class SuspendAttempt(betterproto2.Message):
+    """
+    The attempt is about to be frozen. The worker answers with SUSPENSION_SUSPENDING, and only then it may be: from there
+    on the end of its processes is no end of it.
+    """
+
+    attempt_uid: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+
+default_message_pool.register_message("iriscw.v1", "SuspendAttempt", SuspendAttempt)
 
 
 @dataclass(eq=False, repr=False)
