@@ -40,7 +40,7 @@ _OBJECT = Text(
     meaning="a name that Kubernetes takes: lower-case letters, digits, '-', '.'",
 )
 _FOLDER = Text(pattern=r"/\S*", meaning="an absolute path")
-_URI = Text(pattern=r"(file|s3)://\S+", meaning="a file:// or s3:// address")
+_URI = Text(pattern=r"(file|gs|s3)://\S+", meaning="a file://, s3:// or gs:// address")
 _WORD = Text(pattern=r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", meaning="a label value such as H100")
 _VARIANT = attrs.evolve(_WORD, empty=False)
 _ENVIRONMENT = TextMap(
