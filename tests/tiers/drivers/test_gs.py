@@ -257,14 +257,16 @@ async def test_a_server_that_says_nothing(size) -> None:
         b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
         b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]",
         b'HTTP/1.1 200 OK\r\nContent-Length: 31\r\n\r\n{"generation": "0", "size": "1"}',
-        b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:9/\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 302 Found\r\nLocation: /followed\r\nContent-Length: 0\r\n\r\n",
     ],
 )
 async def test_answers_of_something_else(answer) -> None:
     """A portal's page, a redirect, nonsense: none of it is absence, an object, or followed."""
 
+    asked = []
+
     async def say(reader, writer):
-        await reader.readuntil(b"\r\n\r\n")
+        asked.append(await reader.readuntil(b"\r\n\r\n"))
         writer.write(answer)
         await writer.drain()
         writer.close()
@@ -280,6 +282,7 @@ async def test_answers_of_something_else(answer) -> None:
     for call in (store.stat("k"), read(), store.put("k", LONG)):
         with pytest.raises((StoreUnreachable, StoreAccessDenied)):
             await call
+    assert not any(b"/followed" in each for each in asked)
     await store.aclose()
     server.close()
     await server.wait_closed()

@@ -252,7 +252,8 @@ class GsConnection:
         return URL(url, encoded=True)
 
     def _never_connected(self) -> tuple[type[Exception], ...]:
-        return (self._library.ClientConnectorError, self._library.ClientProxyConnectionError)
+        library = self._library
+        return (library.ClientConnectorError, library.ClientProxyConnectionError, library.ConnectionTimeoutError)
 
     @staticmethod
     def _drop(answer: Any) -> None:
