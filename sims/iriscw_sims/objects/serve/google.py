@@ -86,10 +86,8 @@ class GoogleServer(HttpServer):
         """Let a chunk meet with what may happen to it, or not."""
         if chunk.first is None:
             return chunk
-        end = chunk.first + len(chunk.body)
-        kept = (end - 1) // MULTIPLE_BYTES * MULTIPLE_BYTES - chunk.first
-        if kept > 0 and self.surroundings.chance("object chunk cut short"):
-            return attrs.evolve(chunk, body=chunk.body.part(0, kept))
+        if len(chunk.body) > MULTIPLE_BYTES and self.surroundings.chance("object chunk cut short"):
+            return attrs.evolve(chunk, body=chunk.body.part(0, MULTIPLE_BYTES))
         if len(chunk.body) and self.surroundings.chance("object chunk spoilt"):
             last = chunk.body.rendered()[-1] ^ 1
             whole = Content.joined((chunk.body.part(0, len(chunk.body) - 1), Content(bytes([last]))))

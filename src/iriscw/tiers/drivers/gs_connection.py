@@ -162,7 +162,9 @@ class GsConnection:
                 return await self._once(ask, used, taken)
 
         async def renewed(failure: Failure) -> bool:
-            return self._tokens is not None and failure.status == 401 and await self._tokens.renewed(used)
+            if self._tokens is None or not used or failure.status != 401:  # no token: none was refused
+                return False
+            return await self._tokens.renewed(used)
 
         return await self._attempts.repeated(once, reads=ask.reads, repeat=ask.repeat, renewed=renewed)
 
@@ -170,7 +172,9 @@ class GsConnection:
         session = await self._opened()
         query = f"?{urlencode(ask.query, quote_via=quote)}" if ask.query else ""
         url = f"{self.place.endpoint}{ask.path}{query}"
-        headers = {"Accept-Encoding": "identity", **ask.headers, "Content-Length": str(ask.length)}
+        headers = {"Accept-Encoding": "identity", **ask.headers}
+        if ask.length:
+            headers["Content-Length"] = str(ask.length)  # else aiohttp says what the method needs
         if token:
             headers["Authorization"] = f"Bearer {token}"
         answer = None
@@ -295,9 +299,9 @@ async def _up_to(answer: Any, size: int) -> bytes:
 
 
 def _sliced(body: tuple[bytes, ...]) -> Any:
-    """Give what aiohttp takes for a body: short ones as they are, long ones in slices."""
+    """Give what aiohttp takes for a body: none, short ones as they are, long ones in slices."""
     if sum(map(len, body)) <= SLICE_BYTES:
-        return b"".join(body)
+        return b"".join(body) or None
     return _slices(body)
 
 
