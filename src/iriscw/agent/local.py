@@ -35,6 +35,7 @@ from iriscw.errors import IriscwError, JournalLocked, OperationError
 from iriscw.files import make_private_folder, remove_tree
 from iriscw.freeze import actor
 from iriscw.freeze.drivers.desk import Desk, unseen
+from iriscw.freeze.drivers.runtime.driver import RuntimeCriu
 from iriscw.freeze.messages import CancelOperation, FreezeTree, OperationChanged, OperationEnded, ThawTree
 from iriscw.freeze.model import Outcome, TreeLeft
 from iriscw.freeze.ports import Criu, Cuda, Gpus, Hooks, Processes, Report
@@ -92,6 +93,8 @@ class Machine:
     gpus: Gpus
     hooks: Hooks
     tiers: Tiers
+    runtime: RuntimeCriu | None = None
+    """What brings containers back through their runtime: the same as ``criu``, where there is one."""
 
     def desk(self, report: Report) -> Desk:
         """Give what carries out one operation."""

@@ -10,6 +10,7 @@ from pathlib import Path
 import anyio
 import click
 
+from iriscw.cli.agent_health import health
 from iriscw.cli.freezing import place_options
 from iriscw.cli.kinds import Duration
 from iriscw.cli.outcome import run_async
@@ -19,6 +20,9 @@ from iriscw.processes.stopping import stopping_signals
 @click.group()
 def agent() -> None:
     """The node agent: freezing and thawing for others, on a unix socket."""
+
+
+agent.add_command(health)
 
 
 @agent.command(name="serve")

@@ -348,7 +348,9 @@ def _dump(freeze: Freeze) -> Dump:
     assert freeze.room is not None
     within = dump_ns(freeze.reserved_bytes)
     plan = freeze.asked
-    return Dump(DumpRequest(plan.operation, plan.root, freeze.room.images, freeze.room.work, plan.options, within))
+    room = freeze.room
+    request = DumpRequest(plan.operation, plan.root, room.images, room.work, plan.options, within, plan.container)
+    return Dump(request)
 
 
 def _seal(freeze: Freeze) -> Seal:
@@ -458,6 +460,7 @@ def _seen(freeze: Freeze, seen: Seen, ctx: Context) -> Returned:
         gpus=seen.gpus if seen.cuda_tasks else (),
         hook=plan.hook,
         left_running=plan.leave_running,
+        container=plan.container,
     )
     needed = image_bytes(seen)
     after = attrs.evolve(freeze, reserved_bytes=needed)
@@ -500,7 +503,7 @@ def _unpinned(freeze: Freeze, ending: Ending | None, ctx: Context) -> Returned:
 def _let_go(freeze: Freeze) -> Run:
     """Begin with whoever holds the tree; nobody can before the dump has begun."""
     if Phase.DUMPING in freeze.steps and freeze.room is not None:
-        return Run(KEY, Release(SweepRequest(freeze.id, freeze.room.work)))
+        return Run(KEY, Release(SweepRequest(freeze.id, freeze.room.work, container=freeze.asked.container)))
     return _read(freeze, 0)
 
 

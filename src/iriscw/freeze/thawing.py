@@ -320,6 +320,8 @@ def _verified(thaw: Thaw, ctx: Context) -> Returned:
         pids=tuple(task.identity.pid for task in kept.frozen.tasks),
         started_after=thaw.opened.ticks,
         within_ns=restore_ns(kept.sealed.size_bytes),
+        container=thaw.asked.container,
+        inner_pids=tuple(task.inner_pid for task in kept.frozen.tasks),
     )
     changed = Emit(OperationChanged(thaw.id, Phase.RESTORING))
     return Decision(records=(ThawRestoring(request),), commands=(Run(KEY, Restore(request)), changed))
@@ -418,7 +420,9 @@ def _kill(thaw: Thaw, kind: str, text: str) -> Decision:
     records = () if thaw.phase is Phase.KILLING else (ThawEnding(kind, text),)
     if thaw.request is None:
         return Decision(records=records, commands=(_unpin(thaw),))
-    sweep = SweepRequest(thaw.id, thaw.request.work, thaw.request.pids, thaw.request.started_after, END_NS)
+    request = thaw.request
+    pids = request.pids if request.container is None else ()  # a container's numbers here are new ones
+    sweep = SweepRequest(thaw.id, request.work, pids, request.started_after, END_NS, request.container)
     return Decision(records=records, commands=(Run(KEY, Sweep(sweep)), Emit(OperationChanged(thaw.id, Phase.KILLING))))
 
 

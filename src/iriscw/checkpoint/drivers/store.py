@@ -281,6 +281,10 @@ class Folders:
         """Whether there is a visible artifact with this id."""
         return self._place("artifacts", artifact).is_dir()
 
+    def images(self, artifact: str) -> Path:
+        """Give the folder with the images of an artifact."""
+        return self._place("artifacts", artifact) / IMAGES
+
     def manifest(self, artifact: str) -> Manifest:
         """Read what an artifact says of itself.
 
@@ -310,7 +314,7 @@ class Folders:
                     raise ArtifactUnknown(f"there is no artifact {artifact} in tier {self.name}")
                 write_atomic(self._made("pins", artifact) / operation, b"")
             manifest = self.manifest(artifact)
-            images = self._place("artifacts", artifact) / IMAGES
+            images = self.images(artifact)
             return Kept(manifest.frozen, Room(str(images), str(self._made("work", operation))), manifest.sealed)
 
     def unpin(self, artifact: str, operation: str) -> None:
