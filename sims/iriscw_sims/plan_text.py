@@ -25,11 +25,12 @@ from iriscw.errors import InvalidArgument
 from iriscw.fleet.model import GroupConfig, Timing
 from iriscw.jobs.model import Band, Entrypoint, EntrypointKind, Existing, JobSpec
 from iriscw.runtime.vocabulary import MILLISECOND, SECOND
+from iriscw_sims.nodes.swarm import MachinePlan, NodesPlan, OrderPlan, WorkloadPlan
 from iriscw_sims.pace import TIMING
 from iriscw_sims.swarm import GIB, Fault, Plan, PlannedJob
 
 CLASSES: tuple[type[Any], ...] = (Attributes, Capacity, Constraint, Entrypoint, Fault, GroupConfig, JobSpec, Plan)
-MORE_CLASSES: tuple[type[Any], ...] = (PlannedJob, Timing)
+MORE_CLASSES: tuple[type[Any], ...] = (PlannedJob, Timing, NodesPlan, MachinePlan, WorkloadPlan, OrderPlan)
 ENUMERATIONS: tuple[type[enum.Enum], ...] = (Band, EntrypointKind, Existing, Mode, Op)
 VOCABULARY: dict[str, Any] = {each.__name__: each for each in (*CLASSES, *MORE_CLASSES, *ENUMERATIONS)}
 """The classes that a plan's text may name."""
@@ -50,7 +51,7 @@ MAX_LINE = 110
 INDENT = "    "
 
 
-def plan_text(plan: Plan) -> str:
+def plan_text(plan: Plan | NodesPlan) -> str:
     """Give the expression that makes a plan, over several lines."""
     return "\n".join(_written(plan, ""))
 
@@ -135,6 +136,18 @@ def _number(value: int) -> str:
 
 
 def read_plan(text: str) -> Plan:
+    """Give the plan of a fleet that a text describes: see :func:`read_any_plan`.
+
+    Raises:
+        InvalidArgument: the text is no plan, or that of another world.
+    """
+    plan = read_any_plan(text)
+    if not isinstance(plan, Plan):
+        raise InvalidArgument("this is the plan of a world of nodes, and not of a fleet")
+    return plan
+
+
+def read_any_plan(text: str) -> Plan | NodesPlan:
     """Give the plan that a text describes: the last expression or assignment in it, so that a whole file will do.
 
     Raises:
@@ -147,7 +160,7 @@ def read_plan(text: str) -> Plan:
         plan = _value(statements[-1].value) if statements else None
     except (SyntaxError, TypeError, ValueError, LookupError, RecursionError, MemoryError) as error:
         raise InvalidArgument(f"this is no plan: {error}") from error
-    if not isinstance(plan, Plan):
+    if not isinstance(plan, Plan | NodesPlan):
         raise InvalidArgument("this is no plan: it makes something else")
     return plan
 
@@ -175,12 +188,24 @@ def _value(node: ast.expr) -> Any:
 # One word
 
 
-def pack(plan: Plan) -> str:
+def pack(plan: Plan | NodesPlan) -> str:
     """Give a plan as one word of letters, digits, ``-`` and ``_``."""
     return base64.urlsafe_b64encode(zlib.compress(plan_text(plan).encode(), 9)).decode().rstrip("=")
 
 
 def unpack(word: str) -> Plan:
+    """Give the plan of a fleet that :func:`pack` was given.
+
+    Raises:
+        InvalidArgument: the word holds no plan, or that of another world.
+    """
+    plan = unpack_any(word)
+    if not isinstance(plan, Plan):
+        raise InvalidArgument("this word holds the plan of a world of nodes, and not of a fleet")
+    return plan
+
+
+def unpack_any(word: str) -> Plan | NodesPlan:
     """Give the plan that :func:`pack` was given.
 
     Raises:
@@ -191,4 +216,4 @@ def unpack(word: str) -> Plan:
         text = zlib.decompressobj().decompress(packed, MAX_TEXT_CHARS + 1).decode()
     except (ValueError, zlib.error) as error:
         raise InvalidArgument(f"this word holds no plan: {error}") from error
-    return read_plan(text)
+    return read_any_plan(text)

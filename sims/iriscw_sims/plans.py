@@ -22,10 +22,16 @@ from iriscw.errors import UsageError
 from iriscw.files import decode_json
 from iriscw.fleet.model import Timing
 from iriscw.jobs.model import check_spec
+from iriscw_sims.nodes import swarm
+from iriscw_sims.nodes.swarm import NodesPlan
 from iriscw_sims.swarm import FAULTS, RATES, Plan
 
 FORMAT: Final = "iriscw-plan"
 VERSION: Final = 1
+
+FLEET: Final = "fleet"
+NODES: Final = "nodes"
+"""Which world a plan is of; one that does not say is of a fleet."""
 
 MAX_PLAN_BYTES: Final = 16 * 1024 * 1024
 """The largest plan that is read: a plan that a seed draws has 30 KB, one of 10,000 jobs 10 MB."""
@@ -52,18 +58,31 @@ class PlanInvalid(BadPlan):
     """A value in it cannot be; the text says which, and where."""
 
 
-def dump_plan(plan: Plan) -> str:
+def dump_plan(plan: Plan | NodesPlan) -> str:
     """Write a plan as JSON."""
-    return json.dumps({"format": FORMAT, "version": VERSION, "plan": _written(plan)}, indent=1) + "\n"
+    world = {"world": NODES} if isinstance(plan, NodesPlan) else {}
+    return json.dumps({"format": FORMAT, "version": VERSION, **world, "plan": _written(plan)}, indent=1) + "\n"
 
 
 def load_plan(data: str | bytes) -> Plan:
-    """Read a plan that :func:`dump_plan` wrote, or somebody by hand.
+    """Read the plan of a fleet that :func:`dump_plan` wrote, or somebody by hand.
 
     Raises:
         PlanUnreadable: it is no JSON, too long, or not of this form.
         PlanVersionUnknown: it was written by another version.
         PlanInvalid: a value in it cannot be.
+    """
+    plan = load_any_plan(data)
+    if not isinstance(plan, Plan):
+        raise PlanUnreadable("it is the plan of a world of nodes, and not of a fleet")
+    return plan
+
+
+def load_any_plan(data: str | bytes) -> Plan | NodesPlan:
+    """Read the plan of a fleet, or of a world of nodes.
+
+    Raises:
+        PlanUnreadable, PlanVersionUnknown, PlanInvalid: as :func:`load_plan`.
     """
     encoded = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
     if len(encoded) > MAX_PLAN_BYTES:
@@ -76,25 +95,42 @@ def load_plan(data: str | bytes) -> Plan:
         raise PlanUnreadable(f"it is no plan: it does not say 'format': {FORMAT!r}")
     if found.get("version") != VERSION:
         raise PlanVersionUnknown(f"it has version {found.get('version')!r}; this one reads version {VERSION}")
-    plan: Plan = _read(Plan, found.get("plan"), "plan")
-    _check_values(plan)
+    world = found.get("world", FLEET)
+    if world not in (FLEET, NODES):
+        raise PlanUnreadable(f"it is the plan of a world {world!r}, which this one does not know")
+    plan: Plan | NodesPlan = _read(NodesPlan if world == NODES else Plan, found.get("plan"), "plan")
+    check_values(plan)
     return plan
 
 
-def check_plan(plan: Plan) -> None:
+def check_plan(plan: Plan | NodesPlan) -> None:
     """Refuse what would fail in the middle of a run, whoever made it: a file, a seed, or a program.
 
     Raises:
         PlanInvalid: a value in it cannot be.
     """
-    _read(Plan, _written(plan), "plan")  # that each value is of its type
-    _check_values(plan)
+    _read(NodesPlan if isinstance(plan, NodesPlan) else Plan, _written(plan), "plan")  # that each value is of its type
+    check_values(plan)
 
 
-def _check_values(plan: Plan) -> None:
-    rates = dict(RATES)
+def check_values(plan: Plan | NodesPlan) -> None:
+    """Refuse values that are of their type, and cannot be.
+
+    Raises:
+        PlanInvalid: see there.
+    """
+    if isinstance(plan, NodesPlan):
+        _check_luck(plan, swarm.FAULTS, swarm.RATES)
+        _check_nodes(plan)
+        return
+    _check_luck(plan, FAULTS, RATES)
+    _check_fleet(plan)
+
+
+def _check_luck(plan: Plan | NodesPlan, kinds: tuple[str, ...], most: tuple[tuple[str, int], ...]) -> None:
+    rates = dict(most)
     for index, fault in enumerate(plan.faults):
-        if fault.kind not in FAULTS:
+        if fault.kind not in kinds:
             raise PlanInvalid(f"plan.faults[{index}].kind: there is no fault {fault.kind!r}")
         _check_range(fault.at, f"plan.faults[{index}].at")
         _check_range(fault.pick, f"plan.faults[{index}].pick")
@@ -102,6 +138,38 @@ def _check_values(plan: Plan) -> None:
         if name not in rates:
             raise PlanInvalid(f"plan.rates[{index}]: there is no chance {name!r}")
         _check_range(rate, f"plan.rates[{index}]", _THOUSANDTHS)
+    _check_range(plan.safety, "plan.safety")
+
+
+def _check_nodes(plan: NodesPlan) -> None:
+    if not plan.machines or not plan.workloads:
+        raise PlanInvalid("plan: a world of nodes has at least one machine and one workload")
+    for index, machine in enumerate(plan.machines):
+        for field in attrs.fields(type(machine)):
+            _check_range(getattr(machine, field.name), f"plan.machines[{index}].{field.name}", swarm.MOST_MIB)
+    for index, workload in enumerate(plan.workloads):
+        where = f"plan.workloads[{index}]"
+        _check_range(workload.machine, f"{where}.machine", len(plan.machines) - 1)
+        if not 1 <= workload.processes <= swarm.MOST_PROCESSES:
+            raise PlanInvalid(f"{where}.processes: {workload.processes} is not between 1 and {swarm.MOST_PROCESSES}")
+        for each in workload.cuda:
+            _check_range(each, f"{where}.cuda", workload.processes - 1)
+        for name in ("memory_mib", "device_mib"):
+            _check_range(getattr(workload, name), f"{where}.{name}", swarm.MOST_MIB)
+        for name in ("threads", "connections"):
+            _check_range(getattr(workload, name), f"{where}.{name}", swarm.MOST_PROCESSES)
+    for index, order in enumerate(plan.orders):
+        where = f"plan.orders[{index}]"
+        if order.kind not in swarm.ORDERS:
+            raise PlanInvalid(f"{where}.kind: there is no order {order.kind!r}")
+        if order.tier not in swarm.TIERS:
+            raise PlanInvalid(f"{where}.tier: there is no tier {order.tier!r}")
+        _check_range(order.workload, f"{where}.workload", len(plan.workloads) - 1)
+        _check_range(order.at, f"{where}.at")
+        _check_range(order.cancel_after, f"{where}.cancel_after")
+
+
+def _check_fleet(plan: Plan) -> None:
     if not plan.groups:
         raise PlanInvalid("plan.groups: a world has at least one scale group")
     names: dict[str, int] = {}
@@ -120,7 +188,6 @@ def _check_values(plan: Plan) -> None:
             check_spec(job.spec)
         except UsageError as error:
             raise PlanInvalid(f"plan.jobs[{index}].spec: {error}") from None
-    _check_range(plan.safety, "plan.safety")
     _check_range(plan.takeover_delay, "plan.takeover_delay")
 
 

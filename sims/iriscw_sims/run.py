@@ -9,13 +9,17 @@ from typing import Any
 
 import attrs
 
+from iriscw_sims.nodes.world import NodesWorld
 from iriscw_sims.world import Run, World
 
 
-def run_seeds(seeds: Iterable[int], *, until_broken: bool = False) -> Iterator[Run]:
-    """Run each seed's own plan, and give what came of it; the first that breaks something may be the last."""
+def run_seeds(seeds: Iterable[int], *, until_broken: bool = False, nodes: bool = False) -> Iterator[Run]:
+    """Run each seed's own plan, and give what came of it; the first that breaks something may be the last.
+
+    With ``nodes`` a seed draws a world of nodes, which freeze and thaw, and not a fleet.
+    """
     for seed in seeds:
-        run = World(seed).run()
+        run = (NodesWorld(seed) if nodes else World(seed)).run()
         yield run
         if run.violations and until_broken:
             return

@@ -60,15 +60,15 @@ def breaks_like(run: Run, policy: Policy | None = None) -> Callable[[Plan], bool
 
 
 @attrs.define
-class _Search:
+class Search:
     """The best plan so far, and how often may still be tried."""
 
-    best: Plan
-    broken: Callable[[Plan], bool]
+    best: Any
+    broken: Callable[[Any], bool]
     left: int
     luck: int
 
-    def keep(self, plan: Plan) -> bool:
+    def keep(self, plan: Any) -> bool:
         """Try a simpler plan; keep it if it is still broken."""
         if plan == self.best:
             return False
@@ -93,19 +93,20 @@ def shrink(plan: Plan, broken: Callable[[Plan], bool], *, max_runs: int = MAX_RU
         max_runs: how often it is asked at most.
         luck: with how many seeds each simpler plan is tried.
     """
-    search = _Search(plan, broken, max_runs, luck)
+    search = Search(plan, broken, max_runs, luck)
     before = None
     while before != search.best and search.left > 0:
         before = search.best
-        _fewer(search, "faults")
-        _fewer(search, "rates")
-        _fewer(search, "jobs", least=1)
+        fewer(search, "faults")
+        fewer(search, "rates")
+        fewer(search, "jobs", least=1)
         _fewer_groups(search)
         _plainer(search)
+    assert isinstance(search.best, Plan)
     return search.best
 
 
-def _fewer(search: _Search, field: str, least: int = 0) -> None:
+def fewer(search: Search, field: str, least: int = 0) -> None:
     """Take pieces out of one of the plan's lists: halves first, single elements at last."""
     size = len(getattr(search.best, field))
     while size >= 1:
@@ -119,7 +120,7 @@ def _fewer(search: _Search, field: str, least: int = 0) -> None:
         size = size // 2
 
 
-def _fewer_groups(search: _Search) -> None:
+def _fewer_groups(search: Search) -> None:
     """Take groups out that no job needs."""
     for group in search.best.groups:
         others = tuple(each for each in search.best.groups if each.name != group.name)
@@ -144,17 +145,17 @@ def _runs_on(job: PlannedJob, group: GroupConfig) -> bool:
 # Plainer values
 
 
-def _plainer(search: _Search) -> None:
+def _plainer(search: Search) -> None:
     plan = search.best
     search.keep(attrs.evolve(plan, takeover_delay=0))
     for index in range(len(search.best.faults)):
-        _each(search, "faults", index, _plainer_fault)
+        each_plainer(search, "faults", index, plainer_fault)
     for index in range(len(search.best.rates)):
-        _each(search, "rates", index, _plainer_rate)
+        each_plainer(search, "rates", index, plainer_rate)
     for index in range(len(search.best.jobs)):
-        _each(search, "jobs", index, _plainer_job)
+        each_plainer(search, "jobs", index, _plainer_job)
     for index in range(len(search.best.groups)):
-        _each(search, "groups", index, _plainer_group)
+        each_plainer(search, "groups", index, _plainer_group)
     last = max((fault.at for fault in search.best.faults), default=0)
     last = max([last, *(job.at for job in search.best.jobs)])
     for safety in (LEAST_SAFETY, last + LEAST_SAFETY):
@@ -162,7 +163,7 @@ def _plainer(search: _Search) -> None:
             search.keep(attrs.evolve(search.best, safety=_whole(safety)))
 
 
-def _each(search: _Search, field: str, index: int, simpler: Callable[[Any], Iterator[Any]]) -> None:
+def each_plainer(search: Search, field: str, index: int, simpler: Callable[[Any], Iterator[Any]]) -> None:
     """Try what is simpler than one element; begin anew with what was kept."""
     again = True
     while again and search.left > 0:
@@ -171,7 +172,8 @@ def _each(search: _Search, field: str, index: int, simpler: Callable[[Any], Iter
         for candidate in simpler(values[index]):
             changes: dict[str, Any] = {field: (*values[:index], candidate, *values[index + 1 :])}
             smaller = attrs.evolve(search.best, **changes)
-            if candidate != values[index] and feasible(smaller) and search.keep(smaller):
+            possible = not isinstance(smaller, Plan) or feasible(smaller)
+            if candidate != values[index] and possible and search.keep(smaller):
                 again = True
                 break
 
@@ -181,14 +183,14 @@ def _whole(moment: int) -> int:
     return max(SECOND, moment // SECOND * SECOND)
 
 
-def _plainer_fault(fault: Any) -> Iterator[Any]:
+def plainer_fault(fault: Any) -> Iterator[Any]:
     for pick in (0, fault.pick & 0xFF, fault.pick & ~0xFF & 0xFFFF):
         if pick < fault.pick:
             yield attrs.evolve(fault, pick=pick)
     yield attrs.evolve(fault, at=_whole(fault.at))
 
 
-def _plainer_rate(rate: tuple[str, int]) -> Iterator[tuple[str, int]]:
+def plainer_rate(rate: tuple[str, int]) -> Iterator[tuple[str, int]]:
     name, often = rate
     if often > 1:
         yield name, often // 2

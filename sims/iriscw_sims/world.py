@@ -11,9 +11,7 @@ fed by what happens instead of searching, so that they cost little after a step 
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Sequence
-from random import Random
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -44,9 +42,6 @@ from iriscw.jobs.actor import JobsConfig, jobs_child
 from iriscw.jobs.job import JobSettings
 from iriscw.jobs.model import AwaitLogs, WorkerStream
 from iriscw.jobs.registry import RegistryLimits
-from iriscw.journal.entries import Entry, Kind
-from iriscw.journal.memory import MemoryDisk
-from iriscw.journal.records import REGISTRY
 from iriscw.runtime.behavior import Behavior, ChildSpec, Strategy, Supervision
 from iriscw.runtime.cell import Cell
 from iriscw.runtime.vocabulary import MILLISECOND, SECOND
@@ -55,6 +50,7 @@ from iriscw.testing.checks import InvariantBroken
 from iriscw.testing.simulation import Livelock, SimOperation, SimSystem, Simulation
 from iriscw_sims import fleet_checks, job_checks
 from iriscw_sims.cloud import Cloud
+from iriscw_sims.disks import WatchedDisk
 from iriscw_sims.faults import strike
 from iriscw_sims.fleet_checks import FleetChecks
 from iriscw_sims.job_checks import JobChecks
@@ -63,12 +59,11 @@ from iriscw_sims.pace import CLUSTER, QUICK, Pace, rest_bound
 from iriscw_sims.plans import check_plan
 from iriscw_sims.policies import Asked
 from iriscw_sims.restarts import Poison, Restarts
+from iriscw_sims.stage import Stage
 from iriscw_sims.swarm import Plan, draw_plan
 from iriscw_sims.told_checks import ToldChecks
 from iriscw_sims.users import Users
 from iriscw_sims.workers import Workers
-
-_RECORD = Kind.RECORD
 
 HEARD = fleet_checks.HEARD | job_checks.HEARD
 """The messages that a check has something to say about."""
@@ -101,20 +96,6 @@ LOOKS = 12
 """Looks in a row that have to find it at rest: what is on its way to happen has happened by then."""
 
 
-class WatchedDisk(MemoryDisk):
-    """A disk that shows each record as it becomes durable."""
-
-    written: Callable[[str, Any], None] | None = None
-
-    def write(self, entries: Sequence[Entry]) -> None:
-        """Write, and show what was written."""
-        super().write(entries)
-        for entry in entries:
-            if entry.kind == _RECORD and self.written is not None:
-                for record in REGISTRY.decode(entry):
-                    self.written(entry.path, record)
-
-
 @attrs.frozen
 class Run:
     """What came of one run. Nothing is broken if ``violations`` is empty."""
@@ -131,7 +112,7 @@ class Run:
     """For people: the plan that fired and the end of the trace; empty if nothing is broken."""
 
 
-class World:
+class World(Stage):
     """One world of one seed.
 
     Args:
@@ -154,10 +135,8 @@ class World:
         self.plan = plan if plan is not None else draw_plan(seed)
         self.converge = pace.converge or rest_bound(pace.driver, [group.timing for group in self.plan.groups])
         """How long the healed world may take to come to rest, ns."""
-        self.seed = seed
+        super().__init__(seed, self.plan.rates)
         self._groups = {group.name: group for group in self.plan.groups}
-        self.rates = dict(self.plan.rates)
-        self.healed = False
         self.healed_at = 0
         self.booted_at = 0
         """When the controller, or ``/fleet``, last began anew."""
@@ -166,15 +145,8 @@ class World:
         self.crash_at_step = -1
         self.stall_next = 0
         self.stalled = 0
-        self.violations: list[str] = []
-        self.counts: Counter[str] = Counter()
-        self.log: list[tuple[int, str]] = []
-        self.observers: list[Callable[[str, str, int], None]] = []
-        """Told of each fault that comes true: what, whom it hit, for how long; see :meth:`fired`."""
         self.simulation = Simulation(seed)
         self.simulation.seen = self._delivered
-        self._chances: dict[str, Random] = {}
-        """A stream for each chance: a plan without one of them has the same luck with the others."""
         self._failures = 0
         self._scheduler_check = self._kernel_check = 0
         """At which step the books are checked next."""
@@ -241,32 +213,6 @@ class World:
 
     # What everybody uses
 
-    def stream(self, name: str) -> Random:
-        """Give a stream of random numbers of its own."""
-        return Random(f"{self.seed}:{name}")
-
-    def chance(self, name: str, about: str = "") -> bool:
-        """Let one of the plan's chances come true, or not; ``about`` is whom it would hit, if that is known."""
-        rate = self.rates.get(name, 0)
-        if self.healed or rate == 0:
-            return False
-        stream = self._chances.get(name)
-        if stream is None:
-            stream = self._chances[name] = self.stream(f"chance {name}")
-        if stream.randrange(1000) >= rate:
-            return False
-        self.fired(name, about)
-        return True
-
-    def fired(self, name: str, about: str = "", lasts: int = 0) -> None:
-        """Count a fault that came true, and tell observers whom it hit (``kind/name``) and for how many ns."""
-        for observer in self.observers:
-            observer(name, about, lasts)
-        self.counts[name] += 1
-        self.disturbed()
-        self.log.append((self.simulation.now, name))
-        self.simulation.note("fault", name)
-
     def disturbed(self, span: int = 0) -> None:
         """Note that something is wrong, for ``span`` ns from now."""
         self.disturbed_until = max(self.disturbed_until, self.simulation.now + span)
@@ -284,10 +230,6 @@ class World:
     def quiet(self) -> bool:
         """Whether nothing went wrong for a while."""
         return self.healed and self.simulation.now - self.healed_at > 90 * SECOND
-
-    def violate(self, invariant: str, what: str) -> None:
-        """Note that an invariant is broken; the run ends after this step."""
-        self.violations.append(f"INV-{invariant}: {what}")
 
     # The edge of the controller
 

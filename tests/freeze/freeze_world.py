@@ -231,6 +231,10 @@ class World:
     def used_bytes(self) -> int:
         return sum(each.reserved for each in self.artifacts.values())
 
+    def below(self, root: TaskIdentity) -> list[Process]:
+        """Give the tree: all that live, unless some have left it."""
+        return self.living()
+
     def living(self) -> list[Process]:
         return [each for each in self.processes if each.alive and each.ours]
 
@@ -268,7 +272,7 @@ class SimProcesses(Port):
     async def tree(self, root):
         await self._step("tree")
         self._alive(root)
-        return Tree(tuple(self._task(each) for each in self.world.living()))
+        return Tree(tuple(self._task(each) for each in self.world.below(root)))
 
     def _task(self, process: Process) -> Task:
         name = f"task-{process.identity.pid}"
@@ -415,7 +419,7 @@ class SimCriu(Port):
         error = world.fault("dump")
         world.run = CriuRun("dump", self.life, ())
         artifact = world.artifacts[request.operation]
-        tree = world.living()
+        tree = world.below(request.root)
         for process in tree:
             process.held = True
         try:
@@ -499,6 +503,11 @@ class SimHooks(Port):
 class SimArtifacts(Port):
     """The tiers."""
 
+    def _written(self, operation):
+        if operation not in self.world.artifacts:
+            raise ArtifactUnknown(f"operation {operation} has no room in any tier")
+        return self.world.artifacts[operation]
+
     async def promised(self, tier):
         return self.world.promised if tier == "ram" else None
 
@@ -513,7 +522,7 @@ class SimArtifacts(Port):
 
     async def seal(self, operation, frozen, labels, report):
         await self._step("seal")
-        artifact = self.world.artifacts[operation]
+        artifact = self._written(operation)
         if not artifact.snapshot:
             raise ArtifactRefused("no images")
         artifact.sealed = True
@@ -523,7 +532,7 @@ class SimArtifacts(Port):
 
     async def publish(self, operation):
         await self._step("publish")
-        artifact = self.world.artifacts[operation]
+        artifact = self._written(operation)
         if not artifact.sealed:
             raise Broken("C8: published before it was sealed")
         artifact.published = True
@@ -555,6 +564,7 @@ class SimArtifacts(Port):
         kept = self.world.artifacts.get(artifact)
         if kept is not None and operation in kept.pins:
             kept.pins.remove(operation)
+        return kept is not None and kept.published
 
 
 class Held:

@@ -126,13 +126,13 @@ def test_a_disk_takes_device_memory_only():
 
 
 def test_limits_of_control_groups_count():
-    """Images count against our group, device memory against that of the process; in one group both do."""
+    """Images count against our groups, device memory against those of the process; where one limits both, both do."""
     images, device = IMAGES + MEMORY_MARGIN_BYTES, DEVICE + MEMORY_MARGIN_BYTES
-    assert ended(FreeMemory(PLENTY, images, device, together=False)).outcome is Outcome.FROZEN
-    assert "control group," in ended(FreeMemory(PLENTY, images - 1, device, together=False)).text
-    assert "control group of the process" in ended(FreeMemory(PLENTY, images, device - 1, together=False)).text
-    assert "control group," in ended(FreeMemory(PLENTY, images, images, together=True)).text
-    assert ended(FreeMemory(PLENTY, images + DEVICE, images, together=True)).outcome is Outcome.FROZEN
+    assert ended(FreeMemory(PLENTY, images, device)).outcome is Outcome.FROZEN
+    assert "control group," in ended(FreeMemory(PLENTY, images - 1, device)).text
+    assert "control group of the process" in ended(FreeMemory(PLENTY, images, device - 1)).text
+    assert ended(FreeMemory(PLENTY, both_bytes=images + DEVICE)).outcome is Outcome.FROZEN
+    assert "control group of both," in ended(FreeMemory(PLENTY, images, device, images + DEVICE - 1)).text
 
 
 def test_the_first_process_of_a_namespace():

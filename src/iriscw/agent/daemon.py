@@ -42,7 +42,6 @@ from iriscw.agent.errors import (
     OperationUnknown,
     PathNotAllowed,
     TooManyOperations,
-    UnsafeSocketFolder,
     UnsafeStateFolder,
 )
 from iriscw.agent.local import Machine
@@ -63,6 +62,7 @@ from iriscw.agent.operations import (
 from iriscw.agent.paths import Root, folder_below
 from iriscw.agent.places import PREFIX, Places, tier_of
 from iriscw.agent.recovery import known_of, left_in
+from iriscw.agent.state import check_state, own_folder
 from iriscw.agent.tree import Effects, tree
 from iriscw.checkpoint.drivers.store import Folders
 from iriscw.checkpoint.drivers.tiers import Tiers
@@ -75,9 +75,8 @@ from iriscw.errors import (
     JournalUnavailable,
     MailboxFull,
     SystemClosed,
-    UsageError,
 )
-from iriscw.files import make_private_folder, remove_tree
+from iriscw.files import remove_tree
 from iriscw.freeze.messages import FreezeTree, OperationChanged, OperationEnded, ThawTree
 from iriscw.freeze.model import ArtifactUnknown, Progress, UnsafeRequest
 from iriscw.journal.port import Journal
@@ -534,35 +533,3 @@ def _remove_work(place: Folders, operation: str) -> None:
 
 def _held(folder: Path) -> list[str]:
     return [each.artifact for each in Folders("", folder, 0).listing()]
-
-
-def check_state(folder: Path) -> None:
-    """Make the state folder, or see that nobody but its owner, root or us, can put anything into it.
-
-    A journal says which programs run as hooks, so whoever could put one there could run programs as the agent's user.
-
-    Raises:
-        UnsafeStateFolder: somebody else could.
-        OSError: it cannot be made.
-    """
-    make_private_folder(folder)
-    found = folder.stat()
-    if found.st_uid not in (0, os.geteuid()) or found.st_mode & 0o022:
-        raise UnsafeStateFolder(f"{folder} belongs to user {found.st_uid}, mode {found.st_mode & 0o7777:04o}: not safe")
-
-
-def own_folder(folder: Path, refused: type[UsageError] = UnsafeSocketFolder) -> None:
-    """Make a folder, or see that nobody but its owner, us, can enter it.
-
-    Args:
-        folder: that of the socket, or what ``refused`` is about.
-        refused: what to say no with.
-
-    Raises:
-        UnsafeSocketFolder: it is somebody else's, or others can.
-        OSError: it cannot be made.
-    """
-    make_private_folder(folder)
-    found = folder.lstat()
-    if not folder.is_dir() or folder.is_symlink() or found.st_uid != os.geteuid() or found.st_mode & 0o077:
-        raise refused(f"{folder} is not a folder of mode 0700 that belongs to user {os.geteuid()}")

@@ -141,7 +141,8 @@ def _enough_memory(plan: FreezePlan, seen: Seen) -> str:
     both = images + device + promised
     tests = (
         ("", memory.machine_bytes, both),
-        (" in the control group", memory.ours_bytes, both if memory.together else images + promised),
+        (" in the control group of both", memory.both_bytes, both),
+        (" in the control group", memory.ours_bytes, images + promised),
         (" in the control group of the process", memory.its_bytes, device),
     )
     for where, free, needed in tests:

@@ -116,15 +116,18 @@ class Host:
 
 @attrs.frozen
 class FreeMemory:
-    """What can be had without swapping, when a process is frozen: images count against us, device memory against it."""
+    """What can be had without swapping, when a process is frozen: images count against us, device memory against it.
+
+    A control group may limit us, or the process, or both: one that both are in, or one that is above those of both.
+    """
 
     machine_bytes: int
     ours_bytes: int | None = None
-    """What the control group of who freezes leaves; None without a limit."""
+    """What the groups leave that limit who freezes, and not the process; None without a limit."""
     its_bytes: int | None = None
-    """What the control group of the process leaves; likewise."""
-    together: bool = True
-    """Whether both are in one group."""
+    """What the groups leave that limit the process, and not who freezes it; likewise."""
+    both_bytes: int | None = None
+    """What the groups leave that limit both; likewise."""
 
 
 # CUDA.

@@ -15,6 +15,7 @@ from iriscw.files import read_bounded, write_atomic
 
 if TYPE_CHECKING:
     from iriscw_sims import Plan
+    from iriscw_sims.nodes.swarm import NodesPlan
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -78,21 +79,27 @@ def write_picture(path: Path, html: str) -> None:
         raise PictureUnwritable(f"{path}: {error.strerror}") from error
 
 
+def nodes_option(function: Function) -> Function:
+    """Add ``--nodes`` to a command."""
+    text = "A world of nodes, whose agents freeze and thaw, instead of a fleet."
+    return click.option("--nodes", is_flag=True, help=text)(function)
+
+
 def plan_option(function: Function) -> Function:
     """Add ``--plan`` to a command."""
     text = "A plan of one's own: a file of `iriscw sim plan`, or what a failure printed, as a file or as its one word."
     return click.option("--plan", "plan", metavar="FILE", help=text)(function)
 
 
-def read_plan(named: str) -> Plan:
-    """Read a plan: from a file that holds JSON or Python, or from one word.
+def read_plan(named: str) -> Plan | NodesPlan:
+    """Read a plan, of a fleet or of nodes: from a file that holds JSON or Python, or from one word.
 
     Raises:
         NoSuchPlan: there is no such file, or it cannot be read.
         BadPlan: it holds no plan, or one that cannot be.
     """
-    from iriscw_sims.plan_text import read_plan as read_text, unpack
-    from iriscw_sims.plans import MAX_PLAN_BYTES, BadPlan, PlanUnreadable, check_plan, load_plan
+    from iriscw_sims.plan_text import read_any_plan, unpack_any
+    from iriscw_sims.plans import MAX_PLAN_BYTES, BadPlan, PlanUnreadable, check_plan, load_any_plan
 
     where = named if len(named) <= MOST_SHOWN else f"{named[:MOST_SHOWN]}..."
     try:
@@ -105,8 +112,8 @@ def read_plan(named: str) -> Plan:
         raise NoSuchPlan(f"{where}: {error}") from error
     try:
         if data.lstrip()[:1] == b"{":
-            return load_plan(data)
-        plan = read_text(data.decode()) if data else unpack(named)
+            return load_any_plan(data)
+        plan = read_any_plan(data.decode()) if data else unpack_any(named)
         check_plan(plan)
     except BadPlan as error:
         raise type(error)(f"{where}: {error}") from error

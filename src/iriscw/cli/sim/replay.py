@@ -13,7 +13,8 @@ import click
 
 from iriscw.cli.outcome import CheckFailed
 from iriscw.cli.output import emit, format_option, to_json, to_yaml, visible
-from iriscw.cli.sim.kinds import SEED, Moment, picture_option, plan_option, read_plan, write_picture
+from iriscw.cli.sim.kinds import SEED, Moment, nodes_option, picture_option, plan_option, read_plan, write_picture
+from iriscw.cli.sim.replay_nodes import replay_nodes
 
 if TYPE_CHECKING:
     from iriscw_sims import Plan, Run, World
@@ -26,6 +27,7 @@ TRACE_LINES: Final = 500_000
 
 @click.command()
 @click.argument("seed", type=SEED, required=False)
+@nodes_option
 @plan_option
 @click.option(
     "--only",
@@ -43,6 +45,7 @@ TRACE_LINES: Final = 500_000
 def replay(
     *,
     seed: int | None,
+    nodes: bool,
     plan: str | None,
     only: tuple[str, ...],
     since: int | None,
@@ -57,7 +60,7 @@ def replay(
     A --plan runs with the seed that it names, or with SEED if both are given. The timeline shows what the controller's
     actors reported, what its disk says of jobs, what the cloud did, and all faults. WHO is what --only takes.
     """
-    from iriscw_sims import World
+    from iriscw_sims import Plan, World
     from iriscw_sims.timeline.model import Level
     from iriscw_sims.timeline.picture.page import Caption, facts_of, page
     from iriscw_sims.timeline.selection import Selection, select
@@ -70,6 +73,11 @@ def replay(
     number = own.seed if seed is None and own is not None else seed
     if number is None:
         raise click.UsageError("name a SEED or a --plan")
+    if nodes or not (own is None or isinstance(own, Plan)):
+        if picture is not None:
+            raise click.UsageError("--picture draws fleets, and this is a world of nodes")
+        replay_nodes(number, own, selection, trace=trace, form=form)
+        return
     world = World(number, own)
     if trace:
         world.simulation.trace = deque(world.simulation.trace, maxlen=TRACE_LINES)

@@ -11,7 +11,7 @@ import click
 
 from iriscw.cli.outcome import CheckFailed
 from iriscw.cli.output import cell, emit, format_option, to_json, to_yaml
-from iriscw.cli.sim.kinds import SEED, picture_option, write_picture
+from iriscw.cli.sim.kinds import SEED, nodes_option, picture_option, write_picture
 
 if TYPE_CHECKING:
     from iriscw_sims import Run
@@ -32,9 +32,12 @@ BETWEEN_S: Final = 0.5
 @click.option("--first", type=SEED, default=0, show_default=True, help="The first seed.")
 @click.option("--until-broken", is_flag=True, help="Stop at the first seed that breaks an invariant.")
 @click.option("--faults", is_flag=True, help="Count how often each fault came true, on standard error.")
+@nodes_option
 @picture_option
 @format_option
-def run(*, seeds: int, first: int, until_broken: bool, faults: bool, picture: Path | None, form: str) -> None:
+def run(
+    *, seeds: int, first: int, until_broken: bool, faults: bool, nodes: bool, picture: Path | None, form: str
+) -> None:
     """Run so many seeds; the exit code is 1 if an invariant was violated.
 
     Each line is a seed: its trace (equal for equal runs), how long it took in its own time, and what was violated.
@@ -43,10 +46,12 @@ def run(*, seeds: int, first: int, until_broken: bool, faults: bool, picture: Pa
     """
     from iriscw_sims.run import Totals, as_json, run_seeds
 
+    if nodes and picture is not None:
+        raise click.UsageError("--picture draws fleets, and --nodes runs none")
     began_s, totals = time.monotonic(), Totals()
     runs: list[dict[str, Any]] = []
     progress = Progress(seeds, silent=form == "table" and sys.stdout.isatty())
-    for made in run_seeds(range(first, first + seeds), until_broken=until_broken):
+    for made in run_seeds(range(first, first + seeds), until_broken=until_broken, nodes=nodes):
         totals.add(made)
         progress.tell(totals)
         if form == "table":
@@ -67,7 +72,7 @@ def run(*, seeds: int, first: int, until_broken: bool, faults: bool, picture: Pa
     if picture is not None:
         _draw(picture, totals.broken[0] if totals.broken else first + totals.seeds - 1)
     if totals.broken:
-        raise CheckFailed(_which(totals))
+        raise CheckFailed(_which(totals, nodes=nodes))
 
 
 def run_line(made: Run) -> str:
@@ -76,11 +81,12 @@ def run_line(made: Run) -> str:
     return f"{made.seed:>8}  {made.trace}  {made.simulated_s:>9.1f} s  {made.steps:>8} steps  {outcome}\n"
 
 
-def _which(totals: Totals) -> str:
+def _which(totals: Totals, *, nodes: bool = False) -> str:
     first, *others = totals.broken
     more = f" and {len(others)} more" if others else ""
     verb = "violates" if not others else "violate"
-    return f"seed {first}{more} {verb} an invariant; `iriscw sim replay {first}` tells the story"
+    replay = "iriscw sim replay --nodes" if nodes else "iriscw sim replay"
+    return f"seed {first}{more} {verb} an invariant; `{replay} {first}` tells the story"
 
 
 def _draw(path: Path, seed: int) -> None:

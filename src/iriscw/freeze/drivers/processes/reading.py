@@ -93,6 +93,18 @@ def descendants(root: int) -> tuple[TaskIdentity, ...]:
         return ()
 
 
+def ancestors(task: TaskIdentity) -> tuple[TaskIdentity, ...]:
+    """Give those above a process, the nearest first; none if it has ended."""
+    found: list[TaskIdentity] = []
+    with contextlib.suppress(ProcessGone):
+        here = read_stat(task.pid)
+        if identity_of(here) == task:
+            while here.parent_pid > 0:
+                here = read_stat(here.parent_pid)
+                found.append(identity_of(here))
+    return tuple(found)
+
+
 def with_all_below(tasks: Sequence[TaskIdentity]) -> tuple[TaskIdentity, ...]:
     """Give those of the processes that live, and all that live below them, parents first. One pass over ``/proc``.
 

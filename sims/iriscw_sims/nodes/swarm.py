@@ -1,0 +1,198 @@
+"""What a seed draws for a world of nodes: machines, workloads, what users ask for, faults, and rates of chances.
+
+As for fleets (:mod:`iriscw_sims.swarm`): each seed switches about half of all kinds off. A plan is values all the way
+down, so it can be changed, shrunk, kept and sent on.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+import attrs
+
+from iriscw.runtime.vocabulary import SECOND
+from iriscw_sims.nodes.contract import chances
+from iriscw_sims.swarm import Fault
+
+FAULTS: tuple[str, ...] = (
+    "agent killed",
+    "agent ends",
+    "node reboots",
+    "power cut",
+    "journal full",
+    "journal stalls",
+    "process ends",
+    "process forks",
+    "process stopped",
+    "number taken",
+    "process begins to use CUDA",
+    "image damaged",
+    "tier filled by others",
+    "memory taken by others",
+    "disk slow",
+    "target claimed by others",
+)
+"""Faults that a plan puts at a moment."""
+
+AT_A_STEP: tuple[tuple[str, int], ...] = (
+    ("power cut", 8),
+    ("node reboots", 8),
+    ("process ends", 15),
+    ("process forks", 15),
+    ("number taken", 20),
+    ("process begins to use CUDA", 15),
+    ("caller leaves", 15),
+)
+"""Kinds of faults that also happen in the middle of operations: an operation takes a second of a minute."""
+
+RATES: tuple[tuple[str, int], ...] = (
+    *chances(),
+    ("agent killed at a step", 25),
+    ("agent killed behind a record", 80),
+    ("agent killed in a step of recovery", 60),
+    *((f"{kind} at a step", most) for kind, most in AT_A_STEP),
+    ("criu outlives its agent", 700),
+    ("driver call lands late", 500),
+    ("process dies slowly", 300),
+)
+"""Each kind of chance with its highest rate, in thousandths."""
+
+
+ORDERS: tuple[str, ...] = ("freeze", "thaw", "remove", "list")
+TIERS: tuple[str, ...] = ("ram", "disk")
+MOST_MIB = 1 << 30
+MOST_PROCESSES = 1024
+"""Of one workload: as many as a tree may have."""
+
+
+@attrs.frozen
+class MachinePlan:
+    """One machine. Sizes are MiB; 0 is no limit, for the control groups."""
+
+    memory_mib: int = 65_536
+    ram_mib: int = 16_384
+    """The budget of its tier "ram"."""
+    disk_mib: int = 65_536
+    """The budget of its tier "disk"."""
+    agent_mib: int = 0
+    """What the control group of the agent may use."""
+    workloads_mib: int = 0
+    """What the control group of all workloads may use."""
+
+
+@attrs.frozen
+class WorkloadPlan:
+    """One workload: a tree of processes. Those of ``cuda`` use the GPU of this workload."""
+
+    machine: int = 0
+    processes: int = 1
+    cuda: tuple[int, ...] = ()
+    memory_mib: int = 64
+    device_mib: int = 512
+    threads: int = 0
+    connections: int = 0
+    hook: bool = False
+
+
+@attrs.frozen
+class OrderPlan:
+    """What a user asks for: "freeze", "thaw", "remove" or "list"."""
+
+    at: int
+    kind: str
+    workload: int
+    tier: str = "ram"
+    leave_running: bool = False
+    force: bool = False
+    connections: bool = True
+    """Freeze although there are connections."""
+    secret: bool = False
+    """The hook's address has a password in it."""
+    twice: bool = False
+    """Somebody else asks for the same at the same time."""
+    cancel_after: int = 0
+    """The caller leaves after so many ns; 0: it stays."""
+
+
+@attrs.frozen
+class NodesPlan:
+    """All that a run is made of, beside the seed."""
+
+    seed: int
+    machines: tuple[MachinePlan, ...]
+    workloads: tuple[WorkloadPlan, ...]
+    orders: tuple[OrderPlan, ...]
+    faults: tuple[Fault, ...]
+    rates: tuple[tuple[str, int], ...]
+    safety: int
+    """How long faults happen; then everything is healed."""
+
+    def without(self, kind: str) -> NodesPlan:
+        """Give the plan without one kind of fault or chance."""
+        faults = tuple(fault for fault in self.faults if fault.kind != kind)
+        return attrs.evolve(self, faults=faults, rates=tuple(rate for rate in self.rates if rate[0] != kind))
+
+
+def draw_nodes_plan(seed: int) -> NodesPlan:
+    """Draw everything from the seed."""
+    rng = Random(f"{seed}:nodes")
+    machines = tuple(_machine(rng) for _ in range(rng.choice((1, 1, 1, 2))))
+    workloads = tuple(_workload(rng, len(machines)) for _ in range(rng.randrange(1, 5)))
+    safety = rng.randrange(15, 60) * SECOND
+    orders = tuple(_order(rng, len(workloads), safety) for _ in range(rng.randrange(8, 40)))
+    kinds = [kind for kind in FAULTS if rng.random() < 0.4]
+    faults = [
+        Fault(rng.randrange(safety), kind, rng.getrandbits(32)) for kind in kinds for _ in range(rng.randrange(1, 4))
+    ]
+    rates = tuple((name, rng.randrange(1, most + 1)) for name, most in RATES if rng.random() < 0.25)
+    return NodesPlan(
+        seed,
+        machines,
+        workloads,
+        tuple(sorted(orders, key=lambda order: (order.at, order.workload, order.kind))),
+        tuple(sorted(faults, key=lambda fault: (fault.at, fault.kind, fault.pick))),
+        rates,
+        safety,
+    )
+
+
+def _machine(rng: Random) -> MachinePlan:
+    limited = rng.random() < 0.3
+    return MachinePlan(
+        memory_mib=rng.choice((32_768, 65_536)),
+        ram_mib=rng.choice((2_048, 8_192, 16_384)),
+        disk_mib=rng.choice((2_048, 65_536)),
+        agent_mib=rng.choice((4_096, 12_288)) if limited else 0,
+        workloads_mib=rng.choice((8_192, 24_576)) if limited else 0,
+    )
+
+
+def _workload(rng: Random, machines: int) -> WorkloadPlan:
+    processes = rng.choice((1, 2, 3, 3, 5, 8))
+    uses = rng.random() < 0.6
+    cuda = tuple(index for index in range(processes) if uses and rng.random() < 0.5)
+    return WorkloadPlan(
+        machine=rng.randrange(machines),
+        processes=processes,
+        cuda=cuda,
+        memory_mib=rng.choice((10, 64, 400)),
+        device_mib=rng.choice((100, 1_024, 4_096)),
+        threads=rng.choice((0, 0, 2)),
+        connections=rng.choice((0, 0, 0, 1)),
+        hook=rng.random() < 0.3,
+    )
+
+
+def _order(rng: Random, workloads: int, safety: int) -> OrderPlan:
+    return OrderPlan(
+        at=rng.randrange(safety),
+        kind=rng.choice(("freeze", "freeze", "freeze", "thaw", "thaw", "thaw", "remove", "list")),
+        workload=rng.randrange(workloads),
+        tier=rng.choice(("ram", "disk")),
+        leave_running=rng.random() < 0.25,
+        force=rng.random() < 0.2,
+        connections=rng.random() < 0.8,
+        secret=rng.random() < 0.05,
+        twice=rng.random() < 0.15,
+        cancel_after=rng.randrange(1, 3_000) * 1_000_000 if rng.random() < 0.15 else 0,
+    )
