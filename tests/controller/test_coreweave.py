@@ -63,7 +63,13 @@ def test_a_network_that_is_trusted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("prefix", "names"), [("s3://b/p", ["AWS_SHARED_CREDENTIALS_FILE"]), ("", []), ("file:///x", [])]
+    ("prefix", "names"),
+    [
+        ("s3://b/p", ["AWS_SHARED_CREDENTIALS_FILE"]),
+        ("gs://b/p", ["GOOGLE_APPLICATION_CREDENTIALS"]),
+        ("", []),
+        ("file:///x", []),
+    ],
 )
 def test_credentials_of_stores_that_are_used(tmp_path: Path, prefix: str, names: list[str]) -> None:
     """A variable that names a file which is not there would break a library."""

@@ -84,6 +84,7 @@ def test_secrets_are_where_the_controller_looks_for_them():
     ("prefix", "environment"),
     [
         ("s3://bucket/bundles", {"AWS_SHARED_CREDENTIALS_FILE": "/etc/iris/credentials/credentials"}),
+        ("gs://bucket/bundles", {"GOOGLE_APPLICATION_CREDENTIALS": "/etc/iris/credentials/credentials.json"}),
         ("file:///var/lib/iris/objects", {}),
         ("", {}),
     ],

@@ -7,7 +7,7 @@ from deploy_world import installed
 from iriscw.doctor import storage
 from iriscw.doctor.findings import Verdict
 from iriscw.tiers.drivers.fake import FakeObjectStore
-from iriscw.tiers.drivers.opening import InvalidStoreUrl
+from iriscw.tiers.drivers.opening import InvalidStoreUrl, StoreExtraMissing
 from iriscw.tiers.ports import StoreAccessDenied, StoreFull, StoreUnreachable
 
 URL = "s3://bucket/prefix"
@@ -182,6 +182,24 @@ async def test_a_folder_that_may_not_be_used_may_be_fine_elsewhere(tmp_path):
     assert not (tmp_path / "absent").exists()
 
 
+@pytest.mark.parametrize(
+    ("error", "advises"),
+    [
+        (StoreAccessDenied("no key"), "GOOGLE_APPLICATION_CREDENTIALS"),
+        (StoreUnreachable("no route"), "STORAGE_EMULATOR_HOST"),
+        (StoreExtraMissing("pip install it"), "install"),
+    ],
+)
+async def test_advice_is_the_services(error, advises):
+    """Google's store has its own variables."""
+
+    def opener(url):
+        raise error
+
+    found = await storage.look_at_store("gs://bucket", "bundle_prefix", opener)
+    assert (found.verdict, advises in found.advice) == (Verdict.WRONG, True)
+
+
 async def test_a_bad_address_says_how_one_is_written():
     """The opener refuses it before anything is asked."""
 
@@ -189,4 +207,4 @@ async def test_a_bad_address_says_how_one_is_written():
         raise InvalidStoreUrl(f"{url} is none")
 
     found = await storage.look_at_store("s3:x", "bundle_prefix", opener)
-    assert found.advice == "write bundle_prefix as s3://BUCKET/PREFIX"
+    assert found.advice == "write bundle_prefix as s3://BUCKET/PREFIX or gs://BUCKET/PREFIX"

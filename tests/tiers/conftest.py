@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))  # for s3_stage
+sys.path.insert(0, str(Path(__file__).parent))  # for the modules beside this one
 
 
 @pytest.fixture

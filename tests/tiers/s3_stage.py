@@ -51,6 +51,8 @@ class Stage:
     virtual: bool = True
     scheme: str = "http"
     opened: list = attrs.Factory(list)
+    long_bytes: int = 100_000
+    """Long enough to go in parts."""
 
     @property
     def storage(self):

@@ -19,11 +19,13 @@ from iriscw_sims.objects.listing import list_objects
 from iriscw_sims.objects.messages import (
     AbortMultipartUpload,
     Answer,
+    BeginResumable,
     ByteRange,
     CompleteMultipartUpload,
     CopyObject,
     CreateMultipartUpload,
     DeleteObject,
+    ForgetResumable,
     GetObject,
     HeadObject,
     LastBytes,
@@ -34,11 +36,17 @@ from iriscw_sims.objects.messages import (
     ObjectHead,
     PutObject,
     RenameObject,
+    ResumableChunk,
+    StatObject,
     UploadPart,
 )
 from iriscw_sims.objects.multipart import Uploads
 from iriscw_sims.objects.refusals import Refused
+from iriscw_sims.objects.resumable import Resumables
 from iriscw_sims.objects.rules import MAX_KEY_BYTES, MAX_METADATA_BYTES, Etags, Rules
+
+FIRST_GENERATION = 1_700_000_000_000_000
+"""Google's are microseconds since 1970, mostly."""
 
 
 class Bucket:
@@ -53,6 +61,7 @@ class Bucket:
     def __init__(self, name: str, rules: Rules, room: Callable[[int], None]) -> None:
         self.name = name
         self.uploads = Uploads(name, rules, room)
+        self.resumables = Resumables(name)
         self._rules = rules
         self._room = room
         self._writes = 0
@@ -123,6 +132,8 @@ class Bucket:
         check_match(self._heads.get(asked.key), asked.if_match)
         if asked.key in self._heads:
             self._remove(asked.key)
+        elif not self._rules.deletes_nothing:
+            raise Refused("NoSuchKey")
         return Answer(204)
 
     # Reads
@@ -142,6 +153,10 @@ class Bucket:
         head = self._find(asked.key)
         check_read(head, asked.if_match, asked.if_none_match)
         return Answer(200, head)
+
+    def stat(self, asked: StatObject, _now: int) -> Answer:
+        """Give what is known of an object."""
+        return Answer(200, self._find(asked.key))
 
     def list(self, asked: ListObjectsV2, _now: int) -> Answer:
         """Give a page of the listing."""
@@ -180,6 +195,38 @@ class Bucket:
         """Give a page of the uploads."""
         return Answer(200, self.uploads.list_uploads(asked))
 
+    # Resumable uploads
+
+    def begin_resumable(self, asked: BeginResumable, _now: int) -> Answer:
+        """Begin an upload."""
+        _check_key(asked.key)
+        _check_metadata(asked.metadata)
+        check_write(self._heads.get(asked.key), asked.if_none_match, asked.if_match)
+        return Answer(200, self.resumables.begin(asked))
+
+    def resumable_chunk(self, asked: ResumableChunk, now: int) -> Answer:
+        """Write a chunk, and make the object if it was the last."""
+        upload = self.resumables.find(asked)
+        if upload.made is not None:
+            return Answer(200, upload.made)
+        if not self.resumables.take(upload, asked):
+            return Answer(308, upload.head)
+        begun, body = upload.asked, upload.body
+        try:
+            _check_digest(asked, body)
+            check_write(self._heads.get(asked.key), begun.if_none_match, begun.if_match)
+            made = self._write(asked.key, body, "", begun.metadata, now)
+        except Refused:
+            self.resumables.forget(upload)
+            raise
+        self.resumables.end(upload, made)
+        return Answer(200, made)
+
+    def forget_resumable(self, asked: ForgetResumable, _now: int) -> Answer:
+        """Give an upload up."""
+        self.resumables.forget(self.resumables.find(asked))
+        return Answer(204)
+
     # What is kept
 
     def _find(self, key: str) -> ObjectHead:
@@ -195,7 +242,10 @@ class Bucket:
         if self._rules.etags is Etags.WRITE:
             name = b"%s write %d" % (self.name.encode(), self._writes)
             etag = hashlib.blake2b(name, digest_size=16).hexdigest()
-        head = ObjectHead(key, len(body), etag, now - now % SECOND, metadata)
+        md5 = ""
+        if self._rules.etags is Etags.GENERATION:
+            etag, md5 = str(FIRST_GENERATION + self._writes), body.digest.hex()
+        head = ObjectHead(key, len(body), etag, now - now % SECOND, metadata, md5)
         self._keep(head, body)
         return head
 
@@ -225,6 +275,11 @@ def _span(asked: ByteRange | LastBytes | None, length: int) -> tuple[int, int] |
     if asked.first >= length:
         raise Refused("InvalidRange")
     return asked.first, length if asked.last is None else min(asked.last + 1, length)
+
+
+def _check_digest(asked: ResumableChunk, body: Content) -> None:
+    if asked.md5 and asked.md5 != body.digest.hex():
+        raise Refused("BadDigest")
 
 
 def _check_key(key: str) -> None:

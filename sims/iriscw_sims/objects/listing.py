@@ -36,7 +36,7 @@ def list_objects(heads: Mapping[str, ObjectHead], order: Sequence[bytes], asked:
         raise Refused("InvalidArgument", "maxKeys cannot be negative")
     limit = min(asked.max_keys, MAX_KEYS)
     prefix, delimiter = asked.prefix.encode(), asked.delimiter.encode()
-    position = _first(order, prefix, _resumed(asked, prefix, delimiter))
+    position = _first(order, max(prefix, asked.start_at.encode()), _resumed(asked, prefix, delimiter))
     objects: list[ObjectHead] = []
     rolled: list[str] = []
     last = b""
@@ -77,5 +77,5 @@ def _opened(token: str) -> bytes:
     return after
 
 
-def _first(order: Sequence[bytes], prefix: bytes, after: bytes) -> int:
-    return max(bisect.bisect_left(order, prefix), bisect.bisect_right(order, after) if after else 0)
+def _first(order: Sequence[bytes], begin: bytes, after: bytes) -> int:
+    return max(bisect.bisect_left(order, begin), bisect.bisect_right(order, after) if after else 0)

@@ -103,6 +103,15 @@ class ListObjectsV2:
     start_after: str = ""
     continuation_token: str = ""
     max_keys: int = 1000
+    start_at: str = ""
+    """Google's: where the listing begins, included."""
+
+
+@attrs.frozen
+class StatObject:
+    """Ask for all but the content, as Google does: a refusal says why."""
+
+    key: str
 
 
 # Multipart uploads
@@ -165,6 +174,42 @@ class ListMultipartUploads:
     max_uploads: int = 1000
 
 
+# Resumable uploads, which are Google's
+
+
+@attrs.frozen
+class BeginResumable:
+    """Begin to write an object in chunks; the condition is judged now, and when it ends."""
+
+    key: str
+    if_none_match: str = ""
+    if_match: str = ""
+    metadata: Metadata = ()
+
+
+@attrs.frozen
+class ResumableChunk:
+    """Write a chunk; or, without ``first``, ask how much there is."""
+
+    key: str
+    upload_id: str
+    first: int | None = None
+    """Where the chunk begins."""
+    body: Content = EMPTY
+    total: int | None = None
+    """How long the object is, if that is known: when all of it is there, it appears."""
+    md5: str = ""
+    """Of the whole object, in hexadecimal; the one that ends the upload may say it."""
+
+
+@attrs.frozen
+class ForgetResumable:
+    """Give an upload up."""
+
+    key: str
+    upload_id: str
+
+
 # Buckets
 
 
@@ -195,6 +240,10 @@ Operation: TypeAlias = (
     | UploadPart
     | CompleteMultipartUpload
     | AbortMultipartUpload
+    | StatObject
+    | BeginResumable
+    | ResumableChunk
+    | ForgetResumable
     | ListParts
     | ListMultipartUploads
     | CreateBucket
@@ -202,7 +251,7 @@ Operation: TypeAlias = (
     | DeleteBucket
 )
 
-READS = (GetObject, HeadObject, ListObjectsV2, ListParts, ListMultipartUploads, HeadBucket)
+READS = (GetObject, HeadObject, StatObject, ListObjectsV2, ListParts, ListMultipartUploads, HeadBucket)
 """Operations that change nothing."""
 
 
@@ -219,7 +268,7 @@ class Request:
     def body(self) -> Content:
         """What is sent behind the request's head."""
         operation = self.operation
-        return operation.body if isinstance(operation, PutObject | UploadPart) else EMPTY
+        return operation.body if isinstance(operation, PutObject | UploadPart | ResumableChunk) else EMPTY
 
     @property
     def conditional(self) -> bool:
@@ -243,6 +292,8 @@ class ObjectHead:
     last_modified: int
     """ns since 1970, cut to the second as S3 tells it."""
     metadata: Metadata = ()
+    md5: str = ""
+    """In hexadecimal; told only where it is not the tag."""
 
 
 @attrs.frozen
@@ -289,7 +340,16 @@ class UploadsPage:
     next_markers: tuple[str, str] | None = None
 
 
-Result: TypeAlias = ObjectHead | Listing | PartHead | UploadHead | PartsPage | UploadsPage | None
+@attrs.frozen
+class ResumableHead:
+    """What is known of a resumable upload."""
+
+    upload_id: str
+    received: int
+    """Bytes."""
+
+
+Result: TypeAlias = ObjectHead | Listing | PartHead | UploadHead | PartsPage | UploadsPage | ResumableHead | None
 
 
 @attrs.frozen

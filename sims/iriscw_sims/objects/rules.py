@@ -1,7 +1,8 @@
-"""In what S3 services differ: limits, names and dialect, as frozen values with two presets.
+"""In what services differ: limits, names and dialect, as frozen values with three presets.
 
 :data:`COREWEAVE` is CoreWeave AI Object Storage as its documentation has it: virtual-hosted requests only, bucket names
 without dots, parts of 15 MiB, keys that work only some seconds after they were made. :data:`AWS` is Amazon S3.
+:data:`GOOGLE` is Google Cloud Storage.
 """
 
 from __future__ import annotations
@@ -36,6 +37,9 @@ class Etags(enum.Enum):
     WRITE = "write"
     """Each write has a new tag: what S3 does with SSE-KMS and SSE-C, where a tag is no digest of the content."""
 
+    GENERATION = "generation"
+    """Each write has a new number, above those before: Google's generations."""
+
 
 @attrs.frozen
 class Rules:
@@ -59,6 +63,9 @@ class Rules:
 
     renames: bool = False
     """Whether there is RenameObject."""
+
+    deletes_nothing: bool = True
+    """Whether the deletion of what is not there is done; else it is refused."""
 
     dots_in_names: bool = True
     banned_prefixes: tuple[str, ...] = ("xn--", "sthree-", "amzn-s3-demo-")
@@ -87,3 +94,13 @@ COREWEAVE = Rules(
     banned_suffixes=(),
 )
 """CoreWeave AI Object Storage."""
+
+GOOGLE = Rules(
+    etags=Etags.GENERATION,
+    most_part_bytes=5 * TIB,
+    most_object_bytes=5 * TIB,
+    deletes_nothing=False,
+    banned_prefixes=("goog",),
+    banned_suffixes=(),
+)
+"""Google Cloud Storage."""

@@ -22,12 +22,14 @@ from iriscw_sims.objects.content import Content
 from iriscw_sims.objects.messages import (
     AbortMultipartUpload,
     Answer,
+    BeginResumable,
     CompleteMultipartUpload,
     CopyObject,
     CreateBucket,
     CreateMultipartUpload,
     DeleteBucket,
     DeleteObject,
+    ForgetResumable,
     GetObject,
     HeadBucket,
     HeadObject,
@@ -37,6 +39,8 @@ from iriscw_sims.objects.messages import (
     PutObject,
     RenameObject,
     Request,
+    ResumableChunk,
+    StatObject,
     UploadPart,
 )
 from iriscw_sims.objects.refusals import Refused, told
@@ -56,6 +60,10 @@ VERBS: dict[type, Callable[[Bucket, Any, int], Answer]] = {
     AbortMultipartUpload: Bucket.abort_upload,
     ListParts: Bucket.list_parts,
     ListMultipartUploads: Bucket.list_uploads,
+    StatObject: Bucket.stat,
+    BeginResumable: Bucket.begin_resumable,
+    ResumableChunk: Bucket.resumable_chunk,
+    ForgetResumable: Bucket.forget_resumable,
 }
 """What is done for each operation inside a bucket."""
 

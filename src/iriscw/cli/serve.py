@@ -149,7 +149,7 @@ def controller() -> None:
 )
 @click.option("--host", help="The address to listen on; default: the configuration's.")
 @click.option("--port", type=click.IntRange(0, 65535), help="Likewise the port; 0: any free one.")
-@click.option("--bundle-prefix", help="Where bundles are kept: a file:// or s3:// address.")
+@click.option("--bundle-prefix", help="Where bundles are kept: a file://, s3:// or gs:// address.")
 @click.option("--state-dir", type=click.Path(file_okay=False, path_type=Path), help="Where journal and logs are kept.")
 @click.option("--insecure-plaintext", is_flag=True, help="Listen without TLS off loopback: the network is trusted.")
 def controller_serve(

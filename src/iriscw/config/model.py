@@ -49,7 +49,7 @@ _SOCKET = Text(
 _NODE_FOLDER = Text(
     pattern=r"(/[A-Za-z0-9_-][A-Za-z0-9._-]*){2,}", meaning="an absolute path, at least two deep", empty=False
 )
-_URI = Text(pattern=r"(file|s3)://\S+", meaning="a file:// or s3:// address")
+_URI = Text(pattern=r"(file|gs|s3)://\S+", meaning="a file://, s3:// or gs:// address")
 _WORD = Text(pattern=r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", meaning="a label value such as H100")
 _VARIANT = attrs.evolve(_WORD, empty=False)
 _ENVIRONMENT = TextMap(

@@ -106,7 +106,7 @@ def _dialled(address: str, *, tls: bool) -> str:
 
 
 def _storage(config: ClusterConfig) -> dict[str, str]:
-    """Name the files with credentials of the stores that are used; Google's library fails over one that is absent."""
+    """Name the files with credentials of the stores that are used: one that is named and absent is an error."""
     used = {urlsplit(url).scheme for url in (config.controller.bundle_prefix, config.controller.replica_prefix)}
     return dict(variable for scheme, variable in STORAGE_VARIABLES.items() if scheme in used)
 

@@ -216,8 +216,8 @@ def command(installation: Installation) -> list[str]:
 
 
 def _environment(installation: Installation) -> dict[str, Any]:
-    """Say where the credentials of the stores that are used lie: Google's library fails over a file that is not there,
-    even where nobody wants anything of Google.
+    """Say where the credentials of the stores that are used lie: a file that is named and not there is an error, even
+    for those who want nothing of its service.
     """
     found = [
         {"name": name, "value": path}

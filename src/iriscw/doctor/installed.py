@@ -70,7 +70,11 @@ def judge_durability(installation: Installation, deployment: Thing) -> Finding:
     lasting = kind not in (*OF_THE_POD, *OF_THE_NODE, NOWHERE)
     if copy.startswith("file:"):
         text = f"{promised.value}, but the second copy {copy} is a folder of the controller's pod"
-        return warning("durability", text, "set controller.replica_prefix to an object store: s3://BUCKET/PREFIX")
+        return warning(
+            "durability",
+            text,
+            "set controller.replica_prefix to an object store: s3://BUCKET/PREFIX or gs://BUCKET/PREFIX",
+        )
     if promised is Durability.LOCAL and lasting:
         return ok("durability", f"local: {where}")
     if promised is Durability.REPLICATED and copy and lasting:

@@ -45,7 +45,7 @@ CONTENT: Final = b"written by `iriscw doctor`, and to be deleted by it\n"
 OTHER_CONTENT: Final = b"what must not be written over it\n"
 
 ELSEWHERE: Final = (
-    "a folder belongs to the machine or pod it is on, where it may be fine; what all reach is an s3:// one"
+    "a folder belongs to the machine or pod it is on, where it may be fine; what all reach is an s3:// or gs:// one"
 )
 
 Opener = Callable[[str], ObjectStore]
@@ -161,18 +161,27 @@ def _judge(url: str, check: str, keys: str, error: Exception) -> Finding:
         case StoreAccessDenied() | StoreUnreachable() if urlsplit(url).scheme == "file":
             return warning(check, f"it cannot be used from here: {text}", ELSEWHERE)
         case StoreAccessDenied():
-            advice = "look at the credentials (AWS_* or the shared credentials file), and what they may do there"
+            advice = f"look at the credentials ({_credentials_of(url)}), and what they may do there"
             return wrong(check, f"access is denied: {text}", advice)
+        case StoreUnreachable() if urlsplit(url).scheme == "gs":
+            advice = "look at the network and its proxy (HTTPS_PROXY), and at STORAGE_EMULATOR_HOST if that is set"
+            return wrong(check, f"it does not answer: {text}", advice)
         case StoreUnreachable():
             advice = "look at the endpoint, the region and the addressing (CoreWeave wants virtual hosts)"
             return wrong(check, f"it does not answer: {text}", advice)
         case StoreFull():
             return wrong(check, f"it has no room: {text}", "make room, or raise its quota")
         case InvalidStoreUrl():
-            return wrong(check, text, f"write {keys} as s3://BUCKET/PREFIX")
+            return wrong(check, text, f"write {keys} as s3://BUCKET/PREFIX or gs://BUCKET/PREFIX")
         case NoSuchStore():
             return wrong(check, text, "install what brings the driver")
         case StoreMisbehaves():
             return wrong(check, text, f"use another store for {keys}")
         case _:
             return wrong(check, f"{type(error).__name__}: {text}", f"look at {keys}")
+
+
+def _credentials_of(url: str) -> str:
+    if urlsplit(url).scheme == "gs":
+        return "the file that GOOGLE_APPLICATION_CREDENTIALS names"
+    return "AWS_* or the shared credentials file"

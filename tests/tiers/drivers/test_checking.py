@@ -6,8 +6,8 @@ import pytest
 from s3_stage import KEY, staged
 
 from iriscw.tiers.drivers.checking import PROBE, ConditionsIgnored, check_store
+from iriscw.tiers.drivers.failure import NoStoreCredentials, NoSuchBucket
 from iriscw.tiers.drivers.fake import FakeObjectStore
-from iriscw.tiers.drivers.s3_failure import NoStoreCredentials, NoSuchBucket
 from iriscw.tiers.ports import StoreAccessDenied, StoreUnreachable
 
 pytestmark = pytest.mark.usefixtures("credentials")

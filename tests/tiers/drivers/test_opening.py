@@ -1,11 +1,14 @@
 """Stores are opened by URL."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from iriscw.tiers.drivers.fake import FakeObjectStore
-from iriscw.tiers.drivers.opening import InvalidStoreUrl, NoSuchStore, open_store
+from iriscw.tiers.drivers.gs import _is_installed
+from iriscw.tiers.drivers.opening import InvalidStoreUrl, NoSuchStore, StoreExtraMissing, open_store
 
 
 def names_in(folder: str) -> list[str]:
@@ -31,5 +34,29 @@ def test_other_schemes() -> None:
     """By argument; an unknown one is listed with the known."""
     fake = FakeObjectStore()
     assert open_store("mine://x", {"mine": lambda url: fake}) is fake
-    with pytest.raises(NoSuchStore, match="there are: file, mine"):
+    with pytest.raises(NoSuchStore, match="there are: file, gs, mine"):
         open_store("s4://bucket", {"mine": lambda url: fake})
+
+
+def test_a_library_that_is_not_installed(monkeypatch) -> None:
+    """Is named with how to get it; an emulator needs none."""
+    monkeypatch.delenv("STORAGE_EMULATOR_HOST", raising=False)
+    monkeypatch.setattr("iriscw.tiers.drivers.gs._is_installed", lambda name: False)
+    with pytest.raises(StoreExtraMissing, match=r"pip install 'iriscw\[gs\]'"):
+        open_store("gs://bucket")
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", "127.0.0.1:9")
+    open_store("gs://bucket")
+
+
+def test_what_is_installed() -> None:
+    """Is looked for without importing it, and what it is in may be missing, too."""
+    assert not _is_installed("no_such_package_of_anybody.auth")
+    assert not _is_installed("iriscw.no_such_module")
+    assert _is_installed("iriscw.errors")
+
+
+def test_opening_a_google_store_loads_no_client() -> None:
+    """The libraries are imported when a request is made, in a thread."""
+    code = "import iriscw.tiers.drivers.opening as o, sys; o.open_store('gs://bkt'); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert not {"aiohttp", "google.auth", "yarl"} & {*done.stdout.split()}

@@ -11,9 +11,9 @@ from s3_stage import AWS_SMALL, BUCKET, COREWEAVE_SMALL, KEY, QUICK, Stage, stag
 
 from iriscw.testing.conformance.object_store import ObjectStoreConformance
 from iriscw.tiers.drivers import s3_client
+from iriscw.tiers.drivers.failure import NoStoreCredentials, NoSuchBucket
 from iriscw.tiers.drivers.opening import open_store
 from iriscw.tiers.drivers.s3 import S3ObjectStore
-from iriscw.tiers.drivers.s3_failure import NoStoreCredentials, NoSuchBucket
 from iriscw.tiers.drivers.s3_place import S3Place
 from iriscw.tiers.drivers.transfer import read_whole
 from iriscw.tiers.ports import (

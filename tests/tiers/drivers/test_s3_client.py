@@ -15,8 +15,8 @@ from botocore.exceptions import (
     ReadTimeoutError,
 )
 
+from iriscw.tiers.drivers.failure import AttemptFailed
 from iriscw.tiers.drivers.s3_client import CREDENTIALS, TROUBLES, judged, new_session, open_client, renew
-from iriscw.tiers.drivers.s3_failure import AttemptFailed
 from iriscw.tiers.drivers.s3_place import S3Limits, S3Place
 
 pytestmark = pytest.mark.usefixtures("credentials")

@@ -8,8 +8,8 @@ import attrs
 import pytest
 from s3_stage import QUICK, staged
 
-from iriscw.tiers.drivers.s3_connection import S3Connection
-from iriscw.tiers.drivers.s3_place import S3Limits, S3Place
+from iriscw.tiers.drivers.attempts import Attempts
+from iriscw.tiers.drivers.s3_place import S3Limits
 from iriscw.tiers.ports import StoreUnreachable
 
 pytestmark = pytest.mark.usefixtures("credentials")
@@ -52,10 +52,10 @@ async def test_requests_have_places() -> None:
 def test_pauses_grow_to_a_bound() -> None:
     """And differ, so that many who failed at once do not come back at once."""
     limits = S3Limits()
-    connection = S3Connection(S3Place("bkt", ""), limits)
+    attempts = Attempts("a store", limits)
     for attempt in range(1, 30):
         bound = min(limits.most_pause_s, limits.first_pause_s * 2 ** (attempt - 1))
-        pauses = {connection._pause(attempt) for _ in range(20)}
+        pauses = {attempts.pause(attempt) for _ in range(20)}
         assert len(pauses) > 1
         assert all(bound / 2 <= pause <= bound for pause in pauses)
 

@@ -2,15 +2,8 @@
 
 import pytest
 
-from iriscw.tiers.drivers.s3_failure import (
-    TEXT_LENGTH,
-    AttemptFailed,
-    Failure,
-    NoStoreCredentials,
-    NoSuchBucket,
-    answered,
-    port_error,
-)
+from iriscw.tiers.drivers.failure import TEXT_LENGTH, AttemptFailed, Failure, NoStoreCredentials, NoSuchBucket
+from iriscw.tiers.drivers.s3_failure import answered, port_error
 from iriscw.tiers.ports import ObjectNotFound, StoreAccessDenied, StoreFull, StoreUnreachable
 from iriscw_sims.objects.refusals import CODES
 

@@ -2,8 +2,9 @@
 
 import pytest
 
+from iriscw.tiers.drivers.limits import MIB
 from iriscw.tiers.drivers.opening import InvalidStoreUrl
-from iriscw.tiers.drivers.s3_place import MIB, S3Limits, S3Place, s3_place, wants_virtual
+from iriscw.tiers.drivers.s3_place import S3Limits, S3Place, s3_place, wants_virtual
 
 COREWEAVE = {"AWS_ENDPOINT_URL": "https://cwobject.com"}
 OWN = {"AWS_ENDPOINT_URL": "http://minio.internal:9000"}

@@ -12,7 +12,7 @@ import uuid
 
 import anyio
 
-from iriscw.tiers.drivers.s3_failure import NoStoreCredentials, NoSuchBucket
+from iriscw.tiers.drivers.failure import NoStoreCredentials, NoSuchBucket
 from iriscw.tiers.ports import IfAbsent, ObjectExists, ObjectStore, StoreAccessDenied, StoreUnreachable
 
 NEW_KEY_S = 60.0

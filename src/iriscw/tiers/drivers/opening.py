@@ -1,5 +1,5 @@
-"""Open an object store by its URL: ``file:///var/lib/iriscw``, ``s3://bucket/prefix``, and whatever schemes installed
-packages bring.
+"""Open an object store by its URL: ``file:///var/lib/iriscw``, ``s3://bucket/prefix``, ``gs://bucket/prefix``, and
+whatever schemes installed packages bring.
 
 A package offers a scheme under the entry point group ``iriscw.object_stores``: a function that takes the URL
 and gives the store. Its module is imported only when a URL has its scheme.
@@ -29,6 +29,10 @@ class NoSuchStore(UsageError, LookupError):
     """No driver takes this scheme."""
 
 
+class StoreExtraMissing(NoSuchStore):
+    """The scheme's driver needs a library that is not installed: an extra of iriscw's, which the text names."""
+
+
 def open_file_store(url: str) -> ObjectStore:
     """Open ``file:///absolute/path``.
 
@@ -56,18 +60,32 @@ def open_s3_store(url: str) -> ObjectStore:
     return s3.open_s3_store(url)
 
 
+def open_gs_store(url: str) -> ObjectStore:
+    """Open ``gs://bucket/prefix``; the environment says by whom. Asks nothing of the service yet.
+
+    Raises:
+        InvalidStoreUrl: the URL, or the emulator that the environment names, is none.
+        StoreExtraMissing: the extra ``gs`` is not installed.
+    """
+    from iriscw.tiers.drivers import gs
+
+    return gs.open_gs_store(url)
+
+
 def open_store(url: str, given: Mapping[str, StoreFactory] | None = None) -> ObjectStore:
     """Open the store that ``url`` names; ``given`` drivers come before installed ones.
 
     Raises:
         InvalidStoreUrl: it has no scheme.
         NoSuchStore: no driver takes its scheme; the error lists those there are.
+        StoreExtraMissing: its driver needs a library that is not installed.
         StoreAccessDenied, StoreUnreachable: the store cannot be opened.
     """
     scheme = urlsplit(url).scheme
     if not scheme:
         raise InvalidStoreUrl(f"{url!r} has no scheme; a folder is file:///absolute/path")
-    known: dict[str, StoreFactory] = {"file": open_file_store, "s3": open_s3_store, **(given or {})}
+    known: dict[str, StoreFactory] = {"file": open_file_store, "gs": open_gs_store, "s3": open_s3_store}
+    known.update(given or {})
     if scheme in known:
         return known[scheme](url)
     offered = entry_points(group=ENTRY_POINT_GROUP)

@@ -18,8 +18,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from iriscw.errors import InvalidArgument
+from iriscw.tiers.drivers.failure import AttemptFailed
 from iriscw.tiers.drivers.s3_connection import S3Connection
-from iriscw.tiers.drivers.s3_failure import AttemptFailed, port_error
+from iriscw.tiers.drivers.s3_failure import port_error
 from iriscw.tiers.drivers.s3_place import S3Limits, S3Place, s3_place
 from iriscw.tiers.drivers.s3_reading import S3Reading, spans
 from iriscw.tiers.drivers.s3_upload import conditions, tag, write_object

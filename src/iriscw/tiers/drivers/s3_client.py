@@ -35,7 +35,8 @@ from botocore.exceptions import (
     ProxyConnectionError,
 )
 
-from iriscw.tiers.drivers.s3_failure import TEXT_LENGTH, AttemptFailed, Failure, answered
+from iriscw.tiers.drivers.failure import TEXT_LENGTH, AttemptFailed, Failure
+from iriscw.tiers.drivers.s3_failure import answered
 from iriscw.tiers.drivers.s3_place import S3Limits, S3Place, wants_virtual
 
 CREDENTIALS = (

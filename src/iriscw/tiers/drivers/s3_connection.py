@@ -1,12 +1,5 @@
-"""Requests to one S3 service: each bounded in time, all bounded in number, and repeated only where that does no harm.
-
-What was certainly not done (the server was too busy, or never reached) is tried again whatever it was. What may have
-been done is tried again only if doing it twice is the same as once: reads, parts of an upload, and writes with a
-condition, whose second try the first one makes impossible. A plain write or delete is not: if the first request landed
-late, behind what somebody wrote in the meantime, that would be lost, and nobody would have been told. So these end
-with the doubt, and the caller decides.
-
-The doubt stays with a request: what is told at the end says that nothing has happened only if that is so of every try.
+"""Requests to one S3 service: each bounded in time, all bounded in number, and repeated only where that does no harm
+(:mod:`iriscw.tiers.drivers.attempts`).
 
 Keys are replaced while a process lives, CoreWeave's expire. When they are refused, the shared files are read again,
 and if there are others in them by now, the request is tried with these.
@@ -17,17 +10,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
-import itertools
-import random
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any
 
 import anyio
 import anyio.to_thread
-import attrs
 
-from iriscw.tiers.drivers.s3_failure import AttemptFailed, Failure
+from iriscw.tiers.drivers.attempts import Attempts
+from iriscw.tiers.drivers.failure import AttemptFailed, Failure
 from iriscw.tiers.drivers.s3_place import S3Limits, S3Place
 from iriscw.tiers.ports import StoreUnreachable
 
@@ -54,8 +44,7 @@ class S3Connection:
         self.place = place
         self.limits = limits
         self._connector = connector or {}
-        self._requests = anyio.Semaphore(limits.requests)
-        self._readings = anyio.Semaphore(limits.readings)
+        self._attempts = Attempts(str(place), limits)
         self._opening = anyio.Lock()
         self._stack = AsyncExitStack()
         self._client: Any = None
@@ -82,32 +71,28 @@ class S3Connection:
         """
         if body is not None:
             said = {**said, "ContentMD5": await _digest(body)}
-        certain = True
-        for attempt in itertools.count(1):
-            key = ""
-            try:
-                await self._opened()
-                key = self._access_key
-                async with self._place(self._requests, "request"):
-                    return await self._once(operation, body, said)
-            except AttemptFailed as failed:
-                failure = failed.failure
-                certain = failure.certain and (certain or operation.startswith(READS))
-                may = attempt < self.limits.attempts and (certain or repeat)
-                if not may or not (failure.passing or await self._renewed(failure, key)):
-                    raise AttemptFailed(attrs.evolve(failure, certain=certain)) from failed
-            await anyio.sleep(self._pause(attempt))
-        raise AssertionError("unreachable")
+        key = ""
 
-    @asynccontextmanager
-    async def reading(self) -> AsyncIterator[None]:
+        async def once() -> dict[str, Any]:
+            nonlocal key
+            key = ""
+            await self._opened()
+            key = self._access_key
+            async with self._attempts.request():
+                return await self._once(operation, body, said)
+
+        async def renewed(failure: Failure) -> bool:
+            return await self._renewed(failure, key)
+
+        return await self._attempts.repeated(once, reads=operation.startswith(READS), repeat=repeat, renewed=renewed)
+
+    def reading(self) -> AbstractAsyncContextManager[None]:
         """Hold a place for an open answer.
 
         Raises:
             StoreUnreachable: none came free in time.
         """
-        async with self._place(self._readings, "reading"):
-            yield
+        return self._attempts.reading()
 
     @property
     def troubles(self) -> tuple[type[Exception], ...]:
@@ -166,23 +151,6 @@ class S3Connection:
                 except TimeoutError as error:
                     raise AttemptFailed(Failure("no credentials came in time", certain=True)) from error
         return self._client, self._library
-
-    @asynccontextmanager
-    async def _place(self, places: anyio.Semaphore, kind: str) -> AsyncIterator[None]:
-        try:
-            with anyio.fail_after(self.limits.place_s):
-                await places.acquire()
-        except TimeoutError as error:
-            waited = f"{self.limits.place_s:g} s"
-            raise StoreUnreachable(f"{self.place}: no {kind} of those under way ended for {waited}") from error
-        try:
-            yield
-        finally:
-            places.release()
-
-    def _pause(self, attempt: int) -> float:
-        bound = min(self.limits.most_pause_s, self.limits.first_pause_s * 2 ** (attempt - 1))
-        return random.uniform(bound / 2, bound)  # noqa: S311 - spreads retries, guards nothing
 
 
 def _imported() -> Any:

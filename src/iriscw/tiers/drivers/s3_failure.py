@@ -1,17 +1,12 @@
-"""Why an attempt at a request came to nothing, and what that means in the words of the ObjectStore port.
-
-A failure has two sides that matter. It is *certain* if the request has changed nothing and never will: the server said
-no before it began, or was never reached. Silence, a broken connection and a server's own error are not certain: the
-request may have been done, or may be done yet. And it is *passing* if the same request may go well later.
+"""What S3's answers mean: which failures they are, and what those are in the words of the ObjectStore port.
 
 The table errs on the side of doubt: a code that nobody thought of never reads as absence (INV-C11).
 """
 
 from __future__ import annotations
 
-import attrs
-
 from iriscw.errors import OperationError
+from iriscw.tiers.drivers.failure import TEXT_LENGTH, Failure, NoStoreCredentials, NoSuchBucket
 from iriscw.tiers.ports import StoreAccessDenied, StoreFull, StoreUnreachable
 
 NOT_BEGUN = frozenset({"SlowDown", "ServiceUnavailable", "Throttling", "ThrottlingException", "RequestLimitExceeded"})
@@ -37,50 +32,6 @@ REFUSED = frozenset(
 )
 """Codes for: as this store is set up, never."""
 
-TEXT_LENGTH = 300
-"""Of what a server said, in letters."""
-
-
-class NoStoreCredentials(StoreAccessDenied):
-    """There are no credentials for the store: neither ``AWS_ACCESS_KEY_ID`` and ``AWS_SECRET_ACCESS_KEY``, nor a
-    shared credentials file with the profile.
-    """
-
-
-class NoSuchBucket(StoreAccessDenied):
-    """The service knows no bucket of this name. Says nothing of the absence of objects: it may be another service."""
-
-
-@attrs.frozen
-class Failure:
-    """How an attempt failed."""
-
-    said: str
-    """For people; without secrets."""
-    status: int = 0
-    """HTTP's; 0: no answer came."""
-    code: str = ""
-    """S3's; HEAD has none."""
-    certain: bool = False
-    """Whether nothing has happened, and nothing will."""
-    passing: bool = True
-    """Whether the same may go well later."""
-    credentials: bool = False
-    """Whether there were none to sign with."""
-
-    @property
-    def denied(self) -> bool:
-        """Whether the server refused because of who asked."""
-        return self.status in {401, 403} and self.code not in NO_ROOM
-
-
-class AttemptFailed(OperationError):
-    """A request came to nothing; for the driver's own use, which makes an error of the port of it."""
-
-    def __init__(self, failure: Failure) -> None:
-        self.failure = failure
-        super().__init__(failure.said)
-
 
 def answered(status: int, code: str, message: str) -> Failure:
     """Give the failure that a server told."""
@@ -89,9 +40,10 @@ def answered(status: int, code: str, message: str) -> Failure:
         return Failure(said, status, code, certain=True)
     if status == 501:
         return Failure(said, status, code or "NotImplemented", certain=True, passing=False)
+    full = code in NO_ROOM or status == 507
     if 300 <= status < 500:
-        return Failure(said, status, code, certain=True, passing=False)
-    return Failure(said, status, code)
+        return Failure(said, status, code, certain=True, passing=False, full=full)
+    return Failure(said, status, code, full=full)
 
 
 def port_error(failure: Failure, what: str) -> OperationError:
@@ -106,7 +58,7 @@ def port_error(failure: Failure, what: str) -> OperationError:
         return NoStoreCredentials(said)
     if not failure.certain:
         return StoreUnreachable(said)
-    if failure.code in NO_ROOM or failure.status == 507:
+    if failure.full:
         return StoreFull(said)
     if failure.code == "NoSuchBucket":
         return NoSuchBucket(said)

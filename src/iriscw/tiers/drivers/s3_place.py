@@ -18,10 +18,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import attrs
 
+from iriscw.tiers.drivers.limits import ServiceLimits
 from iriscw.tiers.drivers.opening import InvalidStoreUrl
 from iriscw.tiers.ports import InvalidObjectKey, check_key
-
-MIB = 1 << 20
 
 ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
@@ -34,40 +33,14 @@ _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 
 
 @attrs.frozen
-class S3Limits:
-    """How long, how often and how much at once. The defaults are for use; tests have others."""
+class S3Limits(ServiceLimits):
+    """How long, how often and how much at once: five attempts (botocore's modes have 3 and 5), and parts of 16 MiB
+    (CoreWeave documents 15 MiB as the least), which make 578 GiB with S3's limit for their number.
+    """
 
-    connect_s: float = 10.0
-    silence_s: float = 30.0
-    """Without a byte, after which a connection counts as broken; also, all that a request without a body may take."""
-    slowest_bytes_per_s: int = MIB
-    """A body that is sent more slowly than this is given up."""
-    attempts: int = 5
-    """In all, of what may be repeated. botocore's modes have 3 and 5."""
-    first_pause_s: float = 0.1
-    most_pause_s: float = 5.0
-    """Between attempts: drawn up to a bound that doubles from the first to this."""
-    requests: int = 32
-    """At once. CoreWeave advises about 300 for a whole node."""
-    readings: int = 32
-    """Open at once: each has a connection of its own until it ends."""
-    place_s: float = 60.0
-    """How long to wait for one of these."""
-    keepalive_s: float = 4.0
-    """For which an idle connection is kept: less than any server does, so that none is used while it closes."""
-    part_bytes: int = 16 * MIB
-    """Of a part of an upload, and what is written in one go: CoreWeave documents 15 MiB as the least."""
     growth_parts: int = 1000
     """Parts after which they have ``growth`` times that size: what is long may cost memory, what is short need not."""
     growth: int = 4
-    most_parts: int = 10_000
-    """S3's limit; with the others it makes 578 GiB for an object."""
-    abort_s: float = 10.0
-    """How long a write that failed tries to take its parts back."""
-
-    def attempt_s(self, size_bytes: int) -> float:
-        """Give what one attempt with a body of this size may take, in s."""
-        return self.silence_s + size_bytes / self.slowest_bytes_per_s
 
     def size_of_part(self, number: int) -> int:
         """Give the size of a part, in bytes; the first has number 1."""

@@ -4,28 +4,24 @@ Theory of operation. A stream of unknown length is read until it is longer than 
 one request. Parts go up one after the other, so that memory is one part and one chunk of the source, and the upload is
 aborted whatever goes wrong, a cancellation included: services such as CoreWeave's keep an unfinished one for ever.
 
-Each write has a *mark* of its own in the object's metadata. When a write with a condition is refused, the object is
-looked at: with our mark it is ours, and what was lost is the answer to an earlier try, or something on the way has sent
-the request twice. Entity tags cannot tell this: two writers of the same content have the same. An object without our
-mark means that the condition did not hold, if no try of ours is in doubt; else nobody can say what happened, since ours
-may have been there and have been replaced.
+What became of a write whose answer was lost is found out by its mark (:mod:`iriscw.tiers.drivers.writing`). Entity tags
+cannot tell it: two writers of the same content have the same.
 """
 
 from __future__ import annotations
 
 import logging
-import uuid
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator
 from contextlib import aclosing
 from typing import Any
 
 import anyio
-import attrs
 
 from iriscw.errors import OperationError
+from iriscw.tiers.drivers.failure import AttemptFailed, Failure
 from iriscw.tiers.drivers.s3_connection import S3Connection
-from iriscw.tiers.drivers.s3_failure import AttemptFailed, Failure, port_error
-from iriscw.tiers.drivers.s3_place import S3Limits
+from iriscw.tiers.drivers.s3_failure import port_error
+from iriscw.tiers.drivers.writing import MARK, Write, pieces, settled
 from iriscw.tiers.ports import (
     Condition,
     IfAbsent,
@@ -33,30 +29,10 @@ from iriscw.tiers.ports import (
     ObjectChanged,
     ObjectExists,
     ObjectInfo,
-    StoreFull,
     StoreUnreachable,
 )
 
-MARK = "iriscw-write"
-"""In an object's metadata: which write it is of."""
-
 log = logging.getLogger(__name__)
-
-
-@attrs.frozen
-class Write:
-    """One call of ``put``."""
-
-    key: str
-    name: str
-    """The key in the bucket."""
-    condition: Condition
-    mark: str = attrs.field(factory=lambda: uuid.uuid4().hex)
-
-    @property
-    def metadata(self) -> dict[str, str]:
-        """The mark, where it is kept."""
-        return {MARK: self.mark}
 
 
 async def write_object(
@@ -73,37 +49,6 @@ async def write_object(
         if is_last:
             return await _write_whole(connection, write, first)
         return await _write_parts(connection, write, first, parts)
-
-
-async def pieces(data: bytes | AsyncIterable[bytes], limits: S3Limits) -> AsyncGenerator[tuple[bytes, bool]]:
-    """Give data in parts, and with each whether it is the last. There is always one.
-
-    Raises:
-        StoreFull: an object cannot have that many parts.
-    """
-    number, held = 1, bytearray()
-    if isinstance(data, bytes) and len(data) <= limits.size_of_part(1):
-        yield data, True  # as it is: most are short
-        return
-    async for chunk in _chunks(data):
-        rest = memoryview(chunk)
-        while len(held) + len(rest) > (size := limits.size_of_part(number)):
-            if number == limits.most_parts:
-                raise StoreFull(f"an object has at most {limits.most_parts} parts, the last of {size} bytes")
-            taken = size - len(held)
-            held += rest[:taken]
-            yield bytes(held), False
-            held, rest, number = bytearray(), rest[taken:], number + 1
-        held += rest
-    yield bytes(held), True
-
-
-async def _chunks(data: bytes | AsyncIterable[bytes]) -> AsyncIterator[bytes]:
-    if isinstance(data, bytes):
-        yield data
-        return
-    async for chunk in data:
-        yield chunk
 
 
 async def _write_whole(connection: S3Connection, write: Write, data: bytes) -> ObjectInfo:
@@ -193,12 +138,7 @@ async def _settled(connection: S3Connection, write: Write, failed: AttemptFailed
     error = _condition_error(write, failure)
     if error is None and failure.code != "NoSuchUpload":
         raise port_error(failure, f"writing {write.key!r}") from failed
-    found = await _ours(connection, write)
-    if found is not None:
-        return found
-    if error is not None and failure.certain:
-        raise error from failed
-    raise StoreUnreachable(f"writing {write.key!r}: nobody can say whether it was written: {failure.said}") from failed
+    return await settled(write, failed, error, lambda: _ours(connection, write))
 
 
 def _condition_error(write: Write, failure: Failure) -> OperationError | None:

@@ -4,8 +4,9 @@ from contextlib import ExitStack, asynccontextmanager
 
 import anyio
 import anyio.to_thread
+import gs_stage
 import pytest
-from s3_stage import staged
+import s3_stage
 
 from iriscw.controller.vault import open_vault
 from iriscw.errors import JournalLost
@@ -19,13 +20,17 @@ in_thread = anyio.to_thread.run_sync
 PATIENCE_S = 30.0
 
 
+@pytest.fixture(params=[s3_stage.staged, gs_stage.staged], ids=["s3", "gs"])
+def staged(request):
+    """Make a stage of either service."""
+    return request.param
+
+
 @asynccontextmanager
 async def opened(stage, folder, holder):
     """Open the journal of a folder, with the second copy in the stage's bucket."""
     with ExitStack() as stack:
-        vault = await in_thread(
-            stack.enter_context, open_vault("s3://checkpoints", lambda _: stage.new_store(), "journal/")
-        )
+        vault = await in_thread(stack.enter_context, open_vault("the bucket", lambda _: stage.new_store(), "journal/"))
         replica = Replica(vault, holder, per_base=4)
         journal = await in_thread(
             lambda: SqliteJournal.open(folder, replica=replica, registry=REGISTRY, bound_bytes=BOUND_BYTES)
@@ -53,7 +58,7 @@ async def append_for_ever(journal):
 
 
 @pytest.mark.parametrize("point", ["object reply lost", "object request lost", "object done and in trouble"])
-async def test_a_journal_outlives_its_disk(tmp_path, point) -> None:
+async def test_a_journal_outlives_its_disk(tmp_path, staged, point) -> None:
     """What was acknowledged is there on another disk, although answers to commits were lost."""
     async with staged() as stage:
         async with opened(stage, tmp_path / "one", "first") as journal:
@@ -69,7 +74,7 @@ async def test_a_journal_outlives_its_disk(tmp_path, point) -> None:
         assert all(name.startswith("journal/") for name in stage.bodies())
 
 
-async def test_one_writer(tmp_path) -> None:
+async def test_one_writer(tmp_path, staged) -> None:
     """Who opens the journal elsewhere has it; the first one ends by name at its next commit."""
     async with staged() as stage, opened(stage, tmp_path / "one", "first") as first:
         first.append("/a", facts(1))

@@ -1,12 +1,14 @@
 """A controller with everything in a bucket: its node and disk may go, and its jobs stay."""
 
+import functools
 import shutil
 import sys
 from pathlib import Path
 
 import anyio
+import gs_stage
 import pytest
-from s3_stage import AWS_SMALL, BUCKET, staged
+import s3_stage
 
 from iriscw.config.load import build_config
 from iriscw.controller.assembly import Controller
@@ -22,8 +24,11 @@ pytestmark = pytest.mark.usefixtures("credentials")
 class InBucket(World):
     """A controller whose journal has its second copy in a bucket, and whose bundles are there."""
 
+    bucket = ""
+    """Its URL."""
+
     async def __aenter__(self):
-        places = {"replica_prefix": f"s3://{BUCKET}/site", "bundle_prefix": f"s3://{BUCKET}/bundles"}
+        places = {"replica_prefix": f"{self.bucket}/site", "bundle_prefix": f"{self.bucket}/bundles"}
         config = build_config({**CONFIG, "controller": {**CONFIG["controller"], "durability": "replicated", **places}})
         self.controller = Controller(config, state_dir=self.state, drivers=Drivers(self.cloud))
         await self._stack.enter_async_context(self.controller)
@@ -31,11 +36,27 @@ class InBucket(World):
         return self
 
 
-async def test_jobs_outlive_the_disk(tmp_path, monkeypatch) -> None:
+class InS3(InBucket):
+    bucket = f"s3://{s3_stage.BUCKET}"
+
+
+class InGoogles(InBucket):
+    bucket = f"gs://{gs_stage.BUCKET}"
+
+
+@pytest.mark.parametrize(
+    ("staged", "variable", "world_of"),
+    [
+        (functools.partial(s3_stage.staged, s3_stage.AWS_SMALL), "AWS_ENDPOINT_URL", InS3),
+        (functools.partial(gs_stage.staged, gs_stage.GOOGLE), "STORAGE_EMULATOR_HOST", InGoogles),
+    ],
+    ids=["s3", "gs"],
+)
+async def test_jobs_outlive_the_disk(tmp_path, monkeypatch, staged, variable, world_of) -> None:
     """With nothing left but the bucket, an acknowledged job is known, runs, and ends; answers are lost meanwhile."""
-    async with staged(AWS_SMALL, {"object reply lost": 30, "object throttled": 100}) as stage:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{stage.server.port}")
-        async with InBucket(tmp_path / "state") as world:
+    async with staged({"object reply lost": 30, "object throttled": 100}) as stage:
+        monkeypatch.setenv(variable, f"http://127.0.0.1:{stage.server.port}")
+        async with world_of(tmp_path / "state") as world:
             job = await world.submit(replicas=3)
             await world._stack.aclose()
             await anyio.to_thread.run_sync(shutil.rmtree, world.state)
