@@ -23,6 +23,7 @@ import attrs
 
 from iriscw.errors import InvalidArgument
 from iriscw.processes.environment import basic_environment
+from iriscw.processes.identity import ProcessIdentity
 from iriscw.processes.lease import LeaseFile
 from iriscw.processes.status import Ending, StatusDamaged
 from iriscw.processes.supervised import (
@@ -60,6 +61,11 @@ class ProcessAttempt(FolderAttempt):
     """An attempt that is a process; see :class:`~iriscw.worker.ports.RunningAttempt`."""
 
     supervised: Supervised
+
+    @property
+    def process(self) -> ProcessIdentity | None:
+        """The program itself."""
+        return self.supervised.target
 
     async def wait(self) -> AttemptEnd:
         """Wait until it has ended."""
