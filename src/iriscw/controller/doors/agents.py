@@ -182,13 +182,13 @@ class AgentDoor(v1.AgentServiceBase):
             raise InvalidArgument("the first message of an agent's stream is an AgentHello")
         identity, abilities = _check(hello, principal)
         connection = AgentConnection.make(identity, abilities)
-        refusal = await self._shake_hands(connection)
-        if refusal is not None:
-            self.refused += 1
-            log.info("agent %s of %s refused: %s", identity.agent_id, identity.node, refusal.text)
-            yield v1.NodeMessage(refused=refusal)
-            return
         try:
+            refusal = await self._shake_hands(connection)
+            if refusal is not None:
+                self.refused += 1
+                log.info("agent %s of %s refused: %s", identity.agent_id, identity.node, refusal.text)
+                yield v1.NodeMessage(refused=refusal)
+                return
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_read, messages, connection)
                 yield v1.NodeMessage(welcome=self._welcome())
