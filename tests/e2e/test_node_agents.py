@@ -1,5 +1,9 @@
-"""The agent of a machine and a controller, as processes, with the real CRIU: a task is copied while its job goes on."""
+"""The agent of a machine and a controller, as processes, with the real CRIU: a task is copied while its job goes on.
 
+Agents of one user share the tier "ram", and tests run side by side: these write to "disk", and look for what is theirs.
+"""
+
+import json
 import os
 import signal
 import socket
@@ -155,7 +159,7 @@ async def test_a_copy_of_a_job(world, criu):
             assert made.labels == {"a": "b", "job": job.id, "task": "0"}
             assert (made.size_bytes > 0, made.processes) == (True, 1)
             assert seen[-1].outcome == "copied"
-            assert [each.id for each in await client.checkpoints()] == [made.id]
+            assert [each.id for each in await client.checkpoints(labels={"job": job.id})] == [made.id]
             assert (await job.tasks())[0].attempts[1:] == ()
             end.touch()
             assert (await job.wait()).state is JobState.SUCCEEDED
@@ -163,7 +167,7 @@ async def test_a_copy_of_a_job(world, criu):
             with pytest.raises(TaskEnded):
                 await client.checkpoint(job, keep_running=True)
             await made.delete()
-            assert await client.checkpoints() == []
+            assert await client.checkpoints(labels={"job": job.id}) == []
             with pytest.raises(OrderFailed) as caught:
                 await client.restore(made)
             assert caught.value.kind == "ArtifactUnknown"
@@ -187,7 +191,7 @@ async def test_both_are_killed_in_between(world, criu):
                         begun.set()
                         task_status.started()
 
-                order["made"] = await client.checkpoint(job, keep_running=True, seen=seen)
+                order["made"] = await client.checkpoint(job, keep_running=True, tier="disk", seen=seen)
 
             async with anyio.create_task_group() as tasks:
                 await tasks.start(copy)
@@ -201,7 +205,7 @@ async def test_both_are_killed_in_between(world, criu):
                 await agent.start(client.address)
             checkpoint = order["made"].id
             assert order["last"].operation == checkpoint
-            assert [each.id for each in await client.checkpoints()] == [checkpoint]
+            assert [each.id for each in await client.checkpoints(labels={"job": job.id})] == [checkpoint]
             assert [str(line) async for line in job.logs()] == ["up"]
             end.touch()
             assert (await job.wait()).state is JobState.SUCCEEDED
@@ -216,7 +220,50 @@ async def test_a_lost_agent(world):
             before = await until_node(client, "CONNECTED")
             await agent.kill()
             after = await until_node(client, "UNKNOWN")
-            assert (after.agent_id, after.checkpoints) == (before.agent_id, 0)
+            assert (after.agent_id, after.criu) == (before.agent_id, before.criu)
             assert after.since_ms >= before.since_ms
             await agent.start(client.address)
             assert (await until_node(client, "CONNECTED")).agent_id == before.agent_id
+
+
+async def command(client, token, *arguments):
+    """Run the command line to its end, as an admin; give its exit code and what it said."""
+    code = "import sys, iriscw.cli; sys.exit(iriscw.cli.main())"
+    given = [*arguments, "--address", client.address, "--token-file", str(token)]
+    done = await anyio.run_process([sys.executable, "-c", code, *given], check=False)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+async def test_the_commands(world, criu):
+    """`agent token`, `checkpoint JOB`, `checkpoints --cluster`, `nodes`: what people type."""
+    with anyio.fail_after(2 * PATIENCE_S):
+        async with world.controller.client() as client:
+            token = world.controller.state_dir / "secrets" / "admin-token"
+            place = world.folder / "agent-token"
+            code, _, said = await command(client, token, "agent", "token", str(place), "--node", NODE)
+            assert (code, place.stat().st_mode & 0o777) == (0, 0o600), said
+            agent = await world.agent(client)
+            assert agent.token.read_text().strip() == place.read_text().strip()
+            await until_node(client, "CONNECTED")
+            job, end = await counting(client, world.folder)
+            code, _, said = await command(client, token, "checkpoint", job.id)
+            assert (code != 0, "SuspensionNotSupported" in said or "suspended" in said) == (True, True), said
+            words = ("checkpoint", job.id, "--leave-running", "--tier", "disk", "-o", "json")
+            code, out, said = await command(client, token, *words)
+            assert code == 0, said
+            done = json.loads(out)
+            assert (done["outcome"], done["processes"], done["tier"]) == ("copied", 1, f"disk of {NODE}")
+            assert "writes the images" in said
+            listing = ("checkpoints", "--cluster", "-o", "json", "--label", f"job={job.id}")
+            code, out, said = await command(client, token, *listing)
+            assert [(each["id"], each["node"]) for each in json.loads(out)] == [(done["checkpoint"], NODE)], said
+            code, out, _ = await command(client, token, "nodes", "-o", "json")
+            assert [(each["node"], each["state"]) for each in json.loads(out)] == [(NODE, "CONNECTED")]
+            removing = (*listing, "--remove", done["checkpoint"])
+            assert json.loads((await command(client, token, *removing))[1]) == []
+            await agent.kill()
+            await until_node(client, "UNKNOWN")
+            _, out, said = await command(client, token, *listing)
+            assert (json.loads(out), NODE in said) == ([], True)
+            end.touch()
+            await job.wait()
