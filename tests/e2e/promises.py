@@ -14,8 +14,9 @@ INV-J1    each job that was acknowledged ends as it must
 INV-J2    no two attempts of one task run side by side
 ========  ============================================================================================
 
-INV-F5 and INV-F7 are states that the controller shows, not what it does to the world: simulation judges them. Here
-quotas, stuck deletions and the like are among the moods, and all must end well in spite of them.
+INV-F5 and INV-F7 are states that the controller shows, not what it does to the world: simulation judges them, and
+``test_troubles_coreweave.py`` one by one. Here quotas, stuck deletions and the like are among the moods, and all must
+end well in spite of them.
 """
 
 from __future__ import annotations
@@ -90,6 +91,14 @@ class Asked:
         """Whether it was answered with yes."""
         return 200 <= self.code < 300
 
+    @property
+    def unread(self) -> bool:
+        """Whether the server sent it away without reading it, so that nobody knows what it asked for.
+
+        That is what a server does that knows no rights yet, or has too much to do.
+        """
+        return self.code in (401, 403, 429) and not self.body
+
     def labels(self) -> Mapping[str, str]:
         """Give the labels of what was to be made."""
         return (self.body.get("metadata") or {}).get("labels") or {}
@@ -144,7 +153,7 @@ def judge(evidence: Evidence) -> list[str]:
 def pools_are_labelled(evidence: Evidence) -> Iterable[str]:
     """INV-F1."""
     for each in evidence.asked:
-        if not each.ours or (each.verb, each.kind) != ("create", "nodepools"):
+        if not each.ours or each.unread or (each.verb, each.kind) != ("create", "nodepools"):
             continue
         wanted = {"iris-managed": "true", "iris-slice-id": each.name, "iris-cluster": evidence.uid}
         for place in (each.labels(), (each.body.get("spec") or {}).get("nodeLabels") or {}):

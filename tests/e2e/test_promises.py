@@ -99,6 +99,10 @@ def without(name, key, value):
 
 BROKEN = {
     "F1: the pool iris-single-a": without("iris-single-a", "iris-cluster", "another"),
+    "F1: the pool  is": with_more(asked(11, "create", "nodepools", "", code=500)),
+    "F1: the pool iris-single-d": with_more(
+        asked(11, "create", "nodepools", "iris-single-d", {"metadata": {"name": "iris-single-d"}}, code=403)
+    ),
     "F2: delete of nodepools somebodys": with_more(asked(11, "delete", "nodepools", "somebodys", ONLY)),
     "F2: patch of pods somebodys": with_more(asked(11, "patch", "pods", "somebodys")),
     "F3: pods iris-pair-b-0-x": with_more(
@@ -131,6 +135,12 @@ def test_a_refused_creation_makes_no_pool():
     """Nor does what somebody else's pools are called count."""
     more = with_more(pool(11, "iris-single-d", code=409), pool(11, "iris-single-e", user="admin", process=""))
     assert judge(more) == []
+
+
+@pytest.mark.parametrize("code", [401, 403, 429])
+def test_what_a_server_did_not_read_is_not_judged_by_what_it_said(code):
+    """One that has just started knows no rights yet; its audit log has neither name nor labels then."""
+    assert judge(with_more(asked(11, "create", "nodepools", "", code=code))) == []
 
 
 def test_an_audit_log_is_read():

@@ -25,6 +25,8 @@ class Collector(Follower):
         """The uids of all pools that are there."""
         self._owned: dict[str, dict[str, Guest]] = {}
         """Pods by the uid of the pool that owns them."""
+        self._kept: dict[str, list[Guest]] = {}
+        """Pods of machines that have left, by the name of a Node object that was still there, as far as was known."""
 
     # Pods of nodes
 
@@ -34,12 +36,21 @@ class Collector(Follower):
             if not guest.removed:
                 self.soon(guest)
 
+    def object_gone(self, name: str) -> None:
+        """Remove pods that were kept for a Node object, soon."""
+        for guest in self._kept.pop(name, ()):
+            self.soon(guest)
+
     def soon(self, guest: Guest) -> None:
         """Remove a pod whose node is no more, soon."""
         self._site.after(self._site.settings.collection, self._rng, self._collect, guest)
 
     def _collect(self, guest: Guest) -> None:
-        if guest.removed or self._nodes.exists(guest.item["spec"]["nodeName"]):
+        if guest.removed:
+            return
+        name = guest.item["spec"]["nodeName"]
+        if self._nodes.exists(name):  # a real server may be long in telling that it is not
+            self._kept.setdefault(name, []).append(guest)
             return
         self._site.note("pod collected", guest.name)
         if guest.shown_phase not in FINAL:

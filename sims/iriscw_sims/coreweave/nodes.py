@@ -57,6 +57,9 @@ class Follower:
     def node_left(self, machine: Machine, why: str) -> None:
         """A machine has left for good, and its object with it."""
 
+    def object_gone(self, name: str) -> None:
+        """It was seen that there is no Node object of this name any more: later than its machine left, if at all."""
+
 
 class Nodes:
     """All machines of the cluster that have joined."""
@@ -264,6 +267,8 @@ class Nodes:
         name = item["metadata"]["name"]
         if event["type"] == "DELETED":
             self._objects.pop(name, None)
+            for follower in self.followers:
+                follower.object_gone(name)
         else:
             self._objects[name] = None
         machine = self.machines.get(name)

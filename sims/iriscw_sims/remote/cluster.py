@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -28,16 +27,11 @@ from iriscw_sims.kube.messages import Request
 from iriscw_sims.remote.deployments import Deployments
 from iriscw_sims.remote.garbage import Garbage
 from iriscw_sims.remote.store import RemoteStore
-from iriscw_sims.serve.cluster import WHOLE_GRACE, Inhabitants
+from iriscw_sims.serve.cluster import Inhabitants, of_processes
 from iriscw_sims.serve.surroundings import LiveSurroundings
 from iriscw_sims.serve.timeline import Clock, Timeline
 
 T = TypeVar("T")
-
-BLOCK_ADDRESSES = 1 << 12
-BLOCKS = (1 << 24) // BLOCK_ADDRESSES
-"""Blocks of addresses of loopback, of which each process that has such a cluster takes one: tests run side by side, and
-workers listen at their nodes' addresses."""
 
 
 @attrs.frozen
@@ -87,10 +81,8 @@ async def attached(
     timeline = Timeline(Clock(time.time_ns(), time.monotonic_ns, speed))
     store = RemoteStore(url, token, context)
     try:
-        first = os.getpid() % BLOCKS * BLOCK_ADDRESSES + 1
-        delays = attrs.evolve(settings, stop=WHOLE_GRACE, first_address=first)
         surroundings = LiveSurroundings(timeline, seed, faults)
-        coreweave = CoreWeave(store, surroundings, containers, delays)
+        coreweave = CoreWeave(store, surroundings, containers, of_processes(settings))
         upkeep = (Garbage(store), Deployments(store))
 
         def exited(uid: str, exit_code: int, reason: str) -> None:

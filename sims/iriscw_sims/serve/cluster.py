@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Protocol
 
@@ -20,6 +21,16 @@ from iriscw_sims.serve.surroundings import LiveSurroundings
 
 WHOLE_GRACE = Span(86_400_000_000_000, 86_400_000_000_000)
 """How long processes take to end that really run: as long as they take, a day at most. A pod's grace is shorter."""
+
+BLOCK_ADDRESSES = 1 << 12
+BLOCKS = (1 << 24) // BLOCK_ADDRESSES
+"""Blocks of addresses of loopback, of which each process that has such a cluster takes one: tests run side by side, and
+workers listen at their nodes' addresses."""
+
+
+def of_processes(delays: Settings) -> Settings:
+    """Give the settings of a cluster whose pods really run on this machine, beside those of other processes."""
+    return attrs.evolve(delays, stop=WHOLE_GRACE, first_address=os.getpid() % BLOCKS * BLOCK_ADDRESSES + 1)
 
 
 def delays_of(settings: ServeSettings) -> Settings:
@@ -49,7 +60,7 @@ def build(
     if containers is None:
         containers = ScriptedContainers(surroundings)
     else:
-        delays = attrs.evolve(delays, stop=WHOLE_GRACE)
+        delays = of_processes(delays)
     coreweave = CoreWeave(store, surroundings, containers, delays)
     containers.exited = coreweave.exited
     for pool in settings.pools:

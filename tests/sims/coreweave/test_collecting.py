@@ -110,3 +110,17 @@ def test_a_pod_that_was_given_free_stays(pooled):
     pooled.do("DELETE", "/apis/compute.coreweave.com/v1alpha1/nodepools/p")
     pooled.run(600)
     assert pooled.pod("b") is not None
+
+
+def test_a_server_may_tell_late_that_a_node_is_no_more(pooled):
+    """Its machine has left, and its object seems to be there for a while: the pods go when it is seen to be gone."""
+    pooled.running_pod()
+    name = pooled.pod()["spec"]["nodeName"]
+    nodes = pooled.cloud.nodes
+    pooled.cloud.kill_node(name)
+    pooled.until(lambda: name not in nodes.machines)
+    nodes.seen({"type": "ADDED", "object": {"metadata": {"name": name, "uid": "as it was"}}})
+    pooled.run(600)
+    assert pooled.pod() is not None
+    nodes.seen({"type": "DELETED", "object": {"metadata": {"name": name, "uid": "as it was"}}})
+    pooled.until(lambda: pooled.pod() is None, 60)

@@ -7,7 +7,8 @@ from serve_caller import MERGE, Caller
 
 from iriscw.errors import InvalidArgument
 from iriscw_sims.coreweave.crd import POOLS
-from iriscw_sims.serve.cluster import delays_of
+from iriscw_sims.coreweave.settings import QUICK
+from iriscw_sims.serve.cluster import BLOCK_ADDRESSES, WHOLE_GRACE, delays_of, of_processes
 from iriscw_sims.serve.server import SimServer
 from iriscw_sims.serve.settings import PoolToBegin, ServeSettings, Timing
 
@@ -101,3 +102,13 @@ def test_delays_follow_the_settings():
     assert faithful.quotas == {"b200-8x": 4}
     assert quick.normal_events
     assert faithful.normal_events
+
+
+def test_clusters_of_processes_side_by_side_have_addresses_of_their_own(monkeypatch):
+    """Workers listen at their nodes' addresses, on one machine, and tests run side by side."""
+    firsts = []
+    for pid in (4711, 4712):
+        monkeypatch.setattr("os.getpid", lambda pid=pid: pid)
+        firsts.append(of_processes(QUICK).first_address)
+    assert firsts[1] - firsts[0] == BLOCK_ADDRESSES
+    assert of_processes(QUICK).stop == WHOLE_GRACE

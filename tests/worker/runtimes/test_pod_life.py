@@ -14,6 +14,7 @@ from iriscw.processes.supervised import MissingBinary
 from iriscw.runtime.vocabulary import SECOND
 from iriscw.worker.ports import AttemptEnd, EndKind
 from iriscw.worker.runtimes.pod_life import (
+    Course,
     GiveUp,
     Never,
     Patience,
@@ -153,6 +154,30 @@ def test_a_pod_that_nobody_begins_is_given_up():
     for pod in (None, POD):
         assert judge_start(Seen(found=Found(), pod=pod), PATIENCE.begin - 1, 0, PATIENCE) == Wait(1)
         assert isinstance(judge_start(Seen(found=Found(), pod=pod), PATIENCE.begin, 0, PATIENCE), GiveUp)
+
+
+def test_other_words_for_the_same_illness_do_not_make_it_younger():
+    """A kubelet goes back and forth between them for ever; patience with each of them anew would never end."""
+    words = itertools.cycle(("ErrImagePull", "ImagePullBackOff", "ErrImagePull: again", "InvalidImageName"))
+    course, verdict = Course(0), None
+    for now in range(0, PATIENCE.image + 2 * SECOND, SECOND):
+        seen = Seen(found=Found(), pod=attrs.evolve(POD, reason=next(words).split(":")[0], message=f"at {now}"))
+        course = course.seen(seen, now)
+        verdict = judge_start(seen, now, now - course.since, PATIENCE)
+        assert isinstance(verdict, GiveUp) is (now >= PATIENCE.image)
+    assert verdict.of_image
+
+
+def test_another_illness_has_a_patience_of_its_own():
+    """And so has one that was gone for a while."""
+    ill, well = Seen(found=Found(), pod=attrs.evolve(POD, reason="ErrImagePull")), Seen(found=Found(), pod=POD)
+    other = Seen(found=Found(), pod=attrs.evolve(POD, unset=True))
+    course = Course(0)
+    assert course.seen(well, 5) == course
+    course = course.seen(ill, 5)
+    assert course == Course(5, PodHealth.IMAGE)
+    assert course.seen(other, 9) == Course(9, PodHealth.VOLUMES)
+    assert course.seen(well, 7).seen(ill, 9) == Course(9, PodHealth.IMAGE)
 
 
 def test_words_are_bounded_and_never_empty():

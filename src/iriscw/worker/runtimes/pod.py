@@ -25,7 +25,6 @@ import anyio.to_thread
 import attrs
 
 from iriscw.cloud.kube.tasks import TaskPod
-from iriscw.cloud.lifecycle import PodHealth, judge_pod
 from iriscw.cloud.model import CloudError, InvalidSpec
 from iriscw.errors import InvalidArgument
 from iriscw.processes.contained import command, look, provide_supervisor, withdraw, write_order
@@ -47,6 +46,7 @@ from iriscw.worker.ports import (
 from iriscw.worker.runtimes.attempt import FolderAttempt, prepare
 from iriscw.worker.runtimes.given import argv_of, check_environment
 from iriscw.worker.runtimes.pod_life import (
+    Course,
     GiveUp,
     Never,
     Patience,
@@ -96,17 +96,15 @@ class PodAttempt(FolderAttempt):
 
     async def begun(self) -> Runs | Refused | Never:
         """Wait until it is known whether the program runs. If it does not, nothing of it ever will."""
-        asked = ill_since = time.monotonic_ns()
-        health = PodHealth.WELL
+        asked = time.monotonic_ns()
+        course = Course(asked)
         given_up: GiveUp | None = None
         with self._noticing() as wait:
             while True:
                 seen = await self._look()
                 now = time.monotonic_ns()
-                ill = PodHealth.WELL if seen.pod is None else judge_pod(seen.pod)
-                if ill is not health:  # the words of one illness change all the time: ErrImagePull, ImagePullBackOff
-                    health, ill_since = ill, now
-                verdict = judge_start(seen, now - asked, now - ill_since, self.patience)
+                course = course.seen(seen, now)
+                verdict = judge_start(seen, now - asked, now - course.since, self.patience)
                 if self.unwanted.is_set() and isinstance(verdict, Wait):
                     verdict = GiveUp("it was stopped before it began")
                 match verdict:

@@ -77,6 +77,19 @@ class Seen:
         return self.gone or (self.pod is not None and self.pod.phase.over)
 
 
+@attrs.frozen
+class Course:
+    """Since when a pod that has not begun is as it is, in ns."""
+
+    since: int
+    health: PodHealth = PodHealth.WELL
+
+    def seen(self, seen: Seen, now: int) -> Course:
+        """Go on with what was seen. The words of one illness change all the time: ErrImagePull, ImagePullBackOff."""
+        health = PodHealth.WELL if seen.pod is None else judge_pod(seen.pod)
+        return self if health is self.health else Course(now, health)
+
+
 # What follows
 
 
@@ -124,7 +137,7 @@ def judge_start(seen: Seen, waited: int, ill: int, patience: Patience) -> Start:
     Args:
         seen: What is known.
         waited: Since its pod was asked for, in ns.
-        ill: Since its pod has had the health that it has now, in ns.
+        ill: Since its pod has had the health that it has now, in ns; see :class:`Course`.
         patience: For how long to wait.
     """
     found = seen.found
