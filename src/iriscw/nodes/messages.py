@@ -84,11 +84,6 @@ class FindOrder:
     key: str
 
 
-@message
-class OrderFigures:
-    """Give how many orders are open, as an integer."""
-
-
 # Within
 
 

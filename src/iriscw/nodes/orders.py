@@ -26,7 +26,6 @@ from iriscw.nodes.messages import (
     Due,
     FindOrder,
     OrderChanged,
-    OrderFigures,
     OrderOver,
     OrdersWanted,
     PassOrders,
@@ -112,7 +111,6 @@ def rules() -> dict[type, DecisionFunction]:
         CancelOrder: cancel,
         DescribeOrder: describe,
         FindOrder: find,
-        OrderFigures: figures,
         OrdersWanted: wanted,
         OrderOver: over,
         AgentReplaced: replaced,
@@ -164,11 +162,6 @@ def find(book: OrderBook, message: FindOrder, ctx: Context) -> Outcome:
     """Say what the order of a key is."""
     placed = book.find(book.keys.get(message.key, ""))
     return (Reply(None if placed is None else placed.view),)
-
-
-def figures(book: OrderBook, message: OrderFigures, ctx: Context) -> Outcome:
-    """Count the open ones."""
-    return (Reply(len(book.open)),)
 
 
 def _unknown(operation: str) -> NoSuchOrder:
