@@ -31,7 +31,7 @@ from iriscw.resources import Resources
 pytestmark = pytest.mark.slow
 
 SMALL = Resources(cpu="250m", memory="64MiB")
-PATIENCE_S = 120
+PATIENCE_S = 300
 NODE = socket.gethostname()
 
 COUNTING = """
