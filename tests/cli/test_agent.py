@@ -53,6 +53,16 @@ def agent(tmp_path_factory):
         yield folder
 
 
+def test_health(iriscw, agent, tmp_path):
+    """An agent that answers is well; where none answers the check has failed."""
+    code, out, err = iriscw("agent", "health", "--socket", str(agent / "s" / "a.sock"))
+    assert (code, err) == (0, "")
+    assert json.loads(out)["status"] == "ok"
+    code, out, err = iriscw("agent", "health", "--socket", str(tmp_path / "none.sock"))
+    assert (code, out) == (1, "")
+    assert "does not answer" in err
+
+
 def test_no_criu(iriscw, agent):
     """The agent says what is missing as the command itself would, and with the same exit code."""
     socket = str(agent / "s" / "a.sock")

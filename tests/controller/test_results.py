@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from iriscw.controller.results import (
-    MAX_MISMATCHES,
+from iriscw.controller.archive import StoredDamaged
+from iriscw.controller.result_model import (
     Reference,
     ResultCorrupt,
     ResultMissing,
-    ResultStore,
     ResultStoreBroken,
     ResultTooBig,
     Verdict,
 )
+from iriscw.controller.results import MAX_MISMATCHES, ResultStore
 from iriscw.rpc.limits import MAX_RESULT_BYTES
 
 JOB = "job-aaaaaaaaaaaa"
@@ -34,7 +34,7 @@ def reference(data: bytes, python: str = "3.11") -> Reference:
 async def read(store: ResultStore) -> bytes | None:
     """The verified result, if there is one."""
     result = store.result(UID)
-    return None if result is None else await store.read(result, 0, 1 << 20)
+    return None if result is None else b"".join([piece async for piece in store.read(result)])
 
 
 @pytest.mark.parametrize("data", [b"", b"x", b"value" * 1000])
@@ -163,9 +163,22 @@ async def test_forget(tmp_path: Path) -> None:
     store = await ResultStore.open(tmp_path)
     store.begin(JOB, 0, 0, UID)
     await store.append(UID, 0, b"x")
-    assert store.jobs() == [JOB]
+    assert await store.jobs() == [JOB]
     await store.forget(JOB)
-    assert (store.jobs(), left(tmp_path)) == ([], [])
+    assert (await store.jobs(), left(tmp_path)) == ([], [])
+
+
+@pytest.mark.parametrize("spoilt", [b"rihgt", b"righ", b"rights"])
+async def test_what_the_disk_has_spoilt_is_not_given_out(tmp_path: Path, spoilt: bytes) -> None:
+    """Not its last byte: no reader takes it for the result."""
+    store = await ResultStore.open(tmp_path)
+    store.begin(JOB, 0, 0, UID)
+    await store.append(UID, 0, b"right")
+    assert await store.settle(UID, reference(b"right")) is Verdict.KEPT
+    [path] = (tmp_path / JOB).iterdir()
+    path.write_bytes(spoilt)
+    with pytest.raises(StoredDamaged, match="SHA-256"):
+        await read(store)
 
 
 async def test_broken_disk(tmp_path: Path) -> None:

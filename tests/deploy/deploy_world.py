@@ -55,6 +55,11 @@ def with_task_pods():
     return installation_of(build_config(said))
 
 
+def with_agent(controller=None, platform=None, **said):
+    """Give an installation with node agents; of what is said of them."""
+    return installation_of(build_config({**values(controller, platform), "agent": {"enabled": True, **said}}))
+
+
 def installed_from(path):
     """Give the installation of a configuration's file."""
     return installation_of(load_config(path))
@@ -87,6 +92,8 @@ def loose(group, kind, plural, scope, version="v1"):
 
 LOOSE = (
     loose("scheduling.k8s.io", "PriorityClass", "priorityclasses", "Cluster"),
+    loose("node.k8s.io", "RuntimeClass", "runtimeclasses", "Cluster"),
+    loose("apps", "DaemonSet", "daemonsets", "Namespaced"),
     loose("networking.k8s.io", "NetworkPolicy", "networkpolicies", "Namespaced"),
     loose("monitoring.coreos.com", "ServiceMonitor", "servicemonitors", "Namespaced"),
 )

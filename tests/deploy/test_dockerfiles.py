@@ -8,15 +8,16 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from deploy_world import installed
+from deploy_world import installed, with_agent
 
 from iriscw.cli.app import COMMANDS
+from iriscw.deploy import agent
 from iriscw.deploy.controller import command
 from iriscw.deploy.names import CONTROLLER_USER
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "src" / "iriscw" / "deploy"
-NAMES = ("controller", "worker", "task")
+NAMES = ("controller", "worker", "task", "agent")
 LAST_OF = {"FROM", "USER", "ENTRYPOINT", "CMD", "WORKDIR", "EXPOSE"}
 
 
@@ -144,12 +145,27 @@ def test_the_workers_is_what_its_pods_run():
     assert only(final, "EXPOSE") == str(installed().config.defaults.bootstrap.worker_port)
 
 
+def test_the_agents_is_what_its_pods_run():
+    """The same command, with the CRIU that it finds on its path."""
+    _, build, final = instructions("agent")
+    words = json.loads(only(final, "ENTRYPOINT"))
+    assert agent.command(with_agent())[: len(words)] == words
+    (made,) = [rest for word, rest in build if word == "RUN" and "install-criu" in rest]
+    script, *steps = [shlex.split(each) for each in made.split(" && ")]
+    assert (ROOT / script[0]).stat().st_mode & 0o111
+    assert script[1:] == ["--from", "source", "/opt/iriscw/criu"]
+    assert steps[-1] == ["ln", "-s", "../criu/criu", "/opt/iriscw/bin/criu"]
+    needed = re.search(r"for tool in ([^;]+);", (ROOT / script[0]).read_text())[1].split()
+    assert [each for each in needed if each not in build[1][1] and each not in ("tar", "xz", "sha256sum")] == []
+    assert "xz-utils" in build[1][1]
+
+
 def test_nobody_is_root_without_a_reason(name):
-    """The worker is, and the lines above say why."""
+    """The worker is, and the agent, and the lines above say why."""
     _, _, final = instructions(name)
     if only(final, "USER") == "0:0":
         text = (FOLDER / f"Dockerfile.{name}").read_text(encoding="utf-8")
-        assert name == "worker"
+        assert name in ("worker", "agent")
         assert re.search(r"^# Root, .*\n(#.*\n)*USER 0:0$", text, re.MULTILINE)
     else:
         assert only(final, "USER") == "65532:65532"

@@ -15,7 +15,7 @@ from pathlib import Path
 import anyio
 import attrs
 import pytest
-from deploy_world import EVERYTHING, SEEDS, installed, installed_from
+from deploy_world import EVERYTHING, SEEDS, installed, installed_from, with_agent
 
 from iriscw.cloud.drivers.kube.access import Access, trusting
 from iriscw.cloud.drivers.kube.api import open_api
@@ -355,6 +355,34 @@ async def test_the_deployments_pod_is_admitted(api, applied):
     assert made.code == 201, made
     assert made.body["spec"]["priority"] == CONTROLLER_PRIORITY
     assert made.body["spec"]["serviceAccountName"] == "iris-controller"
+
+
+async def test_node_agents_are_admitted(api, objects, applied):
+    """All that is made for them is taken as it is written, and a pod of theirs passes every plugin of the server."""
+    installation = with_agent(EVERYTHING, {"namespace": "iris-rights"})
+    told = []
+    try:
+        await apply(objects, render(installation), told.append)
+        made = [line for line in told if line.endswith(" created")]
+        assert [line.partition(" ")[0] for line in made] == [
+            "ServiceAccount/iris-agent",
+            "RuntimeClass/kybernate",
+            "NetworkPolicy/iris-agent",
+            "DaemonSet/iris-agent",
+        ]
+        assert await compare(objects, render(installation)) == ()
+        (manifest,) = [each for each in render(installation) if each.body["kind"] == "DaemonSet"]
+        template = manifest.body["spec"]["template"]
+        body = {**template, "metadata": {**template["metadata"], "name": "iris-agent-1"}}
+        answer = await api.request(ApiRequest("POST", PODS, (("dryRun", "All"), ("fieldValidation", "Strict")), body))
+        assert answer.code == 201, answer
+        assert "volumes" in answer.body["spec"]
+        assert not [each for each in answer.body["spec"]["volumes"] if "projected" in each], "no token is mounted"
+    finally:
+        await apply(objects, render(INSTALLATION), lambda _line: None)
+        for each in reversed(render(installation)):
+            if each.name in (line.partition(" ")[0] for line in told if line.endswith(" created")):
+                await api.request(ApiRequest("DELETE", path_of(each.body)))
 
 
 async def test_a_whole_installation_goes(objects, api):

@@ -27,6 +27,7 @@ from iriscw_sims.coreweave.crd import POOLS
 sys.path.insert(0, str(Path(__file__).parent))
 
 from coreweave_cluster import (
+    CLAIM,
     MAX_SLICES,
     NODES,
     OURS,
@@ -37,7 +38,7 @@ from coreweave_cluster import (
     is_controller,
     is_slice,
 )
-from fault_plans import WINDOW_S, draw_plan
+from fault_plans import DISK_LOST, WINDOW_S, draw_plan
 from kube_server import NoBinariesError
 from promises import Evidence, judge, read_audit, read_marks
 
@@ -230,6 +231,29 @@ class Run:
 def is_worker(item):
     """Tell whether something belongs to a worker's pod."""
     return (item["metadata"].get("labels") or {}).get(OURS) == "true"
+
+
+@pytest.mark.slow
+async def test_a_value_outlives_the_controllers_node_and_disk(clusters):
+    """Who has seen a job succeed can read what it returned when nothing of that controller is left (INV-J1)."""
+    cluster = clusters.get()
+    whole = b"value" * 200_000
+    try:
+        async with cluster.client() as client:
+            with anyio.fail_after(CONVERGE_S):
+                small = await client.submit(len, "four", name="small-value", resources=SMALL)
+                large = await client.submit(bytes, whole, name="large-value", resources=SMALL)
+                assert (await small.result(), await large.result()) == ([4], [whole])
+            hit = await asyncio.wrap_future(cluster.hands.submit(cluster.strike, DISK_LOST, 0))
+            assert hit.endswith(f"and {CLAIM}"), hit
+            await asyncio.wrap_future(cluster.hands.submit(cluster.heal))
+            with anyio.fail_after(CONVERGE_S):
+                for job, value in ((small, 4), (large, whole)):
+                    assert await (await client.job(job.id)).result() == [value]
+    except BaseException as error:
+        cluster.spent = True
+        error.add_note(cluster.report())
+        raise
 
 
 async def holds(clusters, seed):

@@ -300,6 +300,64 @@ def test_who_looked_long_ago_cannot_take_over(site, settle, before):
     site.open("third").close()
 
 
+# Whether somebody else writes now
+
+
+def test_the_writer_knows_that_it_is(site, settle):
+    """At any time, also when all of its segments are in a base; and without writing anything."""
+    ours = Replica(site.vault, "ours", per_base=2)
+    ours.look()
+    ours.take_over((), 0)
+    for number in range(1, 6):
+        assert ours.still_writes()
+        commit(ours, number)
+    ours.write_base(iter(()), 5)
+    while ours._garbage:
+        assert ours.still_writes()
+        ours.tidy()
+    before = list(site.vault.objects)
+    assert ours.still_writes()
+    assert list(site.vault.objects) == before
+
+
+@pytest.mark.parametrize("per_base", [2, 1_000])
+def test_who_was_overtaken_is_not_the_writer(site, settle, per_base):
+    """Whether the other has just opened, or has written and deleted so much that the next number is free again."""
+    away = Replica(site.vault, "away")
+    away.look()
+    away.take_over((), 0)
+    commit(away, 1)
+    with closing(site.open("elsewhere", per_base=per_base)) as journal:
+        assert not away.still_writes()
+        for number in range(12):
+            journal.append("/b", facts(number))
+            settle(journal)
+    assert (segment_name(away.head.number + 1) in site.vault.objects) is (per_base > 2)
+    assert not away.still_writes()
+
+
+def test_a_writer_that_is_writing(site):
+    """Its own next segment might be another's. Once a commit that began after the question has succeeded, it is not."""
+    ours = Replica(site.vault, "ours")
+    ours.look()
+    ours.take_over((), 0)
+    has = site.vault.has
+
+    def under_way(name):
+        return name == segment_name(ours.head.number + 1) or has(name)
+
+    def done_meanwhile(name):
+        site.vault.has = has
+        commit(ours, ours.head.through + 1)
+        site.vault.has = done_meanwhile
+        return True
+
+    site.vault.has = under_way
+    assert not ours.still_writes()
+    site.vault.has = done_meanwhile
+    assert ours.still_writes()
+
+
 def test_an_old_base_deletes_nothing_that_is_newer(site, settle):
     """One that lands after its writer was over."""
     away = Replica(site.vault, "away", per_base=2)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import anyio
 import click
 
+from iriscw.cli.agent_health import health
 from iriscw.cli.connection import connection_options, with_client
 from iriscw.cli.freezing import place_options
 from iriscw.cli.kinds import Duration
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 @click.group()
 def agent() -> None:
     """The node agent: freezing and thawing for others, on a unix socket."""
+
+
+agent.add_command(health)
 
 
 @agent.command(name="serve")

@@ -25,6 +25,7 @@ the node, a worker pod's host name has 63."""
 def check(full: Tree, found: Findings) -> None:
     """Note every contradiction in a complete tree."""
     _check_controller(full, found)
+    _check_agent(full, found)
     _check_secrets(full, found)
     groups = {name: group for name, group in full["scale_groups"].items() if group is not INVALID}
     _check_names(full, groups, found)
@@ -66,6 +67,12 @@ def _check_controller(full: Tree, found: Findings) -> None:
     if controller["durability"] is Durability.REPLICATED and controller["replica_prefix"] == "":
         text = "replicated needs a place for the second copy: set controller.replica_prefix"
         found.add(ProblemKind.CONTRADICTION, ("controller", "durability"), text)
+
+
+def _check_agent(full: Tree, found: Findings) -> None:
+    if _at(full, "agent", "enabled") is True and "local" in full["platform"]:
+        text = "a DaemonSet needs a cluster: on this machine run `iriscw agent serve`"
+        found.add(ProblemKind.CONTRADICTION, ("agent", "enabled"), text)
 
 
 def _check_names(full: Tree, groups: Tree, found: Findings) -> None:
@@ -187,11 +194,15 @@ def _check_local_node(full: Tree, group: Tree, path: Path, found: Findings) -> N
 
 
 def _check_runtime(full: Tree, group: Tree, path: Path, found: Findings) -> None:
-    if group["task_runtime"] is not TaskRuntimeKind.POD:
+    kind, path = group["task_runtime"], (*path, "task_runtime")
+    is_local = "local" in full["platform"]
+    if kind is TaskRuntimeKind.DOCKER and not is_local:
+        text = "CoreWeave's nodes have containerd and no Docker engine: pod gives each attempt a container of its own"
+        found.add(ProblemKind.CONTRADICTION, path, text)
+    if kind is not TaskRuntimeKind.POD:
         return
-    path = (*path, "task_runtime")
-    if "local" in full["platform"]:
-        text = "the local platform has no pods to run attempts in: leave it at process"
+    if is_local:
+        text = "the local platform has no pods to run attempts in: docker, or leave it at process"
         found.add(ProblemKind.CONTRADICTION, path, text)
     elif _at(full, "platform", "coreweave", "node_cache_dir") == "":
         text = "workers share their cache with the pods of tasks: set platform.coreweave.node_cache_dir"

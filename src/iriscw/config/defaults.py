@@ -72,6 +72,7 @@ _PLATFORM: Final[dict[PlatformKind, dict[str, Any]]] = {
         "boot_delay": 500 * MS,
         "node_cpu_milli": 4000,
         "node_memory_bytes": 8 * GIB,
+        "task_paths": "",
     },
 }
 
@@ -95,6 +96,16 @@ _CONTROLLER: Final[dict[PlatformKind, dict[str, Any]]] = {
 
 POOL_DEFAULTS: Final[dict[str, Any]] = {"node_taints": {}}
 """Of `slice_template.coreweave`; its other keys come from the group, or must be said."""
+
+_AGENT: Final[dict[str, Any]] = {
+    "enabled": False,
+    "image": "iris-agent:latest",
+    "socket": "/run/kybernate/shim.sock",  # what the container runtime's side looks for
+    "state_dir": "/mnt/local/kybernate",
+    "ram_budget_bytes": 0,
+    "disk_budget_bytes": 0,
+    "runtime_class": "kybernate",
+}
 
 _JOURNAL_DIR: Final = {PlatformKind.COREWEAVE: "/var/lib/iris/journal", PlatformKind.LOCAL: "journal"}
 _SECRETS_DIR: Final = {PlatformKind.COREWEAVE: "/etc/iris/secrets", PlatformKind.LOCAL: ""}
@@ -122,6 +133,7 @@ def cluster_defaults(kind: PlatformKind, controller: PlatformKind) -> dict[str, 
             "replica_prefix": "",
             "secrets_dir": _SECRETS_DIR[controller],
         },
+        "agent": dict(_AGENT),
         "defaults": {
             "bootstrap": {
                 "docker_image": "iris-worker:latest",

@@ -40,6 +40,15 @@ _OBJECT = Text(
     meaning="a name that Kubernetes takes: lower-case letters, digits, '-', '.'",
 )
 _FOLDER = Text(pattern=r"/\S*", meaning="an absolute path")
+_PATHS = Text(pattern=r"/[^\s:]*(:/[^\s:]*)*", meaning="absolute paths, with ':' between them")
+_SOCKET = Text(
+    pattern=r"/run/(?!(containerd|crio|dbus|docker|lock|runc|systemd|user)/)[a-z0-9][a-z0-9-]*/[A-Za-z0-9_-]+\.sock",
+    meaning="a socket in a folder of its own below /run, such as /run/kybernate/shim.sock",
+    empty=False,
+)
+_NODE_FOLDER = Text(
+    pattern=r"(/[A-Za-z0-9_-][A-Za-z0-9._-]*){2,}", meaning="an absolute path, at least two deep", empty=False
+)
 _URI = Text(pattern=r"(file|s3)://\S+", meaning="a file:// or s3:// address")
 _WORD = Text(pattern=r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", meaning="a label value such as H100")
 _VARIANT = attrs.evolve(_WORD, empty=False)
@@ -93,6 +102,8 @@ class TaskRuntimeKind(enum.Enum):
     """As processes of the worker's pod."""
     POD = "pod"
     """Each in a pod of its own on the worker's node."""
+    DOCKER = "docker"
+    """Each in a container of its own, on the Docker engine of the worker's machine."""
 
 
 def _names_only(environment: Mapping[str, str]) -> str:
@@ -132,6 +143,7 @@ class LocalPlatformConfig:
     boot_delay: int = key(Span(), "How long a node takes to boot.")
     node_cpu_milli: int = key(Cpu(), "CPU that one node has.", written="node_cpu")
     node_memory_bytes: int = key(Size(), "Memory that one node has.", written="node_memory")
+    task_paths: str = key(_PATHS, "Paths of this machine that tasks in containers see, not writable: data, models.")
 
 
 @attrs.frozen(kw_only=True)
@@ -201,7 +213,9 @@ class ControllerVmConfig:
     local: LocalControllerConfig | None = oneof(LocalControllerConfig, "controller", "A process here.")
     coreweave: CoreweaveControllerConfig | None = oneof(CoreweaveControllerConfig, "controller", "A Deployment.")
     image: str = key(Text(), "The controller's container image.")
-    bundle_prefix: str = key(_URI, "Where bundles are kept; empty for beside the journal, or its second copy.")
+    bundle_prefix: str = key(
+        _URI, "Where bundles and results are kept; empty for beside the journal, or its second copy."
+    )
     journal_dir: str = key(_REQUIRED_TEXT, "Where the journal is; on `local` relative to the workdir.")
     durability: Durability = key(
         Choice(Durability),
@@ -232,6 +246,25 @@ class BootstrapConfig:
         Text(), "Where workers find the controller, as `host:port`.", otherwise="the Service's name"
     )
     env_vars: Mapping[str, str] = key(_ENVIRONMENT, "The worker process's environment.", repr=_names_only)
+
+
+@attrs.frozen(kw_only=True)
+class AgentConfig:
+    """The node agent on the machines of all groups, which freezes and thaws processes there. On `coreweave` only."""
+
+    enabled: bool = key(Flag(), "Whether `iriscw manifests` makes a DaemonSet of it: privileged pods.")
+    image: str = key(_REQUIRED_TEXT, "The agent's container image.")
+    socket: str = key(_SOCKET, "Where it listens on the node; the folder is its own, and for root alone.")
+    state_dir: str = key(_NODE_FOLDER, "Where on the node its journal and the tier `disk` lie.")
+    ram_budget_bytes: int = key(
+        Size(), "Room for the tier `ram`; 0: half of the node's `/dev/shm`.", written="ram_budget"
+    )
+    disk_budget_bytes: int = key(
+        Size(), "Room for the tier `disk`; 0: 80 % of the disk that it is on.", written="disk_budget"
+    )
+    runtime_class: str = key(
+        _OBJECT, "The RuntimeClass of pods that can be frozen, handler `kybernate`; empty: none is made."
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -312,9 +345,12 @@ class ScaleGroupConfig:
     slice_template: SliceConfig = key(Section(SliceConfig), "How a slice is created.")
     task_runtime: TaskRuntimeKind = key(
         Choice(TaskRuntimeKind),
-        "Where attempts run: in the worker's pod (`process`), or each in a pod of its own (`pod`, on CoreWeave).",
+        "Where attempts run: in the worker's pod (`process`), each in a pod of its own (`pod`, on CoreWeave), or each "
+        "in a container of the machine's Docker engine (`docker`, on `local`).",
     )
-    task_image: str = key(_REQUIRED_TEXT, "The image of attempts with a pod of their own, for jobs that name none.")
+    task_image: str = key(
+        _REQUIRED_TEXT, "The image of attempts with a pod or container of their own, for jobs that name none."
+    )
     timeouts: TimeoutConfig = key(Section(TimeoutConfig), "For this group.", otherwise="`platform.timeouts`")
     autoscaler: AutoscalerConfig = key(Section(AutoscalerConfig), "For this group.", otherwise="`platform.autoscaler`")
 
@@ -326,5 +362,6 @@ class ClusterConfig:
     name: str = key(_NAME, "Tells this cluster's machines from those of others; the label `iris-cluster`.")
     platform: PlatformConfig = key(Section(PlatformConfig), "Where the machines come from.")
     controller: ControllerVmConfig = key(Section(ControllerVmConfig), "The controller process.")
+    agent: AgentConfig = key(Section(AgentConfig), "The node agent.")
     defaults: DefaultsConfig = key(Section(DefaultsConfig), "What holds for every group.")
     scale_groups: Mapping[str, ScaleGroupConfig] = key(Sections(ScaleGroupConfig), "The groups of machines, by name.")

@@ -23,6 +23,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
+import os
 import socket
 import ssl
 import time
@@ -41,6 +42,7 @@ from iriscw.cloud.model import LABEL_INCARNATION, CloudError
 from iriscw.config.advice import advice
 from iriscw.config.model import ClusterConfig, Durability, PlatformKind
 from iriscw.controller import local, logging as reports, settings
+from iriscw.controller.archive import RESULTS, Archive, folders
 from iriscw.controller.cloud import CloudBinding
 from iriscw.controller.doors.access import Access
 from iriscw.controller.doors.agents import AgentDoor
@@ -49,13 +51,13 @@ from iriscw.controller.doors.freezing import NodesDoor
 from iriscw.controller.doors.http import ControllerStatistics, routes
 from iriscw.controller.doors.overview import ClusterFacts, Overview
 from iriscw.controller.doors.workers import WorkerDoor, WorkerSettings
-from iriscw.controller.errors import StateUnusable
+from iriscw.controller.errors import OwnershipUnclear, StateUnusable
 from iriscw.controller.events import EventHub
 from iriscw.controller.given import GivenSecrets, read_secrets
 from iriscw.controller.held import HeldAttempts
 from iriscw.controller.logs import LogLimits, LogStore
 from iriscw.controller.payloads import Payloads
-from iriscw.controller.results import ResultStore
+from iriscw.controller.results import LARGE_BYTES, ResultStore
 from iriscw.controller.stores import Stores
 from iriscw.controller.tending import Tending
 from iriscw.controller.tokens import ControllerTokens, keep_token
@@ -132,7 +134,7 @@ class Controller:
         chosen = config.controller.local.host if config.controller.local is not None else "0.0.0.0"  # noqa: S104
         self._host = host if host is not None else chosen
         self._port = port if port is not None else config.controller.port
-        self._bundle_url = bundle_prefix or config.controller.bundle_prefix or _beside_journal(config, self.state_dir)
+        self._bundle_prefix = bundle_prefix or config.controller.bundle_prefix
         self._limits = limits or RegistryLimits()
         self._log_limits = log_limits
         there = config.controller.coreweave
@@ -143,6 +145,7 @@ class Controller:
         self._admin_token: Secret | None = None
         self._given: GivenSecrets | None = None
         self._fence: Callable[[], None] = lambda: None
+        self._replica: Replica | None = None
         self._notices: PoolNotices | None = None
 
     @property
@@ -197,6 +200,7 @@ class Controller:
             journal=self._journal.statistics(),
             rpc=self._server.statistics(),
             logs=self._logs.statistics(),
+            results=self._results.statistics(),
             workers_connected=len(self._workers.switchboard),
             agents_connected=len(self._agents.board),
             agents_refused=self._agents.refused,
@@ -260,9 +264,10 @@ class Controller:
         self._journal = await self._open_journal(stack)
         stack.push_async_callback(uncut, self._journal.close)  # bounded by the disk: what was accepted is written
         self._logs = await LogStore.open(state / "logs", self._log_limits)
-        results = await ResultStore.open(state / "results")
-        objects = await stack.enter_async_context(_object_store(self._bundle_url))
-        stores = Stores(self._logs, results, Payloads(objects, ""), objects, BUNDLE_PREFIX)
+        objects = await stack.enter_async_context(_object_store(self._bundle_prefix or _beside_journal(config, state)))
+        self._results = await self._open_results(objects)
+        await stack.enter_async_context(_beside(self._results.run))
+        stores = Stores(self._logs, self._results, Payloads(objects, ""), objects, BUNDLE_PREFIX)
         held = HeldAttempts(state / "held")
 
         self._port = self._port or await anyio.to_thread.run_sync(_usual_port, state / "port", self._host)
@@ -274,11 +279,12 @@ class Controller:
         self._workers = WorkerDoor(self._worker_settings(fleet), stores, held=held, tokens=tokens)
         access = Access(self._logs)
         self._overview = Overview(access, self._facts(fleet), self._workers.switchboard, self._journal)
-        images = settings.has_task_pods(self.config)
+        images = settings.has_task_images(self.config)
         self._agents = AgentDoor(config.name)
         nodes = NodesDoor(access, self._hub, self._workers.switchboard, tokens)
         clients = ClientDoor(access, stores, hub=self._hub, overview=self._overview, nodes=nodes, images=images)
-        self._tending = Tending(access, self._overview, self._logs, results, self._limits.finished)
+        finished = self._limits.finished
+        self._tending = Tending(access, self._overview, self._logs, self._results, finished, self._still_writes)
         self.system = access.system = self._workers.system = self._agents.system = self._tree(fleet, drivers)
         await stack.enter_async_context(self.system)
         await stack.enter_async_context(_beside(self._tending.run))
@@ -286,14 +292,35 @@ class Controller:
 
     async def _open_journal(self, stack: AsyncExitStack) -> SqliteJournal:
         folder, controller = self.state_dir / "journal", self.config.controller
-        replica = None
         if controller.durability is Durability.REPLICATED and controller.replica_prefix:
             vaults = contextlib.ExitStack()
             opening = open_vault(controller.replica_prefix, open_store, JOURNAL_PREFIX)
             vault = await anyio.to_thread.run_sync(vaults.enter_context, opening)
             stack.push_async_callback(uncut, vaults.close)
-            replica = Replica(vault, f"{socket.gethostname()} {uuid.uuid4()}")
-        return await anyio.to_thread.run_sync(functools.partial(SqliteJournal.open, folder, replica=replica))
+            self._replica = Replica(vault, f"{socket.gethostname()} {uuid.uuid4()}")
+        return await anyio.to_thread.run_sync(functools.partial(SqliteJournal.open, folder, replica=self._replica))
+
+    async def _open_results(self, objects: ObjectStore) -> ResultStore:
+        """Open the store of results: with the journal's second copy all of them go to the object store, too."""
+        folder = self.state_dir / "results"
+        if self._replica is None and not self._bundle_prefix:
+            return await ResultStore.open(folder)
+        journal = "" if self._replica is None else self._replica.head.journal
+        archive = Archive(objects, await anyio.to_thread.run_sync(folders, self.state_dir, RESULTS, journal))
+        return await ResultStore.open(folder, archive, archive_from_bytes=LARGE_BYTES if self._replica is None else 0)
+
+    async def _still_writes(self) -> None:
+        """Make sure that nobody else has taken the journal over up to now.
+
+        Raises:
+            LeadershipLost: another controller leads the cluster.
+            OwnershipUnclear: see there.
+            ReplicaUnreachable: the place of the journal's second copy does not answer.
+        """
+        self._fence()
+        replica = self._replica
+        if replica is not None and not await anyio.to_thread.run_sync(replica.still_writes):
+            raise OwnershipUnclear(f"it cannot be told who writes the journal in {replica.vault.where} just now")
 
     async def _open_secrets(self) -> ControllerTokens:
         folder = self.state_dir / "secrets"
@@ -318,7 +345,8 @@ class Controller:
         if config.platform.kind is PlatformKind.LOCAL:
             address = config.defaults.bootstrap.controller_address or f"{_dialled(self._host)}:{self._port}"
             options = local.local_options(config, self.state_dir, address)
-            opened = local.open_local(options, tokens, self.state_dir / "secrets" / "workers")
+            containers = local.task_containers(config, os.environ)
+            opened = local.open_local(options, tokens, self.state_dir / "secrets" / "workers", containers)
             return await stack.enter_async_context(opened), config.name
         from iriscw.controller.coreweave import open_coreweave  # its libraries are for those who use it
 

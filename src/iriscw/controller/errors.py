@@ -39,3 +39,9 @@ class NoSuchBundle(UsageError, LookupError):
 
 class JobUnavailable(OperationError):
     """The job's actor was put aside after repeated failures; the controller's log says why."""
+
+
+class OwnershipUnclear(OperationError):
+    """Whether this controller is still the one that writes the journal cannot be told just now. It deletes nothing."""
+
+    retryable = True

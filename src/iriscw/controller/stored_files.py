@@ -6,6 +6,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from iriscw.errors import OperationError
 from iriscw.files import PRIVATE_FILE_MODE, make_private_folder
@@ -35,6 +36,15 @@ def read_at(path: Path, position: int, count: int) -> bytes:
         return os.pread(descriptor, count, position)
     finally:
         os.close(descriptor)
+
+
+def open_plain(path: Path) -> BinaryIO:
+    """Open a file that is no link, to be read from its start. Blocks on the disk.
+
+    Raises:
+        OSError: as the file system says it.
+    """
+    return os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW), "rb")
 
 
 def append_whole(path: Path, data: bytes) -> None:

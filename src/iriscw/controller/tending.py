@@ -2,11 +2,17 @@
 
 Logs and results live as long as their jobs are listed. When jobs have ended, those that the registry has forgotten are
 found by asking it, and their files are removed. Until then the stores' own limits hold.
+
+What is in an object store another controller may have written, if that has taken the journal over and we do not know
+yet: to us its jobs would look forgotten. Therefore it is made sure of, *after* what is there was listed, that nobody
+had taken over by then. Whatever was listed is then our own, or of those before us, and what the registry says of it is
+true for whoever comes after us as well.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
@@ -38,6 +44,8 @@ class Tending:
         logs: to be tidied.
         results: to be tidied.
         finished: ended jobs that stay listed; with fewer ends than that nothing was forgotten.
+        confirm: returns if it is certain that nobody else has taken the journal over up to now, and raises an
+            ``OperationError`` otherwise.
     """
 
     def __init__(
@@ -47,11 +55,13 @@ class Tending:
         logs: LogStore,
         results: ResultStore,
         finished: int,
+        confirm: Callable[[], Awaitable[None]],
     ) -> None:
         self._access = access
         self._overview = overview
         self._logs = logs
         self._results = results
+        self._confirm = confirm
         self._sweep_after = min(SWEEP_AFTER, max(1, finished))
         self._ended = self._sweep_after  # the first round sweeps what an earlier controller left
         self.fleet: FleetDescription | None = None
@@ -69,15 +79,17 @@ class Tending:
             try:
                 self.fleet = await self._overview.fleet()
                 self.scheduler = await self._overview.scheduler()
-                if self._ended >= self._sweep_after:
-                    self._ended = 0
+                ended = self._ended
+                if ended >= self._sweep_after:
                     await self._sweep()
+                    self._ended -= ended
             except OperationError as error:
                 # A tree that restarts, or a disk that is full: the next round comes.
                 log.warning("tending was put off: %s: %s", type(error).__name__, error)
             await anyio.sleep(SAMPLE_INTERVAL_S)
 
     async def _sweep(self) -> None:
+        stored = dict.fromkeys([*self._logs.jobs(), *await self._results.jobs()])
         listed: dict[str, None] = {}
         over: list[str] = []
         token = ""
@@ -92,10 +104,12 @@ class Tending:
                 break
         for job_id in reversed(over):
             self._logs.job_finished(job_id)
-        for job_id in dict.fromkeys([*self._logs.jobs(), *self._results.jobs()]):
-            if job_id not in listed and not await self._exists(job_id):
-                await self._logs.forget(job_id)
-                await self._results.forget(job_id)
+        gone = [job_id for job_id in stored if job_id not in listed and not await self._exists(job_id)]
+        if gone:
+            await self._confirm()
+        for job_id in gone:
+            await self._logs.forget(job_id)
+            await self._results.forget(job_id)
 
     async def _exists(self, job_id: str) -> bool:
         """Ask again: a job that was submitted while the pages were read is on none of them."""

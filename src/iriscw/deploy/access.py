@@ -6,10 +6,13 @@ from typing import Any
 
 from iriscw.cloud.kube.notices import NAMESPACE as EVENTS_NAMESPACE
 from iriscw.deploy.installation import Installation
-from iriscw.deploy.names import CONTROLLER, WORKER, cluster_role, events_role, object_labels
+from iriscw.deploy.names import AGENT, CONTROLLER, WORKER, cluster_role, events_role, object_labels
 from iriscw.deploy.rights import WORKER_RIGHTS, cluster_rules, events_rules, namespaced_rules, rules
 
 _API = "rbac.authorization.k8s.io"
+
+_PODS = ((CONTROLLER, "controller"), (WORKER, "worker"), (AGENT, "agent"))
+"""Whose accounts there are, and the component that their pods are."""
 
 
 def accounts(installation: Installation) -> list[dict[str, Any]]:
@@ -23,7 +26,8 @@ def accounts(installation: Installation) -> list[dict[str, Any]]:
             "automountServiceAccountToken": False,
             **({"imagePullSecrets": [{"name": pull}]} if pull else {}),
         }
-        for name, component in ((CONTROLLER, "controller"), (WORKER, "worker"))
+        for name, component in _PODS
+        if name != AGENT or installation.config.agent.enabled
     ]
 
 

@@ -19,6 +19,9 @@ CONTROLLER: Final = "iris-controller"
 WORKER: Final = "iris-worker"
 """The workers' ServiceAccount and network policy."""
 
+AGENT: Final = "iris-agent"
+"""The node agents' DaemonSet, ServiceAccount and network policy."""
+
 CONFIG_MAP: Final = "iris-cluster-config"
 CONFIG_KEY: Final = "config.yaml"
 

@@ -2,7 +2,8 @@
 
 Theory of operation. A worker pod is on its node's own network: NCCL and RDMA want that. For a policy it is then the
 node, not a pod, so no selector finds it: the controller's door is open to the whole cluster, on its one port, and what
-guards it is TLS and a token. The workers' policy binds worker pods that are put on the pods' network.
+guards it is TLS and a token. The workers' policy binds worker pods that are put on the pods' network, and that of the
+node agents likewise: they are on their node's, and listen on no port.
 Tasks' pods are bound by none: what a task may reach is not ours to say, as it is not for a task in a worker's pod.
 
 Neither the API server nor an object store has an address that could be written down, so those ports are open to
@@ -18,6 +19,8 @@ from iriscw.deploy.controller import selector
 from iriscw.deploy.installation import Installation
 from iriscw.deploy.names import (
     ADMIN_TOKEN_KEY,
+    AGENT,
+    APP,
     AUTHORITY_KEY,
     AUTHORITY_SECRET,
     CONTROLLER,
@@ -37,6 +40,8 @@ API_SERVER: Final = 6443
 """Where API servers listen behind their Service, and a policy sees the port behind it."""
 
 SCRAPE: Final = "30s"
+
+_COMPONENTS: Final = {CONTROLLER: "controller", WORKER: "worker", AGENT: "agent"}
 
 
 def policies(installation: Installation) -> list[dict[str, Any]]:
@@ -69,6 +74,12 @@ def policies(installation: Installation) -> list[dict[str, Any]]:
             ],
         ),
     ]
+
+
+def agent_policy(installation: Installation) -> dict[str, Any]:
+    """Write the node agents' policy: nobody talks to them over a network, and they to nobody."""
+    pods = {"matchLabels": {APP: AGENT}}
+    return _policy(installation, AGENT, pods, ingress=[], egress=[])
 
 
 def service_monitor(installation: Installation) -> dict[str, Any]:
@@ -122,6 +133,5 @@ def _port(number: int, protocol: str = "TCP") -> dict[str, Any]:
 
 
 def _metadata(installation: Installation, name: str) -> dict[str, Any]:
-    component = "worker" if name == WORKER else "controller"
-    labels = object_labels(installation.cluster, component)
+    labels = object_labels(installation.cluster, _COMPONENTS[name])
     return {"name": name, "namespace": installation.namespace, "labels": labels}

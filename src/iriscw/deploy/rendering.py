@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 
-from iriscw.deploy import access, cluster, controller, network
+from iriscw.deploy import access, agent, cluster, controller, network
 from iriscw.deploy.installation import Installation
 
 
@@ -67,8 +67,22 @@ def _objects(installation: Installation) -> Iterator[tuple[Mapping[str, Any], st
     if installation.controller.network_policy:
         for body in network.policies(installation):
             yield body, "Who may talk to whom, where the cluster enforces it."
+    if installation.config.agent.enabled:
+        yield from _agent(installation)
     yield controller.service(installation), "The name by which workers and clients find the controller."
     yield controller.disruption_budget(installation), "Nobody evicts the controller to tidy up nodes."
     yield controller.deployment(installation), "The controller."
     if installation.controller.service_monitor:
         yield network.service_monitor(installation), "Where Prometheus finds the controller's figures."
+
+
+def _agent(installation: Installation) -> Iterator[tuple[Mapping[str, Any], str]]:
+    if installation.config.agent.runtime_class:
+        yield (
+            agent.runtime_class(installation),
+            "Pods of this class can be frozen: their runtime asks the node's agent.",
+        )
+    if installation.controller.network_policy:
+        yield network.agent_policy(installation), "Nobody talks to the node agents over a network, nor they to anybody."
+    text = "The node agents, privileged: they freeze and thaw processes. docs/agent.md has each right with its reason."
+    yield agent.daemon_set(installation), text

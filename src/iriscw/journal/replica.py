@@ -329,6 +329,23 @@ class Replica:
             return not numbers_of(self.vault.names(BASES))
         return self.vault.has(base_name(head.number) if head.base == head.number else segment_name(head.number))
 
+    def still_writes(self) -> bool:
+        """Whether it is certain that nobody had taken the journal over when this was called. Any thread may ask.
+
+        False: it cannot be told, because a commit of ours is under way, or somebody has; it may be asked again.
+
+        Raises:
+            ReplicaUnreachable: see there.
+        """
+        began = self.head.number
+        for _ in range(LOOKS):
+            head = self.head
+            if head.number > began + 1:  # a commit that began after this was called has succeeded
+                return True
+            if not self.vault.has(segment_name(head.number + 1)) and self._was_next(head):
+                return True
+        return False
+
     def _lost(self) -> JournalLost:
         return JournalLost(f"another controller writes the journal in {self.vault.where} now")
 

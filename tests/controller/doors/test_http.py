@@ -23,7 +23,8 @@ async def test_metrics(world: World) -> None:
     text = body.decode()
     assert status == 200
     assert 'iriscw_job_changes_total{state="PENDING"} 1.0' in text
-    for name in ("iriscw_runtime_live", "iriscw_journal_durable", "iriscw_rpc_connections", "iriscw_logs_stored_bytes"):
+    names = ("iriscw_runtime_live", "iriscw_journal_durable", "iriscw_rpc_connections", "iriscw_logs_stored_bytes")
+    for name in (*names, "iriscw_results_waiting", "iriscw_results_archive_stalled"):
         assert f"\n{name} " in text
     assert "\niriscw_worker_strangers_total 0.0\n" in text
     assert "python_info" not in text, "the process's own registry is not ours to show"

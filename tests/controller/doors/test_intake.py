@@ -2,7 +2,9 @@
 
 import hashlib
 import math
+import sys
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
@@ -10,7 +12,12 @@ import attrs
 import pytest
 from hypothesis import given, settings, strategies as st
 
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for away_store
+
+from away_store import AwayStore
+
 from iriscw.cloud.model import Attributes, Capacity
+from iriscw.controller.archive import Archive
 from iriscw.controller.doors import intake as module
 from iriscw.controller.doors.intake import LOG_PATIENCE_S, RESULT_PATIENCE_S, Intake
 from iriscw.controller.doors.rules import MAX_HELD_ATTEMPTS
@@ -40,9 +47,10 @@ class Desk:
     connection: Connection
 
     @classmethod
-    async def open(cls, root: Path) -> "Desk":
+    async def open(cls, root: Path, archive: Archive | None = None) -> "Desk":
         """Two workers with an attempt each, of the same job; the stream is the first one's."""
-        logs, results = await LogStore.open(root / "logs"), await ResultStore.open(root / "results")
+        logs = await LogStore.open(root / "logs")
+        results = await ResultStore.open(root / "results", archive, archive_from_bytes=0)
         held = HeldAttempts(root / "held")
         for index, (worker_id, uid) in enumerate((("w-0", MINE), ("w-1", OTHERS))):
             await held.give((worker_id, "i"), [uid])
@@ -141,7 +149,7 @@ async def test_nothing_comes_from_strangers(desk: Desk, uid: str, caplog: pytest
     assert "given" in seen.reason
     await desk.chunk(uid, b"planted")
     assert (desk.acks(), desk.told(), desk.connection.pending_ends) == ([], [], {})
-    assert (desk.results.jobs(), desk.results.result(uid), desk.results.stored(uid)) == ([], None, 0)
+    assert (await desk.results.jobs(), desk.results.result(uid), desk.results.stored(uid)) == ([], None, 0)
     known = desk.logs.attempt(OTHERS)
     assert known is not None
     assert (known.end, known.over) == (0, False)
@@ -167,7 +175,7 @@ async def test_its_owner_is_believed(desk: Desk) -> None:
     assert (seen.ending, seen.started, seen.exit_code) == (Ending.SUCCEEDED, True, 0)
     result = desk.results.result(OTHERS)
     assert result is not None
-    assert await desk.results.read(result, 0, 99) == VALUE
+    assert [piece async for piece in desk.results.read(result)] == [VALUE]
 
 
 async def test_another_incarnation_is_another_worker(desk: Desk) -> None:
@@ -209,7 +217,7 @@ async def test_any_lies(tmp_path_factory: pytest.TempPathFactory, steps: list) -
             assert (await desk.see(ended(uid, data))).ending is Ending.MISSING
     others = desk.logs.attempt(OTHERS)
     assert others is not None
-    assert (others.end, others.over, desk.results.jobs(), desk.told()) == (0, False, [], [])
+    assert (others.end, others.over, await desk.results.jobs(), desk.told()) == (0, False, [], [])
     assert desk.logs.statistics().stored_bytes == 5
     assert desk.connection.strangers == len(steps)
     desk.connection.end()
@@ -299,6 +307,80 @@ async def test_a_command_has_no_result(desk: Desk) -> None:
     """An end without a result is not held against what was sent as one."""
     await desk.chunk(data=b"x")
     assert (await desk.see(ended(data=None))).ending is Ending.SUCCEEDED
+
+
+@asynccontextmanager
+async def archiving(root: Path) -> AsyncIterator[tuple[Desk, AwayStore]]:
+    """A desk whose results belong into an object store, which does not answer yet."""
+    store = AwayStore()
+    desk = await Desk.open(root, Archive(store, ["f"]))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(desk.results.run)
+        tasks.start_soon(desk.intake.pass_settled, desk.connection)
+        yield desk, store
+        tasks.cancel_scope.cancel()
+    desk.connection.end()
+
+
+async def observed(desk: Desk) -> Observation:
+    """What the link is told next."""
+    with anyio.fail_after(60):
+        [seen] = (await desk.connection.observed.receive()).observations
+    return seen
+
+
+async def test_an_end_waits_for_the_object_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as that does not answer: it is not given up, and told once when the result is there."""
+    async with archiving(tmp_path) as (desk, store):
+        await desk.chunk()
+        assert (await desk.see(ended())).ending is None
+        await store.asked.wait()
+        with monkeypatch.context() as patched:
+            clock = Clock(anyio.current_time())
+            patched.setattr(module.anyio, "current_time", clock)
+            await beats(desk, clock, 10 * RESULT_PATIENCE_S)
+        assert (desk.told(), list(desk.connection.pending_ends)) == ([], [MINE])
+        assert (await desk.see(ended())).ending is None, "said again it waits on"
+        store.come_back()
+        seen = await observed(desk)
+        assert (seen.uid, seen.ending, seen.reason) == (MINE, Ending.SUCCEEDED, "")
+        assert (desk.connection.pending_ends, list(store.contents().values())) == ({}, [VALUE])
+        assert (await desk.see(ended())).ending is Ending.SUCCEEDED, "it is there"
+        assert desk.told() == []
+
+
+async def test_an_end_whose_worker_dialled_again_meanwhile(tmp_path: Path) -> None:
+    """It is passed on by the stream that said it last."""
+    async with archiving(tmp_path) as (desk, store):
+        await desk.chunk()
+        await desk.see(ended())
+        earlier, desk.connection = desk.connection, Connection.make(v1.Hello(), desk.connection.info)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(desk.intake.pass_settled, desk.connection)
+            await desk.see(ended())
+            store.come_back()
+            assert (await observed(desk)).ending is Ending.SUCCEEDED
+            tasks.cancel_scope.cancel()
+        assert earlier.observed.statistics().current_buffer_used == 0
+        earlier.end()
+
+
+async def test_a_result_that_the_disk_spoils_while_it_waits(tmp_path: Path) -> None:
+    """Its worker is asked for it again, and nothing wrong comes into the object store."""
+    async with archiving(tmp_path) as (desk, store):
+        await desk.chunk()
+        await desk.see(ended())
+        await store.asked.wait()
+        [path] = (tmp_path / "results" / JOB).iterdir()
+        path.write_bytes(b"eulav")
+        desk.acks()
+        store.come_back()
+        with anyio.fail_after(60):
+            ack = (await desk.connection.outgoing.receive()).result_ack
+        assert (ack.attempt_uid, ack.offset, store.contents()) == (MINE, 0, {})
+        await desk.chunk()
+        assert (await observed(desk)).ending is Ending.SUCCEEDED
+        assert list(store.contents().values()) == [VALUE]
 
 
 class Clock:

@@ -20,6 +20,7 @@ from prometheus_client.registry import Collector
 
 from iriscw.controller.admission import AdmissionStatistics
 from iriscw.controller.logs import LogStatistics
+from iriscw.controller.result_model import ResultStatistics
 from iriscw.fleet.model import FleetDescription
 from iriscw.jobs.messages import SchedulerStatistics
 from iriscw.journal.port import JournalStatistics
@@ -41,6 +42,7 @@ class ControllerStatistics:
     journal: JournalStatistics
     rpc: RpcServerStatistics
     logs: LogStatistics
+    results: ResultStatistics
     workers_connected: int
     job_changes: Mapping[str, int]
     """Events by the state that they announced, since the start."""
@@ -71,6 +73,7 @@ class _Figures(Collector):
             yield from _gauges(f"iriscw_{prefix}", part)
         yield from _gauges("iriscw_rpc_unfinished", figures.rpc.unfinished)
         yield from _gauges("iriscw_logs", figures.logs)
+        yield from _gauges("iriscw_results", figures.results)
         yield from _gauges("iriscw_admission", figures.admission)
         yield GaugeMetricFamily("iriscw_workers_connected", "Workers with a stream.", figures.workers_connected)
         yield GaugeMetricFamily("iriscw_agents_connected", "Node agents with a stream.", figures.agents_connected)

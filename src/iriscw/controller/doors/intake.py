@@ -9,7 +9,8 @@ forgotten; of an attempt that the link wants after all, it hears that nothing ca
 An end waits for the rest of the log and for the result, because the worker is told to forget an attempt as soon as its
 end has been passed on. It does not wait for ever: for a log of which nothing comes it waits a while; for a result not
 at all, once it is known never to be kept because it is too big, is not what was announced, or does not come. A success
-without its result is a failure of the task.
+without its result is a failure of the task. Only for the object store, where a result belongs there, an end waits as
+long as it takes: the attempt is held up by no fault of its own.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from iriscw.controller.doors.rules import MAX_HELD_ATTEMPTS
 from iriscw.controller.doors.streams import Connection, PendingEnd
 from iriscw.controller.held import HeldAttempts
 from iriscw.controller.logs import AttemptLog, LogStore
-from iriscw.controller.results import Reference, ResultStore, Verdict
+from iriscw.controller.result_model import Reference, Verdict
+from iriscw.controller.results import ResultStore
 from iriscw.errors import InvalidArgument
 from iriscw.jobs.model import Ending, Observation, Observed, TaskState
 from iriscw.proto.iriscw import v1
@@ -60,6 +62,9 @@ class Intake:
         self._logs = logs
         self._results = results
         self._held = held
+        self._awaited: dict[str, Connection] = {}
+        """Where the ends wait whose results are on their way to the object store."""
+        results.settled = self._settled
         self.strangers = 0
         """Messages that were not believed, since the start."""
 
@@ -126,6 +131,29 @@ class Intake:
             if stored < end:  # all is wanted again, which a worker hears as less than before
                 await _acknowledge_result(uid, stored, connection)
 
+    def _settled(self, uid: str) -> None:
+        connection = self._awaited.pop(uid, None)
+        if connection is not None:
+            connection.settled[uid] = None
+            connection.settling.ring()
+
+    async def pass_settled(self, connection: Connection) -> None:
+        """Pass ends on whose results have come into the object store; until cancelled.
+
+        Raises:
+            ResultStoreBroken: see :meth:`take_result`.
+        """
+        while True:
+            await connection.settling.wait()
+            while connection.settled:
+                uid = next(iter(connection.settled))
+                del connection.settled[uid]
+                async with connection.turn:
+                    waiting = connection.pending_ends.get(uid)
+                    if waiting is not None and not await self._pass_on(waiting, connection):
+                        # The disk has spoilt it: what is wanted again, a worker hears as less than before.
+                        await _acknowledge_result(uid, self._results.stored(uid), connection)
+
     async def _pass_on(self, waiting: PendingEnd, connection: Connection, *, patient: bool = True) -> bool:
         """Tell the link of an end, if it need not wait any longer. Gives which."""
         seen = await self.observation(waiting.sent, connection, patient=patient)
@@ -156,7 +184,9 @@ class Intake:
         ended = wire.ending_of(sent) is not None
         verdict = await self._settle(sent.result, known) if ended and sent.result is not None else None
         whole = known.end >= sent.log_end_offset
-        waits = verdict is Verdict.WANTED or (ended and not whole and patient)
+        waits = verdict in (Verdict.WANTED, Verdict.WAITS) or (ended and not whole and patient)
+        if verdict is Verdict.WAITS:
+            self._awaited[uid] = connection
         if not waits:
             connection.pending_ends.pop(uid, None)
         elif uid in connection.pending_ends:

@@ -8,6 +8,7 @@ once more what there is, and has read everything.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 
 import anyio
 
@@ -134,13 +135,17 @@ async def _first_of(*waits: Callable[[], Awaitable[None]]) -> None:
             tasks.start_soon(wait, each)
 
 
-async def results(store: ResultStore, ask: Ask) -> AsyncGenerator[v1.ResultPart, None]:
-    """Give the results of a job's tasks, in order; a task whose last attempt has none is left out."""
+async def results(store: ResultStore, job_id: str, ask: Ask) -> AsyncGenerator[v1.ResultPart, None]:
+    """Give the results of a job's tasks, in order; a task whose last attempt has none is left out.
+
+    Raises:
+        ResultStoreBroken, StoredDamaged, StoreAccessDenied, StoreUnreachable: see ``ResultStore.read``.
+    """
     start = 0
     while start >= 0:
         page = await ask(ListTasks(start, MAX_PAGE))
         for row in page.rows:
-            result = store.result(row.uid) if row.uid else None
+            result = await store.find(job_id, row.uid) if row.uid else None
             if result is None or result.reference is None:
                 continue
             known = result.reference
@@ -148,10 +153,10 @@ async def results(store: ResultStore, ask: Ask) -> AsyncGenerator[v1.ResultPart,
                 size_bytes=known.size_bytes, sha256=bytes.fromhex(known.sha256), python_version=known.python
             )
             offset = 0
-            while True:
-                data = await store.read(result, offset, BATCH_BYTES)
-                yield v1.ResultPart(task_index=row.index, offset=offset, data=data, result=reference)
-                offset += len(data)
-                if offset >= known.size_bytes or not data:
-                    break
+            async with aclosing(store.read(result)) as data:
+                async for piece in data:
+                    for begin in range(0, max(1, len(piece)), BATCH_BYTES):  # also of none there is one part
+                        batch = piece[begin : begin + BATCH_BYTES]
+                        yield v1.ResultPart(task_index=row.index, offset=offset, data=batch, result=reference)
+                        offset += len(batch)
         start = page.next

@@ -13,6 +13,7 @@ import anyio
 import attrs
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
+from iriscw.controller.events import Subscription
 from iriscw.fleet.model import WorkerInfo
 from iriscw.jobs.model import Ending, UpItem
 from iriscw.proto.iriscw import v1
@@ -63,6 +64,12 @@ class Connection:
     beat_at: float = attrs.field(factory=anyio.current_time)
     """When the last heartbeat came, or the stream began, on the loop's clock."""
     over: anyio.Event = attrs.field(factory=anyio.Event)
+    settled: dict[str, None] = attrs.field(factory=dict)
+    """Attempts whose results have waited for the object store, and wait no longer."""
+    settling: Subscription = attrs.field(factory=Subscription)
+    """Rung when there is one more."""
+    turn: anyio.Lock = attrs.field(factory=anyio.Lock)
+    """Held while something of the worker is taken or passed on: an end is told once."""
 
     @classmethod
     def make(cls, hello: v1.Hello, info: WorkerInfo) -> Connection:

@@ -137,6 +137,7 @@ class WorkerDoor(v1.WorkerServiceBase):
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._read, messages, connection)
+                tasks.start_soon(self.intake.pass_settled, connection)
                 yield v1.ControllerMessage(welcome=self._welcome())
                 async for message in connection.outgoing:
                     yield message
@@ -270,7 +271,8 @@ class WorkerDoor(v1.WorkerServiceBase):
                     self._tell_fleet(connection, WorkerSeen(*connection.key))
                 if message.goodbye is not None:
                     return
-                await self._take(message, connection)
+                async with connection.turn:
+                    await self._take(message, connection)
         finally:
             connection.over.set()
             connection.outgoing_in.close()

@@ -5,6 +5,7 @@
 
 __all__ = (
     "AcceleratorType",
+    "AgentConfig",
     "AgentHello",
     "AgentMessage",
     "AgentOrder",
@@ -774,12 +775,18 @@ class TaskRuntimeKind(betterproto2.Enum):
     Each in a pod of its own on the worker's node.
     """
 
+    DOCKER = 3
+    """
+    Each in a container of its own, on the Docker engine of the worker's machine.
+    """
+
     @classmethod
     def betterproto_value_to_renamed_proto_names(cls) -> dict[int, str]:
         return {
             0: "TASK_RUNTIME_KIND_UNSPECIFIED",
             1: "TASK_RUNTIME_KIND_PROCESS",
             2: "TASK_RUNTIME_KIND_POD",
+            3: "TASK_RUNTIME_KIND_DOCKER",
         }
 
     @classmethod
@@ -788,6 +795,7 @@ class TaskRuntimeKind(betterproto2.Enum):
             "TASK_RUNTIME_KIND_UNSPECIFIED": 0,
             "TASK_RUNTIME_KIND_PROCESS": 1,
             "TASK_RUNTIME_KIND_POD": 2,
+            "TASK_RUNTIME_KIND_DOCKER": 3,
         }
 
 
@@ -866,6 +874,30 @@ class TaskState(betterproto2.Enum):
             "TASK_STATE_COSCHED_FAILED": 11,
             "TASK_STATE_MISSING": 12,
         }
+
+
+@dataclass(eq=False, repr=False)
+class AgentConfig(betterproto2.Message):
+    """
+    The node agent on the machines of all groups, which freezes and thaws processes there.
+    """
+
+    enabled: "bool" = betterproto2.field(1, betterproto2.TYPE_BOOL)
+
+    image: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+
+    socket: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+
+    state_dir: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
+
+    ram_budget_bytes: "int" = betterproto2.field(5, betterproto2.TYPE_INT64)
+
+    disk_budget_bytes: "int" = betterproto2.field(6, betterproto2.TYPE_INT64)
+
+    runtime_class: "str" = betterproto2.field(7, betterproto2.TYPE_STRING)
+
+
+default_message_pool.register_message("iriscw.v1", "AgentConfig", AgentConfig)
 
 
 @dataclass(eq=False, repr=False)
@@ -1477,6 +1509,8 @@ class ClusterConfig(betterproto2.Message):
     scale_groups: "dict[str, ScaleGroupConfig]" = betterproto2.field(
         5, betterproto2.TYPE_MAP, map_meta=betterproto2.map_meta(betterproto2.TYPE_STRING, betterproto2.TYPE_MESSAGE)
     )
+
+    agent: "AgentConfig | None" = betterproto2.field(6, betterproto2.TYPE_MESSAGE, optional=True)
 
 
 default_message_pool.register_message("iriscw.v1", "ClusterConfig", ClusterConfig)
@@ -2405,6 +2439,11 @@ class LocalPlatformConfig(betterproto2.Message):
     node_cpu_milli: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
 
     node_memory_bytes: "int" = betterproto2.field(4, betterproto2.TYPE_INT64)
+
+    task_paths: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
+    """
+    Paths of the machine that tasks in containers see, with ':' between them.
+    """
 
 
 default_message_pool.register_message("iriscw.v1", "LocalPlatformConfig", LocalPlatformConfig)

@@ -1,0 +1,217 @@
+"""The node agent as a DaemonSet: on each machine of a slice, one privileged pod that freezes and thaws processes there.
+
+Theory of operation. CRIU has to see a process as its machine does, and to make it again as it was: with its number, its
+owner, its open files and devices. So this pod is root and has nearly all that its node has; what of that is used, and
+for what, is a table (:data:`RIGHTS`), and what it does not need it does not get: no account's token, no port, no folder
+of the node beside its own. Nobody reaches it but root on the same node, through a socket.
+
+It goes where slices are, whatever taints they carry, and never where the controller is. Pods of a DaemonSet do not keep
+a machine of CoreWeave's busy. It is not moved: an update replaces one machine's agent at a time, and the next one takes
+up what the last one left.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import PurePosixPath
+from typing import Any, Final
+
+import attrs
+
+from iriscw.cloud.model import LABEL_CLUSTER_NAME, LABEL_MANAGED
+from iriscw.deploy.installation import Installation
+from iriscw.deploy.names import AGENT, APP, object_labels, pod_labels
+
+NODE_CRITICAL: Final = "system-node-critical"
+"""Kubernetes' own class: an agent that makes way for a worker would leave what it has frozen."""
+
+MEMORY_TIER: Final = "/dev/shm/iriscw-0"  # noqa: S108 - the folder that an agent of root's takes, mode 0700
+RUNTIME_STATE: Final = "/run/containerd/runc"
+"""Where containerd has runc keep its containers' state. The folder above it also has containerd's socket."""
+
+CONTROL_GROUPS: Final = "/sys/fs/cgroup"
+CALLERS: Final = "callers"
+"""Below the state folder: where container runtimes may have checkpoints put."""
+
+HANDLER: Final = "kybernate"
+"""How containerd's configuration names the runtime that asks the agent."""
+
+STOP_S: Final = 40
+"""What it gets to end: running operations are undone within 20 s (``--stop-patience``)."""
+
+START_S: Final = 300
+PROBE_S: Final = 30
+ANSWER_S: Final = 15
+"""Between two probes, and what one may take: each starts a Python."""
+
+
+@attrs.frozen
+class Right:
+    """Something of its node that the agent's pod has.
+
+    Attributes:
+        name: As the pod's specification, or Linux, names it.
+        why: What it is for.
+    """
+
+    name: str
+    why: str
+
+
+RIGHTS: Final = (
+    Right("hostPID", "processes are frozen and thawed under the numbers that they have on the node"),
+    Right(
+        "hostNetwork",
+        "workers and their tasks are on their node's network, which must be CRIU's own, too; and who works on a process"
+        " holds a name in the node's network namespace, so that agent and commands never work on the same one",
+    ),
+    Right("CAP_SYS_ADMIN", "CRIU: namespaces, mounts, control groups, what a process has mapped"),
+    Right("CAP_SYS_PTRACE", "CRIU: to stop a process, and to read and write its memory"),
+    Right("CAP_CHECKPOINT_RESTORE", "CRIU: to make a process with a number that is given"),
+    Right("CAP_SYS_RESOURCE", "CRIU: limits and out-of-memory scores as they were"),
+    Right("CAP_SYS_CHROOT, CAP_SETUID, CAP_SETGID, CAP_SETPCAP", "CRIU: roots, owners and capabilities as they were"),
+    Right("CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_CHOWN, CAP_KILL", "files and processes of other users than root"),
+    Right("CAP_NET_ADMIN", "CRIU: to hold connections while their process is frozen"),
+    Right("all other capabilities", "a process can be given back only what its restorer has itself"),
+    Right("all devices", "a GPU's memory is moved by its driver; asking for the GPU would take it from its tasks"),
+    Right("/proc and /sys unmasked, no seccomp profile", "CRIU writes there, and uses calls that the profiles refuse"),
+)
+"""``privileged: true`` is all of them from the third on together: Kubernetes has no smaller word for all devices."""
+
+
+def runtime_class(installation: Installation) -> dict[str, Any]:
+    """Write the class of pods whose containers' runtime asks the agent. It belongs to the whole cluster."""
+    return {
+        "apiVersion": "node.k8s.io/v1",
+        "kind": "RuntimeClass",
+        "metadata": {
+            "name": installation.config.agent.runtime_class,
+            "labels": object_labels(installation.cluster, "agent"),
+        },
+        "handler": HANDLER,
+        "scheduling": {"nodeSelector": nodes(installation), "tolerations": [{"operator": "Exists"}]},
+    }
+
+
+def daemon_set(installation: Installation) -> dict[str, Any]:
+    """Write the DaemonSet."""
+    metadata = {"name": AGENT, "namespace": installation.namespace}
+    own = {APP: AGENT}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {**metadata, "labels": {**object_labels(installation.cluster, "agent"), **own}},
+        "spec": {
+            "selector": {"matchLabels": own},
+            "revisionHistoryLimit": 3,
+            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}},
+            "template": {
+                "metadata": {"labels": {**pod_labels(installation.cluster, "agent"), **own}},
+                "spec": _pod(installation),
+            },
+        },
+    }
+
+
+def nodes(installation: Installation) -> dict[str, str]:
+    """Give the labels of the machines that are slices of this cluster."""
+    return {LABEL_MANAGED: "true", LABEL_CLUSTER_NAME: installation.cluster}
+
+
+def command(installation: Installation) -> list[str]:
+    """Give the command line of the agent's process."""
+    agent = installation.config.agent
+    words = ["iriscw", "agent", "serve", "--socket", agent.socket, "--state-dir", agent.state_dir]
+    words += ["--root", callers(installation), "--runtime-root", RUNTIME_STATE]
+    for option, size_bytes in (("--ram-budget", agent.ram_budget_bytes), ("--disk-budget", agent.disk_budget_bytes)):
+        words += [option, str(size_bytes)] if size_bytes else []
+    return words
+
+
+def callers(installation: Installation) -> str:
+    """Give the folder below which container runtimes may have checkpoints put."""
+    return f"{installation.config.agent.state_dir}/{CALLERS}"
+
+
+def _pod(installation: Installation) -> dict[str, Any]:
+    agent, pull = installation.config.agent, installation.platform.image_pull_secret
+    image = installation.image(agent.image)
+    private = [str(PurePosixPath(agent.socket).parent), MEMORY_TIER, callers(installation)]
+    return {
+        "serviceAccountName": AGENT,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "priorityClassName": NODE_CRITICAL,
+        "terminationGracePeriodSeconds": STOP_S,
+        "hostPID": True,
+        "hostNetwork": True,
+        "dnsPolicy": "ClusterFirstWithHostNet",
+        "nodeSelector": nodes(installation),
+        "tolerations": [{"operator": "Exists"}],  # wherever a slice is; a frozen process is no reason to leave either
+        **({"imagePullSecrets": [{"name": pull}]} if pull else {}),
+        # Folders that the kubelet makes may be entered by everybody, and such ones the agent refuses.
+        "initContainers": [
+            {
+                "name": "folders",
+                "image": image,
+                "command": ["chmod", "0700", *private],
+                "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"memory": "64Mi"}},
+                "securityContext": {
+                    "allowPrivilegeEscalation": False,
+                    "readOnlyRootFilesystem": True,
+                    "capabilities": {"drop": ["ALL"]},
+                    "seccompProfile": {"type": "RuntimeDefault"},
+                },
+                "volumeMounts": [_mount(path) for path in private],
+            }
+        ],
+        "containers": [_container(installation, image)],
+        "volumes": [
+            *(_folder(path) for path in (*private, agent.state_dir, RUNTIME_STATE)),
+            {"name": _name(CONTROL_GROUPS), "hostPath": {"path": CONTROL_GROUPS, "type": "Directory"}},
+            {"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}},
+        ],
+    }
+
+
+def _container(installation: Installation, image: str) -> dict[str, Any]:
+    agent = installation.config.agent
+    parent = str(PurePosixPath(agent.socket).parent)
+    probe = {"exec": {"command": ["iriscw", "agent", "health", "--socket", agent.socket]}}
+    timing = {"periodSeconds": PROBE_S, "timeoutSeconds": ANSWER_S}
+    return {
+        "name": "agent",
+        "image": image,
+        "command": command(installation),
+        # No limits: the tier in memory, and what is thawed, count as the agent's own.
+        "resources": {"requests": {"cpu": "250m", "memory": "512Mi"}},
+        "startupProbe": {**probe, **timing, "failureThreshold": START_S // PROBE_S},
+        "livenessProbe": {**probe, **timing, "failureThreshold": 4},
+        "readinessProbe": {**probe, **timing, "failureThreshold": 1},
+        "securityContext": {"privileged": True, "readOnlyRootFilesystem": True, "runAsUser": 0},
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [
+            _mount(parent),
+            _mount(MEMORY_TIER),
+            _mount(agent.state_dir),
+            _mount(RUNTIME_STATE, read_only=True),
+            _mount(CONTROL_GROUPS),
+            {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - a volume of the pod's own
+        ],
+    }
+
+
+def _folder(path: str) -> dict[str, Any]:
+    return {"name": _name(path), "hostPath": {"path": path, "type": "DirectoryOrCreate"}}
+
+
+def _mount(path: str, *, read_only: bool = False) -> dict[str, Any]:
+    """Mount a folder of the node where the node has it: paths that are told to the agent are the node's."""
+    return {"name": _name(path), "mountPath": path, **({"readOnly": True} if read_only else {})}
+
+
+def _name(path: str) -> str:
+    """Name the volume of a folder: by its place, so that no two have the same."""
+    plain = re.sub(r"[^a-z0-9]+", "-", path.lower()).strip("-")
+    return f"{plain[:40].strip('-')}-{hashlib.sha256(path.encode()).hexdigest()[:8]}"

@@ -1,0 +1,180 @@
+"""The node agents' DaemonSet: what it may do, where it goes, and that there is none unless it is asked for."""
+
+import re
+from pathlib import Path
+
+import click
+import pytest
+from deploy_world import bodies, installed, with_agent
+
+from iriscw.agent.containers import RUNTIME_ROOTS
+from iriscw.agent.daemon import SHIM_SOCKET
+from iriscw.agent.local import tiers_below
+from iriscw.cli.agent import agent as commands
+from iriscw.config.errors import ConfigError
+from iriscw.config.load import build_config
+from iriscw.deploy.agent import MEMORY_TIER, RIGHTS, RUNTIME_STATE, callers, command
+from iriscw.deploy.rendering import render
+
+PAGE = Path(__file__).parents[2] / "docs" / "agent.md"
+ALL = ("RuntimeClass/kybernate", "NetworkPolicy/iris-agent", "DaemonSet/iris-agent", "ServiceAccount/iris-agent")
+
+
+def pod(installation):
+    """Give the specification of the agents' pods."""
+    return bodies(installation)["DaemonSet/iris-agent"]["spec"]["template"]["spec"]
+
+
+def folders(installation):
+    """Give the node's folders that a pod has, by the name of their volume."""
+    return {each["name"]: each["hostPath"]["path"] for each in pod(installation)["volumes"] if "hostPath" in each}
+
+
+def test_there_is_none_unless_it_is_asked_for():
+    """Nothing of it, nor any other difference but the configuration itself."""
+    without, found = bodies(installed()), bodies(with_agent())
+    assert sorted(found.keys() - without.keys()) == sorted(ALL)
+    changed = [name for name in without if without[name] != found[name]]
+    assert changed == ["ConfigMap/iris-cluster-config", "Deployment/iris-controller"]
+    assert "RuntimeClass/kybernate" not in bodies(with_agent(runtime_class=""))
+    assert "NetworkPolicy/iris-agent" not in bodies(with_agent({"network_policy": False}))
+
+
+def test_it_comes_before_the_controller():
+    """So it goes after it: a removal waits for the controller's end before it takes the agents."""
+    names = [each.name for each in render(with_agent())]
+    assert names.index("ServiceAccount/iris-agent") < names.index("DaemonSet/iris-agent")
+    assert names.index("DaemonSet/iris-agent") < names.index("Deployment/iris-controller")
+
+
+def test_it_is_nobody_to_the_api_server():
+    """No role is bound to its account, and no token of it is mounted."""
+    found = bodies(with_agent())
+    assert found["ServiceAccount/iris-agent"]["automountServiceAccountToken"] is False
+    assert (pod(with_agent())["serviceAccountName"], pod(with_agent())["automountServiceAccountToken"]) == (
+        "iris-agent",
+        False,
+    )
+    for body in found.values():
+        assert all(each["name"] != "iris-agent" for each in body.get("subjects", ()))
+
+
+def test_it_has_what_it_needs_of_its_node_and_no_more():
+    """The node's processes and network; its own folders; of others', containers' state to read, and control groups."""
+    spec = pod(with_agent())
+    (container,) = spec["containers"]
+    assert (spec["hostPID"], spec["hostNetwork"], "hostIPC" in spec) == (True, True, False)
+    security = container["securityContext"]
+    assert (security["privileged"], security["readOnlyRootFilesystem"], security["runAsUser"]) == (True, True, 0)
+    mounted = {each["mountPath"]: each.get("readOnly", False) for each in container["volumeMounts"]}
+    assert mounted == {
+        "/run/kybernate": False,
+        MEMORY_TIER: False,
+        "/mnt/local/kybernate": False,
+        "/run/containerd/runc": True,
+        "/sys/fs/cgroup": False,
+        "/tmp": False,
+    }
+    names = folders(with_agent())
+    for each in (*container["volumeMounts"], *spec["initContainers"][0]["volumeMounts"]):
+        assert names.get(each["name"], "/tmp") == each["mountPath"], "a path means the same inside and outside"
+    assert all(re.fullmatch(r"[a-z0-9-]{1,63}", name) for name in names)
+
+
+def test_its_folders_are_those_that_the_agent_uses(tmp_path, monkeypatch):
+    """As root: the tier in memory, the runtimes' state, the socket."""
+    monkeypatch.setattr("os.getuid", lambda: 0)
+    made = []
+    monkeypatch.setattr("iriscw.agent.local.Folders", lambda *given, **_more: made.append(given))
+    monkeypatch.setattr("iriscw.agent.local.Tiers", lambda tiers: tiers)
+    monkeypatch.setattr("iriscw.agent.local._share", lambda *_given: 1)
+    tiers_below(tmp_path)
+    assert str(made[0][1]) == MEMORY_TIER
+    assert Path(RUNTIME_STATE) in RUNTIME_ROOTS
+    assert with_agent().config.agent.socket == str(SHIM_SOCKET)
+
+
+def test_folders_of_its_own_are_made_private():
+    """By something that may do nothing else; the kubelet makes them open to all, and such ones the agent refuses."""
+    (init,) = pod(with_agent())["initContainers"]
+    private = [each["mountPath"] for each in init["volumeMounts"]]
+    assert init["command"] == ["chmod", "0700", *private]
+    assert private == ["/run/kybernate", MEMORY_TIER, callers(with_agent())]
+    assert init["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+@pytest.mark.parametrize("said", [{}, {"ram_budget": "64GiB", "disk_budget": "1TiB", "state_dir": "/mnt/other/kyb"}])
+def test_its_words_are_those_of_the_command(said):
+    """All options exist, and take these values; the probe's, too."""
+    installation = with_agent(**said)
+    (container,) = pod(installation)["containers"]
+    assert container["command"] == command(installation)
+    for words in (container["command"], container["livenessProbe"]["exec"]["command"]):
+        assert words[:2] == ["iriscw", "agent"]
+        parsed = commands.commands[words[2]].make_context("x", list(words[3:]), resilient_parsing=False)
+        assert str(parsed.params["socket"]) == "/run/kybernate/shim.sock"
+    serve = commands.commands["serve"].make_context("x", command(installation)[3:])
+    assert isinstance(serve, click.Context)
+    assert (serve.params["ram_budget"], serve.params["disk_budget"]) == (
+        (None, None) if not said else (64 << 30, 1 << 40)
+    )
+
+
+def test_it_goes_where_slices_are():
+    """Whatever taints they have; by labels that their nodes have; not to the controller's node."""
+    spec = pod(with_agent())
+    assert spec["nodeSelector"] == {"iris-managed": "true", "iris-cluster-name": "research"}
+    assert spec["tolerations"] == [{"operator": "Exists"}]
+    found = bodies(with_agent())
+    assert not spec["nodeSelector"].items() <= found["NodePool/iris-controller-pool"]["spec"]["nodeLabels"].items()
+    scheduling = found["RuntimeClass/kybernate"]["scheduling"]
+    assert scheduling["nodeSelector"] == spec["nodeSelector"]
+
+
+def test_nobody_reaches_it_over_a_network():
+    """No port, and a policy that lets nobody in or out."""
+    (container,) = pod(with_agent())["containers"]
+    assert "ports" not in container
+    found = bodies(with_agent())
+    policy = found["NetworkPolicy/iris-agent"]["spec"]
+    assert (policy["ingress"], policy["egress"], policy["policyTypes"]) == ([], [], ["Ingress", "Egress"])
+    labels = found["DaemonSet/iris-agent"]["spec"]["template"]["metadata"]["labels"]
+    assert policy["podSelector"]["matchLabels"].items() <= labels.items()
+
+
+def test_the_namespace_lets_it_in():
+    """Its level of pod security is the only one that takes privileged pods."""
+    labels = bodies(with_agent())["Namespace/iris"]["metadata"]["labels"]
+    assert labels["pod-security.kubernetes.io/enforce"] == "privileged"
+
+
+def test_the_page_has_every_right_with_its_reason():
+    """docs/agent.md shows the table as it is."""
+    rows = re.findall(r"^\| `([^|]+)` \| ([^|]+) \|$", PAGE.read_text().partition("## Its rights")[2], re.MULTILINE)
+    assert rows[: len(RIGHTS)] == [(each.name, each.why) for each in RIGHTS]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"socket": "/run/shim.sock"},
+        {"socket": "/run/containerd/shim.sock"},
+        {"socket": "/var/lib/x/shim.sock"},
+        {"socket": "/run/a/../b.sock"},
+        {"state_dir": "/mnt"},
+        {"state_dir": "/mnt/../etc"},
+        {"state_dir": "relative/path"},
+        {"image": ""},
+    ],
+)
+def test_folders_that_are_others_are_refused(said):
+    """What is made private, or filled, is the agent's own."""
+    with pytest.raises(ConfigError, match=next(iter(said))):
+        with_agent(**said)
+
+
+def test_a_machine_of_ones_own_needs_no_daemon_set():
+    """It is told what to run instead."""
+    said = {"name": "x", "platform": {"local": {}}, "agent": {"enabled": True}}
+    with pytest.raises(ConfigError, match="iriscw agent serve"):
+        build_config({**said, "scale_groups": {"cpu": {"resources": {"cpu": 1, "ram": "1GiB"}}}})
