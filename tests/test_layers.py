@@ -18,6 +18,7 @@ FEATURES = (
     "freeze",
     "tiers",
     "checkpoint",
+    "nodes",
     "fleet",
     "jobs",
     "hosted",

@@ -27,6 +27,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 import iriscw.client.client as _client
 import iriscw.client.job as _job
+import iriscw.client.nodes as _nodes
 import iriscw.cluster as _cluster
 from iriscw.client.discovery import Secret
 from iriscw.client.errors import ClientClosed, NotConnected
@@ -34,6 +35,8 @@ from iriscw.client.model import (
     ClusterStatus,
     JobStatus,
     LogLine,
+    NodeStatus,
+    OrderStatus,
     PoolStatus,
     SliceStatus,
     TaskStatus,
@@ -193,6 +196,31 @@ class Client:
     def pools(self) -> list[PoolStatus]:
         """List the scale groups; errors as :meth:`iriscw.Client.pools`."""
         return self._loop.call(self._client.pools)
+
+    def checkpoint(self, job: Job | str, **options: Any) -> _nodes.Checkpoint:
+        """Have a task's processes frozen; arguments and errors as :meth:`iriscw.Client.checkpoint`."""
+        named = job if isinstance(job, str) else job._job
+        return self._loop.call(lambda: self._client.checkpoint(named, **options))
+
+    def restore(self, checkpoint: _nodes.Checkpoint | str, **options: Any) -> OrderStatus:
+        """Bring a checkpoint back; arguments and errors as :meth:`iriscw.Client.restore`."""
+        return self._loop.call(lambda: self._client.restore(checkpoint, **options))
+
+    def checkpoints(self, **options: Any) -> list[_nodes.Checkpoint]:
+        """List the checkpoints of all nodes; arguments and errors as :meth:`iriscw.Client.checkpoints`."""
+        return self._loop.call(lambda: self._client.checkpoints(**options))
+
+    def delete(self, checkpoint: _nodes.Checkpoint) -> None:
+        """Remove a checkpoint; errors as :meth:`iriscw.Checkpoint.delete`."""
+        self._loop.call(checkpoint.delete)
+
+    def nodes(self) -> list[NodeStatus]:
+        """List the nodes; errors as :meth:`iriscw.Client.nodes`."""
+        return self._loop.call(self._client.nodes)
+
+    def agent_token(self, node: str) -> Secret:
+        """Give the token of a node's agent; errors as :meth:`iriscw.Client.agent_token`."""
+        return self._loop.call(self._client.agent_token, node)
 
     def status(self) -> ClusterStatus:
         """Ask what the controller looks after; errors as :meth:`iriscw.Client.status`."""

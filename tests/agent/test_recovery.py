@@ -1,9 +1,11 @@
 """What is read off the journal of an agent that died."""
 
+import attrs
 import pytest
 
 from iriscw.agent.operations import Asked, Kind
 from iriscw.agent.recovery import Known, Left, left_in
+from iriscw.freeze.messages import OperationEnded
 from iriscw.freeze.model import FreezePlan, Outcome, TaskIdentity, ThawPlan
 from iriscw.freeze.records import FreezeAccepted, FreezeEnded, ThawAccepted, ThawEnded
 from iriscw.journal.sqlite import SqliteJournal
@@ -33,7 +35,9 @@ def test_what_is_owed_and_what_is_over(journal, caplog):
     journal.forget("/operations/ck-4")
     freeze = Known(Asked("ck-1", Kind.FREEZE, "freeze-boot-1-100-500"), "ck-1", "disk")
     thaw = Known(Asked("th-1", Kind.THAW, "thaw-ck-9"), "ck-9", "")
-    assert left_in(journal) == Left((freeze, thaw), (freeze, thaw))
+    ends = OperationEnded("ck-1", Outcome.UNDONE, "", ""), OperationEnded("th-1", Outcome.THAWED, "", "")
+    over = tuple(attrs.evolve(known, ended=end) for known, end in zip((freeze, thaw), ends, strict=True))
+    assert left_in(journal) == Left((freeze, thaw), over)
     assert "operation odd cannot be taken up" in caplog.text
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from iriscw.controller.errors import StateUnusable
-from iriscw.controller.tokens import ControllerTokens, WorkerPrincipal, keep_token
+from iriscw.controller.tokens import AgentPrincipal, ControllerTokens, WorkerPrincipal, keep_token
 from iriscw.errors import InvalidArgument
 from iriscw.rpc.tokens import Role, Secret
 
@@ -20,6 +20,15 @@ def test_worker_token(worker_id: str, incarnation: str) -> None:
     found = TOKENS.authenticate(token)
     assert found == WorkerPrincipal(Role.WORKER, worker_id=worker_id, incarnation=incarnation)
     assert ControllerTokens(Secret("other"), []).authenticate(token) is None
+
+
+@given(node=st.text(min_size=1, max_size=60))
+def test_agent_token(node: str) -> None:
+    """An agent's token says of which node it may speak, to its own cluster only, and is no worker's."""
+    token = TOKENS.agent_token(node).reveal()
+    assert TOKENS.authenticate(token) == AgentPrincipal(Role.AGENT, node=node)
+    assert ControllerTokens(Secret("other"), []).authenticate(token) is None
+    assert TOKENS.authenticate(token.replace("iwa1", "iww1", 1)) is None
 
 
 @given(st.text(max_size=80))

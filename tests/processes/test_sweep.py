@@ -5,10 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import attrs
 import pytest
 
 from iriscw.errors import InvalidArgument
-from iriscw.processes.sweep import marked_processes, processes_told_of, sweep_told_of
+from iriscw.processes.identity import ProcessIdentity, identify
+from iriscw.processes.sweep import carries, marked_processes, processes_told_of, sweep_told_of
 
 SLEEPER = [sys.executable, "-I", "-S", "-c", "import signal; print('up', flush=True); signal.pause()"]
 
@@ -58,3 +60,13 @@ def test_this_process_is_never_found(tmp_path: Path) -> None:
     began_with = dict(each.split("=", 1) for each in Path("/proc/self/environ").read_text().split("\0") if "=" in each)
     name, value = next(iter(began_with.items()))
     assert os.getpid() not in {each.pid for each in marked_processes({name: value})}
+
+
+def test_what_a_process_carries(sleepers, tmp_path: Path) -> None:
+    """All of the markers, and this very process: another one with its number, or none, carries nothing."""
+    process = identify(sleepers(tmp_path))
+    assert carries(process, {"IRIS_WORKDIR": str(tmp_path)})
+    assert not carries(process, {"IRIS_WORKDIR": str(tmp_path), "OTHER": "1"})
+    assert not carries(process, {"IRIS_WORKDIR": f"{tmp_path}x"})
+    assert not carries(attrs.evolve(process, start_ticks=process.start_ticks + 1), {"IRIS_WORKDIR": str(tmp_path)})
+    assert not carries(ProcessIdentity(1 << 22, 1, process.boot_id), {})

@@ -113,6 +113,7 @@ def test_units_are_last(message):
     for name, field in fields(message).items():
         if field.proto_type == "int64" and message is not v1.Duration:
             plain = {"offset", "log_end_offset", "round", "sequence", "version", "after_version", "number"}
+            plain |= {"starts", "pid_namespace"}  # a count, and the name of a namespace
             assert name.endswith(("_ms", "_bytes", "_milli", "_ticks")) or name in plain, name
 
 
@@ -216,11 +217,15 @@ def test_services():
         for base in (v1.ControllerServiceBase(), v1.WorkerServiceBase())
         for path, handler in base.__mapping__().items()
     }
+    agent = {path: handler.cardinality.name for path, handler in v1.AgentServiceBase().__mapping__().items()}
+    assert agent == {"/iriscw.v1.AgentService/Connect": "STREAM_STREAM"}
     streams = {
         "WatchJob": "UNARY_STREAM",
         "FetchLogs": "UNARY_STREAM",
         "GetResults": "UNARY_STREAM",
         "PutBundle": "STREAM_UNARY",
+        "ListNodeCheckpoints": "UNARY_STREAM",
+        "WatchOrder": "UNARY_STREAM",
     }
     unary = [
         "SubmitJob",
@@ -231,6 +236,12 @@ def test_services():
         "ListSlices",
         "ListPools",
         "GetClusterStatus",
+        "ListNodes",
+        "CheckpointTask",
+        "RestoreCheckpoint",
+        "DeleteCheckpoint",
+        "CancelOrder",
+        "GetAgentToken",
     ]
     client = {**streams, **dict.fromkeys(unary, "UNARY_UNARY")}
     worker = {"Connect": "STREAM_STREAM", "GetBundle": "UNARY_STREAM"}

@@ -164,6 +164,10 @@ class Board:
         """Give the operations that are not over, the oldest first."""
         return [row.view for row in self._rows.values() if not row.view.over]
 
+    def shows(self, operation: str) -> bool:
+        """Whether an operation is known here, over or not."""
+        return operation in self._rows
+
     def view(self, operation: str) -> View:
         """Give one.
 

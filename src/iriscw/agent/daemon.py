@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
@@ -64,6 +65,9 @@ from iriscw.agent.places import PREFIX, Places, tier_of
 from iriscw.agent.recovery import known_of, left_in
 from iriscw.agent.state import check_state, own_folder
 from iriscw.agent.tree import Effects, tree
+from iriscw.agent.uplink.binding import ControllerLink
+from iriscw.agent.uplink.identity import next_life
+from iriscw.agent.uplink.stream import Uplink
 from iriscw.checkpoint.drivers.store import Folders
 from iriscw.checkpoint.drivers.tiers import Tiers
 from iriscw.checkpoint.model import Listed, TierUse
@@ -131,6 +135,8 @@ class AgentSettings:
     max_operations: int = attrs.field(default=DEFAULT_MAX_OPERATIONS, validator=[validators.ge(1), validators.le(256)])
     stop_patience_s: float = attrs.field(default=20.0, validator=validators.ge(0))
     lock_patience_s: float = attrs.field(default=LOCK_PATIENCE_S, validator=validators.ge(0))
+    uplink: Uplink | None = None
+    """The controller to dial; None: nobody."""
 
 
 class Agent:
@@ -145,7 +151,8 @@ class Agent:
         self.settings = settings
         self._machine = machine
         self._figures = Figures()
-        self._board = Board(self._figures.seen)
+        self._board = Board(self._seen)
+        self._link: ControllerLink | None = None
         self._claims: dict[str, ExitStack] = {}
         self._boxes = Boxes()
         self._adding = anyio.Lock()
@@ -238,12 +245,22 @@ class Agent:
         if self._machine.runtime is not None:
             await anyio.to_thread.run_sync(self._machine.runtime.forget_all)
         self._places = await anyio.to_thread.run_sync(Places, folder / "places.json")
+        node = settings.uplink.node if settings.uplink is not None else socket.gethostname()
+        identity = await anyio.to_thread.run_sync(next_life, folder / "identity.json", node)
+        self._link = ControllerLink(self, settings.uplink, identity, self._figures.streamed)
         begins_with = await self._left_by_earlier(journal)
         stack.callback(self._give_all_back)
-        root = tree(begins_with, self._effects_of, claim=self._claim, clean_up=self._clean_up)
+        root = tree(
+            begins_with,
+            self._effects_of,
+            claim=self._claim,
+            clean_up=self._clean_up,
+            controller=self._link.child(),
+        )
         self._system = await stack.enter_async_context(
             ActorSystem(root, name="agent", journal=journal, on_event=self._note, grace_s=60.0)
         )
+        self._link.attach(self._system)
         limits = RpcLimits(unary_timeout_s=_DAY_S, stream_timeout_s=_DAY_S, max_connections=256)
         self._door = RpcServer(
             [NodeDoor(self), ShimDoor(self)],
@@ -256,6 +273,7 @@ class Agent:
         tasks = await stack.enter_async_context(anyio.create_task_group())
         stack.callback(tasks.cancel_scope.cancel)
         tasks.start_soon(self._measure)
+        tasks.start_soon(self._link.run)
 
     async def _open_journal(self, folder: Path) -> SqliteJournal:
         deadline = anyio.current_time() + self.settings.lock_patience_s
@@ -273,6 +291,8 @@ class Agent:
             tier = each.tier or await self._tier_with(each.artifact)
             self._board.begin(each.asked, each.artifact, tier, owed=True)
             self._boxes.add(each.asked.operation, each.container)
+            if each.ended is not None:
+                self._board.ended(each.ended)
             log.info("operation %s, which an earlier agent left, is taken up", each.asked.operation)
         owed, over = ([each.asked for each in kind] for kind in (left.owed, left.over))
         return taken_up(self.settings.max_operations, owed, over)
@@ -306,9 +326,24 @@ class Agent:
                     await anyio.to_thread.run_sync(_remove_work, place, operation)
                 except (UnsafeRequest, OSError) as error:
                     log.warning("what operation %s left could not be removed: %s", operation, error)
+            await self._settle(operation)
             await self._measure_once()
         finally:
             self._give_back(operation)
+
+    async def _settle(self, operation: str) -> None:
+        """Write down what became of an order: the records of its operation go after this."""
+        assert self._link is not None
+        try:
+            view = self._board.view(operation)
+        except OperationUnknown:
+            return
+        await self._link.settle(view)
+
+    def _seen(self, before: View, now: View) -> None:
+        self._figures.seen(before, now)
+        if self._link is not None:
+            self._link.seen(before, now)
 
     def _give_back(self, operation: str) -> None:
         held = self._claims.pop(operation, None)
@@ -320,6 +355,8 @@ class Agent:
             self._give_back(operation)
 
     def _note(self, event: object) -> None:
+        if self._link is not None:
+            self._link.note(event)
         match event:
             case OperationChanged(operation=operation, phase=phase):
                 self._board.entered(operation, phase.value)
@@ -352,6 +389,8 @@ class Agent:
 
     async def _measure_once(self) -> None:
         try:
+            if self._link is not None:
+                self._link.look()
             self._figures.measured(await self.use())
         except Exception as error:  # noqa: BLE001 - whatever lies in a tier, metrics must not end the agent
             log.warning("the tiers cannot be measured: %s: %s", type(error).__name__, error)
@@ -430,6 +469,19 @@ class Agent:
                     raise
                 log.warning("a folder with checkpoints is left out: %s", error)
         return found
+
+    async def look(self) -> tuple[list[Listed], tuple[str, ...]]:
+        """Give the artifacts of all tiers and places that can be read, and the names of those that cannot."""
+        found: list[Listed] = []
+        unread: list[str] = []
+        tiers = (await self.tiers()).folders
+        for name, place in tiers.items():
+            try:
+                found += await anyio.to_thread.run_sync(place.listing)
+            except (UnsafeRequest, OSError) as error:
+                log.warning("tier %s cannot be read: %s", name, error)
+                unread.append(name)
+        return found, (*unread, *self._spoilt)
 
     async def use(self) -> list[TierUse]:
         """Say how full the tiers are. Places have no budgets of their own worth showing."""

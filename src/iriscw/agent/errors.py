@@ -65,6 +65,10 @@ class ArtifactAmbiguous(UsageError):
     """Another folder holds a checkpoint with the same id, a copy perhaps: which one is meant is not guessed at."""
 
 
+class ProcessOutOfReach(UsageError):
+    """The process is in another PID namespace than the agent: its number is another one's here. Nothing was touched."""
+
+
 class AgentUnreachable(OperationError):
     """No agent answers on the socket, or it went away. The next one takes up what it ran."""
 

@@ -8,6 +8,7 @@ import attrs
 
 from iriscw.agent.claims import frozen_by_us, thawed_by_us
 from iriscw.agent.operations import OPERATIONS, Asked, Kind
+from iriscw.freeze.messages import OperationEnded
 from iriscw.freeze.model import Container, FreezePlan, ThawPlan
 from iriscw.freeze.records import FreezeAccepted, FreezeEnded, ThawAccepted, ThawEnded
 from iriscw.journal.errors import UnreadableRecord
@@ -25,6 +26,8 @@ class Known:
     tier: str
     container: Container | None = None
     """What it freezes or brings back, if that is one."""
+    ended: OperationEnded | None = None
+    """How it ended, where only the cleaning up is left."""
 
 
 @attrs.frozen
@@ -71,6 +74,7 @@ def _with(left: Left, records: list[object], name: str) -> Left:
         case _:
             log.warning("operation %s cannot be taken up: its records have no beginning", name)
             return left
-    if isinstance(records[-1], FreezeEnded | ThawEnded):
-        return attrs.evolve(left, over=(*left.over, known))
+    if isinstance(last := records[-1], FreezeEnded | ThawEnded):
+        ended = OperationEnded(known.asked.operation, last.outcome, last.kind, last.text)
+        return attrs.evolve(left, over=(*left.over, attrs.evolve(known, ended=ended)))
     return attrs.evolve(left, owed=(*left.owed, known))

@@ -1,4 +1,6 @@
-"""The agent's tree: ``/operations`` with one actor for each operation. Decisions meet effects here."""
+"""The agent's tree: ``/operations`` with one actor for each operation, beside ``/controller``, which is what the
+controller orders and is told. Decisions meet effects here.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +28,7 @@ def tree(
     *,
     claim: Callable[[Claim], Awaitable[None]],
     clean_up: Callable[[CleanUp], Awaitable[None]],
+    controller: ChildSpec | None = None,
 ) -> Behavior:
     """Give the root. A failure of ``/operations`` ends the agent: see :mod:`iriscw.agent.operations`.
 
@@ -34,6 +37,8 @@ def tree(
         effects_of: gives what carries out the effects of the operation with an id.
         claim: takes the target of an operation.
         clean_up: removes what an operation left, and gives its target back.
+        controller: what the controller is told, and orders: stopped last, because operations that end say so there;
+            None: there is none.
     """
     decisions = OperationsDecisions(lambda asked: operation(asked, effects_of(asked.operation)))
     operations = Behavior(
@@ -44,4 +49,5 @@ def tree(
         name="operations",
     )
     spec = ChildSpec("operations", operations, shutdown_budget=2 * STOP_NS)
-    return Behavior(children=(spec,), supervision=Supervision(restarts=0), name="agent")
+    children = (spec,) if controller is None else (controller, spec)
+    return Behavior(children=children, supervision=Supervision(restarts=0), name="agent")

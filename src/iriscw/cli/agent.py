@@ -1,20 +1,28 @@
-"""``agent serve``: the node agent as a process of its own."""
+"""``agent serve``: the node agent as a process of its own; ``agent token``: what it proves its node with."""
 
 from __future__ import annotations
 
 import os
 import signal
+import socket as socketlib
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 import click
 
 from iriscw.cli.agent_health import health
+from iriscw.cli.connection import connection_options, with_client
 from iriscw.cli.freezing import place_options
 from iriscw.cli.kinds import Duration
 from iriscw.cli.outcome import run_async
+from iriscw.cli.output import emit
 from iriscw.processes.stopping import stopping_signals
+
+if TYPE_CHECKING:
+    from iriscw.agent.uplink.stream import Uplink
+    from iriscw.client.client import Client
 
 
 @click.group()
@@ -63,6 +71,34 @@ agent.add_command(health)
     show_default=True,
     help="How long to wait for the state of an agent that was just killed: a program that it ran may hold it still.",
 )
+@click.option(
+    "--controller",
+    metavar="ADDRESS",
+    envvar="IRISCW_AGENT_CONTROLLER",
+    show_envvar=True,
+    help="Dial this controller, tell it what is here, and do what it orders. Default: nobody is dialled.",
+)
+@click.option(
+    "--node",
+    envvar="IRISCW_NODE",
+    show_envvar=True,
+    help="The name of this machine, as its workers say it. Default: its host name.",
+)
+@click.option(
+    "--token-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    envvar="IRISCW_AGENT_TOKEN_FILE",
+    show_envvar=True,
+    help="The token of this node's agent: `iriscw agent token` gives it.",
+)
+@click.option(
+    "--ca-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    envvar="IRISCW_CA_FILE",
+    show_envvar=True,
+    help="The authority of an https:// controller, in PEM. Default: the system's.",
+)
+@click.option("--insecure-plaintext", is_flag=True, help="The network is trusted: the token may cross it in the open.")
 @place_options
 def serve(
     *,
@@ -72,11 +108,18 @@ def serve(
     max_operations: int,
     stop_patience: float,
     lock_patience: float,
+    controller: str | None,
+    node: str | None,
+    token_file: Path | None,
+    ca_file: Path | None,
+    insecure_plaintext: bool,
     state_dir: Path | None,
     ram_budget: int | None,
     disk_budget: int | None,
 ) -> None:
     """Serve until SIGTERM, SIGHUP or Ctrl-C: what runs then is undone. Logs go to standard error.
+
+    A controller that is away changes nothing for those who call the agent; it is dialled until it is there.
 
     What an earlier agent of the same state left is finished or undone first, by the same rules as for a command that
     was killed.
@@ -89,6 +132,11 @@ def serve(
     from iriscw.agent.machine import this_machine
     from iriscw.agent.paths import Root
 
+    uplink = None
+    if controller is not None:
+        uplink = _uplink(controller, node, token_file, ca_file, insecure_plaintext=insecure_plaintext)
+    elif token_file is not None:
+        raise click.UsageError("--token-file: --controller says whom to dial")
     state = state_dir.absolute() if state_dir is not None else state_folder(os.environ)
     settings = AgentSettings(
         state=state,
@@ -98,6 +146,7 @@ def serve(
         max_operations=max_operations,
         stop_patience_s=stop_patience,
         lock_patience_s=lock_patience,
+        uplink=uplink,
     )
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     machine = this_machine(state, ram_bytes=ram_budget or 0, disk_bytes=disk_budget or 0).machine
@@ -111,3 +160,47 @@ def serve(
                 logging.getLogger(__name__).info("stopping on %s", signal.Signals(received).name)
 
     run_async(run)
+
+
+def _uplink(
+    controller: str, node: str | None, token_file: Path | None, ca_file: Path | None, *, insecure_plaintext: bool
+) -> Uplink:
+    """Say where the controller is; what cannot be is refused before anything starts."""
+    from iriscw.agent.uplink.stream import Uplink
+    from iriscw.rpc.address import Address
+    from iriscw.rpc.errors import InsecureDoor
+    from iriscw.rpc.tokens import read_token_file
+
+    if token_file is None:
+        raise click.UsageError("--controller: --token-file says as whom; `iriscw agent token` gives the token")
+    read_token_file(token_file)
+    address = Address.parse(controller)
+    if not (address.tls or address.is_loopback or insecure_plaintext):
+        raise InsecureDoor(f"the token would travel to {address} in plain text: use https://, or --insecure-plaintext")
+    return Uplink(
+        address=address,
+        node=node or socketlib.gethostname(),
+        token_file=token_file.absolute(),
+        ca_file=ca_file.absolute() if ca_file is not None else None,
+        insecure_plaintext=insecure_plaintext,
+    )
+
+
+@agent.command(name="token")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--node", help="The node that its agent may speak of. Default: this machine's host name.")
+@connection_options
+def token(*, file: Path, node: str | None, address: str | None, token_file: Path | None) -> None:
+    """Write the token of a node's agent to FILE (mode 0600), for `iriscw agent serve --token-file`.
+
+    It is the same each time, for as long as the cluster has its secret.
+    """
+    from iriscw.rpc.tokens import write_token_file
+
+    name, place = node or socketlib.gethostname(), file.absolute()
+
+    async def fetched(client: Client) -> None:
+        write_token_file(place, await client.agent_token(name))
+
+    with_client(address, token_file, fetched)
+    emit(f"the token of {name}'s agent is in {file}\n")

@@ -25,6 +25,7 @@ COMMANDS: Final = {
     "stop": "iriscw.cli.jobs:stop",
     "slices": "iriscw.cli.fleet:slices",
     "pools": "iriscw.cli.fleet:pools",
+    "nodes": "iriscw.cli.fleet:nodes",
     "checkpoint": "iriscw.cli.freezing:checkpoint",
     "restore": "iriscw.cli.freezing:restore",
     "checkpoints": "iriscw.cli.freezing:checkpoints",

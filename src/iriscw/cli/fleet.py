@@ -1,4 +1,4 @@
-"""``slices`` and ``pools``."""
+"""``slices``, ``pools`` and ``nodes``."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import click
 
 from iriscw.cli.connection import connection_options, with_client
 from iriscw.cli.outcome import NoSuchSelection
-from iriscw.cli.output import age, amount, counts, format_option, show
+from iriscw.cli.output import age, amount, cell, counts, format_option, show
 from iriscw.client.client import Client
-from iriscw.client.model import PoolStatus, SliceStatus
+from iriscw.client.model import NodeStatus, PoolStatus, SliceStatus
 
 
 @click.command()
@@ -83,3 +83,34 @@ def pools(*, form: str, address: str | None, token_file: Path | None) -> None:
 def _node(each: PoolStatus) -> str:
     node = each.node
     return amount(node.cpu_milli, node.memory_bytes, node.gpu_count, node.gpu_class)
+
+
+@click.command()
+@connection_options
+@format_option
+def nodes(*, form: str, address: str | None, token_file: Path | None) -> None:
+    """List the nodes that an agent has dialled from: whether it is heard of, and what it can freeze and holds."""
+    now_ms = time.time_ns() // 1_000_000
+
+    async def listed(client: Client) -> None:
+        show(
+            await client.nodes(),
+            form,
+            {
+                "NODE": lambda each: each.node,
+                "STATE": lambda each: each.state,
+                "FOR": lambda each: age(each.since_ms, now_ms),
+                "CRIU": lambda each: cell(each.criu),
+                "CUDA": lambda each: cell(each.cuda),
+                "GPUS": lambda each: len(each.gpus),
+                "TIERS": _tiers,
+                "CHECKPOINTS": lambda each: each.checkpoints,
+                "OPERATIONS": lambda each: len(each.operations),
+            },
+        )
+
+    with_client(address, token_file, listed)
+
+
+def _tiers(each: NodeStatus) -> str:
+    return ", ".join(f"{tier.name} {tier.used_bytes / 1e9:.1f}/{tier.budget_bytes / 1e9:.0f} GB" for tier in each.tiers)

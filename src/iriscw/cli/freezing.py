@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import click
 
+from iriscw.cli.connection import connection_options
 from iriscw.cli.interrupts import as_interrupts
 from iriscw.cli.kinds import Duration, Size
 from iriscw.cli.outcome import run_async
@@ -87,8 +88,14 @@ agent_option = click.option(
 )
 
 
+cluster_option = click.option("--cluster", is_flag=True, help="Those of the cluster's nodes, by its controller.")
+node_option = click.option("--node", metavar="NODE", help="With --cluster: only on this node.")
+
+
 @click.command()
-@click.option("--pid", type=click.IntRange(2), required=True, help="The first process of the tree.")
+@click.argument("job", metavar="[JOB]", required=False)
+@click.option("--pid", type=click.IntRange(2), help="The first process of the tree, on this machine.")
+@click.option("--task", type=click.IntRange(min=0), help="Which task of JOB; default: 0.")
 @click.option("--tier", type=click.Choice(("ram", "disk")), default="ram", show_default=True, help="Where to.")
 @click.option("--leave-running", is_flag=True, help="Let the tree run on. Without it, it ends once its state is safe.")
 @click.option("--force", is_flag=True, help="Go on when the application did not come to rest.")
@@ -104,10 +111,14 @@ agent_option = click.option(
 @click.option("--hook-timeout", type=Duration(), default="30s", show_default=True, help="For the hook.")
 @click.option("--lock-timeout", type=Duration(), default="60s", show_default=True, help="For CUDA to finish its work.")
 @agent_option
+@connection_options
 @place_options
 @format_option
-def checkpoint(*, pid: int, form: str, **given: Any) -> None:
+def checkpoint(*, job: str | None, pid: int | None, form: str, **given: Any) -> None:
     """Freeze a process with all below it: memory, files, threads, and its GPUs.
+
+    With --pid it is a process of this machine. JOB, an id or the name of the latest such job, has the agent of the
+    machine that its task runs on do it; so far with --leave-running only, as a copy that the job knows nothing of.
 
     The tree ends only when the checkpoint is whole. Whatever goes wrong before, it runs on as if nothing had been; a
     command that is killed is undone or finished by the next one. An application that cannot be told to go on changes no
@@ -120,6 +131,17 @@ def checkpoint(*, pid: int, form: str, **given: Any) -> None:
     labels = _labels(given["labels"])
     if label_trouble(labels):
         raise click.UsageError(label_trouble(labels))
+    from iriscw.cli import at_controller
+
+    if (job is None) == (pid is None):
+        raise click.UsageError("either --pid or a JOB")
+    if job is not None:
+        hooks = ("hook_exec", "hook_url", "hook_dir", "shell_job")
+        at_controller.refuse_local_options(given, *hooks)
+        at_controller.checkpoint(job, labels, given, form)
+        return
+    assert pid is not None
+    at_controller.refuse_cluster_options(given)
     if given["tcp_established"] and given["tcp_close"]:
         raise click.UsageError("--tcp-established keeps connections and --tcp-close gives them up: say one of them")
     options = CriuOptions(
@@ -162,9 +184,12 @@ def checkpoint(*, pid: int, form: str, **given: Any) -> None:
 @click.option("--force", is_flag=True, help="Thaw although this processor lacks features of the old one.")
 @click.option("--lazy", is_flag=True, help="Let it run before all of its memory is read; where that cannot be, say so.")
 @agent_option
+@cluster_option
+@node_option
+@connection_options
 @place_options
 @format_option
-def restore(*, checkpoint_id: str, form: str, **given: Any) -> None:
+def restore(*, checkpoint_id: str, cluster: bool, form: str, **given: Any) -> None:
     """Bring a frozen process tree back. Every byte is verified first; the tree outlives this command.
 
     With --lazy the tree runs at once, and its memory comes while it does, what it touches first: each piece is verified
@@ -177,6 +202,13 @@ def restore(*, checkpoint_id: str, form: str, **given: Any) -> None:
     from iriscw.freeze.model import ThawPlan
 
     gpus = _pairs(given["gpus"], "--gpu OLD=NEW")
+    from iriscw.cli import at_controller
+
+    if cluster:
+        at_controller.refuse_local_options(given, "gpus")
+        at_controller.restore(checkpoint_id, given, form)
+        return
+    at_controller.refuse_cluster_options(given)
 
     async def thaw(local: Local, shown: Shown) -> Done:
         from iriscw.agent.local import new_id
@@ -204,11 +236,23 @@ def restore(*, checkpoint_id: str, form: str, **given: Any) -> None:
     help="Let this one be removed again, which an operation uses of which nothing is left but that.",
 )
 @agent_option
+@cluster_option
+@node_option
+@connection_options
 @place_options
 @format_option
-def checkpoints(*, labels: tuple[str, ...], removed: str | None, released: str | None, form: str, **given: Any) -> None:
-    """List the checkpoints of this machine, and take up what killed commands left."""
+def checkpoints(
+    *, labels: tuple[str, ...], removed: str | None, released: str | None, cluster: bool, form: str, **given: Any
+) -> None:
+    """List the checkpoints of this machine, and take up what killed commands left; or those of a cluster's nodes."""
+    from iriscw.cli import at_controller
+
     wanted = _labels(labels)
+    if cluster:
+        at_controller.refuse_local_options(given, "lazy", "gpus")
+        at_controller.checkpoints(wanted, removed, given, form)
+        return
+    at_controller.refuse_cluster_options(given)
     if given["agent"] is not None:
         if released is not None:
             raise click.UsageError("--release: not by an agent, which releases what it knows; end it first")

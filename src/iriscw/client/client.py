@@ -9,27 +9,33 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from iriscw.client import wire
+from iriscw.client import nodes as at_nodes, wire
 from iriscw.client.calls import Calls
 from iriscw.client.discovery import Endpoint, authority_of, discover, is_network_trusted
 from iriscw.client.errors import NotConnected
 from iriscw.client.job import PAGE, Job
-from iriscw.client.model import ClusterStatus, JobStatus, PoolStatus, SliceStatus
+from iriscw.client.model import ClusterStatus, JobStatus, NodeStatus, OrderStatus, PoolStatus, SliceStatus
+from iriscw.client.nodes import Checkpoint
 from iriscw.client.submission import Command, Constraints, Submission, build_submission
 from iriscw.client.upload import upload
 from iriscw.processes.identity import ProcessIdentity
 from iriscw.proto.iriscw.v1 import (
     ClusterStatus as WireClusterStatus,
+    GetAgentTokenRequest,
+    GetAgentTokenResponse,
     GetClusterStatusRequest,
     GetJobRequest,
     JobRef,
     JobStatus as WireJobStatus,
     ListJobsRequest,
     ListJobsResponse,
+    ListNodesRequest,
+    ListNodesResponse,
     ListPoolsRequest,
     ListPoolsResponse,
     ListSlicesRequest,
     ListSlicesResponse,
+    RestoreCheckpointRequest,
     SubmitJobResponse,
 )
 from iriscw.resources import Resources
@@ -206,6 +212,122 @@ class Client:
             token = page.next_page_token
             if not token:
                 return found
+
+    async def checkpoint(
+        self,
+        job: Job | str,
+        *,
+        task: int = 0,
+        tier: str = "ram",
+        keep_running: bool = False,
+        labels: Mapping[str, str] | None = None,
+        force: bool = False,
+        tcp_established: bool = False,
+        seen: Callable[[OrderStatus], None] | None = None,
+    ) -> Checkpoint:
+        """Have the processes of a task frozen by the agent of the machine that they run on.
+
+        Whoever is cancelled while it waits has it undone. A lost connection, or a controller that restarts, changes
+        nothing: the order is on its disk, and is followed again.
+
+        Args:
+            job: which job, or its id or name.
+            task: which of its tasks.
+            tier: where to: ``ram`` or ``disk``.
+            keep_running: the task runs on, and the job knows nothing of it. So far it has to be said.
+            labels: kept with the checkpoint, beside ``job`` and ``task``.
+            force: go on when the application did not come to rest.
+            tcp_established: freeze open TCP connections too.
+            seen: told of each change.
+
+        Raises:
+            SuspensionNotSupported: ``keep_running`` is not said.
+            NoSuchJob: there is no such job.
+            TaskEnded: the task is over.
+            TaskNotRunning: the task has no process that is known to run now; that is waited for, for a minute.
+            TaskOutOfReach: its processes are none that a node's agent can freeze.
+            NoSuchNode: no agent has ever dialled from the machine that it runs on.
+            AgentAway: that agent is not heard of now.
+            TooManyOrders: too many orders have not ended.
+            OrderFailed: it was not frozen; the text says why.
+            OperationError: the controller cannot be reached.
+        """
+        ref = JobRef(job_id=job) if isinstance(job, str) else JobRef(job_id=job.id, job_uid=job.uid)
+        key = uuid.uuid4().hex
+        request = at_nodes.checkpoint_request(
+            ref,
+            key,
+            task=task,
+            tier=tier,
+            keep_running=keep_running,
+            labels=labels or {},
+            force=force,
+            tcp_established=tcp_established,
+        )
+        done = await at_nodes.follow(self._calls, "CheckpointTask", request, key, seen)
+        found = [each for each in await self.checkpoints(node=done.node) if each.id == done.checkpoint]
+        made = Checkpoint(
+            done.checkpoint, done.node, done.tier, done.size_bytes, done.pid, done.processes, calls=self._calls
+        )
+        return found[0] if found else made
+
+    async def restore(
+        self,
+        checkpoint: Checkpoint | str,
+        *,
+        node: str = "",
+        force: bool = False,
+        seen: Callable[[OrderStatus], None] | None = None,
+    ) -> OrderStatus:
+        """Bring a checkpoint back on the node that has it; what comes back belongs to no job.
+
+        Args:
+            checkpoint: which one, or its id.
+            node: where, if several nodes have it.
+            force: although the node's processor lacks features of the old one.
+            seen: told of each change.
+
+        Raises:
+            CheckpointUnknown: no node that is heard of has it.
+            CheckpointAmbiguous: several have.
+            NoSuchNode, AgentAway, TooManyOrders, OrderFailed, OperationError: as :meth:`checkpoint`.
+        """
+        wanted, where = (checkpoint, "") if isinstance(checkpoint, str) else (checkpoint.id, checkpoint.node)
+        key = uuid.uuid4().hex
+        request = RestoreCheckpointRequest(idempotency_key=key, checkpoint_id=wanted, node=node or where, force=force)
+        return await at_nodes.follow(self._calls, "RestoreCheckpoint", request, key, seen)
+
+    async def checkpoints(self, *, node: str = "", labels: Mapping[str, str] | None = None) -> list[Checkpoint]:
+        """List the checkpoints of all nodes, as their agents last told of them.
+
+        Args:
+            node: only those on it.
+            labels: only those with all of these.
+
+        Raises:
+            NoSuchNode: no agent has ever dialled from it.
+            OperationError: the controller cannot be reached.
+        """
+        return await at_nodes.listing(self._calls, node, labels or {})
+
+    async def nodes(self) -> list[NodeStatus]:
+        """List the nodes that agents have dialled from.
+
+        Raises:
+            OperationError: the controller cannot be reached.
+        """
+        reply = await self._calls.ask("ListNodes", ListNodesRequest(), ListNodesResponse)
+        return [at_nodes.node_status(each) for each in reply.nodes]
+
+    async def agent_token(self, node: str) -> Secret:
+        """Give the token by which the agent of a node authenticates: the same each time.
+
+        Raises:
+            InvalidArgument: the name is none of a node.
+            OperationError: the controller cannot be reached.
+        """
+        reply = await self._calls.ask("GetAgentToken", GetAgentTokenRequest(node=node), GetAgentTokenResponse)
+        return Secret(reply.token)
 
     async def status(self) -> ClusterStatus:
         """Ask what the controller looks after.

@@ -4,9 +4,25 @@ from __future__ import annotations
 
 from iriscw.errors import InternalError, InvalidArgument, OperationError, UsageError
 from iriscw.jobs.errors import ImageNotSupported, JobExists, KeyReused, NoSuchJob, TooManyJobs, TooManyTasks
+from iriscw.nodes.errors import (
+    AgentAway,
+    CheckpointAmbiguous,
+    CheckpointUnknown,
+    NoSuchNode,
+    NoSuchOrder,
+    OrderKeyReused,
+    SuspensionNotSupported,
+    TaskEnded,
+    TaskNotRunning,
+    TaskOutOfReach,
+    TooManyOrders,
+)
 from iriscw.rpc.errors import ClientClosed, NeedsAsyncio
 
 __all__ = [
+    "AgentAway",
+    "CheckpointAmbiguous",
+    "CheckpointUnknown",
     "ClientClosed",
     "ImageNotSupported",
     "InvalidContextFile",
@@ -17,13 +33,22 @@ __all__ = [
     "NeedsAsyncio",
     "NoController",
     "NoSuchJob",
+    "NoSuchNode",
+    "NoSuchOrder",
     "NotConnected",
+    "OrderFailed",
+    "OrderKeyReused",
     "ResultDamaged",
+    "SuspensionNotSupported",
+    "TaskEnded",
+    "TaskNotRunning",
+    "TaskOutOfReach",
     "TooManyJobs",
+    "TooManyOrders",
     "TooManyTasks",
     "WaitTimeout",
 ]
-"""The errors of jobs are imported so that they are known by name when the controller raises one."""
+"""The errors of jobs and nodes are imported so that they are known by name when the controller raises one."""
 
 
 class NotConnected(UsageError, AttributeError):
@@ -50,6 +75,23 @@ class WaitTimeout(OperationError, TimeoutError):
 
 class ResultDamaged(InternalError):
     """A task's value did not arrive as it was stored: its size or its SHA-256 differ."""
+
+
+class OrderFailed(OperationError):
+    """What a node's agent was ordered to do ended otherwise; the text says how, in the agent's words.
+
+    Attributes:
+        operation: the order's.
+        outcome: ``undone`` (the processes run as before), ``lost`` (they do not run either), ``failed``, ``left``,
+            ``refused`` (nothing was begun), ``unknown`` (nobody can say), or empty if it was put aside.
+        kind: the name of the error that turned it round.
+    """
+
+    def __init__(self, text: str, *, operation: str = "", outcome: str = "", kind: str = "") -> None:
+        super().__init__(text)
+        self.operation = operation
+        self.outcome = outcome
+        self.kind = kind
 
 
 class JobFailed(OperationError):

@@ -193,3 +193,68 @@ class ClusterStatus:
     jobs: Mapping[JobState, int] = attrs.field(factory=dict)
     workers_connected: int = 0
     slices: int = 0
+
+
+@attrs.frozen
+class TierStatus:
+    """How full a tier of a node is."""
+
+    name: str
+    budget_bytes: int
+    used_bytes: int
+    free_bytes: int
+    """Of its file system."""
+
+
+@attrs.frozen
+class NodeStatus:
+    """A node that an agent has dialled from, as the controller has heard of it."""
+
+    node: str
+    state: str
+    """``CONNECTED``, ``SYNCING`` (its agent has not said everything yet) or ``UNKNOWN``: its agent is not heard of, and
+    what follows is from before."""
+    since_ms: int
+    """Since when the state is what it is."""
+    agent_id: str = ""
+    software: str = ""
+    """The agent's version of iriscw; empty if it was not heard of since the controller started."""
+    criu: str = ""
+    """Its version, or why it cannot be used."""
+    cuda: str = ""
+    """The driver's version, or why there is no checkpointing."""
+    gpus: tuple[str, ...] = ()
+    """The model of each."""
+    tiers: tuple[TierStatus, ...] = ()
+    checkpoints: int = 0
+    operations: tuple[str, ...] = ()
+    """Those that run."""
+
+
+@attrs.frozen
+class OrderStatus:
+    """What became so far of what a node's agent was ordered to do."""
+
+    operation: str
+    node: str
+    kind: str
+    """``freeze``, ``thaw`` or ``remove``."""
+    checkpoint: str
+    tier: str = ""
+    steps: tuple[tuple[str, int], ...] = ()
+    """Phases, and after how many milliseconds each was entered."""
+    done_bytes: int = 0
+    """Within the last step."""
+    total_bytes: int = 0
+    """0: not known."""
+    cancelled: bool = False
+    node_state: str = ""
+    """As :attr:`NodeStatus.state`."""
+    outcome: str = ""
+    """How it ended; empty until then."""
+    error: str = ""
+    text: str = ""
+    lasted_ms: int = 0
+    size_bytes: int = 0
+    pid: int = 0
+    processes: int = 0

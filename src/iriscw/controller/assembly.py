@@ -8,7 +8,7 @@ What is opened, in this order, and closed in the reverse one::
                      second copy elsewhere ends this one
     stores           logs, results, bundles and run documents
     platform         the drivers, by argument, or those of the platform that the configuration names
-    tree             rest_for_one: /fleet, /jobs
+    tree             rest_for_one: /fleet, /jobs, /nodes
     door             gRPC and HTTP on one port: opened last, closed first
 
 A controller installs no signal handlers and prints nothing; several live in one process. What ends it from the inside
@@ -45,7 +45,9 @@ from iriscw.controller import local, logging as reports, settings
 from iriscw.controller.archive import RESULTS, Archive, folders
 from iriscw.controller.cloud import CloudBinding
 from iriscw.controller.doors.access import Access
+from iriscw.controller.doors.agents import AgentDoor
 from iriscw.controller.doors.clients import ClientDoor
+from iriscw.controller.doors.freezing import NodesDoor
 from iriscw.controller.doors.http import ControllerStatistics, routes
 from iriscw.controller.doors.overview import ClusterFacts, Overview
 from iriscw.controller.doors.workers import WorkerDoor, WorkerSettings
@@ -70,6 +72,7 @@ from iriscw.jobs.actor import jobs_child
 from iriscw.jobs.registry import RegistryLimits
 from iriscw.journal.replica import Replica
 from iriscw.journal.sqlite import SqliteJournal
+from iriscw.nodes.actor import nodes_child
 from iriscw.rpc.address import Address
 from iriscw.rpc.errors import InsecureDoor
 from iriscw.rpc.listening import require_asyncio
@@ -199,6 +202,8 @@ class Controller:
             logs=self._logs.statistics(),
             results=self._results.statistics(),
             workers_connected=len(self._workers.switchboard),
+            agents_connected=len(self._agents.board),
+            agents_refused=self._agents.refused,
             job_changes=dict(self._hub.job_changes),
             task_changes=dict(self._hub.task_changes),
             degraded=self._overview.degraded(),
@@ -275,10 +280,12 @@ class Controller:
         access = Access(self._logs)
         self._overview = Overview(access, self._facts(fleet), self._workers.switchboard, self._journal)
         images = settings.has_task_images(self.config)
-        clients = ClientDoor(access, stores, hub=self._hub, overview=self._overview, images=images)
+        self._agents = AgentDoor(config.name)
+        nodes = NodesDoor(access, self._hub, self._workers.switchboard, tokens)
+        clients = ClientDoor(access, stores, hub=self._hub, overview=self._overview, nodes=nodes, images=images)
         finished = self._limits.finished
         self._tending = Tending(access, self._overview, self._logs, self._results, finished, self._still_writes)
-        self.system = access.system = self._workers.system = self._tree(fleet, drivers)
+        self.system = access.system = self._workers.system = self._agents.system = self._tree(fleet, drivers)
         await stack.enter_async_context(self.system)
         await stack.enter_async_context(_beside(self._tending.run))
         await self._open_door(stack, clients, tokens)
@@ -356,6 +363,7 @@ class Controller:
             children=(
                 ChildSpec("fleet", behavior, capacity=FLEET_CAPACITY),
                 jobs_child(self._workers, self._logs, settings.jobs_config(self.config, self._limits)),
+                nodes_child(self._agents),  # last: nobody is restarted with it
             ),
             supervision=Supervision(strategy=Strategy.REST_FOR_ONE),
             name="controller",
@@ -382,7 +390,7 @@ class Controller:
 
     async def _open_door(self, stack: AsyncExitStack, clients: ClientDoor, tokens: ControllerTokens) -> None:
         self._server = RpcServer(
-            [clients, self._workers],
+            [clients, self._workers, self._agents],
             authenticate=tokens.authenticate,
             routes=routes(self._read_statistics),
             tls=self._tls,

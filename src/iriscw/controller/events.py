@@ -4,6 +4,8 @@ The runtime hands every emitted event to :meth:`EventHub.publish`, in order and 
 it rests on is durable. Nobody polls: whoever waits for a change of a job subscribes, looks at the present state, and
 sleeps until the subscription is rung.
 
+Waiting for news of an order is the same, by its operation's id.
+
 Each job has a *version* that grows with its events. It starts at the microseconds since 1970 at which the controller
 started, so it also grows from one controller to the next; a watcher that comes back with the last version it saw
 misses nothing.
@@ -19,6 +21,7 @@ from typing import Any
 import anyio
 
 from iriscw.jobs.messages import JobChanged, TaskChanged
+from iriscw.nodes.messages import OrderChanged
 
 MAX_VERSIONS = 20_000
 """Jobs whose version is kept: twice what one controller takes. A forgotten one continues at the highest forgotten."""
@@ -65,6 +68,8 @@ class EventHub:
         elif isinstance(event, TaskChanged):
             self.task_changes[event.state.value] += 1
             self._changed(event.job_id)
+        elif isinstance(event, OrderChanged):
+            self._changed(event.operation)
         self._report(event)
 
     def _changed(self, job_id: str) -> None:

@@ -1,8 +1,9 @@
-"""Who may call the controller: admins, workers bound to one incarnation, attempts of jobs.
+"""Who may call the controller: admins, workers bound to one incarnation, agents bound to one node, attempts of jobs.
 
 One secret of the cluster lies in the controller's folder. Everything else follows from it: a worker's token is an
 HMAC of the worker's id and incarnation, as a job's is of its attempt, so a restarted controller knows all tokens it
-ever gave without a table. A worker's token therefore opens the stream of that one incarnation and of no other.
+ever gave without a table. A worker's token therefore opens the stream of that one incarnation and of no other, and an
+agent's that of agents of its node.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from iriscw.rpc.tokens import (
 
 _WORKER_PREFIX = "iww1"
 _WORKER_DOMAIN = b"iriscw worker token 1\0"
+_AGENT_PREFIX = "iwa1"
+_AGENT_DOMAIN = b"iriscw agent token 1\0"
 
 
 @attrs.frozen
@@ -44,6 +47,17 @@ class WorkerPrincipal(Principal):
         return f"worker {self.worker_id}#{self.incarnation}"
 
 
+@attrs.frozen
+class AgentPrincipal(Principal):
+    """A node agent that proved of which node it may speak."""
+
+    node: str = ""
+
+    def __str__(self) -> str:
+        """A short text for logs."""
+        return f"agent of {self.node}"
+
+
 class ControllerTokens:
     """The tokens of one controller; :meth:`authenticate` is the callback of its doors.
 
@@ -54,6 +68,7 @@ class ControllerTokens:
 
     def __init__(self, cluster_secret: Secret, admins: Iterable[Secret]) -> None:
         self._workers = SignedNames(cluster_secret, _WORKER_PREFIX, _WORKER_DOMAIN)
+        self._agents = SignedNames(cluster_secret, _AGENT_PREFIX, _AGENT_DOMAIN)
         self._cluster = ClusterTokens(cluster_secret, admins=admins)
 
     def worker_token(self, worker_id: str, incarnation: str) -> Secret:
@@ -64,17 +79,28 @@ class ControllerTokens:
         """
         return self._workers.token(worker_id, incarnation)
 
+    def agent_token(self, node: str) -> Secret:
+        """Derive the token of the agents of a node.
+
+        Raises:
+            InvalidArgument: the name is empty or longer than 256 bytes.
+        """
+        return self._agents.token(node)
+
     def job_token(self, job_id: str, attempt_uid: str) -> Secret:
         """Derive the token of one attempt; see :meth:`ClusterTokens.job_token`."""
         return self._cluster.job_token(job_id, attempt_uid)
 
     def authenticate(self, token: str) -> Principal | None:
         """Say who holds ``token``, or None."""
-        names = self._workers.names(token)
-        if names is None:
-            return self._cluster.authenticate(token)
-        worker_id, incarnation = names
-        return WorkerPrincipal(Role.WORKER, worker_id=worker_id, incarnation=incarnation)
+        worker, agent = self._workers.names(token), self._agents.names(token)
+        if worker is not None:
+            worker_id, incarnation = worker
+            return WorkerPrincipal(Role.WORKER, worker_id=worker_id, incarnation=incarnation)
+        if agent is not None:
+            (node,) = agent
+            return AgentPrincipal(Role.AGENT, node=node)
+        return self._cluster.authenticate(token)
 
 
 def keep_token(path: Path) -> Secret:

@@ -114,6 +114,12 @@ def boot_id() -> str:
     return _BOOT_ID.read_text(encoding="ascii").strip()
 
 
+@functools.cache
+def pid_namespace() -> int:
+    """Give the inode of the PID namespace that this process is in: what its numbers of processes are numbers of."""
+    return Path("/proc/self/ns/pid").stat().st_ino
+
+
 def identify(pid: int) -> ProcessIdentity:
     """Give the identity of the process that has the number ``pid`` now.
 

@@ -19,7 +19,7 @@ import anyio
 import anyio.to_thread
 
 from iriscw.errors import InvalidArgument, OperationError
-from iriscw.processes.identity import ProcessGone, ProcessIdentity, identify, open_pidfd, send_signal
+from iriscw.processes.identity import ProcessGone, ProcessIdentity, identify, is_alive, open_pidfd, send_signal
 
 MAX_ENVIRONMENT_BYTES = 8 << 20
 """How much of an environment is searched. The kernel's limit for arguments and environment is 6 MiB by
@@ -49,6 +49,25 @@ def marked_processes(markers: Mapping[str, str]) -> tuple[ProcessIdentity, ...]:
     return _processes(lambda began_with: all(marker in began_with for marker in wanted))
 
 
+def carries(process: ProcessIdentity, markers: Mapping[str, str]) -> bool:
+    """Whether this very process lives, and its environment began with all of ``markers``. Blocks.
+
+    Raises:
+        PermissionError: it is another user's.
+    """
+    try:
+        environment = _environment(Path(f"/proc/{process.pid}"))
+        alive = is_alive(process)  # afterwards: what was read belongs to this process, or to nobody's
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return alive and all(f"{name}={value}".encode() in environment for name, value in markers.items())
+
+
+def _environment(process: Path) -> list[bytes]:
+    with (process / "environ").open("rb") as file:
+        return file.read(MAX_ENVIRONMENT_BYTES).split(b"\0")
+
+
 def processes_told_of(variable: str, folder: Path) -> tuple[ProcessIdentity, ...]:
     """List the live processes in whose environment ``variable`` names ``folder`` or something below it.
 
@@ -70,11 +89,10 @@ def _processes(wanted: Callable[[list[bytes]], bool]) -> tuple[ProcessIdentity, 
             # The identity first: what is read after it can only belong to this process or to a later one,
             # and send_signal refuses the later one.
             identity = identify(int(path.name))
-            with (path / "environ").open("rb") as file:
-                environment = file.read(MAX_ENVIRONMENT_BYTES)
+            environment = _environment(path)
         except (ProcessGone, FileNotFoundError, ProcessLookupError, PermissionError):
             continue
-        if wanted(environment.split(b"\0")):
+        if wanted(environment):
             found.append(identity)
     return tuple(found)
 

@@ -89,6 +89,9 @@ class Role(enum.Enum):
     WORKER = "worker"
     """A worker process."""
 
+    AGENT = "agent"
+    """The node agent of one machine."""
+
     JOB = "job"
     """User code inside one attempt of one task."""
 

@@ -26,6 +26,7 @@ import json
 import logging
 import os
 import signal
+import socket
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -55,6 +56,9 @@ ORPHAN_VARIABLE = "IRISCW_ORPHAN_AFTER_S"
 ATTRIBUTES_VARIABLE = "IRISCW_ATTRIBUTES"
 TASK_PODS_VARIABLE = "IRISCW_TASK_PODS"
 OWN_POD_VARIABLES = ("IRISCW_OWN_POD", "IRISCW_OWN_POD_UID", "IRISCW_OWN_NODE")
+
+NODE_VARIABLE = "IRISCW_NODE"
+"""The machine's name, where it is not what the machine calls itself."""
 
 TASK_CONTAINERS_VARIABLE = "IRISCW_TASK_CONTAINERS"
 TASK_SECRET_PREFIX = "IRISCW_TASK_SECRET_"  # noqa: S105 - how names of variables begin
@@ -126,6 +130,7 @@ def _epilog() -> str:
     attributes = (
         f"variables:\n  {ATTRIBUTES_VARIABLE}  the worker's attributes, a JSON object"
         f"\n  {TASK_SECRET_PREFIX}NAME  the variable NAME of every task, shown nowhere"
+        f"\n  {NODE_VARIABLE}  the machine's name, as its agent dials under; else $IRISCW_OWN_NODE, else its host name"
         f"\n  {TASK_PODS_VARIABLE}  what the pods of tasks are like: tasks have pods of their own then"
         f"\n  {', '.join(OWN_POD_VARIABLES)}  the worker's own pod, to which those belong"
         f"\n  {TASK_CONTAINERS_VARIABLE}  what the containers of tasks are like, on a Docker engine of this machine"
@@ -172,6 +177,7 @@ def settings_of(arguments: argparse.Namespace, environment: Mapping[str, str]) -
         orphan_after_s=_seconds("--orphan-after", arguments.orphan_after),
         insecure_plaintext=arguments.insecure_plaintext,
         task_pods=pods,
+        node=environment.get(NODE_VARIABLE) or environment.get(OWN_POD_VARIABLES[2]) or socket.gethostname(),
         task_containers=task_containers(environment),
     )
 

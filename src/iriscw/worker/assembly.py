@@ -128,6 +128,8 @@ class WorkerSettings:
     bound_memory: bool = False
     insecure_plaintext: bool = False
     rpc: RpcLimits = attrs.field(factory=RpcLimits)
+    node: str = ""
+    """The machine that it is on, as that machine's agent names it; empty: not said."""
 
     @property
     def life(self) -> Path:
@@ -265,7 +267,9 @@ class Worker:
         )
         door = await stack.enter_async_context(self._door)
         await door.listen_tcp(settings.host, settings.port)
-        identity = Identity(settings.worker_id, settings.incarnation, settings.capacity, settings.attributes)
+        identity = Identity(
+            settings.worker_id, settings.incarnation, settings.capacity, settings.attributes, settings.node
+        )
         stream = ControllerStream(channel, identity, self._own_address, specifications, desk, watch)
         root = tree(desk, stream, self._session_of(None if self._runtime else lease))
         self._system = await stack.enter_async_context(

@@ -16,6 +16,7 @@ import attrs
 
 from iriscw.cloud.model import Capacity
 from iriscw.errors import OperationError, UsageError
+from iriscw.processes.identity import ProcessIdentity
 from iriscw.processes.supervised import Limits
 from iriscw.task.environment import AttemptFacts
 
@@ -139,6 +140,10 @@ class RunningAttempt(Protocol):
     @property
     def uid(self) -> str:
         """The attempt's uid."""
+
+    @property
+    def process(self) -> ProcessIdentity | None:
+        """Its first process, where it is one of this worker's own PID namespace; else None."""
 
     @property
     def stdout(self) -> Path:

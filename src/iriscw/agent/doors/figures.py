@@ -61,6 +61,10 @@ class Figures:
         self._aside = Gauge(
             "iriscw_agent_operations_aside", "Operations whose actor is put aside.", registry=self.registry
         )
+        self._connected = Gauge(
+            "iriscw_agent_controller_connected", "1 while a stream to the controller is up.", registry=self.registry
+        )
+        self._streams = Counter("iriscw_agent_streams", "Streams that the controller took.", registry=self.registry)
         self._tiers = {
             name: Gauge(f"iriscw_agent_tier_{name}_bytes", text, ["tier"], registry=self.registry)
             for name, text in (
@@ -104,6 +108,11 @@ class Figures:
         self._lasted.labels(kind, tier).observe(now.lasted_ns / SECOND)
         if now.made is not None:
             self._bytes.labels(kind, tier).inc(now.made.size_bytes)
+
+    def streamed(self, what: str) -> None:
+        """Count a stream to the controller: it is ``connected``, or is not."""
+        self._connected.set(int(what == "connected"))
+        self._streams.inc(int(what == "connected"))
 
     def measured(self, uses: Sequence[TierUse]) -> None:
         """Note how full the tiers are."""

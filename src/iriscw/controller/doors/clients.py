@@ -17,6 +17,7 @@ from iriscw.cloud.model import InvalidSpec, check_image
 from iriscw.controller import wire
 from iriscw.controller.doors import reading
 from iriscw.controller.doors.access import Access
+from iriscw.controller.doors.freezing import NodesDoor
 from iriscw.controller.doors.overview import Overview
 from iriscw.controller.doors.rules import CLIENT_RULES
 from iriscw.controller.errors import BundleMismatch, InvalidPageToken, NoSuchBundle
@@ -75,14 +76,23 @@ class ClientDoor(v1.ControllerServiceBase):
         stores: what is stored.
         hub: rings when a job changes.
         overview: answers about the whole cluster.
+        nodes: answers about nodes, and orders.
         images: whether a job may name an image: the tasks of some group have pods of their own.
     """
 
     method_rules = CLIENT_RULES
 
     def __init__(
-        self, access: Access, stores: Stores, *, hub: EventHub, overview: Overview, images: bool = False
+        self,
+        access: Access,
+        stores: Stores,
+        *,
+        hub: EventHub,
+        overview: Overview,
+        nodes: NodesDoor,
+        images: bool = False,
     ) -> None:
+        self._nodes = nodes
         self._images = images
         self._access = access
         self._stores = stores
@@ -307,6 +317,52 @@ class ClientDoor(v1.ControllerServiceBase):
         """Describe the controller."""
         self._access.admin()
         return await self._overview.cluster(__version__)
+
+    # Nodes
+
+    async def list_nodes(self, message: v1.ListNodesRequest) -> v1.ListNodesResponse:
+        """Give the nodes that agents have dialled from."""
+        self._access.admin()
+        return await self._nodes.nodes()
+
+    async def list_node_checkpoints(self, message: v1.ListNodeCheckpointsRequest) -> AsyncIterator[v1.NodeCheckpoint]:
+        """Give the checkpoints of nodes."""
+        self._access.admin()
+        async with aclosing(self._nodes.checkpoints(message)) as found:
+            async for each in found:
+                yield each
+
+    async def checkpoint_task(self, message: v1.CheckpointTaskRequest) -> v1.OrderStatus:
+        """Order a copy of a task's processes."""
+        view = await self._access.view(message.job, self._access.admin())
+        return await self._nodes.checkpoint(message, view.job_id)
+
+    async def restore_checkpoint(self, message: v1.RestoreCheckpointRequest) -> v1.OrderStatus:
+        """Order that a checkpoint be brought back."""
+        self._access.admin()
+        return await self._nodes.restore(message)
+
+    async def delete_checkpoint(self, message: v1.DeleteCheckpointRequest) -> v1.OrderStatus:
+        """Order that a checkpoint be removed."""
+        self._access.admin()
+        return await self._nodes.delete(message)
+
+    async def cancel_order(self, message: v1.CancelOrderRequest) -> v1.OrderStatus:
+        """Have an order undone."""
+        self._access.admin()
+        return await self._nodes.cancel(message)
+
+    async def watch_order(self, message: v1.WatchOrderRequest) -> AsyncIterator[v1.OrderStatus]:
+        """Give an order now and after each change."""
+        self._access.admin()
+        async with aclosing(self._nodes.watch(message)) as statuses:
+            async for status in statuses:
+                yield status
+
+    async def get_agent_token(self, message: v1.GetAgentTokenRequest) -> v1.GetAgentTokenResponse:
+        """Give the token of a node's agent."""
+        self._access.admin()
+        return self._nodes.agent_token(message)
 
 
 async def _verified(messages: AsyncIterator[v1.PutBundleRequest], header: v1.BundleHeader) -> AsyncIterator[bytes]:

@@ -56,6 +56,9 @@ class ControllerStatistics:
     """What was told on pools; None where the platform takes nothing of the kind."""
     strangers: int = 0
     """Messages of workers about attempts that they were not given, since the start: none of them was believed."""
+    agents_connected: int = 0
+    agents_refused: int = 0
+    """Hellos of node agents that were refused, since the start."""
 
 
 class _Figures(Collector):
@@ -73,6 +76,9 @@ class _Figures(Collector):
         yield from _gauges("iriscw_results", figures.results)
         yield from _gauges("iriscw_admission", figures.admission)
         yield GaugeMetricFamily("iriscw_workers_connected", "Workers with a stream.", figures.workers_connected)
+        yield GaugeMetricFamily("iriscw_agents_connected", "Node agents with a stream.", figures.agents_connected)
+        text = "Hellos of node agents that were refused."
+        yield CounterMetricFamily("iriscw_agents_refused", text, figures.agents_refused)
         text = "Messages of workers about attempts that they were not given."
         yield CounterMetricFamily("iriscw_worker_strangers", text, figures.strangers)
         yield GaugeMetricFamily("iriscw_degraded", "1 while no new work is taken.", int(bool(figures.degraded)))

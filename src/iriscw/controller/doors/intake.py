@@ -180,6 +180,7 @@ class Intake:
         if known is None:
             _note_stranger(uid, connection)
             return _of_a_stranger(sent)
+        connection.note_process(sent)
         ended = wire.ending_of(sent) is not None
         verdict = await self._settle(sent.result, known) if ended and sent.result is not None else None
         whole = known.end >= sent.log_end_offset

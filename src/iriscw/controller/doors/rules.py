@@ -39,6 +39,26 @@ CLIENT_RULES: MethodRules = {
     "ListSlices": MethodRule(roles=_ADMINS),
     "ListPools": MethodRule(roles=_ADMINS),
     "GetClusterStatus": MethodRule(roles=_ADMINS),
+    "ListNodes": MethodRule(roles=_ADMINS),
+    "ListNodeCheckpoints": MethodRule(roles=_ADMINS),
+    "CheckpointTask": MethodRule(roles=_ADMINS),
+    "RestoreCheckpoint": MethodRule(roles=_ADMINS),
+    "DeleteCheckpoint": MethodRule(roles=_ADMINS),
+    "WatchOrder": MethodRule(roles=_ADMINS),
+    "CancelOrder": MethodRule(roles=_ADMINS),
+    "GetAgentToken": MethodRule(roles=_ADMINS),
+}
+
+AGENT_RULES: MethodRules = {
+    # A report says 32 things at most; a checkpoint has 64 labels of 5 parts and 512 characters.
+    "Connect": MethodRule(
+        roles=(Role.AGENT,),
+        request=Bounds(
+            max_bytes=4 * MIB,
+            max_parts=14_000,
+            field_bytes={"hello": 256 * KIB, "heartbeat": _ROOM_BYTES, "goodbye": 16 * KIB},
+        ),
+    ),
 }
 
 WORKER_RULES: MethodRules = {

@@ -57,6 +57,8 @@ class Connection:
     """What it was told to run on this stream."""
     stops: dict[str, Ending] = attrs.field(factory=dict)
     """What it was told to stop on this stream, and why."""
+    processes: dict[str, v1.ProcessRef | None] = attrs.field(factory=dict)
+    """Of the attempts that run, as the worker says; None for one that is no process of its machine's own."""
     seen_at: float = 0.0
     """When the fleet was last told of a sign of life, on the loop's clock."""
     beat_at: float = attrs.field(factory=anyio.current_time)
@@ -80,6 +82,13 @@ class Connection:
     def key(self) -> tuple[str, str]:
         """Which incarnation of which worker it is."""
         return self.info.worker_id, self.info.incarnation
+
+    def note_process(self, sent: v1.AttemptObserved) -> None:
+        """Remember which process an attempt is, for as long as it runs."""
+        if sent.state is v1.TaskState.RUNNING:
+            self.processes[sent.attempt_uid] = sent.process
+        else:
+            self.processes.pop(sent.attempt_uid, None)
 
     async def send(self, message: v1.ControllerMessage) -> None:
         """Queue a message for the worker; waits for room, gives up when the stream is over."""

@@ -20,6 +20,7 @@ import attrs
 
 from iriscw.cloud.model import Attributes, Capacity
 from iriscw.errors import OperationError
+from iriscw.processes.identity import ProcessIdentity, pid_namespace
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.client import BidiCall, RpcChannel
 from iriscw.runtime.edge.session import SessionPort
@@ -58,6 +59,7 @@ class Identity:
     incarnation: str
     capacity: Capacity
     attributes: Attributes
+    node: str = ""
 
 
 class ControllerStream:
@@ -116,6 +118,7 @@ class ControllerStream:
             attributes=wire.attributes(identity.attributes),
             address=self._address(),
             specification_hashes=[bytes.fromhex(name) for name in self._specifications.hashes],
+            node=identity.node,
         )
 
     async def _welcome(self, call: Call, port: SessionPort) -> v1.Welcome | None:
@@ -164,6 +167,7 @@ class ControllerStream:
                     tasks.start_soon(self._flush, port, shipping)
             message = wire.up(item)
             if message is not None:
+                self._name_processes(message)
                 await call.send(message)
             if isinstance(item, ObservedAll):
                 for seen in item.observations:
@@ -172,6 +176,14 @@ class ControllerStream:
                         tasks.start_soon(self._end, call, shipping, seen, seen)
             if isinstance(item, Goodbye):
                 await call.end()
+
+    def _name_processes(self, message: v1.WorkerMessage) -> None:
+        """Say of each attempt that runs which process it is, for the agent of this machine."""
+        told = message.observed_set.attempts if message.observed_set is not None else [message.observed]
+        for each in told:
+            held = self._desk.held.get(each.attempt_uid) if each is not None else None
+            if each is not None and held is not None and each.state is v1.TaskState.RUNNING:
+                each.process = _process(held.running.process)
 
     async def _end(self, call: Call, shipping: Shipping, seen: Observation, told: Observation | None) -> None:
         """Tell an end, once its log and its result were sent, and unless that was ``told``."""
@@ -183,6 +195,17 @@ class ControllerStream:
     async def _flush(self, port: SessionPort, shipping: Shipping) -> None:
         await shipping.until_acked()
         await port.send(Flushed())
+
+
+def _process(process: ProcessIdentity | None) -> v1.ProcessRef | None:
+    if process is None:
+        return None
+    return v1.ProcessRef(
+        pid=process.pid,
+        start_ticks=process.start_ticks,
+        boot_id=process.boot_id,
+        pid_namespace=pid_namespace(),
+    )
 
 
 def _first_of(failures: ExceptionGroup[Exception]) -> Exception:

@@ -9,6 +9,7 @@ import anyio
 import anyio.to_thread
 import attrs
 
+from iriscw.processes.identity import ProcessIdentity
 from iriscw.worker.ports import AttemptExists, AttemptSpec, ResultMissing, ResultUnreadable, WorkerTrouble
 from iriscw.worker.runtimes.workdir import AttemptFolder
 
@@ -27,6 +28,11 @@ class FolderAttempt:
     def uid(self) -> str:
         """The attempt's uid."""
         return self.folder.uid
+
+    @property
+    def process(self) -> ProcessIdentity | None:
+        """Its first process; None where it is none that this machine's agent could see."""
+        return None
 
     @property
     def stdout(self) -> Path:

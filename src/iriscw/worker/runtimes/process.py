@@ -42,7 +42,7 @@ from iriscw.processes.grants import (
     withdraw,
     withdraw_all,
 )
-from iriscw.processes.identity import is_alive
+from iriscw.processes.identity import ProcessIdentity, is_alive
 from iriscw.processes.lease import LeaseFile
 from iriscw.processes.status import Ending, StatusDamaged, read_ending, read_identity
 from iriscw.processes.supervised import (
@@ -94,6 +94,11 @@ class ProcessAttempt(FolderAttempt):
         await super().remove()
         if self.reference is not None:
             await anyio.to_thread.run_sync(partial(self.reference.unlink, missing_ok=True))
+
+    @property
+    def process(self) -> ProcessIdentity | None:
+        """The program itself."""
+        return self.supervised.target
 
     async def wait(self) -> AttemptEnd:
         """Wait until it has ended."""

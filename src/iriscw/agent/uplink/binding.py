@@ -1,0 +1,315 @@
+"""What binds the agent to its stream to the controller: effects of orders, and facts for the session.
+
+Orders are kept whether or not the agent was told of a controller: what an earlier life was ordered must be settled
+before the records of its operation go, or a later one would begin it again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import anyio
+import anyio.to_thread
+
+from iriscw._version import __version__
+from iriscw.agent.board import View
+from iriscw.agent.errors import ProcessOutOfReach
+from iriscw.agent.uplink import ledger, session
+from iriscw.agent.uplink.facts import checkpoint_rows, operation_row, order_end, tier_rows
+from iriscw.agent.uplink.ledger import Ledger
+from iriscw.agent.uplink.messages import (
+    ORDERS,
+    SESSION,
+    BeginOrder,
+    Connected,
+    Dial,
+    Disconnected,
+    Now,
+    OrdersFull,
+    Past,
+    Present,
+    SessionAwake,
+    Settle,
+    StopOrder,
+)
+from iriscw.agent.uplink.session import Session
+from iriscw.agent.uplink.stream import ControllerStream, Uplink
+from iriscw.agent.wire import DEFAULT_LOCK_MS, DEFAULT_TIER, MILLISECOND, text
+from iriscw.checkpoint.manifest import ARTIFACT_ID, label_trouble
+from iriscw.errors import (
+    ActorRestarted,
+    ActorStopped,
+    AskTimeout,
+    InvalidArgument,
+    IriscwError,
+    JournalUnavailable,
+    MailboxFull,
+    NoSuchActor,
+    OutcomeUnknown,
+    SystemClosed,
+)
+from iriscw.freeze.messages import FreezeTree, ThawTree
+from iriscw.freeze.model import (
+    ArtifactUnknown,
+    CriuAbility,
+    CriuOptions,
+    FreezePlan,
+    TargetGone,
+    TaskIdentity,
+    ThawPlan,
+)
+from iriscw.nodes.model import (
+    CHECKPOINT,
+    OPERATION,
+    REMOVED,
+    TIER,
+    Abilities,
+    AgentIdentity,
+    FreezeOrder,
+    GpuRow,
+    OrderEnd,
+)
+from iriscw.processes.identity import ProcessIdentity, pid_namespace
+from iriscw.processes.sweep import carries
+from iriscw.runtime import ActorSystem, Behavior, ChildSpec, Restart
+
+if TYPE_CHECKING:
+    from iriscw.agent.daemon import Agent
+
+log = logging.getLogger(__name__)
+
+ATTEMPT_MARKER = "IRIS_ATTEMPT_UID"
+"""The variable that every process of an attempt carries in its environment."""
+
+AGAIN_S = 1.0
+"""Before what became of an order is written down again, where the journal took nothing."""
+
+Told = Callable[[str], None]
+"""Takes what is counted: ``connected``, ``disconnected``."""
+
+
+class ControllerLink:
+    """The agent's side of its controller.
+
+    Args:
+        agent: does what is ordered, and knows what there is.
+        uplink: where the controller is; None: nobody is dialled.
+        identity: who the agent is.
+        told: counts streams.
+    """
+
+    def __init__(self, agent: Agent, uplink: Uplink | None, identity: AgentIdentity, told: Told) -> None:
+        self._agent = agent
+        self._uplink = uplink
+        self._identity = identity
+        self._told = told
+        self._system: ActorSystem | None = None
+        self._ready = anyio.Event()
+        self._wanted = anyio.Event()
+        self._last_error = ""
+
+    def child(self) -> ChildSpec:
+        """Give ``/controller``. That its session fails again and again is no reason to end the agent."""
+        orders = Behavior(
+            initial=Ledger,
+            on=ledger.rules(),
+            resume=ledger.resume,
+            evolve=ledger.evolve,
+            compact=ledger.compact,
+            effects={BeginOrder: self._begin, StopOrder: self._stop},
+            name="orders",
+        )
+        children = [ChildSpec("orders", orders)]
+        if self._uplink is not None:
+            stream = ControllerStream(self._uplink, self._identity, self._abilities)
+            dialling = Behavior(
+                initial=Session,
+                on=session.rules(),
+                resume=session.resume,
+                sessions={Dial: stream.serve},
+                name="session",
+            )
+            children.append(ChildSpec("session", dialling, restart=Restart.TRANSIENT, entity=True))
+        return ChildSpec("controller", Behavior(children=tuple(children), name="controller"))
+
+    def attach(self, system: ActorSystem) -> None:
+        """Say that the tree stands: orders may be begun."""
+        self._system = system
+        self._ready.set()
+
+    # Orders
+
+    async def _begin(self, effect: BeginOrder) -> OrderEnd | None:
+        """Begin an order, unless its operation is there already.
+
+        Raises:
+            TargetGone: the process is not there any more, or is none of the attempt.
+            InvalidArgument: it cannot be ordered.
+            IriscwError: as the agent says it.
+        """
+        await self._ready.wait()
+        order, agent = effect.order, self._agent
+        if agent.board.shows(order.operation):
+            return None
+        if order.freeze is not None:
+            plan = await self._freeze_plan(order.operation, order.freeze)
+            await agent.begin(FreezeTree(plan))
+        elif order.thaw is not None:
+            if not ARTIFACT_ID.fullmatch(order.thaw.checkpoint):
+                raise InvalidArgument(f"{order.thaw.checkpoint[:80]!a} is no id of a checkpoint")
+            await agent.begin(ThawTree(ThawPlan(order.operation, order.thaw.checkpoint, (), order.thaw.force)))
+        elif order.remove is not None:
+            return await self._remove(order.operation, order.remove.checkpoint)
+        return None
+
+    async def _remove(self, operation: str, checkpoint: str) -> OrderEnd:
+        note = ""
+        try:
+            await self._agent.remove(checkpoint)
+        except ArtifactUnknown as error:  # an earlier life may have removed it, and died before it said so
+            note = str(error)
+        await self._tell_quietly()
+        return OrderEnd(operation, REMOVED, text=note)
+
+    async def _freeze_plan(self, operation: str, order: FreezeOrder) -> FreezePlan:
+        root = TaskIdentity(order.pid, order.start_ticks, order.boot_id)
+        self._check_reach(order)
+        if await self._agent.machine.processes.identify(order.pid) != root:
+            raise TargetGone(f"process {order.pid} has ended, and its number belongs to another one")
+        if order.attempt_uid:
+            process = ProcessIdentity(root.pid, root.start_ticks, root.boot_id)
+            marker = {ATTEMPT_MARKER: order.attempt_uid}
+            if not await anyio.to_thread.run_sync(carries, process, marker):
+                raise TargetGone(f"process {order.pid} is none of attempt {order.attempt_uid[:80]!r}, or has ended")
+        tier = order.tier or DEFAULT_TIER
+        tiers = self._agent.machine.tiers.folders
+        if tier not in tiers:
+            raise InvalidArgument(f"there is no tier {tier[:80]!r}: there are {', '.join(tiers)}")
+        if trouble := label_trouble(order.labels):
+            raise InvalidArgument(trouble)
+        return FreezePlan(
+            operation=operation,
+            root=root,
+            tier=tier,
+            leave_running=order.leave_running,
+            force=order.force,
+            options=CriuOptions(shell_job=False, tcp_established=order.tcp_established),
+            hook=None,
+            lock_within_ns=DEFAULT_LOCK_MS * MILLISECOND,
+            labels=order.labels,
+        )
+
+    @staticmethod
+    def _check_reach(order: FreezeOrder) -> None:
+        if order.pid_namespace not in (0, pid_namespace()):
+            raise ProcessOutOfReach(
+                f"process {order.pid} has that number in another PID namespace, as in a container: it is not reached"
+            )
+
+    async def _stop(self, effect: StopOrder) -> None:
+        await self._ready.wait()
+        self._agent.stop(effect.operation, "the controller cancelled it")
+
+    async def settle(self, view: View) -> None:
+        """Write down what became of an operation, if it was ordered; returns once that is on disk.
+
+        Raises:
+            SystemClosed: the agent ends.
+        """
+        await self._ready.wait()
+        assert self._system is not None
+        await self._tell_quietly()  # who hears that it is over finds what it made
+        while True:
+            try:
+                await self._system.ask(ORDERS, Settle(order_end(view)))
+            except (JournalUnavailable, MailboxFull, AskTimeout, OutcomeUnknown, ActorRestarted, ActorStopped) as error:
+                log.warning("what became of %s is not written down yet: %s", view.asked.operation, error)
+            else:
+                return
+            await anyio.sleep(AGAIN_S)
+
+    # Facts
+
+    def seen(self, before: View, now: View) -> None:
+        """Tell of a change of an operation; the latest stands for those before it."""
+        operation = now.asked.operation
+        self._tell(Past((OPERATION, operation)) if now.over else Now(operation_row(now)), operation)
+
+    def look(self) -> None:
+        """Have the tiers looked at, and tell what changed."""
+        self._wanted.set()
+
+    async def run(self) -> None:
+        """Look at the tiers whenever somebody says so, for as long as the agent lives."""
+        while True:
+            await self._wanted.wait()
+            self._wanted = anyio.Event()
+            await self._tell_quietly()
+
+    async def _tell_quietly(self) -> None:
+        if self._uplink is None:
+            return
+        try:
+            await self._tell_all()
+        except (IriscwError, OSError) as error:
+            log.warning("the controller is not told of the tiers: %s: %s", type(error).__name__, error)
+
+    async def _tell_all(self) -> None:
+        agent = self._agent
+        self._tell(Present(OPERATION, tuple(operation_row(view) for view in agent.board.running())), "operations")
+        found, unread = await agent.look()
+        rows, omitted = checkpoint_rows(found)
+        self._tell(Present(CHECKPOINT, rows, omitted, unread), "checkpoints")
+        self._tell(Present(TIER, tier_rows(await agent.use())), "tiers")
+
+    def _tell(self, message: object, key: str) -> None:
+        if self._uplink is None or self._system is None:
+            return
+        try:
+            self._system.ref(SESSION).tell_latest(message, key)
+        except (MailboxFull, NoSuchActor, SystemClosed) as error:  # the next look tells all of it
+            log.debug("the session was not told of %s: %s", key, error)
+
+    async def _abilities(self) -> Abilities:
+        machine = self._agent.machine
+        criu, trouble = CriuAbility("", ""), ""
+        try:
+            criu = await machine.criu.ability()
+        except IriscwError as error:  # what is missing is the answer
+            trouble = f"{type(error).__name__}: {error}"
+        cuda = await machine.cuda.ability()
+        gpus = tuple(GpuRow(gpu.uuid, gpu.model, gpu.index, gpu.total_bytes) for gpu in await machine.gpus.list())
+        return Abilities(
+            software=__version__,
+            criu_version=criu.version,
+            criu_trouble=text(trouble),
+            criu_features=tuple(criu.features),
+            cuda_available=cuda.available,
+            cuda_driver_version=cuda.driver_version,
+            cuda_trouble=text(cuda.reason),
+            gpus=gpus,
+            max_operations=self._agent.settings.max_operations,
+        )
+
+    # What the session says
+
+    def note(self, event: object) -> None:
+        """Take an event of the tree."""
+        match event:
+            case SessionAwake():
+                self.look()
+            case Connected(session_id=session_id):
+                self._told("connected")
+                self._last_error = ""
+                log.info("the controller took us, stream %s", session_id)
+            case Disconnected(error=error, pause_ns=pause_ns):
+                self._told("disconnected")
+                if pause_ns == 0:
+                    log.error("the controller does not want this agent, and is not dialled again: %s", error)
+                elif error != self._last_error:  # one that is away is said once
+                    log.warning("no stream to the controller: %s", error)
+                self._last_error = error
+            case OrdersFull(count=count):
+                log.error("orders of the controller are not taken: %d have not been released", count)

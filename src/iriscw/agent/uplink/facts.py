@@ -1,0 +1,86 @@
+"""What the agent knows, as the facts that it tells the controller."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from iriscw.agent.board import View
+from iriscw.agent.wire import text
+from iriscw.checkpoint.model import Listed, TierUse
+from iriscw.nodes.model import MAX_CHECKPOINTS, UNKNOWN, CheckpointRow, OperationRow, OrderEnd, TierRow
+
+MILLISECOND = 1_000_000
+
+MAX_TEXT_CHARS = 4096
+MAX_STEPS = 64
+"""Of an operation: the tables of freezing have a dozen phases."""
+
+
+def operation_row(view: View) -> OperationRow:
+    """Give an operation that runs."""
+    return OperationRow(
+        operation=view.asked.operation,
+        kind=view.asked.kind.value,
+        checkpoint=view.artifact,
+        tier=text(view.tier),
+        owed=view.owed,
+        steps=tuple((step.phase, step.at_ns // MILLISECOND) for step in view.steps[-MAX_STEPS:]),
+        done_bytes=view.done_bytes,
+        total_bytes=view.total_bytes,
+        aside=text(view.aside)[:MAX_TEXT_CHARS],
+    )
+
+
+def order_end(view: View) -> OrderEnd:
+    """Give what became of an operation that is over."""
+    end, made = view.end, view.made
+    return OrderEnd(
+        operation=view.asked.operation,
+        outcome=UNKNOWN if end is None else end.outcome.value,
+        kind="" if end is None else end.kind,
+        text="" if end is None else text(end.text)[:MAX_TEXT_CHARS],
+        lasted_ms=view.lasted_ns // MILLISECOND,
+        size_bytes=0 if made is None else made.size_bytes,
+        pid=0 if made is None else made.pid,
+        processes=0 if made is None else made.processes,
+        tier=text(view.tier or ("" if made is None else made.tier)),
+    )
+
+
+def checkpoint_rows(listed: Sequence[Listed]) -> tuple[tuple[CheckpointRow, ...], int]:
+    """Give the checkpoints that the controller is told of, the latest first, and how many more there are."""
+    rows = sorted((_row(each) for each in listed), key=lambda row: (-row.sealed_at_ms, row.checkpoint, row.tier))
+    return tuple(rows[:MAX_CHECKPOINTS]), max(0, len(rows) - MAX_CHECKPOINTS)
+
+
+def _row(each: Listed) -> CheckpointRow:
+    trouble = text(each.trouble)[:MAX_TEXT_CHARS]
+    if each.manifest is None:
+        return CheckpointRow(each.artifact, text(each.tier), each.size_bytes, trouble)
+    tasks = each.manifest.frozen.tasks
+    return CheckpointRow(
+        checkpoint=each.artifact,
+        tier=text(each.tier),
+        size_bytes=each.size_bytes,
+        trouble=trouble,
+        pid=tasks[0].identity.pid,
+        processes=len(tasks),
+        program=text(tasks[0].name),
+        sealed_at_ms=each.manifest.sealed_wall_ns // MILLISECOND,
+        labels=tuple(sorted(each.manifest.labels)),
+    )
+
+
+def tier_rows(uses: Sequence[TierUse]) -> tuple[TierRow, ...]:
+    """Give how full the tiers are."""
+    return tuple(
+        TierRow(
+            tier=use.tier,
+            folder=text(use.folder),
+            budget_bytes=use.budget_bytes,
+            used_bytes=use.artifacts_bytes,
+            reserved_bytes=use.reserved_bytes,
+            free_bytes=use.free_bytes,
+        )
+        for use in uses
+    )

@@ -1,0 +1,147 @@
+"""The session to the controller: one call, dialled by the agent, that carries reports up and orders down."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import attrs
+
+from iriscw.agent.uplink.messages import Beat, Beaten, Dial, TurnedAway, Welcomed
+from iriscw.errors import InvalidArgument, OperationError
+from iriscw.nodes import wire
+from iriscw.nodes.model import NODE_NAME, Abilities, AgentIdentity, Report, ReportAcked
+from iriscw.proto.iriscw import v1
+from iriscw.rpc.address import Address
+from iriscw.rpc.client import BidiCall, RpcChannel
+from iriscw.rpc.tls import client_tls
+from iriscw.rpc.tokens import read_token_file
+from iriscw.runtime.edge.session import SessionPort
+
+CONNECT = "/iriscw.v1.AgentService/Connect"
+
+STREAM_TIMEOUT_S = 86_400.0
+"""Every call has a deadline; after a day the agent dials again."""
+
+WELCOME_TIMEOUT_S = 30.0
+
+MILLISECOND = 1_000_000
+
+Call = BidiCall[v1.AgentMessage, v1.NodeMessage]
+
+
+class NoWelcome(OperationError):
+    """The controller answered an agent's hello with neither a welcome nor a refusal, or not in time."""
+
+    retryable = True
+
+
+@attrs.frozen
+class Uplink:
+    """Where the controller is, and as whom the agent dials. The files are read each time it dials.
+
+    Raises:
+        InvalidArgument: the node has no name that one can have.
+    """
+
+    address: Address
+    node: str
+    token_file: Path
+    ca_file: Path | None = None
+    insecure_plaintext: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        if not NODE_NAME.fullmatch(self.node):
+            raise InvalidArgument(f"{self.node[:80]!a} is no name of a node")
+
+
+class ControllerStream:
+    """Opens streams.
+
+    Args:
+        uplink: see there.
+        identity: who dials.
+        abilities: looks at what the machine can freeze; asked once for each stream.
+    """
+
+    def __init__(self, uplink: Uplink, identity: AgentIdentity, abilities: Callable[[], Awaitable[Abilities]]) -> None:
+        self._uplink = uplink
+        self._identity = identity
+        self._abilities = abilities
+
+    async def serve(self, session: Dial, port: SessionPort) -> None:
+        """Carry one stream from its hello to its end.
+
+        Raises:
+            NoWelcome: see there.
+            IriscwError: as the controller or the connection says it.
+            OSError: the files cannot be read.
+        """
+        async with await self._channel() as channel:
+            connecting = channel.bidi(CONNECT, v1.AgentMessage, v1.NodeMessage, timeout_s=STREAM_TIMEOUT_S)
+            async with connecting as call:
+                await call.send(v1.AgentMessage(hello=wire.hello(self._identity, await self._abilities())))
+                if not await self._welcomed(call, port):
+                    return
+                try:
+                    async with anyio.create_task_group() as tasks:
+                        tasks.start_soon(_upward, call, port)
+                        await _downward(call, port)
+                        tasks.cancel_scope.cancel()
+                except ExceptionGroup as failures:
+                    raise _first_of(failures) from failures
+
+    async def _channel(self) -> RpcChannel:
+        uplink = self._uplink
+        token = await anyio.to_thread.run_sync(read_token_file, uplink.token_file)
+        tls = None
+        if uplink.address.tls:
+            tls = await anyio.to_thread.run_sync(lambda: client_tls(authority=uplink.ca_file))
+        return RpcChannel(uplink.address, token, tls=tls, insecure_plaintext=uplink.insecure_plaintext)
+
+    async def _welcomed(self, call: Call, port: SessionPort) -> bool:
+        first = None
+        with anyio.move_on_after(WELCOME_TIMEOUT_S):
+            first = await call.receive()
+        if first is not None and first.refused is not None:
+            await port.send(_turned_away(first.refused))
+            return False
+        if first is None or first.welcome is None:
+            raise NoWelcome("the controller did not answer the agent's hello with a welcome")
+        welcome = first.welcome
+        await port.send(Welcomed(welcome.session_id, max(0, welcome.heartbeat_interval_ms) * MILLISECOND))
+        return True
+
+
+def _turned_away(refused: v1.AgentRefused) -> TurnedAway:
+    reason = refused.reason.name or str(int(refused.reason))
+    return TurnedAway(reason.lower(), refused.text, max(0, refused.retry_after_ms) * MILLISECOND)
+
+
+async def _upward(call: Call, port: SessionPort) -> None:
+    async for item in port:
+        match item:
+            case Report():
+                await call.send(v1.AgentMessage(report=wire.report(item)))
+            case Beat(sequence=sequence):
+                await call.send(v1.AgentMessage(heartbeat=v1.Heartbeat(sequence=sequence)))
+
+
+async def _downward(call: Call, port: SessionPort) -> None:
+    async for message in call:
+        if message.orders is not None:
+            await port.send(wire.read_orders(message.orders))
+        elif message.report_ack is not None:
+            await port.send(ReportAcked(message.report_ack.sequence))
+        elif message.heartbeat_ack is not None:
+            await port.send(Beaten(message.heartbeat_ack.sequence))
+        elif message.refused is not None:
+            await port.send(_turned_away(message.refused))
+
+
+def _first_of(failures: ExceptionGroup[Exception]) -> Exception:
+    """Unwrap: when the connection breaks, each side of it raises the same."""
+    first = failures.exceptions[0]
+    return _first_of(first) if isinstance(first, ExceptionGroup) else first

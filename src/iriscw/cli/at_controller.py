@@ -1,0 +1,176 @@
+"""``checkpoint JOB``, and ``restore`` and ``checkpoints`` with ``--cluster``: done by agents of a cluster's nodes."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from iriscw.cli.freezing import STEPS, Done, Shown, decimal_size, finish, progress
+from iriscw.cli.interrupts import as_interrupts
+from iriscw.cli.output import age, cell, emit, show, to_json, to_yaml
+
+if TYPE_CHECKING:
+    from iriscw.client.client import Client
+    from iriscw.client.model import OrderStatus
+    from iriscw.client.nodes import Checkpoint
+
+LOCAL_ONLY = ("state_dir", "ram_budget", "disk_budget", "agent")
+"""What is said of this machine, and means nothing to a cluster's."""
+
+
+def refuse_local_options(given: dict[str, Any], *more: str) -> None:
+    """Refuse options that only mean something on this machine.
+
+    Raises:
+        click.UsageError: one of them was given.
+    """
+    named = [f"--{name.replace('_', '-')}" for name in (*LOCAL_ONLY, *more) if given.get(name)]
+    if named:
+        raise click.UsageError(f"{', '.join(named)}: of this machine only, and the cluster's agents do it")
+
+
+def refuse_cluster_options(given: dict[str, Any]) -> None:
+    """Refuse options that say where a controller is, where none is asked.
+
+    Raises:
+        click.UsageError: one of them was given.
+    """
+    named = [f"--{name.replace('_', '-')}" for name in ("address", "token_file", "node", "task") if given.get(name)]
+    if named:
+        raise click.UsageError(f"{', '.join(named)}: of a cluster only: name a JOB, or say --cluster")
+
+
+def checkpoint(job: str, labels: tuple[tuple[str, str], ...], given: dict[str, Any], form: str) -> None:
+    """Have a task of a job frozen."""
+
+    async def work(client: Client, shown: Shown) -> OrderStatus:
+        last: list[OrderStatus] = []
+        see = _shower(shown)
+
+        def seen(status: OrderStatus) -> None:
+            last[:] = [status]
+            see(status)
+
+        await client.checkpoint(
+            job,
+            task=given["task"] or 0,
+            tier=given["tier"],
+            keep_running=given["leave_running"],
+            labels=dict(labels),
+            force=given["force"],
+            tcp_established=given["tcp_established"],
+            seen=seen,
+        )
+        return last[-1]
+
+    _run(given, work, form)
+
+
+def restore(checkpoint_id: str, given: dict[str, Any], form: str) -> None:
+    """Have a checkpoint brought back on its node."""
+
+    async def work(client: Client, shown: Shown) -> OrderStatus:
+        return await client.restore(checkpoint_id, node=given["node"] or "", force=given["force"], seen=_shower(shown))
+
+    _run(given, work, form)
+
+
+def checkpoints(labels: tuple[tuple[str, str], ...], removed: str | None, given: dict[str, Any], form: str) -> None:
+    """List the checkpoints of all nodes."""
+    from iriscw.cli.connection import with_client
+    from iriscw.nodes.errors import CheckpointAmbiguous, CheckpointUnknown
+
+    node = given["node"] or ""
+
+    async def work(client: Client) -> tuple[list[Checkpoint], list[str]]:
+        if removed is not None:
+            held = [each for each in await client.checkpoints(node=node) if each.id == removed]
+            nodes = sorted({each.node for each in held})
+            if not held:
+                raise CheckpointUnknown(f"no node has a checkpoint {removed}")
+            if len(nodes) > 1:
+                raise CheckpointAmbiguous(f"{removed} is on {', '.join(nodes)}: name one with --node")
+            await held[0].delete()
+        unheard = [each.node for each in await client.nodes() if each.state == "UNKNOWN" and node in ("", each.node)]
+        return await client.checkpoints(node=node, labels=dict(labels)), unheard
+
+    found, unheard = with_client(given["address"], given["token_file"], work)
+    if form == "table":
+        show(found, form, _COLUMNS)
+    else:
+        rows = [_fields(each) for each in found]
+        emit(to_json(rows) if form == "json" else to_yaml(rows))
+    if unheard:
+        names = ", ".join(unheard[:8]) + (f" and {len(unheard) - 8} more" if len(unheard) > 8 else "")
+        sys.stderr.write(f"iriscw: the agents of {names} are not heard of now: what is there is not known\n")
+
+
+def _fields(each: Checkpoint) -> dict[str, Any]:
+    names = ("id", "node", "tier", "size_bytes", "pid", "processes", "program", "sealed_at_ms", "trouble")
+    fields = {name: getattr(each, name) for name in names}
+    return {**fields, "labels": dict(each.labels), "unknown_since_ms": each.unknown_since_ms}
+
+
+_COLUMNS: dict[str, Callable[[Checkpoint], object]] = {
+    "CHECKPOINT": lambda each: each.id,
+    "NODE": lambda each: each.node,
+    "TIER": lambda each: cell(each.tier),
+    "SIZE": lambda each: decimal_size(each.size_bytes),
+    "PROGRAM": lambda each: cell(each.program),
+    "AGE": lambda each: age(each.sealed_at_ms, _now_ms()) if each.sealed_at_ms else "",
+    "STATE": lambda each: f"unknown for {age(each.unknown_since_ms, _now_ms())}" if each.unknown_since_ms else "there",
+    "LABELS": lambda each: cell(each.trouble or ",".join(f"{name}={value}" for name, value in each.labels.items())),
+}
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _run(given: dict[str, Any], work: Callable[[Client, Shown], Any], form: str) -> None:
+    from iriscw.cli.connection import with_client
+
+    address: str | None = given["address"]
+    token_file: Path | None = given["token_file"]
+
+    async def shown_work(client: Client) -> OrderStatus:
+        with progress() as shown:
+            status: OrderStatus = await work(client, shown)
+        return status
+
+    with as_interrupts():
+        status = with_client(address, token_file, shown_work)
+    finish(_done(status), form)
+
+
+def _shower(shown: Shown) -> Callable[[OrderStatus], None]:
+    known = 0
+
+    def see(status: OrderStatus) -> None:
+        nonlocal known
+        for phase, _ in status.steps[known:]:
+            shown.step(STEPS.get(phase, phase))
+        known = max(known, len(status.steps))
+        if status.done_bytes or status.total_bytes:
+            shown.bytes_done(status.done_bytes, status.total_bytes)
+
+    return see
+
+
+def _done(status: OrderStatus) -> Done:
+    return Done(
+        checkpoint=status.checkpoint,
+        outcome=status.outcome,
+        pid=status.pid,
+        processes=status.processes,
+        tier=f"{status.tier} of {status.node}",
+        size_bytes=status.size_bytes,
+        seconds=status.lasted_ms / 1000,
+        phases={},
+        note=status.text,
+    )

@@ -1,0 +1,230 @@
+"""Checkpoints of a cluster's nodes: what there is, and orders to the agents, followed to their end."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import aclosing
+from typing import Any, Final
+
+import anyio
+import attrs
+
+from iriscw.client.calls import Calls
+from iriscw.client.errors import OrderFailed
+from iriscw.client.model import NodeStatus, OrderStatus, TierStatus
+from iriscw.errors import InvalidArgument
+from iriscw.proto.iriscw.v1 import (
+    CancelOrderRequest,
+    CheckpointTaskRequest,
+    CheckpointView,
+    DeleteCheckpointRequest,
+    JobRef,
+    ListNodeCheckpointsRequest,
+    NodeCheckpoint,
+    NodeStatus as WireNodeStatus,
+    OrderStatus as WireOrderStatus,
+    RestoreCheckpointRequest,
+    WatchOrderRequest,
+)
+
+UNDO_PATIENCE_S: Final = 300.0
+"""What a cancelled order may take to be undone, before it is left to itself: it is undone all the same."""
+
+DONE: Final = ("frozen", "copied", "thawed", "removed")
+"""Outcomes of orders that came to their end."""
+
+Seen = Callable[[OrderStatus], None]
+
+
+@attrs.frozen
+class Checkpoint:
+    """One copy of a checkpoint, on one node. ``await delete()`` removes it there."""
+
+    id: str
+    node: str
+    tier: str
+    """``ram``, ``disk``, or ``path:`` and a folder."""
+    size_bytes: int
+    pid: int = 0
+    """The number of its first process."""
+    processes: int = 0
+    program: str = ""
+    sealed_at_ms: int = 0
+    labels: Mapping[str, str] = attrs.field(factory=dict)
+    trouble: str = ""
+    """What is wrong with it; empty if nothing is."""
+    unknown_since_ms: int = 0
+    """Since when its node's agent is not heard of, and nobody can say whether it is still there; 0: it is."""
+    _calls: Calls | None = attrs.field(default=None, repr=False, eq=False)
+
+    async def delete(self) -> None:
+        """Remove it from its node.
+
+        Raises:
+            AgentAway: the node's agent is not heard of now.
+            OrderFailed: it was not removed: a restore uses it, say.
+            OperationError: the controller cannot be reached.
+        """
+        if self._calls is None:
+            raise InvalidArgument("this checkpoint was not given by a client")
+        key = uuid.uuid4().hex
+        request = DeleteCheckpointRequest(idempotency_key=key, checkpoint_id=self.id, node=self.node)
+        await follow(self._calls, "DeleteCheckpoint", request, key, None)
+
+
+def checkpoint(sent: NodeCheckpoint, calls: Calls) -> Checkpoint:
+    """Read a checkpoint."""
+    found = sent.checkpoint or CheckpointView()
+    return Checkpoint(
+        id=found.checkpoint_id,
+        node=sent.node,
+        tier=found.tier,
+        size_bytes=found.size_bytes,
+        pid=found.pid,
+        processes=found.processes,
+        program=found.program,
+        sealed_at_ms=found.sealed_at_ms,
+        labels=dict(sorted(found.labels.items())),
+        trouble=found.trouble,
+        unknown_since_ms=sent.unknown_since_ms,
+        calls=calls,
+    )
+
+
+def node_status(sent: WireNodeStatus) -> NodeStatus:
+    """Read a node."""
+    able = sent.capabilities
+    return NodeStatus(
+        node=sent.node,
+        state=sent.state.name or "",
+        since_ms=sent.since_ms,
+        agent_id=sent.agent_id,
+        software="" if able is None else able.software,
+        criu=able.criu_version or able.criu_trouble if able is not None else "",
+        cuda=able.cuda_driver_version or able.cuda_trouble if able is not None else "",
+        gpus=() if able is None else tuple(gpu.model for gpu in able.gpus),
+        tiers=()
+        if able is None
+        else tuple(TierStatus(tier.name, tier.budget_bytes, tier.used_bytes, tier.free_bytes) for tier in able.tiers),
+        checkpoints=sent.checkpoints,
+        operations=tuple(each.operation_id for each in sent.operations),
+    )
+
+
+def order_status(sent: WireOrderStatus) -> OrderStatus:
+    """Read an order."""
+    view = sent.view
+    end = None if view is None else view.end
+    over = end is not None and end.outcome != "aside"
+    return OrderStatus(
+        operation=sent.operation_id,
+        node=sent.node,
+        kind=sent.kind,
+        checkpoint=sent.checkpoint_id,
+        tier="" if view is None else view.tier,
+        steps=() if view is None else tuple((step.phase, step.at_ms) for step in view.steps),
+        done_bytes=0 if view is None else view.done_bytes,
+        total_bytes=0 if view is None else view.total_bytes,
+        cancelled=sent.cancelled,
+        node_state=sent.node_state.name or "",
+        outcome=end.outcome if end is not None and over else "",
+        error=end.kind if end is not None else "",
+        text=end.text if end is not None else "",
+        lasted_ms=end.lasted_ms if end is not None else 0,
+        size_bytes=end.size_bytes if end is not None else 0,
+        pid=end.pid if end is not None else 0,
+        processes=end.processes if end is not None else 0,
+    )
+
+
+def checkpoint_request(
+    job: JobRef,
+    key: str,
+    *,
+    task: int,
+    tier: str,
+    keep_running: bool,
+    labels: Mapping[str, str],
+    force: bool,
+    tcp_established: bool,
+) -> CheckpointTaskRequest:
+    """Write what is asked for."""
+    return CheckpointTaskRequest(
+        idempotency_key=key,
+        job=job,
+        task_index=task,
+        tier=tier,
+        keep_running=keep_running,
+        labels=dict(labels),
+        force=force,
+        tcp_established=tcp_established,
+    )
+
+
+async def listing(calls: Calls, node: str, labels: Mapping[str, str]) -> list[Checkpoint]:
+    """List checkpoints."""
+    request = ListNodeCheckpointsRequest(node=node, labels=dict(labels))
+    found: dict[tuple[str, str, str], Checkpoint] = {}  # a stream that broke begins anew
+    async with aclosing(calls.stream("ListNodeCheckpoints", lambda: request, NodeCheckpoint)) as sent:
+        async for each in sent:
+            one = checkpoint(each, calls)
+            found[one.node, one.id, one.tier] = one
+    return list(found.values())
+
+
+async def follow(
+    calls: Calls,
+    method: str,
+    request: CheckpointTaskRequest | RestoreCheckpointRequest | DeleteCheckpointRequest,
+    key: str,
+    seen: Seen | None,
+) -> OrderStatus:
+    """Place an order and follow it to its end; when this is cancelled, have it undone first, within a bound.
+
+    Raises:
+        OrderFailed: it ended otherwise than it was to.
+        OperationError: it was not placed, or the controller cannot be reached. It goes on then.
+    """
+    last: list[OrderStatus] = []
+
+    async def place() -> OrderStatus:
+        return order_status(await calls.ask(method, request, WireOrderStatus, key=key))
+
+    async def watch() -> OrderStatus:
+        placed = last[-1] if last else await place()
+        last[:] = [placed]
+        watched = WatchOrderRequest(operation_id=placed.operation)
+        async with aclosing(calls.stream("WatchOrder", lambda: watched, WireOrderStatus)) as statuses:
+            async for sent in statuses:
+                last[:] = [order_status(sent)]
+                if seen is not None:
+                    seen(last[-1])
+        return last[-1]
+
+    try:
+        status = await watch()
+    except anyio.get_cancelled_exc_class():
+        await _undo(calls, place, watch, last)
+        raise
+    if status.outcome in DONE:
+        return status
+    why = f"{status.error}: {status.text}" if status.error else status.text
+    raise OrderFailed(
+        f"{status.kind} {status.operation} on {status.node} ended as {status.outcome or 'put aside'}: {why}",
+        operation=status.operation,
+        outcome=status.outcome,
+        kind=status.error,
+    )
+
+
+async def _undo(
+    calls: Calls,
+    place: Callable[[], Coroutine[Any, Any, OrderStatus]],
+    watch: Callable[[], Coroutine[Any, Any, OrderStatus]],
+    last: list[OrderStatus],
+) -> None:
+    with anyio.CancelScope(shield=True), anyio.move_on_after(UNDO_PATIENCE_S):
+        operation = (last[-1] if last else await place()).operation  # placed again: the key says that it is the same
+        await calls.ask("CancelOrder", CancelOrderRequest(operation_id=operation), WireOrderStatus, key=operation)
+        await watch()

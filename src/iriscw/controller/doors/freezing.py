@@ -1,0 +1,311 @@
+"""What clients ask of nodes: which there are, what is frozen there, and orders.
+
+A part of the clients' door (:mod:`iriscw.controller.doors.clients`). The process of an attempt is found by what its
+worker says of it on its present stream; the agent believes it only if boot, start time and the attempt's mark agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+
+from iriscw.controller.doors.access import Access
+from iriscw.controller.doors.streams import Switchboard
+from iriscw.controller.events import EventHub
+from iriscw.controller.tokens import ControllerTokens
+from iriscw.errors import ActorStopped, InvalidArgument, NoSuchActor
+from iriscw.jobs.messages import ListTasks, TaskPage
+from iriscw.jobs.model import TASK_TERMINAL
+from iriscw.nodes import wire as nodes_wire
+from iriscw.nodes.errors import (
+    AgentAway,
+    CheckpointAmbiguous,
+    CheckpointUnknown,
+    NoSuchNode,
+    OrderKeyReused,
+    SuspensionNotSupported,
+    TaskEnded,
+    TaskNotRunning,
+    TaskOutOfReach,
+)
+from iriscw.nodes.messages import (
+    AGENTS,
+    ORDERS,
+    CancelOrder,
+    DescribeNode,
+    DescribeOrder,
+    FindOrder,
+    ListNodes,
+    PlaceOrder,
+)
+from iriscw.nodes.model import (
+    CHECKPOINT,
+    MAX_KEY_CHARS,
+    NODE_NAME,
+    OPERATION,
+    OPERATION_ID,
+    TIER,
+    CheckpointRow,
+    FreezeOrder,
+    NodeState,
+    NodeView,
+    OperationRow,
+    Order,
+    OrderView,
+    RemoveOrder,
+    ThawOrder,
+    TierRow,
+)
+from iriscw.proto.iriscw import v1
+from iriscw.rpc.context import call_context
+from iriscw.runtime.vocabulary import MILLISECOND
+
+MAX_LABELS = 64
+MAX_LABEL_CHARS = 256
+"""As manifests take them."""
+
+TIERS = ("ram", "disk")
+
+STATES = {
+    NodeState.SYNCING: v1.NodeState.SYNCING,
+    NodeState.CONNECTED: v1.NodeState.CONNECTED,
+    NodeState.UNKNOWN: v1.NodeState.UNKNOWN,
+}
+
+
+class NodesDoor:
+    """Answers and orders, for callers who may do everything.
+
+    Args:
+        access: asks on behalf of callers.
+        hub: rings when there is news of an order.
+        switchboard: the connected workers, who say which processes attempts have.
+        tokens: derives the tokens of agents.
+    """
+
+    def __init__(self, access: Access, hub: EventHub, switchboard: Switchboard, tokens: ControllerTokens) -> None:
+        self._access = access
+        self._hub = hub
+        self._switchboard = switchboard
+        self._tokens = tokens
+
+    # What there is
+
+    async def nodes(self) -> v1.ListNodesResponse:
+        """Give all nodes by name."""
+        found = [await self._view(node, (CHECKPOINT, OPERATION, TIER)) for node in await self._names()]
+        return v1.ListNodesResponse(nodes=[_node_status(view) for view in found if view is not None])
+
+    async def checkpoints(self, message: v1.ListNodeCheckpointsRequest) -> AsyncGenerator[v1.NodeCheckpoint, None]:
+        """Give the checkpoints of all nodes, or of one, as they were last known."""
+        wanted = dict(message.labels)
+        names = await self._names()
+        if message.node and message.node not in names:
+            raise NoSuchNode(f"no agent has dialled from a node {message.node[:80]!r}")
+        for node in (message.node,) if message.node else names:
+            view = await self._view(node, (CHECKPOINT,))
+            if view is None:
+                continue
+            for row in view.facts:
+                if isinstance(row, CheckpointRow) and wanted.items() <= dict(row.labels).items():
+                    yield _node_checkpoint(view, row)
+
+    async def _names(self) -> tuple[str, ...]:
+        names: tuple[str, ...] = await self._access.ask(AGENTS, ListNodes())
+        return names
+
+    async def _view(self, node: str, kinds: tuple[str, ...]) -> NodeView | None:
+        """Describe a node; None if its mirror was put aside, or is just being made."""
+        try:
+            view: NodeView = await self._access.ask(AGENTS / node, DescribeNode(kinds))
+        except (NoSuchActor, ActorStopped):
+            return None
+        return view
+
+    # Orders
+
+    async def checkpoint(self, message: v1.CheckpointTaskRequest, job_id: str) -> v1.OrderStatus:
+        """Order a copy of a task's processes."""
+        if not message.keep_running:
+            raise SuspensionNotSupported(
+                "a task cannot be suspended yet: say keep_running (--keep-running) for a copy of one that runs on"
+            )
+        tier = message.tier or TIERS[0]
+        if tier not in TIERS:
+            raise InvalidArgument(f"there is no tier {tier[:80]!r}: there are {', '.join(TIERS)}")
+        key = self._key(message.idempotency_key)
+        _check_labels(tuple(message.labels.items()))
+        own = {"job": job_id, "task": str(message.task_index)}
+        labels = tuple(sorted({**message.labels, **own}.items()))
+        before: OrderView | None = await self._access.ask(ORDERS, FindOrder(key))
+        if before is not None:  # its attempt may have ended since: the answer is the same all the same
+            frozen = before.order.freeze
+            if frozen is None or (frozen.labels, frozen.tier) != (labels, tier):
+                raise OrderKeyReused("the key was used before, for another order")
+            return await self._status(before)
+        page: TaskPage = await self._access.ask(f"/jobs/{job_id}", ListTasks(message.task_index, 1))
+        rows = [row for row in page.rows if row.index == message.task_index]
+        if not rows:
+            raise InvalidArgument(f"{job_id} has no task {message.task_index}")
+        row = rows[0]
+        if row.state in TASK_TERMINAL:
+            raise TaskEnded(f"task {message.task_index} of {job_id} is over: {row.state.value}")
+        connection = self._switchboard.find(row.worker_id) if row.worker_id and row.ending is None else None
+        if connection is None:
+            raise TaskNotRunning(f"task {message.task_index} of {job_id} has no attempt on a worker that is heard of")
+        if row.uid not in connection.processes:
+            raise TaskNotRunning(f"the process of task {message.task_index} of {job_id} has not begun, or has ended")
+        process = connection.processes[row.uid]
+        if process is None:
+            raise TaskOutOfReach(
+                f"worker {row.worker_id} runs the attempt as what no agent can freeze: in a pod of its own, or a thread"
+            )
+        node = connection.hello.node
+        if not node:
+            raise TaskOutOfReach(f"worker {row.worker_id} does not say which machine it is on")
+        freeze = FreezeOrder(
+            pid=process.pid,
+            start_ticks=process.start_ticks,
+            boot_id=process.boot_id,
+            attempt_uid=row.uid,
+            tier=tier,
+            leave_running=True,
+            force=message.force,
+            tcp_established=message.tcp_established,
+            labels=labels,
+            pid_namespace=process.pid_namespace,
+        )
+        return await self._place(key, node, Order("", freeze=freeze))
+
+    async def restore(self, message: v1.RestoreCheckpointRequest) -> v1.OrderStatus:
+        """Order that a checkpoint be brought back where it is."""
+        node = await self._holder(message.checkpoint_id, message.node)
+        thaw = ThawOrder(message.checkpoint_id, message.force)
+        return await self._place(self._key(message.idempotency_key), node, Order("", thaw=thaw))
+
+    async def delete(self, message: v1.DeleteCheckpointRequest) -> v1.OrderStatus:
+        """Order that a checkpoint be removed where it is."""
+        node = await self._holder(message.checkpoint_id, message.node)
+        remove = RemoveOrder(message.checkpoint_id)
+        return await self._place(self._key(message.idempotency_key), node, Order("", remove=remove))
+
+    async def cancel(self, message: v1.CancelOrderRequest) -> v1.OrderStatus:
+        """Have an order undone."""
+        view: OrderView = await self._access.ask(ORDERS, CancelOrder(message.operation_id))
+        return await self._status(view)
+
+    async def watch(self, message: v1.WatchOrderRequest) -> AsyncGenerator[v1.OrderStatus, None]:
+        """Give an order now and after each change, to its end."""
+        told: v1.OrderStatus | None = None
+        with self._hub.subscribed(message.operation_id) as events:
+            while True:
+                view: OrderView = await self._access.ask(ORDERS, DescribeOrder(message.operation_id))
+                status = await self._status(view)
+                if status != told:
+                    told = status
+                    yield status
+                if view.end is not None:
+                    return
+                await events.wait()
+
+    def agent_token(self, message: v1.GetAgentTokenRequest) -> v1.GetAgentTokenResponse:
+        """Give the token of a node's agent."""
+        if not NODE_NAME.fullmatch(message.node):
+            raise InvalidArgument(f"{message.node[:80]!a} is no name of a node")
+        return v1.GetAgentTokenResponse(token=self._tokens.agent_token(message.node).reveal())
+
+    @staticmethod
+    def _key(given: str) -> str:
+        key = given or call_context().idempotency_key
+        if not 0 < len(key) <= MAX_KEY_CHARS:
+            raise InvalidArgument(f"an order carries an idempotency key of 1 to {MAX_KEY_CHARS} characters")
+        return key
+
+    async def _holder(self, checkpoint: str, named: str) -> str:
+        """Find the node that has a checkpoint."""
+        if not OPERATION_ID.fullmatch(checkpoint):
+            raise InvalidArgument(f"{checkpoint[:80]!a} is no id of a checkpoint")
+        if named:
+            return named
+        holders, away = [], []
+        for node in await self._names():
+            view = await self._view(node, (CHECKPOINT,))
+            if view is None or view.state is NodeState.UNKNOWN:
+                away.append(node)
+            rows = () if view is None else view.facts
+            if any(isinstance(row, CheckpointRow) and row.checkpoint == checkpoint for row in rows):
+                holders.append(node)
+        if len(holders) > 1:
+            raise CheckpointAmbiguous(f"{checkpoint} is on {', '.join(holders[:8])}: name the node")
+        if not holders:
+            unheard = f"; {len(away)} nodes are not heard of now, and may have it" if away else ""
+            raise CheckpointUnknown(f"no node has a checkpoint {checkpoint}{unheard}")
+        return holders[0]
+
+    async def _place(self, key: str, node: str, order: Order) -> v1.OrderStatus:
+        view = await self._view(node, ()) if NODE_NAME.fullmatch(node) else None
+        if view is None:
+            raise NoSuchNode(f"no agent has dialled from node {node[:80]!r}: `iriscw agent serve` runs one there")
+        if view.state is NodeState.UNKNOWN or view.identity is None:
+            raise AgentAway(f"the agent of {node} has no stream to the controller now")
+        placed: OrderView = await self._access.ask(ORDERS, PlaceOrder(key, node, view.identity.agent_id, order))
+        return await self._status(placed)
+
+    async def _status(self, view: OrderView) -> v1.OrderStatus:
+        operation = view.order.operation
+        there = await self._view(view.node, (OPERATION,))
+        running = next(
+            (
+                row
+                for row in (there.facts if there is not None else ())
+                if isinstance(row, OperationRow) and row.operation == operation
+            ),
+            None,
+        )
+        shown = v1.OperationView(operation_id=operation, kind=view.order.kind, checkpoint_id=view.order.checkpoint)
+        if running is not None:
+            shown = nodes_wire.operation_view(running)
+        if view.end is not None:
+            shown.end = nodes_wire.operation_end(view.end)
+            shown.tier = view.end.tier or shown.tier
+        return v1.OrderStatus(
+            operation_id=operation,
+            node=view.node,
+            kind=view.order.kind,
+            checkpoint_id=view.order.checkpoint,
+            ordered_at_ms=view.wall_ns // MILLISECOND,
+            cancelled=view.cancelled,
+            view=shown,
+            node_state=STATES[NodeState.UNKNOWN if there is None else there.state],
+            node_since_ms=0 if there is None else there.since_wall_ns // MILLISECOND,
+        )
+
+
+def _check_labels(labels: tuple[tuple[str, str], ...]) -> None:
+    if len(labels) > MAX_LABELS - 2:  # the job and the task are labels, too
+        raise InvalidArgument(f"{len(labels)} labels: at most {MAX_LABELS - 2}")
+    for name, value in labels:
+        short = 0 < len(name) <= MAX_LABEL_CHARS and len(value) <= MAX_LABEL_CHARS
+        if not short or not name.isprintable() or not value.isprintable():
+            raise InvalidArgument(f"label {name[:80]!a}: printable, from 1 to {MAX_LABEL_CHARS} characters")
+
+
+def _node_status(view: NodeView) -> v1.NodeStatus:
+    status = v1.NodeStatus(
+        node=view.node,
+        state=STATES[view.state],
+        since_ms=view.since_wall_ns // MILLISECOND,
+        checkpoints=sum(isinstance(fact, CheckpointRow) for fact in view.facts),
+        checkpoints_omitted=view.omitted,
+        operations=[nodes_wire.operation_view(fact) for fact in view.facts if isinstance(fact, OperationRow)],
+    )
+    if view.identity is not None:
+        status.agent_id, status.starts = view.identity.agent_id, view.identity.starts
+    if view.abilities is not None:
+        status.capabilities = nodes_wire.capabilities(view.abilities, view.node)
+        status.capabilities.tiers = [nodes_wire.tier_view(fact) for fact in view.facts if isinstance(fact, TierRow)]
+    return status
+
+
+def _node_checkpoint(view: NodeView, row: CheckpointRow) -> v1.NodeCheckpoint:
+    unknown = view.since_wall_ns // MILLISECOND if view.state is NodeState.UNKNOWN else 0
+    return v1.NodeCheckpoint(node=view.node, checkpoint=nodes_wire.checkpoint_view(row), unknown_since_ms=unknown)

@@ -1,0 +1,65 @@
+"""The named errors of nodes: what a caller of the doors can be told."""
+
+from __future__ import annotations
+
+from iriscw.errors import OperationError, UsageError
+
+
+class NoSuchNode(UsageError, LookupError):
+    """No agent has ever dialled from a node of this name."""
+
+
+class AgentAway(OperationError):
+    """The node's agent has no stream to the controller now: it runs no orders. What it holds is not gone."""
+
+    retryable = True
+
+
+class NoSuchOrder(UsageError, LookupError):
+    """The controller has given no such order, or it ended so long ago that it was forgotten."""
+
+
+class OrderKeyReused(UsageError):
+    """The idempotency key was used before, for another order."""
+
+
+class TooManyOrders(OperationError):
+    """As many orders as the controller gives, or an agent takes, have not ended yet."""
+
+    retryable = True
+
+
+class TooManyNodes(OperationError):
+    """The controller knows as many nodes as it can, and each of them has an agent or an order."""
+
+    retryable = True
+
+
+class AgentFenced(OperationError):
+    """A later start of this agent has been at the controller: the earlier one has no say any more."""
+
+
+class CheckpointUnknown(UsageError, LookupError):
+    """No node that the controller hears of has such a checkpoint. One whose agent is away may."""
+
+
+class CheckpointAmbiguous(UsageError):
+    """Several nodes have a checkpoint of this id: name the node."""
+
+
+class TaskNotRunning(OperationError):
+    """The task has no attempt whose process is known to run now: it waits, starts, or its worker is not heard of."""
+
+    retryable = True
+
+
+class TaskEnded(UsageError):
+    """The task is over: nothing of it runs, and nothing will."""
+
+
+class TaskOutOfReach(UsageError):
+    """The attempt's processes are none that a node's agent can freeze, and the text says why."""
+
+
+class SuspensionNotSupported(UsageError):
+    """A task's processes can be copied while they run on; a task cannot be suspended yet."""

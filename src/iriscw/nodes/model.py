@@ -1,0 +1,312 @@
+"""Values of nodes: who an agent is, what it tells of its machine, and what it is ordered to do.
+
+What an agent tells is a set of *facts*, each under a key: a copy of a checkpoint, an operation that runs, how full a
+tier is, what became of an order. A fact is a level: the last one said under its key holds, and saying it again changes
+nothing.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from typing import TypeAlias
+
+import attrs
+
+MAX_NODES = 4096
+"""Nodes that one controller knows; the largest fleets of one Kubernetes cluster have 5,000."""
+
+MAX_CHECKPOINTS = 4096
+"""Copies of checkpoints that one agent tells of, the latest first: each takes 0.5 KiB of the controller's memory."""
+
+MAX_OPEN_ORDERS = 1024
+"""Orders that have not ended, of all nodes together."""
+
+MAX_ENDED_ORDERS = 1024
+"""Ends of orders that are remembered, for whoever asks late."""
+
+MAX_KEY_CHARS = 128
+
+MAX_FACTS = 32
+"""Of one report: with 64 labels each they are within what the door takes as one message."""
+
+NODE_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
+"""As Kubernetes names nodes, and as machines name themselves."""
+
+OPERATION_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+
+REFUSED = "refused"
+"""The outcome of an order of which nothing was begun."""
+
+REMOVED = "removed"
+UNKNOWN = "unknown"
+"""The outcome of an order of which nobody can say what became: its agent is another one now."""
+
+
+@attrs.frozen
+class AgentIdentity:
+    """Which life of which agent speaks for which node.
+
+    ``agent_id`` is drawn with the agent's state folder, and ``starts`` counts how often an agent of that was started:
+    of two of the same id the one with fewer starts is the older one.
+    """
+
+    node: str
+    agent_id: str
+    starts: int
+    boot_id: str
+
+
+@attrs.frozen
+class GpuRow:
+    """One GPU of a node."""
+
+    uuid: str
+    model: str
+    index: int
+    total_bytes: int
+
+
+@attrs.frozen
+class Abilities:
+    """What an agent's machine can freeze, as it was when the stream began."""
+
+    software: str = ""
+    criu_version: str = ""
+    criu_trouble: str = ""
+    criu_features: tuple[str, ...] = ()
+    cuda_available: bool = False
+    cuda_driver_version: str = ""
+    cuda_trouble: str = ""
+    gpus: tuple[GpuRow, ...] = ()
+    max_operations: int = 0
+
+
+# Facts
+
+
+@attrs.frozen
+class CheckpointRow:
+    """One copy of a checkpoint: in one tier of one node."""
+
+    checkpoint: str
+    tier: str
+    size_bytes: int
+    trouble: str = ""
+    """What is wrong with it; then only the fields before this are set."""
+    pid: int = 0
+    processes: int = 0
+    program: str = ""
+    sealed_at_ms: int = 0
+    labels: tuple[tuple[str, str], ...] = ()
+
+
+@attrs.frozen
+class OperationRow:
+    """An operation that runs. ``steps`` are phases and the milliseconds after which each was entered."""
+
+    operation: str
+    kind: str
+    checkpoint: str
+    tier: str
+    owed: bool = False
+    steps: tuple[tuple[str, int], ...] = ()
+    done_bytes: int = 0
+    total_bytes: int = 0
+    aside: str = ""
+    """Why it was put aside; empty if it was not."""
+
+
+@attrs.frozen
+class TierRow:
+    """How full a tier is."""
+
+    tier: str
+    folder: str
+    budget_bytes: int
+    used_bytes: int
+    reserved_bytes: int
+    free_bytes: int
+
+
+@attrs.frozen
+class OrderEnd:
+    """What became of an order."""
+
+    operation: str
+    outcome: str
+    """That of the operation, or one of the words above."""
+    kind: str = ""
+    """The name of the error that turned it round, or for which nothing was begun."""
+    text: str = ""
+    lasted_ms: int = 0
+    size_bytes: int = 0
+    pid: int = 0
+    processes: int = 0
+    tier: str = ""
+
+
+Fact: TypeAlias = CheckpointRow | OperationRow | TierRow | OrderEnd
+FactKey: TypeAlias = tuple[str, ...]
+"""What a fact is about; the first word says which kind it is."""
+
+CHECKPOINT, OPERATION, TIER, ORDER = "checkpoint", "operation", "tier", "order"
+
+
+def key_of(fact: Fact) -> FactKey:
+    """Give the key of a fact."""
+    match fact:
+        case CheckpointRow():
+            return (CHECKPOINT, fact.checkpoint, fact.tier)
+        case OperationRow():
+            return (OPERATION, fact.operation)
+        case TierRow():
+            return (TIER, fact.tier)
+        case OrderEnd():
+            return (ORDER, fact.operation)
+
+
+# Orders
+
+
+@attrs.frozen
+class FreezeOrder:
+    """Freeze the process with this number, start time and boot, and all below it.
+
+    With an ``attempt_uid`` the process has to be one of that attempt: it carries it in its environment.
+    """
+
+    pid: int
+    start_ticks: int
+    boot_id: str
+    attempt_uid: str
+    tier: str
+    leave_running: bool
+    force: bool = False
+    tcp_established: bool = False
+    labels: tuple[tuple[str, str], ...] = ()
+    pid_namespace: int = 0
+    """Of which ``pid`` is a number, as an inode; 0: not compared."""
+
+
+@attrs.frozen
+class ThawOrder:
+    """Bring a checkpoint back."""
+
+    checkpoint: str
+    force: bool = False
+
+
+@attrs.frozen
+class RemoveOrder:
+    """Remove a checkpoint."""
+
+    checkpoint: str
+
+
+@attrs.frozen
+class Order:
+    """What one agent is to do: exactly one of the last three. The operation's id is the order's."""
+
+    operation: str
+    freeze: FreezeOrder | None = None
+    thaw: ThawOrder | None = None
+    remove: RemoveOrder | None = None
+
+    @property
+    def kind(self) -> str:
+        """What it is, in one word."""
+        return "freeze" if self.freeze is not None else "thaw" if self.thaw is not None else "remove"
+
+    @property
+    def checkpoint(self) -> str:
+        """The checkpoint that it makes or uses."""
+        used = self.thaw or self.remove
+        return self.operation if used is None else used.checkpoint
+
+
+# What passes through the stream, both ways
+
+
+@attrs.frozen
+class AgentUp:
+    """A stream has begun: from here on the agent says everything again."""
+
+    identity: AgentIdentity
+    abilities: Abilities
+
+
+@attrs.frozen
+class Report:
+    """Some facts, and the keys of some that hold no more. With ``complete`` all that there is has been said once."""
+
+    sequence: int
+    complete: bool
+    facts: tuple[Fact, ...] = ()
+    gone: tuple[FactKey, ...] = ()
+    omitted: int = 0
+    """Copies of checkpoints beyond those that an agent tells of."""
+
+
+@attrs.frozen
+class ReportAcked:
+    """The controller has taken a report: the next one may come."""
+
+    sequence: int
+
+
+@attrs.frozen
+class Orders:
+    """What an agent is to do. ``complete``: these are all orders that the controller has no end of."""
+
+    complete: bool = False
+    begin: tuple[Order, ...] = ()
+    cancel: tuple[str, ...] = ()
+    release: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class AgentStream:
+    """The session: one stream of the agent of a node."""
+
+    node: str
+
+
+# What is shown
+
+
+@attrs.frozen
+class OrderView:
+    """An order, and its end if it has one."""
+
+    node: str
+    agent_id: str
+    order: Order
+    wall_ns: int
+    cancelled: bool = False
+    end: OrderEnd | None = None
+
+
+class NodeState(enum.Enum):
+    """Whether what is known of a node is known to be so now."""
+
+    SYNCING = "syncing"
+    """Its agent has a stream, and has not said everything yet: what an earlier stream said is shown."""
+    CONNECTED = "connected"
+    UNKNOWN = "unknown"
+    """Its agent has no stream. What is known is from before, and none of it is said to be gone (INV-C11)."""
+
+
+@attrs.frozen
+class NodeView:
+    """A node as its mirror has it."""
+
+    node: str
+    state: NodeState
+    since_wall_ns: int
+    """Since when the state is what it is."""
+    identity: AgentIdentity | None
+    """None if no agent has dialled since the controller started."""
+    abilities: Abilities | None
+    facts: tuple[Fact, ...] = ()
+    omitted: int = 0

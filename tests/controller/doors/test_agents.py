@@ -1,0 +1,187 @@
+"""The agents' door: who is let in, and that one stream of a node counts."""
+
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+
+from iriscw.errors import InvalidArgument
+from iriscw.proto.iriscw import v1
+from iriscw.rpc.errors import PermissionDenied, Unauthenticated, VersionMismatch
+from iriscw.rpc.tokens import Secret
+
+CONNECT = "/iriscw.v1.AgentService/Connect"
+PATIENCE_S = 60
+
+
+def hello(node="n1", agent="agent-1", starts=1, version=1):
+    """Give a hello."""
+    return v1.AgentHello(
+        protocol_version=version,
+        node=node,
+        agent_id=agent,
+        starts=starts,
+        boot_id="boot",
+        capabilities=v1.CapabilitiesResponse(criu_version="4.2"),
+    )
+
+
+@asynccontextmanager
+async def dialled(world, said, token=None):
+    """Dial; give the call and the first answer."""
+    with anyio.fail_after(PATIENCE_S):
+        async with (
+            world.channel(token or world.tokens.agent_token("n1")) as channel,
+            channel.bidi(CONNECT, v1.AgentMessage, v1.NodeMessage, timeout_s=PATIENCE_S) as call,
+        ):
+            await call.send(v1.AgentMessage(hello=said))
+            yield call, await call.receive()
+
+
+async def nodes(world):
+    """Give the nodes by name."""
+    found = await world.call("ListNodes", v1.ListNodesRequest(), v1.ListNodesResponse)
+    return {each.node: each for each in found.nodes}
+
+
+async def until_state(world, state, node="n1"):
+    """Wait until a node is so."""
+    with anyio.fail_after(PATIENCE_S):
+        while True:
+            found = (await nodes(world)).get(node)
+            if found is not None and found.state is state:
+                return found
+            await anyio.sleep(0.01)
+
+
+def report(sequence=1, *, complete=True, **more):
+    """Give a report as a message."""
+    return v1.AgentMessage(report=v1.AgentReport(sequence=sequence, complete=complete, **more))
+
+
+async def test_it_says_what_there_is(world):
+    """A report is acknowledged and shown; a stream that ends leaves what was said, as unknown since then."""
+    row = v1.CheckpointView(checkpoint_id="ck-1", tier="disk", size_bytes=7, labels={"a": "b"})
+    async with dialled(world, hello()) as (call, first):
+        assert first.welcome.cluster == "test"
+        assert (await call.receive()).orders == v1.AgentOrders(complete=True)
+        await call.send(report(checkpoints=[row], tiers=[v1.TierView(name="disk", budget_bytes=9)]))
+        assert (await call.receive()).report_ack.sequence == 1
+        await call.send(v1.AgentMessage(heartbeat=v1.Heartbeat(sequence=5)))
+        assert (await call.receive()).heartbeat_ack.sequence == 5
+        shown = await until_state(world, v1.NodeState.CONNECTED)
+        assert (shown.checkpoints, shown.agent_id, shown.capabilities.tiers[0].budget_bytes) == (1, "agent-1", 9)
+        assert world.controller.statistics().agents_connected == 1
+    shown = await until_state(world, v1.NodeState.UNKNOWN)
+    assert shown.checkpoints == 1
+    (found,) = await world.stream("ListNodeCheckpoints", v1.ListNodeCheckpointsRequest(), v1.NodeCheckpoint)
+    assert (found.checkpoint, found.node, found.unknown_since_ms) == (row, "n1", shown.since_ms)
+    await world.restart()
+    assert (await nodes(world))["n1"].state is v1.NodeState.UNKNOWN
+
+
+@pytest.mark.parametrize("token", [Secret("nonsense"), None])
+async def test_a_token_that_is_none(world, token):
+    """It is refused before a byte is read; an admin's is no agent's."""
+    wrong = token or world.controller.admin_token
+    with pytest.raises(Unauthenticated if token else PermissionDenied):
+        async with dialled(world, hello(), wrong):
+            pass
+    assert await nodes(world) == {}
+
+
+async def test_another_node(world):
+    """An agent says things about the node of its token only."""
+    with pytest.raises(PermissionDenied, match="agent of n1"):
+        async with dialled(world, hello(node="n2")):
+            pass
+    assert await nodes(world) == {}
+
+
+@pytest.mark.parametrize(
+    ("said", "error"),
+    [
+        (hello(version=2), VersionMismatch),
+        (hello(agent="../x"), InvalidArgument),
+        (hello(starts=0), InvalidArgument),
+    ],
+)
+async def test_a_hello_that_is_none(world, said, error):
+    """It is refused by name."""
+    with pytest.raises(error):
+        async with dialled(world, said):
+            pass
+
+
+async def test_two_agents_of_a_node(world):
+    """The second one is refused while the first has a stream, and takes the node over after it."""
+    async with dialled(world, hello()) as (_, first):
+        assert first.welcome is not None
+        async with dialled(world, hello(agent="agent-2")) as (_, second):
+            assert second.refused.reason is v1.AgentRefusal.OTHER_AGENT
+            assert second.refused.retry_after_ms > 0
+    await until_state(world, v1.NodeState.UNKNOWN)
+    async with dialled(world, hello(agent="agent-2")) as (_, second):
+        assert second.welcome is not None
+        assert (await until_state(world, v1.NodeState.SYNCING)).agent_id == "agent-2"
+    assert world.controller.statistics().agents_refused == 1
+
+
+async def test_starts_of_one_agent(world):
+    """A later stream ends the earlier one; an earlier start is refused for good, by a new controller too."""
+    async with dialled(world, hello(starts=2)) as (older, _), dialled(world, hello(starts=3)) as (_, first):
+        assert first.welcome is not None
+        while (message := await older.receive()).refused is None:
+            pass
+        assert message.refused.reason is v1.AgentRefusal.SUPERSEDED
+    await world.restart()
+    async with dialled(world, hello(starts=2)) as (_, first):
+        assert (first.refused.reason, first.refused.retry_after_ms) == (v1.AgentRefusal.FENCED, 0)
+    async with dialled(world, hello(starts=3)) as (_, first):
+        assert first.welcome is not None
+
+
+async def test_orders_pass_and_are_let_go(world):
+    """An order is sent once it is promised; its end is written down and released; what is said late is released too."""
+    row = v1.CheckpointView(checkpoint_id="ck-1", tier="disk")
+    request = v1.DeleteCheckpointRequest(idempotency_key="k", checkpoint_id="ck-1")
+    async with dialled(world, hello()) as (call, _):
+        await call.receive()
+        await call.send(report(checkpoints=[row]))
+        await call.receive()
+        await until_state(world, v1.NodeState.CONNECTED)
+        placed = await world.call("DeleteCheckpoint", request, v1.OrderStatus)
+        again = await world.call("DeleteCheckpoint", request, v1.OrderStatus)
+        assert placed.operation_id == again.operation_id
+        (order,) = (await call.receive()).orders.begin
+        assert (order.operation_id, order.remove.checkpoint_id) == (placed.operation_id, "ck-1")
+    await world.restart()
+    async with dialled(world, hello()) as (call, _):
+        orders = (await call.receive()).orders
+        assert (orders.complete, [each.operation_id for each in orders.begin]) == (True, [placed.operation_id])
+        end = v1.OrderEnd(operation_id=placed.operation_id, end=v1.OperationEnd(outcome="removed"))
+        for sequence in (1, 2):
+            await call.send(report(sequence, orders=[end]))
+            answers = [await call.receive(), await call.receive()]
+            (released,) = [each.orders.release for each in answers if each.orders is not None]
+            assert released == [placed.operation_id]
+    statuses = await world.stream("WatchOrder", v1.WatchOrderRequest(operation_id=placed.operation_id), v1.OrderStatus)
+    assert [each.view.end.outcome for each in statuses] == ["removed"]
+
+
+async def told_to_the_end(world, said):
+    """Report something, and read until the stream ends."""
+    async with dialled(world, hello()) as (call, _):
+        await call.send(said)
+        while await call.receive() is not None:
+            pass
+
+
+async def test_reports_that_are_none(world):
+    """One that says too much, or what cannot be, ends its stream."""
+    rows = [v1.CheckpointView(checkpoint_id=f"ck-{number}", tier="ram") for number in range(33)]
+    for said in (report(checkpoints=rows), report(checkpoints=[v1.CheckpointView(checkpoint_id="../x")])):
+        with pytest.raises(InvalidArgument):
+            await told_to_the_end(world, said)
+        await until_state(world, v1.NodeState.UNKNOWN)
+    assert (await nodes(world))["n1"].checkpoints == 0

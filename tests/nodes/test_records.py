@@ -1,0 +1,92 @@
+"""The facts on disk of orders and agents: what was written by this version is read by every later one."""
+
+import pytest
+
+from iriscw.agent.uplink.records import OrderReleased, OrderSettled, OrderTaken, OrderWithdrawn
+from iriscw.journal.entries import Entry, Kind
+from iriscw.journal.records import REGISTRY
+from iriscw.nodes.model import AgentIdentity, FreezeOrder, Order, OrderEnd, RemoveOrder, ThawOrder
+from iriscw.nodes.records import AgentKnown, NodeForgotten, OrderCancelled, OrderEnded, OrderPlaced
+
+IDENTITY = AgentIdentity("n1", "agent-1", 2, "boot-1")
+FREEZE = Order("ck-1", freeze=FreezeOrder(10, 20, "boot-1", "uid-1", "ram", True, False, True, (("a", "b"),), 30))
+THAW = Order("th-1", thaw=ThawOrder("ck-1", force=True))
+REMOVE = Order("rm-1", remove=RemoveOrder("ck-1"))
+END = OrderEnd("ck-1", "copied", "", "note", 5, 6, 10, 1, "ram")
+
+GOLDEN = [
+    (
+        AgentKnown(IDENTITY, 7),
+        (
+            '["nodes.agent_known",1,{"identity":{"agent_id":"agent-1","boot_id":"boot-1","node":"n1","starts":2},'
+            '"wall_ns":7}]'
+        ),
+    ),
+    (
+        NodeForgotten("n1"),
+        ('["nodes.node_forgotten",1,{"node":"n1"}]'),
+    ),
+    (
+        OrderPlaced("key", "n1", "agent-1", FREEZE, 7),
+        (
+            '["nodes.order_placed",1,{"agent_id":"agent-1","key":"key","node":"n1","order":{"freeze":{"attempt_ui'
+            'd":"uid-1","boot_id":"boot-1","force":false,"labels":[["a","b"]],"leave_running":true,"pid":10,"pid_'
+            'namespace":30,"start_ticks":20,"tcp_established":true,"tier":"ram"},"operation":"ck-1","remove":null'
+            ',"thaw":null},"wall_ns":7}]'
+        ),
+    ),
+    (
+        OrderPlaced("key", "n1", "agent-1", THAW, 7),
+        (
+            '["nodes.order_placed",1,{"agent_id":"agent-1","key":"key","node":"n1","order":{"freeze":null,"operat'
+            'ion":"th-1","remove":null,"thaw":{"checkpoint":"ck-1","force":true}},"wall_ns":7}]'
+        ),
+    ),
+    (
+        OrderPlaced("key", "n1", "agent-1", REMOVE, 7),
+        (
+            '["nodes.order_placed",1,{"agent_id":"agent-1","key":"key","node":"n1","order":{"freeze":null,"operat'
+            'ion":"rm-1","remove":{"checkpoint":"ck-1"},"thaw":null},"wall_ns":7}]'
+        ),
+    ),
+    (
+        OrderCancelled("ck-1"),
+        ('["nodes.order_cancelled",1,{"operation":"ck-1"}]'),
+    ),
+    (
+        OrderEnded(END),
+        (
+            '["nodes.order_ended",1,{"end":{"kind":"","lasted_ms":5,"operation":"ck-1","outcome":"copied","pid":1'
+            '0,"processes":1,"size_bytes":6,"text":"note","tier":"ram"}}]'
+        ),
+    ),
+    (
+        OrderTaken(REMOVE, 7),
+        (
+            '["agent.order_taken",1,{"order":{"freeze":null,"operation":"rm-1","remove":{"checkpoint":"ck-1"},"th'
+            'aw":null},"wall_ns":7}]'
+        ),
+    ),
+    (
+        OrderWithdrawn("rm-1"),
+        ('["agent.order_withdrawn",1,{"operation":"rm-1"}]'),
+    ),
+    (
+        OrderSettled(END),
+        (
+            '["agent.order_settled",1,{"end":{"kind":"","lasted_ms":5,"operation":"ck-1","outcome":"copied","pid"'
+            ':10,"processes":1,"size_bytes":6,"text":"note","tier":"ram"}}]'
+        ),
+    ),
+    (
+        OrderReleased("rm-1"),
+        ('["agent.order_released",1,{"operation":"rm-1"}]'),
+    ),
+]
+
+
+@pytest.mark.parametrize(("record", "text"), GOLDEN)
+def test_golden(record, text):
+    """Each record is written as it always was, and read back as it is."""
+    assert REGISTRY.encode(record) == text
+    assert REGISTRY.decode(Entry(1, "/nodes/orders", Kind.RECORD, text)) == [record]
