@@ -112,6 +112,7 @@ def test_contradictions_in_a_group(base, changes, path):
         (LOCAL, {"defaults": {"task_secrets": {"KEY": "name/key"}}}, "defaults.task_secrets"),
         (GPU, {"defaults": {"task_secrets": {"K": "a/b"}, "task_env": {"K": "x"}}}, "defaults.task_secrets.K"),
         (LOCAL, {"g.task_runtime": "pod"}, "scale_groups.g.task_runtime"),
+        (GPU, {"g.task_runtime": "docker"}, "scale_groups.g.task_runtime"),
         (
             GPU,
             {"g.task_runtime": "pod", "platform.coreweave": {"region": "LGA1", "node_cache_dir": ""}},
@@ -129,6 +130,7 @@ def test_contradictions_elsewhere(base, changes, path):
     [
         (GPU, {"g.min_slices": 3, "g.buffer_slices": 3}),
         (GPU, {"g.task_runtime": "pod", "g.task_image": "iris-task:7"}),
+        (LOCAL, {"g.task_runtime": "docker", "g.task_image": "iris-task:7"}),
         (GPU, {"g.slice_template.coreweave.infiniband": False, "g.resources.gpu_count": 4}),
         (
             GPU,

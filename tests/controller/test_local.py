@@ -6,10 +6,11 @@ import anyio
 import pytest
 from controller_world import CLIENTS, submission, until
 
+from iriscw.cloud.docker.containers import InvalidDockerHost, TaskContainers, decode_task_containers
 from iriscw.cloud.drivers.local.platform import open_platform
 from iriscw.config.load import build_config
 from iriscw.controller.assembly import Controller
-from iriscw.controller.local import local_options
+from iriscw.controller.local import local_options, task_containers
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.client import RpcChannel
 
@@ -27,6 +28,22 @@ def test_options(tmp_path: Path) -> None:
     assert (options.budget.cpu_milli, options.budget.memory_bytes) == (4000, 2 << 30)
     assert options.cluster == "test"
     assert "127.0.0.1:7" in options.argv
+
+
+def test_workers_are_told_of_their_tasks_containers() -> None:
+    """Those of groups whose tasks have any: the image, the engine's socket, and what of the machine they see."""
+    group = {"max_slices": 1, "num_vms": 1, "resources": {"cpu": 2, "ram": "1GiB"}}
+    in_containers = {**group, "task_runtime": "docker", "task_image": "own:1"}
+    platform = {"local": {"task_paths": "/data:/models"}}
+    config = build_config({**CONFIG, "platform": platform, "scale_groups": {"plain": group, "own": in_containers}})
+    told = task_containers(config, {"DOCKER_HOST": "unix:///run/x.sock"})
+    assert told.keys() == {"own"}
+    expected = TaskContainers(image="own:1", socket="/run/x.sock", shown=("/data", "/models"))
+    assert decode_task_containers(told["own"]) == expected
+    with pytest.raises(InvalidDockerHost):
+        task_containers(config, {"DOCKER_HOST": "tcp://elsewhere:2375"})
+    plain = build_config({**CONFIG, "scale_groups": {"plain": group}})
+    assert task_containers(plain, {"DOCKER_HOST": "tcp://elsewhere:2375"}) == {}
 
 
 @pytest.mark.slow

@@ -219,8 +219,8 @@ def test_specification() -> None:
     found = wire.specification(order, document, {"A": "cluster", "B": "cluster"})
     assert found.environment == {"A": "job", "B": "cluster"}
     assert (found.bundle_id, found.timeout_ms, found.num_tasks, found.image) == ("b", 0, 1, "own:1")
-    (own,) = wire.of_task_pods(spec).constraints  # only where tasks have pods
-    assert (own.key, own.op.name, tuple(own.values)) == ("task-runtime", "EQ", ("pod",))
+    (own,) = wire.of_task_images(spec).constraints  # only where tasks have images
+    assert (own.key, own.op.name, tuple(own.values)) == ("task-runtime", "IN", ("pod", "docker"))
     run = wire.run_attempt(order, b"h", "t")
     assert (run.task_id, run.task_index, run.attempt_number, run.token) == ("job-x/2", 2, 0, "t")
 

@@ -194,11 +194,15 @@ def _check_local_node(full: Tree, group: Tree, path: Path, found: Findings) -> N
 
 
 def _check_runtime(full: Tree, group: Tree, path: Path, found: Findings) -> None:
-    if group["task_runtime"] is not TaskRuntimeKind.POD:
+    kind, path = group["task_runtime"], (*path, "task_runtime")
+    is_local = "local" in full["platform"]
+    if kind is TaskRuntimeKind.DOCKER and not is_local:
+        text = "CoreWeave's nodes have containerd and no Docker engine: pod gives each attempt a container of its own"
+        found.add(ProblemKind.CONTRADICTION, path, text)
+    if kind is not TaskRuntimeKind.POD:
         return
-    path = (*path, "task_runtime")
-    if "local" in full["platform"]:
-        text = "the local platform has no pods to run attempts in: leave it at process"
+    if is_local:
+        text = "the local platform has no pods to run attempts in: docker, or leave it at process"
         found.add(ProblemKind.CONTRADICTION, path, text)
     elif _at(full, "platform", "coreweave", "node_cache_dir") == "":
         text = "workers share their cache with the pods of tasks: set platform.coreweave.node_cache_dir"

@@ -72,6 +72,7 @@ _PLATFORM: Final[dict[PlatformKind, dict[str, Any]]] = {
         "boot_delay": 500 * MS,
         "node_cpu_milli": 4000,
         "node_memory_bytes": 8 * GIB,
+        "task_paths": "",
     },
 }
 

@@ -48,6 +48,7 @@ _SOCKET = Text(
 _NODE_FOLDER = Text(
     pattern=r"(/[A-Za-z0-9_-][A-Za-z0-9._-]*){2,}", meaning="an absolute path, at least two deep", empty=False
 )
+_PATHS = Text(pattern=r"/[^\s:]*(:/[^\s:]*)*", meaning="absolute paths, with ':' between them")
 _URI = Text(pattern=r"(file|s3)://\S+", meaning="a file:// or s3:// address")
 _WORD = Text(pattern=r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", meaning="a label value such as H100")
 _VARIANT = attrs.evolve(_WORD, empty=False)
@@ -101,6 +102,8 @@ class TaskRuntimeKind(enum.Enum):
     """As processes of the worker's pod."""
     POD = "pod"
     """Each in a pod of its own on the worker's node."""
+    DOCKER = "docker"
+    """Each in a container of its own, on the Docker engine of the worker's machine."""
 
 
 def _names_only(environment: Mapping[str, str]) -> str:
@@ -140,6 +143,7 @@ class LocalPlatformConfig:
     boot_delay: int = key(Span(), "How long a node takes to boot.")
     node_cpu_milli: int = key(Cpu(), "CPU that one node has.", written="node_cpu")
     node_memory_bytes: int = key(Size(), "Memory that one node has.", written="node_memory")
+    task_paths: str = key(_PATHS, "Paths of this machine that tasks in containers see, not writable: data, models.")
 
 
 @attrs.frozen(kw_only=True)
@@ -341,9 +345,12 @@ class ScaleGroupConfig:
     slice_template: SliceConfig = key(Section(SliceConfig), "How a slice is created.")
     task_runtime: TaskRuntimeKind = key(
         Choice(TaskRuntimeKind),
-        "Where attempts run: in the worker's pod (`process`), or each in a pod of its own (`pod`, on CoreWeave).",
+        "Where attempts run: in the worker's pod (`process`), each in a pod of its own (`pod`, on CoreWeave), or each "
+        "in a container of the machine's Docker engine (`docker`, on `local`).",
     )
-    task_image: str = key(_REQUIRED_TEXT, "The image of attempts with a pod of their own, for jobs that name none.")
+    task_image: str = key(
+        _REQUIRED_TEXT, "The image of attempts with a pod or container of their own, for jobs that name none."
+    )
     timeouts: TimeoutConfig = key(Section(TimeoutConfig), "For this group.", otherwise="`platform.timeouts`")
     autoscaler: AutoscalerConfig = key(Section(AutoscalerConfig), "For this group.", otherwise="`platform.autoscaler`")
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
+import os
 import socket
 import ssl
 import time
@@ -273,7 +274,7 @@ class Controller:
         self._workers = WorkerDoor(self._worker_settings(fleet), stores, held=held, tokens=tokens)
         access = Access(self._logs)
         self._overview = Overview(access, self._facts(fleet), self._workers.switchboard, self._journal)
-        images = settings.has_task_pods(self.config)
+        images = settings.has_task_images(self.config)
         clients = ClientDoor(access, stores, hub=self._hub, overview=self._overview, images=images)
         finished = self._limits.finished
         self._tending = Tending(access, self._overview, self._logs, self._results, finished, self._still_writes)
@@ -337,7 +338,8 @@ class Controller:
         if config.platform.kind is PlatformKind.LOCAL:
             address = config.defaults.bootstrap.controller_address or f"{_dialled(self._host)}:{self._port}"
             options = local.local_options(config, self.state_dir, address)
-            opened = local.open_local(options, tokens, self.state_dir / "secrets" / "workers")
+            containers = local.task_containers(config, os.environ)
+            opened = local.open_local(options, tokens, self.state_dir / "secrets" / "workers", containers)
             return await stack.enter_async_context(opened), config.name
         from iriscw.controller.coreweave import open_coreweave  # its libraries are for those who use it
 

@@ -16,12 +16,13 @@ from pathlib import Path
 import anyio.to_thread
 import attrs
 
+from iriscw.cloud.docker.containers import TaskContainers, encode_task_containers, socket_of
 from iriscw.cloud.drivers.loading import CloudDrivers
 from iriscw.cloud.drivers.local.drivers import local
 from iriscw.cloud.drivers.local.platform import LocalOptions
-from iriscw.cloud.model import Capacity, Pod, PodSpec, Removed, Unavailable, WatchEvent
+from iriscw.cloud.model import LABEL_GROUP, Capacity, Pod, PodSpec, Removed, Unavailable, WatchEvent
 from iriscw.cloud.ports import Connection, NodePoolDriver, PodDriver
-from iriscw.config.model import ClusterConfig
+from iriscw.config.model import ClusterConfig, TaskRuntimeKind
 from iriscw.controller.settings import per_worker
 from iriscw.controller.tokens import ControllerTokens
 from iriscw.rpc.tokens import write_token_file
@@ -31,6 +32,9 @@ log = logging.getLogger(__name__)
 
 TOKEN_FILE_VARIABLE = "IRISCW_TOKEN_FILE"  # noqa: S105 - the name of a variable
 """Where a worker finds its token."""
+
+TASK_CONTAINERS_VARIABLE = "IRISCW_TASK_CONTAINERS"
+"""Where a worker finds what its tasks' containers are like."""
 
 
 def local_options(config: ClusterConfig, state_dir: Path, controller_address: str) -> LocalOptions:
@@ -52,6 +56,26 @@ def local_options(config: ClusterConfig, state_dir: Path, controller_address: st
         environment=dict(config.defaults.bootstrap.env_vars),
         boot_delay_s=platform.boot_delay / SECOND,
     )
+
+
+def task_containers(config: ClusterConfig, environment: Mapping[str, str]) -> dict[str, str]:
+    """Give what workers are told of their tasks' containers, by scale group; groups whose tasks have none are left out.
+
+    Args:
+        config: the cluster's.
+        environment: the controller's; ``DOCKER_HOST`` says where the engine is.
+
+    Raises:
+        InvalidSpec: an image or a path cannot be, or the engine is not on this machine.
+    """
+    platform = config.platform.local
+    assert platform is not None
+    groups = [each for each in config.scale_groups.values() if each.task_runtime is TaskRuntimeKind.DOCKER]
+    if not groups:
+        return {}
+    socket, shown = socket_of(environment), tuple(platform.task_paths.split(":")) if platform.task_paths else ()
+    made = {each.name: TaskContainers(image=each.task_image, socket=socket, shown=shown) for each in groups}
+    return {name: encode_task_containers(each) for name, each in made.items()}
 
 
 def _budget(config: ClusterConfig) -> Capacity:
@@ -77,6 +101,8 @@ class TokenedPods:
     pods: PodDriver
     tokens: ControllerTokens
     folder: Path
+    containers: Mapping[str, str] = attrs.field(factory=dict)
+    """What workers are told of their tasks' containers, by scale group."""
 
     async def create(self, spec: PodSpec) -> Pod:
         """See the port; the token is on disk before the pod is asked for."""
@@ -87,6 +113,8 @@ class TokenedPods:
         except OSError as error:
             raise Unavailable(f"the worker's token cannot be written: {error.strerror or error}") from error
         environment = {**spec.environment, TOKEN_FILE_VARIABLE: str(path)}
+        if containers := self.containers.get(spec.labels.get(LABEL_GROUP, "")):
+            environment[TASK_CONTAINERS_VARIABLE] = containers
         return await self.pods.create(attrs.evolve(spec, environment=environment))
 
     async def delete(self, name: str, uid: str, grace_s: float = 30.0) -> None:
@@ -137,8 +165,10 @@ class TokenedDrivers:
 
 
 @asynccontextmanager
-async def open_local(options: LocalOptions, tokens: ControllerTokens, folder: Path) -> AsyncIterator[CloudDrivers]:
-    """Open the local platform; ``folder`` takes the workers' tokens.
+async def open_local(
+    options: LocalOptions, tokens: ControllerTokens, folder: Path, containers: Mapping[str, str] | None = None
+) -> AsyncIterator[CloudDrivers]:
+    """Open the local platform; ``folder`` takes the workers' tokens, ``containers`` is for :class:`TokenedPods`.
 
     Raises:
         WorkdirLocked: another controller has it open.
@@ -147,4 +177,4 @@ async def open_local(options: LocalOptions, tokens: ControllerTokens, folder: Pa
     async with local(options) as drivers:
         names = {pod.name for pod in await drivers.pods.list({})}
         await anyio.to_thread.run_sync(_remove_others, folder, names)
-        yield TokenedDrivers(drivers, TokenedPods(drivers.pods, tokens, folder))
+        yield TokenedDrivers(drivers, TokenedPods(drivers.pods, tokens, folder, containers or {}))

@@ -10,7 +10,7 @@ import attrs
 
 from iriscw.cloud.model import Attributes, Capacity
 from iriscw.config.model import AcceleratorType, ClusterConfig, PlatformKind, ScaleGroupConfig, TaskRuntimeKind
-from iriscw.fleet.model import TASK_RUNTIME, TASK_RUNTIME_POD, FleetConfig, GroupConfig, Timing
+from iriscw.fleet.model import TASK_RUNTIME, FleetConfig, GroupConfig, Timing
 from iriscw.jobs.actor import JobsConfig
 from iriscw.jobs.job import JobSettings
 from iriscw.jobs.registry import RegistryLimits
@@ -47,8 +47,8 @@ def _group(config: ClusterConfig, group: ScaleGroupConfig, *, local: bool) -> Gr
         "pool": group.name,
         "preemptible": "true" if template.preemptible else "false",
     }
-    if group.task_runtime is TaskRuntimeKind.POD:
-        known[TASK_RUNTIME] = TASK_RUNTIME_POD
+    if group.task_runtime is not TaskRuntimeKind.PROCESS:
+        known[TASK_RUNTIME] = group.task_runtime.value
     return GroupConfig(
         name=group.name,
         per_worker=per_worker(group),
@@ -67,9 +67,9 @@ def _group(config: ClusterConfig, group: ScaleGroupConfig, *, local: bool) -> Gr
     )
 
 
-def has_task_pods(config: ClusterConfig) -> bool:
-    """Whether the tasks of any group have pods of their own, so that a job may name an image."""
-    return any(group.task_runtime is TaskRuntimeKind.POD for group in config.scale_groups.values())
+def has_task_images(config: ClusterConfig) -> bool:
+    """Whether the tasks of any group have pods or containers of their own, so that a job may name an image."""
+    return any(group.task_runtime is not TaskRuntimeKind.PROCESS for group in config.scale_groups.values())
 
 
 def worker_image(config: ClusterConfig) -> str:

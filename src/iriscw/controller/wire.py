@@ -12,7 +12,7 @@ import attrs
 
 from iriscw.cloud.model import Attributes, AttributeValue, Capacity, Constraint, Mode, Op
 from iriscw.errors import InvalidArgument
-from iriscw.fleet.model import TASK_RUNTIME, TASK_RUNTIME_POD, Availability, GroupConfig, GroupRow, SliceRow, SliceState
+from iriscw.fleet.model import TASK_RUNTIME, TASK_RUNTIMES, Availability, GroupConfig, GroupRow, SliceRow, SliceState
 from iriscw.jobs.messages import AttemptRow, JobRow, JobView, TaskRow
 from iriscw.jobs.model import (
     JOB_TERMINAL,
@@ -98,10 +98,10 @@ def _constraint(sent: v1.Constraint) -> Constraint:
     return Constraint(sent.key, Op[sent.op.name], values, mode)
 
 
-def of_task_pods(spec: JobSpec) -> JobSpec:
-    """Have the tasks of a job placed only where each has a pod of its own: it names an image."""
-    values: list[Any] = [TASK_RUNTIME_POD]
-    own = Constraint(TASK_RUNTIME, Op.EQ, values)
+def of_task_images(spec: JobSpec) -> JobSpec:
+    """Have the tasks of a job placed only where each has a pod or container of its own: it names an image."""
+    values: list[Any] = [*TASK_RUNTIMES]
+    own = Constraint(TASK_RUNTIME, Op.IN, values)
     return attrs.evolve(spec, constraints=(*spec.constraints, own))
 
 

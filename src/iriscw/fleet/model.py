@@ -85,9 +85,11 @@ class Timing:
 
 
 TASK_RUNTIME = "task-runtime"
-"""The attribute of workers whose tasks have pods of their own: :data:`TASK_RUNTIME_POD`. Others have none."""
+"""The attribute of workers whose tasks have images of their own: one of :data:`TASK_RUNTIMES`. Others have none."""
 
 TASK_RUNTIME_POD = "pod"
+TASK_RUNTIME_DOCKER = "docker"
+TASK_RUNTIMES = (TASK_RUNTIME_POD, TASK_RUNTIME_DOCKER)
 
 
 @attrs.frozen
@@ -131,8 +133,8 @@ class GroupConfig:
 
     @property
     def tasks_outlive_workers(self) -> bool:
-        """Whether tasks run on without their worker, until their lease is over: they have pods of their own."""
-        return self.attributes.get(TASK_RUNTIME) == TASK_RUNTIME_POD
+        """Whether tasks run on without their worker, until their lease is over: in pods or containers of their own."""
+        return self.attributes.get(TASK_RUNTIME) in TASK_RUNTIMES
 
     def __attrs_post_init__(self) -> None:
         rfc1123(self.name)

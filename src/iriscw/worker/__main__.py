@@ -8,7 +8,8 @@ holds the worker's attributes as a JSON object. What ``IRISCW_TASK_SECRET_NAME``
 
 In a pod whose tasks have pods of their own, ``IRISCW_TASK_PODS`` says what these are like, and ``IRISCW_OWN_POD``,
 ``IRISCW_OWN_POD_UID`` and ``IRISCW_OWN_NODE`` who the worker is to the cluster. It promises what it is told there, as
-far as the machine has it: it holds no GPU, and its own bounds are not those of its tasks.
+far as the machine has it: it holds no GPU, and its own bounds are not those of its tasks. Where tasks have containers
+of the machine's Docker engine, ``IRISCW_TASK_CONTAINERS`` says what those are like.
 
 With a configuration and a group, a machine that has less than the group promises is refused before anything starts.
 
@@ -45,7 +46,8 @@ from iriscw.worker.assembly import DEFAULT_PORT, Worker, WorkerSettings, python_
 from iriscw.worker.lines import JsonLines
 from iriscw.worker.probe import Machine, probe
 
-if TYPE_CHECKING:  # loaded where tasks have pods
+if TYPE_CHECKING:  # loaded where tasks have pods, or containers
+    from iriscw.cloud.docker.containers import TaskContainers
     from iriscw.cloud.kube.tasks import TaskOwner, TaskPods
 
 ORPHAN_VARIABLE = "IRISCW_ORPHAN_AFTER_S"
@@ -54,6 +56,7 @@ ATTRIBUTES_VARIABLE = "IRISCW_ATTRIBUTES"
 TASK_PODS_VARIABLE = "IRISCW_TASK_PODS"
 OWN_POD_VARIABLES = ("IRISCW_OWN_POD", "IRISCW_OWN_POD_UID", "IRISCW_OWN_NODE")
 
+TASK_CONTAINERS_VARIABLE = "IRISCW_TASK_CONTAINERS"
 TASK_SECRET_PREFIX = "IRISCW_TASK_SECRET_"  # noqa: S105 - how names of variables begin
 
 EXIT_USAGE = 2
@@ -125,6 +128,7 @@ def _epilog() -> str:
         f"\n  {TASK_SECRET_PREFIX}NAME  the variable NAME of every task, shown nowhere"
         f"\n  {TASK_PODS_VARIABLE}  what the pods of tasks are like: tasks have pods of their own then"
         f"\n  {', '.join(OWN_POD_VARIABLES)}  the worker's own pod, to which those belong"
+        f"\n  {TASK_CONTAINERS_VARIABLE}  what the containers of tasks are like, on a Docker engine of this machine"
     )
     return f"{attributes}\n\nexit codes:\n{codes}"
 
@@ -168,6 +172,7 @@ def settings_of(arguments: argparse.Namespace, environment: Mapping[str, str]) -
         orphan_after_s=_seconds("--orphan-after", arguments.orphan_after),
         insecure_plaintext=arguments.insecure_plaintext,
         task_pods=pods,
+        task_containers=task_containers(environment),
     )
 
 
@@ -191,6 +196,23 @@ def task_pods(arguments: argparse.Namespace, environment: Mapping[str, str]) -> 
         raise Incomplete(f"{TASK_PODS_VARIABLE}: {error}") from error
     pods = attrs.evolve(pods, cache_dir=str(Path(arguments.cache_dir).absolute()))  # one path on both sides
     return pods, TaskOwner(pod, uid, node, arguments.worker_id, arguments.incarnation)
+
+
+def task_containers(environment: Mapping[str, str]) -> TaskContainers | None:
+    """Give what containers of tasks are like; None where tasks have none.
+
+    Raises:
+        Incomplete: it cannot be.
+    """
+    text = environment.get(TASK_CONTAINERS_VARIABLE)
+    if not text:
+        return None
+    from iriscw.cloud.docker.containers import decode_task_containers
+
+    try:
+        return decode_task_containers(text)
+    except InvalidSpec as error:
+        raise Incomplete(f"{TASK_CONTAINERS_VARIABLE}: {error}") from error
 
 
 def promised(promise: Capacity, machine: Capacity) -> Capacity:

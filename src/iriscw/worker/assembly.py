@@ -9,7 +9,7 @@ Files, below the cache folder::
 
     bundles/                          shared by all workers of the machine
     <worker id>/<incarnation>/        one life of a worker: journal/, attempts/, specifications/, lease
-    <worker id>/<incarnation>/tasks/  what all pods of its tasks are shown: lease, supervisor.py
+    <worker id>/<incarnation>/tasks/  what pods or containers of its tasks are shown: lease, supervisor.py
 
 A worker that is started again with the same incarnation takes up its attempts, but those whose lease ran out while it
 was away. What earlier incarnations of the same worker left running is ended first: their uids mean nothing to this one.
@@ -19,10 +19,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import re
 import ssl
-from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -60,8 +61,10 @@ from iriscw.worker.ports import TaskRuntime
 from iriscw.worker.runtimes.process import ProcessRuntime
 from iriscw.worker.session import Session
 
-if TYPE_CHECKING:  # what talks to Kubernetes is loaded where tasks have pods, and not before
+if TYPE_CHECKING:  # what talks to Kubernetes, or Docker, is loaded where tasks have pods or containers, and not before
+    from iriscw.cloud.docker.containers import TaskContainers
     from iriscw.cloud.kube.tasks import TaskOwner, TaskPods
+    from iriscw.worker.runtimes.pod_view import TaskPodDriver
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +99,8 @@ class WorkerSettings:
     cross a network without TLS; ``authority`` (PEM) is trusted instead of the system's where the controller's address
     is ``https://``. Tasks are told to listen on ``task_bind_host``, or on ``host`` where that is empty, and find
     ``task_secrets`` in their environment unless their job sets the same variables. With ``task_pods`` each attempt has
-    a pod of its own, on the cluster that ``KUBECONFIG`` names, else on the one whose pod this is.
+    a pod of its own, on the cluster that ``KUBECONFIG`` names, else on the one whose pod this is; with
+    ``task_containers`` a container of this machine.
 
     Raises:
         InvalidArgument: an id cannot be the name of a folder, or ``orphan_after_s`` is below 0.
@@ -114,6 +118,7 @@ class WorkerSettings:
     task_bind_host: str = ""
     task_secrets: Mapping[str, str] = attrs.field(factory=dict, repr=False)
     task_pods: tuple[TaskPods, TaskOwner] | None = None
+    task_containers: TaskContainers | None = None
     authority: Path | None = None
     advertise_host: str = "127.0.0.1"
     lease_s: float = DEFAULT_LEASE_NS / SECOND
@@ -270,12 +275,11 @@ class Worker:
     async def _runtime_of(self, lease: LeaseFile, stack: AsyncExitStack) -> TaskRuntime:
         settings = self.settings
         root = settings.life / "attempts"
-        if settings.task_pods is None:
+        driver = await stack.enter_async_context(_task_driver(settings))
+        if driver is None:
             return ProcessRuntime(root, one_log=True, lease=lease)
-        from iriscw.cloud.drivers.kube.task_pods import open_task_pods
         from iriscw.worker.runtimes.pod import open_pod_runtime
 
-        driver = await stack.enter_async_context(open_task_pods(*settings.task_pods))
         opened = open_pod_runtime(driver, lease, root=root, cache_dir=settings.cache_dir, one_log=True)
         runtime = await stack.enter_async_context(opened)
         self._figures.show_pods(runtime.statistics)
@@ -299,13 +303,34 @@ class Worker:
             self._left.set()
 
 
+@asynccontextmanager
+async def _task_driver(settings: WorkerSettings) -> AsyncIterator[TaskPodDriver | None]:
+    """Give what makes the pods or containers of tasks; None where tasks are processes of ours."""
+    if settings.task_pods is not None:
+        from iriscw.cloud.drivers.kube.task_pods import open_task_pods
+
+        async with open_task_pods(*settings.task_pods) as pods:
+            yield pods
+    elif settings.task_containers is not None:
+        from iriscw.cloud.docker.containers import ContainerOwner
+        from iriscw.cloud.drivers.docker.tasks import open_docker_tasks
+
+        cache_dir = str(settings.cache_dir)
+        owner = ContainerOwner(settings.worker_id, settings.incarnation, cache_dir, os.getuid(), os.getgid())
+        owner = attrs.evolve(owner, advertise_host=settings.advertise_host)
+        async with open_docker_tasks(settings.task_containers, owner) as containers:
+            yield containers
+    else:
+        yield None
+
+
 def _lease_of(settings: WorkerSettings) -> LeaseFile:
-    """Open the lease: where tasks have pods, in a folder that they are shown, with nothing secret in it.
+    """Open the lease: where tasks have pods or containers, in a folder that they are shown, with no secret in it.
 
     Raises:
         OSError: as the file system says it.
     """
-    if settings.task_pods is None:
+    if settings.task_pods is None and settings.task_containers is None:
         return LeaseFile(settings.life / "lease")
     make_private_folder(settings.life / TASKS)
     return LeaseFile(settings.life / TASKS / "lease")

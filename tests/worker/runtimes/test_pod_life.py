@@ -197,3 +197,17 @@ def test_a_container_that_ends_by_itself_before_it_took_its_order_has_no_good_im
     verdict = judge_start(Seen(found=Found(), pod=pod), 0, 0, PATIENCE)
     assert isinstance(verdict, Never)
     assert verdict.of_image is of_image
+
+
+def test_memory_that_ran_out_is_told_as_that():
+    """Also where the kernel took one process only, and the supervisor wrote what it saw; not of what was stopped."""
+    pod = attrs.evolve(POD, phase=PodPhase.FAILED, reason="OOMKilled", exit_code=137)
+    for ending, kind in (
+        (None, EndKind.OUT_OF_MEMORY),
+        (Ending(None, 9), EndKind.OUT_OF_MEMORY),
+        (Ending(None, 9, stopped=True, killed=True), EndKind.STOPPED),
+        (Ending(None, 11), EndKind.SIGNALLED),
+        (Ending(1, None), EndKind.EXITED),
+    ):
+        found = Found(began=True, ending=ending)
+        assert judge_end(Seen(found=found, pod=pod), 0, ending is not None and ending.stopped, PATIENCE).kind is kind

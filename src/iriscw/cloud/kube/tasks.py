@@ -153,7 +153,12 @@ class TaskPod:
 
 def task_pod_name(owner: TaskOwner, attempt_uid: str) -> str:
     """Give the name of an attempt's pod: the same whoever asks, and no other attempt's, of any worker."""
-    told = "\0".join((owner.worker_id, owner.incarnation, attempt_uid))
+    return task_name(owner.worker_id, owner.incarnation, attempt_uid)
+
+
+def task_name(worker_id: str, incarnation: str, attempt_uid: str) -> str:
+    """Give the name of what an attempt runs in: a pod, or a container of its machine."""
+    told = "\0".join((worker_id, incarnation, attempt_uid))
     readable = "".join(sign for sign in attempt_uid.lower() if sign.isascii() and sign.isalnum())[:24]
     return f"iris-task-{readable}-{hashlib.sha256(told.encode()).hexdigest()[:20]}"
 

@@ -107,7 +107,7 @@ class ClientDoor(v1.ControllerServiceBase):
         kept = await self._stores.payloads.keep(entrypoint, message.bundle_id, message.image)
         spec = wire.job_spec(message, kept, parent)
         if message.image:
-            spec = wire.of_task_pods(spec)
+            spec = wire.of_task_images(spec)
         submitted: Submitted = await self._access.ask("/jobs", SubmitJob(spec, key, wire.existing(message.existing)))
         return v1.SubmitJobResponse(job_id=submitted.job_id, job_uid=submitted.uid, created=submitted.fresh)
 
@@ -126,7 +126,7 @@ class ClientDoor(v1.ControllerServiceBase):
         if not self._images:
             raise ImageNotSupported(
                 f"the job names the image {image[:80]!r}, and this cluster runs tasks as processes of their workers:"
-                " leave it out, or have a scale group with `task_runtime: pod`"
+                " leave it out, or have a scale group with `task_runtime: pod`, or `docker`"
             )
         try:
             check_image(image)

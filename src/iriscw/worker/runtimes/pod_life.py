@@ -29,6 +29,7 @@ from iriscw.worker.runtimes.ends import classify
 
 NO_ORDER: Final = 66
 """The exit code of a supervisor that finds no order."""
+SIGKILL: Final = 9
 KILLED: Final = 137
 TERMINATED: Final = 143
 OUT_OF_MEMORY: Final = "OOMKilled"
@@ -181,14 +182,20 @@ def judge_end(seen: Seen, settled: int, ordered: bool, patience: Patience) -> At
             return Wait(patience.settle - settled)
         if ending.stopped and not ending.lease_over and not ordered:
             return AttemptEnd(EndKind.LOST, reason=f"its pod was ended by somebody else: {words_of(seen)}")
+        if ending.signal == SIGKILL and not ending.stopped and _was_out_of_memory(seen):
+            ending = attrs.evolve(ending, out_of_memory=True)  # the kernel took one process, and not the supervisor
         return classify(ending)
     if not seen.over:
         return None
     if ordered:
         return AttemptEnd(EndKind.STOPPED, killed=True, reason="the attempt was killed after its grace")
-    if seen.pod is not None and seen.pod.reason == OUT_OF_MEMORY:
+    if _was_out_of_memory(seen):
         return AttemptEnd(EndKind.OUT_OF_MEMORY, signal=9, reason="its container was killed by the kernel for memory")
     return AttemptEnd(EndKind.LOST, reason=f"its pod is gone, and nobody saw how it ended: {words_of(seen)}")
+
+
+def _was_out_of_memory(seen: Seen) -> bool:
+    return seen.pod is not None and seen.pod.reason == OUT_OF_MEMORY
 
 
 def words_of(seen: Seen) -> str:

@@ -667,12 +667,18 @@ class TaskRuntimeKind(betterproto2.Enum):
     Each in a pod of its own on the worker's node.
     """
 
+    DOCKER = 3
+    """
+    Each in a container of its own, on the Docker engine of the worker's machine.
+    """
+
     @classmethod
     def betterproto_value_to_renamed_proto_names(cls) -> dict[int, str]:
         return {
             0: "TASK_RUNTIME_KIND_UNSPECIFIED",
             1: "TASK_RUNTIME_KIND_PROCESS",
             2: "TASK_RUNTIME_KIND_POD",
+            3: "TASK_RUNTIME_KIND_DOCKER",
         }
 
     @classmethod
@@ -681,6 +687,7 @@ class TaskRuntimeKind(betterproto2.Enum):
             "TASK_RUNTIME_KIND_UNSPECIFIED": 0,
             "TASK_RUNTIME_KIND_PROCESS": 1,
             "TASK_RUNTIME_KIND_POD": 2,
+            "TASK_RUNTIME_KIND_DOCKER": 3,
         }
 
 
@@ -1999,6 +2006,11 @@ class LocalPlatformConfig(betterproto2.Message):
     node_cpu_milli: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
 
     node_memory_bytes: "int" = betterproto2.field(4, betterproto2.TYPE_INT64)
+
+    task_paths: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
+    """
+    Paths of the machine that tasks in containers see, with ':' between them.
+    """
 
 
 default_message_pool.register_message("iriscw.v1", "LocalPlatformConfig", LocalPlatformConfig)
