@@ -58,6 +58,7 @@ VISIBLE = {
     "deploy": (*EDGE, "config", "rpc", *ANY_FEATURE),
     "kubernetes": ("client", "config", "deploy", "rpc", *ANY_FEATURE),
     "doctor": (*EDGE, "config", "deploy", *ANY_FEATURE),
+    "shim": ("agent", "freeze", "proto", "rpc"),
     "cli": ("**",),
 }
 """What each package under ``iriscw`` sees beside itself and ``EVERYWHERE``: the beginning of a dotted name.

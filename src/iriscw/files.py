@@ -55,6 +55,13 @@ def temporary_name(name: str) -> str:
     return f"{TEMPORARY_PREFIX}{os.getpid()}-{next(_numbers)}-{name[:128]}"
 
 
+def is_part_of(name: str, whole: str) -> bool:
+    """Whether a file with this name is an unfinished ``whole``: one that :func:`temporary_name` named."""
+    number, _, rest = name.removeprefix(TEMPORARY_PREFIX).partition("-")
+    count, _, meant = rest.partition("-")
+    return name.startswith(TEMPORARY_PREFIX) and number.isdigit() and count.isdigit() and meant == whole[:128]
+
+
 def write_atomic(path: Path, data: bytes, *, mode: int = PRIVATE_FILE_MODE, durable: bool = True) -> None:
     """Give ``path`` the content ``data``, as a whole or not at all.
 

@@ -3,11 +3,19 @@
 import errno
 import json
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import given, strategies as st
 
-from iriscw.agent.containers import check_id, process_of, read_state
+from iriscw.agent.containers import (
+    check_id,
+    checked_root,
+    container_of,
+    has_own_numbers,
+    process_of,
+    read_state,
+)
 from iriscw.agent.errors import ContainerAmbiguous, ContainerRefused, ContainerUnknown
 from iriscw.errors import InvalidArgument
 from iriscw.processes.identity import ProcessGone, ProcessIdentity
@@ -181,3 +189,47 @@ def test_no_state_does_harm(data):
     assert found.container_id == "box"
     assert 1 < found.pid <= 1 << 22
     assert found.start_ticks > 0
+
+
+def test_a_container_in_one_namespace(tmp_path):
+    """A caller that knows the folder means the container in it, though another one has the same name."""
+    for each in ("k8s.io", "moby"):
+        state(tmp_path / each)
+    with pytest.raises(ContainerAmbiguous):
+        container_of("box", [tmp_path], identify)
+    found = container_of("box", [tmp_path], identify, within=tmp_path / "moby")
+    assert (found.root, found.task.pid) == (tmp_path / "moby", ME.pid)
+    assert container_of("box", [tmp_path, tmp_path / "moby"], identify, within=tmp_path / "moby") == found
+    with pytest.raises(ContainerUnknown, match="other"):
+        container_of("box", [tmp_path], identify, within=tmp_path / "other")
+
+
+@pytest.mark.parametrize(
+    ("root", "known"),
+    [
+        ("/run/runc", True),
+        ("/run/containerd/runc/k8s.io", True),
+        ("/run/containerd/runc/k8s.io/deeper", False),
+        ("/run", False),
+        ("/run/containerd/runc/../../etc", False),
+        ("/run/runc/", True),
+        ("run/runc", False),
+        ("", False),
+        ("/run/runc\0", False),
+    ],
+)
+def test_a_runtimes_folder_that_a_caller_names(root, known):
+    """It is one of the agent's, or a namespace's in one; anything else is refused."""
+    if known:
+        assert checked_root(root) == Path(root)
+    else:
+        with pytest.raises(ContainerRefused, match="no folder with a runtime's state"):
+            checked_root(root)
+
+
+def test_numbers_of_ones_own():
+    """We are in our own namespace, and who is not there is in none."""
+    from iriscw.freeze.model import TaskIdentity
+
+    assert not has_own_numbers(TaskIdentity(os.getpid(), 1, "boot"))
+    assert not has_own_numbers(TaskIdentity((1 << 22) + 1, 1, "boot"))

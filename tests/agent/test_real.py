@@ -8,11 +8,11 @@ from pathlib import Path
 import anyio
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))  # for real_trees
+sys.path.insert(0, str(Path(__file__).parent))  # for real_agent, real_trees
 
+from real_agent import Serving
 from real_trees import PATIENCE_S, Command, Counting, until, why_not
 
-from iriscw.agent.caller import AgentCaller
 from iriscw.processes.identity import identify
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.client import RpcChannel
@@ -25,52 +25,6 @@ def criu():
     """Skip where nothing can be frozen, and say why."""
     if why_not():
         pytest.skip(why_not())
-
-
-class Serving:
-    """An agent that can be killed and started again."""
-
-    def __init__(self, folder):
-        self.folder = folder
-        self.socket = folder / "s" / "agent.sock"
-        (folder / "root").mkdir(mode=0o700)
-        self.process = None
-        self.said = ""
-        self.start()
-
-    def start(self):
-        """Start it, and wait until it says that it listens."""
-        command = Command(self.folder)
-        command.environment["IRISCW_STATE_DIR"] = str(self.folder / "state")
-        options = ("--root", str(self.folder / "root"), "--runtime-root", str(self.folder / "runc"))
-        options += ("--lock-patience", f"{PATIENCE_S:g}s")  # what a killed agent had just forked may hold its state
-        self.process = command.start("agent", "serve", "--socket", str(self.socket), *options)
-        self.said = ""
-        while "iriscw agent at" not in self.said and (line := self.process.stderr.readline()):
-            self.said += line
-        assert "iriscw agent at" in self.said, self.said
-
-    def kill(self):
-        """Kill it."""
-        self.process.send_signal(signal.SIGKILL)
-        self.process.communicate(timeout=PATIENCE_S)
-
-    def end(self):
-        """End it, whatever state it is in."""
-        if self.process.returncode is None:
-            self.kill()
-
-    def nothing_owed(self):
-        """Wait until it has done with what it took up."""
-
-        async def wait():
-            with anyio.fail_after(PATIENCE_S):
-                async with AgentCaller(self.socket) as caller:
-                    for view in await caller.operations():
-                        async for _ in caller.watch(view.asked.operation):
-                            pass
-
-        anyio.run(wait)
 
 
 @pytest.fixture

@@ -295,3 +295,108 @@ async def test_two_that_ask_for_one_folder(shim, tmp_path, world):
         tasks.start_soon(ask)
     assert len(refused) == 1
     assert not world.living()
+
+
+async def views_of(agent, name, message):
+    """Give all views of a call that streams them."""
+    async with RpcChannel(agent.address) as channel:
+        call = channel.server_stream(f"/iriscw.v1.ShimService/{name}", message, v1.ContainerView)
+        async with call as views:
+            return [view async for view in views]
+
+
+def of_runtime(tmp_path, **words):
+    """Give the request of a runtime's checkpoint."""
+    root, place = str(tmp_path / "runc" / "k8s.io"), str(tmp_path / "root" / "chk-1")
+    return v1.CheckpointContainerRequest(
+        **{"container_id": "box", "runtime_root": root, "image_path": place, "file_locks": True, **words}
+    )
+
+
+async def test_a_container_is_frozen_by_its_runtime(shim, tmp_path, world):
+    """The checkpoint says whose it is, and how it was asked for; while it runs everybody can see on what."""
+    world.hold("dump")
+    async with anyio.create_task_group() as tasks:
+
+        async def watch():
+            await world.arrived.wait()
+            root = str(tmp_path / "runc" / "k8s.io")
+            assert len(shim.agent.on_container("box", root)) == 1
+            assert shim.agent.on_container("box", "/run/runc") == []
+            assert shim.agent.on_container("other", root) == []
+            world.let_go()
+
+        tasks.start_soon(watch)
+        words = {"leave_running": True, "cgroups_mode": "soft", "empty_namespaces": ["network", "network"]}
+        views = await views_of(shim.agent, "CheckpointContainer", of_runtime(tmp_path, **words))
+    assert views[-1].operation.end.outcome == "copied"
+    assert all(view.turn is None for view in views)
+    assert len(world.living()) == 3
+    assert shim.agent.on_container("box", str(tmp_path / "runc" / "k8s.io")) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        ({"container_id": "none"}, ContainerUnknown),
+        ({"container_id": "../box"}, InvalidArgument),
+        ({"runtime_root": "/run/elsewhere"}, ContainerRefused),
+        ({"runtime_root": ""}, ContainerRefused),
+        ({"cgroups_mode": "hard"}, InvalidArgument),
+        ({"empty_namespaces": ["mount"]}, InvalidArgument),
+        ({"image_path": "/tmp/elsewhere"}, PathNotAllowed),
+    ],
+)
+async def test_requests_of_a_runtime_that_are_refused(shim, tmp_path, world, words, error):
+    """By name, before anything is touched."""
+    with pytest.raises(error):
+        await views_of(shim.agent, "CheckpointContainer", of_runtime(tmp_path, **words))
+    assert len(world.living()) == 3
+    assert world.log == []
+
+
+async def test_what_runs_on_a_container_is_stopped(shim, tmp_path, world):
+    """Whoever ends a container has what runs on it undone, and hears when it is."""
+    world.hold("dump")
+    root = str(tmp_path / "runc" / "k8s.io")
+    ask = v1.ContainerOperationsRequest(container_id="box", runtime_root=root)
+    route = "/iriscw.v1.ShimService/ContainerOperations"
+    ends = []
+    async with anyio.create_task_group() as tasks, RpcChannel(shim.agent.address) as channel:
+
+        async def freeze():
+            views = await views_of(shim.agent, "CheckpointContainer", of_runtime(tmp_path))
+            ends.append(views[-1].operation.end)
+
+        tasks.start_soon(freeze)
+        await world.arrived.wait()
+        running = (await channel.unary(route, ask, v1.ListOperationsResponse)).operations
+        assert [each.kind for each in running] == ["freeze"]
+        ask.stop = True
+        left = await channel.unary(route, ask, v1.ListOperationsResponse)
+        assert left.operations == []
+    assert [(end.outcome, end.kind) for end in ends] == [("undone", "Cancelled")]
+    assert "its container is to end" in ends[0].text
+    assert len(world.living()) == 3
+
+
+async def test_a_restore_where_there_is_no_runtime(shim, tmp_path):
+    """A simulated machine has none, and says so."""
+    request = v1.RestoreContainerRequest(
+        container_id="box", runtime_root=str(tmp_path / "runc" / "k8s.io"), image_path=str(tmp_path / "root" / "x")
+    )
+    with pytest.raises(ContainerRefused, match="brings no containers back"):
+        await views_of(shim.agent, "RestoreContainer", request)
+
+
+async def test_a_thaw_reads_where_it_was_told(shim, tmp_path):
+    """What lies elsewhere under the same id is no part of it; a freeze writes to its folder beside the tiers."""
+    folder = tmp_path / "root" / "chk-1"
+    await shim(checkpoint(tmp_path))
+    name = tier_of(folder)
+    for operation, kind in (("th-9", Kind.THAW), ("ck-9", Kind.FREEZE)):
+        shim.agent.board.begin(Asked(operation, kind, operation), "ck-1", name)
+    assert [*shim.agent.tiers_of("th-9").folders] == [name]
+    assert [*shim.agent.tiers_of("ck-9").folders] == ["ram", name]
+    for operation in ("th-9", "ck-9"):
+        shim.agent.board.refused(operation)

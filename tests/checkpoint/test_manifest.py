@@ -44,7 +44,9 @@ def test_golden_lines():
     """The first release's lines are read by every later one."""
     lines = text(files=FILES[:1]).decode().splitlines()
     assert lines[1] == f'["checkpoint.file",1,{{"digest":"{"ab" * 32}","name":"b.img","size_bytes":5}}]'
-    assert lines[0].startswith('["checkpoint.facts",1,{"algorithm":"sha256-8m","artifact":"op-1","frozen":{"criu":')
+    assert lines[0].startswith(
+        '["checkpoint.facts",1,{"algorithm":"sha256-8m","artifact":"op-1","frozen":{"container":null,"criu":'
+    )
     assert lines[2].startswith('["checkpoint.seal",1,{"digest":"')
 
 

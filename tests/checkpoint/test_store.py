@@ -453,3 +453,35 @@ def test_a_part_of_a_file_reserves_nothing_and_pins_nothing(tmp_path):
     assert reserved(tier) == before
     assert tier.listing()[0].pinned_by == ()
     tier.remove("op-1")
+
+
+@pytest.mark.parametrize("end", ["discard", "unpin"])
+def test_writings_that_were_cut_off_leave_nothing(tmp_path, end):
+    """A part of a file that whoever was killed wrote goes with its operation, and only with that."""
+    tier = folders(tmp_path)
+    fill(tier.reserve("op-1", MIB), large=False)
+    parts = [tier.root / "reserved" / f"{TEMPORARY_PREFIX}7-0-op-1", tier.root / "pins" / "op-1" / ".iriscw-7-1-op-1"]
+    parts += [tier.root / "staging" / "op-1" / f"{TEMPORARY_PREFIX}7-2-{store.MANIFEST}"]
+    strange = tier.root / "reserved" / f"{TEMPORARY_PREFIX}7-3-x-op-1"
+    (tier.root / "pins" / "op-1").mkdir(parents=True)
+    for each in (*parts, strange):
+        each.write_bytes(b"a part")
+    if end == "unpin":
+        tier.seal("op-1", FROZEN, (), store.default_reading(lambda count: None), lambda size: None)
+        tier.publish("op-1")
+        assert sorted(path.name for path in (tier.root / "artifacts" / "op-1").iterdir()) == ["images", store.MANIFEST]
+        tier.unpin("op-1", "op-1")
+    else:
+        tier.discard("op-1")
+    left = [path for path in tier.root.rglob(f"{TEMPORARY_PREFIX}*") if path.is_file()]
+    assert left == [strange]
+    assert [*(tier.root / "pins").iterdir()] == []
+
+
+def test_a_pin_whose_removal_was_cut_off_leaves_nothing(tmp_path):
+    """The folder of the pins was still there: it goes when the removal is repeated."""
+    tier = published(tmp_path, large=False)
+    tier.pin("op-1", "op-2")
+    (tier.root / "pins" / "op-1" / "op-2").unlink()
+    tier.unpin("op-1", "op-2")
+    assert [*(tier.root / "pins").iterdir()] == []

@@ -93,3 +93,24 @@ async def test_a_cancelled_verification_ends(tmp_path) -> None:
         loop = asyncio.get_running_loop()
         await tiers.verify("op-1", first)
     assert scope.cancelled_caught
+
+
+@pytest.mark.anyio
+async def test_a_spoilt_tier_keeps_nobody_from_another_one(tmp_path) -> None:
+    """Whoever took over the folder of one tier stops nothing in the others; what is in none of these may lie there."""
+    tiers = tiers_of(tmp_path, published(tmp_path, large=False))
+    (tmp_path / "ram").mkdir(mode=0o777)
+    (tmp_path / "ram").chmod(0o777)
+    await tiers.pin("op-1", "op-2")
+    await tiers.verify("op-1", lambda progress: None)
+    found = await tiers.find("op-1")
+    assert (found.tier, found.pinned_by) == ("disk", ("op-2",))
+    await tiers.unpin("op-1", "op-2")
+    fill(await tiers.reserve("op-3", "disk", 1 << 20))
+    await tiers.seal("op-3", FROZEN, (), lambda progress: None)
+    await tiers.publish("op-3")
+    await tiers.discard("op-3")
+    await tiers.remove("op-1")
+    for call in (tiers.pin("op-1", "op-2"), tiers.find("op-1"), tiers.discard("op-3"), tiers.unpin("op-1", "op-2")):
+        with pytest.raises(UnsafeRequest, match="ram is not a folder of mode 0700"):
+            await call

@@ -30,9 +30,10 @@ from iriscw.agent.local import (
 )
 from iriscw.checkpoint.drivers.store import default_reading
 from iriscw.errors import JournalLocked
+from iriscw.files import remove_tree
 from iriscw.freeze.messages import FreezeTree, OperationEnded
-from iriscw.freeze.model import FreezePlan, Outcome, TaskIdentity, TreeLeft
-from iriscw.freeze.records import FreezeAccepted, FreezeEnded
+from iriscw.freeze.model import FreezePlan, Outcome, TaskIdentity, ThawPlan, TreeLeft
+from iriscw.freeze.records import FreezeAccepted, FreezeEnded, ThawAccepted
 from iriscw.journal.sqlite import SqliteJournal
 
 pytestmark = pytest.mark.usefixtures("claims_of_ours")
@@ -124,6 +125,64 @@ def test_one_that_is_damaged_is_listed(command, kept):
     code, _, err = command("checkpoints", "--remove", "ck-1")
     assert code == 3
     assert "ArtifactUnknown" in err
+
+
+def test_a_pin_of_an_operation_that_is_lost(command, kept):
+    """It keeps a checkpoint from being removed, says whose it is, and is let go when somebody says so."""
+    kept.pin("ck-1", "th-lost")
+    code, _, err = command("checkpoints", "--remove", "ck-1")
+    assert code == 3
+    assert "ArtifactInUse: artifact ck-1 is used by operation th-lost" in err
+    assert "checkpoints --release ck-1" in err
+    code, out, err = command("checkpoints", "--release", "ck-1")
+    assert (code, "ck-1" in out) == (0, True), err
+    assert "operation th-lost, which is lost, uses ck-1 no more" in err
+    assert command("checkpoints", "--remove", "ck-1")[0] == 0
+    assert [*(kept.root / "pins").iterdir(), *(kept.root / "work").iterdir()] == []
+
+
+def test_a_pin_of_an_operation_that_is_not_lost(command, kept, tmp_path):
+    """One that is written down here, that of an agent, and one that works on it now, stay."""
+    kept.pin("ck-1", "th-1")
+    folder = tmp_path / "state" / "operations" / "th-1"
+    journal = SqliteJournal.open(folder / "journal")  # which is locked: a command runs it
+    code, _, err = command("checkpoints", "--release", "ck-1")
+    assert (code, "ArtifactInUse: operation th-1 uses ck-1, and is not over" in err) == (3, True), err
+    journal.close()
+    remove_tree(folder)
+    with claim(thawed_by_us("ck-1")):
+        code, _, err = command("checkpoints", "--release", "ck-1")
+    assert (code, "TargetBusy" in err) == (3, True)
+    journal = SqliteJournal.open(tmp_path / "state" / "agent" / "journal")
+    code, _, err = command("checkpoints", "--release", "ck-1")
+    assert (code, "an agent serves this state" in err) == (3, True)
+    journal.append("/operations/th-1", [ThawAccepted(ThawPlan("th-1", "ck-1"), 0)])
+    journal.close()
+    code, _, err = command("checkpoints", "--release", "ck-1")
+    assert (code, "ArtifactInUse" in err) == (3, True)
+    assert (kept.root / "pins" / "ck-1" / "th-1").exists()
+    code, _, err = command("checkpoints", "--release", "ck-9")
+    assert (code, "ArtifactUnknown" in err) == (3, True)
+    assert command("checkpoints", "--release", "ck-1", "--agent", "/nowhere")[0] == 2
+
+
+@pytest.mark.parametrize("below", [".", "operations"])
+def test_a_state_that_others_could_write(command, kept, tmp_path, below):
+    """Its journals name programs that are run: nothing of it is read, nothing taken up, nothing begun."""
+    (tmp_path / "state" / "operations").mkdir(mode=0o700)
+    (tmp_path / "state" / below).chmod(0o777)
+    for arguments in (["checkpoints"], ["restore", "ck-1"], ["checkpoint", "--pid", str(os.getppid())]):
+        code, _, err = command(*arguments)
+        assert (code, "not safe" in err) == (2, True), err
+    assert [*(tmp_path / "state" / "operations").iterdir()] == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to somebody else")
+def test_a_state_of_a_stranger(command, kept, tmp_path):
+    """Whoever owns it could change what is in it, whatever its mode."""
+    os.chown(tmp_path / "state", 12345, 12345)
+    code, _, err = command("checkpoints")
+    assert (code, "not safe" in err) == (2, True), err
 
 
 def test_what_one_operation_left_stops_no_other(command, kept, tmp_path):

@@ -37,6 +37,7 @@ FREEZE_FAULTS = {
     "seal": (NoRoom, ArtifactRefused),
     "publish": (NoRoom,),
     "discard": (OSError,),
+    "unpin": (OSError,),
 }
 """What each method may raise, by the contract of its port."""
 
@@ -50,6 +51,7 @@ THAW_FAULTS = {
     "cuda_restore": (CudaRefused, CudaOverdue, CudaNoMemory),
     "unlock": (CudaRefused, CudaOverdue),
     "wake": (HookFailed,),
+    "unpin": (OSError,),
 }
 
 SCENARIOS = {

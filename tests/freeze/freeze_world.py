@@ -555,6 +555,7 @@ class SimArtifacts(Port):
         kept = self.world.artifacts.get(artifact)
         if kept is not None and operation in kept.pins:
             kept.pins.remove(operation)
+        return kept is not None and kept.published
 
 
 class Held:

@@ -23,22 +23,38 @@ from freeze_laws import (
     frozen_world,
     thaw_with,
 )
-from freeze_world import HOOK, MIB, Broken, Context, Runner, SimArtifacts, World, check, freeze, thaw
+from freeze_world import (
+    HOOK,
+    MIB,
+    Broken,
+    Context,
+    Held,
+    Runner,
+    SimArtifacts,
+    SimProcesses,
+    World,
+    check,
+    freeze,
+    thaw,
+)
 
 from iriscw.freeze import freezing, settling, thawing
 from iriscw.freeze.effects import EndTree, RestoreCuda, UnlockCuda
 from iriscw.freeze.messages import FreezeTree, ThawTree
 from iriscw.freeze.model import (
+    ArtifactUnknown,
     CudaNoMemory,
     CudaRefused,
     CudaState,
     FreezePhase,
     FreezePlan,
     HookFailed,
+    NoRoom,
     Outcome,
     RightsMissing,
     ThawPhase,
     ThawPlan,
+    TreeLeft,
 )
 from iriscw.freeze.records import FreezeSealed, ThawTakenUp
 from iriscw.runtime.vocabulary import Run
@@ -209,6 +225,70 @@ def test_what_was_sealed_outlives_a_tree_that_is_gone(leave_running):
     assert {*kept} == {False, True}
 
 
+@pytest.mark.parametrize("leave_running", [False, True])
+def test_what_lay_in_memory_is_gone_with_the_machine(monkeypatch, leave_running):
+    """The power goes at every boundary, and with it tree and images: it comes to an end, and says no more than is."""
+
+    async def publish(ports, operation, real=SimArtifacts.publish):
+        if operation not in ports.world.artifacts:
+            raise ArtifactUnknown("it has no room in any tier")
+        await real(ports, operation)
+
+    async def seal(ports, operation, *rest, real=SimArtifacts.seal):
+        if operation not in ports.world.artifacts:
+            raise ArtifactUnknown("it has no room in any tier")
+        return await real(ports, operation, *rest)
+
+    monkeypatch.setattr(SimArtifacts, "publish", publish)
+    monkeypatch.setattr(SimArtifacts, "seal", seal)
+    outcomes = []
+    for number in range(1, 120):
+        world = World()
+        runner = Runner(world, freezing, (number,))
+        told = []
+
+        def crash(life, world=world, runner=runner, told=told, real=world.crash):
+            real(life)
+            told.append(runner.state.ended)
+            world.artifacts.clear()
+            for process in world.living():
+                process.alive, process.cuda = False, None
+
+        world.crash = crash
+        plan = FreezePlan("op-1", world.source[0], "ram", leave_running=leave_running)
+        ended = runner.run(FreezeTree(plan)).ended
+        if told == [None] and ended is not None:
+            outcomes.append(ended.outcome)
+    assert {*outcomes} == {Outcome.UNDONE, Outcome.LOST}
+
+
+@pytest.mark.parametrize("failures", [3, 50])
+def test_images_of_a_tree_that_is_gone_wait_for_room(failures):
+    """They are published when there is room again; if there never is, they stay where they are, which is said."""
+    ends = []
+    for number in range(1, 60):
+        world = World()
+        runner = Runner(world, freezing, (number,))
+        waits = []
+
+        def crash(life, world=world, waits=waits, real=world.crash):
+            real(life)
+            waits.extend(each.sealed and not each.published for each in world.artifacts.values())
+            world.calls.clear()
+            world.faults = {("publish", each): error(NoRoom) for each in range(1, failures)}
+            for process in world.living():
+                process.alive, process.cuda = False, None
+
+        world.crash = crash
+        ended = runner.run(FreezeTree(FreezePlan("op-1", world.source[0], "disk"))).ended
+        if waits == [True] and any(isinstance(record, FreezeSealed) for record in runner.records):
+            ends.append(ended)
+            assert world.artifacts["op-1"].published is (failures < 5)
+            assert ended.outcome is (Outcome.FROZEN if failures < 5 else Outcome.LOST), number
+            assert ("stay in images-" in ended.text) is (failures > 5)
+    assert ends
+
+
 @pytest.mark.parametrize(("method", "kind"), [("state", CudaRefused), ("proceed", RightsMissing)])
 def test_a_tree_of_which_nobody_can_tell_is_left_alone(method, kind):
     """After a crash the driver does not say how a process is, or a signal is refused: that is reported, and no more."""
@@ -241,6 +321,84 @@ def test_an_application_that_was_not_told_is_reported():
     ended = thaw_with(world, unheard=True).state.ended
     assert (ended.outcome, ended.kind) == (Outcome.THAWED, "HookFailed")
     assert "simulated: HookFailed" in ended.text
+
+
+def test_a_tree_that_somebody_let_go_is_not_kept_as_an_artifact_too(monkeypatch):
+    """CRIU is killed while it holds the tree, which runs on without its CUDA: that comes back, the rest is undone."""
+
+    async def end(held, within_ns):
+        held.ports.world._orphan_over()
+        raise TreeLeft("CRIU was ended by somebody")
+
+    monkeypatch.setattr(Held, "end", end)
+    world = World()
+    runner = freeze_with(world)
+    assert (runner.state.ended.outcome, runner.state.ended.kind) == (Outcome.UNDONE, "Interrupted")
+    assert world.artifacts == {}
+    assert {process.cuda for process in world.living()} == {None, CudaState.RUNNING}
+    assert len(world.living()) == len(world.source)
+
+
+def test_a_tree_that_does_not_end_is_left_after_some_tries(monkeypatch):
+    """Its first task was killed and has not ended: it is never let run, and the artifact stays."""
+
+    async def end(held, within_ns):
+        held.ports.world.kill(held.tree[0])
+        raise TreeLeft("processes do not end")
+
+    async def stuck(ports, tasks, within_ns):
+        return tuple(tasks[1:])
+
+    monkeypatch.setattr(Held, "end", end)
+    monkeypatch.setattr(SimProcesses, "end", stuck)
+    world = World()
+    runner = Runner(world, freezing)
+    ended = runner.run(FreezeTree(FreezePlan("op-1", world.source[0], "ram"))).ended
+    assert (ended.outcome, ended.kind) == (Outcome.LEFT, "TreeLeft")
+    assert world.artifacts["op-1"].published
+
+
+def test_a_thawed_tree_that_has_come_to_its_end_is_no_failed_thaw():
+    """Whoever takes it up finds nothing of it: it was let run, or may have been, and that it has ended is said."""
+    taken_up = 0
+    for number in range(1, 70):
+        world = frozen_world()
+        runner = Runner(world, thawing, (number,))
+
+        def crash(life, world=world, runner=runner, real=world.crash):
+            real(life)
+            if runner.state.phase is ThawPhase.STARTING:
+                for process in world.living():
+                    process.alive, process.cuda = False, None
+
+        world.crash = crash
+        ended = runner.run(ThawTree(ThawPlan("op-2", "op-1"))).ended
+        if any(isinstance(record, ThawTakenUp) for record in runner.records):
+            taken_up += 1
+            assert (ended.outcome, ended.kind) == (Outcome.THAWED, "")
+            assert "all of its 3 processes have ended since" in ended.text
+        assert world.artifacts["op-1"].pins == []
+    assert taken_up > 3
+
+
+@pytest.mark.parametrize("failures", [3, 50])
+def test_an_artifact_that_cannot_be_let_go_is_reported(failures):
+    """It is tried again; if that never helps the outcome stands, and the end says that the checkpoint stays in use."""
+    never = {("unpin", number): error(OSError) for number in range(1, failures)}
+    source = World().source[0]
+    for message in (
+        FreezeTree(FreezePlan("op-1", source, "ram")),
+        FreezeTree(FreezePlan("op-1", source, "ram", leave_running=True)),
+        ThawTree(ThawPlan("op-2", "op-1")),
+    ):
+        thaws = isinstance(message, ThawTree)
+        world = frozen_world() if thaws else World()
+        world.calls.clear()
+        world.faults = dict(never)
+        ended = Runner(world, thawing if thaws else freezing).run(message).ended
+        assert ended.outcome in (Outcome.FROZEN, Outcome.COPIED, Outcome.THAWED)
+        assert ("stays in use" in ended.text) is (failures > 5)
+        assert bool(world.artifacts["op-1"].pins) is (failures > 5)
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from iriscw.freeze.criu_protobuf import NotProtobuf, decode, encode, message, signed, text, unsigned
+from iriscw.freeze.criu_protobuf import NotProtobuf, decode, encode, message, replaced, signed, text, unsigned
 from iriscw.freeze.criu_rpc import (
     Answer,
     Kind,
@@ -12,10 +12,12 @@ from iriscw.freeze.criu_rpc import (
     ask_dump,
     ask_restore,
     ask_version,
+    kind_of,
     read_answer,
     read_dump_statistics,
     read_restore_statistics,
     reply,
+    taken_over,
 )
 from iriscw.freeze.model import CriuOptions, DumpReport, RestoreReport
 
@@ -134,3 +136,65 @@ def test_statistics_are_read() -> None:
     restored = encode([(2, [(3, 5), (4, 6), (5, 7)])])
     image = DUMPED[:8] + len(restored).to_bytes(4, "little") + restored
     assert read_restore_statistics(image) == RestoreReport((), 5, 6, 7)
+
+
+@given(
+    st.dictionaries(st.integers(min_value=1, max_value=40), NUMBERS | st.binary(max_size=20)),
+    st.dictionaries(st.integers(min_value=1, max_value=40), NUMBERS | st.binary(max_size=20) | st.none()),
+)
+def test_fields_are_replaced(fields, others) -> None:
+    """What is given stands in place of what was there, however often; all else is as it was."""
+    twice = encode([*fields.items(), *fields.items()])
+    wanted = {**fields, **others}
+    found = decode(replaced(twice, [*others.items()]))
+    assert found.keys() == {number for number, value in wanted.items() if value is not None}
+    for number, value in found.items():
+        assert (signed(value) if isinstance(value, int) else value) == wanted[number]
+
+
+RUNTIMES = [
+    *((1, 7), (2, 4711), (3, True), (5, False), (9, 1), (10, "else.log"), (11, b""), (14, "../parent")),
+    *((17, 8), (23, encode([(1, "/proc/kcore"), (2, "/proc/kcore")])), (23, encode([(1, "/more"), (2, "/more")]))),
+    *((37, "net[1]:extRootNetNS"), (44, "/sys/fs/cgroup/freezer/box"), (48, True), (51, "/etc/criu/runc.conf")),
+]
+"""Options as a runtime gives them: descriptors of its own, mounts, namespaces, a file with options."""
+
+
+@pytest.mark.parametrize("kind", [Kind.DUMP, Kind.RESTORE])
+def test_a_request_of_a_runtime_is_taken_over(kind) -> None:
+    """Folders and options are ours, no other file is read and nothing runs on; what only the runtime knows stays."""
+    theirs = encode([(1, kind), (2, encode(RUNTIMES))])
+    assert kind_of(theirs) is kind
+    ours = decode(taken_over(theirs, CriuOptions(tcp_established=True), images="/images", timeout_s=9))
+    assert ours[1] == kind
+    options = message(ours[2])
+    assert (signed(options[1]), text(options[68])) == (-1, "/images")
+    assert unsigned(options[5]) == 1
+    assert text(options[10]) == ("restore.log" if kind is Kind.RESTORE else "dump.log")
+    assert not {3, 11, 14, 17, 48, 51} & options.keys()
+    assert options.get(69, 0) == (1 if kind is Kind.RESTORE else 0)
+    assert options.get(45, 0) == (9 if kind is Kind.DUMP else 0)
+    assert (unsigned(options[2]), text(options[37])) == (4711, "net[1]:extRootNetNS")
+    assert ours[2].count(b"/proc/kcore") == 2  # both mounts, as they were
+    assert ours[2].count(b"/more") == 2
+
+
+@pytest.mark.parametrize("request_", [b"", b"\xff", encode([(1, Kind.DUMP)]), encode([(1, 99), (2, b"")])])
+def test_a_request_that_is_none(request_) -> None:
+    """It is refused by name."""
+    with pytest.raises(NotUnderstood):
+        taken_over(request_, CriuOptions(), images="/images")
+
+
+def test_a_question_that_is_not_ours() -> None:
+    """A runtime may ask for what iriscw never does: that is no error by itself."""
+    assert kind_of(encode([(1, 9)])) is None
+    assert kind_of(ask_version()) is Kind.VERSION
+    with pytest.raises(NotUnderstood):
+        kind_of(b"\xff")
+
+
+def test_who_a_notification_is_about() -> None:
+    """Its process has a number, as that of an answer has."""
+    notification = encode([(1, Kind.NOTIFY), (2, True), (5, [(1, "post-restore"), (2, 77)])])
+    assert read_answer(notification).pid == 77

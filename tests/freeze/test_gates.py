@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+import attrs
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # for freeze_laws, freeze_world
@@ -11,14 +12,46 @@ from freeze_laws import freeze_with
 from freeze_world import BOOT, MIB, Runner, World
 
 from iriscw.freeze import freezing
-from iriscw.freeze.gates import IMAGE_SLACK_BYTES, MEMORY_MARGIN_BYTES, hook_trouble
+from iriscw.freeze.effects import Opened, Seen
+from iriscw.freeze.gates import (
+    FREEZE_GATES,
+    IMAGE_SLACK_BYTES,
+    MEMORY_MARGIN_BYTES,
+    THAW_GATES,
+    first_shut,
+    hook_trouble,
+)
 from iriscw.freeze.messages import FreezeTree, OperationEnded
-from iriscw.freeze.model import FreeMemory, FreezePlan, Hook, HookKind, Outcome, TaskIdentity
+from iriscw.freeze.model import (
+    Container,
+    CriuAbility,
+    CriuOptions,
+    CudaAbility,
+    FreeMemory,
+    FreezePlan,
+    Frozen,
+    Hindrance,
+    Hook,
+    HookKind,
+    Host,
+    Kept,
+    Obstacle,
+    Outcome,
+    Room,
+    Sealed,
+    Task,
+    TaskIdentity,
+    ThawPlan,
+    Tree,
+)
 
 RESIDENT = 3 * 10 * MIB
 DEVICE = 2 * 100 * MIB
 IMAGES = RESIDENT + DEVICE + IMAGE_SLACK_BYTES
 PLENTY = 1 << 40
+HOST, CRIU = Host(BOOT, "x86_64", 4096, "6.18", "node"), CriuAbility("criu", "4.2")
+SEEN = Seen(HOST, Tree(()), CRIU, CudaAbility(False), (), (), FreeMemory(PLENTY), None)
+FROZEN = Frozen(HOST, CRIU, CriuOptions(), (Task(TaskIdentity(100, 500, BOOT), 1, "init", 1),))
 
 
 @pytest.mark.parametrize(
@@ -93,10 +126,42 @@ def test_a_disk_takes_device_memory_only():
 
 
 def test_limits_of_control_groups_count():
-    """Images count against our group, device memory against that of the process; in one group both do."""
+    """Images count against our groups, device memory against those of the process; where one limits both, both do."""
     images, device = IMAGES + MEMORY_MARGIN_BYTES, DEVICE + MEMORY_MARGIN_BYTES
-    assert ended(FreeMemory(PLENTY, images, device, together=False)).outcome is Outcome.FROZEN
-    assert "control group," in ended(FreeMemory(PLENTY, images - 1, device, together=False)).text
-    assert "control group of the process" in ended(FreeMemory(PLENTY, images, device - 1, together=False)).text
-    assert "control group," in ended(FreeMemory(PLENTY, images, images, together=True)).text
-    assert ended(FreeMemory(PLENTY, images + DEVICE, images, together=True)).outcome is Outcome.FROZEN
+    assert ended(FreeMemory(PLENTY, images, device)).outcome is Outcome.FROZEN
+    assert "control group," in ended(FreeMemory(PLENTY, images - 1, device)).text
+    assert "control group of the process" in ended(FreeMemory(PLENTY, images, device - 1)).text
+    assert ended(FreeMemory(PLENTY, both_bytes=images + DEVICE)).outcome is Outcome.FROZEN
+    assert "control group of both," in ended(FreeMemory(PLENTY, images, device, images + DEVICE - 1)).text
+
+
+def test_the_first_process_of_a_namespace():
+    """Its container's runtime may freeze it; nobody else may, and nobody what stands below it."""
+    root, other = TaskIdentity(100, 500, BOOT), TaskIdentity(101, 500, BOOT)
+    tasks = (Task(root, 1, "init", 1, inner_pid=1), Task(other, 100, "nested", 1, inner_pid=2))
+    box = Container("box", "/run/runc")
+    for who, container, shut in ((root, box, False), (root, None, True), (other, box, True), (other, None, True)):
+        hindrance = Hindrance(Obstacle.NAMESPACE, who.pid, "it is the first")
+        seen = attrs.evolve(SEEN, tree=Tree(tasks, (hindrance,)))
+        refusal = first_shut(FREEZE_GATES, FreezePlan("op-1", root, "ram", container=container), seen)
+        assert (refusal is not None) == shut
+        assert refusal is None or (refusal.gate, refusal.text) == ("target", "it is the first")
+
+
+@pytest.mark.parametrize(
+    ("was", "plan", "taken", "shut"),
+    [
+        (Container("box", "/run/runc"), None, (), "only its runtime"),
+        (None, Container("box", "/run/runc"), (), "no container's"),
+        (Container("box", "/run/runc"), Container("other", "/run/runc"), (100,), ""),
+        (None, None, (100,), "is taken"),
+    ],
+)
+def test_a_container_comes_back_by_its_runtime(was, plan, taken, shut):
+    """It has numbers of its own, so those of this machine may be taken; what is no container needs them."""
+    frozen = attrs.evolve(FROZEN, container=was)
+    kept = Kept(frozen, Room("/i", "/w"), Sealed(1, "d", 1))
+    opened = Opened(kept, HOST, CRIU, CudaAbility(False), (), taken, (), PLENTY, 5)
+    refusal = first_shut(THAW_GATES, ThawPlan("op-2", "op-1", container=plan), opened)
+    assert shut in (refusal.text if refusal else "")
+    assert (refusal is None) == (shut == "")

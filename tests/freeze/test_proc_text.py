@@ -31,6 +31,8 @@ def test_status_is_read() -> None:
     text += "ShdPnd:\t0000000000000100\nNSpid:\t40\t1\n"
     status = parse_status(text)
     assert (status.memory_bytes, status.traced_by, status.killed, status.first_of_namespace) == (12288, 7, True, True)
+    assert status.inner_pid == 1
+    assert parse_status("NSpid:\t40\n").inner_pid == 0
     assert parse_status("") == parse_status("TracerPid:\t0\nNSpid:\t40\n")
 
 

@@ -1,8 +1,10 @@
 """The facts of a freeze and a thaw: what was written by this version is read by every later one."""
 
+import attrs
 import pytest
 
 from iriscw.freeze.model import (
+    Container,
     CriuAbility,
     CriuOptions,
     FreezePhase,
@@ -53,9 +55,11 @@ OPTIONS = (
     '"shell_job":false,"tcp_established":false}'
 )
 WHO_TEXT = '{"boot_id":"b","pid":100,"start_ticks":5}'
-TASK_TEXT = f'{{"identity":{WHO_TEXT},"memory_bytes":7,"name":"t","parent_pid":1,"stopped":false,"traced_by":0}}'
+TASK_TEXT = (
+    f'{{"identity":{WHO_TEXT},"inner_pid":0,"memory_bytes":7,"name":"t","parent_pid":1,"stopped":false,"traced_by":0}}'
+)
 FROZEN_TEXT = (
-    '{"criu":{"features":[],"git_id":"","path":"c","version":"4.2"},"cuda_driver":"","cuda_tasks":[],'
+    '{"container":null,"criu":{"features":[],"git_id":"","path":"c","version":"4.2"},"cuda_driver":"","cuda_tasks":[],'
     '"frozen_wall_ns":0,"gpus":[],"hook":null,"host":{"architecture":"x","boot_id":"b","cpu_features":[],'
     f'"kernel":"6","node":"n","page_size":4096}},"left_running":false,"options":{OPTIONS},"tasks":[{TASK_TEXT}]}}'
 )
@@ -66,7 +70,7 @@ GOLDEN = [
     (
         FreezeAccepted(PLAN, 8),
         (
-            '["freeze.freeze_accepted",1,{"plan":{"force":false,"hook":{"kind":"exec","target":["p"],"within_ns":9},'
+            '["freeze.freeze_accepted",1,{"plan":{"container":null,"force":false,"hook":{"kind":"exec","target":["p"],"within_ns":9},'
             f'"labels":[["a","b"]],"leave_running":false,"lock_within_ns":60000000000,"operation":"o","options":{OPTIONS},'
             f'"root":{WHO_TEXT},"tier":"ram"}},"wall_ns":8}}]'
         ),
@@ -91,8 +95,8 @@ GOLDEN = [
     (
         ThawAccepted(ThawPlan("o", "a", (("x", "y"),)), 1),
         (
-            '["freeze.thaw_accepted",1,{"plan":{"artifact":"a","force":false,"gpus":[["x","y"]],"operation":"o"},'
-            '"wall_ns":1}]'
+            '["freeze.thaw_accepted",1,{"plan":{"artifact":"a","container":null,"force":false,"gpus":[["x","y"]],"operation":"o",'
+            '"tier":""},"wall_ns":1}]'
         ),
     ),
     (
@@ -105,7 +109,7 @@ GOLDEN = [
     (
         ThawRestoring(REQUEST),
         (
-            '["freeze.thaw_restoring",1,{"request":{"images":"/i","new_pid_namespace":false,"operation":"o",'
+            '["freeze.thaw_restoring",1,{"request":{"container":null,"images":"/i","inner_pids":[],"new_pid_namespace":false,"operation":"o",'
             f'"options":{OPTIONS},"pids":[100],"started_after":3,"within_ns":4,"work":"/w"}}}}]'
         ),
     ),
@@ -127,3 +131,25 @@ def test_golden(record: object, text: str) -> None:
     """Each record is written as it always was, and read back as it is."""
     assert REGISTRY.encode(record) == text
     assert REGISTRY.read(text, "a test") == record
+
+
+LATER = (',"tier":""', '"container":null,', '"inner_pids":[],', '"inner_pid":0,')
+"""What stands in records since containers are frozen through their runtime."""
+
+
+@pytest.mark.parametrize(("record", "text"), GOLDEN, ids=[type(record).__name__ for record, _ in GOLDEN])
+def test_written_before_there_were_containers(record: object, text: str) -> None:
+    """What an earlier version wrote says nothing of containers, and means the same."""
+    for each in LATER:
+        text = text.replace(each, "")
+    assert REGISTRY.read(text, "a test") == record
+
+
+def test_a_container_is_kept() -> None:
+    """A plan that is a container's is read back as it was written."""
+    container = Container("box", "/run/runc", "soft", ("network",))
+    for plan in (
+        FreezeAccepted(attrs.evolve(PLAN, container=container), 8),
+        ThawAccepted(ThawPlan("o", "a", container=container), 1),
+    ):
+        assert REGISTRY.read(REGISTRY.encode(plan), "a test") == plan

@@ -2,7 +2,9 @@
 
 import pytest
 
-from iriscw.processes.memory import free_bytes, group_free_bytes, group_of, machine_free_bytes, memory_group
+from iriscw.freeze.drivers.processes.driver import free_memory_of
+from iriscw.freeze.model import FreeMemory
+from iriscw.processes.memory import free_bytes, group_free_bytes, group_of, limits_on, machine_free_bytes, memory_group
 
 MIB = 1 << 20
 
@@ -62,6 +64,31 @@ def test_the_older_layout(tmp_path):
     group(tmp_path / "memory", OLDER, 30 * MIB, 5 * MIB, 0)
     assert group_free_bytes("memory/a", tmp_path) == 25 * MIB
     assert group_free_bytes("memory/elsewhere", tmp_path) == 25 * MIB
+
+
+def test_a_limit_above_two_groups_is_one_for_both(tmp_path):
+    """Two groups below a limited one have it together, and each its own by itself; so has a group in which both are."""
+    group(tmp_path / "pod", UNIFIED, 100 * MIB, 70 * MIB, 0)
+    group(tmp_path / "pod" / "agent", UNIFIED, 50 * MIB, 10 * MIB, 0)
+    group(tmp_path / "pod" / "job", UNIFIED, "max", 60 * MIB, 0)
+    agent, job = limits_on("pod/agent", tmp_path), limits_on("pod/job", tmp_path)
+    assert free_memory_of(7, agent, job) == FreeMemory(7, 40 * MIB, None, 30 * MIB)
+    assert free_memory_of(7, job, agent) == FreeMemory(7, None, 40 * MIB, 30 * MIB)
+    assert free_memory_of(7, agent, agent) == FreeMemory(7, None, None, 30 * MIB)
+    assert free_memory_of(7, {}, {}) == FreeMemory(7)
+
+
+def test_a_machine_that_does_not_say_what_is_available(tmp_path):
+    """What is free counts then, with the cache of files that is none of shared memory; nothing ends for want of it."""
+    meminfo = tmp_path / "meminfo"
+    assert machine_free_bytes(meminfo) > 0
+    meminfo.write_text("MemTotal: 9 kB\nMemFree: 4 kB\n")
+    assert machine_free_bytes(meminfo) == 4 << 10
+    meminfo.write_text("MemTotal: 9 kB\nMemFree: 4 kB\nCached: 5 kB\nShmem: 3 kB\n")
+    assert machine_free_bytes(meminfo) == 6 << 10
+    for broken in ("", "MemAvailable: many kB\n"):
+        meminfo.write_text(broken)
+        assert machine_free_bytes(meminfo) > 0
 
 
 def test_this_machine(tmp_path):

@@ -4,6 +4,10 @@ Two freezes of one process would each undo what the other did: CUDA has one stat
 process holds a name for it, in the kernel's list of abstract socket names: nobody else can take it meanwhile, whatever
 state folder and user, and it goes with whoever holds it. It counts within one network namespace. Whoever thaws an
 artifact holds a name for that, too: two thaws of one would fight for the same process numbers.
+
+A freeze is of a process with all below it. So whoever has claimed one looks whether any process above or below it is
+claimed as well, and gives it back if so. Each of two that begin at the same moment claims before it looks: one of them
+sees the other, or both do, and never none. What is forked later is found by whoever freezes that: by the one above it.
 """
 
 from __future__ import annotations
@@ -12,22 +16,28 @@ import contextlib
 import errno
 import socket
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
 
 from iriscw.errors import OperationError
+from iriscw.freeze.drivers.processes.reading import ancestors, with_all_below
 from iriscw.freeze.model import TaskIdentity
+from iriscw.processes.identity import boot_id
 
 PREFIX = "iriscw-"
+_FREEZE: Final = "freeze-"
+_NAMES: Final = Path("/proc/self/net/unix")
 
 
 class TargetBusy(OperationError):
-    """Another operation freezes this process, or thaws this artifact. Nothing was touched."""
+    """Another operation freezes this process, one above or below it, or thaws this artifact. Nothing was touched."""
 
     retryable = True
 
 
 def frozen_by_us(root: TaskIdentity) -> str:
     """Name the freeze of a process."""
-    return f"freeze-{root.boot_id}-{root.pid}-{root.start_ticks}"
+    return f"{_FREEZE}{root.boot_id}-{root.pid}-{root.start_ticks}"
 
 
 def thawed_by_us(artifact: str) -> str:
@@ -37,10 +47,10 @@ def thawed_by_us(artifact: str) -> str:
 
 @contextlib.contextmanager
 def claim(target: str) -> Iterator[None]:
-    """Hold a target for as long as the block lasts.
+    """Hold a target for as long as the block lasts. Blocks for a look at all processes, if it is to be frozen.
 
     Raises:
-        TargetBusy: somebody else does.
+        TargetBusy: somebody else does, or holds a process above or below it.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as held:
         try:
@@ -49,4 +59,30 @@ def claim(target: str) -> Iterator[None]:
             if error.errno != errno.EADDRINUSE:
                 raise
             raise TargetBusy(f"another command works on it: {target}") from error
+        if target.startswith(_FREEZE):
+            _refuse_relatives(target)
         yield
+
+
+def _refuse_relatives(target: str) -> None:
+    """Look whether the freeze of a process is also that of one above or below it.
+
+    Raises:
+        TargetBusy: somebody freezes one of these.
+    """
+    boot, pid, start_ticks = target.removeprefix(_FREEZE).rsplit("-", 2)
+    if boot != boot_id():
+        return  # nothing of it lives
+    root = TaskIdentity(int(pid), int(start_ticks), boot)
+    held = _held()
+    for kin, where in ((ancestors(root), "above"), (with_all_below([root])[1:], "below")):
+        for task in kin:
+            if frozen_by_us(task) in held:
+                raise TargetBusy(f"another command freezes process {task.pid}, which is {where} process {root.pid}")
+
+
+def _held() -> set[str]:
+    """Give the targets that anybody holds, as far as this network namespace shows them."""
+    lines = _NAMES.read_text(encoding="utf-8", errors="replace").splitlines()
+    names = (line.rpartition(" ")[2] for line in lines)
+    return {name[len(PREFIX) + 1 :] for name in names if name.startswith(f"@{PREFIX}")}

@@ -9,7 +9,7 @@ It says which number the container's first process has (``init_process_pid``) an
 (``init_process_start``, in clock ticks since boot). The kernel says when the process with this number started: if that
 is another time, the container's process has ended and its number belongs to somebody else, who is not touched.
 
-``read_state`` is pure; :func:`process_of` reads the machine, and blocks.
+``read_state`` is pure; :func:`container_of` reads the machine, and blocks.
 """
 
 from __future__ import annotations
@@ -49,6 +49,14 @@ class ContainerState:
     start_ticks: int
 
 
+@attrs.frozen
+class Found:
+    """A container that runs: its first process, and the folder in which its runtime keeps it (``runc --root``)."""
+
+    task: TaskIdentity
+    root: Path
+
+
 def check_id(container_id: str) -> None:
     """Refuse what is no container's id.
 
@@ -84,17 +92,41 @@ def read_state(data: bytes, container_id: str) -> ContainerState:
     return ContainerState(container_id, pid, ticks)
 
 
-def process_of(
+def checked_root(root: str, roots: Sequence[Path] = RUNTIME_ROOTS) -> Path:
+    """Give the folder in which a caller's runtime keeps state, if it is one of ours, or a namespace's in one.
+
+    Raises:
+        ContainerRefused: it is none.
+    """
+    path = Path(root)
+    if not path.is_absolute() or os.path.normpath(root) != str(path) or not {path, path.parent} & {*roots}:
+        known = ", ".join(str(each) for each in roots)
+        raise ContainerRefused(f"{root[:200]!a} is no folder with a runtime's state: the agent knows {known}")
+    return path
+
+
+def has_own_numbers(task: TaskIdentity) -> bool:
+    """Whether a process is in another PID namespace than we are; one that cannot be looked at is not."""
+    try:
+        return Path(f"/proc/{task.pid}/ns/pid").readlink() != Path("/proc/self/ns/pid").readlink()
+    except OSError:
+        return False
+
+
+def container_of(
     container_id: str,
     roots: Sequence[Path] = RUNTIME_ROOTS,
     identify: Callable[[int], ProcessIdentity] = identify,
-) -> TaskIdentity:
-    """Give the first process of a container.
+    *,
+    within: Path | None = None,
+) -> Found:
+    """Find a container that runs.
 
     Args:
         container_id: as its runtime knows it.
         roots: where runtimes keep state: folders of containers, or of namespaces with those in them.
         identify: says who has a number now.
+        within: the one folder to look in, if the caller knows it.
 
     Raises:
         InvalidArgument: the id is none.
@@ -104,8 +136,10 @@ def process_of(
     """
     check_id(container_id)
     found = [state for root in roots for state in _states(root, container_id)]
+    if within is not None:
+        found = [state for state in dict.fromkeys(found) if state.parents[1] == within]
     if not found:
-        looked = ", ".join(str(root) for root in roots)
+        looked = ", ".join(str(root) for root in ((within,) if within is not None else roots))
         raise ContainerUnknown(f"there is no container {container_id} below {looked}")
     if len(found) > 1:
         raise ContainerAmbiguous(f"{len(found)} containers are called {container_id}: {found[0]} and {found[1]}")
@@ -118,7 +152,16 @@ def process_of(
         raise ContainerUnknown(
             f"the process of container {container_id} has ended, and its number {state.pid} belongs to another one"
         )
-    return TaskIdentity(now.pid, now.start_ticks, now.boot_id)
+    return Found(TaskIdentity(now.pid, now.start_ticks, now.boot_id), found[0].parents[1])
+
+
+def process_of(
+    container_id: str,
+    roots: Sequence[Path] = RUNTIME_ROOTS,
+    identify: Callable[[int], ProcessIdentity] = identify,
+) -> TaskIdentity:
+    """Give the first process of a container. Arguments and errors are those of :func:`container_of`."""
+    return container_of(container_id, roots, identify).task
 
 
 def _states(root: Path, container_id: str) -> list[Path]:

@@ -28,7 +28,8 @@ import anyio.to_thread
 import attrs
 from attrs import validators
 
-from iriscw.agent.board import Board, Made
+from iriscw.agent.board import Board, Made, View
+from iriscw.agent.boxes import Boxes
 from iriscw.agent.claims import TargetBusy, claim
 from iriscw.agent.containers import RUNTIME_ROOTS
 from iriscw.agent.doors.figures import Figures
@@ -41,7 +42,6 @@ from iriscw.agent.errors import (
     OperationUnknown,
     PathNotAllowed,
     TooManyOperations,
-    UnsafeSocketFolder,
     UnsafeStateFolder,
 )
 from iriscw.agent.local import Machine
@@ -50,6 +50,7 @@ from iriscw.agent.operations import (
     BeginOperation,
     Claim,
     CleanUp,
+    Kind,
     OperationAside,
     OperationClosed,
     OperationOver,
@@ -61,6 +62,7 @@ from iriscw.agent.operations import (
 from iriscw.agent.paths import Root, folder_below
 from iriscw.agent.places import PREFIX, Places, tier_of
 from iriscw.agent.recovery import known_of, left_in
+from iriscw.agent.state import check_state, own_folder
 from iriscw.agent.tree import Effects, tree
 from iriscw.checkpoint.drivers.store import Folders
 from iriscw.checkpoint.drivers.tiers import Tiers
@@ -73,14 +75,14 @@ from iriscw.errors import (
     JournalUnavailable,
     MailboxFull,
     SystemClosed,
-    UsageError,
 )
-from iriscw.files import make_private_folder, remove_tree
+from iriscw.files import remove_tree
 from iriscw.freeze.messages import FreezeTree, OperationChanged, OperationEnded, ThawTree
 from iriscw.freeze.model import ArtifactUnknown, Progress, UnsafeRequest
 from iriscw.journal.port import Journal
 from iriscw.journal.sqlite import SqliteJournal
 from iriscw.rpc.address import Address
+from iriscw.rpc.http1 import Route
 from iriscw.rpc.limits import RpcLimits
 from iriscw.rpc.server import RpcServer
 from iriscw.runtime import ActorSystem, FailureReport
@@ -145,6 +147,7 @@ class Agent:
         self._figures = Figures()
         self._board = Board(self._figures.seen)
         self._claims: dict[str, ExitStack] = {}
+        self._boxes = Boxes()
         self._adding = anyio.Lock()
         self._stack = AsyncExitStack()
         self._system: ActorSystem | None = None
@@ -185,12 +188,16 @@ class Agent:
         return Tiers({**self._machine.tiers.folders, **places})
 
     def tiers_of(self, operation: str) -> Tiers:
-        """Give what one operation works on: the tiers, and the one place that it writes to or reads from."""
+        """Give what one operation works on: the tiers, and the one place that it writes to; or that it reads from."""
+        kind, tier = Kind.FREEZE, ""
         try:
-            tier = self._board.view(operation).tier
+            view = self._board.view(operation)
+            kind, tier = view.asked.kind, view.tier
         except OperationUnknown:
-            tier = ""
+            log.debug("operation %s is shown no more", operation)
         places = self._known_places().folders()
+        if kind is Kind.THAW and tier in places:  # and not a copy with the same id, wherever that lies
+            return Tiers({tier: places[tier]})
         return Tiers({**self._machine.tiers.folders, **({tier: places[tier]} if tier in places else {})})
 
     async def __aenter__(self) -> Self:
@@ -228,6 +235,8 @@ class Agent:
         await anyio.to_thread.run_sync(own_folder, settings.socket.parent)
         journal = await self._open_journal(folder / "journal")
         stack.callback(journal.close)
+        if self._machine.runtime is not None:
+            await anyio.to_thread.run_sync(self._machine.runtime.forget_all)
         self._places = await anyio.to_thread.run_sync(Places, folder / "places.json")
         begins_with = await self._left_by_earlier(journal)
         stack.callback(self._give_all_back)
@@ -239,7 +248,7 @@ class Agent:
         self._door = RpcServer(
             [NodeDoor(self), ShimDoor(self)],
             authenticate=lambda token: None,
-            routes=self._figures.routes(),
+            routes={**self._figures.routes(), "/containers": Route(lambda: self._boxes.page(self._board.running()))},
             limits=limits,
         )
         door = await stack.enter_async_context(self._door)
@@ -263,6 +272,7 @@ class Agent:
         for each in (*left.owed, *left.over):
             tier = each.tier or await self._tier_with(each.artifact)
             self._board.begin(each.asked, each.artifact, tier, owed=True)
+            self._boxes.add(each.asked.operation, each.container)
             log.info("operation %s, which an earlier agent left, is taken up", each.asked.operation)
         owed, over = ([each.asked for each in kind] for kind in (left.owed, left.over))
         return taken_up(self.settings.max_operations, owed, over)
@@ -318,6 +328,7 @@ class Agent:
                 self._board.ended(event)
                 self._tell(OperationOver(operation))
             case OperationClosed(operation=operation):
+                self._boxes.drop(operation)
                 self._board.closed(operation)
             case OperationAside(operation=operation, text=text):
                 log.error("operation %s is put aside: %s", operation, text)
@@ -358,11 +369,13 @@ class Agent:
         known = known_of(order.plan)
         asked = known.asked
         self._board.begin(asked, known.artifact, known.tier or await self._tier_with(known.artifact))
+        self._boxes.add(asked.operation, known.container)
         begun = False
         try:
             await self._system.ask(OPERATIONS, BeginOperation(asked, order), timeout_s=_DAY_S)  # a disk may be slow
             begun = True
         except _NEVER_BEGUN:
+            self._boxes.drop(asked.operation)
             self._board.refused(asked.operation)
             raise  # after any other error it may have begun: its row stays until it is closed
         finally:
@@ -373,6 +386,10 @@ class Agent:
     def stop(self, operation: str, text: str) -> None:
         """Have an operation undone, unless it is past the point of no return. Watchers see how it ends."""
         self._tell(StopOperation(operation, text))
+
+    def on_container(self, container_id: str, root: str) -> list[View]:
+        """Give the operations that run on a container, as its runtime with this state folder knows it."""
+        return self._boxes.on(container_id, root, self._board.running())
 
     async def _tier_with(self, artifact: str) -> str:
         """Give the tier that an artifact lies in; empty if it lies in none, which the operation says by name."""
@@ -461,9 +478,22 @@ class Agent:
         """Find the one checkpoint in a folder that a caller names; give its id.
 
         Raises:
+            PathNotAllowed, ArtifactUnknown, TooManyPlaces, NoRoom: as :meth:`source_here`.
+            ArtifactAmbiguous: another place or tier holds one with the same id.
+        """
+        artifact, place = await self.source_here(path)
+        found = await self._tier_with(artifact)
+        if found != place.name:  # a thaw finds its checkpoint by the id: it must not be that of a copy
+            where = f"{artifact} of {place.root} lies in {found or 'another place'}, too"
+            raise ArtifactAmbiguous(f"checkpoint {where}")
+        return artifact
+
+    async def source_here(self, path: str) -> tuple[str, Folders]:
+        """Find the one checkpoint in a folder that a caller names; give its id, and the folder as a tier.
+
+        Raises:
             PathNotAllowed: the folder is none that may be used.
             ArtifactUnknown: there is no checkpoint in it, or more than one.
-            ArtifactAmbiguous: another place or tier holds one with the same id.
             TooManyPlaces, NoRoom: see ``Places.add``.
         """
         async with self._adding:
@@ -473,10 +503,7 @@ class Agent:
                 raise ArtifactUnknown(f"there are {len(held)} checkpoints in {folder}, and there has to be one")
             used = self._used()
             tier = await anyio.to_thread.run_sync(lambda: self._known_places().add(folder, used))
-            found = await self._tier_with(held[0])
-            if found != tier:  # a thaw finds its checkpoint by the id: it must not be that of a copy
-                raise ArtifactAmbiguous(f"checkpoint {held[0]} of {folder} lies in {found or 'another place'}, too")
-            return held[0]
+            return held[0], self._known_places().folders()[tier]
 
     def _used(self) -> set[str]:
         return {view.tier for view in self._board.running()}
@@ -506,35 +533,3 @@ def _remove_work(place: Folders, operation: str) -> None:
 
 def _held(folder: Path) -> list[str]:
     return [each.artifact for each in Folders("", folder, 0).listing()]
-
-
-def check_state(folder: Path) -> None:
-    """Make the state folder, or see that nobody but its owner, root or us, can put anything into it.
-
-    A journal says which programs run as hooks, so whoever could put one there could run programs as the agent's user.
-
-    Raises:
-        UnsafeStateFolder: somebody else could.
-        OSError: it cannot be made.
-    """
-    make_private_folder(folder)
-    found = folder.stat()
-    if found.st_uid not in (0, os.geteuid()) or found.st_mode & 0o022:
-        raise UnsafeStateFolder(f"{folder} belongs to user {found.st_uid}, mode {found.st_mode & 0o7777:04o}: not safe")
-
-
-def own_folder(folder: Path, refused: type[UsageError] = UnsafeSocketFolder) -> None:
-    """Make a folder, or see that nobody but its owner, us, can enter it.
-
-    Args:
-        folder: that of the socket, or what ``refused`` is about.
-        refused: what to say no with.
-
-    Raises:
-        UnsafeSocketFolder: it is somebody else's, or others can.
-        OSError: it cannot be made.
-    """
-    make_private_folder(folder)
-    found = folder.lstat()
-    if not folder.is_dir() or folder.is_symlink() or found.st_uid != os.geteuid() or found.st_mode & 0o077:
-        raise refused(f"{folder} is not a folder of mode 0700 that belongs to user {os.geteuid()}")

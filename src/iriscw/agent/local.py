@@ -28,6 +28,8 @@ import anyio
 import attrs
 
 from iriscw.agent.claims import TargetBusy, claim, frozen_by_us, thawed_by_us
+from iriscw.agent.operations import OPERATIONS
+from iriscw.agent.state import check_state
 from iriscw.checkpoint.drivers.store import Folders
 from iriscw.checkpoint.drivers.tiers import Tiers
 from iriscw.checkpoint.model import DISK, RAM
@@ -35,13 +37,14 @@ from iriscw.errors import IriscwError, JournalLocked, OperationError
 from iriscw.files import make_private_folder, remove_tree
 from iriscw.freeze import actor
 from iriscw.freeze.drivers.desk import Desk, unseen
+from iriscw.freeze.drivers.runtime.driver import RuntimeCriu
 from iriscw.freeze.messages import CancelOperation, FreezeTree, OperationChanged, OperationEnded, ThawTree
-from iriscw.freeze.model import Outcome, TreeLeft
+from iriscw.freeze.model import ArtifactInUse, ArtifactUnknown, Outcome, TreeLeft, UnsafeRequest
 from iriscw.freeze.ports import Criu, Cuda, Gpus, Hooks, Processes, Report
 from iriscw.freeze.records import FreezeAccepted, FreezeEnded, ThawAccepted, ThawEnded
 from iriscw.journal.sqlite import SqliteJournal
 from iriscw.processes.identity import boot_id
-from iriscw.runtime import ActorSystem
+from iriscw.runtime import ActorPath, ActorSystem
 
 log = logging.getLogger(__name__)
 
@@ -92,6 +95,8 @@ class Machine:
     gpus: Gpus
     hooks: Hooks
     tiers: Tiers
+    runtime: RuntimeCriu | None = None
+    """What brings containers back through their runtime: the same as ``criu``, where there is one."""
 
     def desk(self, report: Report) -> Desk:
         """Give what carries out one operation."""
@@ -159,6 +164,7 @@ class Local:
         Raises:
             TargetBusy: another operation freezes the same process, or thaws the same artifact.
             OperationStuck: it did not come to its end in time after a cancellation.
+            UnsafeStateFolder: somebody else could write to the state folder.
             JournalUnavailable, OSError: its folder cannot be written to.
         """
         folder = self._operations() / message.plan.operation
@@ -176,6 +182,9 @@ class Local:
         """Take up what commands left that were killed: finish it, or undo it. Give how each ended.
 
         What cannot be taken up (its journal is damaged, the disk is full) is logged and stays.
+
+        Raises:
+            UnsafeStateFolder: somebody else could write to the state folder.
         """
         ends = []
         for folder in sorted(self._operations().iterdir()):
@@ -190,9 +199,56 @@ class Local:
                 log.warning("operation %s cannot be taken up: %s: %s", folder.name, type(error).__name__, error)
         return ends
 
+    async def release(self, artifact: str) -> tuple[str, ...]:
+        """Have those operations let an artifact go of which nothing is left in this state; give them.
+
+        A pin alone says that an operation uses an artifact. Where the rest of it is lost nobody takes it up, and the
+        pin stays. Whoever calls this knows that no other state folder has it: one tier in memory may serve several.
+
+        Raises:
+            ArtifactUnknown: there is no such artifact.
+            ArtifactInUse: an operation that is known here uses it: that is to be taken up.
+            TargetBusy: somebody works on it, or an agent serves this state.
+            UnsafeStateFolder: somebody else could write to the state folder.
+            OSError: a pin cannot be removed.
+        """
+        tiers = self.machine.tiers
+        found = await tiers.find(artifact)
+        if found is None:
+            raise ArtifactUnknown(f"there is no checkpoint {artifact} here")
+        with contextlib.ExitStack() as held:
+            held.enter_context(claim(thawed_by_us(artifact)))
+            if found.manifest is not None:
+                held.enter_context(claim(frozen_by_us(found.manifest.frozen.tasks[0].identity)))
+            async with self._alone():
+                known = await anyio.to_thread.run_sync(self._known)
+                for operation in found.pinned_by:
+                    if operation in known:
+                        raise ArtifactInUse(f"operation {operation} uses {artifact}, and is not over: it is not lost")
+                for operation in found.pinned_by:
+                    await tiers.unpin(artifact, operation)
+        return found.pinned_by
+
+    def _known(self) -> set[str]:
+        """Give the operations that are written down here: those of commands, and of an agent that does not run."""
+        known = {folder.name for folder in self._operations().iterdir()}
+        agent = self.state / "agent" / "journal"
+        if agent.exists():
+            try:
+                journal = SqliteJournal.open(agent)
+            except JournalLocked as error:
+                raise TargetBusy("an agent serves this state, and may know the operation: end it first") from error
+            try:
+                paths = map(ActorPath, journal.paths())
+                known.update(path.name for path in paths if path.parent == OPERATIONS)
+            finally:
+                journal.close()
+        return known
+
     def _operations(self) -> Path:
         folder = self.state / "operations"
-        make_private_folder(folder)
+        for each in (self.state, folder):
+            check_state(each)
         return folder
 
     @contextlib.asynccontextmanager
@@ -252,7 +308,9 @@ class Local:
         """Remove what an operation that owes nothing leaves; that some of it stays changes nothing (INV-C15)."""
         try:
             for tier in self.machine.tiers.folders.values():
-                remove_tree(tier.root / "work" / folder.name)
+                with contextlib.suppress(UnsafeRequest):  # what lies in a stranger's folder is none of ours
+                    tier.check()
+                    remove_tree(tier.root / "work" / folder.name)
             remove_tree(folder)
         except OSError as error:
             log.warning("what operation %s left could not be removed: %s", folder.name, error)

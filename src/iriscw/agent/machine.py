@@ -10,6 +10,7 @@ from iriscw.freeze.drivers.cuda.driver import NvidiaCuda
 from iriscw.freeze.drivers.cuda.nvml import NvmlGpus
 from iriscw.freeze.drivers.hooks import ApplicationHooks
 from iriscw.freeze.drivers.processes.driver import KernelProcesses
+from iriscw.freeze.drivers.runtime.driver import RuntimeCriu
 
 
 def this_machine(
@@ -25,5 +26,7 @@ def this_machine(
         criu: the program, if it is to be a certain one.
     """
     tiers = tiers_below(state, memory=memory, ram_bytes=ram_bytes, disk_bytes=disk_bytes)
-    machine = Machine(KernelProcesses(), CriuSwrk(criu), NvidiaCuda(), NvmlGpus(), ApplicationHooks(), tiers)
+    runtime = RuntimeCriu(CriuSwrk(criu), state / "agent" / "doors")
+    hooks = ApplicationHooks()
+    machine = Machine(KernelProcesses(), runtime, NvidiaCuda(), NvmlGpus(), hooks, tiers, runtime)
     return Local(state, machine)

@@ -8,7 +8,7 @@ import attrs
 
 from iriscw.agent.claims import frozen_by_us, thawed_by_us
 from iriscw.agent.operations import OPERATIONS, Asked, Kind
-from iriscw.freeze.model import FreezePlan, ThawPlan
+from iriscw.freeze.model import Container, FreezePlan, ThawPlan
 from iriscw.freeze.records import FreezeAccepted, FreezeEnded, ThawAccepted, ThawEnded
 from iriscw.journal.errors import UnreadableRecord
 from iriscw.journal.port import Journal
@@ -18,11 +18,13 @@ log = logging.getLogger(__name__)
 
 @attrs.frozen
 class Known:
-    """An operation, the artifact that it makes or uses, and the tier that it writes to (empty for a thaw)."""
+    """An operation, its artifact, and the tier that it writes to, or that it was told to read from."""
 
     asked: Asked
     artifact: str
     tier: str
+    container: Container | None = None
+    """What it freezes or brings back, if that is one."""
 
 
 @attrs.frozen
@@ -37,8 +39,11 @@ class Left:
 def known_of(plan: FreezePlan | ThawPlan) -> Known:
     """Say what is known of an operation by its plan."""
     if isinstance(plan, FreezePlan):
-        return Known(Asked(plan.operation, Kind.FREEZE, frozen_by_us(plan.root)), plan.operation, plan.tier)
-    return Known(Asked(plan.operation, Kind.THAW, thawed_by_us(plan.artifact)), plan.artifact, "")
+        asked = Asked(plan.operation, Kind.FREEZE, frozen_by_us(plan.root))
+        return Known(asked, plan.operation, plan.tier, plan.container)
+    return Known(
+        Asked(plan.operation, Kind.THAW, thawed_by_us(plan.artifact)), plan.artifact, plan.tier, plan.container
+    )
 
 
 def left_in(journal: Journal) -> Left:

@@ -185,13 +185,21 @@ def restore(*, checkpoint_id: str, form: str, **given: Any) -> None:
 @click.command()
 @click.option("--label", "labels", multiple=True, metavar="NAME=VALUE", help="Only those with all of these labels.")
 @click.option("--remove", "removed", metavar="CHECKPOINT", help="Remove this one, and list the rest.")
+@click.option(
+    "--release",
+    "released",
+    metavar="CHECKPOINT",
+    help="Let this one be removed again, which an operation uses of which nothing is left but that.",
+)
 @agent_option
 @place_options
 @format_option
-def checkpoints(*, labels: tuple[str, ...], removed: str | None, form: str, **given: Any) -> None:
+def checkpoints(*, labels: tuple[str, ...], removed: str | None, released: str | None, form: str, **given: Any) -> None:
     """List the checkpoints of this machine, and take up what killed commands left."""
     wanted = _labels(labels)
     if given["agent"] is not None:
+        if released is not None:
+            raise click.UsageError("--release: not by an agent, which releases what it knows; end it first")
         from iriscw.cli import at_agent
 
         at_agent.refuse_local_options(given)
@@ -201,6 +209,9 @@ def checkpoints(*, labels: tuple[str, ...], removed: str | None, form: str, **gi
     async def listed() -> None:
         local = _local(given)
         await _recover(local)
+        if released is not None:
+            for operation in await local.release(released):
+                sys.stderr.write(f"iriscw: operation {operation}, which is lost, uses {released} no more\n")
         if removed is not None:
             await local.machine.tiers.remove(removed)
         found = [
@@ -322,7 +333,7 @@ async def _done(local: Local, artifact: str, end: OperationEnded, shown: Shown) 
     failure = failure_of(end)
     if failure is not None:
         raise failure
-    found = next((each for each in await local.machine.tiers.listing() if each.artifact == artifact), None)
+    found = await local.machine.tiers.find(artifact)
     tasks = found.manifest.frozen.tasks if found is not None and found.manifest is not None else ()
     return Done(
         checkpoint=artifact,

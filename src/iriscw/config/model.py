@@ -40,6 +40,7 @@ _OBJECT = Text(
     meaning="a name that Kubernetes takes: lower-case letters, digits, '-', '.'",
 )
 _FOLDER = Text(pattern=r"/\S*", meaning="an absolute path")
+_PATHS = Text(pattern=r"/[^\s:]*(:/[^\s:]*)*", meaning="absolute paths, with ':' between them")
 _SOCKET = Text(
     pattern=r"/run/(?!(containerd|crio|dbus|docker|lock|runc|systemd|user)/)[a-z0-9][a-z0-9-]*/[A-Za-z0-9_-]+\.sock",
     meaning="a socket in a folder of its own below /run, such as /run/kybernate/shim.sock",
@@ -48,7 +49,6 @@ _SOCKET = Text(
 _NODE_FOLDER = Text(
     pattern=r"(/[A-Za-z0-9_-][A-Za-z0-9._-]*){2,}", meaning="an absolute path, at least two deep", empty=False
 )
-_PATHS = Text(pattern=r"/[^\s:]*(:/[^\s:]*)*", meaning="absolute paths, with ':' between them")
 _URI = Text(pattern=r"(file|s3)://\S+", meaning="a file:// or s3:// address")
 _WORD = Text(pattern=r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", meaning="a label value such as H100")
 _VARIANT = attrs.evolve(_WORD, empty=False)

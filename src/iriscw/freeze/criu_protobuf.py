@@ -6,7 +6,7 @@ matter. So a message is a mapping from field numbers to values here; unknown fie
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 Value = int | bytes
 Fields = Iterable[tuple[int, "Value | str | bool | Fields"]]
@@ -52,16 +52,34 @@ def decode(data: bytes) -> dict[int, Value]:
     return dict(_fields(data))
 
 
+def replaced(data: bytes, fields: Sequence[tuple[int, Value | str | None]]) -> bytes:
+    """Give a message with these fields in place of all that have their numbers; None leaves one out.
+
+    Raises:
+        NotProtobuf: it is cut off, or something else.
+    """
+    numbers = [number for number, _ in fields]
+    kept = b"".join(data[begin:end] for number, begin, end, _ in _pieces(data) if number not in numbers)
+    return kept + encode([(number, value) for number, value in fields if value is not None])
+
+
 def _fields(data: bytes) -> Iterator[tuple[int, Value]]:
+    for number, _, _, value in _pieces(data):
+        yield number, value
+
+
+def _pieces(data: bytes) -> Iterator[tuple[int, int, int, Value]]:
+    """Give each field with its number, where it begins and ends, and its value."""
     at = 0
     while at < len(data):
+        begin = at
         tag, at = _read_varint(data, at)
         number, kind = tag >> 3, tag & 7
         if number == 0:
             raise NotProtobuf("a field without a number")
         if kind == _VARINT:
             value, at = _read_varint(data, at)
-            yield number, value
+            yield number, begin, at, value
             continue
         if kind == _LENGTH:
             length, at = _read_varint(data, at)
@@ -73,7 +91,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, Value]]:
             raise NotProtobuf("a field is cut off")
         piece = data[at : at + length]
         at += length
-        yield number, piece if kind == _LENGTH else int.from_bytes(piece, "little")
+        yield number, begin, at, piece if kind == _LENGTH else int.from_bytes(piece, "little")
 
 
 def _read_varint(data: bytes, at: int) -> tuple[int, int]:

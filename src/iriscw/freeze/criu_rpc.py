@@ -17,7 +17,7 @@ from typing import Final
 
 import attrs
 
-from iriscw.freeze.criu_protobuf import NotProtobuf, decode, encode, message, signed, text, unsigned
+from iriscw.freeze.criu_protobuf import NotProtobuf, decode, encode, message, replaced, signed, text, unsigned
 from iriscw.freeze.model import CriuOptions, DumpReport, RestoreReport
 
 MAX_MESSAGE_BYTES: Final = 1 << 20
@@ -63,7 +63,7 @@ class Answer:
         kind: What it answers, or ``NOTIFY``.
         success: Whether it did what was asked.
         script: The name of the notification.
-        pid: The root of a restored tree, in the namespace of that CRIU.
+        pid: The root of a restored tree, in the namespace of that CRIU; of a notification, the process it is about.
         number: Its ``cr_errno``: the kernel's number of the error, or 0.
         text: Its ``cr_errmsg``: the first errors of its log.
         version: Of an answer to ``VERSION``.
@@ -96,6 +96,56 @@ def ask_dump(pid: int, options: CriuOptions, *, images: str, timeout_s: int) -> 
 def ask_restore(options: CriuOptions, *, images: str) -> bytes:
     """Ask for a tree from its images: it is left stopped, and is a child of that CRIU as long as that lives."""
     return encode([(1, Kind.RESTORE), (2, [*_common(options, images, "restore.log"), (69, True)])])
+
+
+OTHERS_FIELDS: Final = (3, 11, 14, 15, 16, 17, 48, 49, 51)
+"""What somebody else's request may say and ours never does: that the tree runs on, a page server, an earlier dump,
+descriptors of folders, lazy pages, a file with options.
+"""
+
+
+def kind_of(request: bytes) -> Kind | None:
+    """Say what a request of somebody else asks for; None for what iriscw never asks.
+
+    Raises:
+        NotUnderstood: it is none.
+    """
+    try:
+        number = unsigned(decode(request).get(1))
+    except NotProtobuf as error:
+        raise NotUnderstood(f"{error}") from error
+    return next((kind for kind in Kind if kind == number), None)
+
+
+def taken_over(request: bytes, options: CriuOptions, *, images: str, timeout_s: int = 0) -> bytes:
+    """Give a container runtime's request for a dump or a restore as we want it: our folders, our options.
+
+    What only the runtime knows stays: its mounts, namespaces, control groups and descriptors.
+
+    Args:
+        request: what the runtime asks.
+        options: those that iriscw was asked for.
+        images: the folder of the images.
+        timeout_s: of a dump, bounds the freezing.
+
+    Raises:
+        NotUnderstood: it is none.
+    """
+    try:
+        fields = decode(request)
+        restores = Kind(unsigned(fields.get(1))) is Kind.RESTORE
+        ours = _common(options, images, "restore.log" if restores else "dump.log")
+        ours += [(69, True)] if restores else [(45, timeout_s)]
+        more: list[tuple[int, int | str | bytes | None]] = [*ours, *((number, None) for number in OTHERS_FIELDS)]
+        return replaced(request, [(2, replaced(_whole(fields.get(2)), more))])
+    except (NotProtobuf, ValueError) as error:
+        raise NotUnderstood(f"{error}") from error
+
+
+def _whole(value: int | bytes | None) -> bytes:
+    if not isinstance(value, bytes):
+        raise NotProtobuf("a request without options")
+    return value
 
 
 def _common(options: CriuOptions, images: str, log_file: str) -> list[tuple[int, int | str]]:
@@ -134,7 +184,7 @@ def read_answer(data: bytes) -> Answer:
             kind=kind,
             success=bool(unsigned(fields.get(2))),
             script=text(message(fields.get(5)).get(1)),
-            pid=signed(message(fields.get(4)).get(1)),
+            pid=signed(message(fields.get(4)).get(1)) or signed(message(fields.get(5)).get(2)),
             number=abs(signed(fields.get(7))),
             text=text(fields.get(9)),
             version=_version(version) if kind is Kind.VERSION else "",

@@ -26,7 +26,7 @@ Verify          Artifacts.verify                                                
 Restore         Criu.restore                                                    RestoreReport
 Sweep           Criu.sweep                                                      tasks that were killed
 Proceed         Processes.proceed                                               None
-Unpin           Artifacts.unpin                                                 None
+Unpin           Artifacts.unpin                                                 whether it is there
 =============== =============================================================== ====================
 """
 
@@ -172,6 +172,8 @@ class EndTree:
     tasks: tuple[TaskIdentity, ...]
     within_ns: int
     tries: int = 0
+    given_up: bool = False
+    """Whether it is killed even if somebody has let it run on meanwhile; else that is an error, and nothing is done."""
 
 
 @message
@@ -207,6 +209,7 @@ class Publish:
     """Make the artifact visible."""
 
     operation: str
+    tries: int = 0
 
 
 @message
@@ -281,3 +284,4 @@ class Unpin:
     operation: str
     ending: Ending | None = None
     """How the operation ends then; None: as its records say."""
+    tries: int = 0

@@ -21,7 +21,8 @@ tree run when whoever asked for it dies; CUDA does not, so the undoing reads its
 After a crash in ENDING the tree may have been killed, in part too. CRIU, if it is still there, is ended first. The
 first task is killed before all others, by CRIU as by us: if it lives, none was killed. The tree has run on since, and
 who is missing has ended by itself; so the artifact is old, it is removed and they stay. If the first one is missing the
-others are killed too: what ran on of them is no whole, and the artifact is.
+others are killed too: what ran on of them is no whole, and the artifact is. The same is done when the tree cannot be
+ended because CRIU was killed by somebody meanwhile, and the kernel has let the tree go.
 
 Undoing never repeats what it does not know: :mod:`iriscw.freeze.settling`. What it cannot bring back to running within
 its bound is killed and reported (INV-C6): a process that waits for ever for a GPU it will not get is worse than none.
@@ -111,6 +112,9 @@ TRIES = 5
 """Of what should always work: letting go, killing, removing."""
 
 AGAIN_NS = 2 * SECOND
+
+STAYS_IN_USE = "the checkpoint stays in use, and cannot be removed"
+"""What is said if an artifact could not be let go at the end; ``iriscw checkpoints --release`` does it later."""
 
 
 class Turn(enum.Enum):
@@ -348,7 +352,9 @@ def _dump(freeze: Freeze) -> Dump:
     assert freeze.room is not None
     within = dump_ns(freeze.reserved_bytes)
     plan = freeze.asked
-    return Dump(DumpRequest(plan.operation, plan.root, freeze.room.images, freeze.room.work, plan.options, within))
+    room = freeze.room
+    request = DumpRequest(plan.operation, plan.root, room.images, room.work, plan.options, within, plan.container)
+    return Dump(request)
 
 
 def _seal(freeze: Freeze) -> Seal:
@@ -403,7 +409,7 @@ def completed(freeze: Freeze, message: Completed, ctx: Context) -> Returned:
         case Discard():
             return _discarded(freeze, "", ctx)
         case Unpin(ending=ending):
-            return _unpinned(freeze, ending, ctx)
+            return _unpinned(freeze, ending, ctx) if message.value else _vanished(freeze, ctx)
     return None
 
 
@@ -417,6 +423,10 @@ def failed(freeze: Freeze, message: Failed, ctx: Context) -> Returned:
             if tries < TRIES:
                 return (SetTimer(KEY, AGAIN_NS, Again(Release(sweep, tries + 1))),)
             return (_read(freeze, 0),) if freeze.phase is Phase.ENDING else _give_up(freeze, f"{kind}: {text}")
+        case EndTree(tries=tries) if freeze.phase is Phase.ENDING and tries < TRIES:
+            return (
+                _read(freeze, tries + 1),
+            )  # CRIU may have been killed and have let the tree run on: who lives decides
         case EndTree(tries=tries):
             return _killed(freeze, message.effect.tasks, tries, ctx)
         case ReadStates(reading=reading) if freeze.phase is Phase.ENDING:  # who lives decides, and nobody knows
@@ -430,6 +440,10 @@ def failed(freeze: Freeze, message: Failed, ctx: Context) -> Returned:
             return _give_up(freeze, text)
         case RestoreCuda(reading=reading) | UnlockCuda(reading=reading):
             return (SetTimer(KEY, READ_AGAIN_NS, Again(_read_states(freeze, reading + 1))),)
+        case Publish(tries=tries) if freeze.gone and tries < TRIES:
+            return (SetTimer(KEY, AGAIN_NS, Again(Publish(freeze.id, tries + 1))),)
+        case Publish() if freeze.gone and kind == "NoRoom":
+            return _unpublished(freeze, text, ctx)
         case Wake(hook=hook, root=root, tries=tries) if tries < TRIES:
             return (SetTimer(KEY, AGAIN_NS, Again(Wake(hook, root, tries + 1))),)
         case Wake():
@@ -438,8 +452,10 @@ def failed(freeze: Freeze, message: Failed, ctx: Context) -> Returned:
             return (SetTimer(KEY, AGAIN_NS, Again(Discard(freeze.id, tries + 1))),)
         case Discard():
             return _discarded(freeze, f"; what it wrote is left: {text}", ctx)
+        case Unpin(artifact=artifact, operation=operation, ending=ending, tries=tries) if tries < TRIES:
+            return (SetTimer(KEY, AGAIN_NS, Again(Unpin(artifact, operation, ending, tries + 1))),)
         case Unpin(ending=ending):
-            return _unpinned(freeze, ending, ctx)
+            return _unpinned(freeze, ending, ctx, f"{STAYS_IN_USE}: {text}")
     return _turn(freeze, PHASES[freeze.phase].failed, kind, text, ctx)
 
 
@@ -458,6 +474,7 @@ def _seen(freeze: Freeze, seen: Seen, ctx: Context) -> Returned:
         gpus=seen.gpus if seen.cuda_tasks else (),
         hook=plan.hook,
         left_running=plan.leave_running,
+        container=plan.container,
     )
     needed = image_bytes(seen)
     after = attrs.evolve(freeze, reserved_bytes=needed)
@@ -489,9 +506,29 @@ def _unpin(freeze: Freeze, ending: Ending) -> Decision:
     return Decision(commands=(Run(KEY, Unpin(freeze.id, freeze.id, ending)),))
 
 
-def _unpinned(freeze: Freeze, ending: Ending | None, ctx: Context) -> Returned:
+def _unpinned(freeze: Freeze, ending: Ending | None, ctx: Context, more: str = "") -> Returned:
+    """End as it was to: that the artifact stays in use changes no outcome (INV-C15), but is said."""
     assert ending is not None
-    return _over(freeze, ending.outcome, ending.kind, ending.text, ctx)
+    return _over(freeze, ending.outcome, ending.kind, "; ".join(each for each in (ending.text, more) if each), ctx)
+
+
+def _vanished(freeze: Freeze, ctx: Context) -> Returned:
+    """End without the artifact that was published: it lay in memory, and the machine was started anew."""
+    text = f"{freeze.gone}; then: " if freeze.gone else ""
+    return _over(freeze, Outcome.LOST, "TargetGone", f"{text}its checkpoint is not there any more", ctx)
+
+
+def _unpublished(freeze: Freeze, text: str, ctx: Context) -> Returned:
+    """End with images that are whole and could not be made visible. Nothing newer is left, so they are not removed."""
+    assert freeze.room is not None
+    left = f"{freeze.gone}; its images are whole and stay in {freeze.room.images}: {text}"
+    return _over(freeze, Outcome.LOST, "NoRoom", left, ctx)
+
+
+def _lost_too(freeze: Freeze) -> bool:
+    """Whether the images of a tree that is gone could not be published, and not for want of room: they are lost."""
+    tried = bool(freeze.gone) and freeze.steps[-2:-1] == (Phase.PUBLISHING,)
+    return tried and freeze.undoing is not None and freeze.undoing.kind != "Interrupted"
 
 
 # Letting the tree run, or making sure that it does not
@@ -500,7 +537,7 @@ def _unpinned(freeze: Freeze, ending: Ending | None, ctx: Context) -> Returned:
 def _let_go(freeze: Freeze) -> Run:
     """Begin with whoever holds the tree; nobody can before the dump has begun."""
     if Phase.DUMPING in freeze.steps and freeze.room is not None:
-        return Run(KEY, Release(SweepRequest(freeze.id, freeze.room.work)))
+        return Run(KEY, Release(SweepRequest(freeze.id, freeze.room.work, container=freeze.asked.container)))
     return _read(freeze, 0)
 
 
@@ -512,15 +549,19 @@ def _read(freeze: Freeze, reading: int) -> Run:
     return Run(KEY, _read_states(freeze, reading))
 
 
-def _kill(freeze: Freeze) -> Run:
-    return Run(KEY, EndTree(freeze.id, freeze.tasks, END_NS))
+def _kill(freeze: Freeze, tries: int = 0) -> Run:
+    return Run(KEY, _end_tree(freeze, tries))
+
+
+def _end_tree(freeze: Freeze, tries: int) -> EndTree:
+    return EndTree(freeze.id, freeze.tasks, END_NS, tries, given_up=freeze.phase is not Phase.ENDING)
 
 
 def _settled(freeze: Freeze, states: States, reading: int, ctx: Context) -> Returned:
     if freeze.phase is Phase.ENDING:
         if freeze.tasks[0] in states.living:
-            return _undo(freeze, "Interrupted", "the process that froze it ended before it killed the tree")
-        return (_kill(freeze),)
+            return _undo(freeze, "Interrupted", "CRIU, or the process that froze it, ended before the tree was killed")
+        return (_kill(freeze, reading),)
     if freeze.gone and states.living:
         return (_kill(freeze),)  # an earlier life gave the tree up, and may have killed a part of it
     step = settle(states, reading=reading, copy_ns=copy_ns(freeze.device_bytes), unlock_ns=UNLOCK_NS)
@@ -529,7 +570,9 @@ def _settled(freeze: Freeze, states: States, reading: int, ctx: Context) -> Retu
             return (SetTimer(KEY, READ_AGAIN_NS, Again(_read_states(freeze, reading + 1))),)
         case Settled(end=End.HOPELESS, text=text):
             return _give_up(freeze, text)
-        case Settled(end=End.GONE, text=text) if freeze.phase is Phase.UNDOING and freeze.sealed is not None:
+        case Settled(end=End.GONE, text=text) if (
+            freeze.phase is Phase.UNDOING and freeze.sealed is not None and not _lost_too(freeze)
+        ):
             return _begin(freeze, Phase.PUBLISHING, FreezeFateKnown(freeze.gone or text))
         case Settled(end=end, text=text):
             return _rest(freeze, FreezeFateKnown((freeze.gone or text) if end is End.GONE else ""))
@@ -557,7 +600,7 @@ def _woken(freeze: Freeze, *before: object) -> Decision:
 
 def _killed(freeze: Freeze, left: tuple[TaskIdentity, ...], tries: int, ctx: Context) -> Returned:
     if left and tries < TRIES:
-        return (SetTimer(KEY, AGAIN_NS, Again(EndTree(freeze.id, freeze.tasks, END_NS, tries + 1))),)
+        return (SetTimer(KEY, AGAIN_NS, Again(_end_tree(freeze, tries + 1))),)
     if left:
         named = ", ".join(str(task.pid) for task in left[:8])
         return _unpin(freeze, Ending(Outcome.LEFT, "TreeLeft", f"these processes could not be killed: {named}"))

@@ -84,7 +84,11 @@ ALWAYS = (Obstacle.OURS, Obstacle.KERNEL, Obstacle.TRACED, Obstacle.IO_URING, Ob
 
 
 def _nothing_in_the_way(plan: FreezePlan, seen: Seen) -> str:
-    return next((each.text for each in seen.tree.hindrances if each.obstacle in ALWAYS), "")
+    for each in seen.tree.hindrances:
+        first = each.obstacle is Obstacle.NAMESPACE
+        if each.obstacle in ALWAYS or (first and (plan.container is None or each.pid != plan.root.pid)):
+            return each.text
+    return ""
 
 
 def _terminal(plan: FreezePlan, seen: Seen) -> str:
@@ -137,7 +141,8 @@ def _enough_memory(plan: FreezePlan, seen: Seen) -> str:
     both = images + device + promised
     tests = (
         ("", memory.machine_bytes, both),
-        (" in the control group", memory.ours_bytes, both if memory.together else images + promised),
+        (" in the control group of both", memory.both_bytes, both),
+        (" in the control group", memory.ours_bytes, images + promised),
         (" in the control group of the process", memory.its_bytes, device),
     )
     for where, free, needed in tests:
@@ -202,8 +207,17 @@ def _source(plan: ThawPlan, opened: Opened) -> str:
     return ""
 
 
+def _runtime(plan: ThawPlan, opened: Opened) -> str:
+    was = opened.kept.frozen.container
+    if was is not None and plan.container is None:
+        return f"it is container {was.container_id}, and only its runtime brings it back: iriscw-runc restore"
+    if was is None and plan.container is not None:
+        return "it is no container's: it was frozen without a runtime, and is thawed so"
+    return ""
+
+
 def _numbers(plan: ThawPlan, opened: Opened) -> str:
-    if opened.taken:
+    if opened.taken and plan.container is None:  # a container has a namespace of numbers of its own
         return f"process number {opened.taken[0]} is taken here, and the tree needs it"
     return ""
 
@@ -267,6 +281,7 @@ def _memory(plan: ThawPlan, opened: Opened) -> str:
 
 
 THAW_GATES: tuple[Gate[ThawPlan, Opened], ...] = (
+    Gate("runtime", "a container's runtime for a container, and none for what is none", _runtime),
     Gate("architecture", "the same architecture and page size", _architecture),
     Gate("criu", "a CRIU that is not older than the one that wrote the images", _criu),
     Gate("processor", "every feature of the old processor, or --force", _processor),

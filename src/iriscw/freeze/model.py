@@ -42,7 +42,9 @@ class Obstacle(enum.Enum):
     TRACED = "traced"
     """A debugger traces it, or another CRIU."""
     KERNEL = "kernel"
-    """It is a thread of the kernel, or the first process of its namespace."""
+    """It is a thread of the kernel."""
+    NAMESPACE = "namespace"
+    """It is the first process of its PID namespace: only its container's runtime brings it back."""
     OURS = "ours"
     """It is the process that freezes, or one above it."""
     DEVICE = "device"
@@ -70,6 +72,8 @@ class Task:
     stopped: bool = False
     """It was stopped (SIGSTOP, Ctrl-Z) and must be so again after the operation."""
     traced_by: int = 0
+    inner_pid: int = 0
+    """Its number in its own PID namespace, where that is not ours: it has the same one after a thaw."""
 
 
 @attrs.frozen
@@ -112,15 +116,18 @@ class Host:
 
 @attrs.frozen
 class FreeMemory:
-    """What can be had without swapping, when a process is frozen: images count against us, device memory against it."""
+    """What can be had without swapping, when a process is frozen: images count against us, device memory against it.
+
+    A control group may limit us, or the process, or both: one that both are in, or one that is above those of both.
+    """
 
     machine_bytes: int
     ours_bytes: int | None = None
-    """What the control group of who freezes leaves; None without a limit."""
+    """What the groups leave that limit who freezes, and not the process; None without a limit."""
     its_bytes: int | None = None
-    """What the control group of the process leaves; likewise."""
-    together: bool = True
-    """Whether both are in one group."""
+    """What the groups leave that limit the process, and not who freezes it; likewise."""
+    both_bytes: int | None = None
+    """What the groups leave that limit both; likewise."""
 
 
 # CUDA.
@@ -210,6 +217,19 @@ class CriuOptions:
 
 
 @attrs.frozen
+class Container:
+    """A container whose state is its runtime's: the runtime calls CRIU, and iriscw decides what becomes of it."""
+
+    container_id: str
+    root: str
+    """Where its runtime keeps state: what ``runc --root`` is given. Absolute."""
+    cgroups_mode: str = ""
+    """``--manage-cgroups-mode``; empty: the runtime's own."""
+    empty_namespaces: tuple[str, ...] = ()
+    """``--empty-ns``: namespaces that come back without what was in them."""
+
+
+@attrs.frozen
 class DumpRequest:
     """Write the images of a tree."""
 
@@ -221,6 +241,8 @@ class DumpRequest:
     """A folder for logs, statistics and sockets, absolute. It is no part of the artifact."""
     options: CriuOptions
     within_ns: int
+    container: Container | None = None
+    """It is done through this container's runtime; None: the tree is one of processes alone."""
 
 
 @attrs.frozen
@@ -250,6 +272,10 @@ class RestoreRequest:
     within_ns: int
     new_pid_namespace: bool = False
     """Restore into a PID namespace of its own, because numbers are taken here."""
+    container: Container | None = None
+    """Its runtime restores it; the numbers are new then, and ``inner_pids`` say who is who."""
+    inner_pids: tuple[int, ...] = ()
+    """What the tasks are called in their own PID namespace, in the order of ``pids``."""
 
 
 @attrs.frozen
@@ -262,6 +288,7 @@ class SweepRequest:
     """The numbers of a restore's tasks; none for a dump."""
     started_after: int = 0
     within_ns: int = 30_000_000_000
+    container: Container | None = None
 
 
 @attrs.frozen
@@ -314,6 +341,8 @@ class FreezePlan:
     hook: Hook | None = None
     lock_within_ns: int = 60_000_000_000
     labels: tuple[tuple[str, str], ...] = ()
+    container: Container | None = None
+    """The root is the first process of this container, and its runtime dumps it."""
 
 
 @attrs.frozen
@@ -326,6 +355,10 @@ class ThawPlan:
     """For each GPU the artifact was frozen on the one it comes to; none: the same."""
     force: bool = False
     """Thaw although the processor lacks features that the old one had."""
+    container: Container | None = None
+    """Its runtime asked for it, and restores it as this container."""
+    tier: str = ""
+    """Where the artifact lies, if others with its id may lie elsewhere; empty: wherever it is found."""
 
 
 @attrs.frozen
@@ -352,6 +385,8 @@ class Frozen:
     hook: Hook | None = None
     left_running: bool = False
     frozen_wall_ns: int = 0
+    container: Container | None = None
+    """What it was a container of, if its runtime dumped it: only a runtime brings it back."""
 
     @property
     def device_bytes(self) -> int:

@@ -370,6 +370,11 @@ class Artifacts(Protocol):
         """
         ...
 
-    async def unpin(self, artifact: str, operation: str) -> None:
-        """Let the artifact be removed again. May be repeated. Raises nothing."""
+    async def unpin(self, artifact: str, operation: str) -> bool:
+        """Let the artifact be removed again, and say whether it is there. May be repeated.
+
+        Raises:
+            UnsafeRequest: the folder of the tier is somebody else's.
+            OSError: it cannot be written down yet. Until it is, nobody removes the artifact.
+        """
         ...

@@ -62,6 +62,8 @@ class Status:
     killed: bool = False
     """SIGKILL is pending: it has only not gone yet."""
     first_of_namespace: bool = False
+    inner_pid: int = 0
+    """Its number in its own PID namespace; 0 if that is the one that was read from."""
 
 
 def parse_status(text: str) -> Status:
@@ -78,6 +80,7 @@ def parse_status(text: str) -> Status:
         traced_by=number("TracerPid"),
         killed=bool((number("SigPnd", 16) | number("ShdPnd", 16)) & SIGKILL_BIT),
         first_of_namespace=bool(numbers) and numbers[-1] == "1",
+        inner_pid=int(numbers[-1]) if len(numbers) > 1 else 0,
     )
 
 

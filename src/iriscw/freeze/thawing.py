@@ -42,7 +42,7 @@ from iriscw.freeze.effects import (
     Verify,
     Wake,
 )
-from iriscw.freeze.freezing import AGAIN_NS, KEY, TRIES
+from iriscw.freeze.freezing import AGAIN_NS, KEY, STAYS_IN_USE, TRIES
 from iriscw.freeze.gates import THAW_GATES, first_shut
 from iriscw.freeze.messages import Again, CancelOperation, OperationChanged, OperationEnded, Recover, ThawTree
 from iriscw.freeze.model import (
@@ -289,8 +289,10 @@ def failed(thaw: Thaw, message: Failed, ctx: Context) -> Returned:
             return (SetTimer(KEY, AGAIN_NS, Again(Wake(hook, root, tries + 1))),)
         case Wake():
             return Decision(records=(ThawUnheard(text),), commands=(_unpin(thaw),))
+        case Unpin(artifact=artifact, operation=operation, ending=ending, tries=tries) if tries < TRIES:
+            return (SetTimer(KEY, AGAIN_NS, Again(Unpin(artifact, operation, ending, tries + 1))),)
         case Unpin():
-            return _finish(thaw, message.effect, ctx)
+            return _finish(thaw, message.effect, ctx, f"{STAYS_IN_USE}: {text}")
         case Sweep(request=request, tries=tries) if tries < TRIES:
             return (SetTimer(KEY, AGAIN_NS, Again(Sweep(request, tries + 1))),)
         case Sweep():
@@ -320,6 +322,8 @@ def _verified(thaw: Thaw, ctx: Context) -> Returned:
         pids=tuple(task.identity.pid for task in kept.frozen.tasks),
         started_after=thaw.opened.ticks,
         within_ns=restore_ns(kept.sealed.size_bytes),
+        container=thaw.asked.container,
+        inner_pids=tuple(task.inner_pid for task in kept.frozen.tasks),
     )
     changed = Emit(OperationChanged(thaw.id, Phase.RESTORING))
     return Decision(records=(ThawRestoring(request),), commands=(Run(KEY, Restore(request)), changed))
@@ -351,8 +355,11 @@ def _read(thaw: Thaw, reading: int) -> Run:
 
 
 def _settled(thaw: Thaw, states: States, reading: int) -> Returned:
-    if thaw.tasks[0] not in states.living and not (thaw.taken_up and states.living):
+    if thaw.tasks[0] not in states.living and not thaw.taken_up:
         return _kill(thaw, "TargetGone", "the tree came back, and its first process ended at once")
+    if not states.living:  # it was let run and has come to its end since, or it ended with the machine
+        note = _ENDED_SINCE.format(f"all of its {len(thaw.tasks)}")
+        return Decision(records=(ThawLetGo(note),), commands=(_unpin(thaw),))
     if reading == 0:  # after a crash: whether it was let run is not known, and doing it again does no harm
         return (_proceed(thaw),)
     copy = copy_ns(thaw.device_bytes)
@@ -362,9 +369,7 @@ def _settled(thaw: Thaw, states: States, reading: int) -> Returned:
             return (SetTimer(KEY, READ_AGAIN_NS, Again(_read_states(thaw, reading + 1))),)
         case Settled(end=End.RUNNING):
             missing = len(thaw.tasks) - len(states.living)
-            note = (
-                f"{missing} of its {len(thaw.tasks)} processes have ended since it was brought back" if missing else ""
-            )
+            note = _ENDED_SINCE.format(f"{missing} of its {len(thaw.tasks)}") if missing else ""
             changed = Emit(OperationChanged(thaw.id, Phase.LEAVING))
             return Decision(records=(ThawLetGo(note),), commands=(_tell(thaw), changed))
         case Settled(text=text) if thaw.taken_up and all(state in _MAY_RUN for _, state in states.cuda):
@@ -373,6 +378,8 @@ def _settled(thaw: Thaw, states: States, reading: int) -> Returned:
             return _kill(thaw, "CudaFailed", text)
     return (Run(KEY, step),)
 
+
+_ENDED_SINCE = "{} processes have ended since it was brought back"
 
 _MAY_RUN = (CudaState.RUNNING, None)
 """States of a process that runs, as far as anybody can tell."""
@@ -396,14 +403,15 @@ def _unpin(thaw: Thaw, ending: Ending | None = None) -> Run:
     return Run(KEY, Unpin(thaw.asked.artifact, thaw.id, ending))
 
 
-def _finish(thaw: Thaw, effect: Wake | Unpin, ctx: Context) -> Returned:
+def _finish(thaw: Thaw, effect: Wake | Unpin, ctx: Context, *more: str) -> Returned:
+    """End as it was to: that the artifact stays in use changes no outcome (INV-C15), but is said."""
     if isinstance(effect, Wake):
         return (_unpin(thaw),)
     if effect.ending is not None:
-        return _over(thaw, effect.ending.outcome, effect.ending.kind, effect.ending.text, ctx)
+        return _over(thaw, effect.ending.outcome, effect.ending.kind, "; ".join((effect.ending.text, *more)), ctx)
     if thaw.ending is not None:
-        return _over(thaw, Outcome.FAILED, thaw.ending.kind, thaw.ending.text, ctx)
-    return _over(thaw, Outcome.THAWED, "HookFailed" if thaw.unheard else "", "; ".join(thaw.notes), ctx)
+        return _over(thaw, Outcome.FAILED, thaw.ending.kind, "; ".join((thaw.ending.text, *more)), ctx)
+    return _over(thaw, Outcome.THAWED, "HookFailed" if thaw.unheard else "", "; ".join((*thaw.notes, *more)), ctx)
 
 
 # Nothing of it stays
@@ -418,7 +426,9 @@ def _kill(thaw: Thaw, kind: str, text: str) -> Decision:
     records = () if thaw.phase is Phase.KILLING else (ThawEnding(kind, text),)
     if thaw.request is None:
         return Decision(records=records, commands=(_unpin(thaw),))
-    sweep = SweepRequest(thaw.id, thaw.request.work, thaw.request.pids, thaw.request.started_after, END_NS)
+    request = thaw.request
+    pids = request.pids if request.container is None else ()  # a container's numbers here are new ones
+    sweep = SweepRequest(thaw.id, request.work, pids, request.started_after, END_NS, request.container)
     return Decision(records=records, commands=(Run(KEY, Sweep(sweep)), Emit(OperationChanged(thaw.id, Phase.KILLING))))
 
 

@@ -8,6 +8,8 @@ weights that were read twice count as active there. Files in memory (tmpfs) are 
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -37,11 +39,21 @@ _OLDER: Final = _Layout("memory.limit_in_bytes", "memory.usage_in_bytes", ("tota
 def machine_free_bytes(meminfo: Path = _MEMINFO) -> int:
     """Give what the machine can hand out without swapping (``MemAvailable``).
 
-    Raises:
-        OSError, KeyError, ValueError: the kernel does not say; every kernel since 3.14 does.
+    A sandbox may show less than the kernel does: then it is what is free, with the cache of files as far as that is
+    told. That is less than could be had, never more.
     """
-    lines = dict(line.partition(":")[::2] for line in meminfo.read_text(encoding="ascii").splitlines())
-    return int(lines["MemAvailable"].split()[0]) * 1024
+    try:
+        lines = dict(line.partition(":")[::2] for line in meminfo.read_text(encoding="ascii").splitlines())
+        if "MemAvailable" in lines:
+            return _kibibytes(lines, "MemAvailable")
+        cached = _kibibytes(lines, "Cached") - _kibibytes(lines, "Shmem") if "Cached" in lines else 0
+        return _kibibytes(lines, "MemFree") + max(0, cached)
+    except (OSError, KeyError, ValueError):
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _kibibytes(lines: Mapping[str, str], name: str) -> int:
+    return int(lines[name].split()[0]) * 1024
 
 
 def group_of(pid: int | None = None) -> str:
@@ -70,16 +82,22 @@ def memory_group(text: str) -> str:
 
 def group_free_bytes(group: str, groups: Path = _GROUPS) -> int | None:
     """Give what the limits on a group and on those above it leave; None if there is no limit, or no group."""
+    return min(limits_on(group, groups).values(), default=None)
+
+
+def limits_on(group: str, groups: Path = _GROUPS) -> dict[Path, int]:
+    """Give the groups with a limit among a group and those above it, with what each of them leaves."""
     if not group:
-        return None
+        return {}
     older = Path(group).parts[:1] == ("memory",) and (groups / "memory" / _OLDER.limit).exists()
     layout = _OLDER if older else _UNIFIED
-    place, left = groups / group, None
+    place, found = groups / group, dict[Path, int]()
     while True:
-        here = _free_bytes(place, layout)
-        left = here if left is None or (here is not None and here < left) else left
+        left = _free_bytes(place, layout)
+        if left is not None:
+            found[place] = left
         if place == groups or not place.is_relative_to(groups):
-            return left
+            return found
         place = place.parent
 
 

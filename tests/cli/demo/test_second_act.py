@@ -4,15 +4,25 @@ import contextlib
 import hashlib
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 
 import pytest
 from hypothesis import given, strategies as st
 
 from iriscw.cli.demo import second_act
 from iriscw.cli.demo.leftovers import processes_in
-from iriscw.cli.demo.second_act import BESIDE_BYTES, LEAST_STATE_BYTES, MIB, fitting_state, perform, steps_table
+from iriscw.cli.demo.second_act import (
+    BESIDE_BYTES,
+    LEAST_STATE_BYTES,
+    MIB,
+    ServerFailed,
+    fitting_state,
+    perform,
+    steps_table,
+)
 from iriscw.cli.demo.server import Server
 from iriscw.cli.demo.stage import Stage, remove_abandoned, servers_of
 from iriscw.cli.demo.view import PlainView
@@ -26,9 +36,15 @@ STATE_BYTES = 3 * MIB + 5
 AMOUNTS = st.integers(0, 1 << 40)
 
 KILLED = """
-import os, signal, sys
+import os, shutil, signal, sys
 from pathlib import Path
+from iriscw.cli.demo import stage as module
 from iriscw.cli.demo.stage import Stage
+if sys.argv[2:]:
+    place = Path(sys.argv[2], *module.PROGRAM.parts[-4:])
+    place.parent.mkdir(parents=True)
+    shutil.copy(module.PROGRAM, place)
+    module.PROGRAM = place
 stage = Stage.make(Path(sys.argv[1]))
 port = stage.start(1 << 20).stdout.read()
 print(stage.folder, flush=True)
@@ -79,11 +95,32 @@ def test_the_server_counts_and_holds_no_connection(stage):
     """The state stays, the answers are counted; when one is read the server has nothing that is hard to freeze."""
     process, port = started(stage)
     root = identify_task(process.pid)
-    first = second_act._asked(port)
+    first = second_act.asked(port, 60.0)
     assert (first.answers, first.bytes) == (1, STATE_BYTES)
     for number in range(2, 12):
-        assert second_act._asked(port) == second_act.Answer(number, STATE_BYTES, first.sha256)
+        assert second_act.asked(port, 60.0) == second_act.Answer(number, STATE_BYTES, first.sha256)
         assert read_tree(root).hindrances == ()
+
+
+def test_a_server_that_does_not_answer_has_a_name():
+    """One that accepts and is silent, one that says nonsense, and one that is gone."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        with pytest.raises(ServerFailed, match=r"did not answer within 0 s"):
+            second_act.asked(port, 0.05)
+        silent.accept()[0].close()  # that of the first question
+        threading.Thread(target=lambda: answered_with(silent, b"nonsense")).start()
+        with pytest.raises(ServerFailed, match="BadStatusLine"):
+            second_act.asked(port, 60.0)
+    with pytest.raises(ServerFailed, match="Connection"):
+        second_act.asked(port, 60.0)
+
+
+def answered_with(listening, content):
+    """Answer one question."""
+    with listening.accept()[0] as channel:
+        channel.recv(1 << 16)
+        channel.sendall(content)
 
 
 def test_a_connection_ends_with_its_descriptor():
@@ -118,11 +155,12 @@ def test_a_stage_goes_with_all_that_is_on_it(stage):
         stage._lock = os.open(os.devnull, os.O_RDONLY)  # the fixture closes it again
 
 
-def test_what_a_killed_demo_left_is_removed_by_the_next(tmp_path):
-    """Its server is ended and its folder removed; the stage of a demo that lives is left alone."""
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED, str(tmp_path)], capture_output=True, text=True, check=False, timeout=60
-    )
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_what_a_killed_demo_left_is_removed_by_the_next(tmp_path_factory, tmp_path, elsewhere):
+    """Its server is ended and its folder removed, wherever it was installed; a demo that lives is left alone."""
+    other = [str(tmp_path_factory.mktemp("another-environment"))] if elsewhere else []
+    command = [sys.executable, "-c", KILLED, str(tmp_path), *other]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == -signal.SIGKILL, done.stderr
     [left] = tmp_path.iterdir()
     assert str(left) == done.stdout.strip()

@@ -45,7 +45,7 @@ class Ports:
         return self.used
 
     async def free_memory(self, root):
-        return FreeMemory(1 << 30, "the machine")
+        return FreeMemory(1 << 30)
 
     async def promised(self, tier):
         return 0

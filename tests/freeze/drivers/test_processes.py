@@ -12,9 +12,11 @@ import anyio.to_thread
 import pytest
 
 from iriscw.freeze.drivers.identities import identify_task, lives
+from iriscw.freeze.drivers.processes import driver as driver_module
 from iriscw.freeze.drivers.processes.driver import KernelProcesses
 from iriscw.freeze.drivers.processes.reading import descendants, with_all_below
 from iriscw.freeze.model import TaskIdentity
+from iriscw.processes.identity import read_stat
 
 pytestmark = pytest.mark.anyio
 
@@ -101,3 +103,34 @@ async def test_a_stopped_process_is_ended_as_well(forking) -> None:
     await anyio.to_thread.run_sync(os.waitpid, process.pid, os.WUNTRACED)
     assert await KernelProcesses().end([root], PATIENCE_NS) == ()
     assert not lives(root)
+
+
+STARTING = """
+import os, sys
+os.posix_spawn("/bin/true", ["true"], {}, file_actions=[(os.POSIX_SPAWN_OPEN, 0, sys.argv[1], os.O_RDONLY, 0)])
+"""
+
+
+@pytest.fixture
+def starting(tmp_path):
+    """A process whose child opens a pipe that nobody writes to, before it becomes a program: both wait until then."""
+    os.mkfifo(tmp_path / "pipe")
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", STARTING, str(tmp_path / "pipe")], start_new_session=True
+    )
+    yield process
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait(PATIENCE_NS / 1e9)
+
+
+async def test_who_waits_in_the_kernel_is_not_waited_for_as_others_are(starting, monkeypatch) -> None:
+    """A parent that stands where no signal reaches it is ended with its child, and holds up nobody until then."""
+    monkeypatch.setattr(driver_module, "STOP_PATIENCE_S", 3600.0)
+    with anyio.fail_after(PATIENCE_NS / 1e9):
+        while read_stat(starting.pid).state != "D" or not descendants(starting.pid):  # noqa: ASYNC110 - no event
+            await anyio.sleep(0.001)
+        family = with_all_below([identify_task(starting.pid)])
+        assert len(family) == 2
+        assert await KernelProcesses().end(family[:1], PATIENCE_NS) == ()
+    assert not any(map(lives, family))

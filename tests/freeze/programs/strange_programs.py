@@ -3,6 +3,7 @@
 import contextlib
 import os
 import random
+import re
 import select
 import shutil
 import signal
@@ -53,6 +54,18 @@ class Program:
         self.environment = {"PATH": os.environ["PATH"], "LC_ALL": "C"}
         if folder is not None and found[0].is_relative_to(folder):
             self.environment["LD_LIBRARY_PATH"] = str(folder / "usr/lib" / f"{os.uname().machine}-linux-gnu")
+
+
+def version_of(program: Program) -> tuple[int, ...]:
+    """Give the first version that a program says of itself with ``-v``; nothing if it says none."""
+    done = subprocess.run([program.path, "-v"], env=program.environment, capture_output=True, text=True, check=False)
+    return version_in(f"{done.stdout}{done.stderr}")
+
+
+def version_in(text: str) -> tuple[int, ...]:
+    """Give the first version in a text; nothing if there is none."""
+    found = re.search(r"\d+(\.\d+)+", text)
+    return tuple(map(int, found[0].split("."))) if found else ()
 
 
 class Running:

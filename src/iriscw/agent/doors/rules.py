@@ -22,4 +22,7 @@ NODE_RULES: MethodRules = {
 SHIM_RULES: MethodRules = {
     "Checkpoint": MethodRule(roles=_LOCAL),
     "Restore": MethodRule(roles=_LOCAL),
+    "CheckpointContainer": MethodRule(roles=_LOCAL),
+    "RestoreContainer": MethodRule(roles=_LOCAL),
+    "ContainerOperations": MethodRule(roles=_LOCAL),
 }

@@ -6,19 +6,22 @@ A container is frozen by the process that its runtime's state names, into the fo
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 import anyio.to_thread
 
+from iriscw.agent import wire
 from iriscw.agent.board import View
-from iriscw.agent.containers import check_id, process_of
+from iriscw.agent.containers import Found, check_id, checked_root, container_of, has_own_numbers
 from iriscw.agent.doors.rules import SHIM_RULES
 from iriscw.agent.errors import ContainerRefused, OperationPutAside
 from iriscw.agent.local import OperationStuck, failure_of, new_id
 from iriscw.errors import InvalidArgument
+from iriscw.freeze.drivers.runtime import become_criu
 from iriscw.freeze.messages import FreezeTree, ThawTree
-from iriscw.freeze.model import FreezePlan, ThawPlan
+from iriscw.freeze.model import Container, CriuOptions, FreezePlan, ThawPlan
 from iriscw.proto.iriscw import v1
 
 if TYPE_CHECKING:
@@ -26,6 +29,10 @@ if TYPE_CHECKING:
 
 CONTAINER_LABEL = "container-id"
 """The label that says which container a checkpoint is of."""
+
+CGROUPS_MODES = ("", "soft", "full", "strict", "ignore")
+NAMESPACES = ("network",)
+"""Those that may come back empty, as ``runc --empty-ns`` names them."""
 
 MILLISECOND = 1_000_000
 
@@ -48,11 +55,10 @@ class ShimDoor(v1.ShimServiceBase):
             raise InvalidArgument("compress: images are what a restore reads as they are, so they are not compressed")
         check_id(message.container_id)
         roots = self._agent.settings.runtime_roots
-        root = await anyio.to_thread.run_sync(lambda: process_of(message.container_id, roots))
-        labels = ((CONTAINER_LABEL, message.container_id),)
-        operation = await self._agent.begin_into(
-            message.destination_path, lambda tier: FreezeTree(FreezePlan(new_id("ck"), root, tier, labels=labels))
-        )
+        found = await anyio.to_thread.run_sync(lambda: container_of(message.container_id, roots))
+        own = await anyio.to_thread.run_sync(has_own_numbers, found.task)  # only its runtime brings that back
+        container = Container(message.container_id, str(found.root)) if own else None
+        operation = await self._freeze(found, message.destination_path, message.container_id, container=container)
         view = await self._end_of(operation)
         size = view.made.size_bytes if view.made is not None else 0
         lasted = view.lasted_ns // MILLISECOND
@@ -67,6 +73,104 @@ class ShimDoor(v1.ShimServiceBase):
         pid = view.made.pid if view.made is not None else 0
         return v1.RestoreResponse(checkpoint_id=artifact, pid=pid, lasted_ms=view.lasted_ns // MILLISECOND)
 
+    # Through the container's runtime
+
+    async def checkpoint_container(self, message: v1.CheckpointContainerRequest) -> AsyncIterator[v1.ContainerView]:
+        """Freeze a container through its runtime; undone if the caller leaves."""
+        check_id(message.container_id)
+        roots = self._agent.settings.runtime_roots
+        root = checked_root(message.runtime_root, roots)
+        if message.cgroups_mode not in CGROUPS_MODES:
+            raise InvalidArgument(f"{message.cgroups_mode[:80]!a} is no mode for control groups")
+        if odd := [name for name in message.empty_namespaces if name not in NAMESPACES]:
+            raise InvalidArgument(f"a namespace {odd[0][:80]!a} cannot come back empty: only 'network' can")
+        found = await anyio.to_thread.run_sync(lambda: container_of(message.container_id, roots, within=root))
+        container = Container(
+            message.container_id, str(root), message.cgroups_mode, tuple(dict.fromkeys(message.empty_namespaces))
+        )
+        options = CriuOptions(
+            tcp_established=message.tcp_established,
+            shell_job=message.shell_job,
+            file_locks=message.file_locks,
+            external_unix_sockets=message.external_unix_sockets,
+            link_remap=message.link_remap,
+        )
+        operation = await self._freeze(
+            found,
+            message.image_path,
+            message.container_id,
+            container=container,
+            options=options,
+            leave_running=message.leave_running,
+        )
+        async with aclosing(self._views(operation)) as views:
+            async for view in views:
+                yield v1.ContainerView(operation=wire.operation_view(view))
+
+    async def restore_container(self, message: v1.RestoreContainerRequest) -> AsyncIterator[v1.ContainerView]:
+        """Bring a container back by the runtime that the caller runs; what came back is killed if the caller leaves."""
+        check_id(message.container_id)
+        root = checked_root(message.runtime_root, self._agent.settings.runtime_roots)
+        runtime = self._agent.machine.runtime
+        if runtime is None:
+            raise ContainerRefused("this agent brings no containers back")
+        # containerd unpacks each checkpoint anew, and leaves old copies lying: it is this one that is meant.
+        artifact, place = await self._agent.source_here(message.image_path)
+        images = str(place.images(artifact))
+        operation = new_id("th")
+        door = await anyio.to_thread.run_sync(runtime.expect, operation)
+        turn = v1.RuntimeTurn(str(door.folder), images, {become_criu.FOLDER: str(door.folder)})
+        try:
+            plan = ThawPlan(operation, artifact, container=Container(message.container_id, str(root)), tier=place.name)
+            await self._agent.begin(ThawTree(plan))
+            async with aclosing(self._views(operation)) as views:
+                async for view in views:
+                    yield v1.ContainerView(operation=wire.operation_view(view), turn=turn)
+        finally:
+            runtime.expect_no_more(operation)
+
+    async def container_operations(self, message: v1.ContainerOperationsRequest) -> v1.ListOperationsResponse:
+        """Say what runs on a container; have it undone first, if that is asked for."""
+        running = self._agent.on_container(message.container_id, message.runtime_root)
+        if message.stop:
+            for view in running:
+                self._agent.stop(view.asked.operation, "its container is to end")
+            for view in running:
+                async with aclosing(self._agent.board.follow(view.asked.operation)) as views:
+                    async for _ in views:
+                        pass
+            running = self._agent.on_container(message.container_id, message.runtime_root)
+        return v1.ListOperationsResponse(operations=[wire.operation_view(view) for view in running])
+
+    # What they share
+
+    async def _freeze(
+        self,
+        found: Found,
+        path: str,
+        container_id: str,
+        *,
+        container: Container | None,
+        options: CriuOptions | None = None,
+        leave_running: bool = False,
+    ) -> str:
+        labels = ((CONTAINER_LABEL, container_id),)
+
+        def order(tier: str) -> FreezeTree:
+            chosen = options or CriuOptions()
+            plan = FreezePlan(
+                new_id("ck"),
+                found.task,
+                tier,
+                leave_running=leave_running,
+                options=chosen,
+                labels=labels,
+                container=container,
+            )
+            return FreezeTree(plan)
+
+        return await self._agent.begin_into(path, order)
+
     async def _check_container(self, artifact: str, container_id: str) -> None:
         for each in await self._agent.listing():
             if each.artifact == artifact and each.manifest is not None:
@@ -74,15 +178,23 @@ class ShimDoor(v1.ShimServiceBase):
                 if named != container_id:
                     raise ContainerRefused(f"checkpoint {artifact} is of container {named!r}, not of {container_id!r}")
 
-    async def _end_of(self, operation: str) -> View:
-        last = self._agent.board.view(operation)
+    async def _views(self, operation: str) -> AsyncGenerator[View, None]:
+        """Give the views of an operation, and have it undone when they are left before its end."""
+        over = False
         try:
             async with aclosing(self._agent.board.follow(operation)) as views:
                 async for view in views:
-                    last = view
+                    over = view.over
+                    yield view
         finally:
-            if not last.over:
+            if not over:
                 self._agent.stop(operation, "its caller left")
+
+    async def _end_of(self, operation: str) -> View:
+        last = self._agent.board.view(operation)
+        async with aclosing(self._views(operation)) as views:
+            async for view in views:
+                last = view
         if last.aside:
             raise OperationPutAside(last.aside)
         if last.end is None:

@@ -36,6 +36,7 @@ from iriscw.checkpoint.manifest import ARTIFACT_ID, FILE_NAME, MAX_FILES, MAX_MA
 from iriscw.checkpoint.model import Listed, Manifest, TierUse
 from iriscw.files import (
     TEMPORARY_PREFIX,
+    is_part_of,
     make_private_folder,
     read_bounded,
     remove_tree,
@@ -252,6 +253,7 @@ class Folders:
             if not place.exists():
                 if not (staging / MANIFEST).exists():
                     raise ArtifactUnknown(f"artifact {operation} was never sealed")
+                _remove_parts(staging, MANIFEST)
                 write_atomic(self._made("pins", operation) / operation, b"")
                 staging.rename(place)
                 sync_folder(place.parent)
@@ -260,6 +262,7 @@ class Folders:
 
     def _give_back(self, operation: str) -> None:
         self._place("reserved", operation).unlink(missing_ok=True)
+        _remove_parts(self.root / "reserved", operation)
 
     def discard(self, operation: str) -> None:
         """Remove all that an operation wrote, published or not.
@@ -270,7 +273,8 @@ class Folders:
         """
         if self._place("artifacts", operation).exists():
             self.remove(operation, by=operation)
-        self._let_go(operation, operation)
+        with self._locked():
+            self._let_go(operation, operation)
         remove_tree(self._place("staging", operation))
         self._give_back(operation)
         remove_tree(self._place("work", operation))
@@ -280,6 +284,26 @@ class Folders:
     def has(self, artifact: str) -> bool:
         """Whether there is a visible artifact with this id."""
         return self._place("artifacts", artifact).is_dir()
+
+    def images(self, artifact: str) -> Path:
+        """Give the folder with the images of an artifact."""
+        return self._place("artifacts", artifact) / IMAGES
+
+    def has_room(self, operation: str) -> bool:
+        """Whether an operation writes here."""
+        return self._place("staging", operation).is_dir()
+
+    def has_of(self, operation: str) -> bool:
+        """Whether anything of an operation is here, published or not, or a part of it."""
+        kinds = ("reserved", "staging", "artifacts", "work", "pins")
+        if any(os.path.lexists(self._place(kind, operation)) for kind in kinds):
+            return True
+        return any(is_part_of(name, operation) for name in _names(self.root / "reserved"))
+
+    def has_pin(self, artifact: str, operation: str) -> bool:
+        """Whether an operation uses an artifact here, or has left its folder."""
+        place = self._place("pins", artifact)
+        return place.is_dir() or os.path.lexists(self._place("work", operation))
 
     def manifest(self, artifact: str) -> Manifest:
         """Read what an artifact says of itself.
@@ -310,20 +334,24 @@ class Folders:
                     raise ArtifactUnknown(f"there is no artifact {artifact} in tier {self.name}")
                 write_atomic(self._made("pins", artifact) / operation, b"")
             manifest = self.manifest(artifact)
-            images = self._place("artifacts", artifact) / IMAGES
+            images = self.images(artifact)
             return Kept(manifest.frozen, Room(str(images), str(self._made("work", operation))), manifest.sealed)
 
     def unpin(self, artifact: str, operation: str) -> None:
         """Let it be removed again."""
-        self._let_go(artifact, operation)
+        with self._locked():  # whoever pins it makes the folder first, and then writes into it
+            self._let_go(artifact, operation)
         remove_tree(self._place("work", operation))
 
     def _let_go(self, artifact: str, operation: str) -> None:
         place = self._place("pins", artifact)
-        with contextlib.suppress(FileNotFoundError):
-            (place / operation).unlink()
-            with contextlib.suppress(OSError):  # somebody else has pinned it, too
-                place.rmdir()
+        (place / operation).unlink(missing_ok=True)
+        _remove_parts(place, operation)
+        try:
+            place.rmdir()
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTEMPTY):  # somebody else has pinned it, too
+                raise
 
     def verify(self, artifact: str, threads: int, report: Callable[[int, int], None], reading: list[Reading]) -> None:
         """Read every byte and compare.
@@ -366,7 +394,10 @@ class Folders:
                 raise ArtifactUnknown(f"there is no artifact {artifact} in tier {self.name}")
             pins = [pin for pin in _written(self.root / "pins" / artifact) if pin != by]
             if pins:
-                raise ArtifactInUse(f"artifact {artifact} is used by operation {pins[0]}")
+                raise ArtifactInUse(
+                    f"artifact {artifact} is used by operation {pins[0]}; if nothing is left of that anywhere, "
+                    f"`iriscw checkpoints --release {artifact}` lets it go"
+                )
             place.rename(self.root / "trash" / temporary_name(artifact))
         for name in _names(self.root / "trash"):
             remove_tree(self.root / "trash" / name)
@@ -378,19 +409,19 @@ class Folders:
             UnsafeRequest: the folder is somebody else's.
         """
         self.check()
-        found = []
-        for name in _names(self.root / "artifacts"):
-            if not ARTIFACT_ID.fullmatch(name):
-                continue
-            size = _bytes_below(self.root / "artifacts" / name)
-            pins = tuple(_written(self.root / "pins" / name))
-            try:
-                found.append(Listed(name, self.name, size, self.manifest(name), pinned_by=pins))
-            except ArtifactUnknown:  # removed meanwhile
-                continue
-            except ArtifactRefused as error:
-                found.append(Listed(name, self.name, size, trouble=str(error), pinned_by=pins))
-        return found
+        names = (name for name in _names(self.root / "artifacts") if ARTIFACT_ID.fullmatch(name))
+        return [found for found in map(self.look_at, names) if found is not None]
+
+    def look_at(self, artifact: str) -> Listed | None:
+        """Give one artifact as :meth:`listing` does; None if it was removed meanwhile."""
+        size = _bytes_below(self._place("artifacts", artifact))
+        pins = tuple(_written(self.root / "pins" / artifact))
+        try:
+            return Listed(artifact, self.name, size, self.manifest(artifact), pinned_by=pins)
+        except ArtifactUnknown:
+            return None
+        except ArtifactRefused as error:
+            return Listed(artifact, self.name, size, trouble=str(error), pinned_by=pins)
 
 
 def _names(folder: Path) -> list[str]:
@@ -404,6 +435,13 @@ def _names(folder: Path) -> list[str]:
 def _written(folder: Path) -> list[str]:
     """Give the names of files that are whole: who was killed while it wrote one leaves a part under another name."""
     return [name for name in _names(folder) if not name.startswith(TEMPORARY_PREFIX)]
+
+
+def _remove_parts(folder: Path, name: str) -> None:
+    """Remove what is left of writings of a file that were cut off; nobody writes it now."""
+    for each in _names(folder):
+        if is_part_of(each, name):
+            (folder / each).unlink(missing_ok=True)
 
 
 def _bytes_below(folder: Path) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 import anyio
@@ -23,7 +23,11 @@ T = TypeVar("T")
 
 @attrs.frozen
 class Tiers:
-    """All tiers of this machine, by name. An artifact lies in the tier that it was reserved in."""
+    """All tiers of this machine, by name. An artifact lies in the tier that it was reserved in.
+
+    A tier whose folder is not ours any more, or cannot be read, keeps nobody from what lies in another one. What is in
+    none of the others may lie there: then its trouble is raised, because it is not known that nothing is there.
+    """
 
     folders: Mapping[str, Folders]
 
@@ -50,9 +54,8 @@ class Tiers:
 
     async def discard(self, operation: str) -> None:
         """See the port."""
-        for folders in self.folders.values():
-            if folders.root.is_dir():
-                await anyio.to_thread.run_sync(folders.discard, operation)
+        for folders in await self._those(lambda each: each.has_of(operation)):
+            await anyio.to_thread.run_sync(folders.discard, operation)
 
     async def pin(self, artifact: str, operation: str) -> Kept:
         """See the port."""
@@ -67,13 +70,25 @@ class Tiers:
         threads = max(1, os.cpu_count() or 1)
         await _stoppable(readings, lambda: folders.verify(artifact, threads, count.add_of, readings))
 
-    async def unpin(self, artifact: str, operation: str) -> None:
+    async def unpin(self, artifact: str, operation: str) -> bool:
         """See the port."""
-        for folders in self.folders.values():
-            if folders.root.is_dir():
-                await anyio.to_thread.run_sync(folders.unpin, artifact, operation)
+        there = False
+        for folders in await self._those(lambda each: each.has_pin(artifact, operation) or each.has(artifact)):
+            await anyio.to_thread.run_sync(folders.unpin, artifact, operation)
+            there = there or await anyio.to_thread.run_sync(folders.has, artifact)
+        return there
 
     # Beside the port
+
+    async def find(self, artifact: str) -> Listed | None:
+        """Give one artifact as a listing shows it; None if there is none.
+
+        Raises:
+            UnsafeRequest, OSError: it is in no tier that can be looked at, and one cannot be.
+        """
+        for folders in await self._those(lambda each: each.has(artifact)):
+            return await anyio.to_thread.run_sync(folders.look_at, artifact)
+        return None
 
     async def listing(self) -> list[Listed]:
         """Give all artifacts of all tiers."""
@@ -105,16 +120,35 @@ class Tiers:
         return folders
 
     async def _holding(self, artifact: str) -> Folders:
-        for folders in self.folders.values():
-            if folders.has(artifact):
-                return folders
+        for folders in await self._those(lambda each: each.has(artifact)):
+            return folders
         raise ArtifactUnknown(f"there is no checkpoint {artifact} here")
 
     async def _writing(self, operation: str) -> Folders:
-        for folders in self.folders.values():
-            if (folders.root / "staging" / operation).is_dir() or folders.has(operation):
-                return folders
+        for folders in await self._those(lambda each: each.has_room(operation) or each.has(operation)):
+            return folders
         raise ArtifactUnknown(f"operation {operation} has no room in any tier")
+
+    async def _those(self, hold: Callable[[Folders], bool]) -> list[Folders]:
+        return await anyio.to_thread.run_sync(_those, tuple(self.folders.values()), hold)
+
+
+def _those(tiers: Sequence[Folders], hold: Callable[[Folders], bool]) -> list[Folders]:
+    """Give the tiers that hold something.
+
+    Raises:
+        UnsafeRequest, OSError: none does of those that can be looked at, and this one cannot be.
+    """
+    found, trouble = list[Folders](), None
+    for folders in tiers:
+        try:
+            if hold(folders):
+                found.append(folders)
+        except (UnsafeRequest, OSError) as error:
+            trouble = trouble or error
+    if not found and trouble is not None:
+        raise trouble
+    return found
 
 
 @attrs.define(eq=False)

@@ -43,13 +43,15 @@ BESIDE_BYTES: Final = 256 * MIB
 """Memory that is wanted beside the state and its copy: the interpreters, and what freezing keeps free by itself."""
 
 ANSWERS_WITHIN_S: Final = 60.0
+DIGEST_BYTES_PER_S: Final = 20_000_000
+"""Of the server, which reads all of its state for each answer: a tenth of what slow machines were seen to do."""
 
 WHOLE: Final = ("dumping", "sealing", "verifying", "restoring")
 """The steps that go through every byte of the checkpoint."""
 
 
 class ServerFailed(OperationError):
-    """The server of the second act ended before it answered; the text is what it said."""
+    """The server of the second act ended before it answered, or did not answer; the text says which, and why."""
 
 
 @attrs.frozen
@@ -127,7 +129,7 @@ async def play(view: View, stage: Stage, state_bytes: int, checks: Checks) -> No
     local = this_machine(stage.state, memory=stage.tier, ram_bytes=2 * state_bytes + BESIDE_BYTES)
     view.say(f"an HTTP server fills {decimal_size(state_bytes)} of state with random bytes, in {stage.folder}")
     port, root = await _started(stage, state_bytes, local)
-    before = await _ask(port)
+    before = await _ask(port, state_bytes)
     resident = (await local.machine.processes.tree(root)).memory_bytes
     view.say(f"process {root.pid} answers: SHA-256 of its state {before.sha256[:16]}, answer {before.answers}")
     checks.that(before.bytes == state_bytes, "the server has all of its state", before.bytes)
@@ -143,7 +145,7 @@ async def play(view: View, stage: Stage, state_bytes: int, checks: Checks) -> No
     view.say("it is thawed ...")
     phases = await _thaw(local, artifact, view)
     _tell(view, "thaw", phases, found.size_bytes)
-    after = await _ask(port)
+    after = await _ask(port, state_bytes)
     back = await local.machine.processes.identify(root.pid)
     resident = (await local.machine.processes.tree(back)).memory_bytes
     view.say(
@@ -219,16 +221,25 @@ def steps_table(what: str, phases: Mapping[str, float], size_bytes: int) -> str:
     return table([what.upper(), "SECONDS", "BYTES", "SPEED"], rows)
 
 
-async def _ask(port: int) -> Answer:
-    return await anyio.to_thread.run_sync(_asked, port, abandon_on_cancel=True)
+async def _ask(port: int, state_bytes: int) -> Answer:
+    within_s = ANSWERS_WITHIN_S + state_bytes / DIGEST_BYTES_PER_S
+    return await anyio.to_thread.run_sync(asked, port, within_s, abandon_on_cancel=True)
 
 
-def _asked(port: int) -> Answer:
-    """Ask the server, and read until it has closed the connection: an open one could not be frozen."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=ANSWERS_WITHIN_S)
+def asked(port: int, within_s: float) -> Answer:
+    """Ask the server, and read until it has closed the connection: an open one could not be frozen. Blocks.
+
+    Raises:
+        ServerFailed: it does not answer within this time, or not as it should.
+    """
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=within_s)
     try:
         connection.request("GET", "/")
         return Answer(**json.loads(connection.getresponse().read()))
+    except TimeoutError as error:
+        raise ServerFailed(f"the server at port {port} did not answer within {within_s:.0f} s") from error
+    except (OSError, http.client.HTTPException, ValueError, TypeError) as error:
+        raise ServerFailed(f"the server at port {port} did not answer: {type(error).__name__}: {error}") from error
     finally:
         connection.close()
 

@@ -28,6 +28,9 @@ from iriscw.processes.identity import ProcessGone, ProcessIdentity, identify, pi
 MEMORY: Final = Path("/dev/shm")  # noqa: S108  # what is made there has mode 0700
 PREFIX: Final = "iriscw-demo-"
 PROGRAM: Final = Path(server.__file__)
+PROGRAM_ENDS: Final = PROGRAM.parts[-4:]
+"""How its path ends wherever iriscw is installed: a demo that was killed may have been that of another environment."""
+
 ERRORS: Final = "server.err"
 GONE_WITHIN_S: Final = 10.0
 """For a server that was killed: its memory has to be given back."""
@@ -141,8 +144,9 @@ def servers_of(folder: Path) -> Iterator[ProcessIdentity]:
             arguments = (entry / "cmdline").read_bytes().split(b"\0")
         except (ProcessGone, FileNotFoundError, ProcessLookupError, PermissionError):
             continue  # it has ended, is about to, or belongs to somebody else
-        if arguments[3:5] == [os.fsencode(PROGRAM), os.fsencode(folder)]:
-            yield identity
+        match [Path(os.fsdecode(each)) for each in arguments[3:5]]:
+            case [program, place] if program.parts[-4:] == PROGRAM_ENDS and place == folder:
+                yield identity
 
 
 def _locked(folder: Path) -> int | None:

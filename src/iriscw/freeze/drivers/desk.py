@@ -53,6 +53,7 @@ from iriscw.freeze.model import (
     TargetGone,
     TaskIdentity,
     Tree,
+    TreeLeft,
 )
 from iriscw.freeze.ports import Artifacts, Criu, Cuda, Gpus, HeldTree, Hooks, Processes, Report
 
@@ -163,7 +164,11 @@ class Desk:
     async def end_tree(self, effect: EndTree) -> tuple[TaskIdentity, ...]:
         """Kill the tree that is held, and whatever else is left of these tasks."""
         if self._held is not None:
-            await self._held.end(effect.within_ns)
+            try:
+                await self._held.end(effect.within_ns)
+            except TreeLeft:
+                if not effect.given_up:
+                    raise
             self._held = None
         return await self.processes.end(effect.tasks, effect.within_ns)
 
@@ -282,6 +287,6 @@ class Desk:
         """Read every byte and compare."""
         await self.artifacts.verify(effect.artifact, self.report)
 
-    async def unpin(self, effect: Unpin) -> None:
-        """Let it be removed again."""
-        await self.artifacts.unpin(effect.artifact, effect.operation)
+    async def unpin(self, effect: Unpin) -> bool:
+        """Let it be removed again, and say whether it is there."""
+        return await self.artifacts.unpin(effect.artifact, effect.operation)

@@ -1,6 +1,6 @@
 """A program that is frozen and thawed by tests: it holds what it is told to, and says whether it is all still there.
 
-usage: frozen_program.py FOLDER FEATURE...
+usage: frozen_program.py FOLDER FEATURE[:SIZE]...
 
 It connects to FOLDER/ready when it is, and answers on FOLDER/ask, one connection for each question: with JSON.
 """
@@ -32,6 +32,16 @@ class Memory:
     def state(self):
         self.count += 1
         return {"count": self.count, "noise": hash(self.noise)}
+
+
+class Ballast:
+    """So many megabytes of noise."""
+
+    def __init__(self, folder, mebibytes=1):
+        self.noise = [os.urandom(SIZE) for _ in range(int(mebibytes))]
+
+    def state(self):
+        return {"noise": hash(tuple(self.noise))}
 
 
 class Threads:
@@ -141,9 +151,9 @@ class Memfd:
 class Family:
     """Fifty processes: one above, the rest below it, three deep, each with a number and a socket to the one above."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, size=FAMILY):
         self.sockets = []
-        for number in range(FAMILY):
+        for number in range(int(size)):
             ours, its = socket.socketpair()
             if os.fork() == 0:
                 if number % 3 == 0 and os.fork() != 0:
@@ -197,14 +207,15 @@ class Uring:
         return {}
 
 
-FEATURES = {
-    each.__name__.lower(): each for each in (Memory, Threads, Files, Unix, Locks, Epoll, Memfd, Family, Tcp, Uring)
-}
+KINDS = (Memory, Ballast, Threads, Files, Unix, Locks, Epoll, Memfd, Family, Tcp, Uring)
+FEATURES = {each.__name__.lower(): each for each in KINDS}
 
 
 def main(folder, names):
     """Hold what is told, and answer."""
-    holding = {name: FEATURES[name](folder) for name in names}
+    holding = {}
+    for name, _, size in (each.partition(":") for each in names):
+        holding[name] = FEATURES[name](folder, *([size] if size else []))
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(str(folder / "ask"))
     listening.listen()

@@ -123,6 +123,28 @@ anyio.run(main, *sys.argv[1:])
 """
 
 
+async def test_criu_killed_before_it_hears_that_it_is_to_end_the_tree(criu, program) -> None:
+    """It was told, and is killed before it reads that: the tree runs on, that is said at once, and it is not killed."""
+    target = program("memory", "threads")
+    before = await target.ask()
+    held = await criu.dump(target.dump(), nothing)
+    held._run.signal(signal.SIGSTOP)
+    async with anyio.create_task_group() as tasks:
+
+        async def ending() -> None:
+            with pytest.raises(TreeLeft, match="let the tree run on"):
+                await held.end(3600 * 10**9)
+
+        tasks.start_soon(ending)
+        with anyio.fail_after(PATIENCE_S):
+            while held._decided != "end":  # noqa: ASYNC110 - nobody is told
+                await anyio.sleep(0.001)
+        held._run.signal(signal.SIGKILL)
+    await held.resume(PATIENCE_NS)
+    after = await target.ask()
+    assert after["memory"] == {**before["memory"], "count": before["memory"]["count"] + 1}
+
+
 async def test_the_death_of_who_freezes_lets_the_tree_run(criu, processes, program) -> None:
     """CRIU hears that nobody holds its leash, and undoes what it did. A sweep finds nothing to kill."""
     target = program("memory")

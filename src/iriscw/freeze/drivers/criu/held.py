@@ -11,6 +11,7 @@ from iriscw.freeze.criu_rpc import read_dump_statistics
 from iriscw.freeze.drivers.criu.network import unlock_network
 from iriscw.freeze.drivers.criu.swrk import Swrk
 from iriscw.freeze.drivers.identities import Watched, lives
+from iriscw.freeze.drivers.processes.driver import lives_on
 from iriscw.freeze.drivers.processes.reading import read_text
 from iriscw.freeze.model import DumpReport, TaskIdentity, TreeLeft
 from iriscw.freeze.proc_text import parse_status
@@ -66,7 +67,8 @@ class CriuHeldTree:
 
     Theory of operation. HELD -(resume: answer no)-> RUNNING, HELD -(end: answer yes)-> ENDED. The first of the two
     decides, and the second call of the same does nothing. A CRIU that ended by itself while the tree was held, because
-    somebody killed it, has let the tree go: then :meth:`end` does not kill what has run on since.
+    somebody killed it, has let the tree go: then :meth:`end` does not kill what has run on since. It may be killed just
+    before it hears the answer, too: when it has ended, and the first task was not killed, it did not.
     """
 
     def __init__(self, run: Swrk, tasks: Sequence[TaskIdentity], report: DumpReport, *, silenced: bool = False) -> None:
@@ -108,17 +110,23 @@ class CriuHeldTree:
             raise TreeLeft(f"the tree was let run on: {_named(self._tasks)}")
         if not self._decided:
             if await self._run.ended(0):
-                self._decided = "resume"
-                raise TreeLeft(f"CRIU was ended by somebody, and let the tree run on: {_named(self._tasks)}")
+                raise self._let_go()
             self._decided = "end"
             self._run.reply(success=True)
-        left = await self._watched.all_ended(within_ns)
+        deadline = anyio.current_time() + within_ns / 1e9
+        if await self._run.ended(within_ns) and lives_on(self._tasks[0]):
+            raise self._let_go()
+        left = await self._watched.all_ended(max(0, round((deadline - anyio.current_time()) * 1e9)))
         await self._finish(GRACE_NS)
         if left:
             raise TreeLeft(f"processes do not end: {_named(left)}")
         if statistics := self._run.statistics("stats-dump"):
             self._report = read_dump_statistics(statistics)
         self._watched.close()
+
+    def _let_go(self) -> TreeLeft:
+        self._decided = "resume"
+        return TreeLeft(f"CRIU was ended by somebody, and let the tree run on: {_named(self._tasks)}")
 
     async def _finish(self, within_ns: int) -> None:
         if not self._over:

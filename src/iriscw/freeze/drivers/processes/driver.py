@@ -8,7 +8,7 @@ import platform
 import signal
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import anyio
@@ -19,7 +19,7 @@ from iriscw.freeze.drivers.processes.reading import read_text, read_tree, with_a
 from iriscw.freeze.model import FreeMemory, Host, RightsMissing, TargetGone, TaskIdentity, Tree
 from iriscw.freeze.proc_text import parse_stat_tail, parse_status
 from iriscw.processes.identity import ProcessGone, boot_id, read_stat
-from iriscw.processes.memory import free_bytes, group_free_bytes, group_of, machine_free_bytes
+from iriscw.processes.memory import free_bytes, group_of, limits_on, machine_free_bytes
 
 _CPUINFO = Path("/proc/cpuinfo")
 
@@ -31,6 +31,8 @@ CATCH_ROUNDS = 20
 
 STOP_PATIENCE_S = 10.0
 """A busy machine lets a process wait for seconds before it hears that it is to stop."""
+KERNEL_PATIENCE_S = 1.0
+"""For those that wait in the kernel where no signal reaches them: some do for a moment, others for a dead disk."""
 STOP_LOOK_S = 0.001
 """Between two looks at whether all are stopped: nobody is told of that but a parent, and a tracer."""
 
@@ -55,7 +57,7 @@ class KernelProcesses:
 
     async def living(self, tasks: Sequence[TaskIdentity]) -> tuple[TaskIdentity, ...]:
         """Give those that live (see the port)."""
-        return tuple(task for task in tasks if _lives_on(task))
+        return tuple(task for task in tasks if lives_on(task))
 
     async def taken(self, pids: Sequence[int]) -> tuple[int, ...]:
         """Give those numbers that somebody has (see the port), after a wait for zombies to be reaped."""
@@ -103,22 +105,36 @@ async def _caught(tasks: Sequence[TaskIdentity]) -> tuple[TaskIdentity, ...]:
     """Stop processes, look for what they have forked meanwhile, stop that, until there is nobody new; kill all of them.
 
     Who is stopped forks nothing, and stays the parent of what it forked: killed at once, it would leave children that
-    nothing leads to any more. Who does not stop in time waits in the kernel, and forks nothing there either.
+    nothing leads to any more. Who does not stop in time waits in the kernel, and forks nothing there either: it was
+    told, and is not waited for again.
     """
     found: dict[TaskIdentity, None] = dict.fromkeys(tasks)
+    new = list(found)
     with anyio.CancelScope(shield=True):  # it is bounded, and stopped they must not stay
         try:
             for _ in range(CATCH_ROUNDS):
-                with anyio.move_on_after(STOP_PATIENCE_S):
-                    while sum(not _stopped(task) for task in found):  # noqa: ASYNC110 - all are told, and there is no event
-                        await anyio.sleep(STOP_LOOK_S)
-                before = len(found)
-                found.update(dict.fromkeys(await anyio.to_thread.run_sync(with_all_below, tuple(found))))
-                if len(found) == before:
+                await _stop(new)
+                below = await anyio.to_thread.run_sync(with_all_below, tuple(found))
+                new = [task for task in below if task not in found]
+                found.update(dict.fromkeys(new))
+                if not new:
                     break
         finally:
             doom(tuple(found))
     return tuple(found)
+
+
+async def _stop(tasks: Sequence[TaskIdentity]) -> None:
+    """Tell processes to stop, and wait until they have; less long for those that wait where no signal reaches them."""
+    left, in_kernel = list(tasks), dict[TaskIdentity, float]()
+    with anyio.move_on_after(STOP_PATIENCE_S):
+        while True:
+            left = [task for task in left if not _stopped(task)]
+            now = anyio.current_time()
+            in_kernel = {task: in_kernel.get(task, now) for task in left if _waits_in_kernel(task)}
+            if all(now - in_kernel.get(task, now) >= KERNEL_PATIENCE_S for task in left):
+                return
+            await anyio.sleep(STOP_LOOK_S)  # there is no event
 
 
 def _stopped(task: TaskIdentity) -> bool:
@@ -136,6 +152,14 @@ def _stopped(task: TaskIdentity) -> bool:
     finally:
         os.close(descriptor)
     return False
+
+
+def _waits_in_kernel(task: TaskIdentity) -> bool:
+    """Whether a process waits where only what it waits for can wake it."""
+    try:
+        return read_stat(task.pid).state == "D"
+    except ProcessGone:
+        return False
 
 
 async def end_tasks(tasks: Sequence[TaskIdentity], within_ns: int) -> tuple[TaskIdentity, ...]:
@@ -191,7 +215,7 @@ def _is_taken(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()  # a thread's number, too, though no list names it
 
 
-def _lives_on(task: TaskIdentity) -> bool:
+def lives_on(task: TaskIdentity) -> bool:
     """Whether a process lives and was not killed already: what it was told cannot be taken back."""
     try:
         status = parse_status(read_text(task.pid, "status"))
@@ -219,10 +243,14 @@ def _host() -> Host:
 
 
 def _free_memory(task: TaskIdentity) -> FreeMemory:
-    ours, its = group_of(), group_of(task.pid)
+    return free_memory_of(machine_free_bytes(), limits_on(group_of()), limits_on(group_of(task.pid)))
+
+
+def free_memory_of(machine_bytes: int, ours: Mapping[Path, int], its: Mapping[Path, int]) -> FreeMemory:
+    """Put together what the machine leaves, and each group with a limit on us and on a process."""
     return FreeMemory(
-        machine_bytes=machine_free_bytes(),
-        ours_bytes=group_free_bytes(ours),
-        its_bytes=group_free_bytes(its),
-        together=ours == its,
+        machine_bytes=machine_bytes,
+        ours_bytes=min((left for place, left in ours.items() if place not in its), default=None),
+        its_bytes=min((left for place, left in its.items() if place not in ours), default=None),
+        both_bytes=min((left for place, left in its.items() if place in ours), default=None),
     )

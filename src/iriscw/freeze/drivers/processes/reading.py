@@ -93,6 +93,18 @@ def descendants(root: int) -> tuple[TaskIdentity, ...]:
         return ()
 
 
+def ancestors(task: TaskIdentity) -> tuple[TaskIdentity, ...]:
+    """Give those above a process, the nearest first; none if it has ended."""
+    found: list[TaskIdentity] = []
+    with contextlib.suppress(ProcessGone):
+        here = read_stat(task.pid)
+        if identity_of(here) == task:
+            while here.parent_pid > 0:
+                here = read_stat(here.parent_pid)
+                found.append(identity_of(here))
+    return tuple(found)
+
+
 def with_all_below(tasks: Sequence[TaskIdentity]) -> tuple[TaskIdentity, ...]:
     """Give those of the processes that live, and all that live below them, parents first. One pass over ``/proc``.
 
@@ -194,6 +206,7 @@ def _looked_at(stats: list[ProcessStat]) -> Tree:
                 memory_bytes=status.memory_bytes,
                 stopped=each.state == "T",
                 traced_by=status.traced_by,
+                inner_pid=status.inner_pid,
             )
         )
         hindrances += _of_status(each, status, tail, ours)
@@ -217,9 +230,10 @@ def _of_status(each: ProcessStat, status: Status, tail: StatTail, ours: tuple[in
     found = []
     if each.pid in ours:
         found.append(Hindrance(Obstacle.OURS, each.pid, f"{who} is the one that freezes, or one above it"))
-    if tail.of_the_kernel or status.first_of_namespace:
-        what = "a thread of the kernel" if tail.of_the_kernel else "the first process of its PID namespace"
-        found.append(Hindrance(Obstacle.KERNEL, each.pid, f"{who} is {what}"))
+    if tail.of_the_kernel:
+        found.append(Hindrance(Obstacle.KERNEL, each.pid, f"{who} is a thread of the kernel"))
+    elif status.first_of_namespace:
+        found.append(Hindrance(Obstacle.NAMESPACE, each.pid, f"{who} is the first process of its PID namespace"))
     if status.traced_by:
         found.append(Hindrance(Obstacle.TRACED, each.pid, f"{who} is traced by process {status.traced_by}"))
     if tail.terminal:

@@ -18,6 +18,7 @@ __all__ = (
     "CancelOperationRequest",
     "CapabilitiesRequest",
     "CapabilitiesResponse",
+    "CheckpointContainerRequest",
     "CheckpointRequest",
     "CheckpointResponse",
     "CheckpointView",
@@ -27,6 +28,8 @@ __all__ = (
     "Constraint",
     "ConstraintMode",
     "ConstraintOp",
+    "ContainerOperationsRequest",
+    "ContainerView",
     "ControllerMessage",
     "ControllerServiceBase",
     "ControllerServiceStub",
@@ -101,6 +104,7 @@ __all__ = (
     "Refused",
     "RemoveCheckpointRequest",
     "RemoveCheckpointResponse",
+    "RestoreContainerRequest",
     "RestoreRequest",
     "RestoreResponse",
     "ResultAck",
@@ -108,6 +112,7 @@ __all__ = (
     "ResultPart",
     "ResultRef",
     "RunAttempt",
+    "RuntimeTurn",
     "ScaleGroupConfig",
     "ScaleGroupResources",
     "ShimServiceBase",
@@ -1063,6 +1068,47 @@ default_message_pool.register_message("iriscw.v1", "CapabilitiesResponse", Capab
 
 
 @dataclass(eq=False, repr=False)
+class CheckpointContainerRequest(betterproto2.Message):
+    """
+    What `runc checkpoint` is told, as far as it can be honoured.
+    """
+
+    container_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    runtime_root: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+    """
+    Where the runtime keeps state (`runc --root`): one of the agent's, or a folder in one.
+    """
+
+    image_path: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+    """
+    A folder below one that the agent may use; see `CheckpointRequest.destination_path`.
+    """
+
+    leave_running: "bool" = betterproto2.field(4, betterproto2.TYPE_BOOL)
+
+    tcp_established: "bool" = betterproto2.field(5, betterproto2.TYPE_BOOL)
+
+    external_unix_sockets: "bool" = betterproto2.field(6, betterproto2.TYPE_BOOL)
+
+    shell_job: "bool" = betterproto2.field(7, betterproto2.TYPE_BOOL)
+
+    file_locks: "bool" = betterproto2.field(8, betterproto2.TYPE_BOOL)
+
+    link_remap: "bool" = betterproto2.field(9, betterproto2.TYPE_BOOL)
+
+    cgroups_mode: "str" = betterproto2.field(10, betterproto2.TYPE_STRING)
+    """
+    "", "soft", "full", "strict" or "ignore".
+    """
+
+    empty_namespaces: "list[str]" = betterproto2.field(11, betterproto2.TYPE_STRING, repeated=True)
+
+
+default_message_pool.register_message("iriscw.v1", "CheckpointContainerRequest", CheckpointContainerRequest)
+
+
+@dataclass(eq=False, repr=False)
 class CheckpointRequest(betterproto2.Message):
     container_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
 
@@ -1216,6 +1262,34 @@ class Constraint(betterproto2.Message):
 
 
 default_message_pool.register_message("iriscw.v1", "Constraint", Constraint)
+
+
+@dataclass(eq=False, repr=False)
+class ContainerOperationsRequest(betterproto2.Message):
+    container_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+    runtime_root: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+
+    stop: "bool" = betterproto2.field(3, betterproto2.TYPE_BOOL)
+    """
+    Have them undone, and wait until they are over.
+    """
+
+
+default_message_pool.register_message("iriscw.v1", "ContainerOperationsRequest", ContainerOperationsRequest)
+
+
+@dataclass(eq=False, repr=False)
+class ContainerView(betterproto2.Message):
+    operation: "OperationView | None" = betterproto2.field(1, betterproto2.TYPE_MESSAGE, optional=True)
+
+    turn: "RuntimeTurn | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    Of a restore: what the runtime has to be told.
+    """
+
+
+default_message_pool.register_message("iriscw.v1", "ContainerView", ContainerView)
 
 
 @dataclass(eq=False, repr=False)
@@ -2385,6 +2459,28 @@ default_message_pool.register_message("iriscw.v1", "RemoveCheckpointResponse", R
 
 
 @dataclass(eq=False, repr=False)
+class RestoreContainerRequest(betterproto2.Message):
+    """
+    What `runc restore` is told, as far as it concerns the agent.
+    """
+
+    container_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+    """
+    As what it comes back; the name that it had may be another one.
+    """
+
+    runtime_root: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+
+    image_path: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+    """
+    The folder that its checkpoint was put into.
+    """
+
+
+default_message_pool.register_message("iriscw.v1", "RestoreContainerRequest", RestoreContainerRequest)
+
+
+@dataclass(eq=False, repr=False)
 class RestoreRequest(betterproto2.Message):
     container_id: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
     """
@@ -2510,6 +2606,33 @@ class RunAttempt(betterproto2.Message):
 
 
 default_message_pool.register_message("iriscw.v1", "RunAttempt", RunAttempt)
+
+
+@dataclass(eq=False, repr=False)
+class RuntimeTurn(betterproto2.Message):
+    """
+    How the caller has to start the runtime.
+    """
+
+    criu_folder: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+    """
+    First in the runtime's PATH: the CRIU in it asks the agent.
+    """
+
+    images: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+    """
+    `--image-path`: where the verified images lie.
+    """
+
+    environment: "dict[str, str]" = betterproto2.field(
+        3, betterproto2.TYPE_MAP, map_meta=betterproto2.map_meta(betterproto2.TYPE_STRING, betterproto2.TYPE_STRING)
+    )
+    """
+    More environment for the runtime.
+    """
+
+
+default_message_pool.register_message("iriscw.v1", "RuntimeTurn", RuntimeTurn)
 
 
 @dataclass(eq=False, repr=False)
@@ -3507,6 +3630,71 @@ class ShimServiceStub(betterproto2_grpclib.ServiceStub):
             metadata=metadata,
         )
 
+    async def checkpoint_container(
+        self,
+        message: "CheckpointContainerRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "AsyncIterator[ContainerView]":
+        """
+        Freezes a container through its runtime. The stream ends with the operation: its last view has the outcome.
+        """
+
+        async for response in self._unary_stream(
+            "/iriscw.v1.ShimService/CheckpointContainer",
+            message,
+            ContainerView,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        ):
+            yield response
+
+    async def restore_container(
+        self,
+        message: "RestoreContainerRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "AsyncIterator[ContainerView]":
+        """
+        Brings a container back by the runtime that the caller runs, once a view has the phase "restoring".
+        """
+
+        async for response in self._unary_stream(
+            "/iriscw.v1.ShimService/RestoreContainer",
+            message,
+            ContainerView,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        ):
+            yield response
+
+    async def container_operations(
+        self,
+        message: "ContainerOperationsRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "ListOperationsResponse":
+        """
+        The operations that run on a container; with `stop`, those that still do when they were told to undo what they did.
+        """
+
+        return await self._unary_unary(
+            "/iriscw.v1.ShimService/ContainerOperations",
+            message,
+            ListOperationsResponse,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
 
 class WorkerServiceStub(betterproto2_grpclib.ServiceStub):
     async def connect(
@@ -3973,6 +4161,29 @@ class ShimServiceBase(betterproto2_grpclib.ServiceBase):
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
 
+    async def checkpoint_container(self, message: "CheckpointContainerRequest") -> "AsyncIterator[ContainerView]":
+        """
+        Freezes a container through its runtime. The stream ends with the operation: its last view has the outcome.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+        yield ContainerView()
+
+    async def restore_container(self, message: "RestoreContainerRequest") -> "AsyncIterator[ContainerView]":
+        """
+        Brings a container back by the runtime that the caller runs, once a view has the phase "restoring".
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+        yield ContainerView()
+
+    async def container_operations(self, message: "ContainerOperationsRequest") -> "ListOperationsResponse":
+        """
+        The operations that run on a container; with `stop`, those that still do when they were told to undo what they did.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
     async def __rpc_checkpoint(self, stream: "grpclib.server.Stream[CheckpointRequest, CheckpointResponse]") -> None:
         request = await stream.recv_message()
         assert request is not None
@@ -3983,6 +4194,36 @@ class ShimServiceBase(betterproto2_grpclib.ServiceBase):
         request = await stream.recv_message()
         assert request is not None
         response = await self.restore(request)
+        await stream.send_message(response)
+
+    async def __rpc_checkpoint_container(
+        self, stream: "grpclib.server.Stream[CheckpointContainerRequest, ContainerView]"
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        await self._call_rpc_handler_server_stream(
+            self.checkpoint_container,
+            stream,
+            request,
+        )
+
+    async def __rpc_restore_container(
+        self, stream: "grpclib.server.Stream[RestoreContainerRequest, ContainerView]"
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        await self._call_rpc_handler_server_stream(
+            self.restore_container,
+            stream,
+            request,
+        )
+
+    async def __rpc_container_operations(
+        self, stream: "grpclib.server.Stream[ContainerOperationsRequest, ListOperationsResponse]"
+    ) -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.container_operations(request)
         await stream.send_message(response)
 
     def __mapping__(self) -> "dict[str, grpclib.const.Handler]":
@@ -3998,6 +4239,24 @@ class ShimServiceBase(betterproto2_grpclib.ServiceBase):
                 grpclib.const.Cardinality.UNARY_UNARY,
                 RestoreRequest,
                 RestoreResponse,
+            ),
+            "/iriscw.v1.ShimService/CheckpointContainer": grpclib.const.Handler(
+                self.__rpc_checkpoint_container,
+                grpclib.const.Cardinality.UNARY_STREAM,
+                CheckpointContainerRequest,
+                ContainerView,
+            ),
+            "/iriscw.v1.ShimService/RestoreContainer": grpclib.const.Handler(
+                self.__rpc_restore_container,
+                grpclib.const.Cardinality.UNARY_STREAM,
+                RestoreContainerRequest,
+                ContainerView,
+            ),
+            "/iriscw.v1.ShimService/ContainerOperations": grpclib.const.Handler(
+                self.__rpc_container_operations,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                ContainerOperationsRequest,
+                ListOperationsResponse,
             ),
         }
 

@@ -1,0 +1,67 @@
+"""The calling side of ``iriscw.v1.ShimService``, as far as containers are concerned: what ``iriscw-runc`` uses."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from types import TracebackType
+from typing import Self
+
+from iriscw.agent import claims, errors  # noqa: F401 - an error of the agent is raised by its name
+from iriscw.agent.caller import DAY_S
+from iriscw.proto.iriscw import v1
+from iriscw.rpc.address import Address
+from iriscw.rpc.client import RpcChannel
+from iriscw.rpc.limits import RpcLimits
+
+ROUTE = "/iriscw.v1.ShimService/"
+
+
+class ShimCaller:
+    """Calls to one agent: an async context manager. Whoever leaves a stream early has the agent undo what it began.
+
+    Args:
+        socket: where it listens.
+
+    Raises:
+        InvalidAddress: the path is too long.
+        NeedsAsyncio: it is made outside of an asyncio loop.
+    """
+
+    def __init__(self, socket: str) -> None:
+        limits = RpcLimits(unary_timeout_s=DAY_S, stream_timeout_s=DAY_S)
+        self._channel = RpcChannel(Address.parse(f"unix:{socket}"), limits=limits)
+
+    async def __aenter__(self) -> Self:
+        """Give the caller. The first call connects."""
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        self._channel.close()
+
+    async def checkpoint(self, request: v1.CheckpointContainerRequest) -> AsyncGenerator[v1.ContainerView, None]:
+        """Freeze a container, and give views of that until it is over.
+
+        Raises:
+            ContainerUnknown, ContainerRefused, PathNotAllowed, TargetBusy, TooManyOperations: nothing was begun.
+            RpcUnavailable: no agent listens there, or it went away: the next one takes the operation up.
+        """
+        call = self._channel.server_stream(ROUTE + "CheckpointContainer", request, v1.ContainerView)
+        async with call as views:
+            async for view in views:
+                yield view
+
+    async def restore(self, request: v1.RestoreContainerRequest) -> AsyncGenerator[v1.ContainerView, None]:
+        """Bring a container back, with a runtime that the caller runs. Errors as :meth:`checkpoint`, and those of
+        ``Agent.source``.
+        """
+        call = self._channel.server_stream(ROUTE + "RestoreContainer", request, v1.ContainerView)
+        async with call as views:
+            async for view in views:
+                yield view
+
+    async def operations(self, container_id: str, root: str, *, stop: bool = False) -> list[v1.OperationView]:
+        """Give the operations that run on a container; with ``stop``, have them undone and wait for that."""
+        request = v1.ContainerOperationsRequest(container_id=container_id, runtime_root=root, stop=stop)
+        return (await self._channel.unary(ROUTE + "ContainerOperations", request, v1.ListOperationsResponse)).operations

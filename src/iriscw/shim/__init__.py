@@ -1,0 +1,55 @@
+"""``iriscw-runc``: an OCI runtime that asks the node agent first, and then is ``runc``.
+
+A container runtime calls it as it would call ``runc``. What only ``runc`` knows of is passed on to it as it is, by
+``execv``, within milliseconds: nothing but the standard library is loaded for that. See ``docs/containers.md``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from iriscw.shim.words import Asked, NotHonoured, read
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Do what ``runc`` is asked to do. Returns an exit code only where it does not become ``runc``."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    asked = read(words)
+    try:
+        if asked.helps:
+            return _become_runc(words)
+        if asked.command in ("checkpoint", "restore"):
+            from iriscw.shim import carrying
+
+            return carrying.checkpoint(asked) if asked.command == "checkpoint" else carrying.restore(asked)
+        if asked.command in ("pause", "resume", "kill", "delete"):
+            _ask_first(asked)
+        return _become_runc(words)
+    except (NotHonoured, OSError) as error:
+        return _fail(asked, str(error))
+
+
+def _become_runc(words: Sequence[str]) -> int:
+    from iriscw.freeze.drivers.runtime.finding import real_runc
+
+    runc = real_runc(os.environ)
+    os.execv(runc, [runc, *words])  # noqa: S606 - no shell, and the same words
+
+
+def _ask_first(asked: Asked) -> None:
+    """See that no operation of the agent runs on the container.
+
+    Raises:
+        NotHonoured: one does, and this would run into it.
+    """
+    from iriscw.shim import meeting
+
+    meeting.before(asked)
+
+
+def _fail(asked: Asked, text: str) -> int:
+    from iriscw.shim.saying import fail
+
+    return fail(asked, text)
