@@ -136,7 +136,7 @@ def checkpoint(*, job: str | None, pid: int | None, form: str, **given: Any) -> 
     if (job is None) == (pid is None):
         raise click.UsageError("either --pid or a JOB")
     if job is not None:
-        hooks = ("hook_exec", "hook_url", "hook_dir", "shell_job")
+        hooks = ("hook_exec", "hook_url", "hook_dir", "shell_job", "tcp_close")
         at_controller.refuse_local_options(given, *hooks)
         at_controller.checkpoint(job, labels, given, form)
         return
@@ -205,7 +205,7 @@ def restore(*, checkpoint_id: str, cluster: bool, form: str, **given: Any) -> No
     from iriscw.cli import at_controller
 
     if cluster:
-        at_controller.refuse_local_options(given, "gpus")
+        at_controller.refuse_local_options(given, "gpus", "lazy")
         at_controller.restore(checkpoint_id, given, form)
         return
     at_controller.refuse_cluster_options(given)
@@ -213,7 +213,7 @@ def restore(*, checkpoint_id: str, cluster: bool, form: str, **given: Any) -> No
     async def thaw(local: Local, shown: Shown) -> Done:
         from iriscw.agent.local import new_id
 
-        plan = ThawPlan(new_id("th"), checkpoint_id, gpus, given["force"], given["lazy"])
+        plan = ThawPlan(new_id("th"), checkpoint_id, gpus, given["force"], lazy=given["lazy"])
         end = await local.run(ThawTree(plan), report=shown.report, changed=shown.changed)
         return await _done(local, checkpoint_id, end, shown)
 
@@ -223,7 +223,7 @@ def restore(*, checkpoint_id: str, cluster: bool, form: str, **given: Any) -> No
         from iriscw.cli import at_agent
 
         at_agent.refuse_local_options(given)
-        at_agent.restore(given["agent"], ThawPlan("", checkpoint_id, gpus, given["force"], given["lazy"]), form)
+        at_agent.restore(given["agent"], ThawPlan("", checkpoint_id, gpus, given["force"], lazy=given["lazy"]), form)
 
 
 @click.command()
@@ -249,7 +249,9 @@ def checkpoints(
 
     wanted = _labels(labels)
     if cluster:
-        at_controller.refuse_local_options(given, "lazy", "gpus")
+        if released is not None:
+            raise click.UsageError("--release: of this machine only, and the cluster's agents do it")
+        at_controller.refuse_local_options(given)
         at_controller.checkpoints(wanted, removed, given, form)
         return
     at_controller.refuse_cluster_options(given)
