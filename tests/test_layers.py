@@ -180,8 +180,8 @@ def imports(tree):
 def place(module):
     """Give the package and the room of a module: ``iriscw.jobs.doors.grpc`` is ``("jobs", "doors")``.
 
-    A module of a feature with a name of its own (``cloud/reflector.py``) holds decisions. Outside of features
-    only the names of rooms mean something.
+    A module of a feature with a name of its own (``cloud/reflector.py``) holds decisions. Outside of features, in the
+    simulator too, only the names of rooms mean something.
     """
     top, *rest = module.split(".")[1:] or [""]
     for part in rest:
@@ -189,7 +189,7 @@ def place(module):
             return top, part
         if part.endswith("_actor"):
             return top, "actor"
-    return top, "decision" if top in FEATURES and rest else ""
+    return top, "decision" if top in FEATURES and rest and not module.startswith("iriscw_sims.") else ""
 
 
 def _at_runtimes_edge(module):

@@ -16,7 +16,6 @@ from pathlib import Path
 import anyio.to_thread
 import attrs
 
-from iriscw.cloud.docker.containers import TaskContainers, encode_task_containers, socket_of
 from iriscw.cloud.drivers.loading import CloudDrivers
 from iriscw.cloud.drivers.local.drivers import local
 from iriscw.cloud.drivers.local.platform import LocalOptions
@@ -73,6 +72,8 @@ def task_containers(config: ClusterConfig, environment: Mapping[str, str]) -> di
     groups = [each for each in config.scale_groups.values() if each.task_runtime is TaskRuntimeKind.DOCKER]
     if not groups:
         return {}
+    from iriscw.cloud.docker.containers import TaskContainers, encode_task_containers, socket_of  # for those who use it
+
     socket, shown = socket_of(environment), tuple(platform.task_paths.split(":")) if platform.task_paths else ()
     made = {each.name: TaskContainers(image=each.task_image, socket=socket, shown=shown) for each in groups}
     return {name: encode_task_containers(each) for name, each in made.items()}
