@@ -13,6 +13,7 @@ of a file or a folder, a signal that was sent, bytes that were read, a file that
 """
 
 import asyncio
+import contextlib
 import ctypes
 import functools
 import json
@@ -124,10 +125,10 @@ class Strike:
             self.strike(f"when {phase} was on the disk")
         elif self.at["by"] == "share" and phase == "dumping":
             wanted = int(self.at["share"] * self.reserved_bytes)
-            threading.Thread(target=self.growing, args=(Path(self.room.images), "pages-*.img", wanted)).start()
+            self.look_at(Path(self.room.images), "pages-*.img", wanted)
         elif self.at["by"] == "share" and phase == "restoring":
             wanted = int(self.at["share"] * LOG_BYTES_OF_A_PROCESS * len(self.request.pids))
-            threading.Thread(target=self.growing, args=(Path(self.request.work), "restore.log", wanted)).start()
+            self.look_at(Path(self.request.work), "restore.log", wanted)
 
     def counted(self, what):
         """One more of what may be counted."""
@@ -141,17 +142,22 @@ class Strike:
         if self.armed and self.at["by"] == "share" and phase == self.at["phase"] and done >= self.at["share"] * total:
             self.strike(f"{done} of {total} bytes of {phase}")
 
+    def look_at(self, *about):
+        """Strike when files have grown so far; whoever ends before does not wait for that."""
+        threading.Thread(target=self.growing, args=about, daemon=True).start()
+
     def growing(self, folder, pattern, wanted):
         """Strike when files of a folder have so many bytes: the kernel tells of each change."""
         libc = ctypes.CDLL(None, use_errno=True)
         watch = libc.inotify_init1(os.O_CLOEXEC)
         if watch < 0 or libc.inotify_add_watch(watch, os.fsencode(folder), IN_MODIFY | IN_CREATE) < 0:
             raise OSError(ctypes.get_errno(), "inotify")
-        while not self.struck:
-            found = sum(each.stat().st_size for each in folder.glob(pattern))
-            if found > wanted:
-                self.strike(f"{pattern} had {found} bytes")
-            os.read(watch, 64 * struct.calcsize("iIII") + 4096)
+        with contextlib.suppress(FileNotFoundError):  # a file went between two looks
+            while not self.struck:
+                found = sum(each.stat().st_size for each in folder.glob(pattern))
+                if found > wanted:
+                    self.strike(f"{pattern} had {found} bytes")
+                os.read(watch, 64 * struct.calcsize("iIII") + 4096)
 
 
 def install(strike):

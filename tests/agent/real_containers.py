@@ -9,6 +9,8 @@ from pathlib import Path
 
 from real_trees import COUNTING, PATIENCE_S, until
 
+from iriscw.processes.identity import ProcessGone, read_stat
+
 BUILD_RUNC = Path(__file__).parent / "runc" / "build-runc"
 
 
@@ -113,7 +115,7 @@ class Runc:
             stdout=stdout,
             stderr=subprocess.PIPE if stdout == subprocess.PIPE else subprocess.DEVNULL,
             text=True,
-            timeout=PATIENCE_S,
+            timeout=3 * PATIENCE_S,
             check=False,
         )
 
@@ -191,3 +193,11 @@ class Box:
         """Remove it, whatever state it is in; no wrapper and no agent is needed for that."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.runc("delete", "--force", self.name)
+
+
+def runs(pid):
+    """Whether there is such a process; one that nobody has reaped yet is none."""
+    try:
+        return not read_stat(pid).ended
+    except ProcessGone:
+        return False

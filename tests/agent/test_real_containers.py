@@ -1,5 +1,6 @@
 """Containers of the real runc, frozen and brought back through the wrapper with the words of containerd's shim."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -14,12 +15,11 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))  # for real_agent, real_containers, real_trees
 
 from real_agent import Serving
-from real_containers import Box, Runc, find_runc
+from real_containers import Box, Runc, find_runc, runs
 from real_trees import PATIENCE_S, until, why_not
 
 from iriscw.agent.caller import AgentCaller
 from iriscw.freeze.drivers.criu.finding import find_criu
-from iriscw.processes.identity import ProcessGone, read_stat
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.client import RpcChannel
 
@@ -105,14 +105,6 @@ def stands_in(agent, phase, process):
 def place(tmp_path):
     """A folder that checkpoints may be put into, which is not there yet."""
     return tmp_path / "root" / "chk-1"
-
-
-def runs(pid):
-    """Whether there is such a process; one that nobody has reaped yet is none."""
-    try:
-        return not read_stat(pid).ended
-    except ProcessGone:
-        return False
 
 
 def frozen(runc, container, place, *more):
@@ -352,12 +344,9 @@ def test_a_criu_that_is_killed(slow_agent, runc, box, place):
     freeze = runc.start(*container.checkpoint_words(place))
     stands_in(slow_agent, "dumping", freeze)
     record = next(iter(place.glob("work/*/criu-run.json")), None)
-    if record is not None:
-        pid = json.loads(record.read_text(encoding="utf-8"))["criu"]["pid"]
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            record = None
+    with contextlib.suppress(ProcessLookupError, FileNotFoundError):  # then it was quicker than we
+        if record is not None:
+            os.kill(json.loads(record.read_text(encoding="utf-8"))["criu"]["pid"], signal.SIGKILL)
     freeze.communicate(timeout=PATIENCE_S)
     if freeze.returncode == 0:
         return  # it was quicker than we

@@ -39,12 +39,15 @@ class Hosted:
 
     async def start(self):
         """Start it; return when it serves."""
-        self._over, self._stopped = anyio.Event(), anyio.Event()
-        await self._tasks.start(self._run)
-        address = self.world.controller.address
-        if self._address not in (None, address):
-            pytest.skip("somebody else took the controller's port meanwhile")
-        self._address = address
+        with anyio.fail_after(PATIENCE_S):
+            while True:
+                self._over, self._stopped = anyio.Event(), anyio.Event()
+                await self._tasks.start(self._run)
+                if self._address in (None, self.world.controller.address):
+                    break
+                await self.stop()  # somebody has its port for the moment
+                await anyio.sleep(0.1)
+        self._address = self.world.controller.address
 
     async def _run(self, task_status):
         async with self.world:

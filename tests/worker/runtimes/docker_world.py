@@ -4,6 +4,7 @@ The image is empty: tasks are shown this machine's programs, this interpreter an
 they find at its place what the tests name.
 """
 
+import contextlib
 import io
 import os
 import shutil
@@ -30,7 +31,7 @@ INSTALL = Path(__file__).parent / "docker" / "install-dockerd"
 CHECKOUT = Path(__file__).parents[3]
 IMAGE = "nothing:1"
 PATH = f"ENV PATH={Path(sys.executable).parent}:/usr/bin:/bin"
-PATIENCE_S = 60
+PATIENCE_S = 300
 FOLDERS = (
     "bin",
     "dev",
@@ -77,19 +78,19 @@ def running_engine():
         "LD_LIBRARY_PATH": f"{there}/usr/lib/x86_64-linux-gnu:{there}/lib/x86_64-linux-gnu",
     }
     # In a mount namespace of its own, what it mounts goes with it.
-    command = ["unshare", "--mount", there / "usr/sbin/dockerd", *arguments]
+    ends_with_us = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
+    command = [*ends_with_us, "unshare", "--mount", there / "usr/sbin/dockerd", *arguments]
     with log.open("wb") as output:
         engine = subprocess.Popen(command, env=environment, stdout=output, stderr=output, start_new_session=True)
     try:
         yield socket, engine, log
     finally:
         engine.terminate()
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             engine.wait(PATIENCE_S)
-        finally:
-            engine.kill()
-            engine.wait()
-            shutil.rmtree(folder, ignore_errors=True)
+        engine.kill()
+        engine.wait()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def empty_image():

@@ -140,7 +140,8 @@ async def test_memory_is_bounded(world, runtime):
     attempt = await runtime.start(program(hungry, demand=Capacity(1000, 64 << 20)))
     with anyio.fail_after(PATIENCE_S):
         end = await attempt.wait()
-    assert end.kind is EndKind.OUT_OF_MEMORY
+    # The engine may tell of the end before it tells of the memory.
+    assert end.kind is EndKind.OUT_OF_MEMORY or (end.kind, end.signal) == (EndKind.SIGNALLED, 9)
     found = await world.all()
     await attempt.remove()
     assert attempt.name in found
