@@ -109,7 +109,7 @@ def test_its_words_are_those_of_the_command(said):
     installation = with_agent(**said)
     (container,) = pod(installation)["containers"]
     assert container["command"] == command(installation)
-    for words in (container["command"], container["livenessProbe"]["exec"]["command"]):
+    for words in (container["command"], container["readinessProbe"]["exec"]["command"]):
         assert words[:2] == ["iriscw", "agent"]
         parsed = commands.commands[words[2]].make_context("x", list(words[3:]), resilient_parsing=False)
         assert str(parsed.params["socket"]) == "/run/kybernate/shim.sock"
@@ -118,6 +118,12 @@ def test_its_words_are_those_of_the_command(said):
     assert (serve.params["ram_budget"], serve.params["disk_budget"]) == (
         (None, None) if not said else (64 << 30, 1 << 40)
     )
+
+
+def test_no_probe_ends_what_was_thawed():
+    """A node that is too full to answer in time makes it not ready; its pod, and what is thawed in that, go on."""
+    (container,) = pod(with_agent())["containers"]
+    assert [name for name in container if name.endswith("Probe")] == ["startupProbe", "readinessProbe"]
 
 
 def test_it_goes_where_slices_are():

@@ -186,8 +186,8 @@ def _container(installation: Installation, image: str) -> dict[str, Any]:
         "command": command(installation),
         # No limits: the tier in memory, and what is thawed, count as the agent's own.
         "resources": {"requests": {"cpu": "250m", "memory": "512Mi"}},
+        # Nothing restarts an agent that runs: what is thawed ends with its pod, and a full node is no reason for that.
         "startupProbe": {**probe, **timing, "failureThreshold": START_S // PROBE_S},
-        "livenessProbe": {**probe, **timing, "failureThreshold": 4},
         "readinessProbe": {**probe, **timing, "failureThreshold": 1},
         "securityContext": {"privileged": True, "readOnlyRootFilesystem": True, "runAsUser": 0},
         "terminationMessagePolicy": "FallbackToLogsOnError",
