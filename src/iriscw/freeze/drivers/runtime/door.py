@@ -201,6 +201,8 @@ class CriuCall:
 
     async def ended(self, within_ns: int) -> bool:
         """Wait until CRIU has ended; say whether it has within this time."""
+        if self._pidfd < 0:
+            return True
         with anyio.move_on_after(within_ns / 1e9):
             await anyio.wait_readable(self._pidfd)
             return True

@@ -11,6 +11,7 @@ import anyio
 from iriscw.freeze.criu_rpc import POST_DUMP, NotUnderstood
 from iriscw.freeze.drivers.criu.held import untraced
 from iriscw.freeze.drivers.identities import Watched
+from iriscw.freeze.drivers.processes.driver import lives_on
 from iriscw.freeze.drivers.runtime.door import CriuCall, CriuDoor
 from iriscw.freeze.drivers.runtime.runc import Runtime
 from iriscw.freeze.model import CriuFailed, DumpReport, TaskIdentity, TreeLeft
@@ -26,7 +27,8 @@ class HeldContainer:
 
     Theory of operation: as :class:`~iriscw.freeze.drivers.criu.held.CriuHeldTree`, with the runtime between. To end it,
     the notification is passed on to the runtime, CRIU kills the tree, and the runtime forgets the container as after
-    any checkpoint. To let it run, CRIU hears no, and the runtime that the checkpoint failed: it forgets nothing.
+    any checkpoint. To let it run, CRIU hears no, and the runtime that the checkpoint failed: it forgets nothing. A CRIU
+    that was killed before it heard has let the container go, which then is never ended.
 
     Args:
         notification: CRIU's own message, which the runtime gets if the tree ends.
@@ -81,19 +83,25 @@ class HeldContainer:
             raise TreeLeft(f"the container was let run on: {_named(self._tasks)}")
         if not self._decided:
             if await self._call.ended(0):
-                self._decided = "resume"
-                raise TreeLeft(f"CRIU was ended by somebody, and let the container run on: {_named(self._tasks)}")
+                raise self._let_go()
             self._decided = "end"
             with anyio.move_on_after(GRACE_NS / 1e9) as scope:
                 told = await self._tell_runtime()
             if scope.cancelled_caught or not told:  # a runtime that is gone or hangs changes nothing of what is decided
                 log.warning("the container's runtime did not hear that its checkpoint is complete")
                 self._call.reply(success=True)
-        left = await self._watched.all_ended(within_ns)
+        deadline = anyio.current_time() + within_ns / 1e9
+        if await self._call.ended(within_ns) and lives_on(self._tasks[0]):
+            raise self._let_go()
+        left = await self._watched.all_ended(max(0, round((deadline - anyio.current_time()) * 1e9)))
         await self._finish(within_ns)
         if left:
             raise TreeLeft(f"processes do not end: {_named(left)}")
         self._watched.close()
+
+    def _let_go(self) -> TreeLeft:
+        self._decided = "resume"
+        return TreeLeft(f"CRIU was ended by somebody, and let the container run on: {_named(self._tasks)}")
 
     async def _tell_runtime(self) -> bool:
         self._call.tell(self._notification)
