@@ -1,5 +1,6 @@
 """The wrapper: what it loads, where it finds the real runc, and what it writes into runc's log."""
 
+import errno
 import json
 import os
 import socket
@@ -10,6 +11,7 @@ import threading
 import pytest
 
 from iriscw.freeze.drivers.runtime.finding import real_runc
+from iriscw.shim import main, meeting
 from iriscw.shim.meeting import busy
 from iriscw.shim.saying import log_line
 from iriscw.shim.words import read
@@ -118,3 +120,62 @@ def test_a_checkpoint_without_an_agent(tmp_path):
     assert said["level"] == "error"
     assert said["msg"].startswith("AgentUnreachable: ")
     assert done.stderr.strip() == said["msg"]
+
+
+class BecameRunc(Exception):
+    """Instead of another program."""
+
+
+def fails_to_look(monkeypatch):
+    """What the agent says is nothing that anybody thought of."""
+
+    def deep(path):
+        raise RecursionError("too deep")
+
+    monkeypatch.setattr(meeting, "busy", deep)
+
+
+def fails_to_load(monkeypatch):
+    """What asks the agent cannot be loaded."""
+    monkeypatch.setitem(sys.modules, "iriscw.shim.carrying", None)
+
+
+def fails_to_loop(monkeypatch):
+    """No file can be opened for the loop in which the agent is asked."""
+
+    def full(*_):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr("anyio.run", full)
+
+
+def fails_to_tell(monkeypatch):
+    """Nor can the log be written, and there is no standard error but its number."""
+    fails_to_loop(monkeypatch)
+    monkeypatch.setattr(sys, "stderr", None)
+    monkeypatch.setattr("iriscw.shim.saying.open", None, raising=False)
+
+
+@pytest.mark.parametrize("fails", [fails_to_look, fails_to_load, fails_to_loop, fails_to_tell])
+@pytest.mark.parametrize("command", ["kill", "delete"])
+def test_a_container_can_be_ended_whatever_fails(tmp_path, monkeypatch, capfd, fails, command):
+    """It is told, and the wrapper becomes runc."""
+
+    def become(path, words):
+        raise BecameRunc(words)
+
+    running = {"container_id": "box", "root": str(tmp_path), "operation": "ck-1", "kind": "freeze"}
+    monkeypatch.setattr(meeting, "busy", lambda path: [running])
+    monkeypatch.setattr(os, "execv", become)
+    monkeypatch.setenv("IRISCW_RUNC_REAL", "/bin/true")
+    fails(monkeypatch)
+    log = tmp_path / "log.json"
+    words = ["--root", str(tmp_path), "--log", str(log), "--log-format", "json", command, "box"]
+    with pytest.raises(BecameRunc):
+        main(words)
+    if fails is fails_to_tell:
+        assert f"; {command} goes on" in capfd.readouterr().err
+    else:
+        said = json.loads(log.read_text(encoding="utf-8"))
+        assert said["level"] == "warning"
+        assert said["msg"].endswith(f"; {command} goes on")

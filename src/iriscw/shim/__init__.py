@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
-from iriscw.shim.words import Asked, NotHonoured, read
+from iriscw.shim.words import ENDS, Asked, NotHonoured, read
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -39,14 +40,31 @@ def _become_runc(words: Sequence[str]) -> int:
 
 
 def _ask_first(asked: Asked) -> None:
-    """See that no operation of the agent runs on the container.
+    """See that no operation of the agent runs on the container. Whatever fails here, it can be killed and deleted.
 
     Raises:
         NotHonoured: one does, and this would run into it.
     """
-    from iriscw.shim import meeting
+    try:
+        from iriscw.shim import meeting
 
-    meeting.before(asked)
+        meeting.before(asked)
+    except Exception as error:
+        if asked.command not in ENDS:
+            raise
+        text = f"what runs on the container may not be undone: {type(error).__name__}: {error}"
+        _warn(asked, f"{text}; {asked.command} goes on")
+
+
+def _warn(asked: Asked, text: str) -> None:
+    """Tell it where ``runc`` would, or else where one still can."""
+    try:
+        from iriscw.shim.saying import say
+
+        say(asked, "warning", text)
+    except Exception as error:  # noqa: BLE001 - a container does not live on because nobody can be told
+        with suppress(OSError):
+            os.write(2, f"iriscw-runc: {text} ({type(error).__name__}: {error})\n".encode(errors="replace"))
 
 
 def _fail(asked: Asked, text: str) -> int:

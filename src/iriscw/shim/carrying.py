@@ -18,7 +18,7 @@ import anyio
 
 from iriscw.agent import wire
 from iriscw.agent.errors import AgentUnreachable, OperationPutAside
-from iriscw.agent.local import failure_of
+from iriscw.agent.local import ThawFailed, failure_of
 from iriscw.agent.shim_caller import ShimCaller
 from iriscw.errors import IriscwError
 from iriscw.freeze.drivers.runtime.finding import real_runc
@@ -156,8 +156,8 @@ async def _restore(asked: Asked, caller: ShimCaller) -> int:
     failure = failures[0] if failures else _failure(last)
     if failure is None:
         return 0
-    if runtime is not None:  # whoever asked hears that nothing came back, and so it has to be
-        _forget(asked)
+    if runtime is not None and runtime.made_it and isinstance(_failure(last), ThawFailed):
+        _forget(asked)  # the agent has killed what came back; of any other end it is not known that nothing runs
     raise failure
 
 
@@ -179,6 +179,8 @@ class Runc:
                 words.append(f"--{name}={value}")
         environment = {**os.environ, **turn.environment}
         environment["PATH"] = f"{turn.criu_folder}{os.pathsep}{os.environ.get('PATH') or os.defpath}"
+        self.made_it = not _is_there(os.path.join(asked.root(os.environ, os.geteuid()), asked.container))  # noqa: PTH118
+        """Whether a container of this id is this runtime's, because there was none before."""
         self._process = subprocess.Popen([*words, "--", *asked.words], env=environment)  # noqa: S603 - a list
         self._pidfd = os.pidfd_open(self._process.pid)
         self._over = False
@@ -210,6 +212,17 @@ class Runc:
 
 def _images(asked: Asked) -> str:
     return os.path.normpath(os.path.join(os.getcwd(), asked.option("image-path") or DEFAULT_IMAGES))  # noqa: PTH109, PTH118
+
+
+def _is_there(path: str) -> bool:
+    """Whether there is, or may be, something."""
+    try:
+        os.lstat(path)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def _failure(last: v1.OperationView) -> Exception | None:

@@ -2,7 +2,7 @@
 
 First, with nothing but a socket, whether an operation runs on the container: mostly none does, and that takes a
 millisecond. Where no agent listens none runs: its operations hold nothing without it. ``kill`` and ``delete`` go on
-whatever the agent says or does not say, within a bound: nothing makes a container one that cannot be killed.
+whatever the agent says or does not say, within a bound, and whatever fails here: a container can always be killed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from iriscw.shim.saying import say
-from iriscw.shim.words import Asked, NotHonoured
+from iriscw.shim.words import ENDS, Asked, NotHonoured
 
 SOCKET_VARIABLE = "IRISCW_SHIM_SOCKET"
 """Names the agent's socket, if it is another one than root's."""
@@ -28,8 +28,6 @@ STOP_S = 60.0
 """For what runs to be undone, before a container is killed all the same."""
 
 MAX_ANSWER_BYTES = 4 << 20
-
-ENDS = ("kill", "delete")
 
 
 def agent_socket(environment: Mapping[str, str]) -> str:

@@ -13,6 +13,9 @@ from typing import NamedTuple
 GLOBAL_VALUES = ("root", "log", "log-format", "criu", "rootless")
 GLOBAL_FLAGS = ("debug", "systemd-cgroup", "help", "h", "version", "v")
 
+ENDS = ("kill", "delete")
+"""What ends a container: it goes on whatever the agent says."""
+
 FLAGS = {
     "checkpoint": (
         *("leave-running", "tcp-established", "ext-unix-sk", "shell-job", "file-locks", "link-remap"),
