@@ -159,8 +159,23 @@ async def test_while_the_store_is_away(tmp_path: Path, error: Exception) -> None
         await bench.send(uid(0), b"x" * 60)
         bench.results.begin(JOB, 1, 0, uid(1))
         await bench.results.append(uid(1), 0, b"x" * 40)
+        bench.results.begin(JOB, 2, 0, uid(2))
         with pytest.raises(ResultStoreFull, match="with 100 bytes"):
-            await bench.results.append(uid(1), 40, b"x")
+            await bench.results.append(uid(2), 0, b"x")
+
+
+async def test_parts_that_fill_the_room_come_to_their_end(tmp_path: Path, store: AwayStore) -> None:
+    """Many large results at once: if none of them could go on, none would ever make room for the others."""
+    async with opened(tmp_path, store, waiting_bytes=40) as bench:
+        for number in range(4):
+            bench.results.begin(JOB, number, 0, uid(number))
+            await bench.results.append(uid(number), 0, b"x" * 10)
+        for number in range(4):
+            await bench.results.append(uid(number), 10, b"y" * 8)
+        for number in range(4):
+            assert await bench.send(uid(number), b"x" * 10 + b"y" * 8) is Verdict.WAITS
+        await bench.until_settled(*map(uid, range(4)))
+        assert bench.results.statistics().waiting_bytes == 0
 
 
 async def test_a_full_disk_is_what_it_was(tmp_path: Path, store: AwayStore) -> None:

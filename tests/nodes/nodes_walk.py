@@ -171,7 +171,7 @@ class Walk:
                 case SetTimer(key=key, message=message):
                     self.timers[path, key] = message
                 case Run(key=key, effect=BeginOrder() as effect):
-                    self.tell(path, Completed(key, effect, self._begin(effect.order)))
+                    self.tell(path, Completed(key, effect, self._begin(effect)))
                 case Run(key=key, effect=StopOrder() as effect):
                     if effect.operation in self.running:
                         self.end(effect.operation, "undone")
@@ -194,10 +194,12 @@ class Walk:
 
     # The machine
 
-    def _begin(self, order):
-        operation = order.operation
+    def _begin(self, effect):
+        order, operation = effect.order, effect.order.operation
         if operation in self.running or operation in self.over:
             return None
+        if effect.withdrawn:
+            return OrderEnd(operation, "refused", "OrderCancelled")
         self.begun[operation] = self.begun.get(operation, 0) + 1
         if order.remove is not None:
             return OrderEnd(operation, "removed")

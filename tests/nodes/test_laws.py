@@ -4,20 +4,37 @@ import random
 import sys
 from pathlib import Path
 
+import attrs
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # for nodes_walk
 
-from nodes_walk import NODE, Walk
+from nodes_walk import IDENTITY, NODE, Ctx, Walk
 
 from iriscw.agent.uplink import ledger
 from iriscw.agent.uplink.ledger import Ledger
-from iriscw.agent.uplink.messages import SESSION, Now, Past
-from iriscw.nodes import orders
-from iriscw.nodes.messages import ORDERS, AgentReplaced, CancelOrder, OrderOver, OrdersWanted, PlaceOrder
-from iriscw.nodes.model import CHECKPOINT, CheckpointRow, FreezeOrder, NodeState, Order, OrderEnd, RemoveOrder, key_of
+from iriscw.agent.uplink.messages import ORDERS as LEDGER, SESSION, BeginOrder, Now, Past, TakeOrders
+from iriscw.agent.uplink.records import OrderTaken, OrderWithdrawn
+from iriscw.errors import ActorRestarted, ActorStopped, AskTimeout, JournalUnavailable, OutcomeUnknown
+from iriscw.nodes import mirror, orders
+from iriscw.nodes.messages import AGENTS, ORDERS, AgentReplaced, CancelOrder, OrderOver, OrdersWanted, PlaceOrder
+from iriscw.nodes.model import (
+    CHECKPOINT,
+    Abilities,
+    AgentUp,
+    CheckpointRow,
+    FreezeOrder,
+    NodeState,
+    Order,
+    OrderEnd,
+    Orders,
+    RemoveOrder,
+    Report,
+    key_of,
+    size_of,
+)
 from iriscw.nodes.orders import OrderBook
-from iriscw.runtime.vocabulary import Reply
+from iriscw.runtime.vocabulary import Arrived, Closed, Failed, Reply, Run, SetTimer
 
 FREEZE = Order("", freeze=FreezeOrder(10, 20, "boot-1", "uid", "ram", leave_running=True))
 REMOVE = Order("", remove=RemoveOrder("ck-1"))
@@ -185,6 +202,65 @@ def test_a_cancellation_while_the_agent_is_away():
     ends = {operation: placed.view.end for operation, placed in walk.book.ended.items()}
     assert (ends[first].outcome, ends[second].outcome, ends[second].kind) == ("undone", "refused", "OrderCancelled")
     assert second not in walk.begun
+
+
+@pytest.mark.parametrize("order", [FREEZE, REMOVE])
+def test_a_withdrawal_on_the_disk_holds_for_the_next_life(order):
+    """What was taken and withdrawn before it was begun is not begun by a later agent, and ends as refused."""
+    walk = Walk()
+    walk.tell(ORDERS, PlaceOrder("k", NODE, "agent-1", order))
+    while walk.step():
+        pass
+    (placed,) = walk.book.open.values()
+    operation = placed.view.order.operation
+    walk.taken_records = [OrderTaken(placed.view.order, 0), OrderWithdrawn(operation)]
+    walk.start_agent()
+    walk.rest()
+    end = walk.book.ended[operation].view.end
+    assert (end.outcome, end.kind, walk.begun) == ("refused", "OrderCancelled", {})
+
+
+def test_a_withdrawal_before_it_is_begun_again():
+    """An order that waits for the journal, and is withdrawn meanwhile, is only looked for."""
+    walk = Walk()
+    order = attrs.evolve(FREEZE, operation="ck-1")
+    context = Ctx(walk, LEDGER)
+    state = Ledger({"ck-1": ledger.Taken(order)})
+    (timer,) = ledger.failed(state, Failed("begin", BeginOrder(order), JournalUnavailable("full")), context)
+    withdrawn = ledger.take(state, TakeOrders(Orders(cancel=("ck-1",))), context)
+    for record in withdrawn.records:
+        ledger.evolve(state, record)
+    (again,) = ledger.begin_again(state, timer.message, context)
+    assert again == Run(("begin", "ck-1"), BeginOrder(order, withdrawn=True))
+
+
+@pytest.mark.parametrize("withdrawn", [False, True])
+@pytest.mark.parametrize("error", [OutcomeUnknown, AskTimeout, ActorRestarted, ActorStopped])
+def test_what_may_have_been_begun_is_not_settled(error, withdrawn):
+    """It is looked for again, and no end is written down."""
+    order = attrs.evolve(FREEZE, operation="ck-1")
+    state = Ledger({"ck-1": ledger.Taken(order, withdrawn)})
+    effect = BeginOrder(order)
+    assert ledger.failed(state, Failed("begin", effect, error("x")), Ctx(Walk(), LEDGER)) == (
+        SetTimer(("begin", "ck-1"), ledger.AGAIN, effect),
+    )
+
+
+@pytest.mark.parametrize(("name", "limit"), [("MAX_SAID_BYTES", 40 * 1024), ("MAX_FACTS_KEPT", 40)])
+def test_streams_that_break_off_do_not_add_up(monkeypatch, name, limit):
+    """What was said before is let go, the oldest first, and counted, once it is more than is kept of a node."""
+    monkeypatch.setattr(mirror, name, limit)
+    state = mirror.Mirror(NODE)
+    context = Ctx(Walk(), AGENTS / NODE)
+    for stream in range(4):
+        mirror.arrived(state, Arrived("stream", AgentUp(IDENTITY, Abilities())), context)
+        rows = tuple(CheckpointRow(f"ck-{stream}-{number}", "ram", 1) for number in range(30))
+        mirror.arrived(state, Arrived("stream", Report(1, complete=False, facts=rows)), context)
+        mirror.closed(state, Closed("stream", None), context)
+        assert len(state.facts) <= mirror.MAX_FACTS_KEPT
+        assert sum(map(size_of, state.facts.values())) <= mirror.MAX_SAID_BYTES
+        assert {key_of(row) for row in rows} <= set(state.facts)
+    assert state.omitted > 0
 
 
 def test_another_agent_of_the_node():

@@ -70,6 +70,36 @@ def test_orders(begin, cancel, release, complete):
     assert wire.read_orders(travelled(wire.orders(given_orders))) == given_orders
 
 
+def labelled(labels):
+    """Give a report of a checkpoint with labels."""
+    return v1.AgentReport(checkpoints=[v1.CheckpointView(checkpoint_id="ck-1", tier="ram", labels=labels)])
+
+
+def test_as_many_labels_as_a_manifest_has():
+    """What an agent can find in a manifest it can say."""
+    labels = {f"{number:0256}": "v" * 256 for number in range(64)}
+    (row,) = wire.read_report(travelled(labelled(labels))).facts
+    assert dict(row.labels) == labels
+
+
+def test_an_operation_with_too_many_steps():
+    """The last ones are taken; a name of a tier that is gone is cut as it was when it was said."""
+    steps = [v1.OperationStep(phase=f"s{number}") for number in range(65)]
+    gone = [v1.CheckpointPlace(checkpoint_id="ck-1", tier="t" * 5000)]
+    said = v1.AgentReport(operations=[v1.OperationView(operation_id="ck-1", steps=steps)], checkpoints_gone=gone)
+    read = wire.read_report(said)
+    assert [phase for phase, _ in read.facts[0].steps] == [f"s{number}" for number in range(1, 65)]
+    assert read.gone == ((CHECKPOINT, "ck-1", "t" * wire.MAX_TEXT_CHARS),)
+
+
+@pytest.mark.parametrize("more", [{"criu_features": ["x"] * 257}, {"gpus": [v1.GpuView()] * 257}])
+def test_a_machine_that_is_none(more):
+    """One with more features or GPUs than any is refused, and long names are cut."""
+    with pytest.raises(InvalidArgument):
+        wire.read_capabilities(v1.CapabilitiesResponse(**more))
+    assert wire.read_capabilities(v1.CapabilitiesResponse(criu_features=["x" * 99])).criu_features == ("x" * 64,)
+
+
 def test_who_dials():
     """The agent and its abilities come as they are."""
     identity = AgentIdentity("n1", "agent-1", 3, "boot")
@@ -105,6 +135,11 @@ def test_orders_that_are_none(message):
         v1.AgentReport(operations=[v1.OperationView(operation_id="/")]),
         v1.AgentReport(orders=[v1.OrderEnd(operation_id="ck-1")]),
         v1.AgentReport(operations_gone=["x"] * 33),
+        v1.AgentReport(operations_gone=["/"]),
+        v1.AgentReport(checkpoints_gone=[v1.CheckpointPlace(checkpoint_id="../x", tier="ram")]),
+        labelled({str(number): "" for number in range(65)}),
+        labelled({"n" * 257: ""}),
+        labelled({"n": "v" * 257}),
     ],
 )
 def test_reports_that_are_none(message):

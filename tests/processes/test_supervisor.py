@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -446,3 +447,28 @@ def test_nobody_waits_for_room_after_the_lease(lease: LeaseFile) -> None:
     renew(lease, 1)
     with pytest.raises(OSError, match="no room"):
         supervisor._tell_end(_Full(1, errno.ENOSPC), {}, supervisor._Lease(str(lease.path)), Unmoved())
+
+
+def test_a_kernel_without_room_for_a_moment_ends_nothing(monkeypatch: pytest.MonkeyPatch, lease: LeaseFile) -> None:
+    """It looks at itself each time that it wakes; what is always there may not be opened for a moment (ENFILE)."""
+    monkeypatch.setattr(supervisor, "_KERNEL_RETRY_S", 0.0)
+    failures = [OSError(errno.ENFILE, "no room")] * 3
+
+    def seldom(real: Any) -> Any:
+        def call(*arguments: Any) -> Any:
+            if failures:
+                raise failures.pop()
+            return real(*arguments)
+
+        return call
+
+    renew(lease, NEVER_NS)
+    order, identity = {"folder": "/nowhere"}, {"target": {"pid": 1}}
+    life = supervisor._Life(order, identity, supervisor._Lease(str(lease.path)))
+    monkeypatch.setattr(supervisor, "_stat", seldom(supervisor._stat))
+    life.look()
+    assert failures == []
+    failures += [OSError(errno.ENFILE, "no room")] * 3
+    monkeypatch.setattr(supervisor, "_offset_ns", seldom(supervisor._offset_ns))
+    assert supervisor._Lease(str(lease.path)).left_s() > 0
+    assert failures == []

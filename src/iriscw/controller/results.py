@@ -172,7 +172,8 @@ class ResultStore:
                 fresh = data[result.size_bytes - offset :]
                 if result.size_bytes + len(fresh) <= MAX_RESULT_BYTES:
                     if fresh:
-                        self._check_room(result, len(fresh))
+                        if not result.size_bytes:  # one that has begun is taken to its end: parts free no room
+                            self._check_room(result, len(fresh))
                         with _named(self._root):
                             await anyio.to_thread.run_sync(self._write, result, fresh)
                         result.size_bytes += len(fresh)

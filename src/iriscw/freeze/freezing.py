@@ -572,7 +572,8 @@ def _settled(freeze: Freeze, states: States, reading: int, ctx: Context) -> Retu
     if freeze.phase is Phase.ENDING:
         if freeze.tasks[0] in states.living:
             return _undo(freeze, "Interrupted", "CRIU, or the process that froze it, ended before the tree was killed")
-        return (_kill(freeze, reading),)
+        # CRIU may have let the tree go: then there is nothing that it could end, and we kill what is left ourselves.
+        return (Run(KEY, EndTree(freeze.id, freeze.tasks, END_NS, reading, given_up=True)),)
     if freeze.gone and states.living:
         return (_kill(freeze),)  # an earlier life gave the tree up, and may have killed a part of it
     step = settle(states, reading=reading, copy_ns=copy_ns(freeze.device_bytes), unlock_ns=UNLOCK_NS)

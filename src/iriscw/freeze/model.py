@@ -613,6 +613,10 @@ class GuardRefused(OperationError):
     """The first process of a tree that was brought back did not say that the rest may run: none of that has run."""
 
 
+class GuardUntold(OperationError):
+    """The first process of a tree that was brought back cannot be told so now: none of the rest has run meanwhile."""
+
+
 class ArtifactUnknown(OperationError, LookupError):
     """There is certainly no artifact with this id here."""
 

@@ -119,7 +119,8 @@ class Processes(Protocol):
         its own new identity. May be repeated.
 
         Raises:
-            GuardRefused: it has ended instead, said nothing within that time, or could not be told.
+            GuardRefused: it has ended instead, or said nothing within that time.
+            GuardUntold: it cannot be told, and has not said so before.
             RightsMissing: a signal was refused.
         """
         ...

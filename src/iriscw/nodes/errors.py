@@ -35,6 +35,10 @@ class TooManyNodes(OperationError):
     retryable = True
 
 
+class NodeSaysTooMuch(UsageError):
+    """An agent told of more than the controller keeps of one node: its stream is ended."""
+
+
 class AgentFenced(OperationError):
     """A later start of this agent has been at the controller: the earlier one has no say any more."""
 

@@ -31,6 +31,7 @@ from iriscw.nodes.model import (
     CHECKPOINT,
     MAX_CHECKPOINTS,
     MAX_OPEN_ORDERS,
+    MAX_SAID_BYTES,
     Abilities,
     AgentIdentity,
     AgentStream,
@@ -47,6 +48,7 @@ from iriscw.nodes.model import (
     ReportAcked,
     TierRow,
     key_of,
+    size_of,
 )
 from iriscw.runtime.vocabulary import (
     SECOND,
@@ -176,8 +178,22 @@ def _down(mirror: Mirror, ctx: Context) -> Iterator[Command]:
         mirror.state, mirror.since_wall_ns = NodeState.UNKNOWN, ctx.wall
         yield Emit(NodeChanged(mirror.node))
     if mirror.fresh is not None:  # it was said, and nobody has said that the rest is gone
-        mirror.facts.update(mirror.fresh)
+        older = {key: fact for key, fact in mirror.facts.items() if key not in mirror.fresh}
+        mirror.facts = {**older, **mirror.fresh}
+    _trim(mirror)
     mirror.fresh, mirror.told = None, False
+
+
+def _trim(mirror: Mirror) -> None:
+    """Let the oldest facts go that are beyond the limits: streams that break off add up. They count as omitted."""
+    sizes = {key: size_of(fact) for key, fact in mirror.facts.items()}
+    total = sum(sizes.values())
+    for key, size in sizes.items():
+        if len(mirror.facts) <= MAX_FACTS_KEPT and total <= MAX_SAID_BYTES:
+            return
+        total -= size
+        del mirror.facts[key]
+        mirror.omitted += key[0] == CHECKPOINT
 
 
 def _hang_up(mirror: Mirror, ctx: Context) -> Iterator[Command]:

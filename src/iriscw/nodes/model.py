@@ -30,6 +30,19 @@ MAX_KEY_CHARS = 128
 MAX_FACTS = 32
 """Of one report: with 64 labels each they are within what the door takes as one message."""
 
+MAX_STEPS = 64
+"""Of an operation, the last ones: the tables of freezing have a dozen phases."""
+
+MAX_LABELS = 64
+MAX_LABEL_CHARS = 256
+"""Of a checkpoint, as manifests take them."""
+
+MAX_CHECKPOINT_BYTES = 8 << 20
+"""Of the copies that one agent tells of, by :func:`size_of`: those beyond are counted as omitted."""
+
+MAX_SAID_BYTES = 32 << 20
+"""Of all that holds of one node, by :func:`size_of`. An agent that keeps to the limits above is far below."""
+
 NODE_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
 """As Kubernetes names nodes, and as machines name themselves."""
 
@@ -164,6 +177,19 @@ def key_of(fact: Fact) -> FactKey:
             return (TIER, fact.tier)
         case OrderEnd():
             return (ORDER, fact.operation)
+
+
+def size_of(value: object) -> int:
+    """Say about how many bytes of memory a fact, or a part of one, takes."""
+    match value:
+        case str():
+            return 64 + len(value) * (1 if value.isascii() else 4)
+        case tuple():
+            return 64 + sum(8 + size_of(each) for each in value)
+        case CheckpointRow() | OperationRow() | TierRow() | OrderEnd():
+            return size_of(attrs.astuple(value, recurse=False))
+        case _:
+            return 32
 
 
 # Orders

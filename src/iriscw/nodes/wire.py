@@ -8,6 +8,9 @@ from iriscw.errors import InvalidArgument
 from iriscw.nodes.model import (
     CHECKPOINT,
     MAX_FACTS,
+    MAX_LABEL_CHARS,
+    MAX_LABELS,
+    MAX_STEPS,
     NODE_NAME,
     OPERATION,
     OPERATION_ID,
@@ -37,6 +40,10 @@ ASIDE = "aside"
 MAX_ID_CHARS = 64
 MAX_TEXT_CHARS = 4096
 """Of a text that an agent says: it is cut there."""
+
+
+MAX_FEATURES = 256
+"""Of CRIU, and as many GPUs: what has more is no machine."""
 
 
 def _pairs(given: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -92,16 +99,25 @@ def capabilities(abilities: Abilities, node: str) -> v1.CapabilitiesResponse:
 
 
 def read_capabilities(message: v1.CapabilitiesResponse) -> Abilities:
-    """Read what a machine can freeze."""
+    """Read what a machine can freeze.
+
+    Raises:
+        InvalidArgument: it has more features or GPUs than a machine has.
+    """
+    if max(len(message.criu_features), len(message.gpus)) > MAX_FEATURES:
+        raise InvalidArgument(f"a machine has at most {MAX_FEATURES} features of CRIU, and GPUs")
     return Abilities(
         software=message.software[:MAX_TEXT_CHARS],
         criu_version=message.criu_version[:MAX_TEXT_CHARS],
         criu_trouble=message.criu_trouble[:MAX_TEXT_CHARS],
-        criu_features=tuple(message.criu_features),
+        criu_features=tuple(each[:MAX_ID_CHARS] for each in message.criu_features),
         cuda_available=message.cuda_available,
         cuda_driver_version=message.cuda_driver_version[:MAX_TEXT_CHARS],
         cuda_trouble=message.cuda_trouble[:MAX_TEXT_CHARS],
-        gpus=tuple(GpuRow(gpu.uuid, gpu.model, gpu.index, gpu.total_bytes) for gpu in message.gpus),
+        gpus=tuple(
+            GpuRow(gpu.uuid[:MAX_ID_CHARS], gpu.model[:MAX_TEXT_CHARS], gpu.index, gpu.total_bytes)
+            for gpu in message.gpus
+        ),
         max_operations=message.max_operations,
     )
 
@@ -140,12 +156,21 @@ def read_report(message: v1.AgentReport) -> Report:
     facts += [read_operation(each) for each in message.operations]
     facts += [_read_tier(each) for each in message.tiers]
     facts += [read_order_end(each) for each in message.orders]
-    gone: list[FactKey] = [(CHECKPOINT, each.checkpoint_id, each.tier) for each in message.checkpoints_gone]
-    gone += [(OPERATION, each) for each in message.operations_gone]
+    gone: list[FactKey] = [
+        (CHECKPOINT, _id(each.checkpoint_id, "a checkpoint"), each.tier[:MAX_TEXT_CHARS])
+        for each in message.checkpoints_gone
+    ]
+    gone += [(OPERATION, _id(each, "an operation")) for each in message.operations_gone]
     if len(facts) + len(gone) > MAX_FACTS:
         raise InvalidArgument(f"a report says {len(facts) + len(gone)} things: at most {MAX_FACTS}")
     omitted = max(0, message.checkpoints_omitted)
     return Report(message.sequence, message.complete, tuple(facts), tuple(gone), omitted)
+
+
+def _id(given: str, of: str) -> str:
+    if not OPERATION_ID.fullmatch(given):
+        raise InvalidArgument(f"{given[:80]!a} is no id of {of}")
+    return given
 
 
 def checkpoint_view(row: CheckpointRow) -> v1.CheckpointView:
@@ -169,10 +194,14 @@ def read_checkpoint(message: v1.CheckpointView) -> CheckpointRow:
     Raises:
         InvalidArgument: it is none.
     """
-    if not OPERATION_ID.fullmatch(message.checkpoint_id):
-        raise InvalidArgument(f"{message.checkpoint_id[:80]!a} is no id of a checkpoint")
+    checkpoint = _id(message.checkpoint_id, "a checkpoint")
+    if len(message.labels) > MAX_LABELS:  # no manifest has more, so no agent that reads manifests says more
+        raise InvalidArgument(f"{checkpoint} has {len(message.labels)} labels: at most {MAX_LABELS}")
+    for name, value in message.labels.items():
+        if max(len(name), len(value)) > MAX_LABEL_CHARS:
+            raise InvalidArgument(f"label {name[:80]!a} of {checkpoint}: at most {MAX_LABEL_CHARS} characters")
     return CheckpointRow(
-        checkpoint=message.checkpoint_id,
+        checkpoint=checkpoint,
         tier=message.tier[:MAX_TEXT_CHARS],
         size_bytes=message.size_bytes,
         trouble=message.trouble[:MAX_TEXT_CHARS],
@@ -205,15 +234,13 @@ def read_operation(message: v1.OperationView) -> OperationRow:
     Raises:
         InvalidArgument: it is none.
     """
-    if not OPERATION_ID.fullmatch(message.operation_id):
-        raise InvalidArgument(f"{message.operation_id[:80]!a} is no id of an operation")
     return OperationRow(
-        operation=message.operation_id,
+        operation=_id(message.operation_id, "an operation"),
         kind=message.kind[:MAX_ID_CHARS],
         checkpoint=message.checkpoint_id[:MAX_ID_CHARS],
         tier=message.tier[:MAX_TEXT_CHARS],
         owed=message.owed,
-        steps=tuple((step.phase[:MAX_ID_CHARS], step.at_ms) for step in message.steps),
+        steps=tuple((step.phase[:MAX_ID_CHARS], step.at_ms) for step in message.steps[-MAX_STEPS:]),
         done_bytes=message.done_bytes,
         total_bytes=message.total_bytes,
         aside=message.end.text[:MAX_TEXT_CHARS] if message.end is not None else "",

@@ -1,18 +1,15 @@
 # ruff: noqa: PTH104, PTH108, PTH123, PTH208
 # pathlib would double the time that this process takes to start.
-"""The small process above each process that iriscw starts, so that nothing of it can outlive its order to
-stop.
+"""The small process above each one that iriscw starts, so that nothing of it can outlive its order to stop.
 
-Theory of operation. A program may start children, children may leave its process group and session, and
-whoever started the program (a controller, a worker) may be killed at any moment. So each program gets a
-supervisor of its own:
+Theory of operation. A program may start children, children may leave its process group and session, and whoever
+started the program (a controller, a worker) may be killed at any moment. So each program gets a supervisor of its own:
 
-* It declares itself *child subreaper*: a descendant whose parent dies becomes the supervisor's child,
-  whatever session it is in. "No children left" is then the same as "nothing left", and the kernel answers
-  that exactly.
-* It is in a session of its own and needs nobody: it goes on when its starter dies, and it writes down who
-  runs (``identity.json``) and how it ended (``exit.json``), so that a restarted starter can adopt the
-  program and still learn its exit code (see :mod:`iriscw.processes.status`).
+* It declares itself *child subreaper*: a descendant whose parent dies becomes the supervisor's child, whatever session
+  it is in. "No children left" is then the same as "nothing left", and the kernel answers that exactly.
+* It is in a session of its own and needs nobody: it goes on when its starter dies, and it writes down who runs
+  (``identity.json``) and how it ended (``exit.json``), so that a restarted starter can adopt the program and still
+  learn its exit code (see :mod:`iriscw.processes.status`).
 * It ends only after everything below it has ended. Whoever waits for the supervisor knows that nothing runs.
 * A full disk changes none of that. The program's process is made first, identified on the disk, and only then let go
   to become the program: without an ``identity.json`` nothing was executed. The room for the end is taken before, too.
@@ -25,17 +22,15 @@ supervisor of its own:
 States: STARTING -(exec succeeded)-> RUNNING -(SIGTERM)-> STOPPING -(program ended, or grace over)-> SWEEPING
 -> end. RUNNING goes to SWEEPING as well when the program ends by itself, and from everywhere when the lease is over;
 SIGUSR1 says that it may be over sooner than was read. SIGCONT wakes it: that is how who was brought back begins.
-SWEEPING kills all descendants with SIGKILL and reaps them. A
-supervisor that is itself killed takes the program with it (parent-death signal); what the program had started is then
-found by the marker in its environment (see :mod:`iriscw.processes.sweep`).
+SWEEPING kills all descendants with SIGKILL and reaps them. A supervisor that is itself killed takes the program with it
+(parent-death signal); what that had started is found by its environment's marker (:mod:`iriscw.processes.sweep`).
 
 Output goes to files directly, so that no descriptor ties a program to anybody. A program whose log is bounded writes
 into a pipe instead, and a thread here keeps the last of it: nobody else can bound a file that others write.
 
-This file is run by path (``python -I -S supervisor.py``) with nothing but the standard library, so that it
-starts in milliseconds and no package of the user can break it. The order comes as one JSON object on
-standard input, because a command line and an environment are readable by others on the machine; the report
-goes to standard output as one line.
+This file is run by path (``python -I -S supervisor.py``) with nothing but the standard library, so that it starts in
+milliseconds and no package of the user can break it. The order comes as one JSON object on standard input, because a
+command line and an environment are readable by others on the machine; the report goes to standard output as one line.
 
 *In a container* (``supervisor.py FOLDER/order.json``) it is the first process of all, and shares nothing with whoever
 wants the program but its folder and the kernel (see :mod:`iriscw.processes.contained`). So the order is a file, which
@@ -80,6 +75,7 @@ _ROOM_PATIENCE_S = 3600.0  # for a disk that copies what is overwritten, and was
 _LOOK_S = 5.0  # in a container, between two looks at the files for which nobody gave a signal
 _NO_ORDER_CODE = 66
 _NO_GRANT_CODE = 67
+_KERNEL_TRIES, _KERNEL_RETRY_S = 100, 0.1
 _FILE_BYTES = 64 << 10
 _TICKS_OFF = 2  # what rounding makes of a time in another clock
 _IN_MODIFY, _IN_MOVED_TO, _IN_CREATE = 0x2, 0x80, 0x100
@@ -142,6 +138,16 @@ class _Record:
 def _stat(pid: int | str, field: int) -> int:
     with open(f"/proc/{pid}/stat", encoding="utf-8", errors="surrogateescape") as file:
         return int(file.read().rpartition(") ")[2].split()[field])
+
+
+def _patiently(look: Any) -> Any:
+    """Look at what is always there: for a moment the kernel may have no room for another open file."""
+    for _ in range(_KERNEL_TRIES):
+        try:
+            return look()
+        except OSError:
+            signal.sigtimedwait((), _KERNEL_RETRY_S)
+    return look()
 
 
 def _boot_id() -> str:
@@ -334,7 +340,7 @@ class _Lease:
         """Give how long it lasts; 0 or less when it is over, and when the file says nothing that can be read."""
         if self._path is None:
             return _LONGEST_WAIT_S
-        now_ns = time.monotonic_ns() - _offset_ns("monotonic")
+        now_ns: int = time.monotonic_ns() - _patiently(lambda: _offset_ns("monotonic"))
         try:
             self._until_ns = self._read(self._path)
         except OSError:
@@ -414,12 +420,8 @@ class _Life:
         self._known = self._now()
 
     def look(self) -> None:
-        """Go on if this is the life that is known, or one that was granted; that is written down then.
-
-        Raises:
-            _Refused: nobody granted it, or it cannot be written down.
-        """
-        now = self._now()
+        """Go on in the life that is known, or one that was granted, and write that down; in others, ``_Refused``."""
+        now = _patiently(self._now)
         if now == self._known:
             return
         try:
@@ -497,9 +499,6 @@ class _Program:
         """Wait until the program ended, or was told to and its grace is over, or its lease is.
 
         With a ``watch`` the file is an order, too. Give whether it was told to, and whether the lease was over.
-
-        Raises:
-            _Refused: see there.
         """
         folder, longest_s = order["folder"], _LONGEST_WAIT_S if watch is None else _LOOK_S
         deadline: float | None = None

@@ -5,7 +5,9 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
+from iriscw.controller.doors import agents as door
 from iriscw.errors import InvalidArgument
+from iriscw.nodes.errors import NodeSaysTooMuch, OrderKeyReused
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.errors import PermissionDenied, Unauthenticated, VersionMismatch
 from iriscw.rpc.tokens import Secret
@@ -169,10 +171,62 @@ async def test_orders_pass_and_are_let_go(world):
     assert [each.view.end.outcome for each in statuses] == ["removed"]
 
 
-async def told_to_the_end(world, said):
-    """Report something, and read until the stream ends."""
+@pytest.mark.parametrize(
+    ("method", "request_of"),
+    [("DeleteCheckpoint", v1.DeleteCheckpointRequest), ("RestoreCheckpoint", v1.RestoreCheckpointRequest)],
+)
+async def test_an_order_is_found_by_its_key_first(world, method, request_of):
+    """Whoever asks again gets it, though its agent is away and its checkpoint gone; another order is refused."""
+    request = request_of(idempotency_key="k", checkpoint_id="ck-1")
+    place = v1.CheckpointPlace(checkpoint_id="ck-1", tier="disk")
     async with dialled(world, hello()) as (call, _):
-        await call.send(said)
+        await call.receive()
+        await call.send(report(checkpoints=[v1.CheckpointView(checkpoint_id="ck-1", tier="disk")]))
+        await call.receive()
+        placed = await world.call(method, request, v1.OrderStatus)
+        await call.receive()
+        await call.send(report(2, checkpoints_gone=[place]))
+        assert (await call.receive()).report_ack.sequence == 2
+        again = await world.call(method, request, v1.OrderStatus)
+        assert again.operation_id == placed.operation_id
+    await until_state(world, v1.NodeState.UNKNOWN)
+    for named in ("", "n1"):
+        again = await world.call(
+            method, request_of(idempotency_key="k", checkpoint_id="ck-1", node=named), v1.OrderStatus
+        )
+        assert again.operation_id == placed.operation_id
+    for other in (
+        request_of(idempotency_key="k", checkpoint_id="ck-2"),
+        request_of(idempotency_key="k", checkpoint_id="ck-1", node="n2"),
+    ):
+        with pytest.raises(OrderKeyReused):
+            await world.call(method, other, v1.OrderStatus)
+
+
+async def test_an_agent_that_says_too_much(world, monkeypatch):
+    """Its stream ends by name; what it takes back, or says once more, does not count."""
+    monkeypatch.setattr(door, "MAX_SAID_BYTES", 4096)
+    labels = {"name": "v" * 200}
+
+    def rows(first):
+        return [v1.CheckpointView(checkpoint_id=f"ck-{first + i}", tier="ram", labels=labels) for i in range(3)]
+
+    gone = [v1.CheckpointPlace(checkpoint_id=f"ck-{i}", tier="ram") for i in range(3)]
+    within = [report(1, checkpoints=rows(0)), report(2, checkpoints=rows(0))]
+    within.append(report(3, checkpoints=rows(3), checkpoints_gone=gone))
+    with pytest.raises(NodeSaysTooMuch):
+        await told_to_the_end(world, *within, report(4, checkpoints=rows(6)))
+    assert (await until_state(world, v1.NodeState.UNKNOWN)).checkpoints == 3
+
+
+async def told_to_the_end(world, *said):
+    """Report something, each after the one before was taken; read until the stream ends."""
+    async with dialled(world, hello()) as (call, _):
+        await call.receive()
+        for each in said[:-1]:
+            await call.send(each)
+            assert (await call.receive()).report_ack is not None
+        await call.send(said[-1])
         while await call.receive() is not None:
             pass
 

@@ -16,7 +16,7 @@ from iriscw.freeze.drivers.identities import identify_task, lives
 from iriscw.freeze.drivers.processes import driver as driver_module, reading
 from iriscw.freeze.drivers.processes.driver import KernelProcesses
 from iriscw.freeze.drivers.processes.reading import descendants, read_tree, with_all_below
-from iriscw.freeze.model import Obstacle, TaskIdentity
+from iriscw.freeze.model import GuardUntold, Obstacle, TaskIdentity
 from iriscw.freeze.proc_text import PAGER_NAME
 from iriscw.processes.identity import read_stat
 
@@ -163,3 +163,17 @@ async def test_who_waits_in_the_kernel_is_not_waited_for_as_others_are(starting,
         assert len(family) == 2
         assert await KernelProcesses().end(family[:1], PATIENCE_NS) == ()
     assert not any(map(lives, family))
+
+
+async def test_who_vouches_already_is_not_told_again(monkeypatch, tmp_path):
+    """Taken up after a crash: what it guards has run since, and a disk that is full by now is no reason to end it."""
+    root = identify_task(os.getpid())
+
+    def full(*_about):
+        raise OSError(28, "no room")
+
+    monkeypatch.setattr(driver_module, "write_thawed", full)
+    with pytest.raises(GuardUntold, match="no room"):
+        await KernelProcesses().vouched((root,), str(tmp_path), PATIENCE_NS)
+    monkeypatch.setattr(driver_module, "_vouches", lambda *_about: True)
+    await KernelProcesses().vouched((root,), str(tmp_path), PATIENCE_NS)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
+import attrs
 
 from iriscw._version import __version__
 from iriscw.agent.board import View
@@ -63,12 +64,15 @@ from iriscw.freeze.model import (
 from iriscw.nodes.model import (
     CHECKPOINT,
     OPERATION,
+    REFUSED,
     REMOVED,
     TIER,
+    UNKNOWN,
     Abilities,
     AgentIdentity,
     FreezeOrder,
     GpuRow,
+    Order,
     OrderEnd,
 )
 from iriscw.processes.identity import ProcessIdentity, pid_namespace
@@ -142,7 +146,7 @@ class ControllerLink:
     # Orders
 
     async def _begin(self, effect: BeginOrder) -> OrderEnd | None:
-        """Begin an order, unless its operation is there already.
+        """Begin an order, unless its operation is there already, or it was withdrawn before it was begun.
 
         Raises:
             TargetGone: the process is not there any more, or is none of the attempt.
@@ -153,6 +157,8 @@ class ControllerLink:
         order, agent = effect.order, self._agent
         if agent.board.shows(order.operation):
             return None
+        if effect.withdrawn:
+            return await self._withdrawn(order)
         if order.freeze is not None:
             plan = await self._freeze_plan(order.operation, order.freeze)
             await agent.begin(FreezeTree(plan))
@@ -163,6 +169,18 @@ class ControllerLink:
         elif order.remove is not None:
             return await self._remove(order.operation, order.remove.checkpoint)
         return None
+
+    async def _withdrawn(self, order: Order) -> OrderEnd:
+        """Say what became of an order that is withdrawn, and of which nothing is shown."""
+        refused = OrderEnd(order.operation, REFUSED, "OrderCancelled", "it was cancelled before it was begun")
+        if order.remove is None:
+            return refused
+        found, unread = await self._agent.look()  # a removal is no operation: only the tiers tell whether it was done
+        if any(each.artifact == order.remove.checkpoint for each in found):
+            return refused
+        if unread:
+            return attrs.evolve(refused, outcome=UNKNOWN, text=f"cancelled; {', '.join(unread)} cannot be read")
+        return OrderEnd(order.operation, REMOVED, text="cancelled; there is no such checkpoint any more")
 
     async def _remove(self, operation: str, checkpoint: str) -> OrderEnd:
         note = ""

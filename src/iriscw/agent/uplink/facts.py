@@ -7,13 +7,21 @@ from collections.abc import Sequence
 from iriscw.agent.board import View
 from iriscw.agent.wire import text
 from iriscw.checkpoint.model import Listed, TierUse
-from iriscw.nodes.model import MAX_CHECKPOINTS, UNKNOWN, CheckpointRow, OperationRow, OrderEnd, TierRow
+from iriscw.nodes.model import (
+    MAX_CHECKPOINT_BYTES,
+    MAX_CHECKPOINTS,
+    MAX_STEPS,
+    UNKNOWN,
+    CheckpointRow,
+    OperationRow,
+    OrderEnd,
+    TierRow,
+    size_of,
+)
 
 MILLISECOND = 1_000_000
 
 MAX_TEXT_CHARS = 4096
-MAX_STEPS = 64
-"""Of an operation: the tables of freezing have a dozen phases."""
 
 
 def operation_row(view: View) -> OperationRow:
@@ -50,7 +58,13 @@ def order_end(view: View) -> OrderEnd:
 def checkpoint_rows(listed: Sequence[Listed]) -> tuple[tuple[CheckpointRow, ...], int]:
     """Give the checkpoints that the controller is told of, the latest first, and how many more there are."""
     rows = sorted((_row(each) for each in listed), key=lambda row: (-row.sealed_at_ms, row.checkpoint, row.tier))
-    return tuple(rows[:MAX_CHECKPOINTS]), max(0, len(rows) - MAX_CHECKPOINTS)
+    told, room = 0, MAX_CHECKPOINT_BYTES
+    for row in rows[:MAX_CHECKPOINTS]:
+        room -= size_of(row)
+        if room < 0:
+            break
+        told += 1
+    return tuple(rows[:told]), len(rows) - told
 
 
 def _row(each: Listed) -> CheckpointRow:

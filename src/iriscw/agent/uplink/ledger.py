@@ -6,10 +6,11 @@
 
 * An order is begun at most once. What an earlier life of the agent took and did not settle is either shown by the
   operations that it left (their records are there until the order is settled), and then waited for; or nothing of it
-  was ever begun, and it is begun now.
+  was ever begun, and it is begun now, unless the controller cancelled it: then it is settled as refused.
 * What became of an order is kept until the controller says that it is on its disk, however often either of the two
   dies.
-* An order that cannot be begun (its process has ended, too much runs) is settled as refused, by the error's name.
+* An order that cannot be begun (its process has ended, too much runs) is settled as refused, by the error's name. One
+  that may have been begun is not settled: it is looked for again.
 """
 
 from __future__ import annotations
@@ -31,7 +32,15 @@ from iriscw.agent.uplink.messages import (
     TakeOrders,
 )
 from iriscw.agent.uplink.records import OrderReleased, OrderSettled, OrderTaken, OrderWithdrawn
-from iriscw.errors import JournalUnavailable, MailboxFull, SystemClosed
+from iriscw.errors import (
+    ActorRestarted,
+    ActorStopped,
+    AskTimeout,
+    JournalUnavailable,
+    MailboxFull,
+    OutcomeUnknown,
+    SystemClosed,
+)
 from iriscw.nodes.model import MAX_OPEN_ORDERS, ORDER, REFUSED, Order, OrderEnd
 from iriscw.runtime.vocabulary import (
     SECOND,
@@ -59,7 +68,10 @@ AGAIN = 1 * SECOND
 MAX_TEXT_CHARS = 4096
 
 NOT_YET = (JournalUnavailable, MailboxFull)
-"""What will be over soon: the order waits. Any other error is what becomes of it."""
+"""What will be over soon, and nothing was begun: the order waits."""
+
+UNCLEAR = (ActorRestarted, ActorStopped, AskTimeout, OutcomeUnknown)
+"""It may have been begun: it is looked for again. Any error but these is what becomes of an order."""
 
 LEFT = (AgentStopping, SystemClosed)
 """The agent ends: the next one begins it."""
@@ -126,12 +138,12 @@ def resume(ledger: Ledger, ctx: Context) -> Iterator[Command]:
     """Begin what is not settled; what runs already is not begun again (:class:`BeginOrder`)."""
     for each in ledger.taken.values():
         if each.end is None:
-            yield _begin(each.order)
+            yield _begin(each)
     yield _ends(ledger.ends())
 
 
-def _begin(order: Order) -> Run:
-    return Run(("begin", order.operation), BeginOrder(order))
+def _begin(taken: Taken) -> Run:
+    return Run(("begin", taken.order.operation), BeginOrder(taken.order, taken.withdrawn))
 
 
 def _stop(operation: str) -> Run:
@@ -161,7 +173,7 @@ def take(ledger: Ledger, message: TakeOrders, ctx: Context) -> Outcome:
             ends.append(OrderEnd(order.operation, REFUSED, "OrderCancelled", "it was cancelled before it was begun"))
             records.append(OrderSettled(ends[-1]))
         else:
-            commands.append(_begin(order))
+            commands.append(_begin(Taken(order)))
     for operation in cancelled:
         known = ledger.taken.get(operation)
         if known is not None and known.end is None and not known.withdrawn:
@@ -219,14 +231,14 @@ def completed(ledger: Ledger, message: Completed, ctx: Context) -> Outcome:
 
 
 def failed(ledger: Ledger, message: Failed, ctx: Context) -> Outcome:
-    """It was not begun: that is what becomes of it, unless it is only for now."""
+    """It was not begun: that is what becomes of it, unless it is only for now, or nobody can say whether it was."""
     if not isinstance(message.effect, BeginOrder):
         return None
     order, error = message.effect.order, message.error
     known = ledger.taken.get(order.operation)
     if known is None or known.end is not None or isinstance(error, LEFT):
         return None
-    if isinstance(error, NOT_YET) and not known.withdrawn:
+    if isinstance(error, UNCLEAR) or (isinstance(error, NOT_YET) and not known.withdrawn):
         return (SetTimer(("begin", order.operation), AGAIN, message.effect),)
     return _settled(ledger, OrderEnd(order.operation, REFUSED, type(error).__name__, str(error)[:MAX_TEXT_CHARS]))
 
@@ -234,7 +246,7 @@ def failed(ledger: Ledger, message: Failed, ctx: Context) -> Outcome:
 def begin_again(ledger: Ledger, message: BeginOrder, ctx: Context) -> Outcome:
     """Its pause is over."""
     known = ledger.taken.get(message.order.operation)
-    return None if known is None or known.end is not None else (_begin(message.order),)
+    return None if known is None or known.end is not None else (_begin(known),)
 
 
 def due(ledger: Ledger, message: Due, ctx: Context) -> Outcome:

@@ -77,6 +77,8 @@ class BeginOrder:
     """Begin an order, unless its operation runs already. Gives its :class:`OrderEnd` if it is over with that."""
 
     order: Order
+    withdrawn: bool = False
+    """Only look whether it was begun: if it was not, it never is, and that is what became of it."""
 
 
 @message

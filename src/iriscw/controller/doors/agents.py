@@ -34,9 +34,22 @@ from iriscw.errors import (
     OutcomeUnknown,
 )
 from iriscw.nodes import wire
-from iriscw.nodes.errors import AgentFenced, TooManyNodes
+from iriscw.nodes.errors import AgentFenced, NodeSaysTooMuch, TooManyNodes
 from iriscw.nodes.messages import AGENTS, AgentDialled
-from iriscw.nodes.model import Abilities, AgentIdentity, AgentStream, AgentUp, Orders, Report, ReportAcked
+from iriscw.nodes.model import (
+    MAX_SAID_BYTES,
+    ORDER,
+    Abilities,
+    AgentIdentity,
+    AgentStream,
+    AgentUp,
+    FactKey,
+    Orders,
+    Report,
+    ReportAcked,
+    key_of,
+    size_of,
+)
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.context import call_context
 from iriscw.rpc.errors import PermissionDenied, VersionMismatch
@@ -259,14 +272,41 @@ def _refused(reason: v1.AgentRefusal, text: str, retry_after_ms: int) -> v1.Agen
     return v1.AgentRefused(reason=reason, text=text, retry_after_ms=retry_after_ms)
 
 
+class _Said:
+    """How much of one stream's facts holds. Ends of orders are not kept by node: they are told on at once."""
+
+    def __init__(self) -> None:
+        self._sizes: dict[FactKey, int] = {}
+        self._bytes = 0
+
+    def take(self, report: Report) -> None:
+        """Count a report.
+
+        Raises:
+            NodeSaysTooMuch: with this one it is more than is kept.
+        """
+        for fact in report.facts:
+            key = key_of(fact)
+            if key[0] != ORDER:
+                self._bytes += size_of(fact) - self._sizes.get(key, 0)
+                self._sizes[key] = size_of(fact)
+        for key in report.gone:
+            self._bytes -= self._sizes.pop(key, 0)
+        if self._bytes > MAX_SAID_BYTES:
+            raise NodeSaysTooMuch(f"the agent told of {self._bytes} bytes: at most {MAX_SAID_BYTES} of one node")
+
+
 async def _read(messages: AsyncIterator[v1.AgentMessage], connection: AgentConnection) -> None:
     """Take what the agent sends until its stream ends; then end the connection."""
+    said = _Said()
     try:
         async for message in messages:
             if connection.over.is_set() or message.goodbye is not None:
                 return
             if message.report is not None:
-                await connection.reports_in.send(wire.read_report(message.report))
+                report = wire.read_report(message.report)
+                said.take(report)
+                await connection.reports_in.send(report)
             elif message.heartbeat is not None:
                 ack = v1.HeartbeatAck(sequence=message.heartbeat.sequence)
                 await connection.send(v1.NodeMessage(heartbeat_ack=ack))

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 
+import attrs
+
 from iriscw.controller.doors.access import Access
 from iriscw.controller.doors.streams import Switchboard
 from iriscw.controller.events import EventHub
@@ -40,6 +42,8 @@ from iriscw.nodes.messages import (
 from iriscw.nodes.model import (
     CHECKPOINT,
     MAX_KEY_CHARS,
+    MAX_LABEL_CHARS,
+    MAX_LABELS,
     NODE_NAME,
     OPERATION,
     OPERATION_ID,
@@ -58,10 +62,6 @@ from iriscw.nodes.model import (
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.context import call_context
 from iriscw.runtime.vocabulary import MILLISECOND
-
-MAX_LABELS = 64
-MAX_LABEL_CHARS = 256
-"""As manifests take them."""
 
 TIERS = ("ram", "disk")
 
@@ -136,11 +136,11 @@ class NodesDoor:
         _check_labels(tuple(message.labels.items()))
         own = {"job": job_id, "task": str(message.task_index)}
         labels = tuple(sorted({**message.labels, **own}.items()))
-        before: OrderView | None = await self._access.ask(ORDERS, FindOrder(key))
+        before = await self._placed_before(key)
         if before is not None:  # its attempt may have ended since: the answer is the same all the same
             frozen = before.order.freeze
             if frozen is None or (frozen.labels, frozen.tier) != (labels, tier):
-                raise OrderKeyReused("the key was used before, for another order")
+                raise _reused()
             return await self._status(before)
         page: TaskPage = await self._access.ask(f"/jobs/{job_id}", ListTasks(message.task_index, 1))
         rows = [row for row in page.rows if row.index == message.task_index]
@@ -178,15 +178,13 @@ class NodesDoor:
 
     async def restore(self, message: v1.RestoreCheckpointRequest) -> v1.OrderStatus:
         """Order that a checkpoint be brought back where it is."""
-        node = await self._holder(message.checkpoint_id, message.node)
-        thaw = ThawOrder(message.checkpoint_id, message.force)
-        return await self._place(self._key(message.idempotency_key), node, Order("", thaw=thaw))
+        order = Order("", thaw=ThawOrder(message.checkpoint_id, message.force))
+        return await self._place_at_holder(self._key(message.idempotency_key), message.node, order)
 
     async def delete(self, message: v1.DeleteCheckpointRequest) -> v1.OrderStatus:
         """Order that a checkpoint be removed where it is."""
-        node = await self._holder(message.checkpoint_id, message.node)
-        remove = RemoveOrder(message.checkpoint_id)
-        return await self._place(self._key(message.idempotency_key), node, Order("", remove=remove))
+        order = Order("", remove=RemoveOrder(message.checkpoint_id))
+        return await self._place_at_holder(self._key(message.idempotency_key), message.node, order)
 
     async def cancel(self, message: v1.CancelOrderRequest) -> v1.OrderStatus:
         """Have an order undone."""
@@ -219,6 +217,19 @@ class NodesDoor:
         if not 0 < len(key) <= MAX_KEY_CHARS:
             raise InvalidArgument(f"an order carries an idempotency key of 1 to {MAX_KEY_CHARS} characters")
         return key
+
+    async def _placed_before(self, key: str) -> OrderView | None:
+        view: OrderView | None = await self._access.ask(ORDERS, FindOrder(key))
+        return view
+
+    async def _place_at_holder(self, key: str, named: str, order: Order) -> v1.OrderStatus:
+        """Place an order about a checkpoint where that is; one of this key is answered wherever its agent is now."""
+        before = await self._placed_before(key)
+        if before is not None:  # the checkpoint may be gone since, by this very order
+            if attrs.evolve(before.order, operation="") != order or named not in ("", before.node):
+                raise _reused()
+            return await self._status(before)
+        return await self._place(key, await self._holder(order.checkpoint, named), order)
 
     async def _holder(self, checkpoint: str, named: str) -> str:
         """Find the node that has a checkpoint."""
@@ -278,6 +289,10 @@ class NodesDoor:
             node_state=STATES[NodeState.UNKNOWN if there is None else there.state],
             node_since_ms=0 if there is None else there.since_wall_ns // MILLISECOND,
         )
+
+
+def _reused() -> OrderKeyReused:
+    return OrderKeyReused("the key was used before, for another order")
 
 
 def _check_labels(labels: tuple[tuple[str, str], ...]) -> None:

@@ -16,7 +16,16 @@ import anyio.to_thread
 
 from iriscw.freeze.drivers.identities import Watched, identify_task, lives, open_task, to_process
 from iriscw.freeze.drivers.processes.reading import read_text, read_tree, with_all_below
-from iriscw.freeze.model import FreeMemory, GuardRefused, Host, RightsMissing, TargetGone, TaskIdentity, Tree
+from iriscw.freeze.model import (
+    FreeMemory,
+    GuardRefused,
+    GuardUntold,
+    Host,
+    RightsMissing,
+    TargetGone,
+    TaskIdentity,
+    Tree,
+)
 from iriscw.freeze.proc_text import parse_stat_tail, parse_status
 from iriscw.processes.identity import ProcessGone, boot_id, read_stat
 from iriscw.processes.memory import free_bytes, group_of, limits_on, machine_free_bytes
@@ -107,10 +116,12 @@ class KernelProcesses:
     async def vouched(self, tree: Sequence[TaskIdentity], guard: str, within_ns: int) -> None:
         """Tell the supervisor who came back, let it run, and wait until it has written that down (see the port)."""
         root = tree[0]
+        if await anyio.to_thread.run_sync(_vouches, root, Path(guard)):
+            return  # in an earlier life of ours, and it may have run since
         try:
             await anyio.to_thread.run_sync(write_thawed, Path(guard), [to_process(task) for task in tree])
         except OSError as error:
-            raise GuardRefused(f"process {root.pid} cannot be told who came back: {error}") from error
+            raise GuardUntold(f"process {root.pid} cannot be told who came back: {error}") from error
         await self.proceed((root,))
         with anyio.move_on_after(within_ns / 1e9):
             while True:
