@@ -57,7 +57,7 @@ THAW_FAULTS = {
 
 LAZY_FAULTS = {
     **{method: kinds for method, kinds in THAW_FAULTS.items() if method not in ("state", "cuda_restore", "unlock")},
-    "paging": (ArtifactRefused, PagingFailed),
+    "paging": (ArtifactRefused, PagingFailed, OSError),
 }
 """Those of a lazy thaw, which has no CUDA."""
 

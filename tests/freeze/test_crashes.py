@@ -43,6 +43,7 @@ from iriscw.freeze import freezing, settling, thawing
 from iriscw.freeze.effects import EndTree, RestoreCuda, UnlockCuda
 from iriscw.freeze.messages import FreezeTree, ThawTree
 from iriscw.freeze.model import (
+    ArtifactRefused,
     ArtifactUnknown,
     CudaNoMemory,
     CudaRefused,
@@ -53,6 +54,7 @@ from iriscw.freeze.model import (
     HookFailed,
     NoRoom,
     Outcome,
+    PagingFailed,
     RightsMissing,
     ThawPhase,
     ThawPlan,
@@ -197,7 +199,7 @@ def test_a_tree_that_is_forsaken_is_killed():
     assert {*ends} == {"Interrupted", "PagingFailed"}
 
 
-@pytest.mark.parametrize("kind", LAZY_FAULTS["paging"])
+@pytest.mark.parametrize("kind", [ArtifactRefused, PagingFailed])
 def test_pages_that_do_not_come_end_the_tree(kind):
     """A damaged piece, or a pager that was killed, while the tree runs: it is killed, and the end says why."""
     world = frozen_world(cuda=())
@@ -205,6 +207,20 @@ def test_pages_that_do_not_come_end_the_tree(kind):
     ended = thaw_with(world, lazy=True).state.ended
     assert (ended.outcome, ended.kind) == (Outcome.FAILED, kind.__name__)
     assert world.killed_running
+
+
+@pytest.mark.parametrize("failures", [5, 6])
+def test_pages_of_which_nobody_can_tell_are_asked_for_again(failures):
+    """No descriptor is free for a look at them: the tree may be whole, and is killed at the last try only."""
+    world = frozen_world(cuda=())
+    world.faults = {("paging", number): OSError("no more files") for number in range(1, failures + 1)}
+    if failures == 5:
+        assert thaw_with(world, lazy=True).state.ended.outcome is Outcome.THAWED
+        assert not world.killed_running
+    else:
+        ended = thaw(world, lazy=True).state.ended
+        assert (ended.outcome, ended.kind) == (Outcome.FAILED, "OSError")
+    assert not world.faults
 
 
 def test_a_tree_that_ends_by_itself_while_its_pages_come_was_thawed():

@@ -136,6 +136,14 @@ def test_limits_of_control_groups_count():
     assert "control group of both," in ended(FreeMemory(PLENTY, images, device, images + DEVICE - 1)).text
 
 
+def test_a_tree_whose_pages_are_still_to_come_is_not_frozen():
+    """No option helps: its images would be hollow."""
+    hindrance = Hindrance(Obstacle.PAGES, 100, "process 100 waits for pages")
+    seen = attrs.evolve(SEEN, tree=attrs.evolve(SEEN.tree, hindrances=(hindrance,)))
+    refusal = first_shut(FREEZE_GATES, FreezePlan("op-1", TaskIdentity(100, 500, BOOT), "ram", force=True), seen)
+    assert (refusal.gate, refusal.text) == ("target", hindrance.text)
+
+
 def test_the_first_process_of_a_namespace():
     """Its container's runtime may freeze it; nobody else may, and nobody what stands below it."""
     root, other = TaskIdentity(100, 500, BOOT), TaskIdentity(101, 500, BOOT)

@@ -9,6 +9,7 @@ from iriscw.freeze.proc_text import (
     obstacle_of_link,
     parse_stat_tail,
     parse_status,
+    waits_for_pages,
 )
 
 TCP = """  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
@@ -23,6 +24,16 @@ def test_sockets_with_a_peer_are_found() -> None:
     """One that listens has none, one that waits for its end (TIME_WAIT) is nobody's."""
     assert connected_sockets(TCP) == {"22": "0100007F:A2B4", "33": "0100007F:1F90"}
     assert connected_sockets("") == {}
+
+
+def test_memory_that_waits_for_pages_is_found_and_no_more_is_read() -> None:
+    """By the flag of its area, not by the letters elsewhere; the first area is enough."""
+    lines = iter(
+        ["00400000-00452000 r-xp 00000000 08:02 1 /um um", "VmFlags: rd ex mr", "VmFlags: rd wr um ac", "rest"]
+    )
+    assert waits_for_pages(lines)
+    assert [*lines] == ["rest"]
+    assert not waits_for_pages(["00400000-00452000 r-xp 00000000 08:02 1 /um um", "VmFlags: rd umx uw"])
 
 
 def test_status_is_read() -> None:

@@ -271,6 +271,7 @@ class AwaitPages:
     operation: str
     work: str
     within_ns: int
+    tries: int = 0
 
 
 @message

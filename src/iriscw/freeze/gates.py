@@ -79,7 +79,7 @@ def hook_trouble(hook: Hook | None) -> str:
 
 # Before a freeze
 
-ALWAYS = (Obstacle.OURS, Obstacle.KERNEL, Obstacle.TRACED, Obstacle.IO_URING, Obstacle.DEVICE)
+ALWAYS = (Obstacle.OURS, Obstacle.KERNEL, Obstacle.TRACED, Obstacle.IO_URING, Obstacle.DEVICE, Obstacle.PAGES)
 """What no option helps against."""
 
 
@@ -156,7 +156,11 @@ def _enough_memory(plan: FreezePlan, seen: Seen) -> str:
 
 
 FREEZE_GATES: tuple[Gate[FreezePlan, Seen], ...] = (
-    Gate("target", "nothing that can never be dumped: io_uring, a tracer, ourselves", _nothing_in_the_way),
+    Gate(
+        "target",
+        "nothing that cannot be dumped: io_uring, a tracer, ourselves, pages still to come",
+        _nothing_in_the_way,
+    ),
     Gate("terminal", "no terminal, or --shell-job", _terminal),
     Gate("connections", "no established TCP connection, or --tcp-established, or --tcp-close", _connections),
     Gate("cuda", "a driver that can checkpoint, where the tree uses CUDA", _cuda_can),

@@ -49,6 +49,8 @@ class Obstacle(enum.Enum):
     """It is the process that freezes, or one above it."""
     DEVICE = "device"
     """It holds a device that cannot be dumped, and it is no GPU."""
+    PAGES = "pages"
+    """A lazy thaw still brings its pages: what is missing would be empty in the images."""
 
 
 @attrs.frozen

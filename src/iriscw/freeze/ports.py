@@ -304,6 +304,7 @@ class Criu(Protocol):
         Raises:
             ArtifactRefused: a piece is not what was sealed; nothing of it was given out.
             PagingFailed: who brought them is gone, or did not come to an end.
+            OSError: that cannot be told at present, and nothing was ended: ask again.
         """
         ...
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 import attrs
@@ -21,6 +22,13 @@ NVIDIA_PREFIX: Final = "/dev/nvidia"
 
 KNOWN_DEVICES: Final = ("/dev/fuse", "/dev/net/tun", "/dev/rtc")
 """Devices that CRIU dumps beside memory and terminals."""
+
+
+PAGER_NAME: Final = "iriscw-pager"
+"""How who brings the pages of a lazy thaw is named in ``/proc/<pid>/stat``, and its guard: at most 15 bytes."""
+
+_MISSING_PAGES: Final = "um"
+"""In ``VmFlags``: the kernel asks a userfaultfd for pages that are missing."""
 
 
 @attrs.frozen
@@ -82,6 +90,14 @@ def parse_status(text: str) -> Status:
         first_of_namespace=bool(numbers) and numbers[-1] == "1",
         inner_pid=int(numbers[-1]) if len(numbers) > 1 else 0,
     )
+
+
+def waits_for_pages(lines: Iterable[str]) -> bool:
+    """Say whether pages of some memory are brought by a userfaultfd, from the lines of ``/proc/<pid>/smaps``.
+
+    It reads no further than the first such memory: each line costs the kernel a walk over pages.
+    """
+    return any(line.startswith("VmFlags:") and _MISSING_PAGES in line.split() for line in lines)
 
 
 def connected_sockets(text: str) -> dict[str, str]:

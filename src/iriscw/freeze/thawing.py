@@ -129,6 +129,10 @@ CANCELLABLE = (Phase.OPENING, Phase.VERIFYING, Phase.RESTORING)
 """Later than that the tree may have run, and killing it would lose what it did: it comes to its end."""
 
 
+PAGES_LOST = ("ArtifactRefused", "PagingFailed")
+"""Errors that say that pages will never come. After any other the tree may be whole."""
+
+
 @attrs.define(eq=False)
 class Thaw:
     """One thaw, as its records say."""
@@ -302,6 +306,10 @@ def failed(thaw: Thaw, message: Failed, ctx: Context) -> Returned:
             return _kill(thaw, kind, text)
         case Proceed(tries=tries) as proceed if thaw.taken_up and tries < TRIES:
             return (SetTimer(KEY, AGAIN_NS, Again(Proceed(proceed.tasks, tries + 1, proceed.guard, proceed.tree))),)
+        case AwaitPages(operation=operation, work=work, within_ns=within_ns, tries=tries) if (
+            kind not in PAGES_LOST and tries < TRIES
+        ):  # nobody could tell how they are
+            return (SetTimer(KEY, AGAIN_NS, Again(AwaitPages(operation, work, within_ns, tries + 1))),)
         case AwaitPages():
             return _kill(thaw, kind, text)
         case Proceed() | ReadStates() if thaw.taken_up:

@@ -9,13 +9,15 @@ import sys
 
 import anyio
 import anyio.to_thread
+import attrs
 import pytest
 
 from iriscw.freeze.drivers.identities import identify_task, lives
-from iriscw.freeze.drivers.processes import driver as driver_module
+from iriscw.freeze.drivers.processes import driver as driver_module, reading
 from iriscw.freeze.drivers.processes.driver import KernelProcesses
-from iriscw.freeze.drivers.processes.reading import descendants, with_all_below
-from iriscw.freeze.model import GuardUntold, TaskIdentity
+from iriscw.freeze.drivers.processes.reading import descendants, read_tree, with_all_below
+from iriscw.freeze.model import GuardUntold, Obstacle, TaskIdentity
+from iriscw.freeze.proc_text import PAGER_NAME
 from iriscw.processes.identity import read_stat
 
 pytestmark = pytest.mark.anyio
@@ -109,6 +111,33 @@ STARTING = """
 import os, sys
 os.posix_spawn("/bin/true", ["true"], {}, file_actions=[(os.POSIX_SPAWN_OPEN, 0, sys.argv[1], os.O_RDONLY, 0)])
 """
+
+
+async def test_pages_that_are_missing_are_looked_for_where_somebody_brings_pages(forking, monkeypatch) -> None:
+    """The look at the memory of a huge process takes long: without a pager on this machine there is none."""
+    looked = []
+
+    def waits(pid: int) -> bool:
+        looked.append(pid)
+        return len(looked) == 2
+
+    def everybody(pager=False, real=reading._all):
+        for each in real():
+            renamed = pager and each.pid == os.getpid()
+            if renamed or each.name != PAGER_NAME:
+                yield attrs.evolve(each, name=PAGER_NAME) if renamed else each
+
+    root = identify_task(forking(1).pid)
+    monkeypatch.setattr(reading, "_waits_for_pages", waits)
+    monkeypatch.setattr(reading, "_all", everybody)
+    assert not any(each.obstacle is Obstacle.PAGES for each in read_tree(root).hindrances)
+    assert looked == []
+    monkeypatch.setattr(reading, "_all", lambda: everybody(pager=True))
+    while len(looked) < 2:  # it forks meanwhile
+        looked.clear()
+        tree = read_tree(root)
+    found = [each.pid for each in tree.hindrances if each.obstacle is Obstacle.PAGES]
+    assert found == [looked[1]]
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ from iriscw.freeze.model import (
     ArtifactRefused,
     CriuFailed,
     LazyPages,
+    Obstacle,
     PageFile,
     PagingFailed,
     RestoreRequest,
@@ -219,6 +220,8 @@ async def test_a_pager_that_is_killed_takes_the_tree_with_it(criu, processes, fr
     """With all its group: its guard has the tree wait, and kills it. No empty page is given out for a missing one."""
     lazy = await frozen("memory", "threads", "large")
     report = await thawed(criu, processes, lazy)
+    seen = await processes.tree(report.tasks[0])
+    assert Obstacle.PAGES in [each.obstacle for each in seen.hindrances]  # who freezes it now would get empty pages
     os.killpg(lazy.pager.pager.pid, signal.SIGKILL)
     with pytest.raises(PagingFailed, match="was killed"):
         await criu.paging(lazy.request.work, PATIENCE_NS, nothing)

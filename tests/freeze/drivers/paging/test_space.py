@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from iriscw.freeze.drivers.paging.space import PAGE, Answer, Space
+from iriscw.freeze.drivers.processes.reading import _waits_for_pages
 from iriscw.freeze.missing import Missing
 
 SYS_USERFAULTFD = 323
@@ -101,6 +102,18 @@ def area():
     descriptor = opened()
     yield Area(descriptor)
     os.close(descriptor)
+
+
+def test_who_freezes_sees_memory_that_waits_for_pages() -> None:
+    """As long as somebody has the descriptor of the space, and no longer."""
+    descriptor = opened()
+    try:
+        area = Area(descriptor)
+        assert _waits_for_pages(os.getpid())
+    finally:
+        os.close(descriptor)
+    assert not _waits_for_pages(os.getpid())
+    libc.munmap(area.start, area.size)
 
 
 def in_thread(function, *values) -> threading.Thread:

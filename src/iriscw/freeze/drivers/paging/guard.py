@@ -5,47 +5,88 @@ leave that behind: a tree that runs on with zeros in its memory. So a second pro
 table of them*: what the pager receives, both have in the same instant. When the pager is gone, and not because it was
 done, the guard kills the tree, and only then ends itself.
 
+So nothing may end it before. It has loaded all its code before it begins, and descriptors that the pager leaves to it;
+that the tree is whole it hears through memory, not from a file; and whatever fails is tried again, for as long as it
+takes. Who has waited long enough kills the tree, and the guard after that.
+
 Should both be killed at the same time, nothing keeps the tree: who takes up the operation next kills it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import mmap
 import os
+import resource
 import select
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from iriscw.freeze.drivers.paging.notes import COMPLETE, FAILED, KILLED, End, read_end, read_pager, write_end
-from iriscw.processes.identity import ProcessIdentity, identify, is_alive
+import anyio
+import anyio.lowlevel
+
+from iriscw.freeze.drivers.identities import to_task
+from iriscw.freeze.drivers.paging.notes import FAILED, KILLED, End, read_pager, write_complete, write_end
+from iriscw.freeze.drivers.processes.driver import KernelProcesses
+from iriscw.freeze.model import MAX_TASKS
+from iriscw.processes.identity import ProcessIdentity, boot_id, identify, is_alive
 
 CLONE3: Final = 435
 CLONE_FILES: Final = 0x400
 SIGCHLD: Final = 17
 END_NS: Final = 60_000_000_000
+AGAIN_S: Final = 0.2
+"""Until what failed is tried again: nobody is told when there is room, or a descriptor, again."""
+SPARE_DESCRIPTORS: Final = 4 * MAX_TASKS
+"""That the pager does not use, so that a guard can open every process of the tree, twice, and its own few."""
 
 _ARGUMENTS: Final = struct.Struct("=8Q")
 """Of ``clone3``: flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls."""
 
 
-def start(work: Path) -> ProcessIdentity:
+class Guard:
+    """A guard, as its pager has it."""
+
+    def __init__(self, identity: ProcessIdentity, whole: mmap.mmap, work: Path) -> None:
+        self.identity = identity
+        self._whole, self._work = whole, work
+
+    def has_all(self) -> None:
+        """Tell it that no page is missing any more. It is a byte in memory that both have: that cannot fail."""
+        self._whole[0] = 1
+
+    def take_over(self) -> None:
+        """Do its work where it is gone; called by a pager that is about to end while pages are missing."""
+        insist(lambda: bool(self._whole[0]) or is_alive(self.identity) or end_tree(self._work))
+
+
+def start(work: Path) -> Guard:
     """Start a guard that has all descriptors of this process, also those to come. This process must have one thread.
 
     Raises:
         OSError: the kernel does not let us.
     """
+    boot_id()
+    anyio.run(anyio.lowlevel.checkpoint)  # what is loaded or read once, is now: later there may be no descriptor for it
+    whole = mmap.mmap(-1, 1)  # shared with who is cloned
     watched = os.pidfd_open(os.getpid())
     pid = _clone()
     if pid == 0:
-        code = 1
         try:
-            os.setsid()  # who kills the pager's group does not mean us
-            _watch(watched, work)
-            code = 0
+            insist(lambda: _watch(watched, whole, work))
         finally:
-            os._exit(code)
-    return identify(pid)
+            os._exit(0)
+    _leave_descriptors()
+    return Guard(identify(pid), whole, work)
+
+
+def _leave_descriptors() -> None:
+    """Use fewer than there may be in the table that both have: each process has a limit of its own."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(most - SPARE_DESCRIPTORS, most // 2), most))
 
 
 def _clone() -> int:
@@ -61,30 +102,53 @@ def _clone() -> int:
     return pid
 
 
-def _watch(watched: int, work: Path) -> None:
+def insist(step: Callable[[], bool]) -> None:
+    """Do this until it says that it is done. Whatever it raises, this process stays, and with it the descriptors."""
+    said: type[BaseException] | None = None
+    while True:
+        try:
+            if step():
+                return
+        except BaseException as error:  # noqa: BLE001 - whoever ended here would end all that keeps the tree waiting
+            if said is not type(error):
+                said = type(error)
+                say("tried again", error)
+        select.select((), (), (), AGAIN_S)
+
+
+def say(text: str, error: BaseException) -> None:
+    """Say it where the pager's errors are, if it can be said there."""
+    with contextlib.suppress(OSError, MemoryError):
+        os.write(2, f"{text}: {type(error).__name__}: {error}\n".encode(errors="replace"))
+
+
+def _watch(watched: int, whole: mmap.mmap, work: Path) -> bool:
+    if os.getsid(0) != os.getpid():
+        os.setsid()  # who kills the pager's group does not mean us
     poll = select.poll()
     poll.register(watched, select.POLLIN)
     poll.poll()
-    end_tree(work)
+    if not whole[0]:
+        return end_tree(work)
+    try:
+        write_complete(work)  # the pager may have been killed just before it could
+    except OSError as error:
+        say("that all pages came cannot be written down", error)
+    return True
 
 
-def told(guard: ProcessIdentity, work: Path) -> None:
-    """Do the guard's work where there is none any more; called by a pager that is about to end."""
-    if not is_alive(guard):
-        end_tree(work)
+def end_tree(work: Path) -> bool:
+    """Kill the tree, and then write down that it came to an end, if nobody has; say whether all of it has ended.
 
-
-def end_tree(work: Path) -> None:
-    """Kill the tree, unless all its pages are there; write down that it came to an end, if nobody has."""
-    end = read_end(work)
-    if end is not None and end.kind == COMPLETE:
-        return
-    import anyio
-
-    from iriscw.freeze.drivers.identities import to_task
-    from iriscw.freeze.drivers.processes.driver import KernelProcesses
-
-    write_end(work, End(FAILED, KILLED))
+    Raises:
+        OSError: it cannot be told who is of the tree, or they cannot be opened.
+    """
     record = read_pager(work)
-    tasks = [to_task(each) for each in record.tasks] if record is not None else []
-    anyio.run(KernelProcesses().end, tasks, END_NS)
+    tasks = tuple(to_task(each) for each in record.tasks) if record is not None else ()
+    if tasks and anyio.run(KernelProcesses().end, tasks, END_NS):
+        return False
+    try:
+        write_end(work, End(FAILED, KILLED))
+    except OSError as error:
+        say(f"{KILLED}, and that cannot be written down", error)
+    return True

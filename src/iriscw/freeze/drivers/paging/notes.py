@@ -4,6 +4,7 @@
 ``lazy-pages.socket``      where CRIU hands over the address spaces; the name is CRIU's
 ``pager.json``             who brings the pages, who guards that, and the tasks that wait for pages
 ``paging-end.json``        how it ended; it is written before the pager ends, and by its guard where it was killed
+``paging-whole.json``      what ``paging-end.json`` becomes when all pages are there, written ahead: that needs no room
 =========================  =============================================================================================
 """
 
@@ -22,6 +23,7 @@ from iriscw.processes.identity import ProcessIdentity, decode_identity
 SOCKET: Final = "lazy-pages.socket"
 RECORD: Final = "pager.json"
 END: Final = "paging-end.json"
+WHOLE: Final = "paging-whole.json"
 
 MAX_NOTE_BYTES: Final = 4 << 20
 MAX_PLAN_BYTES: Final = 256 << 20
@@ -97,13 +99,17 @@ def write_pager(work: Path, pager: Pager) -> None:
 
 
 def read_pager(work: Path) -> Pager | None:
-    """Read who brings the pages; None if nobody does, or nobody can say."""
+    """Read who brings the pages; None if nobody does, or what stands there says nothing.
+
+    Raises:
+        OSError: it cannot be read at present; that says nothing about the pager.
+    """
     try:
         match decode_json(read_bounded(work / RECORD, MAX_NOTE_BYTES)):
             case {"pager": pager, "guard": guard, "tasks": list(tasks)}:
                 living = tuple(decode_identity(each) for each in tasks)
                 return Pager(decode_identity(pager), decode_identity(guard), living)
-    except (OSError, ValueError):
+    except (FileNotFoundError, ValueError):
         return None
     return None
 
@@ -118,12 +124,35 @@ def write_end(work: Path, end: End) -> None:
         write_atomic(work / END, json.dumps(attrs.asdict(end)).encode(), durable=False)
 
 
+def prepare_complete(work: Path) -> None:
+    """Write ahead what :func:`write_complete` puts in its place.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    write_atomic(work / WHOLE, json.dumps(attrs.asdict(End(COMPLETE))).encode(), durable=False)
+
+
+def write_complete(work: Path) -> None:
+    """Put in its place that all pages are there, on a full disk as well. May be repeated.
+
+    Raises:
+        OSError: it was not prepared, or the file system is not what it was.
+    """
+    if read_end(work) is None:
+        (work / WHOLE).replace(work / END)
+
+
 def read_end(work: Path) -> End | None:
-    """Read how it ended; None if it has not, or nobody can say."""
+    """Read how it ended; None if it has not, or what stands there says nothing.
+
+    Raises:
+        OSError: it cannot be read at present; that says nothing about the end.
+    """
     try:
         match decode_json(read_bounded(work / END, MAX_NOTE_BYTES)):
             case {"kind": str(kind), "text": str(text)}:
                 return End(kind, text)
-    except (OSError, ValueError):
+    except (FileNotFoundError, ValueError):
         return None
     return None

@@ -12,6 +12,7 @@ instead, and nobody would notice. So it is held twice: see :mod:`iriscw.freeze.d
 from __future__ import annotations
 
 import array
+import contextlib
 import os
 import re
 import resource
@@ -38,12 +39,15 @@ from iriscw.freeze.drivers.paging.notes import (
     Pager as Record,
     Plan,
     decode_plan,
+    prepare_complete,
+    write_complete,
     write_end,
     write_pager,
 )
 from iriscw.freeze.drivers.paging.pieces import Pieces, Refused
 from iriscw.freeze.drivers.paging.space import PAGE, Answer, Space
 from iriscw.freeze.missing import Missing
+from iriscw.freeze.proc_text import PAGER_NAME
 from iriscw.processes.identity import ProcessGone, ProcessIdentity, identify
 
 FINISHED: Final = 0x52535446
@@ -86,6 +90,7 @@ class Pager:
             OSError: something cannot be read, or the socket cannot be made.
         """
         self.write_record()
+        prepare_complete(self._plan.work)
         for number, path in _pagemaps(self._plan.images):
             self._pagemaps[number] = _read_pagemap(path)
         owners = {f"pages-{each.pages}.img": each for each in self._pagemaps.values()}
@@ -281,15 +286,17 @@ def main() -> int:
         signal.signal(each, signal.SIG_IGN)  # the tree needs us; we end by ourselves, at the deadline at the latest
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    Path("/proc/self/comm").write_text(PAGER_NAME, encoding="ascii")  # who freezes looks for it
     plan = decode_plan(sys.stdin.buffer.read(MAX_PLAN_BYTES))
     end = End(FAILED, "it ended without a reason")
     watching = guard.start(plan.work)
     try:
-        pager = Pager(plan, watching)
+        pager = Pager(plan, watching.identity)
         with pager.prepare() as listening:
             os.write(1, READY)
             pager.attend(listening)
         pager.finish()
+        watching.has_all()
         end = End(COMPLETE)
     except Refused as error:
         end = End(REFUSED, str(error))
@@ -299,9 +306,23 @@ def main() -> int:
         end = End(FAILED, f"{type(error).__name__}: {error}")
         raise
     finally:
-        write_end(plan.work, end)
-        guard.told(watching, plan.work)
+        _write_down(plan.work, end)
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # those that were left to the guard
+        watching.take_over()
     return int(end.kind != COMPLETE)
+
+
+def _write_down(work: Path, end: End) -> None:
+    """Say how it ended. Whoever finds nothing takes the exit code, or the last line of what was said."""
+    try:
+        if end.kind == COMPLETE:
+            write_complete(work)
+        else:
+            write_end(work, end)
+    except OSError as error:
+        guard.say(f"{end.text or 'all pages came'}, and that cannot be written down", error)
 
 
 if __name__ == "__main__":

@@ -58,12 +58,12 @@ class Pager:
             self._process.kill()
             self._process.wait()
             raise
-        raise failure(read_end(self._work), _last_words(self._work))
+        raise _why(self._work)
 
-    async def ended(self) -> None:
-        """Wait until it has ended."""
+    async def ended(self) -> bool:
+        """Wait until it has ended; say whether it had brought all pages."""
         await anyio.wait_readable(self._pidfd)
-        self._process.wait()
+        return self._process.wait() == 0
 
     def close(self) -> None:
         """Look at it no more; it goes on. One that ended is reaped by whoever waits for its pages."""
@@ -104,11 +104,17 @@ def start(work: Path, request: RestoreRequest, pages: LazyPages) -> Pager:
 
 async def watched(pager: Pager, work: Path) -> Exception:
     """Wait until a pager has failed; one that has brought all pages has not."""
-    await pager.ended()
-    end = read_end(work)
-    if end is not None and end.kind == COMPLETE:
+    if await pager.ended():
         await anyio.sleep_forever()
-    return failure(end, _last_words(work))
+    return _why(work)
+
+
+def _why(work: Path) -> Exception:
+    """Give the error of a pager that has failed before its tree ran."""
+    try:
+        return failure(read_end(work), _last_words(work))
+    except OSError as error:
+        return PagingFailed(f"who was to bring its pages failed, and why cannot be read: {error}")
 
 
 async def all_there(work: Path, within_ns: int) -> None:
@@ -117,6 +123,7 @@ async def all_there(work: Path, within_ns: int) -> None:
     Raises:
         ArtifactRefused: a piece is not what was sealed.
         PagingFailed: the pager is gone, or does not end.
+        OSError: that cannot be told at present. The tree may be whole: ask again.
     """
     record = read_pager(work)
     if record is None:
@@ -135,6 +142,9 @@ async def end_pager(work: Path) -> None:
     """Kill the pager of an operation, and its guard; its tree must have been ended before. May be repeated.
 
     One that hangs in the kernel is left to it.
+
+    Raises:
+        OSError: it cannot be told at present who they are, or they cannot be opened.
     """
     record = read_pager(work)
     if record is None:

@@ -27,6 +27,7 @@ from iriscw.freeze.model import (
     Tree,
 )
 from iriscw.freeze.proc_text import (
+    PAGER_NAME,
     StatTail,
     Status,
     connected_sockets,
@@ -34,6 +35,7 @@ from iriscw.freeze.proc_text import (
     obstacle_of_link,
     parse_stat_tail,
     parse_status,
+    waits_for_pages,
 )
 from iriscw.processes.identity import ProcessGone, ProcessIdentity, ProcessStat, boot_id, parse_stat, read_stat
 
@@ -195,6 +197,7 @@ def _looked_at(stats: list[ProcessStat]) -> Tree:
     tasks: list[Task] = []
     hindrances: list[Hindrance] = []
     ours = _own_line()
+    lazily = any(each.name == PAGER_NAME for each in _all())
     for each in stats:
         status = parse_status(read_text(each.pid, "status"))
         tail = parse_stat_tail(read_text(each.pid, "stat"))
@@ -211,7 +214,18 @@ def _looked_at(stats: list[ProcessStat]) -> Tree:
         )
         hindrances += _of_status(each, status, tail, ours)
         hindrances += _of_descriptors(each)
+        if lazily and _waits_for_pages(each.pid):
+            who = f"process {each.pid} ({each.name})"
+            hindrances.append(
+                Hindrance(Obstacle.PAGES, each.pid, f"{who} waits for pages of a lazy thaw: let that end")
+            )
     return Tree(tuple(tasks), tuple(hindrances))
+
+
+def _waits_for_pages(pid: int) -> bool:
+    """The kernel walks over all pages of a process for this: some milliseconds a gigabyte."""
+    with Path(f"/proc/{pid}/smaps").open(encoding="utf-8", errors="surrogateescape") as lines:
+        return waits_for_pages(lines)
 
 
 def _own_line() -> tuple[int, ...]:

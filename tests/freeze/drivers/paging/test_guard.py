@@ -1,0 +1,170 @@
+"""Nothing ends a guard before its tree: no full disk, no full table of descriptors, and no note that cannot be read."""
+
+import errno
+import os
+import select
+import signal
+import subprocess
+import sys
+
+import anyio
+import pytest
+
+from iriscw.freeze.drivers.paging import guard, notes, starting
+from iriscw.freeze.drivers.paging.notes import COMPLETE, FAILED, End, Pager, read_end, read_pager, write_pager
+from iriscw.processes.identity import ProcessGone, identify, is_alive, open_pidfd
+
+PATIENCE_S = 60.0
+
+PAGER = """
+import os, resource, signal, sys
+from pathlib import Path
+from iriscw.freeze.drivers.paging import guard
+from iriscw.freeze.drivers.paging.notes import Pager, prepare_complete, write_pager
+from iriscw.processes.identity import identify
+work, victim, how = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+resource.setrlimit(resource.RLIMIT_NOFILE, (2000, 2000))
+watching = guard.start(work)
+write_pager(work, Pager(identify(os.getpid()), watching.identity, (identify(victim),)))
+prepare_complete(work)
+if how == "whole":
+    watching.has_all()
+try:
+    while how == "full":
+        os.open("/dev/null", os.O_RDONLY)
+except OSError:
+    pass
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+"""It holds what it has, and is killed."""
+
+
+@pytest.fixture
+def victim():
+    """A process that is somebody's tree."""
+    process = subprocess.Popen(["/bin/sleep", "600"])
+    yield process
+    process.kill()
+    process.wait()
+
+
+def has_ended(identity) -> bool:
+    """Wait for the end of a process."""
+    try:
+        descriptor = open_pidfd(identity)
+    except ProcessGone:
+        return True
+    try:
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        return bool(poll.poll(PATIENCE_S * 1000))
+    finally:
+        os.close(descriptor)
+
+
+def killed_pager(work, victim, how: str) -> Pager:
+    """Have a pager with a guard be killed, and wait for the end of that; give what it wrote down."""
+    argv = [sys.executable, "-c", PAGER, str(work), str(victim.pid), how]
+    done = subprocess.run(argv, timeout=PATIENCE_S, check=False, stderr=subprocess.DEVNULL)
+    assert done.returncode == -signal.SIGKILL
+    record = read_pager(work)
+    try:
+        assert has_ended(record.guard)
+    finally:
+        if is_alive(record.guard):
+            os.kill(record.guard.pid, signal.SIGKILL)
+    return record
+
+
+def test_a_guard_kills_though_the_pager_took_all_descriptors(tmp_path, victim) -> None:
+    """Some are left to it, and it loads nothing any more."""
+    record = killed_pager(tmp_path, victim, "full")
+    assert not is_alive(record.tasks[0])
+    assert read_end(tmp_path).kind == FAILED
+
+
+def test_a_whole_tree_lives_though_its_pager_is_killed_before_it_wrote_that_down(tmp_path, victim) -> None:
+    """The guard knows, and writes it down."""
+    record = killed_pager(tmp_path, victim, "whole")
+    assert is_alive(record.tasks[0])
+    assert read_end(tmp_path) == End(COMPLETE)
+
+
+def full(*_, **__) -> None:
+    """Write to a full disk."""
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def unreadable(*_, **__) -> bytes:
+    """Open a file where no descriptor is left."""
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
+def test_a_tree_is_killed_though_that_cannot_be_written_down(tmp_path, victim, monkeypatch) -> None:
+    """It is killed first."""
+    identity = identify(victim.pid)
+    write_pager(tmp_path, Pager(identity, identity, (identity,)))
+    monkeypatch.setattr(notes, "write_atomic", full)
+    assert guard.end_tree(tmp_path)
+    assert not is_alive(identity)
+
+
+def test_a_tree_of_which_somebody_lives_has_not_ended(tmp_path, victim, monkeypatch) -> None:
+    """That is not the end of a guard, and is written down by nobody."""
+
+    async def end(processes, tasks, within_ns):
+        return tasks
+
+    monkeypatch.setattr(guard.KernelProcesses, "end", end)
+    write_pager(tmp_path, Pager(identify(victim.pid), identify(victim.pid), (identify(victim.pid),)))
+    assert not guard.end_tree(tmp_path)
+    assert read_end(tmp_path) is None
+
+
+def test_what_fails_is_tried_until_it_is_done(monkeypatch) -> None:
+    """Whatever is raised: who ended here would close the last descriptors."""
+    answers = [OSError(errno.EMFILE, "no more"), RuntimeError("no thread"), KeyboardInterrupt(), MemoryError(), False]
+
+    def step() -> bool:
+        if not answers:
+            return True
+        answer = answers.pop()
+        if answer is not False:
+            raise answer
+        return answer
+
+    monkeypatch.setattr(guard, "AGAIN_S", 0)
+    guard.insist(step)
+    assert answers == []
+
+
+def test_that_all_pages_came_needs_no_room(tmp_path, monkeypatch) -> None:
+    """It was written ahead; and what was said first stands."""
+    notes.prepare_complete(tmp_path)
+    monkeypatch.setattr(notes, "write_atomic", full)
+    for _ in range(2):
+        notes.write_complete(tmp_path)
+        assert read_end(tmp_path) == End(COMPLETE)
+
+
+def test_a_note_that_cannot_be_read_is_not_one_that_is_missing(tmp_path, monkeypatch) -> None:
+    """Who waits for pages hears that it cannot be told, not that they are lost."""
+    assert (read_end(tmp_path), read_pager(tmp_path)) == (None, None)
+    done = subprocess.Popen(["/bin/sleep", "600"])
+    ended = identify(done.pid)
+    done.kill()
+    done.wait()
+    write_pager(tmp_path, Pager(ended, ended))
+    notes.prepare_complete(tmp_path)
+    notes.write_complete(tmp_path)
+    real = notes.read_bounded
+    for unread in (notes.RECORD, notes.END):
+        monkeypatch.setattr(
+            notes,
+            "read_bounded",
+            lambda path, most, name=unread: (unreadable if path.name == name else real)(path, most),
+        )
+        with pytest.raises(OSError, match="Too many open files"):
+            anyio.run(starting.all_there, tmp_path, 60_000_000_000)
+    monkeypatch.setattr(notes, "read_bounded", real)
+    anyio.run(starting.all_there, tmp_path, 60_000_000_000)
