@@ -447,6 +447,22 @@ def test_a_tree_that_somebody_let_go_is_not_kept_as_an_artifact_too(monkeypatch)
     assert len(world.living()) == len(world.source)
 
 
+def test_what_is_left_of_a_tree_that_somebody_let_go_is_ended_by_us(monkeypatch):
+    """CRIU let it go, and its first process has ended by itself: the others do not run on beside the artifact."""
+
+    async def end(held, within_ns):
+        held.ports.world._orphan_over()
+        held.ports.world.kill(held.tree[0])
+        raise TreeLeft("CRIU was ended by somebody")
+
+    monkeypatch.setattr(Held, "end", end)
+    world = World()
+    ended = Runner(world, freezing).run(FreezeTree(FreezePlan("op-1", world.source[0], "ram"))).ended
+    assert ended.outcome is Outcome.FROZEN
+    assert world.living() == []
+    assert world.artifacts["op-1"].published
+
+
 def test_a_tree_that_does_not_end_is_left_after_some_tries(monkeypatch):
     """Its first task was killed and has not ended: it is never let run, and the artifact stays."""
 
