@@ -3,11 +3,13 @@
 import itertools
 import os
 import signal
+import socket
 import subprocess
 import sys
 
 import pytest
 
+from iriscw.agent import claims
 from iriscw.agent.claims import TargetBusy, claim, frozen_by_us, thawed_by_us
 from iriscw.freeze.drivers.identities import identify_task
 from iriscw.freeze.drivers.processes.reading import descendants
@@ -71,4 +73,14 @@ def test_strangers_do_not_disturb_each_other(line):
     with claim(frozen_by_us(line[2])), claim(thawed_by_us("ck-1")):
         for other in (frozen_by_us(me).replace(f"-{me.pid}-", f"-{1 << 22}-"), f"{frozen_by_us(me)}7"):
             with claim(other):
+                pass
+
+
+def test_names_that_are_none_of_ours_disturb_nobody(line):
+    """Anybody may take a name that begins as ours do: what names no process is no claim of one."""
+    boot = line[0].boot_id
+    for text in ("", "x", f"{boot}-1", f"{boot}-x-1", f"{boot}-{line[1].pid}-{'9' * 30}", f"{boot}-{line[1].pid}-²"):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stranger:
+            stranger.bind(f"\0{claims.PREFIX}freeze-{text}".encode())
+            with claim(frozen_by_us(line[0])):
                 pass

@@ -14,18 +14,20 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from iriscw.errors import OperationError
-from iriscw.freeze.drivers.processes.reading import ancestors, with_all_below
+from iriscw.freeze.drivers.processes.reading import ancestors
 from iriscw.freeze.model import TaskIdentity
 from iriscw.processes.identity import boot_id
 
 PREFIX = "iriscw-"
 _FREEZE: Final = "freeze-"
+_FREEZE_NAME: Final = re.compile(rf"{_FREEZE}(?P<boot>[0-9a-f-]+)-(?P<pid>[0-9]{{1,7}})-(?P<ticks>[0-9]{{1,19}})")
 _NAMES: Final = Path("/proc/self/net/unix")
 
 
@@ -47,7 +49,7 @@ def thawed_by_us(artifact: str) -> str:
 
 @contextlib.contextmanager
 def claim(target: str) -> Iterator[None]:
-    """Hold a target for as long as the block lasts. Blocks for a look at all processes, if it is to be frozen.
+    """Hold a target for as long as the block lasts. Blocks for a millisecond, if it is to be frozen.
 
     Raises:
         TargetBusy: somebody else does, or holds a process above or below it.
@@ -70,19 +72,26 @@ def _refuse_relatives(target: str) -> None:
     Raises:
         TargetBusy: somebody freezes one of these.
     """
-    boot, pid, start_ticks = target.removeprefix(_FREEZE).rsplit("-", 2)
-    if boot != boot_id():
+    root = _frozen(target)
+    if root is None or root.boot_id != boot_id():
         return  # nothing of it lives
-    root = TaskIdentity(int(pid), int(start_ticks), boot)
-    held = _held()
-    for kin, where in ((ancestors(root), "above"), (with_all_below([root])[1:], "below")):
-        for task in kin:
-            if frozen_by_us(task) in held:
-                raise TargetBusy(f"another command freezes process {task.pid}, which is {where} process {root.pid}")
+    above = ancestors(root)
+    for other in _held() - {root}:
+        if other in above:
+            raise TargetBusy(f"another command freezes process {other.pid}, which is above process {root.pid}")
+        if root in ancestors(other):  # the way up from one is short; the way down is all processes of the machine
+            raise TargetBusy(f"another command freezes process {other.pid}, which is below process {root.pid}")
 
 
-def _held() -> set[str]:
-    """Give the targets that anybody holds, as far as this network namespace shows them."""
+def _frozen(target: str) -> TaskIdentity | None:
+    """Give the process that a name of a freeze names; None for any other name."""
+    found = _FREEZE_NAME.fullmatch(target)
+    return None if found is None else TaskIdentity(int(found["pid"]), int(found["ticks"]), found["boot"])
+
+
+def _held() -> set[TaskIdentity]:
+    """Give the processes that anybody freezes, as far as this network namespace shows them."""
     lines = _NAMES.read_text(encoding="utf-8", errors="replace").splitlines()
     names = (line.rpartition(" ")[2] for line in lines)
-    return {name[len(PREFIX) + 1 :] for name in names if name.startswith(f"@{PREFIX}")}
+    targets = (name[len(PREFIX) + 1 :] for name in names if name.startswith(f"@{PREFIX}"))
+    return {task for task in map(_frozen, targets) if task is not None}

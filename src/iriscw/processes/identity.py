@@ -27,6 +27,8 @@ _MAX_PID = 1 << 22
 """The kernel gives no larger number: PID_MAX_LIMIT."""
 
 _MAX_TICKS = 1 << 63
+_READ_BYTES = 1 << 16
+"""Of a file of ``/proc``: most come whole."""
 
 
 class ProcessGone(OperationError, ProcessLookupError):
@@ -96,6 +98,26 @@ def parse_stat(text: str) -> ProcessStat:
     )
 
 
+def read_process_file(pid: int, name: str) -> str:
+    """Read the file ``/proc/<pid>/<name>`` as it is now.
+
+    Whoever looks at all processes of a machine calls this a thousand times: without ``pathlib`` and the layers of a
+    text file it takes a third of the time.
+
+    Raises:
+        FileNotFoundError, ProcessLookupError: there is no such process any more, or no such file.
+        OSError: as the kernel says it.
+    """
+    descriptor = os.open(f"/proc/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        found = b""
+        while part := os.read(descriptor, _READ_BYTES):
+            found += part
+    finally:
+        os.close(descriptor)
+    return found.decode("utf-8", "surrogateescape")
+
+
 def read_stat(pid: int) -> ProcessStat:
     """Read ``/proc/<pid>/stat``.
 
@@ -103,7 +125,7 @@ def read_stat(pid: int) -> ProcessStat:
         ProcessGone: there is no process with this number.
     """
     try:
-        return parse_stat(Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="surrogateescape"))
+        return parse_stat(read_process_file(pid, "stat"))
     except (FileNotFoundError, ProcessLookupError) as error:
         raise ProcessGone(f"there is no process {pid}") from error
 

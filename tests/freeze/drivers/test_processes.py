@@ -9,16 +9,15 @@ import sys
 
 import anyio
 import anyio.to_thread
-import attrs
 import pytest
 
 from iriscw.freeze.drivers.identities import identify_task, lives
 from iriscw.freeze.drivers.processes import driver as driver_module, reading
 from iriscw.freeze.drivers.processes.driver import KernelProcesses
-from iriscw.freeze.drivers.processes.reading import descendants, read_tree, with_all_below
+from iriscw.freeze.drivers.processes.reading import ancestors, descendants, read_tree, with_all_below
 from iriscw.freeze.model import GuardUntold, Obstacle, TaskIdentity
 from iriscw.freeze.proc_text import PAGER_NAME
-from iriscw.processes.identity import read_stat
+from iriscw.processes.identity import ProcessGone, read_stat
 
 pytestmark = pytest.mark.anyio
 
@@ -121,23 +120,105 @@ async def test_pages_that_are_missing_are_looked_for_where_somebody_brings_pages
         looked.append(pid)
         return len(looked) == 2
 
-    def everybody(pager=False, real=reading._all):
-        for each in real():
-            renamed = pager and each.pid == os.getpid()
-            if renamed or each.name != PAGER_NAME:
-                yield attrs.evolve(each, name=PAGER_NAME) if renamed else each
+    def others(real=reading._names):
+        return (name for name in real() if name != PAGER_NAME)
 
     root = identify_task(forking(1).pid)
     monkeypatch.setattr(reading, "_waits_for_pages", waits)
-    monkeypatch.setattr(reading, "_all", everybody)
+    monkeypatch.setattr(reading, "_names", others)
     assert not any(each.obstacle is Obstacle.PAGES for each in read_tree(root).hindrances)
     assert looked == []
-    monkeypatch.setattr(reading, "_all", lambda: everybody(pager=True))
+    monkeypatch.setattr(reading, "_names", lambda: (*others(), PAGER_NAME))
     while len(looked) < 2:  # it forks meanwhile
         looked.clear()
         tree = read_tree(root)
     found = [each.pid for each in tree.hindrances if each.obstacle is Obstacle.PAGES]
     assert found == [looked[1]]
+
+
+THREADS = """
+import os, signal, threading, time
+def fork():
+    if os.fork() == 0:
+        if os.fork() == 0:
+            os.write(1, b"!")
+        signal.pause()
+    forked.set()
+    time.sleep(3600)
+for _ in range(3):
+    forked = threading.Event()
+    threading.Thread(target=fork, daemon=True).start()
+    forked.wait()
+signal.pause()
+"""
+
+
+@pytest.fixture
+def threaded():
+    """A process with three threads, each of which has a child that has a child."""
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", THREADS], stdout=subprocess.PIPE, start_new_session=True
+    )
+    for _ in range(3):
+        assert process.stdout.read(1) == b"!"
+    yield identify_task(process.pid)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+
+
+def forbidden(*_):
+    raise AssertionError("all processes of the machine were looked at")
+
+
+@pytest.mark.parametrize("lists", [True, False])
+def test_a_tree_is_read_with_the_children_of_all_its_threads(threaded, monkeypatch, lists) -> None:
+    """What the kernel lists is what a look at the whole machine finds, parents first; it is used where it is there."""
+    assert reading._lists_children()
+    expected = {each.pid: each.parent_pid for each in reading.below(threaded.pid)}
+    assert len(expected) == 7
+    monkeypatch.setattr(reading, "_lists_children", lambda: lists)
+    if lists:
+        monkeypatch.setattr(reading, "_all", forbidden)
+    tree = read_tree(threaded)
+    assert {task.identity.pid: task.parent_pid for task in tree.tasks} == expected
+    assert reading.held_tree(threaded) == tree.identities
+    known = [threaded.pid]
+    for task in tree.tasks[1:]:
+        assert task.parent_pid in known
+        known.append(task.identity.pid)
+
+
+def test_who_has_ended_is_not_looked_for(forking, monkeypatch) -> None:
+    """Below a process that is gone, or a zombie, is nobody: the rest of the machine is not read to find that out."""
+    process = forking(1)
+    root = identify_task(process.pid)
+    assert root in with_all_below([root])
+    monkeypatch.setattr(reading, "_all", forbidden)
+    process.kill()
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    assert read_stat(process.pid).ended
+    assert with_all_below([root]) == ()
+    process.wait()
+    assert with_all_below([root]) == ()
+
+
+def test_the_way_up_is_walked_again_when_somebody_on_it_has_ended(threaded, monkeypatch) -> None:
+    """A parent that is gone in the moment in which it is read hides nobody who is above."""
+    leaf = reading.held_tree(threaded)[-1]
+    expected = ancestors(leaf)
+    assert threaded in expected
+    gone = []
+
+    def read(pid):
+        if pid == threaded.pid and not gone:
+            gone.append(pid)
+            raise ProcessGone("it has just ended")
+        return read_stat(pid)
+
+    monkeypatch.setattr(reading, "read_stat", read)
+    assert ancestors(leaf) == expected
+    assert gone == [threaded.pid]
 
 
 @pytest.fixture

@@ -50,7 +50,7 @@ from iriscw.freeze.drivers.identities import lives, open_task, to_task
 from iriscw.freeze.drivers.paging import starting
 from iriscw.freeze.drivers.paging.notes import read_pager
 from iriscw.freeze.drivers.processes.driver import KernelProcesses, doom, end_tasks
-from iriscw.freeze.drivers.processes.reading import descendants, identity_of, read_tree, writers_of
+from iriscw.freeze.drivers.processes.reading import descendants, held_tree, identity_of, read_tree, writers_of
 from iriscw.freeze.model import (
     CriuAbility,
     CriuFailed,
@@ -235,11 +235,11 @@ async def _dump(run: Swrk, request: DumpRequest, report: Report) -> CriuHeldTree
     if answer is None or answer.script != POST_DUMP:
         raise _failure(run, answer, DUMP_LOG, "freeze")
     # It was asked for a number. Now that the tree is held, the number is certain to mean whom it means.
-    tree = await anyio.to_thread.run_sync(read_tree, request.root)
+    held = await anyio.to_thread.run_sync(held_tree, request.root)
     size = await anyio.to_thread.run_sync(_pages_size, images)
     report(Progress("dump", size, size))
     written = DumpReport(pages_written=size // os.sysconf("SC_PAGE_SIZE"))
-    return CriuHeldTree(run, tree.identities, written, silenced=request.options.tcp_established)
+    return CriuHeldTree(run, held, written, silenced=request.options.tcp_established)
 
 
 async def _tell_progress(images: Path, report: Report) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import anyio
@@ -17,8 +17,10 @@ from iriscw.freeze.model import DumpReport, TaskIdentity, TreeLeft
 from iriscw.freeze.proc_text import parse_status
 from iriscw.processes.identity import ProcessGone, read_stat
 
+FIRST_LOOK_S: Final = 0.0002
 LOOK_S: Final = 0.005
-"""Between two looks at whether a task is traced still, or stopped: the kernel has no event for that."""
+"""Between two looks at whether a task is traced still, or stopped: the kernel has no event for that. Mostly it is a
+matter of microseconds, so it begins with the first, and each is twice as long as the one before."""
 
 GRACE_NS: Final = 5_000_000_000
 """For a CRIU that was answered, to end; it takes milliseconds."""
@@ -26,11 +28,7 @@ GRACE_NS: Final = 5_000_000_000
 
 async def untraced(tasks: Sequence[TaskIdentity], within_ns: int) -> tuple[TaskIdentity, ...]:
     """Wait until nobody traces these processes; give those that are traced after this time."""
-    left = tuple(tasks)
-    with anyio.move_on_after(within_ns / 1e9):
-        while left := tuple(task for task in left if is_traced(task)):  # noqa: ASYNC110  # there is no event
-            await anyio.sleep(LOOK_S)
-    return left
+    return await _still(is_traced, tasks, within_ns)
 
 
 async def stopped(tasks: Sequence[TaskIdentity], within_ns: int) -> tuple[TaskIdentity, ...]:
@@ -39,10 +37,18 @@ async def stopped(tasks: Sequence[TaskIdentity], within_ns: int) -> tuple[TaskId
     Returns:
         Those that are not stopped after this time. What has ended is none of them.
     """
-    left = tuple(tasks)
+    return await _still(lambda task: not is_stopped(task), tasks, within_ns)
+
+
+async def _still(
+    holds: Callable[[TaskIdentity], bool], tasks: Sequence[TaskIdentity], within_ns: int
+) -> tuple[TaskIdentity, ...]:
+    """Wait until this holds for none of these processes; give those for which it does after this time."""
+    left, pause_s = tuple(tasks), FIRST_LOOK_S
     with anyio.move_on_after(within_ns / 1e9):
-        while left := tuple(task for task in left if not is_stopped(task)):  # noqa: ASYNC110  # likewise
-            await anyio.sleep(LOOK_S)
+        while left := tuple(task for task in left if holds(task)):
+            await anyio.sleep(pause_s)
+            pause_s = min(2 * pause_s, LOOK_S)
     return left
 
 

@@ -1,20 +1,28 @@
 """Reading a tree of processes from ``/proc``: who is below whom, and what stands in the way of freezing them.
 
 A tree changes while it is read. So the walk is repeated until two passes after each other found the same processes;
-what is forked meanwhile is found by the next pass, what ends meanwhile is left out. Everything here blocks, for about
-ten microseconds a process of the machine and a hundred a process of the tree.
+what is forked meanwhile is found by the next pass, what ends meanwhile is left out.
+
+The kernel lists the children of each thread, so a tree is read without a look at the rest of the machine. That list may
+leave one out while others of it end. Of a tree that CRIU holds it is exact, and before that two passes have to agree;
+but whoever *kills* looks at all processes of the machine (:func:`with_all_below`, :func:`descendants`), which misses
+none that is there all the time.
+
+Everything here blocks, for about a hundred microseconds a process of the tree, and twenty a process of the machine
+where all are looked at.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from iriscw.freeze.drivers.identities import lives, to_task
+from iriscw.freeze.drivers.identities import to_task
 from iriscw.freeze.model import (
     MAX_TASKS,
     Hindrance,
@@ -37,7 +45,15 @@ from iriscw.freeze.proc_text import (
     parse_status,
     waits_for_pages,
 )
-from iriscw.processes.identity import ProcessGone, ProcessIdentity, ProcessStat, boot_id, parse_stat, read_stat
+from iriscw.processes.identity import (
+    ProcessGone,
+    ProcessIdentity,
+    ProcessStat,
+    boot_id,
+    parse_stat,
+    read_process_file,
+    read_stat,
+)
 
 MAX_PASSES: Final = 20
 """Over a tree that does not hold still. A server that forks for each request changes every few milliseconds."""
@@ -52,7 +68,7 @@ def read_text(pid: int, name: str) -> str:
         FileNotFoundError, ProcessLookupError: there is no such process any more.
         PermissionError: it may not be read.
     """
-    return Path(f"/proc/{pid}/{name}").read_text(encoding="utf-8", errors="surrogateescape")
+    return read_process_file(pid, name)
 
 
 def below(root: int) -> list[ProcessStat]:
@@ -74,12 +90,50 @@ def below(root: int) -> list[ProcessStat]:
 
 def _all() -> Iterator[ProcessStat]:
     """Read all processes of the machine, zombies too; what ends meanwhile is left out."""
-    for entry in os.listdir("/proc"):  # noqa: PTH208  # a thousand paths would be made for nothing
-        if entry.isdigit():
-            try:
-                yield parse_stat(read_text(int(entry), "stat"))
-            except _GONE:
-                continue
+    for pid in _numbers():
+        try:
+            yield parse_stat(read_text(pid, "stat"))
+        except _GONE:
+            continue
+
+
+def _numbers() -> list[int]:
+    return [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]  # noqa: PTH208  # a thousand paths
+
+
+def listed_below(root: int) -> list[ProcessStat]:
+    """List what :func:`below` does by the kernel's lists of children: exact if nothing of it ends meanwhile.
+
+    Raises:
+        ProcessGone: there is no such process.
+    """
+    if not _lists_children():
+        return below(root)
+    found = [read_stat(root)]
+    for each in found:  # it grows
+        for child in _children(each.pid):
+            with contextlib.suppress(ProcessGone):
+                stat = read_stat(child)
+                if stat.parent_pid == each.pid:  # else the number means another one by now, or its parent ended
+                    found.append(stat)
+    return [each for each in found if not each.ended]
+
+
+@functools.cache
+def _lists_children() -> bool:
+    """Whether this kernel does: CRIU cannot work without, but it may be missing where there is no CRIU."""
+    return Path("/proc/thread-self/children").exists()
+
+
+def _children(pid: int) -> Iterator[int]:
+    """Give the numbers of a process's children, each of which is a child of the thread that forked it."""
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208  # likewise
+    except _GONE:
+        return
+    for thread in threads:
+        with contextlib.suppress(*_GONE):
+            yield from map(int, read_text(pid, f"task/{thread}/children").split())
 
 
 def identity_of(each: ProcessStat) -> TaskIdentity:
@@ -96,22 +150,33 @@ def descendants(root: int) -> tuple[TaskIdentity, ...]:
 
 
 def ancestors(task: TaskIdentity) -> tuple[TaskIdentity, ...]:
-    """Give those above a process, the nearest first; none if it has ended."""
-    found: list[TaskIdentity] = []
-    with contextlib.suppress(ProcessGone):
-        here = read_stat(task.pid)
-        if identity_of(here) == task:
+    """Give those above a process, the nearest first; none if it has ended.
+
+    Where one of them ends while it is being read, the process has another parent by then: it is read again.
+    """
+    for _ in range(MAX_PASSES):
+        found: list[TaskIdentity] = []
+        try:
+            here = read_stat(task.pid)
+        except ProcessGone:
+            return ()
+        if identity_of(here) != task:
+            return ()
+        with contextlib.suppress(ProcessGone):
             while here.parent_pid > 0:
                 here = read_stat(here.parent_pid)
                 found.append(identity_of(here))
+            return tuple(found)
     return tuple(found)
 
 
 def with_all_below(tasks: Sequence[TaskIdentity]) -> tuple[TaskIdentity, ...]:
     """Give those of the processes that live, and all that live below them, parents first. One pass over ``/proc``.
 
-    A number that means another process by now leads nowhere.
+    A number that means another process by now leads nowhere. If none of them runs on there is nothing to look for.
     """
+    if not any(_runs_on(task) for task in tasks):
+        return ()
     stats: dict[int, ProcessStat] = {}
     children: dict[int, list[ProcessStat]] = {}
     for each in _all():
@@ -126,6 +191,17 @@ def with_all_below(tasks: Sequence[TaskIdentity]) -> tuple[TaskIdentity, ...]:
                 found[identity_of(each)] = None
                 line += children.get(each.pid, ())
     return tuple(task for task in found if not stats[task.pid].ended)
+
+
+def _runs_on(task: TaskIdentity) -> bool:
+    """Whether any thread of this very process does: its first one may be a zombie, and the others fork."""
+    try:
+        each = read_stat(task.pid)
+        if not each.ended or identity_of(each) != task:
+            return identity_of(each) == task
+        return len(os.listdir(f"/proc/{task.pid}/task")) > 1  # noqa: PTH208  # names are all that is wanted
+    except (ProcessGone, *_GONE):
+        return False
 
 
 def writers_of(file: Path, started_after: int) -> tuple[TaskIdentity, ...]:
@@ -160,6 +236,28 @@ def _writes_to(pid: int, meant: tuple[int, int]) -> bool:
     return False
 
 
+def held_tree(root: TaskIdentity) -> tuple[TaskIdentity, ...]:
+    """Give the processes of a tree that somebody holds, so that one pass is exact; parents before their children.
+
+    Raises:
+        TargetGone: the root has ended.
+        TargetUnfit: the tree is too large.
+    """
+    return tuple(identity_of(each) for each in _members(root))
+
+
+def _members(root: TaskIdentity) -> list[ProcessStat]:
+    try:
+        stats = listed_below(root.pid)
+    except ProcessGone as error:
+        raise TargetGone(str(error)) from error
+    if not stats or identity_of(stats[0]) != root:
+        raise TargetGone(f"process {root.pid} has ended")
+    if len(stats) > MAX_TASKS:
+        raise TargetUnfit(f"below process {root.pid} are {len(stats)} processes; {MAX_TASKS} is the most")
+    return stats
+
+
 def read_tree(root: TaskIdentity) -> Tree:
     """Read the tree below a process.
 
@@ -168,18 +266,9 @@ def read_tree(root: TaskIdentity) -> Tree:
         TargetUnfit: the tree is too large, or never holds still.
         RightsMissing: it may not be looked at.
     """
-    if not lives(root):
-        raise TargetGone(f"process {root.pid} has ended")
     before: list[TaskIdentity] = []
     for _ in range(MAX_PASSES):
-        try:
-            stats = below(root.pid)
-        except ProcessGone as error:
-            raise TargetGone(str(error)) from error
-        if not stats or identity_of(stats[0]) != root:
-            raise TargetGone(f"process {root.pid} has ended")
-        if len(stats) > MAX_TASKS:
-            raise TargetUnfit(f"below process {root.pid} are {len(stats)} processes; {MAX_TASKS} is the most")
+        stats = _members(root)
         identities = [identity_of(each) for each in stats]
         if identities == before:
             try:
@@ -197,7 +286,7 @@ def _looked_at(stats: list[ProcessStat]) -> Tree:
     tasks: list[Task] = []
     hindrances: list[Hindrance] = []
     ours = _own_line()
-    lazily = any(each.name == PAGER_NAME for each in _all())
+    lazily = PAGER_NAME in _names()
     for each in stats:
         status = parse_status(read_text(each.pid, "status"))
         tail = parse_stat_tail(read_text(each.pid, "stat"))
@@ -220,6 +309,13 @@ def _looked_at(stats: list[ProcessStat]) -> Tree:
                 Hindrance(Obstacle.PAGES, each.pid, f"{who} waits for pages of a lazy thaw: let that end")
             )
     return Tree(tuple(tasks), tuple(hindrances))
+
+
+def _names() -> Iterator[str]:
+    """Give the names of all processes of the machine: a third of the work of reading what else they are."""
+    for pid in _numbers():
+        with contextlib.suppress(*_GONE):
+            yield read_text(pid, "comm").rstrip("\n")
 
 
 def _waits_for_pages(pid: int) -> bool:
