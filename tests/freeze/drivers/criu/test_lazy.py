@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import anyio
@@ -24,12 +25,13 @@ from iriscw.freeze.model import (
     CriuFailed,
     LazyPages,
     Obstacle,
-    PageFile,
     PagingFailed,
     RestoreRequest,
     SweepRequest,
     UnsafeRequest,
 )
+from iriscw.freeze.page_file import PageFile
+from iriscw.processes.identity import read_stat
 
 pytestmark = pytest.mark.slow
 
@@ -74,9 +76,11 @@ class Lazy:
     async def nothing_is_left(self, processes) -> None:
         """Neither the tree, nor who brought its pages; and its numbers are free."""
         record = self.pager
-        for each in (record.pager, record.guard, *record.tasks) if record is not None else ():
+        for each in (record.pager, *record.tasks) if record is not None else ():
             assert not lives(to_task(each))
         with anyio.fail_after(PATIENCE_S):
+            while under(self.work):  # noqa: ASYNC110  # likewise: a guard that had nothing to guard yet ends by itself
+                await anyio.sleep(0.01)
             while await processes.taken(self.request.pids):  # noqa: ASYNC110  # there is no event
                 await anyio.sleep(0.01)
 
@@ -118,11 +122,14 @@ async def thawed(criu, processes, lazy: Lazy):
 
 @pytest.fixture
 def halted(monkeypatch):
-    """Have who brings the pages stand still from the moment in which CRIU has made all tasks."""
+    """Have who brings the pages stand still from the moment in which it has the spaces of all tasks that CRIU made."""
 
     def write_run(work, run) -> None:
         real(work, run)
         if run.restore and run.tasks:
+            end_s = time.monotonic() + PATIENCE_S
+            while len(read_pager(work).tasks) < len(run.tasks) and time.monotonic() < end_s:
+                time.sleep(0.001)  # nobody is told
             os.kill(read_pager(work).pager.pid, signal.SIGSTOP)
 
     real = driver_module.write_run
@@ -302,6 +309,37 @@ async def test_a_pager_killed_while_criu_restores_leaves_neither(criu, processes
 
     with pytest.raises(PagingFailed, match="was killed"):
         await bring_back()
+    await lazy.nothing_is_left(processes)
+
+
+async def test_a_pager_that_ends_before_it_is_guarded_ends_the_restore(criu, processes, frozen, monkeypatch):
+    """CRIU is at work by then: nothing of what it brings back is let run, and nothing of it is left."""
+    lazy = await frozen("memory")
+
+    async def ready(pager) -> None:
+        await real(pager)
+        pager._process.kill()
+
+    real = starting.Pager.ready
+    monkeypatch.setattr(starting.Pager, "ready", ready)
+    with pytest.raises(PagingFailed):
+        await criu.restore(lazy.request, nothing, lazy.pages)
+    await lazy.nothing_is_left(processes)
+
+
+async def test_a_tree_is_not_given_out_before_its_pager_is_guarded(criu, processes, frozen, monkeypatch):
+    """All of it is stopped while the guard is waited for, and killed if none comes."""
+    lazy = await frozen("memory")
+    states = []
+
+    async def guarded(pager) -> None:
+        states.extend(read_stat(pid).state for pid in lazy.request.pids)
+        raise PagingFailed("there is no guard")
+
+    monkeypatch.setattr(starting.Pager, "guarded", guarded)
+    with pytest.raises(PagingFailed, match="there is no guard"):
+        await criu.restore(lazy.request, nothing, lazy.pages)
+    assert set(states) == {"T"}
     await lazy.nothing_is_left(processes)
 
 

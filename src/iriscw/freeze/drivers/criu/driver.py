@@ -287,7 +287,9 @@ async def _restore(run: Swrk, request: RestoreRequest, pages: LazyPages | None) 
 
     async def restore() -> None:
         try:
-            reports.append(await _restored(run, request))
+            restored = await _restored(run, request)
+            await pager.guarded()
+            reports.append(restored)
         except Exception as error:  # noqa: BLE001 - raised below: a task group would wrap it
             failures.append(error)
         tasks.cancel_scope.cancel()

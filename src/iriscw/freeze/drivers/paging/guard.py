@@ -14,7 +14,6 @@ Should both be killed at the same time, nothing keeps the tree: who takes up the
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import mmap
 import os
@@ -29,7 +28,7 @@ import anyio
 import anyio.lowlevel
 
 from iriscw.freeze.drivers.identities import to_task
-from iriscw.freeze.drivers.paging.notes import FAILED, KILLED, End, read_pager, write_complete, write_end
+from iriscw.freeze.drivers.paging.notes import FAILED, KILLED, End, read_pager, say, write_complete, write_end
 from iriscw.freeze.drivers.processes.driver import KernelProcesses
 from iriscw.freeze.model import MAX_TASKS
 from iriscw.processes.identity import ProcessIdentity, boot_id, identify, is_alive
@@ -114,12 +113,6 @@ def insist(step: Callable[[], bool]) -> None:
                 said = type(error)
                 say("tried again", error)
         select.select((), (), (), AGAIN_S)
-
-
-def say(text: str, error: BaseException) -> None:
-    """Say it where the pager's errors are, if it can be said there."""
-    with contextlib.suppress(OSError, MemoryError):
-        os.write(2, f"{text}: {type(error).__name__}: {error}\n".encode(errors="replace"))
 
 
 def _watch(watched: int, whole: mmap.mmap, work: Path) -> bool:

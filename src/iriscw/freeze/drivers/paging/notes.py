@@ -10,14 +10,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 from pathlib import Path
 from typing import Final
 
 import attrs
 
 from iriscw.files import decode_json, read_bounded, write_atomic
-from iriscw.freeze.model import PageFile
+from iriscw.freeze.page_file import PageFile
 from iriscw.processes.identity import ProcessIdentity, decode_identity
 
 SOCKET: Final = "lazy-pages.socket"
@@ -56,7 +58,8 @@ class Pager:
     """Who brings the pages, and for whom."""
 
     pager: ProcessIdentity
-    guard: ProcessIdentity
+    guard: ProcessIdentity | None
+    """None until there is one: nothing of the tree runs before that."""
     tasks: tuple[ProcessIdentity, ...] = ()
 
 
@@ -108,7 +111,7 @@ def read_pager(work: Path) -> Pager | None:
         match decode_json(read_bounded(work / RECORD, MAX_NOTE_BYTES)):
             case {"pager": pager, "guard": guard, "tasks": list(tasks)}:
                 living = tuple(decode_identity(each) for each in tasks)
-                return Pager(decode_identity(pager), decode_identity(guard), living)
+                return Pager(decode_identity(pager), None if guard is None else decode_identity(guard), living)
     except (FileNotFoundError, ValueError):
         return None
     return None
@@ -141,6 +144,12 @@ def write_complete(work: Path) -> None:
     """
     if read_end(work) is None:
         (work / WHOLE).replace(work / END)
+
+
+def say(text: str, error: BaseException) -> None:
+    """Say it where the pager's errors are, if it can be said there."""
+    with contextlib.suppress(OSError, MemoryError):
+        os.write(2, f"{text}: {type(error).__name__}: {error}\n".encode(errors="replace"))
 
 
 def read_end(work: Path) -> End | None:

@@ -7,6 +7,9 @@ at a time. No byte is given out of a piece that was not compared (INV-C9); a pie
 
 Who has the descriptor of a space keeps its tasks waiting. When the last one is closed the kernel gives *empty* pages
 instead, and nobody would notice. So it is held twice: see :mod:`iriscw.freeze.drivers.paging.guard`.
+
+Who waits for the first step of a program waits for this process to start. So CRIU is asked as soon as what it reads is
+compared, and only then is loaded what the guard needs: both take about as long. It is not let run before both are done.
 """
 
 from __future__ import annotations
@@ -25,10 +28,9 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from iriscw.freeze.criu_images import NotPagemap, Pagemap, read_pagemap
-from iriscw.freeze.drivers.paging import guard
 from iriscw.freeze.drivers.paging.notes import (
     COMPLETE,
     FAILED,
@@ -40,6 +42,7 @@ from iriscw.freeze.drivers.paging.notes import (
     Plan,
     decode_plan,
     prepare_complete,
+    say,
     write_complete,
     write_end,
     write_pager,
@@ -47,13 +50,16 @@ from iriscw.freeze.drivers.paging.notes import (
 from iriscw.freeze.drivers.paging.pieces import Pieces, Refused
 from iriscw.freeze.drivers.paging.space import PAGE, Answer, Space
 from iriscw.freeze.missing import Missing
-from iriscw.freeze.proc_text import PAGER_NAME
 from iriscw.processes.identity import ProcessGone, ProcessIdentity, identify
+
+if TYPE_CHECKING:
+    from iriscw.freeze.drivers.paging.guard import Guard
 
 FINISHED: Final = 0x52535446
 """What CRIU sends when the tree is back. Else it sends process numbers, that of a zombie negative."""
 
 READY: Final = b"ready\n"
+GUARDED: Final = b"guarded\n"
 MAX_PAGEMAP_BYTES: Final = 1 << 30
 _NUMBER: Final = struct.Struct("=i")
 _PAGEMAP: Final = re.compile(r"pagemap-([0-9]+)\.img")
@@ -68,9 +74,9 @@ class Broken(Exception):
 class Pager:
     """Brings the pages of one tree."""
 
-    def __init__(self, plan: Plan, guard_identity: ProcessIdentity) -> None:
+    def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._guard = guard_identity
+        self._guard: ProcessIdentity | None = None
         self._tasks: list[ProcessIdentity] = []
         self._spaces: dict[int, Space] = {}
         self._waiting: deque[tuple[Space, int]] = deque()
@@ -123,6 +129,15 @@ class Pager:
         write_pager(self._plan.work, Record(identify(os.getpid()), self._guard, tuple(self._tasks)))
 
     # While CRIU builds
+
+    def has_guard(self, guard: ProcessIdentity) -> None:
+        """Write down who holds all that we hold; before the first space is taken from CRIU.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        self._guard = guard
+        self.write_record()
 
     def attend(self, listening: socket.socket) -> None:
         """Take the spaces from CRIU, and bring what is waited for, until CRIU says that the tree is back.
@@ -281,19 +296,21 @@ def _descriptor(channel: socket.socket) -> int:
 
 
 def main() -> int:
-    """Read the plan from standard input, say ``ready``, bring all pages; give the exit code."""
+    """Read the plan from standard input, say ``ready``, then ``guarded``, bring all pages; give the exit code."""
     for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(each, signal.SIG_IGN)  # the tree needs us; we end by ourselves, at the deadline at the latest
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    Path("/proc/self/comm").write_text(PAGER_NAME, encoding="ascii")  # who freezes looks for it
     plan = decode_plan(sys.stdin.buffer.read(MAX_PLAN_BYTES))
     end = End(FAILED, "it ended without a reason")
-    watching = guard.start(plan.work)
+    watching: Guard | None = None
     try:
-        pager = Pager(plan, watching.identity)
+        pager = Pager(plan)
         with pager.prepare() as listening:
             os.write(1, READY)
+            watching = _guarded(plan.work)
+            pager.has_guard(watching.identity)
+            os.write(1, GUARDED)
             pager.attend(listening)
         pager.finish()
         watching.has_all()
@@ -310,8 +327,18 @@ def main() -> int:
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # those that were left to the guard
-        watching.take_over()
+        if watching is not None:  # before that nothing of the tree was to run
+            watching.take_over()
     return int(end.kind != COMPLETE)
+
+
+def _guarded(work: Path) -> Guard:
+    """Start the guard. It needs much that we do not, and that takes longer to load than all of ours."""
+    from iriscw.freeze.drivers.paging import guard  # see above
+    from iriscw.freeze.proc_text import PAGER_NAME
+
+    Path("/proc/self/comm").write_text(PAGER_NAME, encoding="ascii")  # who freezes looks for it
+    return guard.start(work)
 
 
 def _write_down(work: Path, end: End) -> None:
@@ -322,7 +349,7 @@ def _write_down(work: Path, end: End) -> None:
         else:
             write_end(work, end)
     except OSError as error:
-        guard.say(f"{end.text or 'all pages came'}, and that cannot be written down", error)
+        say(f"{end.text or 'all pages came'}, and that cannot be written down", error)
 
 
 if __name__ == "__main__":

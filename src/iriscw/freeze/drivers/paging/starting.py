@@ -29,6 +29,7 @@ from iriscw.processes.identity import ProcessGone, ProcessIdentity, open_pidfd, 
 PROGRAM: Final = "iriscw.freeze.drivers.paging.pager"
 OUTPUT: Final = "pager.out"
 READY: Final = b"ready\n"
+GUARDED: Final = b"guarded\n"
 KILLED_NS: Final = 5_000_000_000
 MAX_OUTPUT_BYTES: Final = 4096
 
@@ -47,18 +48,28 @@ class Pager:
         Raises:
             ArtifactRefused, PagingFailed: it ended instead.
         """
-        assert self._process.stdout is not None
         try:
-            with self._process.stdout as output:
-                await anyio.wait_readable(output.fileno())
-                if os.read(output.fileno(), len(READY)) == READY:
-                    return
-            await self.ended()
+            await self._says(READY)
         except BaseException:
             self._process.kill()
             self._process.wait()
             raise
-        raise _why(self._work)
+
+    async def guarded(self) -> None:
+        """Wait until the tree may run: should the pager be killed from now on, its guard kills the tree.
+
+        Raises:
+            ArtifactRefused, PagingFailed: it ended instead.
+        """
+        await self._says(GUARDED)
+
+    async def _says(self, word: bytes) -> None:
+        assert self._process.stdout is not None
+        output = self._process.stdout.fileno()
+        await anyio.wait_readable(output)
+        if os.read(output, len(word)) != word:
+            await self.ended()
+            raise _why(self._work)
 
     async def ended(self) -> bool:
         """Wait until it has ended; say whether it had brought all pages."""
@@ -68,6 +79,8 @@ class Pager:
     def close(self) -> None:
         """Look at it no more; it goes on. One that ended is reaped by whoever waits for its pages."""
         os.close(self._pidfd)
+        if self._process.stdout is not None:
+            self._process.stdout.close()
         self._process.poll()
         self._process.returncode = self._process.returncode or 0  # it is no child of this object's any more
 
@@ -149,7 +162,7 @@ async def end_pager(work: Path) -> None:
     record = read_pager(work)
     if record is None:
         return
-    for each in (record.guard, record.pager):
+    for each in filter(None, (record.guard, record.pager)):
         with contextlib.suppress(ProcessGone):
             descriptor = open_pidfd(each)
             try:
@@ -162,7 +175,7 @@ async def end_pager(work: Path) -> None:
 
 
 async def _gone(record: Record) -> None:
-    for each in (record.pager, record.guard):
+    for each in filter(None, (record.pager, record.guard)):
         await _ended(each)
 
 
