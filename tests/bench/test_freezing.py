@@ -4,7 +4,7 @@ import attrs
 import pytest
 
 from iriscw.bench import freezing
-from iriscw.bench.freezing import GOALS, Round, figures_of
+from iriscw.bench.freezing import GOALS, Ours, Round, figures_of, promise_of
 from iriscw.freeze.drivers.criu.ability import probe
 from iriscw.freeze.model import CriuMissing, CriuUnfit, NoRoom, RightsMissing
 
@@ -30,11 +30,19 @@ def test_lazy_thaws_are_told_where_there_are_some():
     assert (found["lazy_first_s"], found["bare_lazy_first_s"]) == (0.3, 0.1)
 
 
+def test_a_promise_is_told_beside_what_was_measured():
+    """The middle of each figure, whichever round it is of, and what the tier's thaw may take."""
+    rounds = [Ours(1, 9, 0.02), Ours(3, 7, 0.04), Ours(2, 8, 0.03)]
+    expected = {"mib": 1024, "freeze_s": 2, "thaw_s": 8, "promised_thaw_s": 5, "own_cpu_ms": pytest.approx(30)}
+    assert promise_of(1024, "disk", rounds) == expected
+
+
 async def test_without_memory_nothing_is_measured(monkeypatch, tmp_path):
     """Sizes that do not fit are left out, and said; if none does, that is an error, and nothing is left."""
     said = []
     monkeypatch.setattr(freezing, "BESIDE_BYTES", 1 << 60)
     monkeypatch.setattr(freezing, "MEMORY", tmp_path)
+    monkeypatch.setattr(freezing, "DISK_PLACE", tmp_path)
     with pytest.raises(NoRoom):
         await freezing.run(said.append, (16, 32), 1)
     assert said == [f"{mib} MiB: left out, there is too little memory" for mib in (16, 32)]
@@ -43,14 +51,15 @@ async def test_without_memory_nothing_is_measured(monkeypatch, tmp_path):
 
 @pytest.mark.slow
 async def test_a_freeze_is_measured():
-    """One round of a small process: every figure is there, and iriscw's own CPU time is less than its time."""
+    """A round of a small process from each tier: every figure is there, and own CPU time is less than its time."""
     try:
         probe()
     except (CriuMissing, CriuUnfit, RightsMissing) as error:
         pytest.skip(f"{type(error).__name__}: {error}")
     said = []
-    report = await freezing.run(said.append, (16,), 1)
-    assert said == ["16 MiB: round 1 of 1"]
-    [[found]] = report["figures"].values()
-    assert all(value > 0 for value in found.values())
-    assert found["own_cpu_ms"] < 1000 * found["freeze_s"]
+    report = await freezing.run(said.append, (16,), 1, 16)
+    assert said == ["16 MiB: round 1 of 1", *(f"16 MiB in tier {tier}: 1 rounds" for tier in ("ram", "disk"))]
+    assert [*report["figures"]] == ["to and from RAM", "tier ram", "tier disk"]
+    for [found] in report["figures"].values():
+        assert all(value > 0 for value in found.values())
+        assert found["own_cpu_ms"] < 1000 * found["freeze_s"]

@@ -1,14 +1,19 @@
 """What freezing costs beside the program that does it: ``iriscw bench freeze``.
 
-A process with some memory is frozen to RAM and thawed, by iriscw and then by CRIU alone, in turns. A freeze is compared
-with ``criu dump`` to the same file system and the same digests of what it wrote, by as many threads; a thaw with those
-digests and ``criu restore``. What is more is iriscw's own: the gates, the journal, the manifest. Ratios are of one
-round, in which everything is done after each other on the same machine, and of all rounds the one in the middle counts.
+A process with some memory is frozen to RAM and thawed, by iriscw and by CRIU alone, in turns, and in turns either of
+them begins. A freeze is compared with ``criu dump`` to the same file system and the same digests of what it wrote, by
+as many threads; a thaw with those digests and ``criu restore``. What is more is iriscw's own: the gates, the journal,
+the manifest. Ratios are of one round, in which everything is done after each other on the same machine, and of all
+rounds the one in the middle counts.
 
 Where the kernel has userfaultfd, the process is thawed lazily, too: by iriscw, which compares each piece before it
 gives it out, and by CRIU and its own daemon, which do not. What counts is the time until the process makes a step.
 
 CPU time is that of the event loop's thread in a freeze, in which all decisions are made and all records are written.
+The journal lies on a disk, as it does in use.
+
+What was promised is a time and no ratio: that of a thaw of 1 GiB from RAM, and from a disk, of which nothing is in the
+kernel's cache. It is reported beside the promise.
 """
 
 from __future__ import annotations
@@ -23,7 +28,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,7 +41,7 @@ from iriscw.agent.machine import this_machine
 from iriscw.bench.plane import Figures, MeasurementFailed
 from iriscw.checkpoint.drivers.digests import listed, open_folder
 from iriscw.checkpoint.drivers.store import default_reading
-from iriscw.checkpoint.model import RAM
+from iriscw.checkpoint.model import DISK, RAM
 from iriscw.files import make_private_folder, remove_tree
 from iriscw.freeze.gates import USERFAULTFD
 from iriscw.freeze.messages import FreezeTree, ThawTree
@@ -46,12 +51,17 @@ from iriscw.processes.identity import ProcessGone, identify, pidfd_of
 GOALS: Final[Figures] = {"freeze_ratio": 1.25, "thaw_ratio": 1.15, "own_cpu_ms": 50}
 """What each may be at most."""
 
+PROMISED_MIB: Final = 1024
+PROMISED_S: Final = {RAM: 1.0, DISK: 5.0}
+"""What a thaw of so much may take from each tier, as was promised."""
+
 MIB: Final = 1 << 20
 FULL_MIB: Final = (64, 512, 2048)
 QUICK_MIB: Final = (64,)
 ROUNDS: Final = 5
 
 MEMORY: Final = Path("/dev/shm")  # noqa: S108  # what is made there has mode 0700
+DISK_PLACE: Final = Path("/var/tmp")  # noqa: S108  # likewise
 BESIDE_BYTES: Final = 256 * MIB
 """Memory that is wanted beside that of the process and its copy."""
 
@@ -122,8 +132,36 @@ def figures_of(mib: int, rounds: Sequence[Round]) -> Figures:
     }
 
 
-async def run(progress: Callable[[str], object], sizes_mib: Sequence[int], rounds: int) -> dict[str, Any]:
+@attrs.frozen
+class Ours:
+    """One freeze and one thaw by iriscw; seconds."""
+
+    freeze_s: float
+    thaw_s: float
+    own_cpu_s: float
+
+
+def promise_of(mib: int, tier: str, rounds: Sequence[Ours]) -> Figures:
+    """Give the figures of all rounds of a size of which something is promised."""
+    return {
+        "mib": mib,
+        "freeze_s": statistics.median(each.freeze_s for each in rounds),
+        "thaw_s": statistics.median(each.thaw_s for each in rounds),
+        "promised_thaw_s": PROMISED_S[tier],
+        "own_cpu_ms": statistics.median(each.own_cpu_s * 1000 for each in rounds),
+    }
+
+
+async def run(
+    progress: Callable[[str], object], sizes_mib: Sequence[int], rounds: int, promised_mib: int = 0
+) -> dict[str, Any]:
     """Measure each size for which there is memory.
+
+    Args:
+        progress: gets a line now and then.
+        sizes_mib: of the processes that are compared with CRIU alone.
+        rounds: how often each is done.
+        promised_mib: the size of one that is thawed from each tier for its time alone; 0: none.
 
     Raises:
         NoRoom: there is too little memory for any of them.
@@ -133,10 +171,8 @@ async def run(progress: Callable[[str], object], sizes_mib: Sequence[int], round
     """
     found: list[Figures] = []
     for mib in sizes_mib:
-        folder = Path(tempfile.mkdtemp(prefix="iriscw-bench-", dir=MEMORY))
-        try:
-            local = this_machine(folder / "state", memory=folder / "ram", ram_bytes=2 * mib * MIB + BESIDE_BYTES)
-            if not await _has_room(local, mib):
+        with _place(mib) as (folder, local):
+            if not await _has_room(local, mib, MEMORY):
                 progress(f"{mib} MiB: left out, there is too little memory")
                 continue
             ability = await local.machine.criu.ability()
@@ -145,18 +181,41 @@ async def run(progress: Callable[[str], object], sizes_mib: Sequence[int], round
                 each: list[Round] = []
                 for number in range(rounds):
                     progress(f"{mib} MiB: round {number + 1} of {rounds}")
-                    done = await _round(local, folder, program, pid)
+                    done = await _round(local, folder, program, pid, bare_first=bool(number % 2))
                     each.append(await _lazily(done, local, folder, program, pid) if lazy else done)
             found.append(figures_of(mib, each))
-        finally:
-            remove_tree(folder)
     if not found:
         raise NoRoom(f"there is too little memory free for {min(sizes_mib)} MiB and a copy of it in {MEMORY}")
-    return {"figures": {"to and from RAM": found}, "goals": GOALS, "rounds": rounds}
+    figures = {"to and from RAM": found}
+    for tier, place in ((RAM, MEMORY), (DISK, DISK_PLACE)) if promised_mib else ():
+        with _place(promised_mib) as (folder, local):
+            if not await _has_room(local, promised_mib, place):
+                progress(f"{promised_mib} MiB in tier {tier}: left out, there is too little room in {place}")
+                continue
+            progress(f"{promised_mib} MiB in tier {tier}: {rounds} rounds")
+            async with _process(folder, promised_mib) as pid:
+                own = [await _ours(local, pid, tier) for _ in range(rounds)]
+            figures[f"tier {tier}"] = [promise_of(promised_mib, tier, own)]
+    return {"figures": figures, "goals": GOALS, "rounds": rounds}
 
 
-async def _has_room(local: Local, mib: int) -> bool:
-    there = os.statvfs(MEMORY)
+@contextlib.contextmanager
+def _place(mib: int) -> Iterator[tuple[Path, Local]]:
+    """Give a folder in memory, and what freezes and thaws processes of this size there or to a disk."""
+    with contextlib.ExitStack() as made:
+        folder, state = (_temporary(each, made) for each in (MEMORY, DISK_PLACE))
+        budget = 2 * mib * MIB + BESIDE_BYTES
+        yield folder, this_machine(state, memory=folder / "ram", ram_bytes=budget, disk_bytes=budget)
+
+
+def _temporary(place: Path, until: contextlib.ExitStack) -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="iriscw-bench-", dir=place))
+    until.callback(remove_tree, folder)
+    return folder
+
+
+async def _has_room(local: Local, mib: int, place: Path) -> bool:
+    there = os.statvfs(place)
     return (
         await local.machine.processes.free_memory_bytes() >= 2 * mib * MIB + BESIDE_BYTES
         and there.f_bavail * there.f_frsize >= mib * MIB + BESIDE_BYTES
@@ -204,21 +263,44 @@ def _end(pid: int, folder: Path) -> None:
         select.select([descriptor], [], [], PATIENCE_S)
 
 
-async def _round(local: Local, folder: Path, program: Path, pid: int) -> Round:
+async def _round(local: Local, folder: Path, program: Path, pid: int, *, bare_first: bool) -> Round:
+    if bare_first:
+        bare_freeze_s, bare_thaw_s = await _bare(local, folder, program, pid)
+        ours = await _ours(local, pid, RAM)
+    else:
+        ours = await _ours(local, pid, RAM)
+        bare_freeze_s, bare_thaw_s = await _bare(local, folder, program, pid)
+    return Round(ours.freeze_s, bare_freeze_s, ours.thaw_s, bare_thaw_s, ours.own_cpu_s)
+
+
+async def _ours(local: Local, pid: int, tier: str) -> Ours:
     artifact = new_id("ck")
     root = await local.machine.processes.identify(pid)
     began_s, cpu_s = time.perf_counter(), time.thread_time()
-    failure = failure_of(await local.run(FreezeTree(FreezePlan(operation=artifact, root=root, tier=RAM))))
+    failure = failure_of(await local.run(FreezeTree(FreezePlan(operation=artifact, root=root, tier=tier))))
     freeze_s, own_cpu_s = time.perf_counter() - began_s, time.thread_time() - cpu_s
     if failure is not None:
         raise failure
     await _free(local, pid)
+    if tier == DISK:
+        await anyio.to_thread.run_sync(_forget, local.machine.tiers.folders[DISK].images(artifact))
     began_s = time.perf_counter()
     failure = failure_of(await local.run(ThawTree(ThawPlan(new_id("th"), artifact))))
     thaw_s = time.perf_counter() - began_s
     if failure is not None:
         raise failure
     await local.machine.tiers.remove(artifact)
+    return Ours(freeze_s, thaw_s, own_cpu_s)
+
+
+def _forget(images: Path) -> None:
+    """Have the kernel drop what it holds of files that are on the disk: a thaw may come long after."""
+    for path in images.iterdir():
+        with path.open("rb") as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+async def _bare(local: Local, folder: Path, program: Path, pid: int) -> tuple[float, float]:
     images = folder / "bare"
     make_private_folder(images)
     try:
@@ -227,7 +309,7 @@ async def _round(local: Local, folder: Path, program: Path, pid: int) -> Round:
         bare_thaw_s = await anyio.to_thread.run_sync(_bare_thaw, program, images)
     finally:
         remove_tree(images)
-    return Round(freeze_s, bare_freeze_s, thaw_s, bare_thaw_s, own_cpu_s)
+    return bare_freeze_s, bare_thaw_s
 
 
 async def _lazily(done: Round, local: Local, folder: Path, program: Path, pid: int) -> Round:
