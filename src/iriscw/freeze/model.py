@@ -11,7 +11,7 @@ import enum
 import attrs
 
 from iriscw.errors import OperationError, UsageError
-from iriscw.freeze.page_file import PageFile
+from iriscw.freeze.pages import PageFile
 
 MAX_TASKS = 1024
 """Processes of one tree. CRIU itself has no bound; a tree that is larger is a runaway, not a workload."""

@@ -24,9 +24,6 @@ KNOWN_DEVICES: Final = ("/dev/fuse", "/dev/net/tun", "/dev/rtc")
 """Devices that CRIU dumps beside memory and terminals."""
 
 
-PAGER_NAME: Final = "iriscw-pager"
-"""How who brings the pages of a lazy thaw is named in ``/proc/<pid>/stat``, and its guard: at most 15 bytes."""
-
 _MISSING_PAGES: Final = "um"
 """In ``VmFlags``: the kernel asks a userfaultfd for pages that are missing."""
 

@@ -73,7 +73,7 @@ from iriscw.freeze.model import (
     Sealed,
     UnsafeRequest,
 )
-from iriscw.freeze.page_file import PageFile
+from iriscw.freeze.pages import PageFile
 from iriscw.processes.memory import free_bytes
 
 MANIFEST = "manifest.jsonl"

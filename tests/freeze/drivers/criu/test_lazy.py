@@ -30,7 +30,7 @@ from iriscw.freeze.model import (
     SweepRequest,
     UnsafeRequest,
 )
-from iriscw.freeze.page_file import PageFile
+from iriscw.freeze.pages import PageFile
 from iriscw.processes.identity import read_stat
 
 pytestmark = pytest.mark.slow

@@ -10,8 +10,9 @@ import sys
 import anyio
 import pytest
 
-from iriscw.freeze.drivers.paging import guard, notes, starting
+from iriscw.freeze.drivers.paging import ending, guard, notes, starting
 from iriscw.freeze.drivers.paging.notes import COMPLETE, FAILED, End, Pager, read_end, read_pager, write_pager
+from iriscw.freeze.model import MAX_TASKS
 from iriscw.processes.identity import ProcessGone, identify, is_alive, open_pidfd
 
 PATIENCE_S = 60.0
@@ -37,6 +38,24 @@ except OSError:
 os.kill(os.getpid(), signal.SIGKILL)
 """
 """It holds what it has, and is killed."""
+
+
+SLOW_PAGER = """
+import os, sys
+from pathlib import Path
+from iriscw.freeze.drivers.paging import guard
+from iriscw.freeze.drivers.paging.notes import Pager, write_pager
+from iriscw.processes.identity import identify
+work, tasks = Path(sys.argv[1]), (identify(int(sys.argv[2])),)
+write_pager(work, Pager(identify(os.getpid()), None, tasks))
+watching = guard.start(work)
+os.write(1, b"cloned\\n")
+os.read(0, 1)
+os.write(1, b"written\\n")
+write_pager(work, Pager(identify(os.getpid()), watching.identity, tasks))
+os.read(0, 1)
+"""
+"""It takes its time to say who guards it."""
 
 
 @pytest.fixture
@@ -65,7 +84,8 @@ def has_ended(identity) -> bool:
 def killed_pager(work, victim, how: str) -> Pager:
     """Have a pager with a guard be killed, and wait for the end of that; give what it wrote down."""
     argv = [sys.executable, "-c", PAGER, str(work), str(victim.pid), how]
-    done = subprocess.run(argv, timeout=PATIENCE_S, check=False, stderr=subprocess.DEVNULL)
+    silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    done = subprocess.run(argv, timeout=PATIENCE_S, check=False, **silent)
     assert done.returncode == -signal.SIGKILL
     record = read_pager(work)
     try:
@@ -90,6 +110,36 @@ def test_a_whole_tree_lives_though_its_pager_is_killed_before_it_wrote_that_down
     assert read_end(tmp_path) == End(COMPLETE)
 
 
+def test_a_guard_speaks_when_it_can_kill_and_is_known(tmp_path, victim) -> None:
+    """Until its pager has written down who guards it says nothing, though it has loaded all by then."""
+    argv = [sys.executable, "-c", SLOW_PAGER, str(tmp_path), str(victim.pid)]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as pager:
+        try:
+            assert pager.stdout.readline() == b"cloned\n"
+            assert read_pager(tmp_path).guard is None
+            pager.stdin.write(b"!")
+            pager.stdin.flush()
+            assert pager.stdout.readline() == b"written\n"
+            assert pager.stdout.readline() == guard.GUARDED
+            watching = read_pager(tmp_path).guard
+        finally:
+            pager.kill()
+    assert has_ended(watching)
+    assert not is_alive(read_pager(tmp_path).tasks[0])
+
+
+def test_who_starts_at_once_loads_little() -> None:
+    """What a pager needs before CRIU may be asked is a part of what its guard does."""
+    code = "import iriscw.freeze.drivers.paging.pager, sys; print(*(name for name in sys.modules))"
+    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, check=True, text=True)
+    assert not {"anyio", "asyncio", "iriscw.freeze.model"} & set(done.stdout.split())
+
+
+def test_a_guard_has_descriptors_for_the_largest_tree() -> None:
+    """Each process is opened twice, and a few are its own."""
+    assert guard.SPARE_DESCRIPTORS > 3 * MAX_TASKS
+
+
 def full(*_, **__) -> None:
     """Write to a full disk."""
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -111,11 +161,7 @@ def test_a_tree_is_killed_though_that_cannot_be_written_down(tmp_path, victim, m
 
 def test_a_tree_of_which_somebody_lives_has_not_ended(tmp_path, victim, monkeypatch) -> None:
     """That is not the end of a guard, and is written down by nobody."""
-
-    async def end(processes, tasks, within_ns):
-        return tasks
-
-    monkeypatch.setattr(guard.KernelProcesses, "end", end)
+    monkeypatch.setattr(ending, "end_all", lambda tasks: False)
     write_pager(tmp_path, Pager(identify(victim.pid), identify(victim.pid), (identify(victim.pid),)))
     assert not guard.end_tree(tmp_path)
     assert read_end(tmp_path) is None

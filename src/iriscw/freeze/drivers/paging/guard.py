@@ -5,15 +5,18 @@ leave that behind: a tree that runs on with zeros in its memory. So a second pro
 table of them*: what the pager receives, both have in the same instant. When the pager is gone, and not because it was
 done, the guard kills the tree, and only then ends itself.
 
-So nothing may end it before. It has loaded all its code before it begins, and descriptors that the pager leaves to it;
-that the tree is whole it hears through memory, not from a file; and whatever fails is tried again, for as long as it
-takes. Who has waited long enough kills the tree, and the guard after that.
+So nothing may end it before. It has loaded all its code before it says that the tree may run, and has descriptors that
+the pager leaves to it; that the tree is whole it hears through memory, not from a file; and whatever fails is tried
+again, for as long as it takes. Who has waited long enough kills the tree, and the guard after that.
+
+It loads that code itself (:mod:`iriscw.freeze.drivers.paging.ending`), while the pager listens to CRIU already.
 
 Should both be killed at the same time, nothing keeps the tree: who takes up the operation next kills it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import mmap
 import os
@@ -24,23 +27,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-import anyio
-import anyio.lowlevel
-
-from iriscw.freeze.drivers.identities import to_task
 from iriscw.freeze.drivers.paging.notes import FAILED, KILLED, End, read_pager, say, write_complete, write_end
-from iriscw.freeze.drivers.processes.driver import KernelProcesses
-from iriscw.freeze.model import MAX_TASKS
-from iriscw.processes.identity import ProcessIdentity, boot_id, identify, is_alive
+from iriscw.processes.identity import ProcessIdentity, identify, is_alive
 
 CLONE3: Final = 435
 CLONE_FILES: Final = 0x400
 SIGCHLD: Final = 17
-END_NS: Final = 60_000_000_000
 AGAIN_S: Final = 0.2
 """Until what failed is tried again: nobody is told when there is room, or a descriptor, again."""
-SPARE_DESCRIPTORS: Final = 4 * MAX_TASKS
-"""That the pager does not use, so that a guard can open every process of the tree, twice, and its own few."""
+SPARE_DESCRIPTORS: Final = 4 * 1024
+"""That the pager does not use, so that a guard can open every process of the largest tree, twice, and its own few."""
+
+GUARDED: Final = b"guarded\n"
+"""What it says on standard output, which is the pager's, when the tree may run."""
 
 _ARGUMENTS: Final = struct.Struct("=8Q")
 """Of ``clone3``: flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls."""
@@ -65,16 +64,17 @@ class Guard:
 def start(work: Path) -> Guard:
     """Start a guard that has all descriptors of this process, also those to come. This process must have one thread.
 
+    It says :data:`GUARDED` when it has loaded its code and the pager has written down that it is there.
+
     Raises:
         OSError: the kernel does not let us.
     """
-    boot_id()
-    anyio.run(anyio.lowlevel.checkpoint)  # what is loaded or read once, is now: later there may be no descriptor for it
     whole = mmap.mmap(-1, 1)  # shared with who is cloned
     watched = os.pidfd_open(os.getpid())
     pid = _clone()
     if pid == 0:
         try:
+            insist(lambda: _ready(watched, work))
             insist(lambda: _watch(watched, whole, work))
         finally:
             os._exit(0)
@@ -115,6 +115,19 @@ def insist(step: Callable[[], bool]) -> None:
         select.select((), (), (), AGAIN_S)
 
 
+def _ready(watched: int, work: Path) -> bool:
+    """Load what is needed to end a tree, and say so once everybody can know who guards it; or the pager has ended."""
+    from iriscw.freeze.drivers.paging import ending  # see the theory of operation
+
+    ending.warm()
+    record = read_pager(work)
+    if record is None or record.guard is None or record.guard.pid != os.getpid():
+        return bool(select.select([watched], [], [], 0)[0])
+    with contextlib.suppress(BrokenPipeError):  # who thaws is gone, and lets nothing run
+        os.write(1, GUARDED)
+    return True
+
+
 def _watch(watched: int, whole: mmap.mmap, work: Path) -> bool:
     if os.getsid(0) != os.getpid():
         os.setsid()  # who kills the pager's group does not mean us
@@ -136,9 +149,10 @@ def end_tree(work: Path) -> bool:
     Raises:
         OSError: it cannot be told who is of the tree, or they cannot be opened.
     """
+    from iriscw.freeze.drivers.paging import ending  # a guard has loaded it; a pager does when its guard is gone
+
     record = read_pager(work)
-    tasks = tuple(to_task(each) for each in record.tasks) if record is not None else ()
-    if tasks and anyio.run(KernelProcesses().end, tasks, END_NS):
+    if record is not None and record.tasks and not ending.end_all(record.tasks):
         return False
     try:
         write_end(work, End(FAILED, KILLED))

@@ -19,7 +19,7 @@ from typing import Final
 import attrs
 
 from iriscw.files import decode_json, read_bounded, write_atomic
-from iriscw.freeze.page_file import PageFile
+from iriscw.freeze.pages import PageFile
 from iriscw.processes.identity import ProcessIdentity, decode_identity
 
 SOCKET: Final = "lazy-pages.socket"

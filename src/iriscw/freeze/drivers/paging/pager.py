@@ -8,8 +8,9 @@ at a time. No byte is given out of a piece that was not compared (INV-C9); a pie
 Who has the descriptor of a space keeps its tasks waiting. When the last one is closed the kernel gives *empty* pages
 instead, and nobody would notice. So it is held twice: see :mod:`iriscw.freeze.drivers.paging.guard`.
 
-Who waits for the first step of a program waits for this process to start. So CRIU is asked as soon as what it reads is
-compared, and only then is loaded what the guard needs: both take about as long. It is not let run before both are done.
+Who waits for the first step of a program waits for this process to start. So it loads little; CRIU is asked as soon as
+what it reads is compared; and what the guard needs, which is most, that loads itself meanwhile. The tree is not let run
+before the guard has said that it is there.
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from iriscw.freeze.criu_images import NotPagemap, Pagemap, read_pagemap
+from iriscw.freeze.drivers.paging import guard
 from iriscw.freeze.drivers.paging.notes import (
     COMPLETE,
     FAILED,
@@ -50,16 +52,13 @@ from iriscw.freeze.drivers.paging.notes import (
 from iriscw.freeze.drivers.paging.pieces import Pieces, Refused
 from iriscw.freeze.drivers.paging.space import PAGE, Answer, Space
 from iriscw.freeze.missing import Missing
+from iriscw.freeze.pages import PAGER_NAME
 from iriscw.processes.identity import ProcessGone, ProcessIdentity, identify
-
-if TYPE_CHECKING:
-    from iriscw.freeze.drivers.paging.guard import Guard
 
 FINISHED: Final = 0x52535446
 """What CRIU sends when the tree is back. Else it sends process numbers, that of a zombie negative."""
 
 READY: Final = b"ready\n"
-GUARDED: Final = b"guarded\n"
 MAX_PAGEMAP_BYTES: Final = 1 << 30
 _NUMBER: Final = struct.Struct("=i")
 _PAGEMAP: Final = re.compile(r"pagemap-([0-9]+)\.img")
@@ -296,21 +295,21 @@ def _descriptor(channel: socket.socket) -> int:
 
 
 def main() -> int:
-    """Read the plan from standard input, say ``ready``, then ``guarded``, bring all pages; give the exit code."""
+    """Read the plan from standard input, say ``ready``, bring all pages; give the exit code."""
     for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(each, signal.SIG_IGN)  # the tree needs us; we end by ourselves, at the deadline at the latest
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    Path("/proc/self/comm").write_text(PAGER_NAME, encoding="ascii")  # who freezes looks for it
     plan = decode_plan(sys.stdin.buffer.read(MAX_PLAN_BYTES))
     end = End(FAILED, "it ended without a reason")
-    watching: Guard | None = None
+    watching: guard.Guard | None = None
     try:
         pager = Pager(plan)
         with pager.prepare() as listening:
             os.write(1, READY)
-            watching = _guarded(plan.work)
+            watching = guard.start(plan.work)
             pager.has_guard(watching.identity)
-            os.write(1, GUARDED)
             pager.attend(listening)
         pager.finish()
         watching.has_all()
@@ -330,15 +329,6 @@ def main() -> int:
         if watching is not None:  # before that nothing of the tree was to run
             watching.take_over()
     return int(end.kind != COMPLETE)
-
-
-def _guarded(work: Path) -> Guard:
-    """Start the guard. It needs much that we do not, and that takes longer to load than all of ours."""
-    from iriscw.freeze.drivers.paging import guard  # see above
-    from iriscw.freeze.proc_text import PAGER_NAME
-
-    Path("/proc/self/comm").write_text(PAGER_NAME, encoding="ascii")  # who freezes looks for it
-    return guard.start(work)
 
 
 def _write_down(work: Path, end: End) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final
 
-from iriscw.freeze.page_file import PageFile
+from iriscw.freeze.pages import PageFile
 
 DIGEST_BYTES: Final = 32
 

@@ -12,6 +12,7 @@ from typing import Final
 
 import anyio
 
+from iriscw.freeze.drivers.paging.guard import GUARDED
 from iriscw.freeze.drivers.paging.notes import (
     COMPLETE,
     KILLED,
@@ -29,7 +30,6 @@ from iriscw.processes.identity import ProcessGone, ProcessIdentity, open_pidfd, 
 PROGRAM: Final = "iriscw.freeze.drivers.paging.pager"
 OUTPUT: Final = "pager.out"
 READY: Final = b"ready\n"
-GUARDED: Final = b"guarded\n"
 KILLED_NS: Final = 5_000_000_000
 MAX_OUTPUT_BYTES: Final = 4096
 

@@ -34,8 +34,8 @@ from iriscw.freeze.model import (
     TaskIdentity,
     Tree,
 )
+from iriscw.freeze.pages import PAGER_NAME
 from iriscw.freeze.proc_text import (
-    PAGER_NAME,
     StatTail,
     Status,
     connected_sockets,
