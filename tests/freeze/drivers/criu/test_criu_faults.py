@@ -394,3 +394,24 @@ async def test_criu_killed_while_it_restores_leaves_nothing(criu, processes, pro
     with anyio.fail_after(PATIENCE_S):
         while await processes.taken(pids):  # noqa: ASYNC110  # whoever adopted them reaps them
             await anyio.sleep(0.01)
+
+
+async def test_a_long_dump_is_looked_at_less_and_less_often(tmp_path, monkeypatch) -> None:
+    """What is written is told at once, and then after pauses that grow up to a bound."""
+    pauses, told = [], []
+
+    async def sleep(pause_s) -> None:
+        pauses.append(pause_s)
+        (tmp_path / "pages-1.img").write_bytes(bytes(len(pauses)))
+
+    def report(progress) -> None:
+        told.append(progress.done_bytes)
+        if len(told) == 20:
+            raise InterruptedError
+
+    monkeypatch.setattr(driver_module.anyio, "sleep", sleep)
+    with pytest.raises(InterruptedError):
+        await driver_module._tell_progress(tmp_path, report)
+    assert told == [*range(1, 21)]
+    assert pauses == sorted(pauses)
+    assert (pauses[0], pauses[-1]) == (driver_module.PROGRESS_S, driver_module.PROGRESS_MOST_S)

@@ -77,7 +77,11 @@ ENDING_NS: Final = 2_000_000_000
 """For a CRIU whose socket was closed, to undo what it did; with established connections that matters."""
 
 PROGRESS_S: Final = 0.1
-"""Between two reports of how much of the images is written."""
+PROGRESS_MOST_S: Final = 1.0
+PROGRESS_GROWTH: Final = 1.25
+"""Between two reports of how much of the images is written: the first pause, the longest, and how they grow. So a
+freeze of many gigabytes is not looked at ten times a second for all of its time.
+"""
 
 FREEZING_S: Final = 600
 """The most that CRIU may take to freeze a tree, whatever the deadline is: its own limit, which it counts in seconds."""
@@ -243,8 +247,10 @@ async def _dump(run: Swrk, request: DumpRequest, report: Report) -> CriuHeldTree
 
 
 async def _tell_progress(images: Path, report: Report) -> None:
+    pause_s = PROGRESS_S
     while True:
-        await anyio.sleep(PROGRESS_S)
+        await anyio.sleep(pause_s)
+        pause_s = min(PROGRESS_GROWTH * pause_s, PROGRESS_MOST_S)
         report(Progress("dump", await anyio.to_thread.run_sync(_pages_size, images)))
 
 
