@@ -11,7 +11,6 @@ import enum
 import attrs
 
 from iriscw.errors import OperationError, UsageError
-from iriscw.freeze.pages import PageFile
 
 MAX_TASKS = 1024
 """Processes of one tree. CRIU itself has no bound; a tree that is larger is a runaway, not a workload."""
@@ -287,6 +286,15 @@ class RestoreRequest:
     """Bring its pages while it runs (see :class:`LazyPages`)."""
     paging_ns: int = 0
     """For its pages, from the moment in which it is back."""
+
+
+@attrs.frozen
+class PageFile:
+    """A file of memory's pages: its name, its size, and the digests of its pieces, of 32 bytes each, in order."""
+
+    name: str
+    size_bytes: int
+    digests: bytes
 
 
 @attrs.frozen

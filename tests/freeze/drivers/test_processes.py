@@ -12,11 +12,11 @@ import anyio.to_thread
 import pytest
 
 from iriscw.freeze.drivers.identities import identify_task, lives
+from iriscw.freeze.drivers.paging.notes import PAGER_NAME
 from iriscw.freeze.drivers.processes import driver as driver_module, reading
 from iriscw.freeze.drivers.processes.driver import KernelProcesses
 from iriscw.freeze.drivers.processes.reading import ancestors, descendants, read_tree, with_all_below
 from iriscw.freeze.model import GuardUntold, Obstacle, TaskIdentity
-from iriscw.freeze.pages import PAGER_NAME
 from iriscw.processes.identity import ProcessGone, read_stat
 
 pytestmark = pytest.mark.anyio

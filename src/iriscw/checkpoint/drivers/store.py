@@ -69,11 +69,11 @@ from iriscw.freeze.model import (
     Kept,
     LazyPages,
     NoRoom,
+    PageFile,
     Room,
     Sealed,
     UnsafeRequest,
 )
-from iriscw.freeze.pages import PageFile
 from iriscw.processes.memory import free_bytes
 
 MANIFEST = "manifest.jsonl"

@@ -25,12 +25,12 @@ from iriscw.freeze.model import (
     CriuFailed,
     LazyPages,
     Obstacle,
+    PageFile,
     PagingFailed,
     RestoreRequest,
     SweepRequest,
     UnsafeRequest,
 )
-from iriscw.freeze.pages import PageFile
 from iriscw.processes.identity import read_stat
 
 pytestmark = pytest.mark.slow

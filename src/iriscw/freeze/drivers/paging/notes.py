@@ -19,7 +19,6 @@ from typing import Final
 import attrs
 
 from iriscw.files import decode_json, read_bounded, write_atomic
-from iriscw.freeze.pages import PageFile
 from iriscw.processes.identity import ProcessIdentity, decode_identity
 
 SOCKET: Final = "lazy-pages.socket"
@@ -38,6 +37,19 @@ FAILED: Final = "PagingFailed"
 KILLED: Final = "who brought its pages was killed"
 
 
+PAGER_NAME: Final = "iriscw-pager"
+"""How who brings the pages of a lazy thaw is named in ``/proc/<pid>/stat``, and its guard: at most 15 bytes."""
+
+
+@attrs.frozen
+class File:
+    """A file of pages, as ``iriscw.freeze.model.PageFile`` has it. A pager starts at once, and that loads much more."""
+
+    name: str
+    size_bytes: int
+    digests: bytes
+
+
 @attrs.frozen
 class Plan:
     """All that a pager has to know."""
@@ -46,7 +58,7 @@ class Plan:
     work: Path
     algorithm: str
     piece_bytes: int
-    files: tuple[PageFile, ...]
+    files: tuple[File, ...]
     restore_ns: int
     """For CRIU, from the moment in which the pager is ready."""
     paging_ns: int
@@ -88,7 +100,7 @@ def decode_plan(data: bytes) -> Plan:
         ValueError, KeyError, TypeError: it is something else.
     """
     content = json.loads(data)
-    files = tuple(PageFile(name, size, bytes.fromhex(digests)) for name, size, digests in content.pop("files"))
+    files = tuple(File(name, size, bytes.fromhex(digests)) for name, size, digests in content.pop("files"))
     return Plan(images=Path(content.pop("images")), work=Path(content.pop("work")), files=files, **content)
 
 

@@ -37,6 +37,7 @@ from iriscw.freeze.drivers.paging.notes import (
     COMPLETE,
     FAILED,
     MAX_PLAN_BYTES,
+    PAGER_NAME,
     REFUSED,
     SOCKET,
     End,
@@ -52,7 +53,6 @@ from iriscw.freeze.drivers.paging.notes import (
 from iriscw.freeze.drivers.paging.pieces import Pieces, Refused
 from iriscw.freeze.drivers.paging.space import PAGE, Answer, Space
 from iriscw.freeze.missing import Missing
-from iriscw.freeze.pages import PAGER_NAME
 from iriscw.processes.identity import ProcessGone, ProcessIdentity, identify
 
 FINISHED: Final = 0x52535446

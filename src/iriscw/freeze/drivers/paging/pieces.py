@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final
 
-from iriscw.freeze.pages import PageFile
+from iriscw.freeze.drivers.paging.notes import File
 
 DIGEST_BYTES: Final = 32
 
@@ -43,7 +43,7 @@ def maker_of(algorithm: str) -> Callable[[memoryview], Any]:
 class Pieces:
     """The pieces of some files. One of them is in memory at a time."""
 
-    def __init__(self, folder: Path, files: Iterable[PageFile], *, algorithm: str, piece_bytes: int) -> None:
+    def __init__(self, folder: Path, files: Iterable[File], *, algorithm: str, piece_bytes: int) -> None:
         """Open the files.
 
         Raises:
@@ -55,7 +55,7 @@ class Pieces:
         self._memory = mmap.mmap(-1, piece_bytes)
         self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
         self._held: tuple[str, int] | None = None
-        self._open: dict[str, tuple[int, PageFile]] = {}
+        self._open: dict[str, tuple[int, File]] = {}
         self.read_bytes = 0
         """So far, a piece that was read twice twice."""
         directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -107,7 +107,7 @@ class Pieces:
             raise Refused(f"{name} was changed: the digest of piece {number} is another one")
 
 
-def _opened(directory: int, file: PageFile) -> int:
+def _opened(directory: int, file: File) -> int:
     try:
         descriptor = os.open(file.name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
     except OSError as error:

@@ -18,6 +18,7 @@ from iriscw.freeze.drivers.paging.notes import (
     KILLED,
     REFUSED,
     End,
+    File,
     Pager as Record,
     Plan,
     encode_plan,
@@ -96,7 +97,7 @@ def start(work: Path, request: RestoreRequest, pages: LazyPages) -> Pager:
         work=work,
         algorithm=pages.algorithm,
         piece_bytes=pages.piece_bytes,
-        files=pages.files,
+        files=tuple(File(each.name, each.size_bytes, each.digests) for each in pages.files),
         restore_ns=request.within_ns,
         paging_ns=request.paging_ns,
     )

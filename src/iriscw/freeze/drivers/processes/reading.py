@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from iriscw.freeze.drivers.identities import to_task
+from iriscw.freeze.drivers.paging.notes import PAGER_NAME
 from iriscw.freeze.model import (
     MAX_TASKS,
     Hindrance,
@@ -34,7 +35,6 @@ from iriscw.freeze.model import (
     TaskIdentity,
     Tree,
 )
-from iriscw.freeze.pages import PAGER_NAME
 from iriscw.freeze.proc_text import (
     StatTail,
     Status,
