@@ -161,6 +161,17 @@ def test_the_first_process_of_a_namespace():
         assert refusal is None or (refusal.gate, refusal.text) == ("target", "it is the first")
 
 
+def test_a_tree_in_a_namespace_of_somebody():
+    """Its container's runtime may freeze it; CRIU alone would wait for ever."""
+    root = TaskIdentity(100, 500, BOOT)
+    hindrance = Hindrance(Obstacle.ELSEWHERE, 100, "it is elsewhere")
+    seen = attrs.evolve(SEEN, tree=Tree((Task(root, 1, "sleep", 1, inner_pid=7),), (hindrance,)))
+    for container in (None, Container("box", "/run/runc")):
+        refusal = first_shut(FREEZE_GATES, FreezePlan("op-1", root, "ram", container=container), seen)
+        assert (refusal is None) == (container is not None)
+        assert refusal is None or (refusal.gate, refusal.text) == ("target", "it is elsewhere")
+
+
 @pytest.mark.parametrize(
     ("was", "plan", "taken", "shut"),
     [

@@ -86,7 +86,8 @@ ALWAYS = (Obstacle.OURS, Obstacle.KERNEL, Obstacle.TRACED, Obstacle.IO_URING, Ob
 def _nothing_in_the_way(plan: FreezePlan, seen: Seen) -> str:
     for each in seen.tree.hindrances:
         first = each.obstacle is Obstacle.NAMESPACE
-        if each.obstacle in ALWAYS or (first and (plan.container is None or each.pid != plan.root.pid)):
+        inside = first or each.obstacle is Obstacle.ELSEWHERE
+        if each.obstacle in ALWAYS or (inside and plan.container is None) or (first and each.pid != plan.root.pid):
             return each.text
     return ""
 
@@ -158,7 +159,7 @@ def _enough_memory(plan: FreezePlan, seen: Seen) -> str:
 FREEZE_GATES: tuple[Gate[FreezePlan, Seen], ...] = (
     Gate(
         "target",
-        "nothing that cannot be dumped: io_uring, a tracer, ourselves, pages still to come",
+        "nothing that cannot be dumped: io_uring, a tracer, ourselves, pages still to come, somebody's PID namespace",
         _nothing_in_the_way,
     ),
     Gate("terminal", "no terminal, or --shell-job", _terminal),

@@ -45,6 +45,8 @@ class Obstacle(enum.Enum):
     """It is a thread of the kernel."""
     NAMESPACE = "namespace"
     """It is the first process of its PID namespace: only its container's runtime brings it back."""
+    ELSEWHERE = "elsewhere"
+    """It is in a PID namespace that iriscw did not make for it: only its container's runtime brings it back."""
     OURS = "ours"
     """It is the process that freezes, or one above it."""
     DEVICE = "device"

@@ -2,7 +2,6 @@
 # A test's own loop may block: nobody else waits for it.
 """Trees whose numbers are taken: brought back in a PID namespace of their own, frozen there, and ended with it."""
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -13,9 +12,10 @@ import anyio
 import attrs
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))  # for frozen_states
+sys.path.insert(0, str(Path(__file__).parent))  # for frozen_states, number_taker
 
 from frozen_states import EXPECTED
+from number_taker import taken
 
 from iriscw.freeze.drivers.criu import driver as driver_module
 from iriscw.freeze.drivers.criu.record import read_run
@@ -23,7 +23,7 @@ from iriscw.freeze.drivers.identities import identify_task, lives
 from iriscw.freeze.drivers.namespace import space
 from iriscw.freeze.drivers.namespace.first import NAME
 from iriscw.freeze.drivers.processes.reading import ancestors
-from iriscw.freeze.model import CriuFailed, CriuOptions, SweepRequest, UnsafeRequest
+from iriscw.freeze.model import CriuFailed, CriuOptions, Obstacle, SweepRequest, UnsafeRequest
 from iriscw.processes.identity import read_stat
 
 pytestmark = pytest.mark.slow
@@ -41,36 +41,6 @@ async def ended(condition) -> None:
     with anyio.fail_after(PATIENCE_S):
         while not await condition():  # noqa: ASYNC110  # there is no event
             await anyio.sleep(0.01)
-
-
-TAKER = """
-import ctypes, os, signal, struct, sys
-number = (ctypes.c_int * 1)(int(sys.argv[1]))
-values = (0, 0, 0, 0, signal.SIGCHLD, 0, 0, 0, ctypes.addressof(number), 1)
-arguments = ctypes.create_string_buffer(struct.pack("=10Q", *values))
-pid = ctypes.PyDLL(None, use_errno=True).syscall(ctypes.c_long(435), arguments, ctypes.c_size_t(80))  # clone3
-if pid < 0:
-    sys.exit(os.strerror(ctypes.get_errno()))
-if pid:
-    os.write(1, b"taken")
-os.read(0, 1)
-"""
-
-
-@pytest.fixture
-def take():
-    """Give a function that has somebody take a number, until what it gives is closed or the test is over."""
-    with contextlib.ExitStack() as takers:
-
-        def taken(number: int) -> contextlib.ExitStack:
-            own = contextlib.ExitStack()
-            argv = [sys.executable, "-I", "-S", "-c", TAKER, str(number)]
-            taker = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-            own.enter_context(taker)  # closes its standard input, and waits
-            assert os.read(taker.stdout.fileno(), 5) == b"taken"
-            return takers.enter_context(own)
-
-        yield taken
 
 
 async def frozen(criu, processes, target):
@@ -102,41 +72,42 @@ async def thawed(criu, processes, target, tree):
     return space.of(target.root)
 
 
-async def test_a_tree_whose_numbers_are_taken_comes_back_and_is_frozen_again(criu, processes, program, take) -> None:
+async def test_a_tree_whose_numbers_are_taken_comes_back_and_is_frozen_again(criu, processes, program) -> None:
     """It goes on with its numbers, which nobody else sees; likewise a second time; and at last outside again."""
     target = program("memory", "threads", "family:4")
     before = await target.ask()
     tree = await frozen(criu, processes, target)
     numbers = [task.identity.pid for task in tree.tasks]
 
-    taker = take(numbers[0])
-    with pytest.raises(CriuFailed, match="has one of its numbers"):
-        await criu.restore(request(target, tree, new_pid_namespace=False), nothing)
-    first = await thawed(criu, processes, target, tree)
-    again = await processes.tree(target.root)
-    assert [space.number_inside(task) for task in target.restored] == numbers
-    assert sorted(task.number for task in again.tasks) == sorted(numbers)
-    assert target.root.pid not in numbers
-    assert ancestors(target.root)[0] == first
-    assert read_stat(first.pid).name == NAME
-    proc = Path(f"/proc/{target.root.pid}/root/proc")  # as the tree sees it
-    assert (proc / "1" / "comm").read_text() == f"{NAME}\n"
-    assert sorted(int(each.name) for each in proc.glob("[0-9]*")) == sorted([1, *numbers])
-    state = await target.ask()
-    assert state == {name: EXPECTED[name](before[name]) for name in before}
+    with taken(numbers[0]):
+        with pytest.raises(CriuFailed, match="has one of its numbers"):
+            await criu.restore(request(target, tree, new_pid_namespace=False), nothing)
+        first = await thawed(criu, processes, target, tree)
+        again = await processes.tree(target.root)
+        assert again.hindrances == ()
+        assert [space.number_inside(task) for task in target.restored] == numbers
+        assert sorted(task.number for task in again.tasks) == sorted(numbers)
+        assert target.root.pid not in numbers
+        assert ancestors(target.root)[0] == first
+        assert read_stat(first.pid).name == NAME
+        proc = Path("/proc", str(target.root.pid), "root", "proc")  # as the tree sees it
+        assert (proc / "1" / "comm").read_text() == f"{NAME}\n"
+        assert sorted(int(each.name) for each in proc.glob("[0-9]*")) == sorted([1, *numbers])
+        state = await target.ask()
+        assert state == {name: EXPECTED[name](before[name]) for name in before}
 
-    held = await criu.dump(target.dump(), nothing)
-    await held.resume(PATIENCE_NS)
-    assert (await target.ask())["memory"]["count"] == state["memory"]["count"] + 1
+        held = await criu.dump(target.dump(), nothing)
+        await held.resume(PATIENCE_NS)
+        assert (await target.ask())["memory"]["count"] == state["memory"]["count"] + 1
 
-    tree = await frozen(criu, processes, target)
-    await ended(lambda: space.ended(first, 0))
-    second = await thawed(criu, processes, target, tree)
-    assert (await target.ask())["memory"]["count"] == state["memory"]["count"] + 2
+        tree = await frozen(criu, processes, target)
+        await ended(lambda: space.ended(first, 0))
+        second = await thawed(criu, processes, target, tree)
+        assert (await target.ask())["memory"]["count"] == state["memory"]["count"] + 2
 
-    tree = await frozen(criu, processes, target)
-    await ended(lambda: space.ended(second, 0))
-    taker.close()
+        tree = await frozen(criu, processes, target)
+        await ended(lambda: space.ended(second, 0))
+
     await ended(lambda: _free(processes, numbers))
     report = await criu.restore(request(target, tree, new_pid_namespace=False), nothing)
     target.restored, target.root = report.tasks, report.tasks[0]
@@ -256,7 +227,7 @@ NEW_NUMBERS, NEW_MOUNTS, NEW_USERS = 0x20000000, 0x20000, 0x10000000
         (NEW_NUMBERS | NEW_MOUNTS | NEW_USERS, NAME, False),
     ],
 )
-async def test_a_name_alone_proves_nothing(new, name, ours) -> None:
+async def test_a_name_alone_proves_nothing(processes, new, name, ours) -> None:
     """CRIU is run in nobody's mount namespace who may have made it without being root of this machine."""
     argv = [sys.executable, "-I", "-S", "-c", NAMED, str(new), name]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -266,3 +237,5 @@ async def test_a_name_alone_proves_nothing(new, name, ours) -> None:
         first = identify_task(int((said - {b"ready\n"}).pop()))
         assert space.of(first) == (first if ours else None)
         assert space.of(identify_task(os.getpid())) is None
+        found = (await processes.tree(first)).hindrances
+        assert (Obstacle.ELSEWHERE in [each.obstacle for each in found]) is not ours
