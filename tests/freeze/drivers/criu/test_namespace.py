@@ -127,6 +127,23 @@ async def test_who_kills_the_first_process_ends_the_tree(criu, processes, progra
     assert await processes.living(target.restored) == ()
 
 
+@pytest.mark.parametrize("whole", [False, True])
+async def test_a_namespace_ends_with_who_made_it_until_the_tree_is_whole(criu, folder, whole) -> None:
+    """Before that all in there is killed; after that it ends when the last one in there has, and kills nobody."""
+    made = await space.make(folder, ())
+    argv = [sys.executable, "-I", "-S", "-c", "import os; os.read(0, 1)"]
+    with space.inside(made.first, lambda: subprocess.Popen(argv, stdin=subprocess.PIPE)) as program:
+        assert space.number_inside(identify_task(program.pid)) not in (program.pid, 0)
+        if whole:
+            made.let_go()
+            assert lives(made.first)
+            program.stdin.close()
+        else:
+            made.close()
+        assert program.wait(PATIENCE_S) == (0 if whole else -signal.SIGKILL)
+    assert await space.ended(made.first, PATIENCE_NS)
+
+
 THAWER = """
 import os, signal, sys, anyio
 from iriscw.freeze.drivers.criu import driver
