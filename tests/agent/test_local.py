@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # for real_trees
+sys.path.insert(0, str(Path(__file__).parents[1] / "freeze" / "drivers" / "criu"))  # for number_taker
 
+from number_taker import taken
 from real_trees import PATIENCE_S, Command, Counting, until, why_not
 
 from iriscw.freeze.drivers.criu import ability
@@ -93,6 +95,36 @@ def test_a_tree_that_runs_on(command, counting):
     code, _, err = command("restore", done["checkpoint"])
     assert code == 0, err
     until(tree.alive, "it runs again")
+
+
+def test_a_tree_whose_numbers_are_taken(command, counting):
+    """Refused by the name of the option that helps; with it, it goes on, outlives the command, and is frozen again."""
+    tree = counting(children=1)
+    number = tree.pid
+    done = freeze(command, tree)
+    assert not tree.alive()
+    with taken(number):
+        code, _, err = command("restore", done["checkpoint"])
+        assert code == 3
+        assert f"process number {number} is taken here" in err
+        assert "--pids auto" in err
+        process = command.start("restore", done["checkpoint"], "--pids", "auto", "-o", "json")
+        out, err = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == 0, err
+        found = json.loads(out)
+        tree.pid = found["pid"]
+        assert tree.pid != number
+        assert found["note"].endswith(f"its first process is {tree.pid} here, and {number} in there")
+        tree.counts_on()
+        done = freeze(command, tree)
+        assert (done["processes"], done["pid"]) == (2, tree.pid)
+        assert not tree.alive()
+    code, out, err = command("restore", done["checkpoint"], "-o", "json")
+    assert code == 0, err
+    tree.pid = json.loads(out)["pid"]
+    assert tree.pid == number
+    tree.counts_on()
+    assert tree.unbroken()
 
 
 def test_a_budget_that_is_too_small(command, counting):

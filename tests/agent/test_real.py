@@ -1,5 +1,6 @@
 """The node agent as a process with the real CRIU: through its socket, and killed in the middle of its work."""
 
+import contextlib
 import json
 import signal
 import sys
@@ -13,7 +14,8 @@ sys.path.insert(0, str(Path(__file__).parent))  # for real_agent, real_trees
 from real_agent import Serving
 from real_trees import PATIENCE_S, Command, Counting, until, why_not
 
-from iriscw.processes.identity import identify
+from iriscw.freeze.proc_text import parse_status
+from iriscw.processes.identity import ProcessGone, identify, read_stat
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.client import RpcChannel
 
@@ -175,6 +177,40 @@ def test_a_thaw_whose_agent_is_killed(agent, counting):
         assert code == 0, err
     tree.counts_on()
     assert tree.unbroken()
+
+
+def test_a_thaw_into_a_namespace_whose_agent_is_killed(agent, counting):
+    """SIGKILL of the agent while CRIU works in there: the tree runs whole, or nothing of it does."""
+    iriscw = Through(agent)
+    tree = counting(children=1, ballast_mib=32)
+    number = tree.pid
+    code, out, err = iriscw("checkpoint", "--pid", str(number), "--tier", "disk", "-o", "json")
+    assert code == 0, err
+    name = json.loads(out)["checkpoint"]
+    assert not tree.alive()
+    killed_at(agent, "brings the tree back", iriscw.start("restore", name, "--pids", "fresh"))
+    agent.start()
+    agent.nothing_owed()
+    assert [(each["artifact"], each["pinned_by"]) for each in iriscw.listed()] == [(name, [])]
+    found = seen_as(number)
+    if not found:
+        code, _, err = iriscw("restore", name, "--pids", "fresh")
+        assert code == 0, err
+        found = seen_as(number)
+    (tree.pid,) = found
+    tree.counts_on()
+    assert tree.unbroken()
+
+
+def seen_as(number):
+    """Give the processes that have a number in a PID namespace which is not ours."""
+    found = []
+    for each in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(ProcessGone, FileNotFoundError, ProcessLookupError):
+            inside = parse_status((each / "status").read_text()).inner_pid
+            if inside == number and not read_stat(int(each.name)).ended:
+                found.append(int(each.name))
+    return found
 
 
 @pytest.mark.parametrize("step", ["lets the tree run", "brings its pages"])

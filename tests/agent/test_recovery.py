@@ -7,7 +7,7 @@ from iriscw.agent.operations import Asked, Kind
 from iriscw.agent.recovery import Known, Left, left_in
 from iriscw.freeze.messages import OperationEnded
 from iriscw.freeze.model import FreezePlan, Outcome, TaskIdentity, ThawPlan
-from iriscw.freeze.records import FreezeAccepted, FreezeEnded, ThawAccepted, ThawEnded
+from iriscw.freeze.records import FreezeAccepted, FreezeEnded, ThawAccepted, ThawEnded, ThawRestored
 from iriscw.journal.sqlite import SqliteJournal
 
 ROOT = TaskIdentity(100, 500, "boot-1")
@@ -28,14 +28,14 @@ def test_what_is_owed_and_what_is_over(journal, caplog):
     journal.append("/operations/ck-1", [FREEZE])
     journal.append("/operations/th-1", [THAW])
     journal.append("/operations/ck-2", [FREEZE, FreezeEnded(Outcome.UNDONE, "", "", 2)])
-    journal.append("/operations/th-2", [THAW, ThawEnded(Outcome.THAWED, "", "", 2)])
+    journal.append("/operations/th-2", [THAW, ThawRestored((ROOT,)), ThawEnded(Outcome.THAWED, "", "", 2)])
     journal.append("/operations/odd", [FreezeEnded(Outcome.UNDONE, "", "", 2)])
     journal.append("/elsewhere/ck-3", [FREEZE])
     journal.append("/operations/ck-4", [FREEZE])
     journal.forget("/operations/ck-4")
     freeze = Known(Asked("ck-1", Kind.FREEZE, "freeze-boot-1-100-500"), "ck-1", "disk")
     thaw = Known(Asked("th-1", Kind.THAW, "thaw-ck-9"), "ck-9", "")
-    ends = OperationEnded("ck-1", Outcome.UNDONE, "", ""), OperationEnded("th-1", Outcome.THAWED, "", "")
+    ends = OperationEnded("ck-1", Outcome.UNDONE, "", ""), OperationEnded("th-1", Outcome.THAWED, "", "", 100)
     over = tuple(attrs.evolve(known, ended=end) for known, end in zip((freeze, thaw), ends, strict=True))
     assert left_in(journal) == Left((freeze, thaw), over)
     assert "operation odd cannot be taken up" in caplog.text

@@ -9,7 +9,7 @@ from iriscw.agent.board import Made, Step, View
 from iriscw.agent.operations import Asked, Kind
 from iriscw.errors import InvalidArgument
 from iriscw.freeze.messages import OperationEnded
-from iriscw.freeze.model import CriuOptions, FreezePlan, Hook, HookKind, Outcome, TaskIdentity, ThawPlan
+from iriscw.freeze.model import CriuOptions, FreezePlan, Hook, HookKind, Numbers, Outcome, TaskIdentity, ThawPlan
 from iriscw.proto.iriscw import v1
 
 MS = 1_000_000
@@ -123,6 +123,34 @@ def test_a_thaw():
     assert plan == ThawPlan("th-1", "ck-1", (("a", "d"), ("b", "c")), True)
     with pytest.raises(InvalidArgument, match="65 GPUs"):
         wire.thaw_plan("th-1", v1.ThawRequest(checkpoint_id="ck-1", gpus={str(each): "x" for each in range(65)}))
+
+
+@pytest.mark.parametrize("numbers", Numbers)
+def test_which_numbers_a_thaw_gets(numbers):
+    """What is asked for is what is read; who says nothing wants the same ones; what is not known is refused."""
+    plan = ThawPlan("th-1", "ck-1", (("a", "b"),), True, lazy=True, numbers=numbers)
+    assert wire.thaw_plan("th-1", wire.thaw_request(plan)) == plan
+    assert wire.thaw_plan("th-1", v1.ThawRequest(checkpoint_id="ck-1")).numbers is Numbers.SAME
+    with pytest.raises(InvalidArgument, match="the choice 9 of process numbers"):
+        wire.thaw_plan("th-1", v1.ThawRequest(checkpoint_id="ck-1", numbers=9))
+
+
+def test_a_tree_that_has_another_number_now():
+    """It is shown by that, not by the one that it had when it was frozen."""
+    view = View(
+        asked=Asked("th-1", Kind.THAW, ""),
+        artifact="ck-1",
+        tier="ram",
+        owed=False,
+        end=OperationEnded("th-1", Outcome.THAWED, "", "", 1100),
+        made=Made("ck-1", "ram", 5, 100, 3),
+        over=True,
+    )
+    assert view.pid == 1100
+    assert wire.operation_view(view).end.pid == 1100
+    assert wire.read_view(wire.operation_view(view)).pid == 1100
+    assert attrs.evolve(view, end=attrs.evolve(view.end, root=0)).pid == 100
+    assert attrs.evolve(view, end=None, made=None).pid == 0
 
 
 def test_names_of_any_bytes():

@@ -145,13 +145,13 @@ def thaw_with(world: World, **words):
     match ended.outcome:
         case Outcome.THAWED:
             snapshot = {pid: progress for pid, progress, _ in artifact.snapshot}
-            pids = [each.identity.pid for each in living]
+            pids = [each.number for each in living]
             whole = pids == [*snapshot]
             expect(whole or (world.attrition >= 0 and len(pids) == len(snapshot) - 1), "not all came back")
             ours = runner.state.taken_up  # else it was let go before, and what became of it is not told
             expect(whole or not ours or "ended since" in ended.text, "a process is missing, and nobody says so")
             for process in living:
-                expect(process.progress >= snapshot[process.identity.pid], "it came back with less than it had")
+                expect(process.progress >= snapshot[process.number], "it came back with less than it had")
         case Outcome.FAILED:
             expect(not living, f"C6: {living} is left of a thaw that failed")
             hopeless = bool(faulty & {"CudaNoMemory", "RightsMissing", "GuardRefused"}) or world.lost_pages

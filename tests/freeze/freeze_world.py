@@ -64,6 +64,9 @@ BOOT = "boot-1"
 GUARD = "/attempt"
 MIB = 1 << 20
 BUDGET = 64 << 30
+ABROAD = 1000
+"""What numbers here differ by from those in a PID namespace of its own."""
+
 LIMIT = 4_000
 """Boundaries of one run. A clean freeze has about sixty."""
 
@@ -95,6 +98,13 @@ class Process:
     came_back_at: int = 0
     """Its progress when it was thawed."""
     ours: bool = True
+    fresh: bool = False
+    """It lives in a PID namespace of its own."""
+
+    @property
+    def number(self) -> int:
+        """Its number as it sees it."""
+        return self.identity.pid - (ABROAD if self.fresh else 0)
 
     @property
     def runs(self) -> bool:
@@ -155,7 +165,10 @@ class World:
         uffd=True,
         by_pieces=True,
         grant=None,
+        strangers=(),
     ) -> None:
+        self.strangers = tuple(strangers)
+        """Numbers that somebody else has."""
         self.forsaken, self.uffd, self.by_pieces = forsaken, uffd, by_pieces
         self.missing = False
         """Whether pages of the thawed tree are missing."""
@@ -318,7 +331,8 @@ class SimProcesses(Port):
         return tuple(each.identity for each in found if each is not None and each.alive)
 
     async def taken(self, pids):
-        return tuple(each.identity.pid for each in self.world.processes if each.alive and each.identity.pid in pids)
+        found = (*self.world.strangers, *(each.identity.pid for each in self.world.processes if each.alive))
+        return tuple(pid for pid in pids if pid in found)
 
     async def free_memory_bytes(self):
         return 32 << 30
@@ -505,16 +519,19 @@ class SimCriu(Port):
             raise Broken("C8: a restore of what was never published")
         if world.living():
             raise Broken("P1: two living copies")
+        fresh = request.new_pid_namespace
+        if not fresh and set(request.pids) & set(world.strangers):
+            raise Broken("a restore of numbers that somebody else has")
         error = world.fault("restore")
         world.run = CriuRun("restore", self.life, request.pids)
         made = []
         try:
             for was in artifact.frozen:
                 await Await()
-                identity = TaskIdentity(was.identity.pid, world.ticks, BOOT)
+                identity = TaskIdentity(was.identity.pid + (ABROAD if fresh else 0), world.ticks, BOOT)
                 state = CudaState.CHECKPOINTED if was.cuda is not None else None
                 process = attrs.evolve(was, identity=identity, alive=True, stopped=True, held=False, cuda=state)
-                process.came_back_at = process.progress
+                process.came_back_at, process.fresh = process.progress, fresh
                 world.processes.append(process)
                 made.append(process)
             await Await()
@@ -556,8 +573,11 @@ class SimCriu(Port):
             world.run.ending = False  # it is killed in its turn, whatever it was doing
             world._orphan_over()
         killed = []
-        for process in world.living() if request.pids else ():
-            if process.identity.pid in request.pids and process.identity.start_ticks >= request.started_after:
+        if request.pids and any(each.fresh for each in world.living()):
+            raise Broken("C3: a sweep by numbers that mean others here")
+        for process in world.living():
+            told = process.fresh or process.identity.pid in request.pids
+            if told and process.identity.start_ticks >= request.started_after:
                 if not process.stopped and not world.hopeless:
                     world.killed_running += 1
                 world.kill(process)

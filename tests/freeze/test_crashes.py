@@ -53,6 +53,7 @@ from iriscw.freeze.model import (
     GuardRefused,
     HookFailed,
     NoRoom,
+    Numbers,
     Outcome,
     PagingFailed,
     RightsMissing,
@@ -99,6 +100,11 @@ def thaw_everywhere(faults=(), plan=None, **words):
 def thaw_lazily_everywhere(faults=(), **words):
     """Thaw lazily with a crash at each boundary in turn."""
     return thaw_everywhere(faults, {"lazy": True}, cuda=(), **words)
+
+
+def thaw_freshly_everywhere(faults=(), **words):
+    """Thaw into a PID namespace with a crash at each boundary in turn: somebody has a number of the tree."""
+    return thaw_everywhere(faults, {"numbers": Numbers.AUTO}, cuda=(), strangers=(101,), **words)
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
@@ -148,6 +154,57 @@ def test_a_thaw_with_a_crash_at_every_boundary():
     outcomes = thaw_everywhere()
     assert {*outcomes} >= {Outcome.THAWED, Outcome.FAILED}
     assert len(outcomes) > 150
+
+
+@pytest.mark.parametrize(
+    ("numbers", "strangers", "fresh"),
+    [
+        (Numbers.SAME, (), False),
+        (Numbers.AUTO, (), False),
+        (Numbers.AUTO, (102,), True),
+        (Numbers.FRESH, (), True),
+    ],
+)
+def test_a_thaw_gets_the_numbers_that_it_may_have(numbers, strangers, fresh):
+    """Those that it had where that can be; else, with leave, others, and the end says which."""
+    world = frozen_world(cuda=(), strangers=strangers)
+    runner = thaw_with(world, numbers=numbers)
+    assert runner.state.ended.outcome is Outcome.THAWED
+    assert all(each.fresh is fresh for each in world.living())
+    note = "it has a PID namespace of its own: its first process is 1100 here, and 100 in there"
+    assert runner.state.ended.text == (note if fresh else "")
+
+
+def test_a_thaw_whose_numbers_are_taken_is_refused_without_leave():
+    """The refusal names the option that would have it."""
+    runner = thaw_with(frozen_world(cuda=(), strangers=(102,)))
+    ended = runner.state.ended
+    assert (ended.outcome, ended.kind) == (Outcome.FAILED, "GateRefused")
+    assert "process number 102 is taken here" in ended.text
+    assert "--pids auto" in ended.text
+
+
+def test_a_lazy_thaw_into_a_namespace_is_an_eager_one_and_says_so():
+    """Both are notes of its end."""
+    world = frozen_world(cuda=())
+    text = thaw_with(world, lazy=True, numbers=Numbers.FRESH).state.ended.text
+    assert "PID namespace of its own all of it comes back at once; it has a PID namespace of its own: its" in text
+    assert "paging" not in world.log
+
+
+def test_a_thaw_into_a_namespace_with_a_crash_at_every_boundary():
+    """It runs there, or nothing of it is left; no sweep goes by numbers that mean others here."""
+    outcomes = thaw_freshly_everywhere()
+    assert {*outcomes} == {Outcome.THAWED, Outcome.FAILED, None}
+    assert len(outcomes) > 100
+
+
+def test_a_thaw_into_a_namespace_with_each_fault():
+    """Likewise with each error that a port may have."""
+    for method, number, kind in every_fault(LAZY_FAULTS):
+        world = frozen_world(cuda=(), strangers=(100,))
+        world.faults = {(method, number): error(kind)}
+        thaw_with(world, numbers=Numbers.AUTO)
 
 
 def test_a_lazy_thaw_without_faults():
@@ -872,6 +929,23 @@ def freeze_beside_a_remover():
     freeze_everywhere(remover=True)
 
 
+def never_in_a_namespace(monkeypatch):
+    """CRIU is asked for numbers that somebody else has."""
+    monkeypatch.setattr(thawing, "fresh_numbers", lambda plan, opened: False)
+
+
+def swept_by_numbers_of_others(monkeypatch):
+    """What is left of a restore into a namespace is looked for by the numbers that it has in there."""
+    real = thawing._kill
+
+    def kill(thaw, kind, text):
+        request = thaw.request
+        plain = attrs.evolve(request, new_pid_namespace=False) if request is not None else None
+        return real(attrs.evolve(thaw, request=plain), kind, text)
+
+    monkeypatch.setattr(thawing, "_kill", kill)
+
+
 def taken_up_and_forgotten(monkeypatch):
     """A thaw that another life takes up is one whose tree was let run this instant."""
 
@@ -921,6 +995,8 @@ PLANTED = [
     (pages_that_are_not_waited_for, thaw_lazily_everywhere),
     (forsaken_and_let_run, thaw_forsaken),
     (lazy_without_asking, thaw_lazily_everywhere),
+    (never_in_a_namespace, thaw_freshly_everywhere),
+    (swept_by_numbers_of_others, thaw_freshly_everywhere),
     (taken_up_and_forgotten, thaw_beside_deaths),
     (killed_when_taken_up, thaw_everywhere),
     (killed_when_it_was_left, thaw_everywhere),

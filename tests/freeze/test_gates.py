@@ -20,6 +20,7 @@ from iriscw.freeze.gates import (
     MEMORY_MARGIN_BYTES,
     THAW_GATES,
     first_shut,
+    fresh_numbers,
     hook_trouble,
 )
 from iriscw.freeze.messages import FreezeTree, OperationEnded
@@ -28,6 +29,8 @@ from iriscw.freeze.model import (
     CriuAbility,
     CriuOptions,
     CudaAbility,
+    CudaState,
+    CudaTask,
     FreeMemory,
     FreezePlan,
     Frozen,
@@ -36,6 +39,7 @@ from iriscw.freeze.model import (
     HookKind,
     Host,
     Kept,
+    Numbers,
     Obstacle,
     Outcome,
     Room,
@@ -157,6 +161,17 @@ def test_the_first_process_of_a_namespace():
         assert refusal is None or (refusal.gate, refusal.text) == ("target", "it is the first")
 
 
+def test_a_tree_in_a_namespace_of_somebody():
+    """Its container's runtime may freeze it; CRIU alone would wait for ever."""
+    root = TaskIdentity(100, 500, BOOT)
+    hindrance = Hindrance(Obstacle.ELSEWHERE, 100, "it is elsewhere")
+    seen = attrs.evolve(SEEN, tree=Tree((Task(root, 1, "sleep", 1, inner_pid=7),), (hindrance,)))
+    for container in (None, Container("box", "/run/runc")):
+        refusal = first_shut(FREEZE_GATES, FreezePlan("op-1", root, "ram", container=container), seen)
+        assert (refusal is None) == (container is not None)
+        assert refusal is None or (refusal.gate, refusal.text) == ("target", "it is elsewhere")
+
+
 @pytest.mark.parametrize(
     ("was", "plan", "taken", "shut"),
     [
@@ -174,6 +189,40 @@ def test_a_container_comes_back_by_its_runtime(was, plan, taken, shut):
     refusal = first_shut(THAW_GATES, ThawPlan("op-2", "op-1", container=plan), opened)
     assert shut in (refusal.text if refusal else "")
     assert (refusal is None) == (shut == "")
+
+
+USES_CUDA = {"cuda_tasks": (CudaTask(TaskIdentity(100, 500, BOOT), CudaState.RUNNING, 100, 1),), "cuda_driver": "1"}
+
+
+@pytest.mark.parametrize(
+    ("was", "numbers", "taken", "shut"),
+    [
+        ({}, Numbers.SAME, (), ""),
+        ({}, Numbers.SAME, (100,), "numbers: thaw it with --pids auto"),
+        ({}, Numbers.AUTO, (100,), ""),
+        ({}, Numbers.FRESH, (100,), ""),
+        ({"guard": "/attempt"}, Numbers.SAME, (100,), "numbers: is taken here, and the tree needs it"),
+        ({"guard": "/attempt"}, Numbers.AUTO, (), ""),
+        ({"guard": "/attempt"}, Numbers.AUTO, (100,), "numbers: a supervisor of iriscw"),
+        ({"guard": "/attempt"}, Numbers.FRESH, (), "namespace: a supervisor of iriscw"),
+        (USES_CUDA, Numbers.AUTO, (100,), "numbers: uses CUDA"),
+        (USES_CUDA, Numbers.FRESH, (), "namespace: uses CUDA"),
+        ({"options": CriuOptions(shell_job=True)}, Numbers.AUTO, (100,), "numbers: with a terminal"),
+        ({"options": CriuOptions(shell_job=True)}, Numbers.FRESH, (), "namespace: with a terminal"),
+    ],
+)
+def test_numbers_that_are_taken(was, numbers, taken, shut):
+    """Who may not have a namespace of its own is not told to ask for one."""
+    kept = Kept(attrs.evolve(FROZEN, **was), Room("/i", "/w"), Sealed(1, "d", 1))
+    cuda = CudaAbility(True, driver_version="1")
+    opened = Opened(kept, HOST, CRIU, cuda, (), taken, (), PLENTY, 5)
+    plan = ThawPlan("op-2", "op-1", numbers=numbers)
+    refusal = first_shut(THAW_GATES, plan, opened)
+    gate, _, text = shut.partition(": ")
+    assert (refusal.gate if refusal else "") == gate
+    assert text in (refusal.text if refusal else "")
+    assert "--pids" in shut or refusal is None or "--pids" not in refusal.text
+    assert fresh_numbers(plan, opened) == (numbers is Numbers.FRESH or (numbers is Numbers.AUTO and bool(taken)))
 
 
 @pytest.mark.parametrize("keep", [False, True])

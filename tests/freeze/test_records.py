@@ -97,13 +97,13 @@ GOLDEN = [
         ThawAccepted(ThawPlan("o", "a", (("x", "y"),)), 1),
         (
             '["freeze.thaw_accepted",1,{"plan":{"artifact":"a","container":null,"force":false,"gpus":[["x","y"]],"lazy":false,'
-            '"operation":"o","tier":""},"wall_ns":1}]'
+            '"numbers":"same","operation":"o","tier":""},"wall_ns":1}]'
         ),
     ),
     (
         ThawOpened(Kept(FROZEN, ROOM, Sealed(1, "d", 2)), 4),
         (
-            f'["freeze.thaw_opened",1,{{"eager":"","kept":{{"by_pieces":false,"frozen":{FROZEN_TEXT},'
+            f'["freeze.thaw_opened",1,{{"eager":"","fresh":false,"kept":{{"by_pieces":false,"frozen":{FROZEN_TEXT},'
             '"room":{"images":"/i","work":"/w"},'
             '"sealed":{"digest":"d","files":2,"size_bytes":1}},"ticks":4}]'
         ),
@@ -159,17 +159,19 @@ def test_a_container_is_kept() -> None:
         assert REGISTRY.read(REGISTRY.encode(plan), "a test") == plan
 
 
-SINCE_LAZY = [
+LATER_FIELDS = [
     (ThawAccepted(ThawPlan("o", "a"), 1), '"lazy":false,'),
     (ThawOpened(Kept(FROZEN, ROOM, Sealed(1, "d", 2)), 4), '"eager":"",'),
     (ThawOpened(Kept(FROZEN, ROOM, Sealed(1, "d", 2)), 4), '"by_pieces":false,'),
     (ThawRestoring(REQUEST), '"lazy":false,'),
     (ThawRestoring(REQUEST), '"paging_ns":0,'),
+    (ThawAccepted(ThawPlan("o", "a"), 1), '"numbers":"same",'),
+    (ThawOpened(Kept(FROZEN, ROOM, Sealed(1, "d", 2)), 4), '"fresh":false,'),
 ]
 
 
 @pytest.mark.parametrize(
-    ("record", "field"), SINCE_LAZY, ids=[f"{type(each).__name__} {field}" for each, field in SINCE_LAZY]
+    ("record", "field"), LATER_FIELDS, ids=[f"{type(each).__name__} {field}" for each, field in LATER_FIELDS]
 )
 def test_what_an_older_iriscw_wrote_is_read(record: object, field: str) -> None:
     """A field that came later has the value that was meant then."""

@@ -68,6 +68,13 @@ class View:
         """The step that is taken now; empty before the first."""
         return self.steps[-1].phase if self.steps else ""
 
+    @property
+    def pid(self) -> int:
+        """The number here of the first process of what was thawed, or the one it was frozen with; 0: not known."""
+        if self.end is not None and self.end.root:
+            return self.end.root
+        return self.made.pid if self.made is not None else 0
+
 
 Seen = Callable[[View, View], None]
 """Takes a view before and after a change."""

@@ -75,9 +75,8 @@ class AgentCaller:
 
     async def thaw(self, plan: ThawPlan, *, detached: bool = False) -> AsyncGenerator[View, None]:
         """Bring a tree back. Views and errors are those of :meth:`freeze`."""
-        request = v1.ThawRequest(
-            checkpoint_id=plan.artifact, gpus=dict(plan.gpus), force=plan.force, detached=detached, lazy=plan.lazy
-        )
+        request = wire.thaw_request(plan)
+        request.detached = detached
         call = self._channel.server_stream(ROUTE + "Thaw", request, v1.OperationView)
         async with aclosing(_views(call)) as views:
             async for view in views:

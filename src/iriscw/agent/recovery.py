@@ -9,8 +9,8 @@ import attrs
 from iriscw.agent.claims import frozen_by_us, thawed_by_us
 from iriscw.agent.operations import OPERATIONS, Asked, Kind
 from iriscw.freeze.messages import OperationEnded
-from iriscw.freeze.model import Container, FreezePlan, ThawPlan
-from iriscw.freeze.records import FreezeAccepted, FreezeEnded, ThawAccepted, ThawEnded
+from iriscw.freeze.model import Container, FreezePlan, Outcome, ThawPlan
+from iriscw.freeze.records import FreezeAccepted, FreezeEnded, ThawAccepted, ThawEnded, ThawRestored
 from iriscw.journal.errors import UnreadableRecord
 from iriscw.journal.port import Journal
 
@@ -75,6 +75,8 @@ def _with(left: Left, records: list[object], name: str) -> Left:
             log.warning("operation %s cannot be taken up: its records have no beginning", name)
             return left
     if isinstance(last := records[-1], FreezeEnded | ThawEnded):
-        ended = OperationEnded(known.asked.operation, last.outcome, last.kind, last.text)
+        tasks = next((each.tasks for each in records if isinstance(each, ThawRestored)), ())
+        root = tasks[0].pid if tasks and last.outcome is Outcome.THAWED else 0
+        ended = OperationEnded(known.asked.operation, last.outcome, last.kind, last.text, root)
         return attrs.evolve(left, over=(*left.over, attrs.evolve(known, ended=ended)))
     return attrs.evolve(left, owed=(*left.owed, known))

@@ -16,7 +16,7 @@ from iriscw.checkpoint.manifest import ARTIFACT_ID, label_trouble
 from iriscw.checkpoint.model import Listed
 from iriscw.errors import InvalidArgument
 from iriscw.freeze.messages import OperationEnded
-from iriscw.freeze.model import CriuOptions, FreezePlan, Hook, HookKind, Outcome, TaskIdentity, ThawPlan
+from iriscw.freeze.model import CriuOptions, FreezePlan, Hook, HookKind, Numbers, Outcome, TaskIdentity, ThawPlan
 from iriscw.proto.iriscw import v1
 
 MILLISECOND = 1_000_000
@@ -41,6 +41,13 @@ _HOOKS = {
     v1.HookKind.HTTP: HookKind.HTTP,
     v1.HookKind.FILES: HookKind.FILES,
 }
+_NUMBERS = {
+    v1.ProcessNumbers.UNSPECIFIED: Numbers.SAME,
+    v1.ProcessNumbers.SAME: Numbers.SAME,
+    v1.ProcessNumbers.AUTO: Numbers.AUTO,
+    v1.ProcessNumbers.FRESH: Numbers.FRESH,
+}
+_NUMBERS_BACK = {ours: theirs for theirs, ours in _NUMBERS.items()}
 _HOOKS_BACK = {ours: theirs for theirs, ours in _HOOKS.items()}
 
 
@@ -109,13 +116,28 @@ def thaw_plan(operation: str, message: v1.ThawRequest) -> ThawPlan:
     """Read what is to be brought back.
 
     Raises:
-        InvalidArgument: the id is none, or there are too many GPUs.
+        InvalidArgument: the id is none, there are too many GPUs, or which numbers it gets is not known.
     """
     if not ARTIFACT_ID.fullmatch(message.checkpoint_id):
         raise InvalidArgument(f"{message.checkpoint_id[:80]!a} is no id of a checkpoint: small letters, digits and '-'")
     if len(message.gpus) > MAX_GPUS:
         raise InvalidArgument(f"{len(message.gpus)} GPUs: at most {MAX_GPUS}")
-    return ThawPlan(operation, message.checkpoint_id, pairs(message.gpus), message.force, lazy=message.lazy)
+    numbers = _NUMBERS.get(message.numbers)
+    if numbers is None:
+        raise InvalidArgument(f"the choice {int(message.numbers)} of process numbers is not known")
+    gpus = pairs(message.gpus)
+    return ThawPlan(operation, message.checkpoint_id, gpus, message.force, lazy=message.lazy, numbers=numbers)
+
+
+def thaw_request(plan: ThawPlan) -> v1.ThawRequest:
+    """Write a plan as a request, for whoever calls an agent."""
+    return v1.ThawRequest(
+        checkpoint_id=plan.artifact,
+        gpus=dict(plan.gpus),
+        force=plan.force,
+        lazy=plan.lazy,
+        numbers=_NUMBERS_BACK[plan.numbers],
+    )
 
 
 def _hook(message: v1.FreezeHook) -> Hook:
@@ -164,7 +186,7 @@ def _end(view: View) -> v1.OperationEnd | None:
         outcome=view.end.outcome.value, kind=view.end.kind, text=text(view.end.text), lasted_ms=lasted
     )
     if view.made is not None:
-        end.size_bytes, end.pid, end.processes = view.made.size_bytes, view.made.pid, view.made.processes
+        end.size_bytes, end.pid, end.processes = view.made.size_bytes, view.pid, view.made.processes
     return end
 
 

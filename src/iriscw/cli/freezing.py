@@ -183,6 +183,12 @@ def checkpoint(*, job: str | None, pid: int | None, form: str, **given: Any) -> 
 @click.option("--gpu", "gpus", multiple=True, metavar="OLD=NEW", help="Bring what was on GPU OLD to GPU NEW (UUIDs).")
 @click.option("--force", is_flag=True, help="Thaw although this processor lacks features of the old one.")
 @click.option("--lazy", is_flag=True, help="Let it run before all of its memory is read; where that cannot be, say so.")
+@click.option(
+    "--pids",
+    type=click.Choice(["same", "auto", "fresh"]),
+    help="Its process numbers. same, the default: those that it had. auto: if one is taken, in a PID namespace of its "
+    "own. fresh: there in any case.",
+)
 @agent_option
 @cluster_option
 @node_option
@@ -196,24 +202,29 @@ def restore(*, checkpoint_id: str, cluster: bool, form: str, **given: Any) -> No
     before anything of it is given out. The command stays until all is there. A tree whose checkpoint turns out to be
     damaged meanwhile is ended.
 
+    With --pids auto or fresh the tree sees the numbers that it had, and everybody else sees others: the last line says
+    which, and `iriscw checkpoint --pid` takes them.
+
     An application that cannot be told that it was thawed changes no exit code: the last line says so.
     """
     from iriscw.freeze.messages import ThawTree
-    from iriscw.freeze.model import ThawPlan
+    from iriscw.freeze.model import Numbers, ThawPlan
 
     gpus = _pairs(given["gpus"], "--gpu OLD=NEW")
+    numbers = Numbers(given["pids"] or "same")
     from iriscw.cli import at_controller
 
     if cluster:
-        at_controller.refuse_local_options(given, "gpus", "lazy")
+        at_controller.refuse_local_options(given, "gpus", "lazy", "pids")
         at_controller.restore(checkpoint_id, given, form)
         return
     at_controller.refuse_cluster_options(given)
+    asked = ThawPlan("", checkpoint_id, gpus, given["force"], lazy=given["lazy"], numbers=numbers)
 
     async def thaw(local: Local, shown: Shown) -> Done:
         from iriscw.agent.local import new_id
 
-        plan = ThawPlan(new_id("th"), checkpoint_id, gpus, given["force"], lazy=given["lazy"])
+        plan = attrs.evolve(asked, operation=new_id("th"))
         end = await local.run(ThawTree(plan), report=shown.report, changed=shown.changed)
         return await _done(local, checkpoint_id, end, shown)
 
@@ -223,7 +234,7 @@ def restore(*, checkpoint_id: str, cluster: bool, form: str, **given: Any) -> No
         from iriscw.cli import at_agent
 
         at_agent.refuse_local_options(given)
-        at_agent.restore(given["agent"], ThawPlan("", checkpoint_id, gpus, given["force"], lazy=given["lazy"]), form)
+        at_agent.restore(given["agent"], asked, form)
 
 
 @click.command()
@@ -396,7 +407,7 @@ async def _done(local: Local, artifact: str, end: OperationEnded, shown: Shown) 
     return Done(
         checkpoint=artifact,
         outcome=end.outcome.value,
-        pid=tasks[0].identity.pid if tasks else 0,
+        pid=end.root or (tasks[0].identity.pid if tasks else 0),
         processes=len(tasks),
         tier=found.tier if found is not None else "",
         size_bytes=found.size_bytes if found is not None else 0,

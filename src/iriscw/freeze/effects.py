@@ -242,7 +242,7 @@ class Opened:
     cuda: CudaAbility
     gpus: tuple[Gpu, ...]
     taken: tuple[int, ...]
-    """Numbers of the artifact's tasks that somebody has now."""
+    """Numbers of the artifact's tasks, as they are in its images, that somebody has now."""
     living: tuple[TaskIdentity, ...]
     """Tasks of the artifact's source that still live."""
     free_memory_bytes: int

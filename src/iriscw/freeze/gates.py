@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import attrs
 
 from iriscw.freeze.effects import Opened, Seen
-from iriscw.freeze.model import CudaState, FreezePlan, Gpu, Hook, HookKind, Obstacle, ThawPlan
+from iriscw.freeze.model import CudaState, FreezePlan, Gpu, Hook, HookKind, Numbers, Obstacle, ThawPlan
 
 VRAM_MARGIN_BYTES = 256 << 20
 """What a restore needs beside what was held: contexts, page tables. Running out once ruins the process for good."""
@@ -86,7 +86,8 @@ ALWAYS = (Obstacle.OURS, Obstacle.KERNEL, Obstacle.TRACED, Obstacle.IO_URING, Ob
 def _nothing_in_the_way(plan: FreezePlan, seen: Seen) -> str:
     for each in seen.tree.hindrances:
         first = each.obstacle is Obstacle.NAMESPACE
-        if each.obstacle in ALWAYS or (first and (plan.container is None or each.pid != plan.root.pid)):
+        inside = first or each.obstacle is Obstacle.ELSEWHERE
+        if each.obstacle in ALWAYS or (inside and plan.container is None) or (first and each.pid != plan.root.pid):
             return each.text
     return ""
 
@@ -158,7 +159,7 @@ def _enough_memory(plan: FreezePlan, seen: Seen) -> str:
 FREEZE_GATES: tuple[Gate[FreezePlan, Seen], ...] = (
     Gate(
         "target",
-        "nothing that cannot be dumped: io_uring, a tracer, ourselves, pages still to come",
+        "nothing that cannot be dumped: io_uring, a tracer, ourselves, pages still to come, somebody's PID namespace",
         _nothing_in_the_way,
     ),
     Gate("terminal", "no terminal, or --shell-job", _terminal),
@@ -224,9 +225,34 @@ def _runtime(plan: ThawPlan, opened: Opened) -> str:
 
 
 def _numbers(plan: ThawPlan, opened: Opened) -> str:
-    if opened.taken and plan.container is None:  # a container has a namespace of numbers of its own
-        return f"process number {opened.taken[0]} is taken here, and the tree needs it"
+    if not opened.taken or plan.container is not None:  # a container has a namespace of numbers of its own
+        return ""
+    text = f"process number {opened.taken[0]} is taken here, and the tree needs it"
+    if plan.numbers is Numbers.SAME:
+        return text if _bound(opened) else f"{text}: thaw it with --pids auto, in a PID namespace of its own"
+    return f"{text}; {_bound(opened)}" if _bound(opened) else ""
+
+
+def fresh_numbers(plan: ThawPlan, opened: Opened) -> bool:
+    """Say whether a tree comes back in a PID namespace of its own."""
+    wanted = plan.numbers is Numbers.FRESH or (plan.numbers is Numbers.AUTO and bool(opened.taken))
+    return wanted and plan.container is None
+
+
+def _bound(opened: Opened) -> str:
+    """Say why a tree cannot live in a PID namespace of its own; empty if it can."""
+    was = opened.kept.frozen
+    if was.guard:
+        return "a supervisor of iriscw cannot be in a PID namespace of its own: it is known by its number here"
+    if was.cuda_tasks:
+        return "a tree that uses CUDA is not thawed into a PID namespace of its own: nobody has seen a driver do that"
+    if was.options.shell_job:
+        return "a tree with a terminal cannot be in a PID namespace of its own: that is of a session outside"
     return ""
+
+
+def _namespace(plan: ThawPlan, opened: Opened) -> str:
+    return _bound(opened) if fresh_numbers(plan, opened) else ""
 
 
 def _driver(plan: ThawPlan, opened: Opened) -> str:
@@ -295,6 +321,10 @@ def _no_container(plan: ThawPlan, opened: Opened) -> str:
     return "its container's runtime brings all of it back at once" if plan.container is not None else ""
 
 
+def _no_namespace(plan: ThawPlan, opened: Opened) -> str:
+    return "in a PID namespace of its own all of it comes back at once" if fresh_numbers(plan, opened) else ""
+
+
 def _by_pieces(plan: ThawPlan, opened: Opened) -> str:
     return "" if opened.kept.by_pieces else "an older iriscw wrote the checkpoint, without a digest for each piece"
 
@@ -309,6 +339,7 @@ USERFAULTFD = "uffd-noncoop"
 LAZY_GATES: tuple[Gate[ThawPlan, Opened], ...] = (
     Gate("container", "a tree that is no container", _no_container),
     Gate("cuda", "a tree that does not use CUDA", _no_cuda),
+    Gate("namespace", "a tree that gets no PID namespace of its own", _no_namespace),
     Gate("pieces", "a digest for each piece in the manifest", _by_pieces),
     Gate("userfaultfd", "a kernel and a CRIU with userfaultfd and its events", _userfaultfd),
 )
@@ -320,7 +351,8 @@ THAW_GATES: tuple[Gate[ThawPlan, Opened], ...] = (
     Gate("criu", "a CRIU that is not older than the one that wrote the images", _criu),
     Gate("processor", "every feature of the old processor, or --force", _processor),
     Gate("source", "nothing of the frozen tree lives", _source),
-    Gate("numbers", "the tree's process numbers are free", _numbers),
+    Gate("numbers", "the tree's process numbers are free, or it may have a PID namespace of its own", _numbers),
+    Gate("namespace", "no supervisor, CUDA or terminal in a tree that gets a PID namespace of its own", _namespace),
     Gate("driver", "the same NVIDIA driver, where the tree used CUDA", _driver),
     Gate("gpus", "each GPU again, or one of its model in its place", _gpus),
     Gate("vram", "enough free memory on each GPU", _vram),

@@ -58,3 +58,5 @@ class OperationEnded:
     kind: str
     """The class of the error that turned it round; empty if none did."""
     text: str
+    root: int = 0
+    """The number of the first process of what was thawed, as it is seen here; 0 if nothing was."""

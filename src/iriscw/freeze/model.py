@@ -45,6 +45,8 @@ class Obstacle(enum.Enum):
     """It is a thread of the kernel."""
     NAMESPACE = "namespace"
     """It is the first process of its PID namespace: only its container's runtime brings it back."""
+    ELSEWHERE = "elsewhere"
+    """It is in a PID namespace that iriscw did not make for it: only its container's runtime brings it back."""
     OURS = "ours"
     """It is the process that freezes, or one above it."""
     DEVICE = "device"
@@ -76,6 +78,11 @@ class Task:
     traced_by: int = 0
     inner_pid: int = 0
     """Its number in its own PID namespace, where that is not ours: it has the same one after a thaw."""
+
+    @property
+    def number(self) -> int:
+        """Give the number that it has in images."""
+        return self.inner_pid or self.identity.pid
 
 
 @attrs.frozen
@@ -272,12 +279,12 @@ class RestoreRequest:
     work: str
     options: CriuOptions
     pids: tuple[int, ...]
-    """The numbers the tasks had: the root's first."""
+    """The numbers the tasks have in the images: the root's first."""
     started_after: int
     """Clock ticks since boot when this was decided: no task of this restore is older (for the sweep)."""
     within_ns: int
     new_pid_namespace: bool = False
-    """Restore into a PID namespace of its own, because numbers are taken here."""
+    """Restore into a PID namespace that is made for it, with a mount namespace that has its ``/proc``."""
     container: Container | None = None
     """Its runtime restores it; the numbers are new then, and ``inner_pids`` say who is who."""
     inner_pids: tuple[int, ...] = ()
@@ -376,6 +383,17 @@ class FreezePlan:
     """The root is the first process of this container, and its runtime dumps it."""
 
 
+class Numbers(enum.Enum):
+    """Which process numbers a tree gets when it is thawed."""
+
+    SAME = "same"
+    """Those that it had, where anybody sees them; if one is taken, it is not thawed."""
+    AUTO = "auto"
+    """Those that it had; if one is taken, in a PID namespace of its own."""
+    FRESH = "fresh"
+    """In a PID namespace of its own: it sees the numbers that it had, everybody else sees others."""
+
+
 @attrs.frozen
 class ThawPlan:
     """One thaw, as it was asked for."""
@@ -392,6 +410,7 @@ class ThawPlan:
     """Where the artifact lies, if others with its id may lie elsewhere; empty: wherever it is found."""
     lazy: bool = False
     """Let it run before all of its memory was read, where that can be."""
+    numbers: Numbers = Numbers.SAME
 
 
 @attrs.frozen

@@ -135,6 +135,8 @@ class ThawOpened:
     ticks: int
     eager: str = ""
     """Why its pages all come before it runs, although it was asked otherwise."""
+    fresh: bool = False
+    """It comes back in a PID namespace of its own."""
 
 
 @record("freeze.thaw_restoring")

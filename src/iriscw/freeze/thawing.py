@@ -48,7 +48,7 @@ from iriscw.freeze.effects import (
     Wake,
 )
 from iriscw.freeze.freezing import AGAIN_NS, KEY, STAYS_IN_USE, TRIES
-from iriscw.freeze.gates import LAZY_GATES, THAW_GATES, first_shut
+from iriscw.freeze.gates import LAZY_GATES, THAW_GATES, first_shut, fresh_numbers
 from iriscw.freeze.messages import Again, CancelOperation, OperationChanged, OperationEnded, Recover, ThawTree
 from iriscw.freeze.model import (
     CudaState,
@@ -193,6 +193,8 @@ def evolve(thaw: Thaw, record: object) -> None:
             thaw.phase, thaw.request = Phase.RESTORING, request
         case ThawRestored(tasks=tasks):
             thaw.phase, thaw.tasks = Phase.STARTING, tasks
+            if thaw.opened is not None and thaw.opened.fresh:
+                thaw.notes = (*thaw.notes, _FRESH.format(tasks[0].pid, thaw.opened.kept.frozen.tasks[0].number))
         case ThawPaging():
             thaw.phase = Phase.PAGING
         case ThawTakenUp():
@@ -345,7 +347,8 @@ def _opened(thaw: Thaw, opened: Opened) -> Returned:
     lacking = first_shut(LAZY_GATES, thaw.asked, opened) if thaw.asked.lazy else None
     eager = f"all of its memory was read before it ran: {lacking.text}" if lacking is not None else ""
     verify = Run(KEY, Verify(thaw.asked.artifact, lazy=thaw.asked.lazy and lacking is None))
-    return Decision(records=(ThawOpened(opened.kept, opened.ticks, eager),), commands=(verify, changed))
+    fresh = fresh_numbers(thaw.asked, opened)
+    return Decision(records=(ThawOpened(opened.kept, opened.ticks, eager, fresh),), commands=(verify, changed))
 
 
 def _verified(thaw: Thaw, *, lazy: bool) -> Returned:
@@ -356,9 +359,10 @@ def _verified(thaw: Thaw, *, lazy: bool) -> Returned:
         images=kept.room.images,
         work=kept.room.work,
         options=kept.frozen.options,
-        pids=tuple(task.identity.pid for task in kept.frozen.tasks),
+        pids=tuple(task.number for task in kept.frozen.tasks),
         started_after=thaw.opened.ticks,
         within_ns=restore_ns(kept.sealed.size_bytes),
+        new_pid_namespace=thaw.opened.fresh,
         container=thaw.asked.container,
         inner_pids=tuple(task.inner_pid for task in kept.frozen.tasks),
         lazy=lazy,
@@ -432,6 +436,8 @@ def _settled(thaw: Thaw, states: States, reading: int) -> Returned:
     return (Run(KEY, step),)
 
 
+_FRESH = "it has a PID namespace of its own: its first process is {} here, and {} in there"
+
 _ENDED_SINCE = "{} processes have ended since it was brought back"
 
 
@@ -496,7 +502,8 @@ def _kill(thaw: Thaw, kind: str, text: str) -> Decision:
     if thaw.request is None:
         return Decision(records=records, commands=(_unpin(thaw),))
     request = thaw.request
-    pids = request.pids if request.container is None else ()  # a container's numbers here are new ones
+    new = request.container is not None or request.new_pid_namespace  # its numbers here say nothing
+    pids = () if new else request.pids
     sweep = SweepRequest(thaw.id, request.work, pids, request.started_after, END_NS, request.container)
     return Decision(records=records, commands=(Run(KEY, Sweep(sweep)), Emit(OperationChanged(thaw.id, Phase.KILLING))))
 
@@ -511,5 +518,6 @@ def _killed(thaw: Thaw, left: tuple[TaskIdentity, ...], tries: int, ctx: Context
 
 
 def _over(thaw: Thaw, outcome: Outcome, kind: str, text: str, ctx: Context) -> Decision:
-    ended = Emit(OperationEnded(thaw.id, outcome, kind, text))
+    root = thaw.tasks[0].pid if outcome is Outcome.THAWED else 0
+    ended = Emit(OperationEnded(thaw.id, outcome, kind, text, root))
     return Decision(records=(ThawEnded(outcome, kind, text, ctx.wall),), commands=(ended,))

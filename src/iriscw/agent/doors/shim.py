@@ -70,8 +70,7 @@ class ShimDoor(v1.ShimServiceBase):
         if message.container_id:
             await self._check_container(artifact, message.container_id)
         view = await self._end_of(await self._agent.begin(ThawTree(ThawPlan(new_id("th"), artifact))))
-        pid = view.made.pid if view.made is not None else 0
-        return v1.RestoreResponse(checkpoint_id=artifact, pid=pid, lasted_ms=view.lasted_ns // MILLISECOND)
+        return v1.RestoreResponse(checkpoint_id=artifact, pid=view.pid, lasted_ms=view.lasted_ns // MILLISECOND)
 
     # Through the container's runtime
 

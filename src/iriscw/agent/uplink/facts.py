@@ -49,7 +49,7 @@ def order_end(view: View) -> OrderEnd:
         text="" if end is None else text(end.text)[:MAX_TEXT_CHARS],
         lasted_ms=view.lasted_ns // MILLISECOND,
         size_bytes=0 if made is None else made.size_bytes,
-        pid=0 if made is None else made.pid,
+        pid=view.pid,
         processes=0 if made is None else made.processes,
         tier=text(view.tier or ("" if made is None else made.tier)),
     )

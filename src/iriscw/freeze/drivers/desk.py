@@ -291,7 +291,7 @@ class Desk:
             cuda=ability,
             gpus=await self.gpus.list() if frozen.cuda_tasks else (),
             living=await self.processes.living(identities),
-            taken=await self.processes.taken([identity.pid for identity in identities]),
+            taken=await self.processes.taken([task.number for task in frozen.tasks]),
             free_memory_bytes=await self.processes.free_memory_bytes(),
             ticks=await self.processes.ticks(),
         )

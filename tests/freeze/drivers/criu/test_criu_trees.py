@@ -93,7 +93,8 @@ def talk(channel: socket.socket, said: bytes) -> bytes:
     return channel.recv(100)
 
 
-async def test_a_connection_goes_on_after_a_thaw(criu, processes, program) -> None:
+@pytest.mark.parametrize("fresh", [False, True], ids=["outside", "in a namespace"])
+async def test_a_connection_goes_on_after_a_thaw(criu, processes, program, fresh) -> None:
     """With leave, the peer of an established connection notices nothing but the time, though it speaks meanwhile."""
     target = program("tcp")
     target.options = CriuOptions(tcp_established=True)
@@ -108,7 +109,7 @@ async def test_a_connection_goes_on_after_a_thaw(criu, processes, program) -> No
         target.reap()
         channel.sendall(b"de")  # nobody is there to hear it: it is sent again until somebody is
         pids = tuple(task.pid for task in tree.identities)
-        report = await criu.restore(target.restore(pids, 0), nothing)
+        report = await criu.restore(attrs.evolve(target.restore(pids, 0), new_pid_namespace=fresh), nothing)
         target.restored = report.tasks
         await processes.proceed(report.tasks)
         assert await anyio.to_thread.run_sync(channel.recv, 100) == b"5\n"

@@ -11,6 +11,10 @@ that it forks nothing more, then all below it are killed, and then it: nothing o
 was killed before its tasks were written down, they have been adopted by somebody: until it lets them go, each of them
 has its log open for writing, in a folder that only we can enter. That proves whose they are, and nothing else does.
 
+Where numbers of a tree are taken, it comes back in a PID namespace that is made for it
+(:mod:`iriscw.freeze.drivers.namespace.space`), and CRIU runs in there, then and at each freeze of it. Killing the first
+process of that kills CRIU with all that it made; and that process ends by itself if we die before the tree is whole.
+
 With lazy pages, a pager (:mod:`iriscw.freeze.drivers.paging.pager`) is there before CRIU is asked, and stays when CRIU
 has ended. A tree is killed before its pager is: that way no task of it ever runs without one.
 
@@ -21,6 +25,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import signal
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -47,6 +52,7 @@ from iriscw.freeze.drivers.criu.network import DUMP_LOG, unlock_network
 from iriscw.freeze.drivers.criu.record import Run, forget_run, read_run, write_run
 from iriscw.freeze.drivers.criu.swrk import Swrk, start
 from iriscw.freeze.drivers.identities import lives, open_task, to_task
+from iriscw.freeze.drivers.namespace import space
 from iriscw.freeze.drivers.paging import starting
 from iriscw.freeze.drivers.paging.notes import read_pager
 from iriscw.freeze.drivers.processes.driver import KernelProcesses, doom, end_tasks
@@ -88,6 +94,9 @@ FREEZING_S: Final = 600
 
 RESTORE_LOG: Final = "restore.log"
 
+_CORE: Final = re.compile(r"core-(?P<number>[1-9][0-9]{0,9})\.img")
+"""Images of what each task and each thread of a task was: by its number."""
+
 KILL_ROUNDS: Final = 20
 """Over the tasks below a stopped CRIU: they may fork while they are being killed."""
 
@@ -111,9 +120,10 @@ class CriuSwrk:
         program = Path((await self.ability()).path)
         os.close(open_task(request.root))
         silenced = (request.root,) if request.options.tcp_established else ()
-        run = await self._started(program, work, restore=False, tasks=silenced)
+        first = await anyio.to_thread.run_sync(space.of, request.root)
+        run = await self._started(program, work, restore=False, tasks=silenced, first=first)
         try:
-            return await _within(request.within_ns, functools.partial(_dump, run, request, report))
+            return await _within(request.within_ns, functools.partial(_dump, run, request, first is not None, report))
         except BaseException as error:
             with anyio.CancelScope(shield=True):
                 await _undo_dump(run, request)
@@ -122,17 +132,29 @@ class CriuSwrk:
     async def restore(self, request: RestoreRequest, report: Report, pages: LazyPages | None = None) -> RestoreReport:
         """Bring a tree back, and leave all of it stopped (see the port)."""
         work = _checked(request.images, request.work, request.within_ns)
-        if request.new_pid_namespace:
-            raise CriuFailed("a PID namespace of its own is not there yet: wait until the numbers are free")
+        if request.new_pid_namespace and (request.lazy or request.options.shell_job):
+            raise UnsafeRequest("neither a lazy restore nor one with a terminal goes into a PID namespace of its own")
         if request.lazy != (pages is not None):
             raise UnsafeRequest("a lazy restore without its pages, or pages of one that is not lazy")
         program = Path((await self.ability()).path)
-        run = await self._started(program, work, restore=True, terminal=request.options.shell_job)
+        made = await _made_space(work, request) if request.new_pid_namespace else None
+        first = made.first if made is not None else None
         try:
-            return await _within(request.within_ns, functools.partial(_restore, run, request, pages))
+            run = await self._started(program, work, restore=True, terminal=request.options.shell_job, first=first)
+        except BaseException as error:
+            if made is not None:
+                made.close()
+            if isinstance(error, TargetGone):
+                raise CriuFailed(str(error)) from error
+            raise
+        try:
+            return await _within(request.within_ns, functools.partial(_restore, run, request, pages, made))
         except BaseException as error:
             with anyio.CancelScope(shield=True):
-                left = await _kill_restore(run, request.started_after, KILL_PATIENCE_NS // 2)
+                if made is not None:
+                    left = await _kill_space(run, made, KILL_PATIENCE_NS // 2)
+                else:
+                    left = await _kill_restore(run, request.started_after, KILL_PATIENCE_NS // 2)
                 if pages is not None:
                     await starting.end_pager(work)
                 if not left:  # all of it has ended: a sweep has nothing to look for, and must not guess by numbers
@@ -151,6 +173,8 @@ class CriuSwrk:
         run = await anyio.to_thread.run_sync(read_run, work)
         if run is None or run.criu.boot_id != boot_id():
             return ()
+        if run.first is not None:
+            return await _end_space(run, run.first, request.within_ns)
         made = [task for task in run.tasks if run.restore and lives(task)]
         if lives(run.criu):
             made += await _end_stranger(run, request.within_ns)
@@ -179,15 +203,17 @@ class CriuSwrk:
         restore: bool,
         terminal: bool = False,
         tasks: tuple[TaskIdentity, ...] = (),
+        first: TaskIdentity | None = None,
     ) -> Swrk:
+        made = first if restore else None  # that of a dump is the tree's, and is not ours to end
         try:
-            run = start(program, work, terminal=terminal)
+            run = start(program, work, terminal=terminal, first=first)
             identity = run.identity()
             if identity is None:
                 await run.close(0)
                 raise CriuFailed(f"CRIU ended at once: {run.log('criu.out').strip()[:200]}")
             try:
-                await anyio.to_thread.run_sync(write_run, work, Run(identity, restore, tasks))
+                await anyio.to_thread.run_sync(write_run, work, Run(identity, restore, tasks, made))
             except BaseException:
                 with anyio.CancelScope(shield=True):
                     await run.close(0)
@@ -225,12 +251,13 @@ def _overdue(error: BaseException, run: Swrk, within_ns: int) -> BaseException:
 # A dump.
 
 
-async def _dump(run: Swrk, request: DumpRequest, report: Report) -> CriuHeldTree:
+async def _dump(run: Swrk, request: DumpRequest, inside: bool, report: Report) -> CriuHeldTree:
+    number = space.number_inside(request.root) if inside else request.root.pid
     images = Path(request.images)
     freezing_s = max(1, min(FREEZING_S, request.within_ns // 1_000_000_000))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_tell_progress, images, report)
-        run.ask(ask_dump(request.root.pid, request.options, images=request.images, timeout_s=freezing_s))
+        run.ask(ask_dump(number, request.options, images=request.images, timeout_s=freezing_s))
         answer = await run.receive()
         while answer is not None and answer.script and answer.script != POST_DUMP:
             run.reply(success=True)
@@ -280,9 +307,29 @@ def _failure(run: Swrk, answer: Answer | None, log: str, doing: str) -> Operatio
 # A restore.
 
 
-async def _restore(run: Swrk, request: RestoreRequest, pages: LazyPages | None) -> RestoreReport:
+async def _made_space(work: Path, request: RestoreRequest) -> space.Space:
+    """Make the namespace. Threads have numbers as well, and only the images tell those.
+
+    Raises:
+        RightsMissing, NoRoom, CriuFailed, CriuOverdue: there is none.
+    """
+    names = await anyio.to_thread.run_sync(os.listdir, request.images)
+    cores = [found for found in map(_CORE.fullmatch, names) if found is not None]
+    numbers = (*request.pids, *(int(found["number"]) for found in cores))
+    try:
+        return await _within(request.within_ns, functools.partial(space.make, work, numbers))
+    except TimeoutError as error:
+        raise CriuOverdue(f"no PID namespace was made within {request.within_ns / 1e9:g} s") from error
+
+
+async def _restore(
+    run: Swrk, request: RestoreRequest, pages: LazyPages | None, made: space.Space | None
+) -> RestoreReport:
     if pages is None:
-        return await _restored(run, request)
+        restored = await _restored(run, request, None if made is None else made.first)
+        if made is not None:
+            made.let_go()
+        return restored
     pager = await anyio.to_thread.run_sync(starting.start, run.work, request, pages)
     failures: list[Exception] = []
     reports: list[RestoreReport] = []
@@ -312,17 +359,33 @@ async def _restore(run: Swrk, request: RestoreRequest, pages: LazyPages | None) 
     return reports[0]
 
 
-async def _restored(run: Swrk, request: RestoreRequest) -> RestoreReport:
+def _made(pid: int, request: RestoreRequest) -> tuple[TaskIdentity, ...]:
+    """Give what CRIU made, in the order in which it was frozen."""
+    places = {number: place for place, number in enumerate(request.pids)}
+    return tuple(sorted(descendants(pid), key=lambda task: places.get(_number(task, request), len(places))))
+
+
+def _number(task: TaskIdentity, request: RestoreRequest) -> int:
+    """Give the number that a task has in the images; 0 if it has ended."""
+    if not request.new_pid_namespace:
+        return task.pid
+    try:
+        return space.number_inside(task)
+    except TargetGone:
+        return 0
+
+
+async def _restored(run: Swrk, request: RestoreRequest, first: TaskIdentity | None = None) -> RestoreReport:
     made: tuple[TaskIdentity, ...] = ()
 
     async def notified(script: str) -> bool:
         nonlocal made
         if script == POST_RESTORE:
-            made = await anyio.to_thread.run_sync(descendants, run.pid)
+            made = await anyio.to_thread.run_sync(_made, run.pid, request)
             criu = run.identity()
             if criu is None or not made:
                 return False
-            await anyio.to_thread.run_sync(write_run, run.work, Run(criu, True, made))
+            await anyio.to_thread.run_sync(write_run, run.work, Run(criu, True, made, first))
         return True
 
     run.ask(ask_restore(request.options, images=request.images, lazy=request.lazy))
@@ -330,7 +393,7 @@ async def _restored(run: Swrk, request: RestoreRequest) -> RestoreReport:
     if answer is None or not answer.success:
         raise _failure(run, answer, RESTORE_LOG, "thaw")
     tasks = tuple(task for task in made if lives(task))
-    if not tasks or tasks[0].pid != answer.pid:
+    if not tasks or _number(tasks[0], request) != answer.pid:
         raise CriuFailed("CRIU said that it brought the tree back, and its first process is not there")
     await run.close(ENDING_NS)
     if running := await stopped(tasks, KILL_PATIENCE_NS // 4):
@@ -356,6 +419,30 @@ async def _kill_restore(run: Swrk, started_after: int, within_ns: int) -> tuple[
         stray = await anyio.to_thread.run_sync(writers_of, run.work / RESTORE_LOG, started_after)
         found.update(dict.fromkeys(stray))
     return await end_tasks(tuple(found), within_ns)
+
+
+async def _kill_space(run: Swrk, made: space.Space, within_ns: int) -> tuple[TaskIdentity, ...]:
+    """End a restore with the namespace that was made for it; give what does not end."""
+    recorded = await anyio.to_thread.run_sync(read_run, run.work)
+    found = (*(recorded.tasks if recorded is not None else ()), *descendants(made.first.pid), *descendants(run.pid))
+    space.kill(made.first)
+    made.close()
+    run.kill_group()
+    await run.close(0)  # it is a child of ours: the namespace ends when it was reaped
+    if await space.ended(made.first, within_ns):
+        return ()
+    return tuple(task for task in dict.fromkeys(found) if lives(task)) or (made.first,)
+
+
+async def _end_space(run: Run, first: TaskIdentity, within_ns: int) -> tuple[TaskIdentity, ...]:
+    """End the namespace of a restore of an earlier life, and give the tasks that were in there."""
+    below = (*run.tasks, *descendants(first.pid), *descendants(run.criu.pid)) if lives(first) else ()
+    found = tuple(task for task in dict.fromkeys(below) if task != run.criu and lives(task))
+    space.kill(first)
+    if not await space.ended(first, within_ns):
+        left = tuple(task for task in found if lives(task)) or (first,)
+        raise TreeLeft(f"tasks of a restore do not end: {_named(left)}")
+    return found
 
 
 async def _end_stranger(run: Run, within_ns: int) -> tuple[TaskIdentity, ...]:

@@ -12,7 +12,6 @@ of the tree does not outlive the death of its CRIU, because the kernel had been 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import logging
 import os
@@ -20,20 +19,18 @@ import re
 import socket
 import struct
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 import anyio
 import anyio.to_thread
 
 from iriscw.freeze.drivers.identities import lives
+from iriscw.freeze.drivers.namespace.entering import CLONE_NEWNET, within
 from iriscw.freeze.model import TaskIdentity
 
 log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 _RUN_ID: Final = re.compile(r"CRIU run id = ([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
 _PREFIX: Final = "CRIU-"
@@ -62,7 +59,6 @@ _DUMP: Final = 0x300
 _NAME: Final = 1
 _HEADER: Final = struct.Struct("=IHHII")
 _ATTRIBUTE: Final = struct.Struct("=HH")
-_CLONE_NEWNET: Final = 0x40000000
 
 
 def run_id(log: str) -> str:
@@ -116,31 +112,9 @@ def unlock(log_file: Path, root: TaskIdentity) -> tuple[str, ...]:
         with there.open("rb") as namespace:
             if not lives(root):
                 return ()
-            return _within(namespace.fileno(), lambda: _remove(run))
+            return within(((namespace.fileno(), CLONE_NEWNET),), lambda: _remove(run))
     except (FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
         return ()
-
-
-def _within(namespace: int, work: Callable[[], T]) -> T:
-    """Do it in another network namespace: in a thread of its own, because a namespace is a thread's."""
-    done: list[T] = []
-    failures: list[Exception] = []
-
-    def enter() -> None:
-        libc = ctypes.CDLL(None, use_errno=True)
-        try:
-            if libc.setns(namespace, _CLONE_NEWNET):
-                raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))  # noqa: TRY301 - raised by the caller
-            done.append(work())
-        except Exception as error:  # noqa: BLE001 - raised by the caller
-            failures.append(error)
-
-    thread = threading.Thread(target=enter, name="iriscw-network")
-    thread.start()
-    thread.join()
-    if failures:
-        raise failures[0]
-    return done[0]
 
 
 def _remove(run: str) -> tuple[str, ...]:

@@ -28,6 +28,8 @@ class Run:
     criu: TaskIdentity
     restore: bool
     tasks: tuple[TaskIdentity, ...] = ()
+    first: TaskIdentity | None = None
+    """Of a restore into a PID namespace that was made for it: the first process of that."""
 
 
 def write_run(work: Path, run: Run) -> None:
@@ -40,6 +42,7 @@ def write_run(work: Path, run: Run) -> None:
         "criu": attrs.asdict(run.criu),
         "restore": run.restore,
         "tasks": [attrs.asdict(task) for task in run.tasks],
+        "first": None if run.first is None else attrs.asdict(run.first),
     }
     # It is for the crash of a process, not of the machine: after a boot nothing that it names lives.
     write_atomic(work / NAME, json.dumps(content).encode(), durable=False)
@@ -49,9 +52,13 @@ def read_run(work: Path) -> Run | None:
     """Read the record; None if there is none, or none that says who ran."""
     try:
         match decode_json(read_bounded(work / NAME, MAX_BYTES)):
-            case {"criu": dict(criu), "restore": bool(restore), "tasks": list(tasks)}:
+            case {"criu": dict(criu), "restore": bool(restore), "tasks": list(tasks), **rest}:
+                first = rest.get("first")
                 return Run(
-                    to_task(decode_identity(criu)), restore, tuple(to_task(decode_identity(each)) for each in tasks)
+                    to_task(decode_identity(criu)),
+                    restore,
+                    tuple(to_task(decode_identity(each)) for each in tasks),
+                    None if first is None else to_task(decode_identity(first)),
                 )
     except (OSError, ValueError):
         return None

@@ -26,6 +26,7 @@ import anyio
 from iriscw.files import make_private_folder
 from iriscw.freeze.criu_rpc import MAX_MESSAGE_BYTES, Answer, Kind, read_answer, reply
 from iriscw.freeze.drivers.identities import identify_task
+from iriscw.freeze.drivers.namespace.space import inside
 from iriscw.freeze.model import CriuMissing, CriuUnfit, RightsMissing, TargetGone, TaskIdentity
 
 KILLED_NS: Final = 5_000_000_000
@@ -162,7 +163,14 @@ class Swrk:
             return b""
 
 
-def start(program: Path, work: Path, *, before: tuple[str, ...] = (), terminal: bool = False) -> Swrk:
+def start(
+    program: Path,
+    work: Path,
+    *,
+    before: tuple[str, ...] = (),
+    terminal: bool = False,
+    first: TaskIdentity | None = None,
+) -> Swrk:
     """Start a CRIU that waits for a request. Blocks for a few milliseconds.
 
     Args:
@@ -170,10 +178,12 @@ def start(program: Path, work: Path, *, before: tuple[str, ...] = (), terminal: 
         work: Its folder for logs and statistics.
         before: A command line to which that of CRIU is appended, and which becomes it.
         terminal: Whether it stays in this session, with this standard input: what it restores inherits the terminal.
+        first: The first process of a namespace of our own making, in which it is to be; None: in ours.
 
     Raises:
+        TargetGone: the namespace has ended.
         CriuMissing: it is not there any more.
-        RightsMissing: it may not be executed.
+        RightsMissing: it may not be executed, or not there.
         CriuUnfit: this machine cannot execute it.
         OSError: the folder cannot be used, or the machine has no room for one more process.
     """
@@ -184,23 +194,30 @@ def start(program: Path, work: Path, *, before: tuple[str, ...] = (), terminal: 
     environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "CRIU_LIBS_DIR": str(plugins)}
     try:
         with its, (work / OUTPUT).open("ab") as output:
-            process = subprocess.Popen(  # noqa: S603  # a list of arguments
-                [*argv, "swrk", str(its.fileno())],
-                stdin=None if terminal else subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                cwd=work,
-                env=environment,
-                pass_fds=(its.fileno(),),
-                start_new_session=not terminal,
-                process_group=0 if terminal else None,
-            )
+
+            def launch() -> subprocess.Popen[bytes]:
+                return subprocess.Popen(  # noqa: S603  # a list of arguments
+                    [*argv, "swrk", str(its.fileno())],
+                    stdin=None if terminal else subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    cwd=work,
+                    env=environment,
+                    pass_fds=(its.fileno(),),
+                    start_new_session=not terminal,
+                    process_group=0 if terminal else None,
+                )
+
+            process = launch() if first is None else inside(first, launch)
+    except TargetGone:
+        ours.close()
+        raise
     except FileNotFoundError as error:
         ours.close()
         raise CriuMissing(f"{program} is not there any more") from error
     except PermissionError as error:
         ours.close()
-        raise RightsMissing(f"{program} may not be executed") from error
+        raise RightsMissing(f"{program} may not be executed: {error.strerror}") from error
     except OSError as error:
         ours.close()
         if error.errno in (8, 80):  # ENOEXEC, ELIBBAD

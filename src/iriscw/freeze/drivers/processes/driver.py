@@ -13,14 +13,18 @@ from pathlib import Path
 
 import anyio
 import anyio.to_thread
+import attrs
 
 from iriscw.freeze.drivers.identities import Watched, identify_task, lives, open_task, to_process
+from iriscw.freeze.drivers.namespace import space
 from iriscw.freeze.drivers.processes.reading import read_text, read_tree, with_all_below
 from iriscw.freeze.model import (
     FreeMemory,
     GuardRefused,
     GuardUntold,
+    Hindrance,
     Host,
+    Obstacle,
     RightsMissing,
     TargetGone,
     TaskIdentity,
@@ -66,7 +70,7 @@ class KernelProcesses:
 
     async def tree(self, root: TaskIdentity) -> Tree:
         """Read the tree below a process (see the port)."""
-        return await anyio.to_thread.run_sync(read_tree, root)
+        return await anyio.to_thread.run_sync(_tree, root)
 
     async def living(self, tasks: Sequence[TaskIdentity]) -> tuple[TaskIdentity, ...]:
         """Give those that live (see the port)."""
@@ -136,6 +140,17 @@ class KernelProcesses:
     async def end(self, tasks: Sequence[TaskIdentity], within_ns: int) -> tuple[TaskIdentity, ...]:
         """Kill processes with all below them, and wait until each has ended (see the port)."""
         return await end_tasks(await _caught(tasks), within_ns)
+
+
+def _tree(root: TaskIdentity) -> Tree:
+    tree = read_tree(root)
+    first = tree.tasks[0]
+    if not first.inner_pid or space.of(root) is not None:
+        return tree
+    if not lives(root):
+        raise TargetGone(f"process {root.pid} has ended")
+    text = f"process {root.pid} ({first.name}) is in a PID namespace that iriscw did not make: freeze it as a container"
+    return attrs.evolve(tree, hindrances=(*tree.hindrances, Hindrance(Obstacle.ELSEWHERE, root.pid, text)))
 
 
 def _guarded(root: TaskIdentity) -> str:

@@ -126,6 +126,7 @@ __all__ = (
     "PoolStatus",
     "PriorityBand",
     "ProcessExit",
+    "ProcessNumbers",
     "ProcessRef",
     "PutBundleRequest",
     "PutBundleResponse",
@@ -625,6 +626,47 @@ class PriorityBand(betterproto2.Enum):
             "PRIORITY_BAND_PRODUCTION": 1,
             "PRIORITY_BAND_INTERACTIVE": 2,
             "PRIORITY_BAND_BATCH": 3,
+        }
+
+
+class ProcessNumbers(betterproto2.Enum):
+    """
+    Which process numbers a tree gets when it is thawed.
+    """
+
+    UNSPECIFIED = 0
+    """
+    Those that it had.
+    """
+
+    SAME = 1
+
+    AUTO = 2
+    """
+    Those that it had; if one is taken, in a PID namespace of its own.
+    """
+
+    FRESH = 3
+    """
+    In a PID namespace of its own.
+    """
+
+    @classmethod
+    def betterproto_value_to_renamed_proto_names(cls) -> dict[int, str]:
+        return {
+            0: "PROCESS_NUMBERS_UNSPECIFIED",
+            1: "PROCESS_NUMBERS_SAME",
+            2: "PROCESS_NUMBERS_AUTO",
+            3: "PROCESS_NUMBERS_FRESH",
+        }
+
+    @classmethod
+    def betterproto_renamed_proto_names_to_value(cls) -> dict[str, int]:
+        return {
+            "PROCESS_NUMBERS_UNSPECIFIED": 0,
+            "PROCESS_NUMBERS_SAME": 1,
+            "PROCESS_NUMBERS_AUTO": 2,
+            "PROCESS_NUMBERS_FRESH": 3,
         }
 
 
@@ -3797,6 +3839,8 @@ class ThawRequest(betterproto2.Message):
     """
     Let it run before all of its memory is read, where that can be.
     """
+
+    numbers: "ProcessNumbers" = betterproto2.field(6, betterproto2.TYPE_ENUM, default_factory=lambda: ProcessNumbers(0))
 
 
 default_message_pool.register_message("iriscw.v1", "ThawRequest", ThawRequest)
