@@ -1,16 +1,18 @@
 """The agents' door: who is let in, and that one stream of a node counts."""
 
+import time
 from contextlib import asynccontextmanager
 
 import anyio
 import pytest
 
 from iriscw.controller.doors import agents as door
+from iriscw.controller.tokens import AgentPrincipal
 from iriscw.errors import InvalidArgument
 from iriscw.nodes.errors import NodeSaysTooMuch, OrderKeyReused
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.errors import PermissionDenied, Unauthenticated, VersionMismatch
-from iriscw.rpc.tokens import Secret
+from iriscw.rpc.tokens import Role, Secret
 
 CONNECT = "/iriscw.v1.AgentService/Connect"
 PATIENCE_S = 60
@@ -80,6 +82,20 @@ async def test_it_says_what_there_is(world):
     assert (found.checkpoint, found.node, found.unknown_since_ms) == (row, "n1", shown.since_ms)
     await world.restart()
     assert (await nodes(world))["n1"].state is v1.NodeState.UNKNOWN
+
+
+async def test_a_stream_ends_with_what_proved_its_agent(world, monkeypatch):
+    """So that an agent whose pod is gone is not believed for ever; one without an end goes on."""
+    monkeypatch.setattr(door, "LEAST_STREAM_S", 0.0)
+    found = AgentPrincipal(Role.AGENT, node="n1", expires_s=int(time.time()))
+    monkeypatch.setattr(world.controller._server._calls, "_authenticate", lambda _token: found)
+    async with dialled(world, hello()) as (call, first):
+        assert first.welcome is not None
+        while await call.receive() is not None:
+            pass
+    with anyio.fail_after(PATIENCE_S):
+        while world.controller.statistics().agents_connected:  # noqa: ASYNC110 - the board rings for nobody
+            await anyio.sleep(0.01)
 
 
 @pytest.mark.parametrize("token", [Secret("nonsense"), None])
