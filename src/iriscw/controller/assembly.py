@@ -212,6 +212,7 @@ class Controller:
             degraded=self._overview.degraded(),
             fleet=self._tending.fleet,
             scheduler=self._tending.scheduler,
+            orders_open=self._tending.orders_open,
             admission=self._workers.gate.statistics(),
             notices=None if self._notices is None else self._notices.statistics(),
             strangers=self._workers.intake.strangers,
@@ -284,7 +285,7 @@ class Controller:
         self._overview = Overview(access, self._facts(fleet), self._workers.switchboard, self._journal)
         images = settings.has_task_images(self.config)
         self._agents = AgentDoor(config.name)
-        nodes = NodesDoor(access, self._hub, self._workers.switchboard, tokens)
+        nodes = NodesDoor(access, self._hub, self._workers.switchboard, tokens, self._agents.board)
         clients = ClientDoor(access, stores, hub=self._hub, overview=self._overview, nodes=nodes, images=images)
         finished = self._limits.finished
         self._tending = Tending(access, self._overview, self._logs, self._results, finished, self._still_writes)

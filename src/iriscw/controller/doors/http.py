@@ -36,7 +36,7 @@ METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 @attrs.frozen
 class ControllerStatistics:
-    """A controller in figures. ``fleet`` and ``scheduler`` are None until they were first sampled."""
+    """A controller in figures. ``fleet``, ``scheduler`` and ``orders_open`` are None until they were first sampled."""
 
     runtime: TreeStatistics
     journal: JournalStatistics
@@ -59,6 +59,8 @@ class ControllerStatistics:
     agents_connected: int = 0
     agents_refused: int = 0
     """Hellos of node agents that were refused, since the start."""
+    orders_open: int | None = None
+    """Orders to node agents that have not ended."""
     token_reviews: Mapping[str, int] | None = None
     """Tokens of agents' pods by what became of them, since the start; None where there are none."""
 
@@ -81,6 +83,9 @@ class _Figures(Collector):
         yield GaugeMetricFamily("iriscw_agents_connected", "Node agents with a stream.", figures.agents_connected)
         text = "Hellos of node agents that were refused."
         yield CounterMetricFamily("iriscw_agents_refused", text, figures.agents_refused)
+        if figures.orders_open is not None:
+            text = "Orders to node agents that have not ended."
+            yield GaugeMetricFamily("iriscw_orders_open", text, figures.orders_open)
         if figures.token_reviews is not None:
             yield from _reviews(figures.token_reviews)
         text = "Messages of workers about attempts that they were not given."

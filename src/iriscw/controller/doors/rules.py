@@ -47,6 +47,7 @@ CLIENT_RULES: MethodRules = {
     "WatchOrder": MethodRule(roles=_ADMINS),
     "CancelOrder": MethodRule(roles=_ADMINS),
     "GetAgentToken": MethodRule(roles=_ADMINS),
+    "ForgetNode": MethodRule(roles=_ADMINS),
 }
 
 AGENT_RULES: MethodRules = {
