@@ -218,6 +218,10 @@ class Client:
         """List the nodes; errors as :meth:`iriscw.Client.nodes`."""
         return self._loop.call(self._client.nodes)
 
+    def forget_node(self, node: str) -> int:
+        """Have the controller forget a node; errors as :meth:`iriscw.Client.forget_node`."""
+        return self._loop.call(self._client.forget_node, node)
+
     def agent_token(self, node: str) -> Secret:
         """Give the token of a node's agent; errors as :meth:`iriscw.Client.agent_token`."""
         return self._loop.call(self._client.agent_token, node)

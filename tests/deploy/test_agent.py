@@ -1,5 +1,6 @@
 """The node agents' DaemonSet: what it may do, where it goes, and that there is none unless it is asked for."""
 
+import itertools
 import re
 from pathlib import Path
 
@@ -11,13 +12,22 @@ from iriscw.agent.containers import RUNTIME_ROOTS
 from iriscw.agent.daemon import SHIM_SOCKET
 from iriscw.agent.local import tiers_below
 from iriscw.cli.agent import agent as commands
+from iriscw.cloud.kube.reviews import AGENT_AUDIENCE
 from iriscw.config.errors import ConfigError
 from iriscw.config.load import build_config
+from iriscw.controller.coreweave import AGENT_ACCOUNT
 from iriscw.deploy.agent import MEMORY_TIER, RIGHTS, RUNTIME_STATE, callers, command
 from iriscw.deploy.rendering import render
 
 PAGE = Path(__file__).parents[2] / "docs" / "agent.md"
-ALL = ("RuntimeClass/kybernate", "NetworkPolicy/iris-agent", "DaemonSet/iris-agent", "ServiceAccount/iris-agent")
+ALL = (
+    "RuntimeClass/kybernate",
+    "NetworkPolicy/iris-agent",
+    "DaemonSet/iris-agent",
+    "ServiceAccount/iris-agent",
+    "ClusterRole/iris-controller-token-reviews",
+    "ClusterRoleBinding/iris-controller-token-reviews",
+)
 
 
 def pod(installation):
@@ -48,7 +58,7 @@ def test_it_comes_before_the_controller():
 
 
 def test_it_is_nobody_to_the_api_server():
-    """No role is bound to its account, and no token of it is mounted."""
+    """No role is bound to its account, and no token of it is mounted that the API server would take."""
     found = bodies(with_agent())
     assert found["ServiceAccount/iris-agent"]["automountServiceAccountToken"] is False
     assert (pod(with_agent())["serviceAccountName"], pod(with_agent())["automountServiceAccountToken"]) == (
@@ -57,6 +67,52 @@ def test_it_is_nobody_to_the_api_server():
     )
     for body in found.values():
         assert all(each["name"] != "iris-agent" for each in body.get("subjects", ()))
+    (source,) = next(each for each in pod(with_agent())["volumes"] if each["name"] == "token")["projected"]["sources"]
+    assert source["serviceAccountToken"]["audience"] == AGENT_AUDIENCE
+
+
+def test_the_controller_may_have_tokens_looked_at_and_nothing_else():
+    """By a role of one verb, bound to it alone: its other rights are the same as without agents."""
+    found = bodies(with_agent())
+    role = found["ClusterRole/iris-controller-token-reviews"]
+    assert role["rules"] == [
+        {"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]}
+    ]
+    binding = found["ClusterRoleBinding/iris-controller-token-reviews"]
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "iris-controller", "namespace": "iris"}]
+    assert {**role["metadata"]["labels"]} == found["ClusterRole/iris-controller"]["metadata"]["labels"]
+
+
+def test_it_proves_its_node_to_the_controller():
+    """By a token that ends soon, for the controller alone, of the account that the controller believes."""
+    (container,) = pod(with_agent())["containers"]
+    volumes = {each["name"]: each for each in pod(with_agent())["volumes"]}
+    mounts = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
+    token = volumes["token"]["projected"]["sources"][0]["serviceAccountToken"]
+    words = dict(itertools.pairwise(container["command"]))
+    assert words["--token-file"] == f"{mounts['token']}/{token['path']}"
+    assert 600 <= token["expirationSeconds"] <= 3600, "the API server gives none for less than ten minutes"
+    assert volumes["token"]["projected"]["defaultMode"] == 0o400
+    assert container["env"] == [{"name": "IRISCW_NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]
+    assert pod(with_agent())["serviceAccountName"] == AGENT_ACCOUNT
+
+
+def test_it_dials_as_workers_do():
+    """By the Service's name, over TLS with the authority that workers trust; without where the controller has none."""
+    (container,) = pod(with_agent())["containers"]
+    words = dict(itertools.pairwise(container["command"]))
+    assert words["--controller"] == "https://iris-controller-svc.iris.svc.cluster.local:10000"
+    mounts = {each["name"]: each["mountPath"] for each in container["volumeMounts"]}
+    assert words["--ca-file"] == f"{mounts['ca']}/ca.crt"
+    assert {"name": "ca", "secret": {"secretName": "iris-ca"}} in pod(with_agent())["volumes"]
+    plain = with_agent({"insecure_plaintext": True})
+    (container,) = pod(plain)["containers"]
+    assert "--insecure-plaintext" in container["command"]
+    assert "--ca-file" not in container["command"]
+    assert "ca" not in [each["name"] for each in pod(plain)["volumes"]]
+    serve = commands.commands["serve"].make_context("x", command(plain)[3:])
+    assert serve.params["controller"] == "iris-controller-svc.iris.svc.cluster.local:10000"
 
 
 def test_it_has_what_it_needs_of_its_node_and_no_more():
@@ -74,10 +130,13 @@ def test_it_has_what_it_needs_of_its_node_and_no_more():
         "/run/containerd/runc": True,
         "/sys/fs/cgroup": False,
         "/tmp": False,
+        "/etc/iris/ca": True,
+        "/var/run/iris/token": True,
     }
     names = folders(with_agent())
     for each in (*container["volumeMounts"], *spec["initContainers"][0]["volumeMounts"]):
-        assert names.get(each["name"], "/tmp") == each["mountPath"], "a path means the same inside and outside"
+        if each["name"] in names:
+            assert names[each["name"]] == each["mountPath"], "a path means the same inside and outside"
     assert all(re.fullmatch(r"[a-z0-9-]{1,63}", name) for name in names)
 
 
@@ -138,12 +197,18 @@ def test_it_goes_where_slices_are():
 
 
 def test_nobody_reaches_it_over_a_network():
-    """No port, and a policy that lets nobody in or out."""
+    """No port, and a policy that lets nobody in, and out to the controller's door only."""
     (container,) = pod(with_agent())["containers"]
     assert "ports" not in container
     found = bodies(with_agent())
     policy = found["NetworkPolicy/iris-agent"]["spec"]
-    assert (policy["ingress"], policy["egress"], policy["policyTypes"]) == ([], [], ["Ingress", "Egress"])
+    assert (policy["ingress"], policy["policyTypes"]) == ([], ["Ingress", "Egress"])
+    door, names = policy["egress"]
+    (to,) = door["to"]
+    controller = found["Deployment/iris-controller"]["spec"]["template"]["metadata"]["labels"]
+    assert to["podSelector"]["matchLabels"].items() <= controller.items()
+    assert door["ports"] == [{"port": 10000, "protocol": "TCP"}]
+    assert [each["port"] for each in names["ports"]] == [53, 53]
     labels = found["DaemonSet/iris-agent"]["spec"]["template"]["metadata"]["labels"]
     assert policy["podSelector"]["matchLabels"].items() <= labels.items()
 

@@ -26,6 +26,7 @@ from iriscw.cloud.drivers.kube.noticing import Noticing
 from iriscw.cloud.drivers.kube.objects import open_objects
 from iriscw.cloud.kube.messages import JSON, MERGE_PATCH, ApiRequest, ApiUnreachable
 from iriscw.cloud.kube.notices import Notice
+from iriscw.cloud.kube.reviews import AGENT_AUDIENCE
 from iriscw.cloud.kube.settings import KubeSettings
 from iriscw.cloud.model import (
     LABEL_CLUSTER,
@@ -366,6 +367,8 @@ async def test_node_agents_are_admitted(api, objects, applied):
         made = [line for line in told if line.endswith(" created")]
         assert [line.partition(" ")[0] for line in made] == [
             "ServiceAccount/iris-agent",
+            "ClusterRole/iris-rights-controller-token-reviews",
+            "ClusterRoleBinding/iris-rights-controller-token-reviews",
             "RuntimeClass/kybernate",
             "NetworkPolicy/iris-agent",
             "DaemonSet/iris-agent",
@@ -377,7 +380,9 @@ async def test_node_agents_are_admitted(api, objects, applied):
         answer = await api.request(ApiRequest("POST", PODS, (("dryRun", "All"), ("fieldValidation", "Strict")), body))
         assert answer.code == 201, answer
         assert "volumes" in answer.body["spec"]
-        assert not [each for each in answer.body["spec"]["volumes"] if "projected" in each], "no token is mounted"
+        (token,) = [each["projected"] for each in answer.body["spec"]["volumes"] if "projected" in each]
+        (source,) = token["sources"]
+        assert source["serviceAccountToken"]["audience"] == AGENT_AUDIENCE, "and none for the API server is mounted"
     finally:
         await apply(objects, render(INSTALLATION), lambda _line: None)
         for each in reversed(render(installation)):

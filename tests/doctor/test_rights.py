@@ -1,7 +1,7 @@
 """Rights, verb by verb."""
 
 import pytest
-from deploy_world import installed, put, with_task_pods
+from deploy_world import installed, put, with_agent, with_task_pods
 from doctor_world import install, lines, objects_of
 
 from iriscw.cloud.kube.messages import ApiResponse
@@ -61,6 +61,18 @@ async def test_what_is_missing_is_named_with_what_fails(objects, server):
     pools, logs = lines(found)
     assert "may not create, delete nodepools (compute.coreweave.com) in the whole cluster: each slice" in pools
     assert "may not get pods/log in namespace iris: the last words" in logs
+
+
+async def test_with_node_agents_the_controller_has_their_tokens_looked_at(objects, server):
+    """That right is asked about only there, and who lacks it is told what fails."""
+    with_agents = with_agent()
+    install(server, with_agents)
+    (found,) = await rights.look_at_rights(objects, with_agents)
+    assert found.verdict is Verdict.OK
+    assert str(len(rights.questions(RIGHTS, "iris")) + 1) in found.found
+    narrow(server, f"{RBAC}/clusterroles/iris-controller-token-reviews", lambda _rule: None)
+    (missing,) = lines(await rights.look_at_rights(objects, with_agents))
+    assert "may not create tokenreviews (authentication.k8s.io) in the whole cluster: which node's agent" in missing
 
 
 async def test_what_would_be_dangerous_is_a_warning(objects, server):

@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "agent"))  # for real_trees
 from kill_cluster import controller_process
 from real_trees import why_not
 
+from iriscw.cli.outcome import REFUSED
 from iriscw.client.errors import OrderFailed
 from iriscw.client.submission import Command
 from iriscw.jobs.model import JobState
@@ -216,7 +217,8 @@ async def test_both_are_killed_in_between(world, criu):
 
 
 async def test_a_lost_agent(world):
-    """Its node is not heard of, and nothing of it is said to be gone; its orders are refused by name."""
+    """Its node is not heard of, and nothing of it is said to be gone, until somebody has it forgotten."""
+    token = world.controller.state_dir / "secrets" / "admin-token"
     with anyio.fail_after(PATIENCE_S):
         async with world.controller.client() as client:
             agent = await world.agent(client)
@@ -225,6 +227,15 @@ async def test_a_lost_agent(world):
             after = await until_node(client, "UNKNOWN")
             assert (after.agent_id, after.criu) == (before.agent_id, before.criu)
             assert after.since_ms >= before.since_ms
+            await agent.start(client.address)
+            assert (await until_node(client, "CONNECTED")).agent_id == before.agent_id
+            code, _, err = await command(client, token, "nodes", "forget", NODE)
+            assert (code, "NodeConnected" in err) == (REFUSED, True), err
+            await agent.kill()
+            await until_node(client, "UNKNOWN")
+            code, out, _ = await command(client, token, "nodes", "forget", NODE)
+            assert (code, out) == (0, f"{NODE} is forgotten\n")
+            assert await client.nodes() == []
             await agent.start(client.address)
             assert (await until_node(client, "CONNECTED")).agent_id == before.agent_id
 

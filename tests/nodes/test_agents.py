@@ -2,8 +2,8 @@
 
 from iriscw.nodes import agents
 from iriscw.nodes.agents import FORGET_AFTER, Agents, AgentsDecisions
-from iriscw.nodes.errors import AgentFenced, TooManyNodes
-from iriscw.nodes.messages import AgentDialled, AgentReplaced, Due, ListNodes
+from iriscw.nodes.errors import AgentFenced, NoSuchNode, TooManyNodes
+from iriscw.nodes.messages import AGENTS, AgentDialled, AgentReplaced, Due, ForgetNode, ListNodes
 from iriscw.nodes.model import AgentIdentity
 from iriscw.runtime import Behavior, ChildSpec
 from iriscw.runtime.vocabulary import (
@@ -17,6 +17,7 @@ from iriscw.runtime.vocabulary import (
     Tell,
     Terminated,
     Undelivered,
+    Watch,
 )
 
 
@@ -106,3 +107,36 @@ def test_nodes_have_a_limit():
     assert isinstance(refused.error, TooManyNodes)
     registry(Terminated(ActorPath("/nodes/agent/n1"), StopReason.NORMAL))
     assert registry.state.leaving == {}
+
+
+def test_it_is_known_no_more():
+    """Its mirror goes; what is on disk says the same."""
+    registry = Registry()
+    registry.dial("n1")
+    registry.dial("n2")
+    commands = registry(ForgetNode("n1"))
+    assert kinds(commands) == [StopChild, Watch, Reply]
+    assert registry(ListNodes())[0].value == ("n2",)
+    rebuilt = Agents()
+    for record in agents.compact(registry.state):
+        agents.evolve(rebuilt, record)
+    assert rebuilt == registry.state
+
+
+def test_its_agent_may_come_back_as_a_new_nodes():
+    """Once the mirror is gone, also with fewer starts than before: nothing of it is remembered."""
+    registry = Registry()
+    registry.dial("n1", starts=5)
+    registry(ForgetNode("n1"))
+    (refused,) = registry.dial("n1", starts=1)
+    assert isinstance(refused.error, TooManyNodes)
+    assert refused.error.retryable
+    registry(Terminated(AGENTS / "n1", StopReason.NORMAL))
+    assert kinds(registry.dial("n1", starts=1)) == [Spawn, Reply]
+
+
+def test_a_node_that_is_not_known():
+    """It is said so by name."""
+    (refused,) = Registry()(ForgetNode("n1"))
+    assert isinstance(refused, Refuse)
+    assert isinstance(refused.error, NoSuchNode)

@@ -242,6 +242,7 @@ def test_services():
         "DeleteCheckpoint",
         "CancelOrder",
         "GetAgentToken",
+        "ForgetNode",
     ]
     client = {**streams, **dict.fromkeys(unary, "UNARY_UNARY")}
     worker = {"Connect": "STREAM_STREAM", "GetBundle": "UNARY_STREAM"}

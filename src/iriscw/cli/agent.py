@@ -89,7 +89,8 @@ agent.add_command(health)
     type=click.Path(dir_okay=False, path_type=Path),
     envvar="IRISCW_AGENT_TOKEN_FILE",
     show_envvar=True,
-    help="The token of this node's agent: `iriscw agent token` gives it.",
+    help="The token of this node's agent, read each time it dials: `iriscw agent token` gives it, on Kubernetes "
+    "the kubelet.",
 )
 @click.option(
     "--ca-file",

@@ -9,7 +9,7 @@ import click
 
 from iriscw.cli.connection import connection_options, with_client
 from iriscw.cli.outcome import NoSuchSelection
-from iriscw.cli.output import age, amount, cell, counts, format_option, show
+from iriscw.cli.output import age, amount, cell, counts, emit, format_option, show
 from iriscw.client.client import Client
 from iriscw.client.model import NodeStatus, PoolStatus, SliceStatus
 
@@ -85,11 +85,16 @@ def _node(each: PoolStatus) -> str:
     return amount(node.cpu_milli, node.memory_bytes, node.gpu_count, node.gpu_class)
 
 
-@click.command()
+@click.group(invoke_without_command=True, subcommand_metavar="[COMMAND]")
 @connection_options
 @format_option
-def nodes(*, form: str, address: str | None, token_file: Path | None) -> None:
+@click.pass_context
+def nodes(context: click.Context, *, form: str, address: str | None, token_file: Path | None) -> None:
     """List the nodes that an agent has dialled from: whether it is heard of, and what it can freeze and holds."""
+    if context.invoked_subcommand is not None:
+        if address is not None or token_file is not None:
+            raise click.UsageError(f"options come after {context.invoked_subcommand}")
+        return
     now_ms = time.time_ns() // 1_000_000
 
     async def listed(client: Client) -> None:
@@ -114,3 +119,21 @@ def nodes(*, form: str, address: str | None, token_file: Path | None) -> None:
 
 def _tiers(each: NodeStatus) -> str:
     return ", ".join(f"{tier.name} {tier.used_bytes / 1e9:.1f}/{tier.budget_bytes / 1e9:.0f} GB" for tier in each.tiers)
+
+
+@nodes.command()
+@click.argument("node")
+@connection_options
+def forget(*, node: str, address: str | None, token_file: Path | None) -> None:
+    """Forget NODE, whose agent does not come back, and all that was heard of it.
+
+    What the agent was ordered and has not ended ends as unknown, and its checkpoints are listed no more; nothing is
+    removed on the node. A node whose agent has a stream is not forgotten.
+    """
+
+    async def forgotten(client: Client) -> None:
+        lost = await client.forget_node(node)
+        orders = f"; {lost} {'order' if lost == 1 else 'orders'} of its agent ended as unknown" if lost else ""
+        emit(f"{node} is forgotten{orders}\n")
+
+    with_client(address, token_file, forgotten)

@@ -47,6 +47,8 @@ def _sections(group: click.Group, above: click.Context) -> Iterator[str]:
         assert command is not None
         ctx = click.Context(command, info_name=name, parent=above)
         if isinstance(command, click.Group):
+            if command.invoke_without_command:
+                yield _section(command, ctx)
             yield from _sections(command, ctx)
         else:
             yield _section(command, ctx)

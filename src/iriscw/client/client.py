@@ -21,6 +21,8 @@ from iriscw.client.upload import upload
 from iriscw.processes.identity import ProcessIdentity
 from iriscw.proto.iriscw.v1 import (
     ClusterStatus as WireClusterStatus,
+    ForgetNodeRequest,
+    ForgetNodeResponse,
     GetAgentTokenRequest,
     GetAgentTokenResponse,
     GetClusterStatusRequest,
@@ -318,6 +320,23 @@ class Client:
         """
         reply = await self._calls.ask("ListNodes", ListNodesRequest(), ListNodesResponse)
         return [at_nodes.node_status(each) for each in reply.nodes]
+
+    async def forget_node(self, node: str) -> int:
+        """Have the controller forget a node whose agent does not come back, and all that was heard of it.
+
+        What the agent was ordered and has not ended ends as unknown. If it does come back, it is a new node's, and says
+        again what it has.
+
+        Returns:
+            How many orders had not ended.
+
+        Raises:
+            InvalidArgument: the name is none of a node.
+            NoSuchNode: no agent has ever dialled from it.
+            NodeConnected: its agent has a stream to the controller.
+            OperationError: the controller cannot be reached.
+        """
+        return (await self._calls.ask("ForgetNode", ForgetNodeRequest(node=node), ForgetNodeResponse)).orders_lost
 
     async def agent_token(self, node: str) -> Secret:
         """Give the token by which the agent of a node authenticates: the same each time.

@@ -85,6 +85,7 @@ from iriscw.tiers.ports import ObjectStore
 
 if TYPE_CHECKING:
     from iriscw.controller.notices import PoolNotices
+    from iriscw.controller.proving import AgentProofs
 
 log = logging.getLogger(__name__)
 
@@ -147,6 +148,7 @@ class Controller:
         self._fence: Callable[[], None] = lambda: None
         self._replica: Replica | None = None
         self._notices: PoolNotices | None = None
+        self._proofs: AgentProofs | None = None
 
     @property
     def _tls(self) -> ssl.SSLContext | None:
@@ -204,11 +206,13 @@ class Controller:
             workers_connected=len(self._workers.switchboard),
             agents_connected=len(self._agents.board),
             agents_refused=self._agents.refused,
+            token_reviews=None if self._proofs is None else dict(self._proofs.counts),
             job_changes=dict(self._hub.job_changes),
             task_changes=dict(self._hub.task_changes),
             degraded=self._overview.degraded(),
             fleet=self._tending.fleet,
             scheduler=self._tending.scheduler,
+            orders_open=self._tending.orders_open,
             admission=self._workers.gate.statistics(),
             notices=None if self._notices is None else self._notices.statistics(),
             strangers=self._workers.intake.strangers,
@@ -281,7 +285,7 @@ class Controller:
         self._overview = Overview(access, self._facts(fleet), self._workers.switchboard, self._journal)
         images = settings.has_task_images(self.config)
         self._agents = AgentDoor(config.name)
-        nodes = NodesDoor(access, self._hub, self._workers.switchboard, tokens)
+        nodes = NodesDoor(access, self._hub, self._workers.switchboard, tokens, self._agents.board)
         clients = ClientDoor(access, stores, hub=self._hub, overview=self._overview, nodes=nodes, images=images)
         finished = self._limits.finished
         self._tending = Tending(access, self._overview, self._logs, self._results, finished, self._still_writes)
@@ -353,7 +357,7 @@ class Controller:
         tls, plaintext = self._tls is not None, self._insecure_plaintext
         there = open_coreweave(config, tokens, self.state_dir, tls=tls, plaintext=plaintext, fence=self._fence)
         drivers = await stack.enter_async_context(there)
-        self._notices = drivers.notices
+        self._notices, self._proofs = drivers.notices, drivers.proofs
         return drivers, drivers.cluster
 
     def _tree(self, fleet: FleetConfig, drivers: CloudDrivers) -> ActorSystem:
@@ -392,6 +396,7 @@ class Controller:
         self._server = RpcServer(
             [clients, self._workers, self._agents],
             authenticate=tokens.authenticate,
+            prove=None if self._proofs is None else self._proofs.prove,
             routes=routes(self._read_statistics),
             tls=self._tls,
             insecure_plaintext=self._insecure_plaintext,

@@ -36,12 +36,15 @@ from iriscw.cloud.drivers.kube.objects import Objects
 from iriscw.cloud.kube.handing import drop_token
 from iriscw.cloud.kube.mounts import STORAGE_VARIABLES
 from iriscw.cloud.kube.pods import create_pod
+from iriscw.cloud.kube.ports import KubeApi
+from iriscw.cloud.kube.reviews import AGENT_AUDIENCE, Reviewed, review_token
 from iriscw.cloud.kube.settings import GroupSettings, KubeSettings, SecretKey, Taint
 from iriscw.cloud.model import LABEL_WORKER, Pod, PodSpec, Removed, Throttled, Unavailable, WatchEvent
 from iriscw.cloud.ports import Connection, NodePoolDriver, PodDriver
 from iriscw.config.model import ClusterConfig, CoreweaveSliceConfig, ScaleGroupConfig
 from iriscw.controller.errors import NoSuchNamespace, StateUnusable
 from iriscw.controller.notices import PoolNotices
+from iriscw.controller.proving import PATIENCE_S, AgentProofs
 from iriscw.controller.settings import task_image, worker_image
 from iriscw.controller.tokens import ControllerTokens
 from iriscw.errors import OperationError
@@ -55,6 +58,13 @@ WORKER_COMMAND = ("python", "-m", "iriscw.worker", "serve")
 
 CONFIG_MAP = "iris-cluster-config"
 AUTHORITY_SECRET = "iris-ca"  # noqa: S105 - an object's name
+AGENT_ACCOUNT = "iris-agent"
+"""The service account of node agents."""
+
+REVIEWS_PER_S = 100.0
+REVIEWS_AT_ONCE = 200
+"""Of agents' tokens, apart from all other requests: strangers who have tokens looked at hold up nothing else."""
+
 IDENTITY_FILE = "namespace-uid"
 UID_CHARS = 128
 """Of an object's uid; those of Kubernetes have 36."""
@@ -273,12 +283,14 @@ class CoreweaveDrivers:
     Attributes:
         cluster: the value of ``iris-cluster``: whose the objects are.
         notices: tells on pools what becomes of their slices.
+        proofs: says which agents hold which tokens; None where there are no agents.
     """
 
     drivers: KubeDrivers
     pods: PodDriver
     cluster: str
     notices: PoolNotices
+    proofs: AgentProofs | None = None
 
     @property
     def node_pools(self) -> NodePoolDriver:
@@ -288,6 +300,20 @@ class CoreweaveDrivers:
     def connection(self, pod: str, uid: str) -> Connection:
         """Give the connection to one incarnation of a pod."""
         return self.drivers.connection(pod, uid)
+
+
+# Node agents
+
+
+def agent_proofs(api: KubeApi, namespace: str) -> AgentProofs:
+    """Give what says which agents of a namespace hold which tokens."""
+    settings = KubeSettings(cluster="", qps=REVIEWS_PER_S, burst=REVIEWS_AT_ONCE)
+    asking = Caller(api, settings, timeout_s=PATIENCE_S)  # nothing is changed, so there is no fence
+
+    async def review(token: str) -> Reviewed:
+        return await asking.carry_out(review_token(settings, token, AGENT_AUDIENCE, asking.rng))
+
+    return AgentProofs(review, f"system:serviceaccount:{namespace}:{AGENT_ACCOUNT}", AGENT_AUDIENCE)
 
 
 # All of it
@@ -327,12 +353,13 @@ async def open_coreweave(
         settings = kube_settings(config, cluster, tls=tls, plaintext=plaintext)
         drivers = KubeDrivers(api, settings, timeout_s=timeout_s, fence=fence)
         caller = drivers.objects.caller
+        proofs = agent_proofs(api, platform.namespace) if config.agent.enabled else None
         dropped, noticing = DroppedTokens(caller), Noticing(caller)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(dropped.run)
             tasks.start_soon(noticing.run)
             try:
                 pods = TokenedPods(drivers.pods, caller, tokens, dropped)
-                yield CoreweaveDrivers(drivers, pods, cluster, PoolNotices(noticing))
+                yield CoreweaveDrivers(drivers, pods, cluster, PoolNotices(noticing), proofs)
             finally:
                 tasks.cancel_scope.cancel()

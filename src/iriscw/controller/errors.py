@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from iriscw.errors import OperationError, UsageError
+from iriscw.rpc.errors import Unauthenticated
 
 
 class StateUnusable(OperationError):
@@ -43,5 +44,21 @@ class JobUnavailable(OperationError):
 
 class OwnershipUnclear(OperationError):
     """Whether this controller is still the one that writes the journal cannot be told just now. It deletes nothing."""
+
+    retryable = True
+
+
+class AgentUnproven(Unauthenticated):
+    """On Kubernetes: a token that says it is a node agent's is not, or not any more, or of no node that is known."""
+
+
+class ReviewUnavailable(OperationError):
+    """The Kubernetes API did not say whose an agent's token is: it is away, or does not let the controller ask."""
+
+    retryable = True
+
+
+class TooManyReviews(OperationError):
+    """As many agents as the controller has room for wait until the Kubernetes API says whose their tokens are."""
 
     retryable = True

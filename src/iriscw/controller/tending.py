@@ -25,6 +25,7 @@ from iriscw.errors import OperationError
 from iriscw.fleet.model import FleetDescription
 from iriscw.jobs.messages import MAX_PAGE, JobChanged, JobPage, ListJobs, SchedulerStatistics
 from iriscw.jobs.model import JOB_TERMINAL
+from iriscw.nodes.messages import ORDERS, CountOrders
 
 log = logging.getLogger(__name__)
 
@@ -66,6 +67,7 @@ class Tending:
         self._ended = self._sweep_after  # the first round sweeps what an earlier controller left
         self.fleet: FleetDescription | None = None
         self.scheduler: SchedulerStatistics | None = None
+        self.orders_open: int | None = None
 
     def notice(self, event: Any) -> None:
         """Take note of an event."""
@@ -79,6 +81,7 @@ class Tending:
             try:
                 self.fleet = await self._overview.fleet()
                 self.scheduler = await self._overview.scheduler()
+                self.orders_open = await self._access.ask(ORDERS, CountOrders())
                 ended = self._ended
                 if ended >= self._sweep_after:
                     await self._sweep()

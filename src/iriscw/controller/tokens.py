@@ -52,6 +52,8 @@ class AgentPrincipal(Principal):
     """A node agent that proved of which node it may speak."""
 
     node: str = ""
+    expires_s: int = 0
+    """When what proved it ends (wall clock); its stream ends then, and the agent dials anew. 0: never."""
 
     def __str__(self) -> str:
         """A short text for logs."""

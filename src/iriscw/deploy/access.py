@@ -6,8 +6,8 @@ from typing import Any
 
 from iriscw.cloud.kube.notices import NAMESPACE as EVENTS_NAMESPACE
 from iriscw.deploy.installation import Installation
-from iriscw.deploy.names import AGENT, CONTROLLER, WORKER, cluster_role, events_role, object_labels
-from iriscw.deploy.rights import WORKER_RIGHTS, cluster_rules, events_rules, namespaced_rules, rules
+from iriscw.deploy.names import AGENT, CONTROLLER, WORKER, cluster_role, events_role, object_labels, reviews_role
+from iriscw.deploy.rights import REVIEW_RIGHTS, WORKER_RIGHTS, cluster_rules, events_rules, namespaced_rules, rules
 
 _API = "rbac.authorization.k8s.io"
 
@@ -33,13 +33,24 @@ def accounts(installation: Installation) -> list[dict[str, Any]]:
 
 def cluster_access(installation: Installation) -> list[dict[str, Any]]:
     """Write the ClusterRole and its binding: node pools and nodes, nothing else."""
-    name, labels = cluster_role(installation.namespace), object_labels(installation.cluster, "controller")
+    return _for_the_cluster(installation, cluster_role(installation.namespace), cluster_rules())
+
+
+def reviews_access(installation: Installation) -> list[dict[str, Any]]:
+    """Write by which right the controller has agents' tokens looked at, where there are agents."""
+    if not installation.config.agent.enabled:
+        return []
+    return _for_the_cluster(installation, reviews_role(installation.namespace), rules(REVIEW_RIGHTS))
+
+
+def _for_the_cluster(installation: Installation, name: str, granted: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    labels = object_labels(installation.cluster, "controller")
     return [
         {
             "apiVersion": f"{_API}/v1",
             "kind": "ClusterRole",
             "metadata": {"name": name, "labels": labels},
-            "rules": cluster_rules(),
+            "rules": granted,
         },
         {
             "apiVersion": f"{_API}/v1",

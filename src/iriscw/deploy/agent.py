@@ -2,8 +2,11 @@
 
 Theory of operation. CRIU has to see a process as its machine does, and to make it again as it was: with its number, its
 owner, its open files and devices. So this pod is root and has nearly all that its node has; what of that is used, and
-for what, is a table (:data:`RIGHTS`), and what it does not need it does not get: no account's token, no port, no folder
-of the node beside its own. Nobody reaches it but root on the same node, through a socket.
+for what, is a table (:data:`RIGHTS`), and what it does not need it does not get: no token for the API server, no port,
+no folder of the node beside its own. Nobody reaches it but root on the same node, through a socket.
+
+It dials the controller, as workers do, and proves which node it is on by a token of its account that the kubelet mounts
+and renews: for the controller alone, and worth nothing to the API server, which looks at it when the controller asks.
 
 It goes where slices are, whatever taints they carry, and never where the controller is. Pods of a DaemonSet do not keep
 a machine of CoreWeave's busy. It is not moved: an update replaces one machine's agent at a time, and the next one takes
@@ -19,9 +22,12 @@ from typing import Any, Final
 
 import attrs
 
+from iriscw.cloud.kube.manifests import NODE_VARIABLE
+from iriscw.cloud.kube.mounts import CA_DIR, CA_FILE, TOKEN_DIR, TOKEN_FILE, TOKEN_KEY
+from iriscw.cloud.kube.reviews import AGENT_AUDIENCE
 from iriscw.cloud.model import LABEL_CLUSTER_NAME, LABEL_MANAGED
 from iriscw.deploy.installation import Installation
-from iriscw.deploy.names import AGENT, APP, object_labels, pod_labels
+from iriscw.deploy.names import AGENT, APP, AUTHORITY_SECRET, object_labels, pod_labels
 
 NODE_CRITICAL: Final = "system-node-critical"
 """Kubernetes' own class: an agent that makes way for a worker would leave what it has frozen."""
@@ -39,6 +45,11 @@ HANDLER: Final = "kybernate"
 
 STOP_S: Final = 40
 """What it gets to end: running operations are undone within 20 s (``--stop-patience``)."""
+
+TOKEN_S: Final = 3600
+"""How long the token that the controller is shown is good. The kubelet renews it after four fifths of that."""
+
+PRIVATE_MODE: Final = 0o400
 
 START_S: Final = 300
 PROBE_S: Final = 30
@@ -126,7 +137,11 @@ def command(installation: Installation) -> list[str]:
     words += ["--root", callers(installation), "--runtime-root", RUNTIME_STATE]
     for option, size_bytes in (("--ram-budget", agent.ram_budget_bytes), ("--disk-budget", agent.disk_budget_bytes)):
         words += [option, str(size_bytes)] if size_bytes else []
-    return words
+    plaintext = installation.controller.insecure_plaintext
+    dialled = installation.config.defaults.bootstrap.controller_address
+    address = dialled if plaintext or "://" in dialled else f"https://{dialled}"
+    words += ["--controller", address, "--token-file", TOKEN_FILE]
+    return [*words, *(["--insecure-plaintext"] if plaintext else ["--ca-file", CA_FILE])]
 
 
 def callers(installation: Installation) -> str:
@@ -136,7 +151,7 @@ def callers(installation: Installation) -> str:
 
 def _pod(installation: Installation) -> dict[str, Any]:
     agent, pull = installation.config.agent, installation.platform.image_pull_secret
-    image = installation.image(agent.image)
+    image, plaintext = installation.image(agent.image), installation.controller.insecure_plaintext
     private = [str(PurePosixPath(agent.socket).parent), MEMORY_TIER, callers(installation)]
     return {
         "serviceAccountName": AGENT,
@@ -171,6 +186,8 @@ def _pod(installation: Installation) -> dict[str, Any]:
             *(_folder(path) for path in (*private, agent.state_dir, RUNTIME_STATE)),
             {"name": _name(CONTROL_GROUPS), "hostPath": {"path": CONTROL_GROUPS, "type": "Directory"}},
             {"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}},
+            {"name": "token", "projected": _token()},
+            *([] if plaintext else [{"name": "ca", "secret": {"secretName": AUTHORITY_SECRET}}]),
         ],
     }
 
@@ -179,11 +196,14 @@ def _container(installation: Installation, image: str) -> dict[str, Any]:
     agent = installation.config.agent
     parent = str(PurePosixPath(agent.socket).parent)
     probe = {"exec": {"command": ["iriscw", "agent", "health", "--socket", agent.socket]}}
+    plaintext = installation.controller.insecure_plaintext
     timing = {"periodSeconds": PROBE_S, "timeoutSeconds": ANSWER_S}
     return {
         "name": "agent",
         "image": image,
         "command": command(installation),
+        # The name that the API server has for the node: the only one that the controller believes.
+        "env": [{"name": NODE_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}],
         # No limits: the tier in memory, and what is thawed, count as the agent's own.
         "resources": {"requests": {"cpu": "250m", "memory": "512Mi"}},
         # Nothing restarts an agent that runs: what is thawed ends with its pod, and a full node is no reason for that.
@@ -198,8 +218,16 @@ def _container(installation: Installation, image: str) -> dict[str, Any]:
             _mount(RUNTIME_STATE, read_only=True),
             _mount(CONTROL_GROUPS),
             {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - a volume of the pod's own
+            {"name": "token", "mountPath": TOKEN_DIR, "readOnly": True},
+            *([] if plaintext else [{"name": "ca", "mountPath": CA_DIR, "readOnly": True}]),
         ],
     }
+
+
+def _token() -> dict[str, Any]:
+    """Give the volume with what proves to the controller which node this is."""
+    token = {"path": TOKEN_KEY, "audience": AGENT_AUDIENCE, "expirationSeconds": TOKEN_S}
+    return {"defaultMode": PRIVATE_MODE, "sources": [{"serviceAccountToken": token}]}
 
 
 def _folder(path: str) -> dict[str, Any]:

@@ -104,6 +104,11 @@ def cluster_role(namespace: str) -> str:
     return f"{namespace}-controller"
 
 
+def reviews_role(namespace: str) -> str:
+    """Give the name of the ClusterRole by which the controller has agents' tokens looked at, and of its binding."""
+    return f"{namespace}-controller-token-reviews"
+
+
 def events_role(namespace: str) -> str:
     """Give the name of the controller's Role and binding in the namespace of Events, which all installations share."""
     return f"{namespace}-controller-events"

@@ -3,7 +3,7 @@
 Theory of operation. A worker pod is on its node's own network: NCCL and RDMA want that. For a policy it is then the
 node, not a pod, so no selector finds it: the controller's door is open to the whole cluster, on its one port, and what
 guards it is TLS and a token. The workers' policy binds worker pods that are put on the pods' network, and that of the
-node agents likewise: they are on their node's, and listen on no port.
+node agents likewise: they are on their node's, dial the controller, and listen on no port.
 Tasks' pods are bound by none: what a task may reach is not ours to say, as it is not for a task in a worker's pod.
 
 Neither the API server nor an object store has an address that could be written down, so those ports are open to
@@ -77,9 +77,11 @@ def policies(installation: Installation) -> list[dict[str, Any]]:
 
 
 def agent_policy(installation: Installation) -> dict[str, Any]:
-    """Write the node agents' policy: nobody talks to them over a network, and they to nobody."""
+    """Write the node agents' policy: nobody talks to them over a network, and they to the controller alone."""
     pods = {"matchLabels": {APP: AGENT}}
-    return _policy(installation, AGENT, pods, ingress=[], egress=[])
+    names = {"ports": [_port(DNS, "UDP"), _port(DNS)]}
+    door = {"to": [{"podSelector": {"matchLabels": selector()}}], "ports": [_port(installation.controller.port)]}
+    return _policy(installation, AGENT, pods, ingress=[], egress=[door, names])
 
 
 def service_monitor(installation: Installation) -> dict[str, Any]:

@@ -54,6 +54,8 @@ def _objects(installation: Installation) -> Iterator[tuple[Mapping[str, Any], st
         yield body, "Who its pods are to the API server; a token is mounted where a pod says so, and only there."
     for body in access.cluster_access(installation):
         yield body, "What the controller may do in the whole cluster: its node pools, and a look at nodes."
+    for body in access.reviews_access(installation):
+        yield body, "How it tells which node's agent dials: the API server looks at the token, and nothing is stored."
     for body in access.namespaced_access(installation):
         yield body, "What the controller may do in its own namespace."
     for body in access.worker_access(installation):
@@ -83,6 +85,7 @@ def _agent(installation: Installation) -> Iterator[tuple[Mapping[str, Any], str]
             "Pods of this class can be frozen: their runtime asks the node's agent.",
         )
     if installation.controller.network_policy:
-        yield network.agent_policy(installation), "Nobody talks to the node agents over a network, nor they to anybody."
+        text = "Nobody talks to the node agents over a network, and they to nobody but the controller."
+        yield network.agent_policy(installation), text
     text = "The node agents, privileged: they freeze and thaw processes. docs/agent.md has each right with its reason."
     yield agent.daemon_set(installation), text

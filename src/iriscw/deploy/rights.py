@@ -92,7 +92,18 @@ RIGHTS: Final = (
         namespace=EVENTS_NAMESPACE,
     ),
 )
-"""All that the controller may do."""
+"""What the controller may do in any case."""
+
+REVIEW_RIGHTS: Final = (
+    Right(
+        "authentication.k8s.io",
+        "tokenreviews",
+        ("create",),
+        "which node's agent dials: the API server says whose the token of its pod is, and on which node that is",
+        cluster=True,
+    ),
+)
+"""What the controller may do beside that where there are node agents (``agent.enabled``); nothing otherwise."""
 
 WORKER_RIGHTS: Final = (
     Right(
@@ -103,6 +114,11 @@ WORKER_RIGHTS: Final = (
     ),
 )
 """All that workers may do, where tasks have pods of their own (``task_runtime: pod``); nothing otherwise."""
+
+
+def controller_rights(*, agents: bool) -> tuple[Right, ...]:
+    """Give all that the controller may do, with node agents or without."""
+    return (*RIGHTS, *(REVIEW_RIGHTS if agents else ()))
 
 
 def rules(rights: Iterable[Right]) -> list[dict[str, Any]]:

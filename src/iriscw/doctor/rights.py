@@ -19,7 +19,7 @@ from iriscw.cloud.drivers.kube.objects import Objects
 from iriscw.cloud.model import Forbidden, Gone
 from iriscw.deploy.installation import Installation
 from iriscw.deploy.names import CONTROLLER, WORKER
-from iriscw.deploy.rights import RIGHTS, WORKER_RIGHTS, Right
+from iriscw.deploy.rights import RIGHTS, WORKER_RIGHTS, Right, controller_rights
 from iriscw.doctor.cluster import MAY_I, known_as
 from iriscw.doctor.findings import Finding, ok, warning, wrong
 
@@ -151,7 +151,7 @@ async def look_at_rights(objects: Objects, installation: Installation) -> list[F
         Unavailable: no answer.
     """
     who = await subject(objects, installation.namespace)
-    needed = questions(RIGHTS, installation.namespace)
+    needed = questions(controller_rights(agents=installation.config.agent.enabled), installation.namespace)
     missing = [question for question in needed if not await may(objects, who, question)]
     found = judge_missing(who, missing)
     if not missing:

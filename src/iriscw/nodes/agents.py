@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 
 import attrs
 
-from iriscw.nodes.errors import AgentFenced, TooManyNodes
-from iriscw.nodes.messages import AGENTS, ORDERS, AgentDialled, AgentReplaced, Due, ListNodes
+from iriscw.nodes.errors import AgentFenced, NoSuchNode, TooManyNodes
+from iriscw.nodes.messages import AGENTS, ORDERS, AgentDialled, AgentReplaced, Due, ForgetNode, ListNodes
 from iriscw.nodes.model import MAX_NODES, AgentIdentity
 from iriscw.nodes.records import AgentKnown, NodeForgotten
 from iriscw.runtime.behavior import ChildSpec
@@ -97,6 +97,7 @@ class AgentsDecisions:
         return {
             AgentDialled: self.dialled,
             ListNodes: self.list_nodes,
+            ForgetNode: self.forget,
             Terminated: self.terminated,
             Undelivered: self.undelivered,
             Due: self.due,
@@ -125,7 +126,7 @@ class AgentsDecisions:
     def _new(self, agents: Agents, known: AgentKnown, ctx: Context) -> Outcome:
         node = known.identity.node
         if node in agents.leaving:
-            return (Refuse(TooManyNodes(f"{node} has just made room for another node: dial again")),)
+            return (Refuse(TooManyNodes(f"{node} has just been forgotten: dial again")),)
         spawn = Spawn(self.child(node))
         if len(agents.known) < self.max_nodes:
             return Decision(records=(known,), commands=(spawn, Reply()))
@@ -135,6 +136,15 @@ class AgentsDecisions:
         agents.leaving[oldest] = None
         gone = (StopChild(oldest), Watch(AGENTS / oldest))
         return Decision(records=(NodeForgotten(oldest), known), commands=(*gone, spawn, Reply()))
+
+    def forget(self, agents: Agents, message: ForgetNode, ctx: Context) -> Outcome:
+        """Know a node no more: its mirror goes, and whoever dials from there is a new node's agent."""
+        node = message.node
+        if node not in agents.known:
+            return (Refuse(NoSuchNode(f"no agent has dialled from a node {node[:80]!r}")),)
+        agents.leaving[node] = None
+        commands = (StopChild(node), Watch(AGENTS / node), Reply())
+        return Decision(records=(NodeForgotten(node),), commands=commands)
 
     def terminated(self, agents: Agents, message: Terminated, ctx: Context) -> Outcome:
         """The mirror of a node that is forgotten is gone."""

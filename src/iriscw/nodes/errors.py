@@ -15,6 +15,10 @@ class AgentAway(OperationError):
     retryable = True
 
 
+class NodeConnected(OperationError):
+    """The node's agent has a stream to the controller, or begins one: end the agent before its node is forgotten."""
+
+
 class NoSuchOrder(UsageError, LookupError):
     """The controller has given no such order, or it ended so long ago that it was forgotten."""
 

@@ -36,6 +36,15 @@ class ListNodes:
     """Give the names of all nodes, sorted."""
 
 
+@message
+class ForgetNode:
+    """Know a node no more. Answered with None; refused with ``NoSuchNode``. Whoever asks has made sure that its agent
+    has no stream, and asks with :class:`AbandonOrders` first.
+    """
+
+    node: str
+
+
 # Doors -> a mirror, asked
 
 
@@ -82,6 +91,18 @@ class FindOrder:
     """Give the :class:`~iriscw.nodes.model.OrderView` of the order with this key; None if there is none."""
 
     key: str
+
+
+@message
+class AbandonOrders:
+    """End all orders of a node that have not ended, as unknown. Answered with their number."""
+
+    node: str
+
+
+@message
+class CountOrders:
+    """Give how many orders have not ended."""
 
 
 # Within

@@ -8,7 +8,8 @@ An order is bound to the agent that had the node when it was placed, by the id o
 knows how far the order came. It is passed on as often as streams begin, and the agent begins it once. If the node gets
 another agent, nobody can say what became of the order, and it ends as ``unknown``.
 
-An order whose agent stays away stays open: it may be running there. What bounds that is how many may be open.
+An order whose agent stays away stays open: it may be running there. What bounds that is how many may be open; and a
+person who knows that the machine is gone has the node forgotten, and its orders end as ``unknown``, too.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ import attrs
 from iriscw.nodes.errors import NoSuchOrder, OrderKeyReused, TooManyOrders
 from iriscw.nodes.messages import (
     AGENTS,
+    AbandonOrders,
     AgentReplaced,
     CancelOrder,
+    CountOrders,
     DescribeOrder,
     Due,
     FindOrder,
@@ -111,6 +114,8 @@ def rules() -> dict[type, DecisionFunction]:
         CancelOrder: cancel,
         DescribeOrder: describe,
         FindOrder: find,
+        CountOrders: count,
+        AbandonOrders: abandon,
         OrdersWanted: wanted,
         OrderOver: over,
         AgentReplaced: replaced,
@@ -164,6 +169,19 @@ def find(book: OrderBook, message: FindOrder, ctx: Context) -> Outcome:
     return (Reply(None if placed is None else placed.view),)
 
 
+def count(book: OrderBook, message: CountOrders, ctx: Context) -> Outcome:
+    """Say how many have not ended."""
+    return (Reply(len(book.open)),)
+
+
+def abandon(book: OrderBook, message: AbandonOrders, ctx: Context) -> Outcome:
+    """End what a node's agents were ordered: nobody waits for them any more."""
+    lost = [each.view.order.operation for each in book.open.values() if each.view.node == message.node]
+    text = f"{message.node} was forgotten while its agent was away: nobody knows how far it came"
+    decision = _lost(lost, "NodeForgotten", text)
+    return attrs.evolve(decision, commands=(*decision.commands, Reply(len(lost))))
+
+
 def _unknown(operation: str) -> NoSuchOrder:
     return NoSuchOrder(f"the controller has given no order {operation[:80]!r}, or has forgotten it")
 
@@ -207,8 +225,13 @@ def replaced(book: OrderBook, message: AgentReplaced, ctx: Context) -> Outcome:
         if placed.view.node == message.node and placed.view.agent_id != message.agent_id
     ]
     text = f"the agent of {message.node} that had it was replaced by another one, which does not know it"
-    records = tuple(OrderEnded(OrderEnd(each, UNKNOWN, "AgentReplaced", text)) for each in lost)
-    return Decision(records=records, commands=tuple(Emit(OrderChanged(each)) for each in lost))
+    return _lost(lost, "AgentReplaced", text)
+
+
+def _lost(operations: list[str], kind: str, text: str) -> Decision:
+    """End orders of which nobody can say what became."""
+    records = tuple(OrderEnded(OrderEnd(each, UNKNOWN, kind, text)) for each in operations)
+    return Decision(records=records, commands=tuple(Emit(OrderChanged(each)) for each in operations))
 
 
 # Full mailboxes

@@ -24,7 +24,7 @@ class AgentKnown:
 @record("nodes.node_forgotten")
 @message
 class NodeForgotten:
-    """A node that nobody had heard of for long made room for another."""
+    """A node that nobody had heard of for long made room for another, or somebody had it forgotten."""
 
     node: str
 

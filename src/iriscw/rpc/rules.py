@@ -39,6 +39,9 @@ class MethodRule:
     """Who may call a method, and what each message may take that he sends to it."""
 
     roles: tuple[Role, ...]
+    proven: bool = False
+    """Whether callers are also let in whom somebody else vouches for: a token that the door does not know is shown to
+    him (:data:`~iriscw.rpc.server_calls.Prove`)."""
     request: Bounds = attrs.field(factory=Bounds)
 
     def admit(self, principal: Principal, method: str) -> None:

@@ -46,7 +46,7 @@ from iriscw.rpc.listening import (
     widen_backlog,
 )
 from iriscw.rpc.pacing import Turnstile
-from iriscw.rpc.server_calls import Authenticate, Calls, RequestTasks
+from iriscw.rpc.server_calls import Authenticate, Calls, Prove, RequestTasks
 from iriscw.rpc.transport import LINGER_S, BoundedCodec, BoundedProtocol
 from iriscw.rpc.unfinished import Pool, Share, UnfinishedStatistics
 
@@ -92,6 +92,7 @@ class RpcServer:
     Args:
         services: instances of generated service classes.
         authenticate: says who holds a token; None if nobody does. Must not block.
+        prove: asks somebody else about a token that ``authenticate`` does not know, for methods whose rule says so.
         routes: the HTTP/1.1 side; exact path to route.
         limits: every bound.
         tls: from :func:`iriscw.rpc.tls.server_tls`; used for TCP only.
@@ -106,6 +107,7 @@ class RpcServer:
         services: Collection[IServable],
         *,
         authenticate: Authenticate,
+        prove: Prove | None = None,
         routes: Mapping[str, Route] | None = None,
         limits: RpcLimits | None = None,
         tls: ssl.SSLContext | None = None,
@@ -114,7 +116,7 @@ class RpcServer:
         self._limits = limits or RpcLimits()
         self._tls = tls
         self._insecure_plaintext = insecure_plaintext
-        self._calls = Calls(authenticate, self._limits)
+        self._calls = Calls(authenticate, self._limits, prove)
         self._methods = _merge([self._calls.table(service) for service in services])
         self._http = HttpSide(routes or {}, authenticate, self._limits)
         self._codec = BoundedCodec(self._limits)

@@ -47,6 +47,11 @@ log = logging.getLogger(__name__)
 Authenticate = Callable[[str], Principal | None]
 """Says who holds a token; None if nobody does. Called in the event loop for every call: it must not block."""
 
+Prove = Callable[[str], Awaitable[Principal | None]]
+"""Asks somebody else who holds a token that :data:`Authenticate` does not know; None if nobody does. What it raises
+ends the call. It bounds by itself how long that takes and how many may ask at once: whoever has a connection can have
+it asked, by calls of methods whose rule says ``proven``."""
+
 AnyStream = Stream[Any, Any]
 Method = Callable[[AnyStream], Awaitable[None]]
 
@@ -144,10 +149,12 @@ class Calls:
     Args:
         authenticate: see :data:`Authenticate`.
         limits: see :class:`~iriscw.rpc.limits.RpcLimits`.
+        prove: see :data:`Prove`; None: nobody else is asked.
     """
 
-    def __init__(self, authenticate: Authenticate, limits: RpcLimits) -> None:
+    def __init__(self, authenticate: Authenticate, limits: RpcLimits, prove: Prove | None = None) -> None:
         self._authenticate = authenticate
+        self._prove = prove
         self._limits = limits
         self._live: dict[_Call, None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -206,7 +213,7 @@ class Calls:
     async def _serve(self, gate: _Gate, stream: AnyStream) -> None:
         connection = cast("BoundedConnection", stream._stream.connection)
         try:
-            context = self._admit(gate, stream, connection)
+            context = await self._admit(gate, stream, connection)
         except (UsageError, OperationError) as refusal:
             self.refused += 1
             await _end(stream, refusal)
@@ -234,11 +241,12 @@ class Calls:
             if not self._live:
                 self._none_live.set()
 
-    def _admit(self, gate: _Gate, stream: AnyStream, connection: BoundedConnection) -> CallContext:
+    async def _admit(self, gate: _Gate, stream: AnyStream, connection: BoundedConnection) -> CallContext:
         """Judge a call by its head: none of its messages has been read.
 
         Raises:
             Unauthenticated: no token, or a wrong one.
+            OperationError: whoever else was to be asked whose the token is gave no answer.
             PermissionDenied: the method is not for such callers.
             VersionMismatch: the caller speaks another version of the protocol.
             RpcUnavailable: the server is stopping.
@@ -248,12 +256,13 @@ class Calls:
         tokens = stream.metadata.getall("authorization", [])
         metadata.pop("authorization", None)
         if connection.is_local:
-            principal: Principal | None = Principal(Role.LOCAL)
+            principal = Principal(Role.LOCAL)
         else:
-            principal = self._principal(str(tokens[0])) if len(tokens) == 1 else None
-        if principal is None:
-            connection.refusals += 1
-            raise Unauthenticated("the token is not one of this cluster" if tokens else "the call carries no token")
+            try:
+                principal = await self._caller(gate, [str(token) for token in tokens], connection)
+            except (UsageError, OperationError):
+                connection.refusals += 1
+                raise
         connection.authenticated = True
         if gate.rule is not None:
             gate.rule.admit(principal, gate.route)
@@ -270,9 +279,34 @@ class Calls:
             metadata=metadata,
         )
 
-    def _principal(self, authorization: str) -> Principal | None:
-        scheme, _, token = authorization.partition(" ")
-        return self._authenticate(token.strip()) if scheme.lower() == "bearer" else None
+    async def _caller(self, gate: _Gate, authorizations: list[str], connection: BoundedConnection) -> Principal:
+        """Say who calls over TCP.
+
+        Raises:
+            Unauthenticated: nobody knows him.
+            OperationError: whoever else was to be asked gave no answer.
+        """
+        found: Principal | None = None
+        scheme, _, rest = authorizations[0].partition(" ") if len(authorizations) == 1 else ("", "", "")
+        token = rest.strip()
+        if scheme.lower() == "bearer":
+            found = self._authenticate(token)
+            if found is None and self._prove is not None and gate.rule is not None and gate.rule.proven:
+                found = await self._proven(token, self._prove, connection)
+        if found is None:
+            text = "the token is not one of this cluster" if authorizations else "the call carries no token"
+            raise Unauthenticated(text)
+        return found
+
+    async def _proven(self, token: str, prove: Prove, connection: BoundedConnection) -> Principal | None:
+        """Have a token looked at by somebody else: one of a connection at a time, whoever that is."""
+        if connection.proving:
+            raise RpcUnavailable("another token of this connection is being looked at")
+        connection.proving = True
+        try:
+            return await prove(token)
+        finally:
+            connection.proving = False
 
     def _timeout_s(self, shape: Cardinality, stream: AnyStream) -> float:
         if stream.deadline is not None:

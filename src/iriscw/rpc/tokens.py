@@ -30,8 +30,9 @@ from iriscw.rpc.errors import InvalidTokenFile
 TOKEN_BYTES = 32
 """Of randomness in a minted token, as in :mod:`secrets`' own default."""
 
-MAX_TOKEN_CHARS = 2048
-"""A longer one is refused before anything is computed. A job token of the longest names has about 800."""
+MAX_TOKEN_CHARS = 4096
+"""A longer one is refused before anything is computed. A job token of the longest names has about 800, that of a pod's
+service account 1,200 to 2,500."""
 
 MAX_NAME_BYTES = 256
 """Of a job id or attempt uid inside a job token (Kubernetes names have at most 253)."""

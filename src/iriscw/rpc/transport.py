@@ -210,6 +210,8 @@ class BoundedConnection(Connection):
     authenticated: bool = False
     refusals: int = 0
     """Calls with a wrong token."""
+    proving: bool = False
+    """Whether somebody else is being asked whose a token of this connection is."""
 
     _linger: asyncio.TimerHandle | None = None
 

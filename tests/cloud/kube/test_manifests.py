@@ -85,6 +85,7 @@ def test_a_pod_says_where_it_runs_and_what_it_takes():
         "IRISCW_TASK_BIND_HOST": "0.0.0.0",
         "IRISCW_WORKER_HOST": "127.0.0.1",
         "IRISCW_WORKER_PORT": "10001",
+        "IRISCW_NODE": None,
         "IRIS_VM_ADDRESS": None,
     }
     assert (container["image"], container["command"]) == ("registry.test/own:1", ["run"])
@@ -146,6 +147,7 @@ def test_what_a_worker_finds_in_its_pod():
     assert told["IRISCW_CA_FILE"] == "/etc/iris/ca/ca.crt"
 
     assert told["IRIS_VM_ADDRESS"] == {"fieldRef": {"fieldPath": "status.podIP"}}
+    assert told["IRISCW_NODE"] == {"fieldRef": {"fieldPath": "spec.nodeName"}}, "the name that the node's agent proves"
     assert told["IRISCW_TASK_SECRET_WANDB_API_KEY"] == {"secretKeyRef": {"name": "wandb", "key": "api-key"}}
     assert "IRISCW_INSECURE_PLAINTEXT" not in told
     (plain,) = pod_manifest(attrs.evolve(FULL, plaintext=True), pod_spec())["spec"]["containers"]

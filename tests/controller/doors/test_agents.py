@@ -1,16 +1,21 @@
 """The agents' door: who is let in, and that one stream of a node counts."""
 
+import time
 from contextlib import asynccontextmanager
 
 import anyio
 import pytest
+from controller_world import until
 
 from iriscw.controller.doors import agents as door
+from iriscw.controller.tokens import AgentPrincipal
 from iriscw.errors import InvalidArgument
-from iriscw.nodes.errors import NodeSaysTooMuch, OrderKeyReused
+from iriscw.nodes.errors import NodeConnected, NodeSaysTooMuch, NoSuchNode, OrderKeyReused
+from iriscw.nodes.messages import ORDERS, AbandonOrders, CountOrders
 from iriscw.proto.iriscw import v1
+from iriscw.rpc.client import RpcChannel
 from iriscw.rpc.errors import PermissionDenied, Unauthenticated, VersionMismatch
-from iriscw.rpc.tokens import Secret
+from iriscw.rpc.tokens import Role, Secret
 
 CONNECT = "/iriscw.v1.AgentService/Connect"
 PATIENCE_S = 60
@@ -80,6 +85,20 @@ async def test_it_says_what_there_is(world):
     assert (found.checkpoint, found.node, found.unknown_since_ms) == (row, "n1", shown.since_ms)
     await world.restart()
     assert (await nodes(world))["n1"].state is v1.NodeState.UNKNOWN
+
+
+async def test_a_stream_ends_with_what_proved_its_agent(world, monkeypatch):
+    """So that an agent whose pod is gone is not believed for ever; one without an end goes on."""
+    monkeypatch.setattr(door, "LEAST_STREAM_S", 0.0)
+    found = AgentPrincipal(Role.AGENT, node="n1", expires_s=int(time.time()))
+    monkeypatch.setattr(world.controller._server._calls, "_authenticate", lambda _token: found)
+    async with dialled(world, hello()) as (call, first):
+        assert first.welcome is not None
+        while await call.receive() is not None:
+            pass
+    with anyio.fail_after(PATIENCE_S):
+        while world.controller.statistics().agents_connected:  # noqa: ASYNC110 - the board rings for nobody
+            await anyio.sleep(0.01)
 
 
 @pytest.mark.parametrize("token", [Secret("nonsense"), None])
@@ -239,3 +258,95 @@ async def test_reports_that_are_none(world):
             await told_to_the_end(world, said)
         await until_state(world, v1.NodeState.UNKNOWN)
     assert (await nodes(world))["n1"].checkpoints == 0
+
+
+async def forget(world, node="n1"):
+    """Have it forgotten; give how many orders had not ended."""
+    reply = await world.call("ForgetNode", v1.ForgetNodeRequest(node=node), v1.ForgetNodeResponse)
+    return reply.orders_lost
+
+
+async def ordered(world, call):
+    """Have the agent of ``n1`` told to bring a checkpoint back; give the order's id."""
+    await call.receive()
+    await call.send(report(checkpoints=[v1.CheckpointView(checkpoint_id="ck-1", tier="disk")]))
+    await call.receive()
+    request = v1.RestoreCheckpointRequest(idempotency_key="k", checkpoint_id="ck-1")
+    return (await world.call("RestoreCheckpoint", request, v1.OrderStatus)).operation_id
+
+
+async def test_a_node_whose_agent_does_not_come_back(world):
+    """Its open orders end as a loss that has a name, its checkpoints are listed no more, also after a restart."""
+    async with dialled(world, hello()) as (call, _):
+        operation = await ordered(world, call)
+        with pytest.raises(NodeConnected, match="the agent of n1 has a stream"):
+            await forget(world)
+    await until_state(world, v1.NodeState.UNKNOWN)
+    await until(lambda: world.controller.statistics().orders_open == 1)
+    assert await forget(world) == 1
+    statuses = await world.stream("WatchOrder", v1.WatchOrderRequest(operation_id=operation), v1.OrderStatus)
+    assert [(each.view.end.outcome, each.view.end.kind) for each in statuses] == [("unknown", "NodeForgotten")]
+    for _ in range(2):
+        assert await nodes(world) == {}
+        assert await world.controller.system.ask(ORDERS, CountOrders()) == 0
+        with pytest.raises(NoSuchNode):
+            await forget(world)
+        await world.restart()
+
+
+async def test_it_may_come_back(world):
+    """With an earlier start, too: it is a new node's agent, and its old orders are not its any more."""
+    async with dialled(world, hello(starts=5)) as (call, _):
+        await ordered(world, call)
+    await until_state(world, v1.NodeState.UNKNOWN)
+    assert await forget(world) == 1
+    with anyio.fail_after(PATIENCE_S):
+        while True:
+            async with dialled(world, hello(starts=1)) as (call, first):
+                if first.refused is not None:  # the mirror was just going
+                    assert first.refused.retry_after_ms > 0
+                    continue
+                assert (await call.receive()).orders == v1.AgentOrders(complete=True)
+                await call.send(report())
+                assert (await call.receive()).report_ack.sequence == 1
+                shown = await until_state(world, v1.NodeState.CONNECTED)
+                break
+    assert (shown.starts, shown.checkpoints) == (1, 0)
+
+
+async def test_an_agent_that_shakes_hands_is_not_forgotten(world):
+    """Nor is one let in while its node is being forgotten."""
+    async with dialled(world, hello()):
+        pass
+    await until_state(world, v1.NodeState.UNKNOWN)
+    with world.controller._agents.board.handshake("n1"):
+        with pytest.raises(NodeConnected):
+            await forget(world)
+        async with dialled(world, hello()) as (_, first):
+            assert first.refused.reason is v1.AgentRefusal.BUSY
+    assert await forget(world) == 0
+
+
+async def test_what_was_forgotten_by_half_is_forgotten_whole(world):
+    """A controller that died after it had ended the orders knows the node still: it is asked again."""
+    async with dialled(world, hello()) as (call, _):
+        await ordered(world, call)
+    await until_state(world, v1.NodeState.UNKNOWN)
+    assert await world.controller.system.ask(ORDERS, AbandonOrders("n1")) == 1
+    await world.restart()
+    assert list(await nodes(world)) == ["n1"]
+    assert await forget(world) == 0
+    assert await nodes(world) == {}
+
+
+async def test_whose_node_is_forgotten_by_whom(world):
+    """A name that no node has is no question, and only an admin may ask."""
+    with pytest.raises(InvalidArgument):
+        await forget(world, "../n1")
+    with pytest.raises(NoSuchNode, match="n9"):
+        await forget(world, "n9")
+    async with RpcChannel(world.controller.address, world.tokens.job_token("job-a", "u")) as channel:
+        with pytest.raises(PermissionDenied):
+            await channel.unary(
+                "/iriscw.v1.ControllerService/ForgetNode", v1.ForgetNodeRequest(node="n1"), v1.ForgetNodeResponse
+            )

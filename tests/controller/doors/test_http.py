@@ -5,7 +5,7 @@ import json
 from controller_world import World, get
 from prometheus_client import CollectorRegistry, generate_latest
 
-from iriscw.controller.doors.http import _fleet
+from iriscw.controller.doors.http import _fleet, _reviews
 from iriscw.fleet.model import Availability, FleetDescription, GroupRow
 
 
@@ -27,6 +27,7 @@ async def test_metrics(world: World) -> None:
     for name in (*names, "iriscw_results_waiting", "iriscw_results_archive_stalled"):
         assert f"\n{name} " in text
     assert "\niriscw_worker_strangers_total 0.0\n" in text
+    assert "iriscw_agent_tokens" not in text, "tokens of pods are for a controller on Kubernetes"
     assert "python_info" not in text, "the process's own registry is not ours to show"
 
 
@@ -41,3 +42,17 @@ def test_a_policy_that_fails_is_counted() -> None:
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Shown())
     assert b'\niriscw_policy_failures_total{group="gpu"} 3.0\n' in generate_latest(registry)
+
+
+def test_tokens_of_agents_are_counted() -> None:
+    """By what became of them, those that never happened included."""
+
+    class Shown:
+        def collect(self):
+            return _reviews({"accepted": 2, "refused": 0})
+
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(Shown())
+    text = generate_latest(registry)
+    assert b'\niriscw_agent_tokens_total{outcome="accepted"} 2.0\n' in text
+    assert b'\niriscw_agent_tokens_total{outcome="refused"} 0.0\n' in text

@@ -71,6 +71,9 @@ OWN_POD = {
 }
 """Variables by which a worker knows its own pod, which owns those of its tasks."""
 
+NODE_VARIABLE = "IRISCW_NODE"
+"""By which a worker, and the node's agent, know the name of their node."""
+
 TASK_SECRET = "IRISCW_TASK_SECRET_"  # noqa: S105 - how names of variables begin
 """How variables of the worker begin that are passed on to tasks, without this beginning."""
 
@@ -221,6 +224,8 @@ def _environment(settings: KubeSettings, spec: PodSpec) -> list[dict[str, Any]]:
     told: list[dict[str, Any]] = [{"name": name, "value": value} for name, value in sorted(found.items())]
     if "IRIS_VM_ADDRESS" not in found:
         told.append({"name": "IRIS_VM_ADDRESS", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}})
+    if NODE_VARIABLE not in found:  # the name that the node's agent proves, which need not be the host's
+        told.append({"name": NODE_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}})
     if group.task_image:  # their tasks are given the secrets by the kubelet: the worker never sees them
         told += [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in OWN_POD.items()]
         return told

@@ -6,8 +6,9 @@ The stream of an agent, in order::
     ask /nodes/agent (AgentDialled) -> AgentWelcome, or AgentRefused and the end
     the mirror's session takes the stream: reports up, orders and acknowledgements down
 
-An agent is believed about the node that its token names, and about no other. One stream of a node counts: a later one
-of the same agent ends the earlier; one of another agent is refused for as long as the earlier lasts.
+An agent is believed about the node that its token names, and about no other; where that is a token that ends (on
+Kubernetes), the stream ends with it, and the agent dials anew with the next one. One stream of a node counts: a later
+one of the same agent ends the earlier; one of another agent is refused for as long as the earlier lasts.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import secrets
+import time
 from collections.abc import AsyncIterator, Iterator
 
 import anyio
@@ -63,6 +65,9 @@ HELLO_TIMEOUT_S = 10.0
 """From the call to the hello."""
 
 HEARTBEAT_MS = 10_000
+
+LEAST_STREAM_S = 60.0
+"""What a stream lasts, however soon its token ends: clocks differ."""
 
 RETRY_AFTER_MS = 1_000
 OTHER_AGENT_RETRY_MS = 15_000
@@ -193,7 +198,7 @@ class AgentDoor(v1.AgentServiceBase):
         hello = first.hello if first is not None else None
         if hello is None:
             raise InvalidArgument("the first message of an agent's stream is an AgentHello")
-        identity, abilities = _check(hello, principal)
+        identity, abilities, expires_s = _check(hello, principal)
         connection = AgentConnection.make(identity, abilities)
         try:
             refusal = await self._shake_hands(connection)
@@ -204,6 +209,8 @@ class AgentDoor(v1.AgentServiceBase):
                 return
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(_read, messages, connection)
+                if expires_s:
+                    tasks.start_soon(_end_at, connection, expires_s)
                 yield v1.NodeMessage(welcome=self._welcome())
                 async for message in connection.outgoing:
                     yield message
@@ -258,14 +265,15 @@ class AgentDoor(v1.AgentServiceBase):
         connection.outgoing_in.close()
 
 
-def _check(hello: v1.AgentHello, principal: object) -> tuple[AgentIdentity, Abilities]:
+def _check(hello: v1.AgentHello, principal: object) -> tuple[AgentIdentity, Abilities, int]:
+    """Read who dials, if his token says so, too; and when that ends."""
     if hello.protocol_version != wire.PROTOCOL_VERSION:
         raise VersionMismatch(
             f"this controller speaks version {wire.PROTOCOL_VERSION} with agents, the agent {hello.protocol_version}"
         )
     if not isinstance(principal, AgentPrincipal) or principal.node != hello.node:
         raise PermissionDenied(f"the token is that of the {principal}, not of the agent of {hello.node[:80]!a}")
-    return wire.read_hello(hello)
+    return *wire.read_hello(hello), principal.expires_s
 
 
 def _refused(reason: v1.AgentRefusal, text: str, retry_after_ms: int) -> v1.AgentRefused:
@@ -315,6 +323,14 @@ async def _read(messages: AsyncIterator[v1.AgentMessage], connection: AgentConne
     finally:
         connection.over.set()
         connection.outgoing_in.close()
+
+
+async def _end_at(connection: AgentConnection, expires_s: int) -> None:
+    """End a stream when what proved its agent ends."""
+    await anyio.sleep(max(LEAST_STREAM_S, expires_s - time.time()))
+    log.debug("the token of the agent of %s has ended, and its stream with it", connection.identity.node)
+    connection.over.set()
+    connection.outgoing_in.close()
 
 
 async def _carry_up(connection: AgentConnection, port: SessionPort) -> None:

@@ -364,6 +364,11 @@ class ClientDoor(v1.ControllerServiceBase):
         self._access.admin()
         return self._nodes.agent_token(message)
 
+    async def forget_node(self, message: v1.ForgetNodeRequest) -> v1.ForgetNodeResponse:
+        """Forget a node whose agent is away."""
+        self._access.admin()
+        return await self._nodes.forget(message)
+
 
 async def _verified(messages: AsyncIterator[v1.PutBundleRequest], header: v1.BundleHeader) -> AsyncIterator[bytes]:
     """Give a bundle's bytes; raise at the end of those that are not what the header says, so nothing is stored."""

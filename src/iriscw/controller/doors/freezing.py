@@ -11,6 +11,8 @@ from collections.abc import AsyncGenerator
 import attrs
 
 from iriscw.controller.doors.access import Access
+from iriscw.controller.doors.agents import AgentBoard
+from iriscw.controller.doors.forgetting import forget_node
 from iriscw.controller.doors.streams import Switchboard
 from iriscw.controller.events import EventHub
 from iriscw.controller.tokens import ControllerTokens
@@ -80,10 +82,19 @@ class NodesDoor:
         hub: rings when there is news of an order.
         switchboard: the connected workers, who say which processes attempts have.
         tokens: derives the tokens of agents.
+        board: the streams of agents.
     """
 
-    def __init__(self, access: Access, hub: EventHub, switchboard: Switchboard, tokens: ControllerTokens) -> None:
+    def __init__(
+        self,
+        access: Access,
+        hub: EventHub,
+        switchboard: Switchboard,
+        tokens: ControllerTokens,
+        board: AgentBoard,
+    ) -> None:
         self._access = access
+        self._board = board
         self._hub = hub
         self._switchboard = switchboard
         self._tokens = tokens
@@ -210,6 +221,10 @@ class NodesDoor:
         if not NODE_NAME.fullmatch(message.node):
             raise InvalidArgument(f"{message.node[:80]!a} is no name of a node")
         return v1.GetAgentTokenResponse(token=self._tokens.agent_token(message.node).reveal())
+
+    async def forget(self, message: v1.ForgetNodeRequest) -> v1.ForgetNodeResponse:
+        """Forget a node whose agent is away."""
+        return v1.ForgetNodeResponse(orders_lost=await forget_node(self._access, self._board, message.node))
 
     @staticmethod
     def _key(given: str) -> str:

@@ -36,7 +36,7 @@ METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 @attrs.frozen
 class ControllerStatistics:
-    """A controller in figures. ``fleet`` and ``scheduler`` are None until they were first sampled."""
+    """A controller in figures. ``fleet``, ``scheduler`` and ``orders_open`` are None until they were first sampled."""
 
     runtime: TreeStatistics
     journal: JournalStatistics
@@ -59,6 +59,10 @@ class ControllerStatistics:
     agents_connected: int = 0
     agents_refused: int = 0
     """Hellos of node agents that were refused, since the start."""
+    orders_open: int | None = None
+    """Orders to node agents that have not ended."""
+    token_reviews: Mapping[str, int] | None = None
+    """Tokens of agents' pods by what became of them, since the start; None where there are none."""
 
 
 class _Figures(Collector):
@@ -79,6 +83,11 @@ class _Figures(Collector):
         yield GaugeMetricFamily("iriscw_agents_connected", "Node agents with a stream.", figures.agents_connected)
         text = "Hellos of node agents that were refused."
         yield CounterMetricFamily("iriscw_agents_refused", text, figures.agents_refused)
+        if figures.orders_open is not None:
+            text = "Orders to node agents that have not ended."
+            yield GaugeMetricFamily("iriscw_orders_open", text, figures.orders_open)
+        if figures.token_reviews is not None:
+            yield from _reviews(figures.token_reviews)
         text = "Messages of workers about attempts that they were not given."
         yield CounterMetricFamily("iriscw_worker_strangers", text, figures.strangers)
         yield GaugeMetricFamily("iriscw_degraded", "1 while no new work is taken.", int(bool(figures.degraded)))
@@ -111,6 +120,14 @@ def _notices(notices: NoticeStatistics) -> Iterator[Metric]:
         family.add_metric([outcome], getattr(notices, outcome))
     yield family
     yield GaugeMetricFamily("iriscw_pool_notices_waiting", "Events that wait to be written.", notices.waiting)
+
+
+def _reviews(counts: Mapping[str, int]) -> Iterator[Metric]:
+    text = "Tokens of node agents' pods that were shown, by what became of them."
+    family = CounterMetricFamily("iriscw_agent_tokens", text, labels=["outcome"])
+    for outcome, count in counts.items():
+        family.add_metric([outcome], count)
+    yield family
 
 
 def _fleet(fleet: FleetDescription) -> Iterator[Metric]:

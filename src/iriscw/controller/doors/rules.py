@@ -47,12 +47,14 @@ CLIENT_RULES: MethodRules = {
     "WatchOrder": MethodRule(roles=_ADMINS),
     "CancelOrder": MethodRule(roles=_ADMINS),
     "GetAgentToken": MethodRule(roles=_ADMINS),
+    "ForgetNode": MethodRule(roles=_ADMINS),
 }
 
 AGENT_RULES: MethodRules = {
     # A report says 32 things at most; a checkpoint has 64 labels of 5 parts and 512 characters.
     "Connect": MethodRule(
         roles=(Role.AGENT,),
+        proven=True,  # on Kubernetes by the API server
         request=Bounds(
             max_bytes=4 * MIB,
             max_parts=14_000,

@@ -63,6 +63,8 @@ __all__ = (
     "Fault",
     "FetchLogsRequest",
     "ForgetAttempt",
+    "ForgetNodeRequest",
+    "ForgetNodeResponse",
     "FreezeHook",
     "FreezeRequest",
     "GcpControllerConfig",
@@ -2096,6 +2098,25 @@ class ForgetAttempt(betterproto2.Message):
 
 
 default_message_pool.register_message("iriscw.v1", "ForgetAttempt", ForgetAttempt)
+
+
+@dataclass(eq=False, repr=False)
+class ForgetNodeRequest(betterproto2.Message):
+    node: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+
+
+default_message_pool.register_message("iriscw.v1", "ForgetNodeRequest", ForgetNodeRequest)
+
+
+@dataclass(eq=False, repr=False)
+class ForgetNodeResponse(betterproto2.Message):
+    orders_lost: "int" = betterproto2.field(1, betterproto2.TYPE_INT32)
+    """
+    How many orders had not ended.
+    """
+
+
+default_message_pool.register_message("iriscw.v1", "ForgetNodeResponse", ForgetNodeResponse)
 
 
 @dataclass(eq=False, repr=False)
@@ -4432,6 +4453,28 @@ class ControllerServiceStub(betterproto2_grpclib.ServiceStub):
             metadata=metadata,
         )
 
+    async def forget_node(
+        self,
+        message: "ForgetNodeRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "ForgetNodeResponse":
+        """
+        Forgets a node whose agent has no stream, and all that was heard of it. What the agent was ordered and has not ended
+        ends as unknown. An agent that dials from there later is a new node's.
+        """
+
+        return await self._unary_unary(
+            "/iriscw.v1.ControllerService/ForgetNode",
+            message,
+            ForgetNodeResponse,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
 
 class NodeAgentStub(betterproto2_grpclib.ServiceStub):
     async def freeze(
@@ -4914,6 +4957,14 @@ class ControllerServiceBase(betterproto2_grpclib.ServiceBase):
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
 
+    async def forget_node(self, message: "ForgetNodeRequest") -> "ForgetNodeResponse":
+        """
+        Forgets a node whose agent has no stream, and all that was heard of it. What the agent was ordered and has not ended
+        ends as unknown. An agent that dials from there later is a new node's.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
     async def __rpc_submit_job(self, stream: "grpclib.server.Stream[SubmitJobRequest, SubmitJobResponse]") -> None:
         request = await stream.recv_message()
         assert request is not None
@@ -5060,6 +5111,12 @@ class ControllerServiceBase(betterproto2_grpclib.ServiceBase):
         response = await self.get_agent_token(request)
         await stream.send_message(response)
 
+    async def __rpc_forget_node(self, stream: "grpclib.server.Stream[ForgetNodeRequest, ForgetNodeResponse]") -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.forget_node(request)
+        await stream.send_message(response)
+
     def __mapping__(self) -> "dict[str, grpclib.const.Handler]":
         return {
             "/iriscw.v1.ControllerService/SubmitJob": grpclib.const.Handler(
@@ -5181,6 +5238,12 @@ class ControllerServiceBase(betterproto2_grpclib.ServiceBase):
                 grpclib.const.Cardinality.UNARY_UNARY,
                 GetAgentTokenRequest,
                 GetAgentTokenResponse,
+            ),
+            "/iriscw.v1.ControllerService/ForgetNode": grpclib.const.Handler(
+                self.__rpc_forget_node,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                ForgetNodeRequest,
+                ForgetNodeResponse,
             ),
         }
 
