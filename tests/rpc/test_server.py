@@ -283,6 +283,9 @@ async def test_max_connections(stack: AsyncExitStack, echo: EchoService) -> None
 async def test_ping_flood(stack: AsyncExitStack, echo: EchoService) -> None:
     """A stranger that sends pings and never reads the answers is cut at its buffer's limit."""
     server = await open_server(stack, echo, limits=RpcLimits(max_stranger_write_buffer_bytes=50_000))
+    for listening in server._listeners[0].sockets:
+        # Connections inherit it; left alone, the kernel takes megabytes of answers before one waits here.
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     ping = b"\0\0\x08\x06\0\0\0\0\0" + b"12345678"
     with socket.create_connection(("127.0.0.1", server.address.port)) as flood:
         flood.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
