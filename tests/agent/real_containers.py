@@ -75,13 +75,19 @@ class Runc:
         self.root = folder / "runc"
         self.root.mkdir(mode=0o700, exist_ok=True)
         self.wrapper = folder / "iriscw-runc"
-        self.wrapper.write_text(
-            f"#!{sys.executable}\nimport sys\nfrom iriscw.shim import main\nsys.exit(main())\n", encoding="utf-8"
-        )
-        self.wrapper.chmod(0o700)
+        self._write_wrapper()
         socket = str(folder / "s" / "agent.sock")
         self.environment = {**os.environ, "IRISCW_RUNC_REAL": program, "IRISCW_SHIM_SOCKET": socket}
         self.log = folder / "log.json"
+
+    def look_for(self, seconds: float) -> None:
+        """Have the wrapper wait no longer than that for an agent to say what runs."""
+        self._write_wrapper(f"from iriscw.shim import meeting\nmeeting.LOOK_S = {seconds}\n")
+
+    def _write_wrapper(self, first: str = "") -> None:
+        text = f"#!{sys.executable}\nimport sys\nfrom iriscw.shim import main\n{first}sys.exit(main())\n"
+        self.wrapper.write_text(text, encoding="utf-8")
+        self.wrapper.chmod(0o700)
 
     def __call__(self, *words, **options):
         """Call the real runc."""

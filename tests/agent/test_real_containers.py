@@ -287,6 +287,7 @@ def test_without_an_agent(agent, runc, box, place, patience):
         assert runc.wrapped("pause", "box").returncode == 0
         assert runc.wrapped("resume", "box").returncode == 0
     else:
+        runc.look_for(2.0)  # it is asked three times
         agent.process.send_signal(signal.SIGSTOP)
         assert runc.wrapped("pause", "box").returncode == 1
         assert "does not say what runs" in runc.logged()[-1]["msg"]

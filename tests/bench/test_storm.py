@@ -24,7 +24,9 @@ twice as much, because probes go on being answered for as long as a storm takes.
 calls together: without a gate there are a dozen of each, and all of one kind may happen to fall between the waves."""
 
 
-@pytest.mark.parametrize("workers", [200, pytest.param(5_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "workers", [200, pytest.param(1_000, marks=pytest.mark.slow), pytest.param(5_000, marks=pytest.mark.soak)]
+)
 def test_waves(workers):
     """All get in, a few per turn, while probes and clients are answered; without a gate they come by the hundred."""
     ungated, gated = compare(partial(storm, workers, gated=False), partial(storm, workers), COSTS)

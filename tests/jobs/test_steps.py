@@ -132,6 +132,14 @@ def test_every_decision_is_a_step(monkeypatch, story, tasks):
 @pytest.mark.slow
 @pytest.mark.parametrize("slots", [4, 250])
 @pytest.mark.parametrize("story", STORIES)
+def test_every_decision_of_3_000_tasks_is_a_step(monkeypatch, story, slots):
+    """The same of 3,000 tasks, on 750 workers or on 12."""
+    check(told(monkeypatch, story, 3_000, slots))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("slots", [4, 250])
+@pytest.mark.parametrize("story", STORIES)
 def test_every_decision_of_10_000_tasks_is_a_step(monkeypatch, story, slots):
     """The same of 10,000 tasks, on 2,500 workers or on 40."""
     check(told(monkeypatch, story, 10_000, slots))

@@ -75,10 +75,12 @@ def test_kill(tmp_path):
     kill_often(tmp_path / "journal", 20)
 
 
-@pytest.mark.slow
-def test_kill_more(tmp_path):
-    """The same, 200 times."""
-    kill_often(tmp_path / "journal", 200)
+@pytest.mark.parametrize(
+    "times", [pytest.param(60, marks=pytest.mark.slow), pytest.param(1_000, marks=pytest.mark.soak)]
+)
+def test_kill_more(tmp_path, times):
+    """The same, more often."""
+    kill_often(tmp_path / "journal", times)
 
 
 @pytest.mark.parametrize("step", STEPS)

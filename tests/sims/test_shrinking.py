@@ -37,10 +37,8 @@ def test_a_policy_can_be_what_breaks(calm_plan):
     assert not breaks_like(run)(plan)
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("nobody_answers")
-def test_thirty_faults_become_one():
-    """A bug that shows after losses while nobody watches: what is left is one such loss, one job, one group."""
+def shrunk(most):
+    """Shrink the first crowded plan that breaks something, with so many runs; give it, and what is left of it."""
     tried = ((plan, run_plan(plan)) for plan in map(crowded, range(60)))
     plan, run = next((plan, run) for plan, run in tried if run.violations)
     assert len(plan.faults) == 30
@@ -51,12 +49,29 @@ def test_thirty_faults_become_one():
         asked.append(candidate)
         return breaks_like(run)(candidate)
 
-    small = shrink(plan, broken, max_runs=250)
-    assert len(asked) <= 250
+    small = shrink(plan, broken, max_runs=most)
+    assert len(asked) <= most
+    assert invariant_of(World(small.seed, small).run().violations[0]) == broken_first
+    return plan, small
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("nobody_answers")
+def test_thirty_faults_become_one():
+    """A bug that shows after losses while nobody watches: what is left is one such loss, and some chances."""
+    plan, small = shrunk(60)
     assert len(small.faults) <= 3
     assert any(fault.kind in RESTART_FAULTS for fault in small.faults)
+    assert len(small.rates) < len(plan.rates)
+
+
+@pytest.mark.soak
+@pytest.mark.usefixtures("nobody_answers")
+def test_a_small_plan_becomes_of_a_crowded_one():
+    """With more runs one job and one group are left beside it, and no chances."""
+    _, small = shrunk(250)
+    assert len(small.faults) <= 3
     assert (len(small.jobs), len(small.groups), small.rates) == (1, 1, ())
-    assert invariant_of(World(small.seed, small).run().violations[0]) == broken_first
 
 
 def test_what_decides_is_found_among_many():

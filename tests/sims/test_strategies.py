@@ -19,9 +19,17 @@ def test_plans_hold(plan):
 
 @pytest.mark.slow
 @given(plans())
-@settings(max_examples=300)
-def test_many_plans_hold(plan):
+@settings(max_examples=75)
+def test_more_plans_hold(plan):
     """The same, in a larger sample."""
+    assert_holds(plan)
+
+
+@pytest.mark.soak
+@given(plans())
+@settings(max_examples=2_000)
+def test_many_plans_hold(plan):
+    """The same, for a quarter of an hour."""
     assert_holds(plan)
 
 

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import textwrap
-from collections import Counter
 
 import attrs
 import pytest
@@ -15,15 +14,20 @@ from iriscw.jobs.model import JobState
 from iriscw.runtime.vocabulary import SECOND
 from iriscw_sims import fleet_checks, job_checks
 from iriscw_sims.pace import QUICK, TIMING, rest_bound
-from iriscw_sims.swarm import FAULTS, RATES, RESTART_FAULTS, Fault, draw_plan
+from iriscw_sims.swarm import RESTART_FAULTS, Fault, draw_plan
 from iriscw_sims.world import World
 
 SEEDS = 60
-"""What `make test` runs: 4 s."""
+"""What `make test` runs."""
 
-SLOW_SEEDS = 500
+COVERED_SEEDS = 200
+"""What `.ci/run` looks at while they run (`test_coverage.py`): all faults, chances and states; they hold there, too."""
+
+SLOW_SEEDS = 560
+"""As many in all, with those."""
+
 SOAK_SEEDS = 10_000
-BATCH = 100
+BATCH = 40
 
 REGRESSIONS = {
     24: "a group decided on notes that a decision without its records had left",
@@ -52,12 +56,9 @@ for seed in (3, 15, 17):
 
 def hold(seeds):
     """Run seeds; fail with the report of the first that breaks something."""
-    fired = Counter()
     for seed in seeds:
         run = World(seed).run()
         assert not run.violations, run.report
-        fired.update(dict(run.fired))
-    return fired
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, 20))
@@ -83,24 +84,17 @@ def test_seeds_that_found_something_around_a_restart_hold(seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(SEEDS, SEEDS + SLOW_SEEDS, BATCH))
+@pytest.mark.parametrize("first", range(COVERED_SEEDS, SLOW_SEEDS, BATCH))
 def test_many_seeds_hold(first):
     """No seed breaks an invariant, in a larger sample."""
     hold(range(first, first + BATCH))
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("first", range(SEEDS + SLOW_SEEDS, SEEDS + SLOW_SEEDS + SOAK_SEEDS, BATCH))
+@pytest.mark.parametrize("first", range(SLOW_SEEDS, SLOW_SEEDS + SOAK_SEEDS, BATCH))
 def test_thousands_of_seeds_hold(first):
     """No seed breaks an invariant, in a sample that takes minutes."""
     hold(range(first, first + BATCH))
-
-
-@pytest.mark.slow
-def test_every_fault_happens():
-    """Every fault and every chance comes true within some hundred seeds: none is dead code."""
-    fired = hold(range(200))
-    assert [name for name in (*FAULTS, *dict(RATES)) if not fired[name]] == []
 
 
 def test_one_seed_gives_one_trace():

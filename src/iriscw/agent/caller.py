@@ -14,50 +14,31 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, aclosing
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import anyio
 
-from iriscw.agent import claims, errors, wire  # noqa: F401 - an error of the agent is raised by its name
+from iriscw.agent import wire
 from iriscw.agent.board import View
+from iriscw.agent.calling import Calling
 from iriscw.agent.local import UNDO_PATIENCE_S
 from iriscw.errors import IriscwError
 from iriscw.freeze.model import FreezePlan, ThawPlan
 from iriscw.proto.iriscw import v1
-from iriscw.rpc.address import Address
-from iriscw.rpc.client import RpcChannel
-from iriscw.rpc.limits import RpcLimits
 
 log = logging.getLogger(__name__)
 
 ROUTE = "/iriscw.v1.NodeAgent/"
-DAY_S = 86_400.0
 
 
-class AgentCaller:
-    """Calls to one agent: an async context manager.
+class AgentCaller(Calling):
+    """Calls to one agent: an async context manager; see :class:`~iriscw.agent.calling.Calling`.
 
     Args:
         socket: where it listens.
-
-    Raises:
-        InvalidAddress: the path is too long.
-        NeedsAsyncio: it is made outside of an asyncio loop.
     """
 
     def __init__(self, socket: Path) -> None:
-        limits = RpcLimits(unary_timeout_s=DAY_S, stream_timeout_s=DAY_S)
-        self._channel = RpcChannel(Address.parse(f"unix:{socket.absolute()}"), limits=limits)
-
-    async def __aenter__(self) -> Self:
-        """Give the caller. The first call connects."""
-        return self
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        self._channel.close()
+        super().__init__(str(socket.absolute()))
 
     async def freeze(self, plan: FreezePlan, *, detached: bool = False) -> AsyncGenerator[View, None]:
         """Freeze a tree, and give views of it until it is over. The agent gives the checkpoint its id.

@@ -3,42 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from types import TracebackType
-from typing import Self
 
-from iriscw.agent import claims, errors  # noqa: F401 - an error of the agent is raised by its name
-from iriscw.agent.caller import DAY_S
+from iriscw.agent.calling import Calling
 from iriscw.proto.iriscw import v1
-from iriscw.rpc.address import Address
-from iriscw.rpc.client import RpcChannel
-from iriscw.rpc.limits import RpcLimits
 
 ROUTE = "/iriscw.v1.ShimService/"
 
 
-class ShimCaller:
-    """Calls to one agent: an async context manager. Whoever leaves a stream early has the agent undo what it began.
-
-    Args:
-        socket: where it listens.
-
-    Raises:
-        InvalidAddress: the path is too long.
-        NeedsAsyncio: it is made outside of an asyncio loop.
-    """
-
-    def __init__(self, socket: str) -> None:
-        limits = RpcLimits(unary_timeout_s=DAY_S, stream_timeout_s=DAY_S)
-        self._channel = RpcChannel(Address.parse(f"unix:{socket}"), limits=limits)
-
-    async def __aenter__(self) -> Self:
-        """Give the caller. The first call connects."""
-        return self
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        self._channel.close()
+class ShimCaller(Calling):
+    """Calls to one agent: an async context manager. Whoever leaves a stream early has the agent undo what it began."""
 
     async def checkpoint(self, request: v1.CheckpointContainerRequest) -> AsyncGenerator[v1.ContainerView, None]:
         """Freeze a container, and give views of that until it is over.

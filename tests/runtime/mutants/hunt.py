@@ -1,6 +1,7 @@
 """Hunt for a bug in whatever kernel is on the path; prints what found it, after how many examples and seconds.
 
-Run as ``python hunt.py <folder of the tests> <examples>`` by test_mutants.py. Nothing is shrunk: to find is enough.
+Run as ``python hunt.py <folder of the tests> <examples> [<hunter>...]`` by test_mutants.py; all of them where none is
+named. Nothing is shrunk: to find is enough.
 """
 
 import json
@@ -75,7 +76,8 @@ def table(count):
 def main():
     """Try each in turn until one fails."""
     report = {}
-    for hunter in (model, crash_law, table, laws):
+    named = sys.argv[3:]
+    for hunter in (each for each in (model, crash_law, table, laws) if not named or each.__name__ in named):
         count = [0]
         began = time.monotonic()
         try:

@@ -21,11 +21,27 @@ SLICE = (
 )
 """Found quickly, each by another checker: what `make test` runs."""
 
+DIRECTED = {
+    "a-restart-covers-the-namesake-of-who-was-stopped",
+    "a-start-that-a-child-has-failed-goes-on",
+    "budget-shared-across-children",
+    "children-stopped-in-start-order",
+    "deferred-slot-not-failed-on-restart",
+    "group-budget-survives-its-supervisor",
+    "news-of-an-end-leaves-early",
+    "rest-for-one-restarts-one",
+    "restart-window-by-count",
+    "resume-only-at-the-first-start",
+    "terminated-overtakes-last-messages",
+}
+"""What neither the model nor the crash law finds in so many examples: they need not be waited for first."""
+
 sys.path.insert(0, str(HERE))
 
 from catalogue import MUTANTS  # noqa: E402
 
 MUTANT_NAMES = [mutant.name for mutant in MUTANTS]
+assert {*MUTANT_NAMES} >= DIRECTED
 
 
 def planted(mutant, folder):
@@ -43,10 +59,10 @@ def planted(mutant, folder):
     return folder
 
 
-def hunt(folder, examples=EXAMPLES):
-    """Give what the hunt reports of the kernel in ``folder``."""
+def hunt(folder, hunters=(), examples=EXAMPLES):
+    """Give what the hunt reports of the kernel in ``folder``; without ``hunters``, all of them go."""
     environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, str(HERE / "hunt.py"), str(TESTS), str(examples)]
+    command = [sys.executable, str(HERE / "hunt.py"), str(TESTS), str(examples), *hunters]
     done = subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=240, check=False, cwd=folder
     )
@@ -57,7 +73,7 @@ def hunt(folder, examples=EXAMPLES):
 def find(name, folder):
     """Plant the bug called ``name``, and find it."""
     mutant = MUTANTS[MUTANT_NAMES.index(name)]
-    report = hunt(planted(mutant, folder))
+    report = hunt(planted(mutant, folder), ("table", "laws") if name in DIRECTED else ())
     assert report, f"nobody noticed {name}"
     sys.stdout.write(f"{name}: {report}\n")
 

@@ -1,7 +1,7 @@
 """Bugs made from the source of decisions: a test of the decisions or a seed of the simulated world notices them.
 
-``make test`` judges two, ``.ci/run`` twelve, ``make soak`` a random sample of all modules: always the same one, but for
-``BUGS=7`` in the environment, which draws another, and ``BUGS=all``, which takes all 2,500, in some hours.
+``make test`` judges two of a chosen dozen, ``make soak`` that dozen and a random sample of all modules: always the same
+one, but for ``BUGS=7`` in the environment, which draws another, and ``BUGS=all``, which takes all 2,500, in some hours.
 """
 
 import ast
@@ -39,7 +39,10 @@ SAMPLE = (
     "jobs/placement.py:Inventory.commit:assign:2",
     "jobs/lifecycle.py:(module):entry:3",
 )
-"""One of each kind, in all modules that matter: what `.ci/run` judges."""
+"""One of each kind, in all modules that matter."""
+
+FEW = SAMPLE[2:4]
+"""What `make test` judges: one that a seed notices, and one that a test does."""
 
 
 def equivalents():
@@ -189,11 +192,11 @@ def test_no_bug_is_noticed_by_nobody():
 
 def test_a_few_bugs_are_noticed():
     """By a seed, or by a test."""
-    verdicts = judged(*SAMPLE[2:4], timeout=240)
+    verdicts = judged(*FEW, timeout=240)
     assert [each["name"] for each in verdicts if not each["noticed"]] == []
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_the_sample_is_noticed():
     """All of it."""
     verdicts = judged(*SAMPLE, timeout=900)

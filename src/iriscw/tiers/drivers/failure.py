@@ -13,7 +13,7 @@ from __future__ import annotations
 import attrs
 
 from iriscw.errors import OperationError
-from iriscw.tiers.ports import StoreAccessDenied
+from iriscw.tiers.ports import StoreAccessDenied, StoreFull, StoreUnreachable
 
 TEXT_LENGTH = 300
 """Of what a server said, in letters."""
@@ -58,3 +58,26 @@ class AttemptFailed(OperationError):
     def __init__(self, failure: Failure) -> None:
         self.failure = failure
         super().__init__(failure.said)
+
+
+def port_error_of(failure: Failure, what: str, *, no_bucket: bool, never: bool) -> OperationError:
+    """Give the port's error for a failure, where its meaning depends on neither method nor condition.
+
+    Args:
+        failure: How the last attempt failed; certain only if all did so.
+        what: Was asked for, for people.
+        no_bucket: Whether the service says that the bucket is not there.
+        never: Whether it says that it will not, as this store is set up or as who asks.
+    """
+    said = f"{what}: {failure.said}"
+    if failure.credentials:
+        return NoStoreCredentials(said)
+    if not failure.certain:
+        return StoreUnreachable(said)
+    if failure.full:
+        return StoreFull(said)
+    if no_bucket:
+        return NoSuchBucket(said)
+    if never:
+        return StoreAccessDenied(said)
+    return StoreUnreachable(said)

@@ -16,11 +16,10 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import AsyncIterable, AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterable, Mapping
 from typing import Any
 
-from iriscw.errors import InvalidArgument
+from iriscw.tiers.drivers.bucket import BucketObjectStore, check_page, end_of, is_key
 from iriscw.tiers.drivers.failure import AttemptFailed
 from iriscw.tiers.drivers.gs_connection import Ask, GsConnection
 from iriscw.tiers.drivers.gs_failure import port_error
@@ -29,18 +28,15 @@ from iriscw.tiers.drivers.gs_reading import GsBody, GsReading, spans
 from iriscw.tiers.drivers.gs_upload import FIELDS, conditions, info_of, read_json, write_object
 from iriscw.tiers.drivers.opening import StoreExtraMissing
 from iriscw.tiers.ports import (
-    MAX_KEY_BYTES,
     MAX_PAGE_OBJECTS,
     Condition,
     IfMatch,
-    InvalidObjectKey,
     InvalidRange,
     ObjectChanged,
     ObjectInfo,
     ObjectNotFound,
     ObjectPage,
     StoreUnreachable,
-    check_key,
 )
 
 MOST_PAGES = 100
@@ -67,7 +63,7 @@ def _is_installed(name: str) -> bool:
         return False
 
 
-class GsObjectStore:
+class GsObjectStore(BucketObjectStore[GsConnection, GsReading]):
     """One bucket, or what begins with a prefix in it; see :class:`~iriscw.tiers.ports.ObjectStore` for what each
     method does.
 
@@ -80,31 +76,13 @@ class GsObjectStore:
     def __init__(
         self, place: GsPlace, limits: GsLimits | None = None, *, environment: Mapping[str, str] | None = None
     ) -> None:
-        self._place = place
-        self._connection = GsConnection(place, limits or GsLimits(), environment)
-
-    def __repr__(self) -> str:
-        """Show where the objects are."""
-        return f"GsObjectStore({str(self._place)!r})"
+        super().__init__(place, GsConnection(place, limits or GsLimits(), environment))
 
     async def put(self, key: str, data: bytes | AsyncIterable[bytes], *, condition: Condition = None) -> ObjectInfo:
         """Write an object as a whole."""
         name = self._name(key)
         conditions(key, condition)
         return await write_object(self._connection, key, name, data, condition)
-
-    @asynccontextmanager
-    async def get(self, key: str, *, start: int = 0, end: int | None = None) -> AsyncIterator[GsReading]:
-        """Read an object."""
-        name = self._name(key)
-        if start < 0 or (end is not None and end < start):
-            raise InvalidRange(f"{start} to {end} is no range of bytes")
-        async with self._connection.reading():
-            reading = await self._open(key, name, start, end)
-            try:
-                yield reading
-            finally:
-                reading.close()
 
     async def stat(self, key: str) -> ObjectInfo:
         """Give what is known of an object."""
@@ -119,9 +97,8 @@ class GsObjectStore:
 
     async def list(self, prefix: str = "", *, after: str = "", limit: int = MAX_PAGE_OBJECTS) -> ObjectPage:
         """List objects in the order of their keys. Keys that no driver takes are left out: others made them."""
-        if not 1 <= limit <= MAX_PAGE_OBJECTS:
-            raise InvalidArgument(f"a page has 1 to {MAX_PAGE_OBJECTS} objects, not {limit}")
-        base = self._place.prefix
+        check_page(limit)
+        base = self._prefix
         # Google's offset is included: one more is asked for, and that one is dropped.
         offset = {"startOffset": base + after} if after else {}
         most = min(limit + bool(after), MAX_PAGE_OBJECTS)
@@ -136,7 +113,7 @@ class GsObjectStore:
             behind = [(key, each) for name, each in items if (key := name.removeprefix(base)) != after or not after]
             if behind or not following:
                 fresh = behind[:limit]
-                objects = tuple(info_of(key, each) for key, each in fresh if _is_ours(key))
+                objects = tuple(info_of(key, each) for key, each in fresh if is_key(key))
                 return ObjectPage(objects, fresh[-1][0] if following or len(behind) > limit else None)
             token = {"pageToken": following}
         raise StoreUnreachable(f"listing {prefix!r}: {MOST_PAGES} pages in a row were empty, and others were to follow")
@@ -160,18 +137,6 @@ class GsObjectStore:
                 return
             raise port_error(failure, what) from failed
 
-    async def aclose(self) -> None:
-        """Close all connections."""
-        await self._connection.aclose()
-
-    def _name(self, key: str) -> str:
-        """Give an object's key in the bucket."""
-        check_key(key)
-        name = self._place.prefix + key
-        if len(name.encode()) > MAX_KEY_BYTES:
-            raise InvalidObjectKey(f"the key {key!r} is too long below {self._place.prefix!r}")
-        return name
-
     async def _page(self, query: dict[str, str], what: str) -> tuple[tuple[tuple[str, Any], ...], str]:
         """Give one page of Google's: names with what is told of each, and the token of the next one."""
         try:
@@ -194,23 +159,11 @@ class GsObjectStore:
             StoreAccessDenied, StoreUnreachable: nobody can say.
         """
         if failed.failure.status == 404 and failed.failure.certain:
-            await self._page({"prefix": self._place.prefix, "maxResults": "1", "fields": "kind"}, what)
+            await self._page({"prefix": self._prefix, "maxResults": "1", "fields": "kind"}, what)
             raise ObjectNotFound(f"there is no object {key!r}") from failed
 
-    async def _open(self, key: str, name: str, start: int, end: int | None) -> GsReading:
-        if start == end:  # HTTP has no empty ranges
-            return await self._nothing_of(key, name, start)
-        try:
-            return await self._ask_for(key, name, start, end)
-        except InvalidRange:  # nor any that begin at the end
-            return await self._nothing_of(key, name, start)
-
-    async def _nothing_of(self, key: str, name: str, start: int) -> GsReading:
-        """Give the reading of no bytes at ``start``, which the object must have."""
-        info = await self.stat(key)
-        if start > info.size_bytes:
-            raise InvalidRange(f"there is no byte {start} in {info.size_bytes} bytes")
-        return GsReading(self._connection, name, info, None, start, start)
+    def _no_bytes(self, name: str, info: ObjectInfo, at: int) -> GsReading:
+        return GsReading(self._connection, name, info, None, at, at)
 
     async def _ask_for(self, key: str, name: str, start: int, end: int | None) -> GsReading:
         what = f"reading {key!r}"
@@ -223,17 +176,9 @@ class GsObjectStore:
                 raise InvalidRange(f"{key!r}: {failed.failure.said}") from failed
             await self._check_absence(key, what, failed)
             raise port_error(failed.failure, what) from failed
-        info, begin, behind = spans(key, answer)
-        wanted = info.size_bytes if end is None else min(end, info.size_bytes)
-        if (begin, behind) != (start, wanted):
+        try:
+            found = spans(key, answer)
+            return GsReading(self._connection, name, found[0], GsBody(answer), start, end_of(found, start, end))
+        except StoreUnreachable:
             answer.close()
-            raise StoreUnreachable(f"{key!r}: {begin} to {behind} came, not {start} to {wanted}")
-        return GsReading(self._connection, name, info, GsBody(answer), start, wanted)
-
-
-def _is_ours(key: str) -> bool:
-    try:
-        check_key(key)
-    except InvalidObjectKey:
-        return False
-    return True
+            raise

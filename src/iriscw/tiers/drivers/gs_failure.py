@@ -11,8 +11,7 @@ from __future__ import annotations
 import json
 
 from iriscw.errors import OperationError
-from iriscw.tiers.drivers.failure import TEXT_LENGTH, Failure, NoStoreCredentials, NoSuchBucket
-from iriscw.tiers.ports import StoreAccessDenied, StoreFull, StoreUnreachable
+from iriscw.tiers.drivers.failure import TEXT_LENGTH, Failure, port_error_of
 
 TOO_FAST = frozenset({"rateLimitExceeded", "userRateLimitExceeded"})
 """Reasons of servers that did not begin."""
@@ -53,21 +52,6 @@ def _told(body: bytes) -> tuple[str, str]:
 
 
 def port_error(failure: Failure, what: str) -> OperationError:
-    """Give the port's error for a failure, where its meaning depends on neither method nor condition.
-
-    Args:
-        failure: How the last attempt failed; certain only if all did so.
-        what: Was asked for, for people.
-    """
-    said = f"{what}: {failure.said}"
-    if failure.credentials:
-        return NoStoreCredentials(said)
-    if not failure.certain:
-        return StoreUnreachable(said)
-    if failure.full:
-        return StoreFull(said)
-    if failure.status == 404:
-        return NoSuchBucket(said)
-    if failure.status in REFUSED and failure.code not in TOO_FAST:
-        return StoreAccessDenied(said)
-    return StoreUnreachable(said)
+    """Give the port's error for a failure of this service (:func:`~iriscw.tiers.drivers.failure.port_error_of`)."""
+    never = failure.status in REFUSED and failure.code not in TOO_FAST
+    return port_error_of(failure, what, no_bucket=failure.status == 404, never=never)

@@ -59,21 +59,21 @@ class GsReading(ContinuedReading):
             answer = await self._connection.open(ask)
         except AttemptFailed as failed:
             raise StoreUnreachable(f"the rest of {self.info.key!r} cannot be read: {failed}") from failed
-        return GsBody(answer), spans(self.info.key, answer)
+        try:
+            return GsBody(answer), spans(self.info.key, answer)
+        except StoreUnreachable:
+            answer.close()
+            raise
 
 
 def spans(key: str, answer: Any) -> tuple[ObjectInfo, int, int]:
-    """Give which version an answer to a GET is of, and from where to where it goes. Closes one that is of no use.
+    """Give which version an answer to a GET is of, and from where to where it goes.
 
     Raises:
         StoreUnreachable: the answer contradicts itself, or does not say what is needed.
     """
-    try:
-        generation, length = _version(key, answer.headers), answer.content_length
-        return span_of(key, generation, length or 0, answer.headers.get("Content-Range"))
-    except StoreUnreachable:
-        answer.close()
-        raise
+    generation, length = _version(key, answer.headers), answer.content_length
+    return span_of(key, generation, length or 0, answer.headers.get("Content-Range"))
 
 
 def _version(key: str, headers: Mapping[str, str]) -> str:

@@ -21,7 +21,7 @@ import logging
 import re
 import uuid
 from collections.abc import AsyncIterable, AsyncIterator
-from contextlib import aclosing
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit
 
@@ -29,17 +29,16 @@ import anyio
 import anyio.to_thread
 import attrs
 
-from iriscw.errors import OperationError
+from iriscw.tiers.drivers import writing
 from iriscw.tiers.drivers.failure import AttemptFailed, Failure
 from iriscw.tiers.drivers.gs_connection import Ask, GsConnection, Told
 from iriscw.tiers.drivers.gs_failure import port_error
-from iriscw.tiers.drivers.writing import MARK, Write, pieces, settled
+from iriscw.tiers.drivers.writing import MARK, Write, refusal, settled
 from iriscw.tiers.ports import (
     Condition,
     IfAbsent,
     IfMatch,
     ObjectChanged,
-    ObjectExists,
     ObjectInfo,
     StoreUnreachable,
 )
@@ -70,11 +69,8 @@ async def write_object(
         ObjectExists, ObjectChanged, StoreFull, StoreAccessDenied, StoreUnreachable: see ``ObjectStore.put``.
     """
     write = Write(key, name, condition)
-    async with aclosing(pieces(data, connection.limits)) as parts:
-        first, is_last = await anext(parts)
-        if is_last:
-            return await _write_whole(connection, write, first)
-        return await _Session(connection, write).write(first, parts)
+    whole, long = partial(_write_whole, connection, write), _Session(connection, write).write
+    return await writing.write_object(write, data, connection.limits, whole, long)
 
 
 def conditions(key: str, condition: Condition) -> dict[str, str]:
@@ -309,22 +305,10 @@ async def _settled(connection: GsConnection, write: Write, failed: AttemptFailed
             too, if nobody can say.
     """
     failure = failed.failure
-    refused = _condition_error(write, failure)
+    refused = refusal(write, failed, changed=failure.status == 412)
     if refused is None and not lost:
         raise port_error(failure, f"writing {write.key!r}") from failed
     return await settled(write, failed, refused, lambda: _ours(connection, write))
-
-
-def _condition_error(write: Write, failure: Failure) -> OperationError | None:
-    if failure.status != 412:
-        return None
-    said = f"{write.key!r}: {failure.said}"
-    match write.condition:
-        case IfAbsent():
-            return ObjectExists(said)
-        case IfMatch():
-            return ObjectChanged(said)
-    return None
 
 
 async def _ours(connection: GsConnection, write: Write) -> ObjectInfo | None:

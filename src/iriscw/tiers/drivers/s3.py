@@ -13,11 +13,10 @@ so a GET of one byte is asked before an object is called absent (INV-C11).
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterable, AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterable
 from typing import Any
 
-from iriscw.errors import InvalidArgument
+from iriscw.tiers.drivers.bucket import BucketObjectStore, check_page, end_of, is_key
 from iriscw.tiers.drivers.failure import AttemptFailed
 from iriscw.tiers.drivers.s3_connection import S3Connection
 from iriscw.tiers.drivers.s3_failure import port_error
@@ -25,18 +24,15 @@ from iriscw.tiers.drivers.s3_place import S3Limits, S3Place, s3_place
 from iriscw.tiers.drivers.s3_reading import S3Reading, spans
 from iriscw.tiers.drivers.s3_upload import conditions, tag, write_object
 from iriscw.tiers.ports import (
-    MAX_KEY_BYTES,
     MAX_PAGE_OBJECTS,
     Condition,
     IfMatch,
-    InvalidObjectKey,
     InvalidRange,
     ObjectChanged,
     ObjectInfo,
     ObjectNotFound,
     ObjectPage,
     StoreUnreachable,
-    check_key,
 )
 
 
@@ -49,7 +45,7 @@ def open_s3_store(url: str) -> S3ObjectStore:
     return S3ObjectStore(s3_place(url, os.environ))
 
 
-class S3ObjectStore:
+class S3ObjectStore(BucketObjectStore[S3Connection, S3Reading]):
     """One bucket, or what begins with a prefix in it; see :class:`~iriscw.tiers.ports.ObjectStore` for what each
     method does.
 
@@ -62,29 +58,11 @@ class S3ObjectStore:
     def __init__(
         self, place: S3Place, limits: S3Limits | None = None, *, connector: dict[str, Any] | None = None
     ) -> None:
-        self._place = place
-        self._connection = S3Connection(place, limits or S3Limits(), connector)
-
-    def __repr__(self) -> str:
-        """Show where the objects are."""
-        return f"S3ObjectStore({str(self._place)!r})"
+        super().__init__(place, S3Connection(place, limits or S3Limits(), connector))
 
     async def put(self, key: str, data: bytes | AsyncIterable[bytes], *, condition: Condition = None) -> ObjectInfo:
         """Write an object as a whole."""
         return await write_object(self._connection, key, self._name(key), data, condition)
-
-    @asynccontextmanager
-    async def get(self, key: str, *, start: int = 0, end: int | None = None) -> AsyncIterator[S3Reading]:
-        """Read an object."""
-        name = self._name(key)
-        if start < 0 or (end is not None and end < start):
-            raise InvalidRange(f"{start} to {end} is no range of bytes")
-        async with self._connection.reading():
-            reading = await self._open(key, name, start, end)
-            try:
-                yield reading
-            finally:
-                reading.close()
 
     async def stat(self, key: str) -> ObjectInfo:
         """Give what is known of an object."""
@@ -105,9 +83,8 @@ class S3ObjectStore:
 
     async def list(self, prefix: str = "", *, after: str = "", limit: int = MAX_PAGE_OBJECTS) -> ObjectPage:
         """List objects in the order of their keys. Keys that no driver takes are left out: others made them."""
-        if not 1 <= limit <= MAX_PAGE_OBJECTS:
-            raise InvalidArgument(f"a page has 1 to {MAX_PAGE_OBJECTS} objects, not {limit}")
-        base = self._place.prefix
+        check_page(limit)
+        base = self._prefix
         behind = {"StartAfter": base + after} if after else {}
         try:
             answer = await self._connection.ask(
@@ -119,7 +96,7 @@ class S3ObjectStore:
         objects = tuple(
             ObjectInfo(key, int(each["Size"]), tag(each))
             for key, each in zip(keys, answer.get("Contents", []), strict=True)
-            if _is_ours(key)
+            if is_key(key)
         )
         return ObjectPage(objects, keys[-1] if answer.get("IsTruncated") and keys else None)
 
@@ -138,32 +115,8 @@ class S3ObjectStore:
                 return
             raise port_error(failure, f"deleting {key!r}") from failed
 
-    async def aclose(self) -> None:
-        """Close all connections."""
-        await self._connection.aclose()
-
-    def _name(self, key: str) -> str:
-        """Give an object's key in the bucket."""
-        check_key(key)
-        name = self._place.prefix + key
-        if len(name.encode()) > MAX_KEY_BYTES:
-            raise InvalidObjectKey(f"the key {key!r} is too long below {self._place.prefix!r}")
-        return name
-
-    async def _open(self, key: str, name: str, start: int, end: int | None) -> S3Reading:
-        if start == end:  # HTTP has no empty ranges
-            return await self._nothing_of(key, name, start)
-        try:
-            return await self._ask_for(key, name, start, end)
-        except InvalidRange:  # nor any that begin at the end
-            return await self._nothing_of(key, name, start)
-
-    async def _nothing_of(self, key: str, name: str, start: int) -> S3Reading:
-        """Give the reading of no bytes at ``start``, which the object must have."""
-        info = await self.stat(key)
-        if start > info.size_bytes:
-            raise InvalidRange(f"there is no byte {start} in {info.size_bytes} bytes")
-        return S3Reading(self._connection, name, info, None, start, start)
+    def _no_bytes(self, name: str, info: ObjectInfo, at: int) -> S3Reading:
+        return S3Reading(self._connection, name, info, None, at, at)
 
     async def _ask_for(self, key: str, name: str, start: int, end: int | None) -> S3Reading:
         span = {"Range": f"bytes={start}-{'' if end is None else end - 1}"} if start or end is not None else {}
@@ -177,22 +130,8 @@ class S3ObjectStore:
                 raise InvalidRange(f"{key!r}: {failure.said}") from failed
             raise port_error(failure, f"reading {key!r}") from failed
         try:
-            return self._begun(key, name, start, end, answer)
+            found = spans(key, answer)
+            return S3Reading(self._connection, name, found[0], answer, start, end_of(found, start, end))
         except StoreUnreachable:
             answer["Body"].close()
             raise
-
-    def _begun(self, key: str, name: str, start: int, end: int | None, answer: dict[str, Any]) -> S3Reading:
-        info, begin, behind = spans(key, answer)
-        wanted = info.size_bytes if end is None else min(end, info.size_bytes)
-        if (begin, behind) != (start, wanted):
-            raise StoreUnreachable(f"{key!r}: {begin} to {behind} came, not {start} to {wanted}")
-        return S3Reading(self._connection, name, info, answer, start, wanted)
-
-
-def _is_ours(key: str) -> bool:
-    try:
-        check_key(key)
-    except InvalidObjectKey:
-        return False
-    return True

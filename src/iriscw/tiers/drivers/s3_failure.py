@@ -6,8 +6,7 @@ The table errs on the side of doubt: a code that nobody thought of never reads a
 from __future__ import annotations
 
 from iriscw.errors import OperationError
-from iriscw.tiers.drivers.failure import TEXT_LENGTH, Failure, NoStoreCredentials, NoSuchBucket
-from iriscw.tiers.ports import StoreAccessDenied, StoreFull, StoreUnreachable
+from iriscw.tiers.drivers.failure import TEXT_LENGTH, Failure, port_error_of
 
 NOT_BEGUN = frozenset({"SlowDown", "ServiceUnavailable", "Throttling", "ThrottlingException", "RequestLimitExceeded"})
 """Codes of servers that are too busy to begin."""
@@ -47,21 +46,6 @@ def answered(status: int, code: str, message: str) -> Failure:
 
 
 def port_error(failure: Failure, what: str) -> OperationError:
-    """Give the port's error for a failure, where its meaning depends on neither method nor condition.
-
-    Args:
-        failure: How the last attempt failed; certain only if all did so.
-        what: Was asked for, for people.
-    """
-    said = f"{what}: {failure.said}"
-    if failure.credentials:
-        return NoStoreCredentials(said)
-    if not failure.certain:
-        return StoreUnreachable(said)
-    if failure.full:
-        return StoreFull(said)
-    if failure.code == "NoSuchBucket":
-        return NoSuchBucket(said)
-    if failure.denied or failure.code in REFUSED:
-        return StoreAccessDenied(said)
-    return StoreUnreachable(said)
+    """Give the port's error for a failure of this service (:func:`~iriscw.tiers.drivers.failure.port_error_of`)."""
+    never = failure.denied or failure.code in REFUSED
+    return port_error_of(failure, what, no_bucket=failure.code == "NoSuchBucket", never=never)

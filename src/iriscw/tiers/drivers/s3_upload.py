@@ -12,22 +12,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterable, AsyncIterator
-from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 import anyio
 
-from iriscw.errors import OperationError
-from iriscw.tiers.drivers.failure import AttemptFailed, Failure
+from iriscw.tiers.drivers import writing
+from iriscw.tiers.drivers.failure import AttemptFailed
 from iriscw.tiers.drivers.s3_connection import S3Connection
 from iriscw.tiers.drivers.s3_failure import port_error
-from iriscw.tiers.drivers.writing import MARK, Write, pieces, settled
+from iriscw.tiers.drivers.writing import MARK, Write, refusal, settled
 from iriscw.tiers.ports import (
     Condition,
     IfAbsent,
     IfMatch,
-    ObjectChanged,
-    ObjectExists,
     ObjectInfo,
     StoreUnreachable,
 )
@@ -44,11 +42,8 @@ async def write_object(
         ObjectExists, ObjectChanged, StoreFull, StoreAccessDenied, StoreUnreachable: see ``ObjectStore.put``.
     """
     write = Write(key, name, condition)
-    async with aclosing(pieces(data, connection.limits)) as parts:
-        first, is_last = await anext(parts)
-        if is_last:
-            return await _write_whole(connection, write, first)
-        return await _write_parts(connection, write, first, parts)
+    whole, long = partial(_write_whole, connection, write), partial(_write_parts, connection, write)
+    return await writing.write_object(write, data, connection.limits, whole, long)
 
 
 async def _write_whole(connection: S3Connection, write: Write, data: bytes) -> ObjectInfo:
@@ -135,19 +130,10 @@ async def _settled(connection: S3Connection, write: Write, failed: AttemptFailed
             too, if nobody can say.
     """
     failure = failed.failure
-    error = _condition_error(write, failure)
-    if error is None and failure.code != "NoSuchUpload":
+    refused = refusal(write, failed, changed=failure.status == 412, gone=failure.code == "NoSuchKey")
+    if refused is None and failure.code != "NoSuchUpload":
         raise port_error(failure, f"writing {write.key!r}") from failed
-    return await settled(write, failed, error, lambda: _ours(connection, write))
-
-
-def _condition_error(write: Write, failure: Failure) -> OperationError | None:
-    said = f"{write.key!r}: {failure.said}"
-    if isinstance(write.condition, IfAbsent) and failure.status == 412:
-        return ObjectExists(said)
-    if isinstance(write.condition, IfMatch) and (failure.status == 412 or failure.code == "NoSuchKey"):
-        return ObjectChanged(said)
-    return None
+    return await settled(write, failed, refused, lambda: _ours(connection, write))
 
 
 async def _ours(connection: S3Connection, write: Write) -> ObjectInfo | None:

@@ -10,13 +10,23 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
 
 import attrs
 
 from iriscw.errors import OperationError
 from iriscw.tiers.drivers.failure import AttemptFailed
 from iriscw.tiers.drivers.limits import ServiceLimits
-from iriscw.tiers.ports import Condition, ObjectInfo, StoreFull, StoreUnreachable
+from iriscw.tiers.ports import (
+    Condition,
+    IfAbsent,
+    IfMatch,
+    ObjectChanged,
+    ObjectExists,
+    ObjectInfo,
+    StoreFull,
+    StoreUnreachable,
+)
 
 MARK = "iriscw-write"
 """In an object's metadata: which write it is of."""
@@ -67,6 +77,47 @@ async def _chunks(data: bytes | AsyncIterable[bytes]) -> AsyncIterator[bytes]:
         return
     async for chunk in data:
         yield chunk
+
+
+async def write_object(
+    write: Write,
+    data: bytes | AsyncIterable[bytes],
+    limits: ServiceLimits,
+    whole: Callable[[bytes], Awaitable[ObjectInfo]],
+    long: Callable[[bytes, AsyncIterator[tuple[bytes, bool]]], Awaitable[ObjectInfo]],
+) -> ObjectInfo:
+    """Write an object as a whole.
+
+    Args:
+        write: Which one.
+        data: Its bytes.
+        limits: Say how large a part is.
+        whole: Writes what is no longer than a part, in one request.
+        long: Writes what is longer: the first part and the others, each with whether it is the last.
+
+    Raises:
+        ObjectExists, ObjectChanged, StoreFull, StoreAccessDenied, StoreUnreachable: see ``ObjectStore.put``.
+    """
+    async with aclosing(pieces(data, limits)) as parts:
+        first, is_last = await anext(parts)
+        return await (whole(first) if is_last else long(first, parts))
+
+
+def refusal(write: Write, failed: AttemptFailed, *, changed: bool, gone: bool = False) -> OperationError | None:
+    """Give what to say of a write's condition; None: it was not that.
+
+    Args:
+        write: Which one.
+        failed: Its last request.
+        changed: Whether the service says that the condition does not hold.
+        gone: Whether it says that there is no object.
+    """
+    said = f"{write.key!r}: {failed.failure.said}"
+    if isinstance(write.condition, IfAbsent) and changed:
+        return ObjectExists(said)
+    if isinstance(write.condition, IfMatch) and (changed or gone):
+        return ObjectChanged(said)
+    return None
 
 
 async def settled(

@@ -27,9 +27,8 @@ import functools
 import os
 import re
 import signal
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 import anyio
 import anyio.to_thread
@@ -41,12 +40,12 @@ from iriscw.freeze.criu_rpc import (
     POST_DUMP,
     POST_RESTORE,
     Answer,
-    NotUnderstood,
     ask_dump,
     ask_restore,
     read_restore_statistics,
 )
 from iriscw.freeze.drivers.criu.ability import probe
+from iriscw.freeze.drivers.criu.bounds import broken_off, check_bounds, within
 from iriscw.freeze.drivers.criu.held import CriuHeldTree, stopped, untraced
 from iriscw.freeze.drivers.criu.network import DUMP_LOG, unlock_network
 from iriscw.freeze.drivers.criu.record import Run, forget_run, read_run, write_run
@@ -76,8 +75,6 @@ from iriscw.freeze.model import (
 )
 from iriscw.freeze.ports import KILL_PATIENCE_NS, Report
 from iriscw.processes.identity import ProcessGone, boot_id, read_stat
-
-T = TypeVar("T")
 
 ENDING_NS: Final = 2_000_000_000
 """For a CRIU whose socket was closed, to undo what it did; with established connections that matters."""
@@ -116,22 +113,22 @@ class CriuSwrk:
 
     async def dump(self, request: DumpRequest, report: Report) -> CriuHeldTree:
         """Write the images of a tree, and hold it (see the port)."""
-        work = _checked(request.images, request.work, request.within_ns)
+        work = check_bounds(request)
         program = Path((await self.ability()).path)
         os.close(open_task(request.root))
         silenced = (request.root,) if request.options.tcp_established else ()
         first = await anyio.to_thread.run_sync(space.of, request.root)
         run = await self._started(program, work, restore=False, tasks=silenced, first=first)
         try:
-            return await _within(request.within_ns, functools.partial(_dump, run, request, first is not None, report))
+            return await within(request.within_ns, functools.partial(_dump, run, request, first is not None, report))
         except BaseException as error:
             with anyio.CancelScope(shield=True):
                 await _undo_dump(run, request)
-            raise _overdue(error, run, request.within_ns) from error
+            raise broken_off(error, "CRIU", run.work, request.within_ns) from error
 
     async def restore(self, request: RestoreRequest, report: Report, pages: LazyPages | None = None) -> RestoreReport:
         """Bring a tree back, and leave all of it stopped (see the port)."""
-        work = _checked(request.images, request.work, request.within_ns)
+        work = check_bounds(request)
         if request.new_pid_namespace and (request.lazy or request.options.shell_job):
             raise UnsafeRequest("neither a lazy restore nor one with a terminal goes into a PID namespace of its own")
         if request.lazy != (pages is not None):
@@ -148,7 +145,7 @@ class CriuSwrk:
                 raise CriuFailed(str(error)) from error
             raise
         try:
-            return await _within(request.within_ns, functools.partial(_restore, run, request, pages, made))
+            return await within(request.within_ns, functools.partial(_restore, run, request, pages, made))
         except BaseException as error:
             with anyio.CancelScope(shield=True):
                 if made is not None:
@@ -161,7 +158,7 @@ class CriuSwrk:
                     await anyio.to_thread.run_sync(forget_run, work)
             if left and not isinstance(error, anyio.get_cancelled_exc_class()):
                 raise TreeLeft(f"{error}; and tasks that it made do not end: {_named(left)}") from error
-            raise _overdue(error, run, request.within_ns) from error
+            raise broken_off(error, "CRIU", run.work, request.within_ns) from error
 
     async def paging(self, work: str, within_ns: int, report: Report) -> None:
         """Wait until all pages of a tree are there (see the port)."""
@@ -221,31 +218,6 @@ class CriuSwrk:
         except OSError as error:
             raise NoRoom(f"CRIU could not be started in {work}: {error.strerror or error}") from error
         return run
-
-
-def _checked(images: str, work: str, within_ns: int) -> Path:
-    for folder in (images, work):
-        if not Path(folder).is_absolute() or not Path(folder).is_dir():
-            raise UnsafeRequest(f"{folder or 'nothing'} is not an absolute folder that is there")
-    if within_ns <= 0:
-        raise UnsafeRequest("a deadline that is not positive")
-    return Path(work)
-
-
-async def _within(within_ns: int, doing: Callable[[], Awaitable[T]]) -> T:
-    with anyio.fail_after(within_ns / 1e9):
-        return await doing()
-
-
-def _overdue(error: BaseException, run: Swrk, within_ns: int) -> BaseException:
-    """Give the error to raise for one that broke an operation off."""
-    if isinstance(error, TimeoutError):
-        return CriuOverdue(f"CRIU did not end within {within_ns / 1e9:g} s and was killed; see {run.work}")
-    if isinstance(error, NotUnderstood):
-        return CriuFailed(f"CRIU said what it never says: {error}")
-    if isinstance(error, OSError) and not isinstance(error, OperationError):
-        return CriuFailed(f"CRIU could not be spoken to: {error}")
-    return error
 
 
 # A dump.
@@ -317,7 +289,7 @@ async def _made_space(work: Path, request: RestoreRequest) -> space.Space:
     cores = [found for found in map(_CORE.fullmatch, names) if found is not None]
     numbers = (*request.pids, *(int(found["number"]) for found in cores))
     try:
-        return await _within(request.within_ns, functools.partial(space.make, work, numbers))
+        return await within(request.within_ns, functools.partial(space.make, work, numbers))
     except TimeoutError as error:
         raise CriuOverdue(f"no PID namespace was made within {request.within_ns / 1e9:g} s") from error
 

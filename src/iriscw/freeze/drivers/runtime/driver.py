@@ -26,9 +26,8 @@ import functools
 import json
 import logging
 import os
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 import anyio
 import anyio.to_thread
@@ -41,10 +40,10 @@ from iriscw.freeze.criu_rpc import (
     POST_RESTORE,
     Answer,
     Kind,
-    NotUnderstood,
     read_restore_statistics,
     taken_over,
 )
+from iriscw.freeze.drivers.criu.bounds import broken_off, check_bounds, within
 from iriscw.freeze.drivers.criu.driver import ENDING_NS, FREEZING_S, RESTORE_LOG, CriuSwrk
 from iriscw.freeze.drivers.criu.held import stopped, untraced
 from iriscw.freeze.drivers.criu.network import DUMP_LOG, unlock_network
@@ -60,7 +59,6 @@ from iriscw.freeze.model import (
     Container,
     CriuAbility,
     CriuFailed,
-    CriuOverdue,
     DumpReport,
     DumpRequest,
     LazyPages,
@@ -79,7 +77,6 @@ from iriscw.processes.identity import ProcessGone
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
 
 FOUND: Final = "container-run.json"
 MAX_FOUND_BYTES: Final = 4096
@@ -141,17 +138,17 @@ class RuntimeCriu:
         """Write the images of a tree or of a container, and hold it (see the port)."""
         if request.container is None:
             return await self._plain.dump(request, report)
-        work = _checked(request.images, request.work, request.within_ns)
+        work = check_bounds(request)
         program = Path((await self.ability()).path)
         runc = self._runc or find_runc()
         os.close(open_task(request.root))
         run = _Dump(self, request, request.container, program, runc, work)
         try:
-            return await _within(request.within_ns, functools.partial(run.held, report))
+            return await within(request.within_ns, functools.partial(run.held, report))
         except BaseException as error:
             with anyio.CancelScope(shield=True):
                 await run.undo()
-            raise _overdue(error, work, request.within_ns) from error
+            raise broken_off(error, "CRIU or the runtime", work, request.within_ns) from error
 
     async def restore(self, request: RestoreRequest, report: Report, pages: LazyPages | None = None) -> RestoreReport:
         """Bring a tree back, or a container by the runtime that was told so (see the port)."""
@@ -159,21 +156,21 @@ class RuntimeCriu:
             return await self._plain.restore(request, report, pages)
         if request.lazy or pages is not None:
             raise UnsafeRequest("a container's runtime brings all of its memory back at once")
-        work = _checked(request.images, request.work, request.within_ns)
+        work = check_bounds(request)
         program = Path((await self.ability()).path)
         door = self._expected.get(request.operation)
         if door is None:
             raise CriuFailed("the runtime that was to bring the container back is gone")
         run = _Restore(request, program, work, door)
         try:
-            return await _within(request.within_ns, run.restored)
+            return await within(request.within_ns, run.restored)
         except BaseException as error:
             with anyio.CancelScope(shield=True):
                 left = await run.kill()
             if left and not isinstance(error, anyio.get_cancelled_exc_class()):
                 named = ", ".join(str(task.pid) for task in left)
                 raise TreeLeft(f"{error}; and tasks that it made do not end: {named}") from error
-            raise _overdue(error, work, request.within_ns) from error
+            raise broken_off(error, "CRIU or the runtime", work, request.within_ns) from error
 
     async def sweep(self, request: SweepRequest) -> tuple[TaskIdentity, ...]:
         """End the run that an earlier life left (see the port), and let a container run that it left frozen."""
@@ -434,31 +431,6 @@ def _found_paused(work: Path) -> bool:
     except (OSError, ValueError):
         return False
     return False
-
-
-def _checked(images: str, work: str, within_ns: int) -> Path:
-    for folder in (images, work):
-        if not Path(folder).is_absolute() or not Path(folder).is_dir():
-            raise UnsafeRequest(f"{folder or 'nothing'} is not an absolute folder that is there")
-    if within_ns <= 0:
-        raise UnsafeRequest("a deadline that is not positive")
-    return Path(work)
-
-
-async def _within(within_ns: int, doing: Callable[[], Awaitable[T]]) -> T:
-    with anyio.fail_after(within_ns / 1e9):
-        return await doing()
-
-
-def _overdue(error: BaseException, work: Path, within_ns: int) -> BaseException:
-    """Give the error to raise for one that broke an operation off."""
-    if isinstance(error, TimeoutError):
-        return CriuOverdue(f"the runtime's CRIU did not end within {within_ns / 1e9:g} s and was killed; see {work}")
-    if isinstance(error, NotUnderstood):
-        return CriuFailed(f"CRIU, or the runtime, said what it never says: {error}")
-    if isinstance(error, OSError) and not isinstance(error, OperationError):
-        return CriuFailed(f"CRIU or the runtime could not be spoken to: {error}")
-    return error
 
 
 def _failure(work: Path, answer: Answer | None, name: str, doing: str) -> OperationError:
