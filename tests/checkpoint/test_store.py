@@ -485,3 +485,38 @@ def test_a_pin_whose_removal_was_cut_off_leaves_nothing(tmp_path):
     (tier.root / "pins" / "op-1" / "op-2").unlink()
     tier.unpin("op-1", "op-2")
     assert [*(tier.root / "pins").iterdir()] == []
+
+
+def test_what_was_removed_stays_removed_after_a_power_cut(tmp_path, monkeypatch):
+    """And what was made is there: each folder as it was last brought to the disk is the folder as it is."""
+    real, on_disk = store.sync_folder, {}
+
+    def sync(path):
+        real(path)
+        on_disk[path] = sorted(each.name for each in path.iterdir())
+
+    monkeypatch.setattr(store, "sync_folder", sync)
+    monkeypatch.setattr("iriscw.files.sync_folder", sync)
+    tier = folders(tmp_path)
+    reserved_in, pins, artifacts = tier.root / "reserved", tier.root / "pins", tier.root / "artifacts"
+    fill(tier.reserve("op-1", MIB), large=False)
+    assert on_disk[reserved_in] == ["op-1"]
+    tier.seal("op-1", FROZEN, (), store.default_reading(lambda count: None), lambda size: None)
+    tier.publish("op-1")
+    assert (on_disk[reserved_in], on_disk[artifacts]) == ([], ["op-1"])
+    assert (on_disk[pins], on_disk[pins / "op-1"]) == (["op-1"], ["op-1"])
+    assert {"artifacts", "pins"} <= {*on_disk[tier.root]}
+    tier.pin("op-1", "th-1")
+    tier.unpin("op-1", "op-1")
+    assert on_disk[pins / "op-1"] == ["th-1"]
+    tier.unpin("op-1", "th-1")
+    assert on_disk[pins / "op-1"] == []
+    tier.reserve("op-2", MIB)
+    tier.discard("op-2")
+    assert on_disk[reserved_in] == []
+
+    def nothing_goes_yet(path):
+        assert on_disk[artifacts] == []
+
+    monkeypatch.setattr(store, "remove_tree", nothing_goes_yet)
+    tier.remove("op-1")

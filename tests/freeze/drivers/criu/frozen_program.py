@@ -308,7 +308,34 @@ class Uring:
         return {}
 
 
-KINDS = (Memory, Ballast, Large, Huge, Shifting, Threads, Files, Unix, Locks, Epoll, Memfd, Family, Tcp, Uring)
+class Dialling:
+    """A Unix socket that is connected to somebody else's, who does not accept."""
+
+    def __init__(self, folder):
+        self.channel = socket.socket(socket.AF_UNIX)
+        self.channel.connect(str(folder / "elsewhere"))
+
+    def state(self):
+        return {}
+
+
+KINDS = (
+    Memory,
+    Ballast,
+    Large,
+    Huge,
+    Shifting,
+    Threads,
+    Files,
+    Unix,
+    Locks,
+    Epoll,
+    Memfd,
+    Family,
+    Tcp,
+    Uring,
+    Dialling,
+)
 FEATURES = {each.__name__.lower(): each for each in KINDS}
 
 
