@@ -16,6 +16,8 @@ from iriscw.processes.identity import ProcessGone, identify, read_stat
 
 PATIENCE_S = 60.0
 
+MAIN = "import sys, iriscw.cli; sys.exit(iriscw.cli.main())"
+
 COUNTING = """
 import os, sys, time
 children = int(sys.argv[2])
@@ -130,10 +132,10 @@ class Command:
         self.state = folder / "state"
         self.environment = {**os.environ, "IRISCW_STATE_DIR": str(self.state)}
 
-    def start(self, *arguments: str) -> subprocess.Popen:
+    def start(self, *arguments: str, program: str = MAIN) -> subprocess.Popen:
         """Start it; its standard error is read line by line."""
         return subprocess.Popen(
-            [sys.executable, "-c", "import sys, iriscw.cli; sys.exit(iriscw.cli.main())", *arguments],
+            [sys.executable, "-c", program, *arguments],
             env=self.environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

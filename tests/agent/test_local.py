@@ -79,6 +79,21 @@ def test_a_tree_goes_and_comes_back(command, counting):
     tree.counts_on()
 
 
+def test_a_secret_is_in_the_images_and_nowhere_else(command, counting, monkeypatch):
+    """What stands in the environment of a process comes into no manifest, journal, log or answer (INV-C14)."""
+    monkeypatch.setenv("A_SECRET", "a-word-that-nobody-else-has-8431")
+    tree = counting()
+    monkeypatch.delenv("A_SECRET")
+    code, out, err = command("checkpoint", "--pid", str(tree.pid), "--tier", "disk", "-o", "json", "--verbose")
+    assert code == 0, err
+    code, more, _ = command("checkpoints", "-o", "json")
+    assert code == 0
+    files = [path for path in command.state.rglob("*") if path.is_file()]
+    holding = [path.name for path in files if b"nobody-else-has-8431" in path.read_bytes()]
+    assert {"pages-1.img"} <= {*holding} <= {path.name for path in files if path.parent.name == "images"}
+    assert "8431" not in out + err + more
+
+
 def test_a_tree_that_runs_on(command, counting):
     """With --leave-running it has only stood still; while it lives its checkpoint cannot be thawed."""
     tree = counting(children=1)
@@ -134,6 +149,28 @@ def test_a_budget_that_is_too_small(command, counting):
     assert code == 3
     assert "NoRoom" in err
     tree.counts_on()
+    assert listed(command) == []
+
+
+WITHOUT_RIGHTS = """
+import ctypes, sys
+import iriscw.cli
+for right in (21, 40):  # CAP_SYS_ADMIN, CAP_CHECKPOINT_RESTORE: what is executed from here on has neither
+    assert ctypes.CDLL(None).prctl(24, right, 0, 0, 0) == 0
+sys.exit(iriscw.cli.main())
+"""
+
+
+def test_a_right_that_is_missing(command, counting):
+    """It is named before anything is touched, and the tree does not notice."""
+    tree = counting()
+    process = command.start("checkpoint", "--pid", str(tree.pid), "--tier", "disk", program=WITHOUT_RIGHTS)
+    _, err = process.communicate(timeout=4 * PATIENCE_S)
+    assert process.returncode == 3
+    assert "RightsMissing" in err
+    assert "CAP_SYS_ADMIN" in err
+    tree.counts_on()
+    assert tree.unbroken()
     assert listed(command) == []
 
 

@@ -1,5 +1,6 @@
 """Artifacts without CRIU: files with the names that it gives, and facts of a tree that never was."""
 
+import os
 import random
 from pathlib import Path
 
@@ -42,3 +43,22 @@ def published(tmp_path: Path, *, large: bool = True, **words) -> Folders:
 def verify(tier: Folders, artifact: str) -> None:
     """Read every byte and compare."""
     tier.verify(artifact, 2, lambda done, total: None, [])
+
+
+def damage(path: Path, rng: random.Random) -> str:
+    """Flip a bit of a file, or make it shorter or longer."""
+    size = path.stat().st_size
+    kind = rng.choice(["flip", "flip", "cut", "grow"]) if size else "grow"
+    with path.open("r+b") as file:
+        if kind == "cut":
+            file.truncate(rng.randrange(size))
+        elif kind == "grow":
+            file.seek(0, os.SEEK_END)
+            file.write(b"\0")
+        else:
+            at = rng.randrange(size)
+            file.seek(at)
+            (byte,) = file.read(1)
+            file.seek(at)
+            file.write(bytes([byte ^ (1 << rng.randrange(8))]))
+    return f"{kind} of {path.name}"

@@ -3,7 +3,18 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from iriscw.freeze.criu_images import IN_PARENT, LAZY, PAGEMAP_MAGIC, PRESENT, NotPagemap, Span, read_pagemap
+from iriscw.freeze.criu_images import (
+    FILES_MAGIC,
+    IN_PARENT,
+    LAZY,
+    PAGEMAP_MAGIC,
+    PRESENT,
+    NotFiles,
+    NotPagemap,
+    Span,
+    read_pagemap,
+    unresolved_peers,
+)
 from iriscw.freeze.criu_protobuf import encode
 
 PAGE = 4096
@@ -73,4 +84,44 @@ def test_any_bytes_are_read_or_refused(data):
     try:
         read_pagemap(PAGEMAP_MAGIC + data, PAGE)
     except NotPagemap:
+        return
+
+
+def unix_socket(inode: int, peer: int) -> bytes:
+    """Write an entry of ``files.img``, with a field that nobody knows."""
+    return entry((1, 5), (2, inode), (16, [(1, 9), (2, inode), (3, 1), (8, peer), (99, b"x")]))
+
+
+PLAIN_FILE = entry((1, 1), (2, 4), (3, [(1, 4), (6, b"/etc/hostname")]))
+
+
+def test_sockets_whose_other_end_is_in_no_image_are_found():
+    """A pair, one that listens and one that waits for it in the tree are whole; one that waits elsewhere is not."""
+    whole = FILES_MAGIC + PLAIN_FILE + unix_socket(1, 2) + unix_socket(2, 1) + unix_socket(3, 0) + unix_socket(4, 3)
+    assert unresolved_peers(whole) == ()
+    assert unresolved_peers(whole + unix_socket(5, 77) + PLAIN_FILE) == (5,)
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"", "does not begin"),
+        (PAGEMAP_MAGIC, "does not begin"),
+        (FILES_MAGIC + unix_socket(1, 2)[:-1], "cut off"),
+        (FILES_MAGIC + b"\xff\xff\xff\xff", "cut off"),
+        (FILES_MAGIC + entry((1, 5), (16, b"\x08")), "cut off"),
+    ],
+)
+def test_what_is_no_list_of_files_is_refused(data, why):
+    """An image that nobody understands is none that says all is well."""
+    with pytest.raises(NotFiles, match=why):
+        unresolved_peers(data)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_a_list_of_files_or_refused(data):
+    """No other error, whatever is in the file."""
+    try:
+        unresolved_peers(FILES_MAGIC + data)
+    except NotFiles:
         return

@@ -42,6 +42,20 @@ LINES = [
     ("(00.1) Error (criu/files-reg.c:1): File home/x has bad size 3 (expect 4)", Cause.FILE_CHANGED),
     ("(00.1) Error (compel/src/lib/infect.c:1): Unable to connect: No such process", Cause.GONE),
     ("(00.1) Error (criu/cr-dump.c:1): Timeout reached. Try to interrupt: 0", Cause.OVERDUE),
+    (
+        "(00.1) Error (criu/cr-dump.c:1): The root process 9 is not a session leader. Consider using --shell-job",
+        Cause.SESSION,
+    ),
+    ("(00.1) Error (criu/seize.c:1): Zombies with threads are not supported", Cause.THREADS),
+    ("(00.1) Error (compel/infect.c:1): Unseizable non-zombie 9 found, state D, err -1/4", Cause.NOT_STOPPING),
+    ("(00.1) Error (criu/files.c:1): Can't lookup mount=15 for fd=3 path=/secretmem (deleted)", Cause.MOUNT),
+    (
+        "(00.1) Error (criu/namespaces.c:1): One or more namespaces doesn't belong to the target user namespace",
+        Cause.NAMESPACE,
+    ),
+    ("(00.1) Error (criu/sockets.c:1): sockets: BUG! Unknown socket collected (family 40)", Cause.UNKNOWN_FILE),
+    ("(00.1) Error (criu/pidfd.c:1): pidfd: pidfd pid 1 is not a part of process tree..", Cause.UNKNOWN_FILE),
+    ("(00.1) Error (criu/cr-dump.c:1): Can't dump file 3 of that type [600] (anon)", Cause.UNKNOWN_FILE),
     ("(00.1) pie: 12: Error (criu/pie/restorer.c:1): sys_prctl(PR_SET_MM) failed with -16", Cause.UNKNOWN),
 ]
 
@@ -62,6 +76,16 @@ def test_causes_are_errors_of_the_port() -> None:
     assert all(row.error in allowed for row in CAUSES)
     assert {row.cause for row in CAUSES} == set(Cause) - {Cause.UNKNOWN}
     assert isinstance(classify("", doing="freeze").as_error(), CriuFailed)
+
+
+def test_who_does_not_stop_has_not_ended() -> None:
+    """CRIU gives up one in vfork in several lines, and in the last one nothing is there: it lives, and waits."""
+    lines = (
+        "(61) Error (criu/cr-dump.c:1): Timeout reached. Try to interrupt: 0",
+        "(61) Error (compel/infect.c:1): Unseizable non-zombie 9 found, state D, err -1/4",
+        "(61) Error (compel/infect.c:1): Unable to detach from 9: No such process",
+    )
+    assert classify("\n".join(lines), doing="freeze").cause is Cause.NOT_STOPPING
 
 
 def test_what_is_harmless_is_no_reason() -> None:

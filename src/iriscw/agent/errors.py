@@ -39,6 +39,10 @@ class UnsafeStateFolder(UsageError):
     """Somebody else could write to the state folder, or to the agent's part of it: what stands there is run."""
 
 
+class StateUnusable(OperationError):
+    """The state folder cannot be written to: its file system is read-only, or fails. Nothing was touched."""
+
+
 class PathNotAllowed(UsageError):
     """A path is none that the agent may use: below no configured root, or a link or a stranger's folder is in it."""
 

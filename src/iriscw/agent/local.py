@@ -17,17 +17,19 @@ is taken, and its folder removed, under one lock for all: a folder that is being
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import logging
 import os
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 
 import anyio
 import attrs
 
 from iriscw.agent.claims import TargetBusy, claim, frozen_by_us, thawed_by_us
+from iriscw.agent.errors import StateUnusable
 from iriscw.agent.operations import OPERATIONS
 from iriscw.agent.state import check_state
 from iriscw.checkpoint.drivers.store import Folders
@@ -39,9 +41,10 @@ from iriscw.freeze import actor
 from iriscw.freeze.drivers.desk import Desk, unseen
 from iriscw.freeze.drivers.runtime.driver import RuntimeCriu
 from iriscw.freeze.messages import CancelOperation, FreezeTree, OperationChanged, OperationEnded, ThawTree
-from iriscw.freeze.model import ArtifactInUse, ArtifactUnknown, Outcome, TreeLeft, UnsafeRequest
+from iriscw.freeze.model import ArtifactInUse, ArtifactUnknown, NoRoom, Outcome, TreeLeft, UnsafeRequest
 from iriscw.freeze.ports import Criu, Cuda, Gpus, Hooks, Processes, Report
 from iriscw.freeze.records import FreezeAccepted, FreezeEnded, ThawAccepted, ThawEnded
+from iriscw.journal.port import JournalStatus
 from iriscw.journal.sqlite import SqliteJournal
 from iriscw.processes.identity import boot_id
 from iriscw.runtime import ActorPath, ActorSystem
@@ -60,6 +63,11 @@ ALONE_PATIENCE_S = 60.0
 """For another command to make or remove the folder of an operation: milliseconds, but on a disk that hangs."""
 
 ALONE_LOOK_S = 0.005
+
+FULL_PATIENCE_S = 15.0
+"""For room to write a record: the tree may be held meanwhile. The journal tries each 5 s."""
+
+FULL_LOOK_S = 0.2
 
 FREEZE = "/freeze"
 THAW = "/thaw"
@@ -165,17 +173,25 @@ class Local:
             TargetBusy: another operation freezes the same process, or thaws the same artifact.
             OperationStuck: it did not come to its end in time after a cancellation.
             UnsafeStateFolder: somebody else could write to the state folder.
-            JournalUnavailable, OSError: its folder cannot be written to.
+            StateUnusable: its folder cannot be written to; nothing was touched.
+            NoRoom: the disk of its folder is full: before anything was touched, or for so long that it was given up.
+            JournalLost: that disk failed on the way; the next command takes the operation up.
         """
-        folder = self._operations() / message.plan.operation
+        with self._writing():
+            folder = self._operations() / message.plan.operation
         if isinstance(message, ThawTree):
             name, target = THAW, thawed_by_us(message.plan.artifact)
         else:
             name, target = FREEZE, frozen_by_us(message.plan.root)
         with claim(target):
-            async with self._alone():
-                make_private_folder(folder)
-                journal = SqliteJournal.open(folder / "journal")
+            with self._writing():
+                async with self._alone():
+                    try:
+                        make_private_folder(folder)
+                        journal = SqliteJournal.open(folder / "journal")
+                    except BaseException:
+                        self._clean(folder)
+                        raise
             return await self._run(folder, journal, name, message, report, changed)
 
     async def recover(self, changed: Changed | None = None) -> list[OperationEnded]:
@@ -185,9 +201,12 @@ class Local:
 
         Raises:
             UnsafeStateFolder: somebody else could write to the state folder.
+            StateUnusable, NoRoom: there is none yet, and it cannot be made.
         """
         ends = []
-        for folder in sorted(self._operations().iterdir()):
+        with self._writing():
+            folders = sorted(self._operations().iterdir())
+        for folder in folders:
             try:
                 async with self._alone():
                     taken = self._take_up(folder)
@@ -250,6 +269,24 @@ class Local:
         for each in (self.state, folder):
             check_state(each)
         return folder
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Give a name to what the file system says before anything is touched.
+
+        Raises:
+            NoRoom: it is full.
+            StateUnusable: anything else.
+        """
+        try:
+            yield
+        except IriscwError:
+            raise
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise NoRoom(f"the file system of {self.state} is full: nothing was touched") from error
+            why = error.strerror or error
+            raise StateUnusable(f"{self.state} cannot be used, nothing was touched: {why}") from error
 
     @contextlib.asynccontextmanager
     async def _alone(self) -> AsyncIterator[None]:
@@ -335,6 +372,20 @@ class Local:
                 changed(event)
 
         failures: list[Exception] = []
+        full: list[NoRoom] = []
+
+        async def watch() -> None:
+            """Wait until the disk of the journal has been full for so long that the tree must not wait for it."""
+            since = None
+            while since is None or anyio.current_time() - since < FULL_PATIENCE_S:
+                await anyio.sleep(FULL_LOOK_S)  # its watchers are called in its thread, which may not wait for the loop
+                if journal.status is not JournalStatus.FULL:
+                    since = None
+                elif since is None:
+                    since = anyio.current_time()
+            gave_up = f"the file system of {folder} is full, and {folder.name} could not write down what it does"
+            full.append(NoRoom(f"{gave_up}: it let go of the tree, and the next command undoes or finishes it"))
+            woken.set()
 
         async def host() -> None:
             nonlocal woken
@@ -345,12 +396,15 @@ class Local:
                     system.spawn(name.removeprefix("/"), made)
                     if message is not None:
                         system.tell(name, message)
-                    await woken.wait()
-                    if not ends:
-                        woken = anyio.Event()
-                        system.tell(name, CancelOperation("it was interrupted"))
-                        with anyio.move_on_after(UNDO_PATIENCE_S):
-                            await woken.wait()
+                    async with anyio.create_task_group() as beside:
+                        beside.start_soon(watch)
+                        await woken.wait()
+                        if not ends and not full:
+                            woken = anyio.Event()
+                            system.tell(name, CancelOperation("it was interrupted"))
+                            with anyio.move_on_after(UNDO_PATIENCE_S):
+                                await woken.wait()
+                        beside.cancel_scope.cancel()
             except Exception as error:  # noqa: BLE001 - raised below: a task group would wrap it
                 failures.append(error)
 
@@ -368,8 +422,10 @@ class Local:
             journal.close()
             if ends:
                 await self._clean_up(folder)
+        if not ends and full:
+            raise full[0]
         if failures:
-            raise failures[0]
+            raise _sole(failures[0])
         if not ends:
             raise OperationStuck(f"operation {folder.name} did not end; the next command takes it up")
         return ends[0]
@@ -395,6 +451,13 @@ def _owed(journal: SqliteJournal) -> _Taken | None:
                 case ThawAccepted(plan=plan):
                     return _Taken(journal, name, thawed_by_us(plan.artifact))
     return None
+
+
+def _sole(error: Exception) -> Exception:
+    """Give what a task group has wrapped, if it is one error."""
+    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
 
 
 def _locked(descriptor: int) -> bool:

@@ -1,4 +1,4 @@
-"""Where CRIU's images keep which page: ``pagemap-*.img``, as bytes. Pure.
+"""What CRIU's images say: where they keep which page (``pagemap-*.img``), and who a Unix socket talks to. Pure.
 
 A pagemap names ranges of addresses, and the pages of those that are present lie in ``pages-N.img`` one after the other.
 CRIU marks what it can bring later (private anonymous memory) whenever it dumps, with or without lazy pages. The numbers
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from iriscw.freeze.criu_protobuf import NotProtobuf, decode, unsigned
+from iriscw.freeze.criu_protobuf import NotProtobuf, decode, message, unsigned
 
 PAGEMAP_MAGIC: Final = bytes.fromhex("1943565425400856")
 """How a pagemap begins: an image of CRIU, with a pagemap."""
@@ -18,13 +18,26 @@ PAGEMAP_MAGIC: Final = bytes.fromhex("1943565425400856")
 IN_PARENT, LAZY, PRESENT = 1, 2, 4
 """Flags of a range: its pages are in another dump's images, may come later, are in this file."""
 
+FILES_MAGIC: Final = bytes.fromhex("1943565438313056")
+"""How ``files.img`` begins: an image of CRIU, with what descriptors lead to."""
+
+_UNIX_SOCKET: Final = b"\x08\x05"
+"""How an entry of ``files.img`` begins whose type, its first field, is that of a Unix socket."""
+
 MAX_ENTRY_BYTES: Final = 4096
+MAX_FILE_ENTRY_BYTES: Final = 1 << 20
+"""A path has 4096 bytes; the rest is small."""
+
 MAX_ADDRESS: Final = 1 << 57
 """With five levels of page tables."""
 
 
 class NotPagemap(ValueError):
     """These bytes are no pagemap, or one that iriscw has no dump of."""
+
+
+class NotFiles(ValueError):
+    """These bytes are no ``files.img``."""
 
 
 class Span(NamedTuple):
@@ -92,3 +105,29 @@ def _entries(data: bytes) -> Iterator[dict[int, int | bytes]]:
             raise NotPagemap("an entry is cut off")
         yield decode(data[at : at + length])
         at += length
+
+
+def unresolved_peers(data: bytes) -> tuple[int, ...]:
+    """Give the inodes of Unix sockets in ``files.img`` whose other end is in no image.
+
+    CRIU refuses to dump most of these, but not one whose connection nobody has accepted yet, and never restores it.
+
+    Raises:
+        NotFiles: it is no such image.
+    """
+    if not data.startswith(FILES_MAGIC):
+        raise NotFiles("it does not begin as a list of files")
+    peers: dict[int, int] = {}
+    at = len(FILES_MAGIC)
+    while at < len(data):
+        begin, length = at + 4, int.from_bytes(data[at : at + 4], "little")
+        at = begin + length
+        if length > MAX_FILE_ENTRY_BYTES or at > len(data):
+            raise NotFiles("an entry is cut off")
+        if data.startswith(_UNIX_SOCKET, begin):
+            try:
+                entry = message(decode(data[begin:at]).get(16))
+            except NotProtobuf as error:
+                raise NotFiles(str(error)) from error
+            peers[unsigned(entry.get(2))] = unsigned(entry.get(8))
+    return tuple(inode for inode, peer in peers.items() if peer and peer not in peers)

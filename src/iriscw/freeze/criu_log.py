@@ -44,6 +44,9 @@ class Cause(enum.Enum):
     UNLINKED = "unlinked"
     LINK_LEFT = "link_left"
     DEVICE = "device"
+    THREADS = "threads"
+    NOT_STOPPING = "not_stopping"
+    MOUNT = "mount"
     UNKNOWN_FILE = "unknown_file"
     TRACED = "traced"
     SESSION = "session"
@@ -90,6 +93,24 @@ CAUSES: Final = (
         "it has an established TCP connection: allow it",
     ),
     _row(
+        Cause.SESSION,
+        r"not a session leader|[Ss]ession leader .*outside",  # above terminals: for it, too, CRIU names --shell-job
+        TargetUnfit,
+        "its first process must lead a session of its own: start it with setsid, or allow a shell job",
+    ),
+    _row(
+        Cause.THREADS,
+        r"Zombies with threads",
+        TargetUnfit,
+        "the first thread of one of its processes has ended, and others go on",
+    ),
+    _row(
+        Cause.NOT_STOPPING,
+        r"Unseizable non-zombie",
+        TargetUnfit,
+        "one of its processes does not stop: it waits in the kernel, for a child of vfork or for a disk",
+    ),
+    _row(
         Cause.TERMINAL,
         r"shell-job|dangling tty|tty: Found slave|tty.*(?:not supported|no session leader)|[Cc]an't dump a tty",
         TargetUnfit,
@@ -124,17 +145,11 @@ CAUSES: Final = (
         "it is being traced",
     ),
     _row(
-        Cause.SESSION,
-        r"[Ss]ession leader .*outside|session leader",
-        TargetUnfit,
-        "it must lead its own session (setsid)",
-    ),
-    _row(
         Cause.WITHIN, r"criu itself is within dumped tree", TargetUnfit, "it is the one that freezes, or one above it"
     ),
     _row(
         Cause.NAMESPACE,
-        r"namespace.*(?:not supported|outside)",
+        r"namespaces? (?:.* )?(?:not supported|outside|doesn't belong to the target)",
         TargetUnfit,
         "its namespaces cannot be dumped from here",
     ),
@@ -145,7 +160,17 @@ CAUSES: Final = (
         "it has System V shared memory: start it in an IPC namespace of its own (unshare --ipc)",
     ),
     _row(
-        Cause.UNKNOWN_FILE, r"Can't dump file \d+ of that type", TargetUnfit, "it has a file open that CRIU cannot dump"
+        Cause.MOUNT,
+        r"Can't lookup mount=",
+        TargetUnfit,
+        "it has a file open that lies in no folder CRIU sees: it has mounts of its own, or a message queue, or memory "
+        "that is secret or of huge pages",
+    ),
+    _row(
+        Cause.UNKNOWN_FILE,
+        r"Can't dump file \d+ of that type|Unknown socket collected|pidfd pid \d+ is not a part of process tree",
+        TargetUnfit,
+        "it has a file open that CRIU cannot dump",
     ),
     _row(
         Cause.PID_TAKEN,

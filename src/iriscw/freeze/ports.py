@@ -57,6 +57,7 @@ class Processes(Protocol):
 
         Raises:
             TargetGone: nobody, or a zombie.
+            TargetUnfit: one whose first thread has ended, while others go on.
         """
         ...
 
@@ -82,7 +83,10 @@ class Processes(Protocol):
         ...
 
     async def taken(self, pids: Sequence[int]) -> tuple[int, ...]:
-        """Give those numbers that a process (a zombie too) or a thread has now. Zombies of ours are reaped before."""
+        """Give those numbers that a process (a zombie too), a thread, a session or a process group has now.
+
+        Zombies of ours are reaped before.
+        """
         ...
 
     async def free_memory_bytes(self) -> int:

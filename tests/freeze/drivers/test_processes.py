@@ -16,7 +16,7 @@ from iriscw.freeze.drivers.paging.notes import PAGER_NAME
 from iriscw.freeze.drivers.processes import driver as driver_module, reading
 from iriscw.freeze.drivers.processes.driver import KernelProcesses
 from iriscw.freeze.drivers.processes.reading import ancestors, descendants, read_tree, with_all_below
-from iriscw.freeze.model import GuardUntold, Obstacle, TaskIdentity
+from iriscw.freeze.model import GuardUntold, Obstacle, TargetGone, TargetUnfit, TaskIdentity
 from iriscw.processes.identity import ProcessGone, read_stat
 
 pytestmark = pytest.mark.anyio
@@ -258,3 +258,57 @@ async def test_who_vouches_already_is_not_told_again(monkeypatch, tmp_path):
         await KernelProcesses().vouched((root,), str(tmp_path), PATIENCE_NS)
     monkeypatch.setattr(driver_module, "_vouches", lambda *_about: True)
     await KernelProcesses().vouched((root,), str(tmp_path), PATIENCE_NS)
+
+
+LEAVING = """
+import os, signal
+if os.fork() == 0:
+    print(flush=True)
+    signal.pause()
+os._exit(0)
+"""
+
+
+async def test_a_number_that_names_a_session_is_taken() -> None:
+    """Its first process has ended and is reaped; one that it left behind keeps the number from coming back."""
+    with subprocess.Popen(  # noqa: ASYNC220 - a test's own loop may block
+        [sys.executable, "-I", "-S", "-c", LEAVING], stdout=subprocess.PIPE, start_new_session=True
+    ) as process:
+        try:
+            process.stdout.readline()
+            await anyio.to_thread.run_sync(process.wait)
+            assert not os.path.exists(f"/proc/{process.pid}")  # noqa: ASYNC240, PTH110 - the kernel's, at once
+            assert await KernelProcesses().taken([process.pid]) == (process.pid,)
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.stdout.read()  # it has ended when nobody has the pipe open
+        with anyio.fail_after(PATIENCE_NS / 1e9):
+            while await KernelProcesses().taken([process.pid]):  # noqa: ASYNC110 - whoever adopted it reaps it
+                await anyio.sleep(0.01)
+
+
+HEADLESS = """
+import ctypes, threading, signal
+threading.Thread(target=signal.sigwait, args=({signal.SIGTERM},)).start()
+print(flush=True)
+ctypes.CDLL(None).syscall(60, 0)
+"""
+
+
+async def test_a_process_without_its_first_thread_has_not_ended() -> None:
+    """CRIU cannot freeze it, and that is said: it is no zombie."""
+    with subprocess.Popen(  # noqa: ASYNC220 - a test's own loop may block
+        [sys.executable, "-I", "-S", "-c", HEADLESS], stdout=subprocess.PIPE
+    ) as process:
+        try:
+            process.stdout.readline()
+            with anyio.fail_after(PATIENCE_NS / 1e9):
+                while not read_stat(process.pid).ended:  # noqa: ASYNC110 - nobody is told of a thread's end
+                    await anyio.sleep(0.001)
+            with pytest.raises(TargetUnfit, match="has ended, and 1 others go on"):
+                await KernelProcesses().identify(process.pid)
+        finally:
+            process.kill()
+        await anyio.to_thread.run_sync(process.wait)
+        with pytest.raises(TargetGone):
+            await KernelProcesses().identify(process.pid)

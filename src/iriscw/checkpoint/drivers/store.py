@@ -268,20 +268,21 @@ class Folders:
         """
         staging, place = self._place("staging", operation), self._place("artifacts", operation)
         with _room_of(self.root):
-            make_private_folder(place.parent)
+            _make_folder_durably(place.parent)
             if not place.exists():
                 if not (staging / MANIFEST).exists():
                     raise ArtifactUnknown(f"artifact {operation} was never sealed")
                 _remove_parts(staging, MANIFEST)
-                write_atomic(self._made("pins", operation) / operation, b"")
+                self._write_pin(operation, operation)
                 staging.rename(place)
                 sync_folder(place.parent)
                 sync_folder(staging.parent)
         self._give_back(operation)
 
     def _give_back(self, operation: str) -> None:
-        self._place("reserved", operation).unlink(missing_ok=True)
-        _remove_parts(self.root / "reserved", operation)
+        place = self._place("reserved", operation)
+        _unlink_durably(place)
+        _remove_parts(place.parent, operation)
 
     def discard(self, operation: str) -> None:
         """Remove all that an operation wrote, published or not.
@@ -351,12 +352,17 @@ class Folders:
             with self._locked():
                 if not self.has(artifact):
                     raise ArtifactUnknown(f"there is no artifact {artifact} in tier {self.name}")
-                write_atomic(self._made("pins", artifact) / operation, b"")
+                self._write_pin(artifact, operation)
             manifest = self.manifest(artifact)
             images = self.images(artifact)
             room = Room(str(images), str(self._made("work", operation)))
             by_pieces = all(file.pieces for file in manifest.files if PIECES_OF.fullmatch(file.name))
             return Kept(manifest.frozen, room, manifest.sealed, by_pieces)
+
+    def _write_pin(self, artifact: str, operation: str) -> None:
+        place = self._place("pins", artifact)
+        _make_folder_durably(place)
+        write_atomic(place / operation, b"")
 
     def unpin(self, artifact: str, operation: str) -> None:
         """Let it be removed again."""
@@ -366,7 +372,7 @@ class Folders:
 
     def _let_go(self, artifact: str, operation: str) -> None:
         place = self._place("pins", artifact)
-        (place / operation).unlink(missing_ok=True)
+        _unlink_durably(place / operation)
         _remove_parts(place, operation)
         try:
             place.rmdir()
@@ -438,6 +444,7 @@ class Folders:
                     f"`iriscw checkpoints --release {artifact}` lets it go"
                 )
             place.rename(self.root / "trash" / temporary_name(artifact))
+            sync_folder(place.parent)  # before its files go: a power cut brings back all of it or nothing
         for name in _names(self.root / "trash"):
             remove_tree(self.root / "trash" / name)
 
@@ -474,6 +481,23 @@ def _names(folder: Path) -> list[str]:
 def _written(folder: Path) -> list[str]:
     """Give the names of files that are whole: who was killed while it wrote one leaves a part under another name."""
     return [name for name in _names(folder) if not name.startswith(TEMPORARY_PREFIX)]
+
+
+def _make_folder_durably(path: Path) -> None:
+    """Make a folder whose name is there after a power cut, if what is written into it is."""
+    missing = [each for each in (path, *path.parents) if not each.exists()]
+    make_private_folder(path)
+    for each in reversed(missing):
+        sync_folder(each.parent)
+
+
+def _unlink_durably(path: Path) -> None:
+    """Remove a file for good: its operation is over, so if a power cut gave it back nobody would remove it again."""
+    try:
+        path.unlink()
+    except FileNotFoundError:
+        return
+    sync_folder(path.parent)
 
 
 def _remove_parts(folder: Path, name: str) -> None:

@@ -308,7 +308,49 @@ class Uring:
         return {}
 
 
-KINDS = (Memory, Ballast, Large, Huge, Shifting, Threads, Files, Unix, Locks, Epoll, Memfd, Family, Tcp, Uring)
+class Zombie:
+    """A child that has ended, whose end nobody has asked for yet."""
+
+    def __init__(self, folder):
+        self.child = os.fork()
+        if self.child == 0:
+            os._exit(7)
+        os.waitid(os.P_PID, self.child, os.WEXITED | os.WNOWAIT)
+
+    def state(self):
+        found = os.waitid(os.P_PID, self.child, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+        return {"child": (found.si_pid == self.child, found.si_status)}
+
+
+class Dialling:
+    """A Unix socket that is connected to somebody else's, who does not accept."""
+
+    def __init__(self, folder):
+        self.channel = socket.socket(socket.AF_UNIX)
+        self.channel.connect(str(folder / "elsewhere"))
+
+    def state(self):
+        return {}
+
+
+KINDS = (
+    Memory,
+    Ballast,
+    Large,
+    Huge,
+    Shifting,
+    Threads,
+    Files,
+    Unix,
+    Locks,
+    Epoll,
+    Memfd,
+    Family,
+    Tcp,
+    Uring,
+    Dialling,
+    Zombie,
+)
 FEATURES = {each.__name__.lower(): each for each in KINDS}
 
 

@@ -191,6 +191,17 @@ async def test_what_cannot_be_dumped_is_named_and_runs_on(criu, processes, progr
     assert found == {"tcp": ["tcp"], "uring": ["io_uring"], "locks": []}[feature]
 
 
+async def test_a_connection_that_nobody_has_accepted_is_named(criu, program, folder) -> None:
+    """CRIU dumps it and never restores it: it is refused while the tree is still held, and the tree runs on."""
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(folder / "elsewhere"))
+        listening.listen()
+        target = program("memory", "dialling")
+        with pytest.raises(TargetUnfit, match="has not accepted the connection yet"):
+            await criu.dump(target.dump(), nothing)
+        assert await goes_on(target)
+
+
 async def test_a_terminal_is_named(criu, processes, program) -> None:
     """A program whose output is a terminal is told how to do without."""
     above, below = pty.openpty()

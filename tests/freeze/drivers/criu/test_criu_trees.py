@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 PATIENCE_S = 60.0
 PATIENCE_NS = 60_000_000_000
 
-FEATURES = ("memory", "threads", "files", "unix", "locks", "epoll", "memfd", "family")
+FEATURES = ("memory", "threads", "files", "unix", "locks", "epoll", "memfd", "family", "zombie")
 
 
 def nothing(progress) -> None:
@@ -60,7 +60,7 @@ async def frozen_and_thawed(criu, processes, target) -> None:
 
 @pytest.mark.parametrize("feature", FEATURES)
 async def test_what_a_tree_held_is_there_afterwards(criu, processes, program, feature) -> None:
-    """Memory, threads, files, sockets, locks, epoll, memfd and fifty processes: all of it goes on where it was."""
+    """Memory, threads, files, sockets, locks, epoll, memfd, fifty processes, a zombie: all goes on where it was."""
     target = program(feature)
     before = (await target.ask())[feature]
     await frozen_and_thawed(criu, processes, target)

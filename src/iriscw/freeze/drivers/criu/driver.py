@@ -50,6 +50,7 @@ from iriscw.freeze.drivers.criu.held import CriuHeldTree, stopped, untraced
 from iriscw.freeze.drivers.criu.network import DUMP_LOG, unlock_network
 from iriscw.freeze.drivers.criu.record import Run, forget_run, read_run, write_run
 from iriscw.freeze.drivers.criu.swrk import Swrk, start
+from iriscw.freeze.drivers.criu.whole import check_whole
 from iriscw.freeze.drivers.identities import lives, open_task, to_task
 from iriscw.freeze.drivers.namespace import space
 from iriscw.freeze.drivers.paging import starting
@@ -237,6 +238,7 @@ async def _dump(run: Swrk, request: DumpRequest, inside: bool, report: Report) -
         tasks.cancel_scope.cancel()
     if answer is None or answer.script != POST_DUMP:
         raise _failure(run, answer, DUMP_LOG, "freeze")
+    await anyio.to_thread.run_sync(check_whole, images)
     # It was asked for a number. Now that the tree is held, the number is certain to mean whom it means.
     held = await anyio.to_thread.run_sync(held_tree, request.root)
     size = await anyio.to_thread.run_sync(_pages_size, images)

@@ -17,7 +17,13 @@ import attrs
 
 from iriscw.freeze.drivers.identities import Watched, identify_task, lives, open_task, to_process
 from iriscw.freeze.drivers.namespace import space
-from iriscw.freeze.drivers.processes.reading import read_text, read_tree, with_all_below
+from iriscw.freeze.drivers.processes.reading import (
+    read_text,
+    read_tree,
+    running_threads,
+    sessions_and_groups,
+    with_all_below,
+)
 from iriscw.freeze.model import (
     FreeMemory,
     GuardRefused,
@@ -27,6 +33,7 @@ from iriscw.freeze.model import (
     Obstacle,
     RightsMissing,
     TargetGone,
+    TargetUnfit,
     TaskIdentity,
     Tree,
 )
@@ -66,7 +73,13 @@ class KernelProcesses:
 
     async def identify(self, pid: int) -> TaskIdentity:
         """Say who has this number now (see the port)."""
-        return identify_task(pid)
+        try:
+            return identify_task(pid)
+        except TargetGone:
+            if others := running_threads(pid):
+                gone = f"the first thread of process {pid} has ended, and {len(others)} others go on"
+                raise TargetUnfit(f"{gone}: CRIU cannot freeze that") from None
+            raise
 
     async def tree(self, root: TaskIdentity) -> Tree:
         """Read the tree below a process (see the port)."""
@@ -81,7 +94,8 @@ class KernelProcesses:
         with anyio.move_on_after(REAP_PATIENCE_S):
             while any(_is_zombie(pid) for pid in pids):  # noqa: ASYNC110 - no event comes of a reaping
                 await anyio.sleep(REAP_LOOK_S)
-        return tuple(pid for pid in pids if _is_taken(pid))
+        led = await anyio.to_thread.run_sync(sessions_and_groups)
+        return tuple(pid for pid in pids if _is_taken(pid) or pid in led)
 
     async def ticks(self) -> int:
         """Give the clock ticks since boot."""

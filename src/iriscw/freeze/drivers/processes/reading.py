@@ -136,6 +136,30 @@ def _children(pid: int) -> Iterator[int]:
             yield from map(int, read_text(pid, f"task/{thread}/children").split())
 
 
+def sessions_and_groups() -> frozenset[int]:
+    """Give the numbers of all sessions and process groups: the kernel gives none of them to a new process.
+
+    A daemon that its session's first process left behind keeps that number from coming back, though nobody has it.
+    """
+    return frozenset(number for each in _all() for number in (each.session_id, each.group_id))
+
+
+def running_threads(pid: int) -> tuple[int, ...]:
+    """Give the threads that go on in a process whose first thread has ended; none if it is a plain zombie, or gone."""
+    try:
+        if not read_stat(pid).ended:
+            return ()
+        numbers = [int(path.name) for path in Path(f"/proc/{pid}/task").iterdir()]
+    except (ProcessGone, *_GONE):
+        return ()
+    found = []
+    for number in numbers:
+        with contextlib.suppress(*_GONE):
+            if not parse_stat(read_text(pid, f"task/{number}/stat")).ended:
+                found.append(number)
+    return tuple(found)
+
+
 def identity_of(each: ProcessStat) -> TaskIdentity:
     """Give the identity of a process that was read."""
     return to_task(ProcessIdentity(each.pid, each.start_ticks, boot_id()))

@@ -49,6 +49,7 @@ from iriscw.freeze.drivers.criu.held import stopped, untraced
 from iriscw.freeze.drivers.criu.network import DUMP_LOG, unlock_network
 from iriscw.freeze.drivers.criu.record import Run, forget_run, read_run, write_run
 from iriscw.freeze.drivers.criu.swrk import MAX_LOG_BYTES, NO_PLUGINS
+from iriscw.freeze.drivers.criu.whole import check_whole
 from iriscw.freeze.drivers.identities import lives, open_task
 from iriscw.freeze.drivers.processes.driver import doom, end_tasks
 from iriscw.freeze.drivers.processes.reading import below, descendants, identity_of, read_text, read_tree, writers_of
@@ -243,6 +244,7 @@ class _Dump:
         if answer is None or answer.script != POST_DUMP:
             call.tell(data)
             raise _failure(self.work, answer, DUMP_LOG, "freeze")
+        await anyio.to_thread.run_sync(check_whole, Path(request.images))
         tree = await anyio.to_thread.run_sync(read_tree, request.root)
         size = await anyio.to_thread.run_sync(_pages_size, Path(request.images))
         report(Progress("dump", size, size))

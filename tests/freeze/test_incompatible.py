@@ -1,0 +1,152 @@
+"""Each thing that keeps a tree from coming back here, or from being frozen: refused once, by its gate (INV-C7)."""
+
+import sys
+from pathlib import Path
+
+import attrs
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))  # for freeze_laws, freeze_world
+
+from freeze_laws import frozen_world, thaw_with
+from freeze_world import SimGpus
+
+from iriscw.freeze.effects import Opened, Seen
+from iriscw.freeze.gates import FREEZE_GATES, MEMORY_MARGIN_BYTES, THAW_GATES, VRAM_MARGIN_BYTES, first_shut
+from iriscw.freeze.model import (
+    CriuAbility,
+    CriuOptions,
+    CudaAbility,
+    CudaState,
+    CudaTask,
+    FreeMemory,
+    FreezePlan,
+    Frozen,
+    Gpu,
+    Host,
+    Kept,
+    Outcome,
+    Room,
+    Sealed,
+    Task,
+    TaskIdentity,
+    ThawPlan,
+    Tree,
+)
+
+GIB = 1 << 30
+ROOT = TaskIdentity(100, 500, "boot")
+HOST = Host("boot", "x86_64", 4096, "6.18", "node", ("avx", "avx512f"))
+DRIVER = CudaAbility(True, "580.95.05", "api", can_map_gpus=True)
+GPU = Gpu("GPU-1", "H200", 0, 80 * GIB, 0)
+OTHER = Gpu("GPU-2", "H200", 1, 80 * GIB, 0)
+USER = CudaTask(ROOT, CudaState.RUNNING, 100, 70 * GIB, ("GPU-1",))
+FROZEN = Frozen(
+    HOST,
+    CriuAbility("criu", "4.2.1"),
+    CriuOptions(),
+    (Task(ROOT, 1, "trains", GIB),),
+    cuda_driver="580.95.05",
+    cuda_tasks=(USER,),
+    gpus=(GPU,),
+)
+PLAN = ThawPlan("th-1", "ck-1")
+MAPPED = ThawPlan("th-1", "ck-1", (("GPU-1", "GPU-2"),))
+OPENED = Opened(
+    Kept(FROZEN, Room("/i", "/w"), Sealed(70 * GIB, "d", 1)),
+    HOST,
+    FROZEN.criu,
+    DRIVER,
+    (GPU, OTHER),
+    (),
+    (),
+    1 << 40,
+    5,
+)
+TWO = (USER, attrs.evolve(USER, identity=TaskIdentity(101, 501, "boot"), gpus=("GPU-2",)))
+OF_TWO = Kept(attrs.evolve(FROZEN, cuda_tasks=TWO), Room("/i", "/w"), Sealed(1, "d", 1))
+
+
+def on(**changes):
+    """Give the machine with these changes."""
+    return attrs.evolve(OPENED, **changes)
+
+
+@pytest.mark.parametrize("plan", [PLAN, MAPPED])
+def test_where_all_fits_nothing_is_refused(plan):
+    """To the byte: the memory of the GPU and of the machine, each with its margin."""
+    exactly = Gpu("", "H200", 0, 70 * GIB + VRAM_MARGIN_BYTES, 0)
+    gpus = (attrs.evolve(exactly, uuid="GPU-1"), attrs.evolve(exactly, uuid="GPU-2"))
+    opened = on(gpus=gpus, free_memory_bytes=70 * GIB + MEMORY_MARGIN_BYTES)
+    assert first_shut(THAW_GATES, plan, opened) is None
+
+
+@pytest.mark.parametrize(
+    ("gate", "plan", "opened", "said"),
+    [
+        ("architecture", PLAN, on(host=attrs.evolve(HOST, architecture="aarch64")), "frozen on x86_64"),
+        ("architecture", PLAN, on(host=attrs.evolve(HOST, page_size=65536)), "pages of 4096 bytes"),
+        ("criu", PLAN, on(criu=CriuAbility("criu", "4.2")), "this is CRIU 4.2"),
+        ("processor", PLAN, on(host=attrs.evolve(HOST, cpu_features=("avx",))), "lacks avx512f"),
+        ("source", PLAN, on(living=(ROOT,)), "still runs"),
+        ("driver", PLAN, on(cuda=CudaAbility(False, reason="there is no driver")), "there is no driver"),
+        ("driver", PLAN, on(cuda=attrs.evolve(DRIVER, driver_version="570.1")), "this is 570.1"),
+        ("driver", MAPPED, on(cuda=attrs.evolve(DRIVER, can_map_gpus=False)), "cannot restore to other GPUs"),
+        ("gpus", PLAN, on(gpus=(OTHER,)), "GPU-1 is not here: name another one"),
+        ("gpus", MAPPED, on(gpus=(GPU,)), "GPU-2 is not here"),
+        ("gpus", MAPPED, on(gpus=(GPU, attrs.evolve(OTHER, model="A100"))), "GPU-2 is a A100"),
+        ("gpus", MAPPED, on(kept=OF_TWO), "two GPUs would come to one"),
+        ("vram", PLAN, on(gpus=(attrs.evolve(GPU, used_bytes=10 * GIB),)), "GPU-1 has 71680 MiB free"),
+        ("vram", MAPPED, on(gpus=(GPU, attrs.evolve(OTHER, used_bytes=10 * GIB))), "GPU-2 has 71680 MiB free"),
+        ("memory", PLAN, on(free_memory_bytes=70 * GIB), "of memory are free"),
+    ],
+)
+def test_what_does_not_fit_is_refused(gate, plan, opened, said):
+    """By the name of the gate, and with what is here and what it needs."""
+    refusal = first_shut(THAW_GATES, plan, opened)
+    assert refusal is not None
+    assert refusal.gate == gate
+    assert said in refusal.text
+
+
+def test_another_processor_is_forced():
+    """Only that: what the program uses of it nobody knows."""
+    opened = on(host=attrs.evolve(HOST, cpu_features=()))
+    assert first_shut(THAW_GATES, attrs.evolve(PLAN, force=True), opened) is None
+
+
+@pytest.mark.parametrize(
+    ("gate", "changes", "said"),
+    [
+        ("cuda", {"cuda": CudaAbility(False, reason="driver 550 cannot")}, "driver 550 cannot"),
+        ("cuda-state", {"cuda_tasks": (attrs.evolve(USER, state=CudaState.LOCKED),)}, "locked for CUDA already"),
+        ("gpus", {"gpus": (OTHER,)}, "GPU-1 is in use and not listed"),
+    ],
+)
+def test_what_cannot_be_frozen_with_its_gpu_is_refused(gate, changes, said):
+    """Before anything is locked."""
+    seen = Seen(HOST, Tree(FROZEN.tasks), FROZEN.criu, DRIVER, (USER,), (GPU,), FreeMemory(1 << 40), None)
+    plan = FreezePlan("ck-1", ROOT, "disk")
+    assert first_shut(FREEZE_GATES, plan, seen) is None
+    refusal = first_shut(FREEZE_GATES, plan, attrs.evolve(seen, **changes))
+    assert refusal is not None
+    assert refusal.gate == gate
+    assert said in refusal.text
+
+
+def test_a_gpu_that_is_full_is_never_called(monkeypatch):
+    """The thaw fails once, before CRIU and before any call that changes a GPU; with room it comes back."""
+
+    async def full(self):
+        return (Gpu("GPU-1", "H200", 0, 80 * GIB, 80 * GIB),)
+
+    world = frozen_world()
+    world.log.clear()
+    with monkeypatch.context() as patched:
+        patched.setattr(SimGpus, "list", full)
+        ended = thaw_with(world).state.ended
+    assert (ended.outcome, ended.kind) == (Outcome.FAILED, "GateRefused")
+    assert ended.text.startswith("vram: GPU GPU-1 has 0 MiB free")
+    assert not {"restore", "cuda_restore", "unlock", "verify"} & {*world.log}
+    assert thaw_with(world).state.ended.outcome is Outcome.THAWED
+    assert {"restore", "cuda_restore", "unlock", "verify"} & {*world.log}
