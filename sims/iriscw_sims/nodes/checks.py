@@ -348,11 +348,12 @@ class Checks:
     def memory(self) -> None:
         """The machine, and the control groups, hold what they are given (INV-P2).
 
-        Nothing reserves what CUDA moves off the GPUs, nor what a thaw brings back, so operations that began together
-        may need too much: that is known (docs/simulation.md), and not told again for each seed that has two of them.
+        Nothing reserves what CUDA moves off the GPUs, nor what a thaw brings back, so what begins beside one of them
+        may need too much: that is known (docs/simulation.md), and not told again for each seed that has it.
         """
         machine = self._machine
-        if sum(bool(each.cuda or each.thaws) for each in self.operations.values() if each.owed) > 1:
+        owed = [each for each in self.operations.values() if each.owed and each.steps]
+        if len(owed) > 1 and any(each.cuda or each.thaws for each in owed):
             return
         if machine.free_bytes() < 0:
             self.violate("P2", f"{machine.node} runs out of memory: {-machine.free_bytes()} bytes too many")

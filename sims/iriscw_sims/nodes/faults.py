@@ -23,6 +23,7 @@ PATIENT = (
     "pages damaged while they come",
     "agent and pagers killed",
     "GPU memory taken by others",
+    "other hardware",
 )
 """Kinds that wait for somebody whom they can hit: pages come for a second or two of a minute."""
 
@@ -132,14 +133,14 @@ def _process_ends(world: NodesWorld, node: Node, pick: int) -> str:
     return f"process/{process.pid}"
 
 
-def _spare_of_groups(machine: Machine) -> int:
-    """Give what the control groups have left once all that is promised is written, and all on GPUs is moved there."""
-    spare = machine.free_bytes()
+def _spare(machine: Machine) -> int:
+    """Give what the machine and its groups have left once all that is promised is written, and GPUs are moved there."""
+    promised = sum(shelf.promised_bytes for shelf in machine.shelves.values() if shelf.volatile)
+    on_gpus = sum(each.device_bytes for each in machine.living() if each.cuda not in (None, CudaState.CHECKPOINTED))
+    spare = machine.free_bytes() - promised - on_gpus
     if machine.limit_bytes is not None:
-        promised = sum(shelf.promised_bytes for shelf in machine.shelves.values() if shelf.volatile)
         spare = min(spare, machine.limit_bytes - machine.kept_in_memory_bytes() - promised)
     if machine.group_bytes is not None:
-        on_gpus = sum(each.device_bytes for each in machine.living() if each.cuda not in (None, CudaState.CHECKPOINTED))
         spare = min(spare, machine.group_bytes - machine.resident_bytes() - on_gpus)
     return spare
 
@@ -149,7 +150,7 @@ def _forks(world: NodesWorld, node: Node, pick: int) -> str:
     if process is None or not process.runs:
         return ""
     machine = node.machine
-    if process.memory_bytes > _spare_of_groups(machine):
+    if process.memory_bytes > _spare(machine):
         return ""  # nothing reserves what a tree grows by while it is frozen: the kernel would end one of them
     (number,) = machine.number()
     machine.ticks += 1
@@ -238,6 +239,8 @@ def _memory_taken(world: NodesWorld, node: Node, pick: int) -> str:
     spare = machine.free_bytes() - sum(shelf.promised_bytes for shelf in machine.shelves.values() if shelf.volatile)
     spare -= sum(each.device_bytes for each in machine.living() if each.cuda is not None)
     spare -= sum(each.plan.processes * each.plan.memory_mib * MIB for each in world.users.workloads)
+    thawed = [each.thaws for each in node.checks.operations.values() if each.owed and each.thaws]
+    spare -= sum(each.now.images_bytes for name, each in machine.hosted.items() if name in thawed)
     size = min(spare, pick % 64 * 512 * MIB)
     if size <= 0:
         return ""
@@ -358,18 +361,18 @@ def _vram_taken(world: NodesWorld, node: Node, pick: int) -> str:
 
 
 def _other_hardware(world: NodesWorld, node: Node, pick: int) -> str:
-    """The machine begins anew with another driver, or another GPU in the place of one."""
+    """The machine begins anew with another driver, or another GPU in the place of one that a frozen tree used."""
     machine = node.machine
-    if not _reboots(world, node, pick):
+    kept = [each.facts for each in machine.hosted.values() if each.facts and each.visible and not each.volatile]
+    used = [uuid for facts in kept for task in facts.cuda_tasks for uuid in task.gpus]
+    if not used or not _reboots(world, node, pick):
         return ""
     if pick & 16:
         machine.driver = f"590.{pick % 100}.01"
         return f"driver {machine.driver}"
-    index = pick % len(machine.gpus)
-    gpus = list(machine.gpus)
-    gpus[index] = attrs.evolve(gpus[index], model="B200")
-    machine.gpus = tuple(gpus)
-    return gpus[index].uuid
+    uuid = used[pick % len(used)]
+    machine.gpus = tuple(attrs.evolve(each, model="B200") if each.uuid == uuid else each for each in machine.gpus)
+    return uuid
 
 
 KINDS: dict[str, Callable[[NodesWorld, Node, int], str]] = {

@@ -150,7 +150,7 @@ MUTANTS = (
             '"has CRIU bring the tree back, stopped", Phase.STARTING, Turn.KILL, Turn.KILL)',
             '"has CRIU bring the tree back, stopped", Phase.STARTING, Turn.OVER, Turn.OVER)',
         ),
-        first=300,
+        first=840,
     ),
     _bug(
         "a-thaw-that-was-let-run-is-killed",
@@ -230,6 +230,7 @@ MUTANTS = (
     _bug(
         "no-gate-for-the-model",
         (GATES, "        if gpu.model != models.get(uuid, gpu.model):\n", "        if not models:\n"),
+        first=750,
     ),
     _bug(
         "a-hollow-tree-is-frozen",
