@@ -315,6 +315,7 @@ MUTANTS = (
             '"tells the application; unpins the artifact", Phase.OVER, Turn.FINISH, Turn.FINISH)',
             '"tells the application; unpins the artifact", Phase.OVER, Turn.FINISH, Turn.KILL)',
         ),
+        first=300,
     ),
     _bug(
         "a-stop-is-not-heard-while-claiming",
