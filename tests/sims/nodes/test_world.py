@@ -36,6 +36,7 @@ SELDOM = (
     "tree is not ended",
     "signal refused",
     "pager cannot begin",
+    "pages cannot be told of",
     "supervisor cannot be told",
 )
 """Chances that hundreds of seeds may miss; a test below arranges them."""
