@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from iriscw.freeze.deadlines import DUMP_BYTES_PER_S, RESTORE_BYTES_PER_S
-from iriscw.freeze.model import CudaState, FreezePhase, Outcome, TaskIdentity, ThawPhase
+from iriscw.freeze.deadlines import DUMP_BYTES_PER_S, PAGING_BYTES_PER_S, RESTORE_BYTES_PER_S
+from iriscw.freeze.freezing import TRIES
+from iriscw.freeze.model import CudaState, FreezePhase, LazyPages, Outcome, RestoreRequest, TaskIdentity, ThawPhase
 from iriscw.freeze.records import (
     FreezeAccepted,
     FreezeBegan,
@@ -27,11 +28,13 @@ from iriscw.freeze.records import (
     ThawEnding,
     ThawLetGo,
     ThawOpened,
+    ThawPaging,
     ThawRestored,
     ThawRestoring,
     ThawTakenUp,
 )
 from iriscw.runtime.vocabulary import SECOND
+from iriscw_sims.nodes import thaw_checks
 
 if TYPE_CHECKING:
     from iriscw_sims.nodes.machine import Machine, Process
@@ -43,6 +46,9 @@ LONGEST_NS = 24 * 3600 * SECOND
 TROUBLE = 5
 """So often the driver failed for a tree that giving it up is no fault of ours: half of the readings there are."""
 
+_NEEDED_TO_END = ("sweep", "resume", "held_end", "end", "proceed", "vouched", "state", "cuda_restore", "unlock")
+"""What an operation cannot end its tree without, or say how it is."""
+
 _STEP_OF = {
     "quiesce": FreezePhase.QUIESCING,
     "lock": FreezePhase.LOCKING,
@@ -53,8 +59,19 @@ _STEP_OF = {
     "held_end": FreezePhase.ENDING,
     "restore": ThawPhase.RESTORING,
     "proceed": ThawPhase.STARTING,
+    "vouched": ThawPhase.STARTING,
+    "paging": ThawPhase.STARTING,
 }
 """The step that has to be on the disk before a port is called so."""
+
+
+@attrs.frozen
+class Verified:
+    """What an operation has compared: of which artifact, in which life, and whether all but its pages."""
+
+    artifact: str = ""
+    life: int = -1
+    but_pages: bool = False
 
 
 @attrs.define(eq=False)
@@ -77,7 +94,9 @@ class Watched:
     restored: tuple[TaskIdentity, ...] = ()
     taken_up: bool = False
     ended: object | None = None
-    verified: tuple[str, int] = ("", -1)
+    verified: Verified = Verified()
+    withdrawn: bool = False
+    """Its caller left before it had its target: it never begins."""
     failures: Counter[str] = attrs.field(factory=Counter)
     """Errors that its ports raised, by the method and by the class."""
     killed: list[TaskIdentity] = attrs.field(factory=list)
@@ -128,6 +147,8 @@ class Checks:
         """A record of an operation is on the disk."""
         known = self.of(operation)
         match record:
+            case FreezeAccepted() | ThawAccepted() if known.withdrawn:
+                self.violate("R3", f"operation {operation} begins, and its caller left before it had its target")
             case FreezeAccepted(plan=plan):
                 root = self._machine.find(plan.root)
                 known.root = plan.root
@@ -158,6 +179,8 @@ class Checks:
             case ThawRestored(tasks=tasks):
                 known.steps.append(ThawPhase.STARTING)
                 known.restored = tasks
+            case ThawPaging():
+                known.steps.append(ThawPhase.PAGING)
             case ThawTakenUp():
                 known.taken_up = True
             case ThawLetGo():
@@ -167,9 +190,9 @@ class Checks:
             case FreezeEnded(outcome=outcome, kind=kind, text=text):
                 known.ended = record
                 self._frozen(known, outcome, kind, text)
-            case ThawEnded(outcome=outcome, text=text):
+            case ThawEnded(outcome=outcome, kind=kind, text=text):
                 known.ended = record
-                self._thawed(known, outcome, text)
+                self._thawed(known, outcome, f"{kind}: {text}")
 
     # What ports do
 
@@ -177,8 +200,8 @@ class Checks:
         """A call of a port had its effect, or fails now."""
         step = _STEP_OF.get(method)
         known = self.operations.get(operation)
-        if known is not None and method == "unpin":
-            known.unpinned = True
+        if known is not None:
+            known.unpinned = known.unpinned or method == "unpin"
         if step is not None and known is not None and step not in known.steps:
             self.violate("R9", f"operation {operation} calls {method} before {step} is on the disk")
 
@@ -230,20 +253,27 @@ class Checks:
             self.touched(operation, process)
             if process.held:
                 self.violate("C3", f"operation {operation} dumps process {process.pid}, which another CRIU holds")
+            if process.pager is not None and not process.pager.lost:
+                self.violate("C8", f"operation {operation} dumps process {process.pid}, whose pages are still to come")
 
-    def verified(self, operation: str, artifact: str, life: int) -> None:
-        """Every byte of an artifact was read and compared."""
-        self.of(operation).verified = (artifact, life)
+    def verified(self, operation: str, artifact: str, life: int, *, but_pages: bool = False) -> None:
+        """Every byte of an artifact was read and compared, or all but its pages."""
+        self.of(operation).verified = Verified(artifact, life, but_pages)
 
-    def restore_begins(self, operation: str, artifact: Artifact, within_ns: int, life: int = -1) -> None:
+    def restore_begins(
+        self, operation: str, artifact: Artifact, request: RestoreRequest, pages: LazyPages | None, life: int
+    ) -> None:
         """CRIU gets images."""
         known = self.of(operation)
         self.called(operation, "restore")
-        self.limited(operation, "restore", within_ns, artifact.now.images_bytes * SECOND // RESTORE_BYTES_PER_S)
-        if known.verified[0] != artifact.operation or (life >= 0 and known.verified[1] != life):
-            self.violate("C9", f"operation {operation}: CRIU gets images that were not verified by this life")
-        elif artifact.now.damaged:
-            self.violate("C9", f"operation {operation}: CRIU gets images with a byte that differs")
+        size = artifact.now.images_bytes
+        self.limited(operation, "restore", request.within_ns, size * SECOND // RESTORE_BYTES_PER_S)
+        if request.lazy:
+            self.limited(operation, "its pages", request.paging_ns, size * SECOND // PAGING_BYTES_PER_S)
+        for text in thaw_checks.unverified(known, artifact, request, pages, life):
+            self.violate("C9", f"operation {operation}: {text}")
+        for text in thaw_checks.unfit_gpus(self._machine, known, artifact):
+            self.violate("C7", f"operation {operation} is restored: {text}")
         if not artifact.visible:
             self.violate("C8", f"operation {operation} restores what was never published")
         frozen = artifact.facts.tasks if artifact.facts is not None else ()
@@ -254,6 +284,12 @@ class Checks:
 
     def _thaws_of(self, artifact: Artifact) -> list[str]:
         return [each.name for each in self.operations.values() if each.thaws == artifact.operation]
+
+    def let_run(self, operation: str, process: Process) -> None:
+        """A process that came back is let run."""
+        self.touched(operation, process)
+        for invariant, text in thaw_checks.let_run_too_early(self._machine, self.of(operation), process):
+            self.violate(invariant, f"operation {operation}: {text}")
 
     def ends(self, operation: str, process: Process) -> None:
         """A process is about to be killed for an operation."""
@@ -268,7 +304,8 @@ class Checks:
             if process.made_by != operation:
                 self.violate("C3", f"operation {operation} kills process {process.pid}, which it did not make")
             elif process.progress > process.came_back_at and not hopeless and not known.root_left:
-                self.violate("C6", f"operation {operation} kills process {process.pid}, which has run again")
+                invariant, text = thaw_checks.killed_wrongly(self._machine, known, process)
+                self.violate(invariant, f"operation {operation}: {text}")
             return
         artifact = self._machine.hosted.get(operation)
         if hopeless or known.root_left:
@@ -286,8 +323,12 @@ class Checks:
 
     def _hopeless(self, known: Watched, process: Process) -> bool:
         """Whether CUDA, or a right that is missing, leaves no other way."""
-        trouble = sum(known.failures[each] for each in ("state", "cuda_restore", "unlock", "resume", "sweep"))
+        trouble = sum(known.failures[each] for each in ("state", "cuda_restore", "unlock"))
+        if max(known.failures["resume"], known.failures["sweep"]) > TRIES:
+            return True
         failed = any(each.cuda is CudaState.FAILED for each in self._machine.of(process.tree))
+        if thaw_checks.pages_lost(self._machine, known):
+            return True
         return failed or bool(known.failures["CudaNoMemory"]) or trouble >= TROUBLE or bool(known.failures["proceed"])
 
     def left(self, process: Process) -> None:
@@ -307,11 +348,12 @@ class Checks:
     def memory(self) -> None:
         """The machine, and the control groups, hold what they are given (INV-P2).
 
-        Nothing reserves what CUDA moves off the GPUs, so freezes that began together may need too much: that is known
-        (docs/freezing.md), and not told again for each seed that has two of them.
+        Nothing reserves what CUDA moves off the GPUs, nor what a thaw brings back, so what begins beside one of them
+        may need too much: that is known (docs/simulation.md), and not told again for each seed that has it.
         """
         machine = self._machine
-        if sum(bool(each.cuda) for each in self.operations.values() if each.owed) > 1:
+        owed = [each for each in self.operations.values() if each.owed and each.steps]
+        if len(owed) > 1 and any(each.cuda or each.thaws for each in owed):
             return
         if machine.free_bytes() < 0:
             self.violate("P2", f"{machine.node} runs out of memory: {-machine.free_bytes()} bytes too many")
@@ -327,7 +369,9 @@ class Checks:
             self.violate("C8", f"operation {operation} publishes what is not sealed, or not on the disk")
 
     def removed(self, artifact: Artifact, by: str) -> None:
-        """An artifact is about to go (INV-C10, C12)."""
+        """An artifact is about to go (INV-C10, C12). ``by`` is the operation that removes it; empty: a caller does."""
+        if by and self._last_of_its_tree(self.of(by), artifact):
+            self.violate("C10", f"operation {by} removes the last that there is of tree {artifact.tree}")
         if not artifact.visible:
             return
         for known in self.operations.values():
@@ -338,10 +382,18 @@ class Checks:
                 self.violate("C12", f"artifact {artifact.operation} goes, and operation {known.name} needs it")
         self.of(artifact.operation).given_away = True
 
+    def _last_of_its_tree(self, known: Watched, artifact: Artifact) -> bool:
+        """Whether nothing of a tree lives, and its images are known to be whole and can be made visible."""
+        sealed = any(isinstance(step, FreezeSealed) for step in known.steps)
+        whole = artifact.now.sealed and artifact.durable and not artifact.now.damaged and bool(artifact.now.snapshot)
+        return sealed and whole and not self._machine.of(artifact.tree) and known.failures["Publish"] <= TRIES
+
     # How it ended
 
     def _rests(self, known: Watched, process: Process) -> str:
         """Say how a living process does not run as it should; empty if it does."""
+        if process.made_up:
+            return f"C9: process {process.pid} went on with pages that nobody brought"
         if process.cuda not in (None, CudaState.RUNNING):
             return f"C1: process {process.pid} is left {process.cuda.value}"
         if process.held:
@@ -379,23 +431,20 @@ class Checks:
                     self._all_run(known)
             case Outcome.UNDONE:
                 self._all_run(known)
-                if artifact is not None and not artifact.empty and "what it wrote is left" not in text:
+                if artifact is not None and not artifact.empty and known.failures["discard"] <= TRIES:
                     self.violate("C8", f"operation {known.name} was undone, and {artifact.now} is left of it")
             case Outcome.LOST:
                 self._all_run(known)
                 if not known.killed and not rebooted and not known.root_left and machine.of(known.tree):
                     self.violate("C6", f"operation {known.name} is lost ({kind}: {text}), and its tree lives")
             case Outcome.LEFT:
-                self.given_up[known.tree] = known.name
-                self.excused[known.name] = None
-                if not known.failures.total():
-                    self.violate("C6", f"operation {known.name} leaves its tree, and nothing failed")
+                self._left_alone(known, f"{kind}: {text}")
             case _:
                 self.violate("C6", f"a freeze ends as {outcome}")
         if known.killed and outcome in (Outcome.UNDONE, Outcome.COPIED):
             self.violate("C6", f"operation {known.name} is {outcome.value}, and it has killed {known.killed[0].pid}")
 
-    def _thawed(self, known: Watched, outcome: Outcome, text: str) -> None:
+    def _thawed(self, known: Watched, outcome: Outcome, why: str) -> None:
         machine = self._machine
         mine = [each for each in machine.living() if each.made_by == known.name]
         match outcome:
@@ -404,18 +453,22 @@ class Checks:
                 if known.killed:
                     self.violate("C6", f"operation {known.name} thawed, and it has killed {known.killed[0].pid}")
                 for process in mine:
-                    if process.progress < process.came_back_at:
-                        self.violate("C8", f"process {process.pid} came back with less than it had")
+                    for invariant, text in thaw_checks.came_back_wrongly(machine, process):
+                        self.violate(invariant, f"operation {known.name}: {text}")
             case Outcome.FAILED:
                 if mine:
                     self.violate("C6", f"operation {known.name} failed, and process {mine[0].pid} is left of it")
             case Outcome.LEFT:
-                self.given_up[known.tree] = known.name
-                self.excused[known.name] = None
-                if not known.failures.total():
-                    self.violate("C6", f"operation {known.name} leaves its tree, and nothing failed")
+                self._left_alone(known, why)
             case _:
                 self.violate("C6", f"a thaw ends as {outcome}")
+
+    def _left_alone(self, known: Watched, why: str) -> None:
+        """An operation could not bring its tree to an end: what it needs for that failed again and again."""
+        self.given_up[known.tree] = known.name
+        self.excused[known.name] = None
+        if sum(known.failures[method] for method in _NEEDED_TO_END) <= TRIES:
+            self.violate("C6", f"operation {known.name} leaves its tree, and nothing kept it from an end: {why}")
 
     def closed(self, operation: str) -> None:
         """Nothing of an operation is left to do, says the agent: so nothing of it is there."""
@@ -423,14 +476,17 @@ class Checks:
         left = known.ended is not None and getattr(known.ended, "outcome", None) is Outcome.LEFT
         if not left and any(run.operation == operation and not run.over for run in machine.runs):
             self.violate("C6", f"operation {operation} is over, and its CRIU runs")
+        pager = machine.pager_of(operation)
+        if not left and pager is not None and not pager.over:
+            self.violate("C6", f"operation {operation} is over, and its pager runs")
         if operation in machine.claims.values():
             self.violate("C6", f"operation {operation} is over, and its target is still claimed")
         if known.ended is None or left:
             return
         artifact = machine.hosted.get(operation)
-        if artifact is not None and artifact.now.reserved and not known.failures["discard"]:
+        if artifact is not None and artifact.now.reserved and known.failures["discard"] <= TRIES:
             self.violate("P2", f"operation {operation} is over, and {artifact.now.reserved} bytes stay reserved")
-        if not known.failures["unpin"] and any(operation in each.now.pins for each in machine.hosted.values()):
+        if known.failures["unpin"] <= TRIES and any(operation in each.now.pins for each in machine.hosted.values()):
             self.violate("C12", f"operation {operation} is over, and an artifact stays pinned for it")
 
     # From time to time, and at the end
@@ -453,13 +509,13 @@ class Checks:
                 self.violate("C1", f"at rest {trouble[4:]}")
         for name, artifact in machine.hosted.items():
             known = self.of(name)
-            if artifact.now.reserved and not known.failures["discard"] and name not in self.excused:
+            if artifact.now.reserved and known.failures["discard"] <= TRIES and name not in self.excused:
                 self.violate("P2", f"at rest {artifact.now.reserved} bytes stay reserved for operation {name}")
-            pins = [pin for pin in artifact.now.pins if pin not in self.excused]
+            pins = [pin for pin in artifact.now.pins if self.of(pin).failures["unpin"] <= TRIES]
             if pins:
                 self.violate("C12", f"at rest artifact {name} is pinned for operation {pins[0]}")
             hidden = not artifact.visible and not artifact.now.trash and name not in self.excused
-            if artifact.now.images_bytes and hidden and not known.failures["discard"]:
+            if artifact.now.images_bytes and hidden and known.failures["discard"] <= TRIES:
                 self.violate("C8", f"at rest {artifact.now.images_bytes} bytes of {name} lie where nobody sees them")
         for target, holder in machine.claims.items():
             self.violate("C6", f"at rest {target} is claimed by {holder}")

@@ -11,7 +11,9 @@ from collections.abc import Iterator
 
 import attrs
 
+from iriscw.freeze.gates import USERFAULTFD
 from iriscw.freeze.model import (
+    ArtifactRefused,
     CriuAbility,
     CriuFailed,
     CriuOverdue,
@@ -28,11 +30,16 @@ from iriscw.freeze.model import (
     TaskIdentity,
 )
 from iriscw.freeze.ports import Report
+from iriscw.runtime.vocabulary import MILLISECOND
 from iriscw_sims.nodes.checks import Checks
 from iriscw_sims.nodes.machine import Machine, Process
+from iriscw_sims.nodes.paging import COMPLETE, REFUSED, Pager
 from iriscw_sims.nodes.ports import Port
 from iriscw_sims.nodes.shelves import Artifact, Image, Shelf
 from iriscw_sims.nodes.stepping import Await, Cancelled
+
+LOOKS_EVERY = 50 * MILLISECOND
+"""Between two looks of who waits for pages whether they are there."""
 
 SLICES = 3
 """In so many parts a CRIU writes its images."""
@@ -170,7 +177,9 @@ class Dump(Run):
 
 @attrs.define(eq=False)
 class Restore(Run):
-    """A CRIU that restores. What it made stays stopped."""
+    """A CRIU that restores. What it made stays stopped. With a pager, most of its memory is still to come."""
+
+    pager: Pager | None = None
 
     def work(self) -> Iterator[int]:
         """Make the tree anew."""
@@ -189,12 +198,16 @@ class Restore(Run):
                 cuda=CudaState.CHECKPOINTED if was.cuda is not None else None,
                 made_by=self.operation,
                 came_back_at=was.progress,
+                pager=self.pager,
+                made_up=False,
             )
             machine.processes.append(made)
             self.tasks.append(made)
             self.checks.memory()
         yield machine.fate.lasts("restore", 0)
         yield from self._fails("restore")
+        if self.pager is not None:
+            self.pager.begin()
 
     def unheard(self) -> None:
         """Leave what it made: the record stays until somebody sweeps."""
@@ -206,6 +219,8 @@ class Restore(Run):
             if process.alive:
                 self.checks.ends(self.operation, process)
                 self.machine.kill(process)
+        if self.pager is not None:
+            self.pager.killed_with_its_guard()
         self._end()
 
 
@@ -214,7 +229,7 @@ class SimCriu(Port):
 
     async def ability(self) -> CriuAbility:
         """See the port."""
-        return CriuAbility("criu", "4.2")
+        return CriuAbility("criu", "4.2", features=(USERFAULTFD,) if self.machine.userfaultfd else ())
 
     async def dump(self, request: DumpRequest, report: Report) -> SimHeld:
         """See the port."""
@@ -232,16 +247,33 @@ class SimCriu(Port):
         return SimHeld(self, run)
 
     async def paging(self, work: str, within_ns: int, report: Report) -> None:
-        """See the port. No machine here has userfaultfd, so nothing is thawed lazily."""
-        raise PagingFailed(f"nobody brings pages to {work}")
+        """See the port."""
+        self.checks.limited(self.operation, "paging", within_ns)
+        await self._step("paging")
+        pager = self.machine.pager_of(self.operation)
+        if pager is None:
+            raise PagingFailed("nobody can say who brings its pages")
+        for _ in range(within_ns // LOOKS_EVERY):
+            if pager.over:
+                break
+            await Await(LOOKS_EVERY)
+        if not pager.over:
+            raise PagingFailed("who brings its pages does not come to an end")
+        if pager.end == REFUSED:
+            raise ArtifactRefused("pages-1.img was changed: the digest of a piece is another one")
+        if pager.end != COMPLETE:
+            raise PagingFailed("who brought its pages was killed")
 
     async def restore(self, request: RestoreRequest, report: Report, pages: LazyPages | None = None) -> RestoreReport:
         """See the port."""
         machine = self.machine
-        error = machine.fate.fault("restore", self.operation)
+        error = machine.fate.fault("lazy restore" if request.lazy else "restore", self.operation)
         artifact = next(each for each in machine.hosted.values() if images_of(each) == request.images)
-        self.checks.restore_begins(self.operation, artifact, request.within_ns)
-        run = Restore(machine, self.checks, self.operation, artifact, [], request.within_ns, error=error)
+        self.checks.restore_begins(self.operation, artifact, request, pages, self.life)
+        pager = Pager(machine, self.operation, artifact) if request.lazy else None
+        if pager is not None:
+            machine.pagers.append(pager)
+        run = Restore(machine, self.checks, self.operation, artifact, [], request.within_ns, error=error, pager=pager)
         await self._driven(run)
         run._end()
         self.checks.called(self.operation, "restore")
@@ -268,12 +300,15 @@ class SimCriu(Port):
             run.ending = False  # it is killed in its turn, whatever it was doing
             killed += [each.identity for each in run.tasks if request.pids and each.alive]
             run.abort()
+        pager = machine.pager_of(request.operation)
         for process in machine.living() if request.pids else ():
             told = process.pid in request.pids and process.identity.start_ticks >= request.started_after
-            if told and process.made_by == request.operation:
+            if (told or pager is not None) and process.made_by == request.operation:  # of a lazy one, forks as well
                 self.checks.ends(self.operation, process)
                 machine.kill(process)
                 killed.append(process.identity)
+        if pager is not None and request.pids:
+            pager.killed_with_its_guard()
         return tuple(killed)
 
 

@@ -8,13 +8,26 @@ from typing import TYPE_CHECKING
 import attrs
 
 from iriscw.freeze.model import CudaState, TaskIdentity
-from iriscw.runtime.vocabulary import SECOND
-from iriscw_sims.nodes.machine import MIB, STRANGER, Process
+from iriscw.runtime.vocabulary import MILLISECOND, SECOND
+from iriscw_sims.nodes.machine import MIB, STRANGER, Machine, Process
 from iriscw_sims.swarm import Fault
 
 if TYPE_CHECKING:
     from iriscw_sims.nodes.node import Node
+    from iriscw_sims.nodes.paging import Pager
     from iriscw_sims.nodes.world import NodesWorld
+
+PATIENT = (
+    "pager killed",
+    "pager and its guard killed",
+    "pages damaged while they come",
+    "agent and pagers killed",
+    "GPU memory taken by others",
+    "other hardware",
+)
+"""Kinds that wait for somebody whom they can hit: pages come for a second or two of a minute."""
+
+WAITS = 300 * MILLISECOND
 
 SLOW = 20
 """How many times slower a slow disk is."""
@@ -28,6 +41,8 @@ def strike(world: NodesWorld, fault: Fault) -> None:
     hit = KINDS[fault.kind](world, node, fault.pick >> 4)
     if hit:
         world.fired(fault.kind, hit)
+    elif fault.kind in PATIENT:
+        world.simulation.call_after(WAITS, strike, world, fault)
 
 
 def _workload_of(node: Node, pick: int) -> Process | None:
@@ -118,11 +133,25 @@ def _process_ends(world: NodesWorld, node: Node, pick: int) -> str:
     return f"process/{process.pid}"
 
 
+def _spare(machine: Machine) -> int:
+    """Give what the machine and its groups have left once all that is promised is written, and GPUs are moved there."""
+    promised = sum(shelf.promised_bytes for shelf in machine.shelves.values() if shelf.volatile)
+    on_gpus = sum(each.device_bytes for each in machine.living() if each.cuda not in (None, CudaState.CHECKPOINTED))
+    spare = machine.free_bytes() - promised - on_gpus
+    if machine.limit_bytes is not None:
+        spare = min(spare, machine.limit_bytes - machine.kept_in_memory_bytes() - promised)
+    if machine.group_bytes is not None:
+        spare = min(spare, machine.group_bytes - machine.resident_bytes() - on_gpus)
+    return spare
+
+
 def _forks(world: NodesWorld, node: Node, pick: int) -> str:
     process = _workload_of(node, pick)
     if process is None or not process.runs:
         return ""
     machine = node.machine
+    if process.memory_bytes > _spare(machine):
+        return ""  # nothing reserves what a tree grows by while it is frozen: the kernel would end one of them
     (number,) = machine.number()
     machine.ticks += 1
     child = attrs.evolve(
@@ -133,6 +162,7 @@ def _forks(world: NodesWorld, node: Node, pick: int) -> str:
         device_bytes=0,
         threads=(),
         connections=0,
+        supervises="",
         resting=False,
         progress=0,
         came_back_at=0,
@@ -161,9 +191,9 @@ def _number_taken(world: NodesWorld, node: Node, pick: int) -> str:
         return ""
     number = free[pick % len(free)].pid
     machine.ticks += 1
-    machine.processes.append(
-        Process(TaskIdentity(number, machine.ticks, machine.boot_id), 1, tree=f"{STRANGER}-{number}", gpu="")
-    )
+    stranger = Process(TaskIdentity(number, machine.ticks, machine.boot_id), 1, tree=f"{STRANGER}-{number}", gpu="")
+    machine.processes.append(stranger)
+    world.simulation.call_after(_lasts(pick) * SECOND, machine.kill, stranger)
     return f"process/{number}"
 
 
@@ -186,7 +216,7 @@ def _damaged(world: NodesWorld, node: Node, pick: int) -> str:
     if not found:
         return ""
     artifact = found[pick % len(found)]
-    artifact.change(damaged=True)
+    artifact.change(damaged=True, in_pages=bool(pick & 4))
     artifact.sync()
     world.users.gone[artifact.tree] = "damaged"
     return f"artifact/{artifact.operation}"
@@ -209,6 +239,8 @@ def _memory_taken(world: NodesWorld, node: Node, pick: int) -> str:
     spare = machine.free_bytes() - sum(shelf.promised_bytes for shelf in machine.shelves.values() if shelf.volatile)
     spare -= sum(each.device_bytes for each in machine.living() if each.cuda is not None)
     spare -= sum(each.plan.processes * each.plan.memory_mib * MIB for each in world.users.workloads)
+    thawed = [each.thaws for each in node.checks.operations.values() if each.owed and each.thaws]
+    spare -= sum(each.now.images_bytes for name, each in machine.hosted.items() if name in thawed)
     size = min(spare, pick % 64 * 512 * MIB)
     if size <= 0:
         return ""
@@ -260,6 +292,89 @@ def _claimed(world: NodesWorld, node: Node, pick: int) -> str:
     return f"process/{process.pid}"
 
 
+def _bringing(node: Node, pick: int) -> Pager | None:
+    """Choose a pager that brings pages."""
+    found = [each for each in node.machine.pagers if each.alive and each.settled]
+    return found[pick % len(found)] if found else None
+
+
+def _pager_killed(world: NodesWorld, node: Node, pick: int) -> str:
+    pager = _bringing(node, pick)
+    if pager is None:
+        return ""
+    pager.killed()
+    return f"operation/{pager.operation}"
+
+
+def _pager_and_guard_killed(world: NodesWorld, node: Node, pick: int) -> str:
+    pager = _bringing(node, pick)
+    if pager is None:
+        return ""
+    pager.killed_with_its_guard()
+    return f"operation/{pager.operation}"
+
+
+def _all_killed(world: NodesWorld, node: Node, pick: int) -> str:
+    """The agent is killed while pages come, with all that is in its control group."""
+    if node.system.crashed or _bringing(node, pick) is None:
+        return ""
+    for pager in node.machine.pagers:
+        pager.killed_with_its_guard()
+    return _killed(world, node, pick)
+
+
+def _pages_damaged(world: NodesWorld, node: Node, pick: int) -> str:
+    """A byte changes that a lazy thaw has not read yet."""
+    pager = _bringing(node, pick)
+    if pager is None or pager.artifact.now.damaged:
+        return ""
+    pager.artifact.change(damaged=True, in_pages=True)
+    pager.artifact.sync()
+    world.users.gone[pager.artifact.tree] = "damaged"
+    return f"artifact/{pager.artifact.operation}"
+
+
+def _vram_taken(world: NodesWorld, node: Node, pick: int) -> str:
+    """A stranger takes memory of a GPU that nobody uses now, so much that hardly any tree comes back to it."""
+    machine = node.machine
+    used = [each.gpu for each in machine.living() if each.on_gpu_bytes]
+    frozen = [task.gpus for each in machine.hosted.values() if each.facts for task in each.facts.cuda_tasks]
+    gpus = [gpu for gpu in machine.gpus_now() if gpu.uuid not in used and (gpu.uuid,) in frozen]
+    if not gpus:
+        return ""
+    gpu = gpus[pick % len(gpus)]
+    size = gpu.free_bytes - pick % 512 * MIB
+    (number,) = machine.number()
+    machine.ticks += 1
+    machine.vram_taken_at = machine.ticks
+    stranger = Process(
+        TaskIdentity(number, machine.ticks, machine.boot_id),
+        1,
+        cuda=CudaState.RUNNING,
+        device_bytes=size,
+        tree=f"{STRANGER}-{number}",
+        gpu=gpu.uuid,
+    )
+    machine.processes.append(stranger)
+    world.simulation.call_after(2 * _lasts(pick) * SECOND, machine.kill, stranger)
+    return gpu.uuid
+
+
+def _other_hardware(world: NodesWorld, node: Node, pick: int) -> str:
+    """The machine begins anew with another driver, or another GPU in the place of one that a frozen tree used."""
+    machine = node.machine
+    kept = [each.facts for each in machine.hosted.values() if each.facts and each.visible and not each.volatile]
+    used = [uuid for facts in kept for task in facts.cuda_tasks for uuid in task.gpus]
+    if not used or not _reboots(world, node, pick):
+        return ""
+    if pick & 16:
+        machine.driver = f"590.{pick % 100}.01"
+        return f"driver {machine.driver}"
+    uuid = used[pick % len(used)]
+    machine.gpus = tuple(attrs.evolve(each, model="B200") if each.uuid == uuid else each for each in machine.gpus)
+    return uuid
+
+
 KINDS: dict[str, Callable[[NodesWorld, Node, int], str]] = {
     "agent killed": _killed,
     "agent ends": _ends,
@@ -277,4 +392,10 @@ KINDS: dict[str, Callable[[NodesWorld, Node, int], str]] = {
     "memory taken by others": _memory_taken,
     "disk slow": _slow,
     "target claimed by others": _claimed,
+    "pager killed": _pager_killed,
+    "pager and its guard killed": _pager_and_guard_killed,
+    "pages damaged while they come": _pages_damaged,
+    "agent and pagers killed": _all_killed,
+    "GPU memory taken by others": _vram_taken,
+    "other hardware": _other_hardware,
 }

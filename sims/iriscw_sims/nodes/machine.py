@@ -16,6 +16,7 @@ from typing import Protocol
 import attrs
 
 from iriscw.freeze.model import CudaState, FreeMemory, Gpu, TaskIdentity
+from iriscw_sims.nodes.paging import Pager
 from iriscw_sims.nodes.shelves import Artifact, Shelf
 
 MIB = 1 << 20
@@ -23,6 +24,9 @@ GIB = 1 << 30
 
 STRANGER = "stranger"
 """How the names of trees begin that are nobody's workload, and who claims for a command without an agent."""
+
+DRIVER = "580.105.08"
+"""Of the GPUs of every machine, to begin with."""
 
 FIRST_NUMBER = 100
 """Of the first process."""
@@ -56,6 +60,12 @@ class Process:
     """Established TCP connections."""
     made_by: str = ""
     """The thaw that made it."""
+    pager: Pager | None = None
+    """Who brings pages of its memory that are missing; None: none is."""
+    made_up: bool = False
+    """It went on with empty pages in place of missing ones."""
+    supervises: str = ""
+    """The folder of the program that it supervises, if it is a supervisor of iriscw."""
 
     @property
     def runs(self) -> bool:
@@ -148,6 +158,18 @@ class Machine:
     """Calls to the driver that somebody waits for, with the effect that each will have."""
     unknown: list[TaskIdentity] = attrs.field(factory=list)
     """Whose CUDA state nobody knows: a call had no answer, and it was not read since."""
+    pagers: list[Pager] = attrs.field(factory=list)
+    """Those that bring pages, or have come to their end."""
+    grants: list[str] = attrs.field(factory=list)
+    """Folders of programs in which a grant lies: leave for one thaw."""
+    vouched: list[TaskIdentity] = attrs.field(factory=list)
+    """Supervisors that came back, had leave, and have written that down."""
+    vram_taken_at: int = 0
+    """The tick at which a stranger last took memory of a GPU."""
+    driver: str = DRIVER
+    """The version of NVIDIA's driver."""
+    userfaultfd: bool = True
+    """Whether its kernel and CRIU can bring pages later."""
     ticks: int = 1000
     """Clock ticks since boot."""
     next_number: int = FIRST_NUMBER
@@ -226,14 +248,35 @@ class Machine:
         for process in self.processes:
             if process.runs:
                 process.progress += 1
+                process.made_up = process.made_up or (process.pager is not None and process.pager.lost)
+        for each in [each for each in self.processes if each.supervises and each.made_by and each.runs]:
+            self._supervises(each)
         for run in list(self.runs):
             run.tick()
+        for pager in self.pagers:
+            pager.tick()
         if self.landing:
             due = [each for each in self.landing if each[0] <= self.ticks]
             self.landing = [each for each in self.landing if each[0] > self.ticks]
             for _, process, state in due:
                 if process.alive:
                     process.cuda = state
+
+    def _supervises(self, process: Process) -> None:
+        """A supervisor that came back takes its grant, or ends all of what came back with it."""
+        if process.identity in self.vouched:
+            return
+        if process.supervises in self.grants:
+            self.grants.remove(process.supervises)
+            self.vouched.append(process.identity)
+            return
+        for each in self.living():
+            if each.made_by == process.made_by:
+                self.kill(each)
+
+    def pager_of(self, operation: str) -> Pager | None:
+        """Give the pager of an operation, be it alive or not."""
+        return next((each for each in self.pagers if each.operation == operation), None)
 
     def kill(self, process: Process) -> None:
         """End a process; its children are init's from now on."""
@@ -278,6 +321,8 @@ class Machine:
         self.in_flight.clear()
         self.unknown.clear()
         self.claims.clear()
+        self.pagers.clear()
+        self.vouched.clear()
         for shelf in self.shelves.values():
             if shelf.volatile:
                 shelf.artifacts.clear()

@@ -18,6 +18,7 @@ from iriscw.agent.board import Board
 from iriscw.agent.claims import TargetBusy
 from iriscw.agent.operations import (
     OPERATIONS,
+    Asked,
     BeginOperation,
     Claim,
     CleanUp,
@@ -79,6 +80,8 @@ class Node:
         disk.written = self._written
         self._seen = self._failures = self._due = 0
         self._dead: list[object] = []
+        self._claiming: dict[str, None] = {}
+        """Operations whose target is being claimed."""
         self.board = self._board()
         self._desks: dict[str, dict[type, Any]] = {}
         self.system = SimSystem(
@@ -107,6 +110,7 @@ class Node:
         self.system.crash(keep)
         self.machine.agent_dies()
         self._desks = {}
+        self._claiming = {}
         return True
 
     def start(self) -> None:
@@ -137,11 +141,7 @@ class Node:
             return  # the process was killed in the step in which it asked
         match handle.effect:
             case Claim(asked=asked):
-                holder = self.machine.claims.setdefault(asked.target, asked.operation)
-                if holder == asked.operation:
-                    handle.complete()
-                else:
-                    handle.fail(TargetBusy(f"another command works on it: {asked.target}"))
+                self._carry_out(handle, self._claim(asked))
             case CleanUp(operation=operation):
                 self._carry_out(handle, self._clean_up(operation))
             case effect:
@@ -149,6 +149,16 @@ class Node:
                 if name not in self._desks:
                     self._desks[name] = self._desk(name).effects()
                 self._carry_out(handle, self._desks[name][type(effect)](effect))
+
+    async def _claim(self, asked: Asked) -> None:
+        """Take a claim: it takes its time, and who asked may leave meanwhile."""
+        self._claiming[asked.operation] = None
+        try:
+            await Await(self.machine.fate.lasts("claim", 0))
+        finally:
+            self._claiming.pop(asked.operation, None)
+        if self.machine.claims.setdefault(asked.target, asked.operation) != asked.operation:
+            raise TargetBusy(f"another command works on it: {asked.target}")
 
     def _desk(self, operation: str) -> Desk:
         made = (self.machine, self.checks, operation, self.system.boot)
@@ -188,7 +198,8 @@ class Node:
     def _go_on(self, handle: SimOperation, steps: Coroutine[Await, Any, Any]) -> None:
         if handle.ended:
             return
-        if handle.system_restarted or self.world.boundary(self, handle.path.name):
+        operation = _operation_of(handle)
+        if handle.system_restarted or self.world.boundary(self, operation):
             self.bury(steps)
             return
         self.machine.tick()
@@ -197,7 +208,7 @@ class Node:
         except StopIteration as stop:
             handle.complete(stop.value)
         except (OperationError, UsageError, OSError) as error:
-            self.checks.failed(handle.path.name, type(handle.effect).__name__, error)
+            self.checks.failed(operation, type(handle.effect).__name__, error)
             handle.fail(error)
         else:
             self.world.simulation.call_after(pause.ns, self._go_on, handle, steps)
@@ -269,6 +280,8 @@ class Node:
     def stop(self, operation: str) -> None:
         """Have an operation undone: its caller left."""
         if not self.system.crashed:
+            if operation in self._claiming and not self.checks.of(operation).steps:
+                self.checks.of(operation).withdrawn = True
             self.system.tell(OPERATIONS, StopOperation(operation, "its caller left"))
 
     def stop_all(self) -> None:
@@ -280,3 +293,13 @@ class Node:
         """Give how an operation ended, as its records on the disk say."""
         ended = self.checks.of(operation).ended
         return getattr(ended, "outcome", None)
+
+
+def _operation_of(handle: SimOperation) -> str:
+    """Say which operation an effect is for."""
+    match handle.effect:
+        case Claim(asked=asked):
+            return asked.operation
+        case CleanUp(operation=operation):
+            return operation
+    return handle.path.name

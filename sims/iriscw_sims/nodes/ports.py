@@ -27,6 +27,7 @@ from iriscw.freeze.model import (
     TaskIdentity,
     Tree,
 )
+from iriscw.runtime.vocabulary import MILLISECOND
 from iriscw_sims.nodes.checks import Checks
 from iriscw_sims.nodes.machine import Machine, Process
 from iriscw_sims.nodes.stepping import Await, Cancelled
@@ -34,7 +35,8 @@ from iriscw_sims.nodes.stepping import Await, Cancelled
 LANDS_AFTER = 6
 """Ticks after which a call that nobody waits for any more may have its effect."""
 
-DRIVER = "580.105.08"
+LOOKS_EVERY = 20 * MILLISECOND
+"""Between two looks of who waits for a supervisor's word."""
 
 
 class Port:
@@ -83,7 +85,12 @@ class SimProcesses(Port):
             for each in found
             if each.connections
         )
-        return Tree(tuple(self._task(each) for each in found), hindrances)
+        pages = tuple(
+            Hindrance(Obstacle.PAGES, each.pid, f"pages of process {each.pid} are still to come")
+            for each in found
+            if each.pager is not None and not each.pager.over
+        )
+        return Tree(tuple(self._task(each) for each in found), (*hindrances, *pages))
 
     def _task(self, process: Process) -> Task:
         name = f"task-{process.pid}"
@@ -112,12 +119,24 @@ class SimProcesses(Port):
         return self.machine.ticks
 
     async def guard(self, root: TaskIdentity) -> str:
-        """See the port. Nothing here runs below a supervisor of iriscw."""
-        return ""
+        """See the port."""
+        process = self.machine.find(root)
+        return process.supervises if process is not None else ""
 
     async def vouched(self, tree: Sequence[TaskIdentity], guard: str, within_ns: int) -> None:
         """See the port."""
-        raise GuardRefused(f"nobody guards process {tree[0].pid}")
+        self.checks.limited(self.operation, "vouched", within_ns)
+        await self._step("vouched")
+        first = self.machine.find(tree[0])
+        for _ in range(within_ns // LOOKS_EVERY):
+            if tree[0] in self.machine.vouched:
+                return
+            if first is None or not first.alive:
+                raise GuardRefused(f"process {tree[0].pid}, which guards it, has ended: it has no leave to go on")
+            self.checks.touched(self.operation, first)
+            first.stopped = first.was_stopped = False  # one that somebody had stopped runs, too: nobody else can vouch
+            await Await(LOOKS_EVERY)
+        raise GuardRefused(f"process {tree[0].pid}, which guards it, says nothing")
 
     async def proceed(self, tasks: Sequence[TaskIdentity]) -> None:
         """See the port."""
@@ -125,7 +144,7 @@ class SimProcesses(Port):
             await self._step("proceed")
             process = self.machine.find(task)
             if process is not None and process.alive:
-                self.checks.touched(self.operation, process)
+                self.checks.let_run(self.operation, process)
                 process.stopped = False
 
     async def end(self, tasks: Sequence[TaskIdentity], within_ns: int) -> tuple[TaskIdentity, ...]:
@@ -142,6 +161,7 @@ class SimProcesses(Port):
             for process in self.machine.below(task):
                 if self.machine.fate.may("process dies slowly", f"process/{process.pid}"):
                     left.append(process.identity)
+                    self.checks.of(self.operation).failures["end"] += 1
                     continue
                 self.checks.ends(self.operation, process)
                 self.machine.kill(process)
@@ -153,7 +173,7 @@ class SimCuda(Port):
 
     async def ability(self) -> CudaAbility:
         """See the port."""
-        return CudaAbility(True, DRIVER, "api", True)
+        return CudaAbility(True, self.machine.driver, "api", True)
 
     async def tasks(self, identities: Sequence[TaskIdentity], within_ns: int) -> tuple[CudaTask, ...]:
         """See the port."""

@@ -34,6 +34,8 @@ class Kept:
     published: bool = False
     damaged: bool = False
     """A byte is not what it was when it was sealed."""
+    in_pages: bool = False
+    """That byte is one of its pages: a lazy thaw meets it late."""
     trash: bool = False
     """A caller removed it; the next removal takes what is left of it on the disk."""
     pins: tuple[str, ...] = ()
@@ -55,6 +57,8 @@ class Artifact:
     frozen: tuple[object, ...] = ()
     """The processes as they were when the images were complete."""
     facts: Frozen | None = None
+    by_pieces: bool = True
+    """Whether its manifest has a digest for each piece of its pages."""
     tree: str = ""
     _unsynced: list[Kept] = attrs.field(factory=list)
 

@@ -82,6 +82,8 @@ def _plainer_order(order: OrderPlan) -> Iterator[OrderPlan]:
         {"force": False},
         {"leave_running": False},
         {"secret": False},
+        {"lazy": False},
+        {"grant": True},
         {"at": max(SECOND, order.at // SECOND * SECOND)},
     )
     for changes in simple:
@@ -96,6 +98,7 @@ def _plainer_workload(workload: WorkloadPlan) -> Iterator[WorkloadPlan]:
         {"threads": 0},
         {"connections": 0},
         {"hook": False},
+        {"supervised": False},
     )
     for changes in simple:
         yield attrs.evolve(workload, **changes)

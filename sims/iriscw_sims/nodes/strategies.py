@@ -29,6 +29,7 @@ def workloads(draw: st.DrawFn) -> WorkloadPlan:
         threads=draw(st.sampled_from((0, 2))),
         connections=draw(st.sampled_from((0, 0, 1))),
         hook=draw(st.booleans()),
+        supervised=draw(st.booleans()),
     )
 
 
@@ -44,6 +45,8 @@ def orders(draw: st.DrawFn, count: int) -> OrderPlan:
         force=draw(st.booleans()),
         twice=draw(st.booleans()),
         cancel_after=draw(st.sampled_from((0, 0, 200))) * MILLISECOND,
+        lazy=draw(st.booleans()),
+        grant=draw(st.sampled_from((True, True, False))),
     )
 
 

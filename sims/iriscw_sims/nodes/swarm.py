@@ -14,7 +14,7 @@ from iriscw.runtime.vocabulary import SECOND
 from iriscw_sims.nodes.contract import chances
 from iriscw_sims.swarm import Fault
 
-FAULTS: tuple[str, ...] = (
+EARLIER: tuple[str, ...] = (
     "agent killed",
     "agent ends",
     "node reboots",
@@ -32,7 +32,16 @@ FAULTS: tuple[str, ...] = (
     "disk slow",
     "target claimed by others",
 )
-"""Faults that a plan puts at a moment."""
+LATER: tuple[str, ...] = (
+    "pager killed",
+    "pager and its guard killed",
+    "pages damaged while they come",
+    "agent and pagers killed",
+    "GPU memory taken by others",
+    "other hardware",
+)
+FAULTS: tuple[str, ...] = (*EARLIER, *LATER)
+"""Faults that a plan puts at a moment. What was added later is drawn later, so that seeds keep what they found."""
 
 AT_A_STEP: tuple[tuple[str, int], ...] = (
     ("power cut", 8),
@@ -42,6 +51,8 @@ AT_A_STEP: tuple[tuple[str, int], ...] = (
     ("number taken", 20),
     ("process begins to use CUDA", 15),
     ("caller leaves", 15),
+    ("pager killed", 15),
+    ("pager and its guard killed", 8),
 )
 """Kinds of faults that also happen in the middle of operations: an operation takes a second of a minute."""
 
@@ -54,8 +65,22 @@ RATES: tuple[tuple[str, int], ...] = (
     ("criu outlives its agent", 700),
     ("driver call lands late", 500),
     ("process dies slowly", 300),
+    ("pages do not come in time", 300),
+    ("an older iriscw sealed it", 200),
 )
 """Each kind of chance with its highest rate, in thousandths."""
+
+LATER_RATES: tuple[str, ...] = (
+    "pager cannot begin",
+    "pin cannot be taken back",
+    "pages cannot be told of",
+    "supervisor cannot be told",
+    "pager killed at a step",
+    "pager and its guard killed at a step",
+    "pages do not come in time",
+    "an older iriscw sealed it",
+)
+"""Those that were added later: see :data:`FAULTS`."""
 
 
 ORDERS: tuple[str, ...] = ("freeze", "thaw", "remove", "list")
@@ -78,6 +103,8 @@ class MachinePlan:
     """What the control group of the agent may use."""
     workloads_mib: int = 0
     """What the control group of all workloads may use."""
+    userfaultfd: bool = True
+    """Whether its kernel, and its CRIU, can bring pages later."""
 
 
 @attrs.frozen
@@ -92,6 +119,8 @@ class WorkloadPlan:
     threads: int = 0
     connections: int = 0
     hook: bool = False
+    supervised: bool = False
+    """Its first process is a supervisor of iriscw, which goes on after a thaw only if it finds a grant."""
 
 
 @attrs.frozen
@@ -112,6 +141,10 @@ class OrderPlan:
     """Somebody else asks for the same at the same time."""
     cancel_after: int = 0
     """The caller leaves after so many ns; 0: it stays."""
+    lazy: bool = False
+    """Thaw it without waiting for all of its memory."""
+    grant: bool = True
+    """Leave a grant for its supervisor, if it has one."""
 
 
 @attrs.frozen
@@ -140,11 +173,19 @@ def draw_nodes_plan(seed: int) -> NodesPlan:
     workloads = tuple(_workload(rng, len(machines)) for _ in range(rng.randrange(1, 5)))
     safety = rng.randrange(15, 60) * SECOND
     orders = tuple(_order(rng, len(workloads), safety) for _ in range(rng.randrange(8, 40)))
-    kinds = [kind for kind in FAULTS if rng.random() < 0.4]
-    faults = [
-        Fault(rng.randrange(safety), kind, rng.getrandbits(32)) for kind in kinds for _ in range(rng.randrange(1, 4))
-    ]
-    rates = tuple((name, rng.randrange(1, most + 1)) for name, most in RATES if rng.random() < 0.25)
+    later = Random(f"{seed}:nodes, later")
+    faults = [*_faults(rng, EARLIER, safety), *_faults(later, LATER, safety)]
+    rates = (
+        *_rates(rng, [each for each in RATES if each[0] not in LATER_RATES]),
+        *_rates(later, [each for each in RATES if each[0] in LATER_RATES]),
+    )
+    machines = tuple(attrs.evolve(each, userfaultfd=later.random() < 0.8) for each in machines)
+    workloads = tuple(attrs.evolve(each, supervised=later.random() < 0.3) for each in workloads)
+    if later.random() < 0.5:  # more come to their end where less goes wrong
+        faults = [each for each in faults if later.random() < 0.3]
+        rates = tuple(each for each in rates if later.random() < 0.3)
+        orders = (*orders, *_pairs(later, len(workloads), safety))
+    orders = tuple(attrs.evolve(each, lazy=later.random() < 0.5, grant=later.random() < 0.8) for each in orders)
     return NodesPlan(
         seed,
         machines,
@@ -154,6 +195,17 @@ def draw_nodes_plan(seed: int) -> NodesPlan:
         rates,
         safety,
     )
+
+
+def _faults(rng: Random, among: tuple[str, ...], safety: int) -> list[Fault]:
+    kinds = [kind for kind in among if rng.random() < 0.4]
+    return [
+        Fault(rng.randrange(safety), kind, rng.getrandbits(32)) for kind in kinds for _ in range(rng.randrange(1, 4))
+    ]
+
+
+def _rates(rng: Random, among: list[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
+    return tuple((name, rng.randrange(1, most + 1)) for name, most in among if rng.random() < 0.25)
 
 
 def _machine(rng: Random) -> MachinePlan:
@@ -181,6 +233,16 @@ def _workload(rng: Random, machines: int) -> WorkloadPlan:
         connections=rng.choice((0, 0, 0, 1)),
         hook=rng.random() < 0.3,
     )
+
+
+def _pairs(rng: Random, workloads: int, safety: int) -> tuple[OrderPlan, ...]:
+    """Draw freezes with the thaw that follows."""
+    orders = []
+    for _ in range(rng.randrange(3, 12)):
+        at, workload = rng.randrange(safety), rng.randrange(workloads)
+        orders.append(OrderPlan(at, "freeze", workload, tier=rng.choice(TIERS)))
+        orders.append(OrderPlan(min(safety - 1, at + rng.randrange(1, 6) * SECOND), "thaw", workload))
+    return tuple(orders)
 
 
 def _order(rng: Random, workloads: int, safety: int) -> OrderPlan:

@@ -105,6 +105,7 @@ class Users:
                     memory_bytes=plan.memory_mib * MIB,
                     threads=machine.number(plan.threads),
                     connections=plan.connections if index == 0 else 0,
+                    supervises=f"/attempt/{name}" if plan.supervised and index == 0 else "",
                 )
             )
 
@@ -160,7 +161,8 @@ class Users:
     def _freeze(self, order: OrderPlan, workload: Workload, node: Node) -> None:
         living = self.living(workload)
         owed = [each for each in node.checks.operations.values() if each.owed and each.steps]
-        others = [each.tree for each in owed if living and each.root != living[0].identity]
+        comes = bool(living) and living[0].pager is not None  # it runs, and nobody sees that pages are missing
+        others = [each.tree for each in owed if living and each.root != living[0].identity and not comes]
         if not living or living[0].tree in others:
             return  # who thaws a tree, or freezes what is left of it, waits for the end of that
         place = f"http://user:{SECRET}@localhost/app" if order.secret else "http://localhost/app"
@@ -179,7 +181,11 @@ class Users:
     def _thaw(self, order: OrderPlan, workload: Workload, node: Node) -> None:
         kept = self.artifacts(workload)
         if kept:
-            plan = ThawPlan(self._id("th"), kept[-1].operation)
+            kept.sort(key=lambda each: not node.machine.of(each.tree))  # first such whose tree is nowhere else
+            folder = f"/attempt/{kept[-1].tree}"
+            if order.grant and folder not in node.machine.grants:
+                node.machine.grants.append(folder)
+            plan = ThawPlan(self._id("th"), kept[-1].operation, lazy=order.lazy)
             self._begin(order, node, plan.operation, ThawTree(plan))
 
     def _begin(self, order: OrderPlan, node: Node, operation: str, message: FreezeTree | ThawTree) -> None:

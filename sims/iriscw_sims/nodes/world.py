@@ -132,6 +132,7 @@ class NodesWorld(Stage):
             memory_bytes=plan.memory_mib * MIB,
             limit_bytes=plan.agent_mib * MIB or None,
             group_bytes=plan.workloads_mib * MIB or None,
+            userfaultfd=plan.userfaultfd,
             shelves={
                 "ram": Shelf("ram", plan.ram_mib * MIB, volatile=True),
                 "disk": Shelf("disk", plan.disk_mib * MIB, volatile=False, capacity_bytes=2 * plan.disk_mib * MIB),
@@ -243,6 +244,8 @@ class NodesWorld(Stage):
                 return f"{node.name} owes {[*node.owes, *owed][:4]}"
             if node.machine.landing or any(not run.over for run in node.machine.runs):
                 return f"{node.name} has calls on their way"
+            if any(not each.over for each in node.machine.pagers):
+                return f"{node.name} still brings pages"
             if node.system.tree.held:
                 return f"{node.name} waits for its disk"
         return ""

@@ -150,7 +150,7 @@ MUTANTS = (
             '"has CRIU bring the tree back, stopped", Phase.STARTING, Turn.KILL, Turn.KILL)',
             '"has CRIU bring the tree back, stopped", Phase.STARTING, Turn.OVER, Turn.OVER)',
         ),
-        first=300,
+        first=840,
     ),
     _bug(
         "a-thaw-that-was-let-run-is-killed",
@@ -213,6 +213,116 @@ MUTANTS = (
             "freeze/deadlines.py",
             "    return grown(DUMP_BASE_NS, size_bytes, DUMP_BYTES_PER_S)\n",
             "    return SECOND\n",
+        ),
+    ),
+    _bug(
+        "no-gate-for-gpu-memory",
+        (GATES, "        if free < needed:\n", "        if free < needed and not uuid:\n"),
+    ),
+    _bug(
+        "no-gate-for-the-driver",
+        (
+            GATES,
+            "    if opened.cuda.driver_version != was.cuda_driver:\n",
+            "    if opened.cuda.driver_version != was.cuda_driver and not was.tasks:\n",
+        ),
+    ),
+    _bug(
+        "no-gate-for-the-model",
+        (GATES, "        if gpu.model != models.get(uuid, gpu.model):\n", "        if not models:\n"),
+        first=750,
+    ),
+    _bug(
+        "a-hollow-tree-is-frozen",
+        (GATES, "Obstacle.IO_URING, Obstacle.DEVICE, Obstacle.PAGES)", "Obstacle.IO_URING, Obstacle.DEVICE)"),
+    ),
+    _bug(
+        "pages-are-not-waited-for",
+        (
+            THAWING,
+            "        case Proceed() if thaw.lazy and thaw.phase is Phase.STARTING:\n",
+            "        case Proceed() if thaw.lazy and not thaw.id:\n",
+        ),
+    ),
+    _bug(
+        "what-is-taken-up-runs-before-its-pages",
+        (
+            THAWING,
+            "        case Turn.FINISH if thaw.lazy:\n",
+            "        case Turn.FINISH if thaw.lazy and not thaw.id:\n",
+        ),
+    ),
+    _bug(
+        "lost-pages-are-lived-with",
+        (
+            THAWING,
+            "        case AwaitPages():\n            return _kill(thaw, kind, text)\n",
+            "        case AwaitPages():\n            return (_read(thaw, 1),)\n",
+        ),
+    ),
+    _bug(
+        "a-doubt-is-taken-for-a-loss",
+        (
+            THAWING,
+            "            kind not in PAGES_LOST and tries < TRIES\n",
+            "            kind not in PAGES_LOST and tries < 0\n",
+        ),
+    ),
+    _bug(
+        "pages-that-nobody-can-compare",
+        (DESK, "self._pages if effect.request.lazy else None", "None if effect.request.lazy else self._pages"),
+    ),
+    _bug(
+        "all-but-its-pages-is-enough",
+        (
+            THAWING,
+            "            return _verified(thaw, lazy=lazy)\n",
+            "            return _verified(thaw, lazy=False)\n",
+        ),
+    ),
+    _bug(
+        "pages-with-a-deadline-that-does-not-grow",
+        (
+            "freeze/deadlines.py",
+            "    return grown(PAGING_BASE_NS, size_bytes, PAGING_BYTES_PER_S)\n",
+            "    return SECOND\n",
+        ),
+    ),
+    _bug(
+        "its-supervisor-is-not-asked",
+        (
+            THAWING,
+            "Proceed(runs, guard=frozen.guard, tree=thaw.tasks if frozen.guard else ())",
+            "Proceed(runs)",
+        ),
+    ),
+    _bug(
+        "its-supervisor-is-not-written-down",
+        (FREEZING, "        guard=plan.guard or seen.guard,\n", "        guard=plan.guard,\n"),
+    ),
+    _bug(
+        "the-last-of-a-tree-is-removed",
+        (
+            FREEZING,
+            "freeze.phase is Phase.UNDOING and freeze.sealed is not None and not _lost_too(freeze)",
+            "freeze.phase is Phase.UNDOING and freeze.sealed is not None and not freeze.id",
+        ),
+    ),
+    _bug(
+        "a-thaw-that-left-is-killed",
+        (
+            THAWING,
+            '"tells the application; unpins the artifact", Phase.OVER, Turn.FINISH, Turn.FINISH)',
+            '"tells the application; unpins the artifact", Phase.OVER, Turn.FINISH, Turn.KILL)',
+        ),
+        first=300,
+    ),
+    _bug(
+        "a-stop-is-not-heard-while-claiming",
+        (
+            OPERATIONS,
+            "            return attrs.evolve(entry, stopped=text), ()\n",
+            "            return entry, ()\n",
         ),
     ),
 )
