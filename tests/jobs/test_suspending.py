@@ -96,7 +96,7 @@ class Bench:
 
 
 def test_a_task_goes_on_with_another_worker():
-    """Its slice goes away meanwhile. The same attempt, a checkpoint that is removed, and in between no worker or room."""
+    """Its slice goes away meanwhile. It is the same attempt; in between it has no worker and takes no room."""
     bench = Bench()
     before = bench.row
     assert (bench.row.suspension, bench.room()) == (None, 1)
@@ -303,3 +303,34 @@ def test_what_cannot_be_suspended():
     bench.effect(ThawAttempt)
     with pytest.raises(SuspensionRefused, match="brought back"):
         bench.ask(SuspendTask(0, "t"))
+
+
+def test_nobody_freezes_what_its_worker_was_not_told(monkeypatch):
+    """Its end would be taken for one: the freeze is asked for when the worker has said that it knows."""
+    bench = Bench()
+    with monkeypatch.context() as deaf:
+        deaf.setattr(ScriptedWorker, "obey", lambda worker, orders: None)
+        bench.ask(SuspendTask(0, "s"))
+        (worker,) = [each for each in bench.world.workers.values() if each.running]
+        worker.say(worker.attempts[bench.row.uid])
+        bench.sim.advance(5)
+        assert (bench.phase, bench.world.freezes) == (Suspension.SUSPENDING, [])
+    worker.hang_up()
+    bench.world.reconnect(worker.info.worker_id)
+    bench.sim.advance(1)
+    bench.world.reconnect(worker.info.worker_id)
+    bench.freeze()
+    assert bench.phase is Suspension.SUSPENDED
+
+
+def test_a_worker_that_has_not_said_so_yet():
+    """It is a checkpoint, and its worker keeps it until it has said that nothing of it runs."""
+    bench = Bench()
+    bench.ask(SuspendTask(0, "s"))
+    operation = bench.effect(FreezeAttempt)
+    operation.complete(FrozenAttempt(Frozen.FROZEN, f"ck-{operation.effect.key}", "node"))
+    bench.sim.advance(1)
+    assert (bench.phase, bench.room()) == (Suspension.SUSPENDING, 1)
+    bench.world.bodies.freeze(operation.effect, Frozen.FROZEN)
+    bench.sim.advance(1)
+    assert (bench.phase, bench.room()) == (Suspension.SUSPENDED, 0)
