@@ -27,6 +27,7 @@ from typing import Any
 
 from iriscw.cloud.model import Capacity
 from iriscw.jobs.model import Band, Ending, Existing, JobSpec, JobState, Observation, RunOrder, TaskState
+from iriscw.jobs.suspension.messages import SuspendedAttempt, SuspensionView
 from iriscw.runtime.vocabulary import ActorPath, message
 
 MAX_PAGE = 1000
@@ -184,6 +185,8 @@ class AttemptRow:
 class TaskRow:
     """A task. ``uid`` and what follows belong to its latest attempt and are empty if it never had one.
 
+    ``suspension`` is None of a live attempt that nobody ever asked to suspend, and of one that is over.
+
     ``earlier`` are the attempts before that, newest first: ``MAX_ATTEMPTS_SHOWN - 1`` of a task and
     ``MAX_EARLIER_ATTEMPTS`` of a job at most.
     """
@@ -206,6 +209,7 @@ class TaskRow:
     placed_wall_ns: int = 0
     fault: str = ""
     earlier: tuple[AttemptRow, ...] = ()
+    suspension: SuspensionView | None = None
 
 
 @message
@@ -332,6 +336,7 @@ class JobReport:
     """All that the scheduler needs of a job; replaces what it knew. ``pending`` holds ranges ``(first, end)``.
 
     What lives may come in parts, in order; with ``more`` another one follows. ``pending`` is in the last one.
+    ``suspended`` are live attempts without a worker that wait for one.
     """
 
     job_id: str
@@ -342,6 +347,7 @@ class JobReport:
     pending: tuple[tuple[int, int], ...]
     live: tuple[LiveAttempt, ...]
     more: bool = False
+    suspended: tuple[SuspendedAttempt, ...] = ()
 
 
 @message
@@ -516,11 +522,12 @@ class LinkNeedsDesired:
 
 @message
 class Desired:
-    """What a job wants of one attempt. ``stop`` is None while it should run."""
+    """What a job wants of one attempt. ``stop`` is None while it should run; with ``suspend`` it may be frozen."""
 
     order: RunOrder
     started: bool
     stop: Ending | None
+    suspend: bool = False
 
 
 @message
