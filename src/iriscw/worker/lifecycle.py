@@ -189,6 +189,9 @@ class Attempt:
     granted: AttemptGranted | None = None
     permitted: bool = False
     """Whether this life of the worker has offered the leave that was granted."""
+    revoked: bool = False
+    """Whether it ended because its leave was taken back: frozen as it was, it may be granted again, here or elsewhere.
+    """
 
     def observation(self) -> Observation:
         """Give what is reported of it."""
@@ -221,7 +224,8 @@ class Attempt:
 
 def evolve(attempt: Attempt, record: object) -> None:
     """Apply a record."""
-    attempt.phase = TRANSITIONS[attempt.phase][type(record)]
+    before = attempt.phase
+    attempt.phase = TRANSITIONS[before][type(record)]
     match record:
         case AttemptAccepted():
             attempt.task_id = record.task_id
@@ -235,7 +239,7 @@ def evolve(attempt: Attempt, record: object) -> None:
         case AttemptStopping():
             attempt.stop = _sterner(attempt.stop, record)
         case AttemptEnded():
-            attempt.ended = record
+            attempt.ended, attempt.revoked = record, before is Phase.REVOKING
 
 
 def _sterner(before: AttemptStopping | None, after: AttemptStopping) -> AttemptStopping:
@@ -392,8 +396,8 @@ def _offer_what_is_left(attempt: Attempt) -> Command:
 
 
 def forget(attempt: Attempt, message: ForgetAttempt, ctx: Context) -> Returned:
-    """Remove what is left of it; one that lives is not forgotten, and a suspended one is left to somebody else."""
-    if attempt.phase is Phase.SUSPENDED:
+    """Remove what is left of it; one that lives is not forgotten, and a frozen one is left to somebody else."""
+    if attempt.phase is Phase.SUSPENDED or attempt.revoked:
         return (Run("let-go", LetGo(attempt.uid)),)
     if attempt.phase is not Phase.ENDED:
         return (_report(attempt),)
@@ -584,7 +588,7 @@ PHASES_OF: Mapping[str, tuple[Phase, ...]] = {
     "permit": (Phase.RESUMING, Phase.REVOKING),
     "thaw": (Phase.RESUMING,),
     "revoke": (Phase.REVOKING,),
-    "let-go": (Phase.SUSPENDED,),
+    "let-go": (Phase.SUSPENDED, Phase.ENDED),
 }
 """Where an effect is tried again, if not everywhere."""
 

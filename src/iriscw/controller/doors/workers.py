@@ -214,7 +214,7 @@ class WorkerDoor(v1.WorkerServiceBase):
         path, group = found
         offered = wire.capacity(hello.capacity)
         attributes = wire.attributes(hello.attributes)
-        dial = WorkerDialled(hello.worker_id, hello.incarnation, offered, attributes, hello.address)
+        dial = WorkerDialled(hello.worker_id, hello.incarnation, offered, attributes, hello.address, hello.node)
         assert self.system is not None
         try:
             accepted = await self.system.ask(path, dial)

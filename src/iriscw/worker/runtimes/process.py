@@ -100,6 +100,11 @@ class ProcessAttempt(FolderAttempt):
         """The program itself."""
         return self.supervised.target
 
+    @property
+    def supervisor(self) -> ProcessIdentity | None:
+        """The process above it."""
+        return self.supervised.supervisor
+
     async def wait(self) -> AttemptEnd:
         """Wait until it has ended."""
         return await self._end(await self.supervised.wait())
