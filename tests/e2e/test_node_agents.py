@@ -24,8 +24,9 @@ from real_trees import why_not
 
 from iriscw.client.errors import OrderFailed
 from iriscw.client.submission import Command
+from iriscw.jobs.errors import TaskEnded
 from iriscw.jobs.model import JobState
-from iriscw.nodes.errors import SuspensionNotSupported, TaskEnded
+from iriscw.nodes.errors import SuspensionNotSupported
 from iriscw.resources import Resources
 
 pytestmark = pytest.mark.slow

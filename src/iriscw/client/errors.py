@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from iriscw.errors import InternalError, InvalidArgument, OperationError, UsageError
-from iriscw.jobs.errors import ImageNotSupported, JobExists, KeyReused, NoSuchJob, TooManyJobs, TooManyTasks
+from iriscw.jobs.errors import (
+    GangNotSuspendable,
+    ImageNotSupported,
+    JobExists,
+    KeyReused,
+    NoSuchJob,
+    SuspensionRefused,
+    TaskEnded,
+    TaskNotRunning,
+    TooManyJobs,
+    TooManyTasks,
+)
 from iriscw.nodes.errors import (
     AgentAway,
     CheckpointAmbiguous,
@@ -12,8 +23,6 @@ from iriscw.nodes.errors import (
     NoSuchOrder,
     OrderKeyReused,
     SuspensionNotSupported,
-    TaskEnded,
-    TaskNotRunning,
     TaskOutOfReach,
     TooManyOrders,
 )
@@ -24,6 +33,7 @@ __all__ = [
     "CheckpointAmbiguous",
     "CheckpointUnknown",
     "ClientClosed",
+    "GangNotSuspendable",
     "ImageNotSupported",
     "InvalidContextFile",
     "InvalidJob",
@@ -40,6 +50,7 @@ __all__ = [
     "OrderKeyReused",
     "ResultDamaged",
     "SuspensionNotSupported",
+    "SuspensionRefused",
     "TaskEnded",
     "TaskNotRunning",
     "TaskOutOfReach",

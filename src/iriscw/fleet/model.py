@@ -182,7 +182,7 @@ class FleetConfig:
 
 @message
 class WorkerInfo:
-    """A registered worker. ``address`` is where its tasks are reached, never who it is."""
+    """A registered worker. ``address`` is where its tasks are reached, never who it is; ``node`` is its machine."""
 
     worker_id: str
     incarnation: str
@@ -191,6 +191,7 @@ class WorkerInfo:
     capacity: Capacity
     attributes: Attributes
     address: str
+    node: str = ""
 
 
 class SliceState(enum.Enum):

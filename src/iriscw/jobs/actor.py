@@ -22,7 +22,8 @@ from iriscw.jobs.ledger import Ledger
 from iriscw.jobs.link import STOP_GRACE, Link, LinkDecisions
 from iriscw.jobs.links import Links, LinksDecisions
 from iriscw.jobs.model import AwaitLogs, WorkerStream
-from iriscw.jobs.ports import Logs, Streams
+from iriscw.jobs.moving import DropCheckpoint, FreezeAttempt, ThawAttempt
+from iriscw.jobs.ports import Freezer, Logs, NoFreezer, Streams
 from iriscw.jobs.registry import Entry, Registry, RegistryDecisions, RegistryLimits
 from iriscw.jobs.schedule import Scheduler
 from iriscw.jobs.scheduler import SchedulerDecisions
@@ -64,9 +65,12 @@ class JobsConfig:
     fleet: ActorPath = ROOT / "fleet"
 
 
-def job_behavior(entry: Entry, logs: Logs, settings: JobSettings = DEFAULT_SETTINGS) -> Behavior:
+def job_behavior(
+    entry: Entry, logs: Logs, settings: JobSettings = DEFAULT_SETTINGS, freezer: Freezer | None = None
+) -> Behavior:
     """Give the behavior of ``/jobs/<job_id>``, from what the registry recorded of it."""
     decisions = JobDecisions(settings)
+    freezer = NoFreezer() if freezer is None else freezer
     job_id, order, spec, submitted = entry.job_id, entry.order, entry.spec, entry.submitted_wall_ns
     return Behavior(
         initial=lambda: Ledger(job_id, order, spec, submitted),
@@ -75,7 +79,12 @@ def job_behavior(entry: Entry, logs: Logs, settings: JobSettings = DEFAULT_SETTI
         evolve=ledger.evolve,
         compact=ledger.compact,
         snapshot_every=max(DEFAULT_SNAPSHOT_EVERY, RECORDS_PER_TASK * spec.replicas),
-        effects={AwaitLogs: logs.await_logs},
+        effects={
+            AwaitLogs: logs.await_logs,
+            FreezeAttempt: freezer.freeze,
+            ThawAttempt: freezer.thaw,
+            DropCheckpoint: freezer.drop,
+        },
         name="job",
     )
 
@@ -109,19 +118,22 @@ def scheduler_behavior(fleet: ActorPath) -> Behavior:
     return Behavior(initial=Scheduler, on=decisions.rules(), resume=decisions.resume, name="scheduler")
 
 
-def jobs_behavior(streams: Streams, logs: Logs, config: JobsConfig | None = None) -> Behavior:
+def jobs_behavior(
+    streams: Streams, logs: Logs, config: JobsConfig | None = None, freezer: Freezer | None = None
+) -> Behavior:
     """Give the behavior of ``/jobs``, with all below it.
 
     Args:
         streams: the doors' side of worker streams.
         logs: the log store.
         config: limits and times.
+        freezer: freezes and thaws attempts; None: nobody does.
     """
     config = JobsConfig() if config is None else config
     settings = config.settings
 
     def child(entry: Entry) -> ChildSpec:
-        behavior = job_behavior(entry, logs, settings)
+        behavior = job_behavior(entry, logs, settings, freezer)
         return ChildSpec(entry.job_id, behavior, Restart.TRANSIENT, entity=True, capacity=JOB_CAPACITY)
 
     decisions = RegistryDecisions(child, config.limits)
@@ -139,6 +151,8 @@ def jobs_behavior(streams: Streams, logs: Logs, config: JobsConfig | None = None
     )
 
 
-def jobs_child(streams: Streams, logs: Logs, config: JobsConfig | None = None) -> ChildSpec:
+def jobs_child(
+    streams: Streams, logs: Logs, config: JobsConfig | None = None, freezer: Freezer | None = None
+) -> ChildSpec:
     """Give the child spec of ``/jobs``."""
-    return ChildSpec("jobs", jobs_behavior(streams, logs, config), capacity=REGISTRY_CAPACITY)
+    return ChildSpec("jobs", jobs_behavior(streams, logs, config, freezer), capacity=REGISTRY_CAPACITY)

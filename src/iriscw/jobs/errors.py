@@ -31,3 +31,23 @@ class TooManyTasks(OperationError):
 
 class ImageNotSupported(UsageError):
     """The job names an image of its own, and this cluster runs tasks as processes of their workers."""
+
+
+class TaskNotRunning(OperationError):
+    """The task has no attempt whose process is known to run now: it waits, starts, or its worker is not heard of."""
+
+    retryable = True
+
+
+class TaskEnded(UsageError):
+    """The task is over: nothing of it runs, and nothing will."""
+
+
+class GangNotSuspendable(UsageError):
+    """The task is a member of a gang, which runs whole or not at all: none of it is suspended."""
+
+
+class SuspensionRefused(OperationError):
+    """The task cannot be suspended just now, and the text says why."""
+
+    retryable = True

@@ -27,6 +27,7 @@ from typing import Any
 
 from iriscw.cloud.model import Capacity
 from iriscw.jobs.model import Band, Ending, Existing, JobSpec, JobState, Observation, RunOrder, TaskState
+from iriscw.jobs.suspend_messages import SuspensionView
 from iriscw.runtime.vocabulary import ActorPath, message
 
 MAX_PAGE = 1000
@@ -184,6 +185,8 @@ class AttemptRow:
 class TaskRow:
     """A task. ``uid`` and what follows belong to its latest attempt and are empty if it never had one.
 
+    ``suspension`` is None of a live attempt that nobody ever asked to suspend, and of one that is over.
+
     ``earlier`` are the attempts before that, newest first: ``MAX_ATTEMPTS_SHOWN - 1`` of a task and
     ``MAX_EARLIER_ATTEMPTS`` of a job at most.
     """
@@ -206,6 +209,7 @@ class TaskRow:
     placed_wall_ns: int = 0
     fault: str = ""
     earlier: tuple[AttemptRow, ...] = ()
+    suspension: SuspensionView | None = None
 
 
 @message

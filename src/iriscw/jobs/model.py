@@ -349,7 +349,20 @@ class Attempt:
         return self.ending is None
 
 
-# What passes between controller and worker, and what is asked of the log store: see ports.py for the protocol
+# What passes between controller and worker: see ports.py for the protocol. What is asked of others: see also moving.py
+
+
+class Suspension(enum.Enum):
+    """Where an attempt stands between running and not. Its state is RUNNING meanwhile."""
+
+    NONE = "none"
+    """It runs, or has not begun, or has ended."""
+    SUSPENDING = "suspending"
+    """It may be frozen: from here on the end of its processes is no end of it."""
+    SUSPENDED = "suspended"
+    """Nothing of it runs."""
+    RESUMING = "resuming"
+    """A worker has leave to bring it back."""
 
 
 @message
@@ -375,6 +388,13 @@ class Observation:
         log_offset: the number of log bytes it wrote; final when it has ended.
         logs_stored: how many of them the log store held when this was passed on. Filled in by the door.
         unstartable: of a REFUSED one: no worker could start it, so this one is not to blame.
+        suspension: whether it is on its way to being suspended or back.
+        folder: where its files are, absolute. Of one that is SUSPENDED; of one that is RESUMING as soon as it can be
+            brought back, and not before; of one that is SUSPENDING if the worker says so already.
+        ports: by name, in order, the numbers that its worker picked.
+        process_started_wall_ns: when its process was started, by the worker's clock; 0: not yet, or not told.
+
+    Of one that is SUSPENDED ``log_offset`` is final, too.
     """
 
     uid: str
@@ -387,6 +407,10 @@ class Observation:
     logs_stored: int = 0
     fault: str = ""
     unstartable: bool = False
+    suspension: Suspension = Suspension.NONE
+    folder: str = ""
+    ports: tuple[tuple[str, int], ...] = ()
+    process_started_wall_ns: int = 0
 
 
 @message
@@ -404,8 +428,27 @@ class Observed:
 
 
 @message
+class Resumption:
+    """Leave for one thaw of an attempt that was suspended.
+
+    Args:
+        grant: names this leave; no other one is ever called so.
+        folder: where its files are, as the worker said that had it. Absolute.
+        started_wall_ns: when its process was started, by the clock of the worker that did; 0: never told.
+        paused_ns: how long it was suspended altogether, as of when the leave was given.
+        ports: by name, in order, as they were told.
+    """
+
+    grant: str
+    folder: str
+    started_wall_ns: int = 0
+    paused_ns: int = 0
+    ports: tuple[tuple[str, int], ...] = ()
+
+
+@message
 class RunOrder:
-    """Have this attempt run. Telling twice is harmless."""
+    """Have this attempt run; with a ``resumption`` have it brought back, and never started. Twice is harmless."""
 
     uid: str
     job_id: str
@@ -413,6 +456,7 @@ class RunOrder:
     index: int
     number: int
     spec: JobSpec
+    resumption: Resumption | None = None
 
 
 @message
@@ -426,12 +470,18 @@ class StopOrder:
 
 @message
 class Orders:
-    """To the worker. ``release`` names ended attempts that it may forget."""
+    """To the worker. ``release`` names attempts that it may forget: ended ones, or suspended ones, whose files stay.
+
+    ``suspend`` names attempts that are about to be frozen: the worker says SUSPENDING, and only then they may be.
+    ``go_on`` names those that were not frozen after all. Of orders that are complete, ``run`` names both as well.
+    """
 
     complete: bool = False
     run: tuple[RunOrder, ...] = ()
     stop: tuple[StopOrder, ...] = ()
     release: tuple[str, ...] = ()
+    suspend: tuple[str, ...] = ()
+    go_on: tuple[str, ...] = ()
 
 
 @message

@@ -38,7 +38,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from iriscw.errors import OperationError
 from iriscw.jobs.model import AwaitLogs, WorkerStream
+from iriscw.jobs.moving import DropCheckpoint, FreezeAttempt, FrozenAttempt, ThawAttempt, ThawedAttempt
 
 
 class Logs(Protocol):
@@ -61,3 +63,49 @@ class Streams(Protocol):
         ``port`` is the runtime's end of the session. A worker that dials in while an older connection of the same
         incarnation is open ends the older one.
         """
+
+
+class Freezer(Protocol):
+    """Those who freeze and thaw attempts.
+
+    Each waits for as long as it takes: an agent may be away, and the job's own limits decide. What is transient is
+    tried again here. Cancelling one ends the waiting, and not what was ordered: the same key again follows that on, in
+    another life of the controller too. Errors are for what cannot be carried out at all, and then nothing was.
+    """
+
+    async def freeze(self, effect: FreezeAttempt) -> FrozenAttempt:
+        """Carry out :class:`~iriscw.jobs.moving.FreezeAttempt`.
+
+        Raises:
+            OperationError: no agent can reach its processes. They run on.
+        """
+
+    async def thaw(self, effect: ThawAttempt) -> ThawedAttempt:
+        """Carry out :class:`~iriscw.jobs.moving.ThawAttempt`.
+
+        Raises:
+            OperationError: it cannot be thawed there. Nothing of it runs.
+        """
+
+    async def drop(self, effect: DropCheckpoint) -> None:
+        """Carry out :class:`~iriscw.jobs.moving.DropCheckpoint`. What is not there any more is removed.
+
+        Raises:
+            OperationError: it stays.
+        """
+
+
+class NoFreezer:
+    """For controllers without agents: nothing can be frozen."""
+
+    async def freeze(self, effect: FreezeAttempt) -> FrozenAttempt:
+        """Refuse."""
+        raise OperationError("there is nobody here who could freeze an attempt")
+
+    async def thaw(self, effect: ThawAttempt) -> ThawedAttempt:
+        """Refuse."""
+        raise OperationError("there is nobody here who could thaw an attempt")
+
+    async def drop(self, effect: DropCheckpoint) -> None:
+        """Refuse."""
+        raise OperationError("there is nobody here who could remove a checkpoint")

@@ -51,16 +51,6 @@ class CheckpointAmbiguous(UsageError):
     """Several nodes have a checkpoint of this id: name the node."""
 
 
-class TaskNotRunning(OperationError):
-    """The task has no attempt whose process is known to run now: it waits, starts, or its worker is not heard of."""
-
-    retryable = True
-
-
-class TaskEnded(UsageError):
-    """The task is over: nothing of it runs, and nothing will."""
-
-
 class TaskOutOfReach(UsageError):
     """The attempt's processes are none that a node's agent can freeze, and the text says why."""
 

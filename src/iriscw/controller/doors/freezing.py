@@ -15,6 +15,7 @@ from iriscw.controller.doors.streams import Switchboard
 from iriscw.controller.events import EventHub
 from iriscw.controller.tokens import ControllerTokens
 from iriscw.errors import ActorStopped, InvalidArgument, NoSuchActor
+from iriscw.jobs.errors import TaskEnded, TaskNotRunning
 from iriscw.jobs.messages import ListTasks, TaskPage
 from iriscw.jobs.model import TASK_TERMINAL
 from iriscw.nodes import wire as nodes_wire
@@ -25,8 +26,6 @@ from iriscw.nodes.errors import (
     NoSuchNode,
     OrderKeyReused,
     SuspensionNotSupported,
-    TaskEnded,
-    TaskNotRunning,
     TaskOutOfReach,
 )
 from iriscw.nodes.messages import (

@@ -1,0 +1,100 @@
+"""What jobs ask of those who freeze and thaw: effects, and how they end. The port is in :mod:`iriscw.jobs.ports`."""
+
+from __future__ import annotations
+
+import enum
+
+from iriscw.runtime.vocabulary import message
+
+Labels = tuple[tuple[str, str], ...]
+"""Names and values, in order."""
+
+
+class Frozen(enum.Enum):
+    """How a freeze ended."""
+
+    FROZEN = "frozen"
+    """The attempt is a checkpoint, and nothing of it runs."""
+    UNDONE = "undone"
+    """It runs on as if nothing had been."""
+    UNKNOWN = "unknown"
+    """Nobody can say: the order is lost, or its agent was replaced."""
+
+
+class Thawed(enum.Enum):
+    """How a thaw ended."""
+
+    THAWED = "thawed"
+    """The attempt is back."""
+    UNDONE = "undone"
+    """Nothing of it runs, as before."""
+    UNKNOWN = "unknown"
+    """Nobody can say."""
+
+
+@message
+class FreezeAttempt:
+    """Freeze the processes of an attempt, guarded by its folder, with its connections given up.
+
+    Args:
+        key: names this suspension, for ever. Carrying out the same key again is following the same order.
+        uid: the attempt.
+        job_id: whose it is.
+        index: of its task.
+        worker_id: the worker that has it.
+        incarnation: of that worker.
+        tier: where the checkpoint goes, ``ram`` or ``disk``.
+        force: freeze also if its quiescing fails.
+        labels: of the user, for the checkpoint.
+    """
+
+    key: str
+    uid: str
+    job_id: str
+    index: int
+    worker_id: str
+    incarnation: str
+    tier: str
+    force: bool
+    labels: Labels
+
+
+@message
+class FrozenAttempt:
+    """What became of a freeze. ``checkpoint`` and ``node`` (its machine) of one that is FROZEN; ``reason`` else."""
+
+    outcome: Frozen
+    checkpoint: str = ""
+    node: str = ""
+    reason: str = ""
+
+
+@message
+class ThawAttempt:
+    """Bring a suspended attempt back. ``key`` names this try."""
+
+    key: str
+    uid: str
+    checkpoint: str
+    node: str
+
+
+@message
+class ThawedAttempt:
+    """What became of a thaw; ``reason`` unless it is THAWED."""
+
+    outcome: Thawed
+    reason: str = ""
+
+
+@message
+class DropCheckpoint:
+    """Remove what the suspension ``key`` left behind.
+
+    ``checkpoint`` and ``node`` are empty if the job never learned what became of it: then what its order has made, or
+    is making, is what has to go. The order of that key is ended first if it has not.
+    """
+
+    key: str
+    checkpoint: str = ""
+    node: str = ""
