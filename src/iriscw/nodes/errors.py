@@ -55,5 +55,5 @@ class TaskOutOfReach(UsageError):
     """The attempt's processes are none that a node's agent can freeze, and the text says why."""
 
 
-class SuspensionNotSupported(UsageError):
-    """A task's processes can be copied while they run on; a task cannot be suspended yet."""
+class CheckpointNeeded(UsageError):
+    """The checkpoint is all that there is of a suspended task, which goes on with `iriscw resume`, or ends with its job."""

@@ -27,7 +27,7 @@ from iriscw.controller.logs import AttemptLog, LogStore
 from iriscw.controller.result_model import Reference, Verdict
 from iriscw.controller.results import ResultStore
 from iriscw.errors import InvalidArgument
-from iriscw.jobs.model import Ending, Observation, Observed, TaskState
+from iriscw.jobs.model import Ending, Observation, Observed, Suspension, TaskState
 from iriscw.proto.iriscw import v1
 from iriscw.runtime.vocabulary import replace
 
@@ -261,8 +261,14 @@ def _note_stranger(uid: str, connection: Connection) -> None:
 
 
 def _of_a_stranger(sent: v1.AttemptObserved) -> Observation:
-    """Say no more than that there is something of this name: how it stands, or ended, is not believed."""
+    """Say no more than that there is something of this name: how it stands, or ended, is not believed.
+
+    But that it is suspended: then the worker has not heard yet that it may let it go, and is told that again. It must
+    not be told to stop it, because somebody else may have it by now.
+    """
     if wire.ending_of(sent) is None:
-        return Observation(sent.attempt_uid, TaskState.ASSIGNED)
+        suspended = sent.suspension is v1.Suspension.SUSPENDED
+        suspension = Suspension.SUSPENDED if suspended else Suspension.NONE
+        return Observation(sent.attempt_uid, TaskState.ASSIGNED, suspension=suspension)
     reason = "it is over on a worker that is not known to have been given it"
     return Observation(sent.attempt_uid, TaskState.ASSIGNED, Ending.MISSING, reason=reason)
