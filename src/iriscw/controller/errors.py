@@ -45,3 +45,7 @@ class OwnershipUnclear(OperationError):
     """Whether this controller is still the one that writes the journal cannot be told just now. It deletes nothing."""
 
     retryable = True
+
+
+class CheckpointKept(OperationError):
+    """A checkpoint that no attempt needs any more was not removed: it takes room on its node until somebody does."""

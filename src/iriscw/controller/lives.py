@@ -63,7 +63,7 @@ class Lives:
     def notice(self, event: Any) -> None:
         """Take note of an event."""
         ended = isinstance(event, JobChanged) and event.state in JOB_TERMINAL
-        if ended or (isinstance(event, SliceChanged) and event.state is SliceState.GONE):
+        if ended or (isinstance(event, SliceChanged) and event.row.state is SliceState.GONE):
             self.ring()
 
     def ring(self) -> None:

@@ -22,8 +22,9 @@ import anyio
 
 from iriscw.controller.doors.access import Access
 from iriscw.controller.doors.streams import Switchboard
+from iriscw.controller.errors import CheckpointKept
 from iriscw.controller.events import EventHub, node_key
-from iriscw.errors import ActorStopped, IriscwError, NoSuchActor, OperationError, OutcomeUnknown
+from iriscw.errors import ActorStopped, IriscwError, NoSuchActor, OutcomeUnknown
 from iriscw.jobs.errors import SuspensionRefused
 from iriscw.jobs.moving import (
     DropCheckpoint,
@@ -157,7 +158,7 @@ class Moves:
         """Remove what a suspension left (see the port): its order is ended first.
 
         Raises:
-            OperationError: it stays, and the text says why.
+            CheckpointKept: it stays, and the text says why.
         """
         key = PREFIX + effect.key
         checkpoint, node = effect.checkpoint, effect.node
@@ -179,7 +180,7 @@ class Moves:
         end = await self._end_of(await self._find(key) or await self._place(key, node, order))
         self.ends["remove", end.outcome if end.outcome == REMOVED else "kept"] += 1
         if end.outcome != REMOVED:
-            raise OperationError(f"{checkpoint} on {node} was not removed: {_sentence(end)}")
+            raise CheckpointKept(f"{checkpoint} on {node} was not removed: {_sentence(end)}")
 
     # Orders
 

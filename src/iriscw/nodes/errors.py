@@ -56,4 +56,4 @@ class TaskOutOfReach(UsageError):
 
 
 class CheckpointNeeded(UsageError):
-    """The checkpoint is all that there is of a suspended task, which goes on with `iriscw resume`, or ends with its job."""
+    """The checkpoint is what a suspended task goes on from, with `iriscw resume`, unless its job is stopped."""

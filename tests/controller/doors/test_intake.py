@@ -27,7 +27,7 @@ from iriscw.controller.logs import LogStore
 from iriscw.controller.results import MAX_MISMATCHES, ResultStore
 from iriscw.errors import InvalidArgument
 from iriscw.fleet.model import WorkerInfo
-from iriscw.jobs.model import Ending, Observation, TaskState
+from iriscw.jobs.model import Ending, Observation, Suspension, TaskState
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.limits import MAX_RESULT_BYTES
 
@@ -163,6 +163,18 @@ async def test_a_stranger_that_lives(desk: Desk) -> None:
     """Its link hears that there is something of that name, so that it can be stopped, and no more."""
     sent = v1.AttemptObserved(attempt_uid=OTHERS, state=v1.TaskState.RUNNING, was_started=True, log_end_offset=9)
     assert await desk.see(sent) == Observation(OTHERS, TaskState.ASSIGNED)
+
+
+async def test_a_stranger_that_is_suspended(desk: Desk) -> None:
+    """Its link hears that much: who has not heard yet that it may let one go must not be told to stop it."""
+    sent = v1.AttemptObserved(
+        attempt_uid=OTHERS,
+        state=v1.TaskState.RUNNING,
+        suspension=v1.Suspension.SUSPENDED,
+        folder="/w",
+        was_started=True,
+    )
+    assert await desk.see(sent) == Observation(OTHERS, TaskState.ASSIGNED, suspension=Suspension.SUSPENDED)
 
 
 async def test_its_owner_is_believed(desk: Desk) -> None:

@@ -35,7 +35,8 @@ ATTEMPT_FOLDER: Final = "IRIS_WORKDIR"
 
 _ATTEMPTS: Final = "attempts"
 _MOVED: Final = "moved"
-_JOURNAL: Final = "journal"
+_PARTS: Final = (_ATTEMPTS, _MOVED, "journal", "lease", "specifications")
+"""Of the folder of a life: one that has any of these is one, also when the rest was removed already."""
 _LEASE: Final = "lease"
 _CONTAINERS: Final = "tasks"
 """Where attempts have containers of their own: those end by their lease alone, and are their workers' to remove."""
@@ -142,7 +143,11 @@ def lives(cache: Path) -> list[Life]:
         OSError: they cannot be read.
     """
     found = (Life(life) for worker in _below(cache) if worker.is_dir() for life in _below(worker))
-    return [life for life in found if (life.folder / _JOURNAL).is_dir() and not (life.folder / _CONTAINERS).is_dir()]
+    return [
+        life
+        for life in found
+        if any((life.folder / part).exists() for part in _PARTS) and not (life.folder / _CONTAINERS).is_dir()
+    ]
 
 
 def unowned(life: Life, *, over: bool) -> list[Path]:
@@ -176,7 +181,7 @@ def remove_life(life: Life) -> bool:
     """
     if life.attempts():
         return False
-    remove_tree(life.folder, last=_JOURNAL)
+    remove_tree(life.folder)
     with contextlib.suppress(OSError):  # its worker has another one
         life.folder.parent.rmdir()
     return True
