@@ -204,7 +204,7 @@ class Attempt:
             ports=started.ports if started else (),
         )
         if self.phase is Phase.SUSPENDED and self.suspended is not None:
-            return attrs.evolve(seen, folder=self.suspended.folder)
+            return attrs.evolve(seen, folder=self.suspended.folder, log_bytes=self.suspended.log_bytes)
         if self.phase is Phase.RESUMING and self.granted is not None and self.permitted:
             return attrs.evolve(seen, folder=self.granted.folder)
         if ended is None:
@@ -514,7 +514,7 @@ def _finished(attempt: Attempt, finish: Finish) -> Returned:
         return None
     unseen = finish.code is None and finish.signal is None and not finish.stopped
     if unseen and attempt.phase is Phase.SUSPENDING:
-        frozen = AttemptSuspended(finish.wall_ns, finish.folder)
+        frozen = AttemptSuspended(finish.wall_ns, finish.folder, finish.log_bytes)
         return _reported(attempt, Decision(records=(frozen,), commands=(CancelTimer("timeout"),)))
     outcome = judge(finish, attempt.stop.cause if attempt.stop else None)
     fault = finish.fault

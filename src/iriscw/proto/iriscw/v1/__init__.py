@@ -1222,7 +1222,7 @@ class AttemptObserved(betterproto2.Message):
 
     log_end_offset: "int" = betterproto2.field(5, betterproto2.TYPE_INT64)
     """
-    Bytes of log written so far.
+    Bytes of log written so far: told of one that is suspended, or has ended.
     """
 
     result: "ResultRef | None" = betterproto2.field(6, betterproto2.TYPE_MESSAGE, optional=True)
