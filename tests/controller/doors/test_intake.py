@@ -177,6 +177,26 @@ async def test_a_stranger_that_is_suspended(desk: Desk) -> None:
     assert await desk.see(sent) == Observation(OTHERS, TaskState.ASSIGNED, suspension=Suspension.SUSPENDED)
 
 
+async def test_a_suspension_waits_for_the_log(desk: Desk) -> None:
+    """Whoever hears of it lets the worker forget the attempt, and with it what the store has not got yet."""
+    sent = v1.AttemptObserved(
+        attempt_uid=MINE,
+        state=v1.TaskState.RUNNING,
+        suspension=v1.Suspension.SUSPENDED,
+        folder="/w",
+        was_started=True,
+        log_end_offset=10,
+    )
+    assert (await desk.see(sent)).suspension is Suspension.SUSPENDING
+    await desk.line()
+    assert desk.told() == []
+    await desk.line(offset=5)
+    (seen,) = desk.told()
+    assert (seen.suspension, seen.folder, seen.logs_stored) == (Suspension.SUSPENDED, "/w", 10)
+    assert desk.connection.pending_ends == {}
+    assert (await desk.see(sent)).suspension is Suspension.SUSPENDED
+
+
 async def test_its_owner_is_believed(desk: Desk) -> None:
     """After a liar's attempts as before: the result is the owner's."""
     await desk.chunk(OTHERS, b"planted")
