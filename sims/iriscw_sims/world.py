@@ -39,9 +39,9 @@ from iriscw.fleet.experience import CHURN_WINDOW
 from iriscw.fleet.model import FleetConfig, GroupConfig
 from iriscw.fleet.policy import Policy, default_policy
 from iriscw.jobs.actor import JobsConfig, jobs_child
-from iriscw.jobs.job import JobSettings
 from iriscw.jobs.model import AwaitLogs, WorkerStream
 from iriscw.jobs.registry import RegistryLimits
+from iriscw.jobs.settings import JobSettings
 from iriscw.runtime.behavior import Behavior, ChildSpec, Strategy, Supervision
 from iriscw.runtime.cell import Cell
 from iriscw.runtime.vocabulary import MILLISECOND, SECOND

@@ -2,12 +2,24 @@
 
 from itertools import product
 
+import attrs
 import pytest
 from jobs_world import command_spec
 
-from iriscw.jobs.agreement import AGREEMENT, Step, Told, Wish, Word, step_for, tell_of, wish_for, word_of
+from iriscw.jobs.agreement import (
+    AGREEMENT,
+    Step,
+    Told,
+    Wish,
+    Word,
+    step_for,
+    step_for_unwanted,
+    tell_of,
+    wish_for,
+    word_of,
+)
 from iriscw.jobs.lifecycle import CONSEQUENCES, LOST, Budget, judge
-from iriscw.jobs.model import Ending, JobState, Observation, TaskState
+from iriscw.jobs.model import Ending, JobState, Observation, Suspension, TaskState
 
 SPEC = command_spec(max_retries_failure=2, max_retries_preemption=2)
 ORDERED = (None, *Ending)
@@ -76,17 +88,32 @@ def test_a_failure_is_always_somebodys_word():
 
 
 def test_nothing_runs_that_may_have_run():
-    """Only what lives, or never started, is ordered to run; only what lives, to stop; only an end is released."""
+    """Only what lives, or never started, is ordered to run; only what lives, to stop; only what is over is released."""
     for (wish, word), (step, told) in AGREEMENT.items():
         if step is Step.RUN:
-            assert wish is Wish.RUN
-            assert word in (Word.ALIVE, Word.FRESH)
+            assert wish in (Wish.RUN, Wish.FREEZE)
+            assert word in (Word.ALIVE, Word.FRESH, Word.SUSPENDED)
         if step is Step.STOP:
             assert wish is not Wish.RUN
-            assert word is Word.ALIVE
+            assert word in (Word.ALIVE, Word.SUSPENDING, Word.SUSPENDED)
         if step is Step.RELEASE:
-            assert (wish, word) == (Wish.NOTHING, Word.ENDED)
-        assert (told is Told.WORD) == (word in (Word.ALIVE, Word.ENDED) and wish is not Wish.NOTHING)
+            assert wish is Wish.NOTHING
+            assert word in (Word.SUSPENDED, Word.ENDED)
+        assert (told is Told.WORD) == (word not in (Word.FRESH, Word.GONE) and wish is not Wish.NOTHING)
+
+
+def test_what_is_suspended_is_nobodys_to_stop():
+    """Unless its job says so: another worker may have it. It is frozen only where that is wanted, and told to go on."""
+    suspended = Observation("u", TaskState.RUNNING, suspension=Suspension.SUSPENDED)
+    assert step_for_unwanted(suspended) is Step.RELEASE
+    assert step_for_unwanted(attrs.evolve(suspended, suspension=Suspension.SUSPENDING)) is Step.STOP
+    assert step_for_unwanted(attrs.evolve(suspended, suspension=Suspension.RESUMING)) is Step.STOP
+    for (wish, word), (step, _) in AGREEMENT.items():
+        assert (step is Step.FREEZE) == ((wish, word) == (Wish.FREEZE, Word.ALIVE))
+        assert (step is Step.GO_ON) == ((wish, word) == (Wish.RUN, Word.SUSPENDING))
+    alive = Observation("u", TaskState.RUNNING)
+    assert step_for(None, alive, started=True, freeze=True) is Step.FREEZE
+    assert step_for(Ending.KILLED, alive, started=True, freeze=True) is Step.STOP
 
 
 def test_words():

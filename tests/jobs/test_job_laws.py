@@ -2,7 +2,7 @@
 
 from jobs_world import FakeContext, command_spec
 
-from iriscw.jobs.job import DEFAULT_SETTINGS, JobDecisions
+from iriscw.jobs.job import JobDecisions
 from iriscw.jobs.ledger import Ledger, evolve
 from iriscw.jobs.messages import AttemptsLost, AttemptsObserved, Due, LinkNeedsDesired, ReleaseAttempts, StopAttempts
 from iriscw.jobs.model import Ending, JobState, Observation, TaskState
@@ -14,6 +14,7 @@ from iriscw.jobs.records import (
     WorkerReturned,
     WorkerSuspected,
 )
+from iriscw.jobs.settings import DEFAULT_SETTINGS
 from iriscw.runtime.vocabulary import CancelTimer, Decision, SetTimer, Tell
 
 DECISIONS = JobDecisions()

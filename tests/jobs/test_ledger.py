@@ -4,7 +4,7 @@ import attrs
 from hypothesis import given, settings, strategies as st
 from jobs_world import FakeContext, command_spec
 
-from iriscw.jobs import job as job_module, ledger as ledger_module, views
+from iriscw.jobs import ends as ends_module, ledger as ledger_module, views
 from iriscw.jobs.job import JobDecisions
 from iriscw.jobs.ledger import Ledger, compact, evolve, terminal_tasks
 from iriscw.jobs.messages import (
@@ -250,7 +250,7 @@ def test_a_job_keeps_its_newest_attempts(monkeypatch):
 
 def test_what_a_job_says_is_bounded(monkeypatch):
     """When a job's faults have filled their room, further ones are left out; room comes back with what is forgotten."""
-    monkeypatch.setattr(job_module, "MAX_FAULTS_CHARS", 25)
+    monkeypatch.setattr(ends_module, "MAX_FAULTS_CHARS", 25)
     monkeypatch.setattr(ledger_module, "MAX_EARLIER_ATTEMPTS", 3)
     life = Life(command_spec(max_retries_failure=9))
     again_and_again(life, 0, 6, fault="0123456789")
@@ -275,7 +275,7 @@ def test_a_start_is_remembered():
 
 def test_what_one_step_says_is_bounded_as_well(monkeypatch):
     """Faults that are recorded together fill the same room: what the first took the last does not get."""
-    monkeypatch.setattr(job_module, "MAX_FAULTS_CHARS", 25)
+    monkeypatch.setattr(ends_module, "MAX_FAULTS_CHARS", 25)
     life = Life(command_spec(replicas=3, max_task_failures=9))
     for index in range(3):
         life.step("place", index, 0)

@@ -10,6 +10,7 @@ from test_scheduler import Bench
 
 from iriscw.cloud.model import Capacity
 from iriscw.fleet.messages import WorkerLost, WorkerReady
+from iriscw.jobs.explaining import explain_pending
 from iriscw.jobs.lifecycle import MAX_UNSTARTED
 from iriscw.jobs.messages import (
     AttemptsOver,
@@ -97,7 +98,7 @@ class Lone(Bench):
     def reason(self):
         """Ask why the task waits."""
         asked = attrs.evolve(self.ctx, reply_to=ReplyTo(1))
-        return self.decisions.explain_pending(self.state, ExplainPending("job-a"), asked)[0].value
+        return explain_pending(self.state, ExplainPending("job-a"), asked)[0].value
 
 
 def test_pauses_double_and_rests_come_late():

@@ -4,7 +4,7 @@ from jobs_world import FakeContext, command_spec, worker_info
 
 from iriscw.cloud.model import Capacity
 from iriscw.fleet.messages import Cordon, Cordoned, SliceGone, WorkerLost, WorkerReady, WorkersMissed
-from iriscw.jobs import scheduler as scheduler_module
+from iriscw.jobs import explaining
 from iriscw.jobs.messages import (
     AttemptsLost,
     AttemptsOver,
@@ -150,7 +150,7 @@ def test_links_are_briefed():
 def explained(bench, *job_ids):
     """Ask why jobs wait."""
     bench.ctx.reply_to = ReplyTo(1)
-    (reply,) = bench.decisions.explain_jobs(bench.state, ExplainJobs(job_ids), bench.ctx)
+    (reply,) = explaining.explain_jobs(bench.state, ExplainJobs(job_ids), bench.ctx)
     return reply.value
 
 
@@ -168,10 +168,8 @@ def test_jobs_are_explained_together(monkeypatch):
     small, large = command_spec(), command_spec(replicas=9, demand=Capacity(9_000))
     crowd(bench, small, large, small)
     looked = []
-    explain = scheduler_module.explain
-    monkeypatch.setattr(
-        scheduler_module, "explain", lambda *args, **named: looked.append(args) or explain(*args, **named)
-    )
+    explain = explaining.explain
+    monkeypatch.setattr(explaining, "explain", lambda *args, **named: looked.append(args) or explain(*args, **named))
     answer = explained(bench, "job-0", "job-1", "job-2", "job-x")
     assert [job_id for job_id, _ in answer.reasons] == ["job-0", "job-1", "job-2", "job-x"]
     reasons = dict(answer.reasons)
@@ -183,7 +181,7 @@ def test_jobs_are_explained_together(monkeypatch):
 
 def test_a_step_explains_so_much_and_no_more(monkeypatch):
     """Beyond the looks of one step the rest is given back, and asking again gets through."""
-    monkeypatch.setattr(scheduler_module, "EXPLAINED_HOSTS", 3)
+    monkeypatch.setattr(explaining, "EXPLAINED_HOSTS", 3)
     bench = Bench(["job-z"])
     for number in range(2):
         bench.worker(number, cpus=1)
@@ -198,7 +196,7 @@ def test_a_step_explains_so_much_and_no_more(monkeypatch):
 
 def test_a_step_looks_at_no_host_beyond_its_bound(monkeypatch):
     """With one host each look takes one: as many jobs are explained."""
-    monkeypatch.setattr(scheduler_module, "EXPLAINED_HOSTS", 3)
+    monkeypatch.setattr(explaining, "EXPLAINED_HOSTS", 3)
     bench = Bench(["job-z"])
     bench.worker(0, cpus=1)
     crowd(bench, *(command_spec(demand=Capacity(2_000, size)) for size in range(1, 6)))

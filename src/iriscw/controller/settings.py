@@ -12,8 +12,8 @@ from iriscw.cloud.model import Attributes, Capacity
 from iriscw.config.model import AcceleratorType, ClusterConfig, PlatformKind, ScaleGroupConfig, TaskRuntimeKind
 from iriscw.fleet.model import TASK_RUNTIME, FleetConfig, GroupConfig, Timing
 from iriscw.jobs.actor import JobsConfig
-from iriscw.jobs.job import JobSettings
 from iriscw.jobs.registry import RegistryLimits
+from iriscw.jobs.settings import JobSettings
 from iriscw.runtime.vocabulary import MILLISECOND, SECOND
 
 HEARTBEATS_PER_TIMEOUT = 5

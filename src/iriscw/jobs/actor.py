@@ -17,16 +17,17 @@ from __future__ import annotations
 import attrs
 
 from iriscw.jobs import ledger, registry
-from iriscw.jobs.job import DEFAULT_SETTINGS, JobDecisions, JobSettings
+from iriscw.jobs.job import JobDecisions
 from iriscw.jobs.ledger import Ledger
 from iriscw.jobs.link import STOP_GRACE, Link, LinkDecisions
 from iriscw.jobs.links import Links, LinksDecisions
 from iriscw.jobs.model import AwaitLogs, WorkerStream
-from iriscw.jobs.moving import DropCheckpoint, FreezeAttempt, ThawAttempt
 from iriscw.jobs.ports import Freezer, Logs, NoFreezer, Streams
 from iriscw.jobs.registry import Entry, Registry, RegistryDecisions, RegistryLimits
 from iriscw.jobs.schedule import Scheduler
 from iriscw.jobs.scheduler import SchedulerDecisions
+from iriscw.jobs.settings import DEFAULT_SETTINGS, JobSettings
+from iriscw.jobs.suspension.effects import DropCheckpoint, FreezeAttempt, ThawAttempt
 from iriscw.runtime.behavior import DEFAULT_SNAPSHOT_EVERY, Behavior, ChildSpec, Restart
 from iriscw.runtime.vocabulary import ROOT, ActorPath
 

@@ -1,23 +1,38 @@
 """What follows when the wish for an attempt meets its worker's word: the table of INV-J5.
 
-A job wants an attempt to run, or to stop with an ending (``ordered``); or nobody wants it. Its worker, at the
-beginning of a stream, speaks of everything it has. So there are these cases, and :data:`AGREEMENT` is the answer
-to each:
+A job wants an attempt to run, or to be frozen, or to stop with an ending (``ordered``); or nobody wants it. Its
+worker, at the beginning of a stream, speaks of everything it has. So there are these cases, and :data:`AGREEMENT` is
+the answer to each:
 
 =======  ==================  ===========================================================================
 wanted   the worker's word   what follows
 =======  ==================  ===========================================================================
 run      alive               told to the job; ordered again, which is harmless
+run      suspending          told to the job; ordered to go on
+run      suspended           told to the job; ordered again: with leave it is brought back
 run      ended as E          the job is told: E
 run      unknown, fresh      ordered (again)
 run      unknown, started    the job is told: MISSING
+freeze   alive               told to the job; ordered to let it be frozen
+freeze   suspending          told to the job; nothing is ordered
+freeze   suspended           told to the job; nothing is ordered
+freeze   ended as E          the job is told: E
+freeze   unknown, fresh      ordered to run (again)
+freeze   unknown, started    the job is told: MISSING
 stop X   alive               told to the job; ordered to stop, to be reported as X
+stop X   suspending          likewise
+stop X   suspended           likewise
 stop X   ended as E          the job is told: E
 stop X   unknown, fresh      the job is told: X, never started
 stop X   unknown, started    the job is told: MISSING
 nothing  alive               ordered to stop
+nothing  suspending          ordered to stop
+nothing  suspended           the worker may forget it, and leaves its files
 nothing  ended as E          the worker may forget it
 =======  ==================  ===========================================================================
+
+*What is suspended and not wanted here* may be wanted elsewhere: nothing of it runs, and its files are whoever's has it
+now. So its worker is told to let it go, and never to stop it. One that is being brought back is *alive*.
 
 *Who saw the end says what it was.* A worker that ends an attempt keeps what became of it until it is released, so
 its word stands whatever was ordered: a program may have ended by itself before the order came, and one that was
@@ -40,7 +55,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 
-from iriscw.jobs.model import Ending, Observation, TaskState
+from iriscw.jobs.model import Ending, Observation, Suspension, TaskState
 
 LOST_REASON = "its worker knows nothing of it any more"
 
@@ -49,6 +64,8 @@ class Wish(enum.StrEnum):
     """What is wanted of an attempt."""
 
     RUN = "run"
+    FREEZE = "freeze"
+    """It may be frozen."""
     STOP = "stop"
     NOTHING = "nothing"
 
@@ -57,6 +74,8 @@ class Word(enum.StrEnum):
     """What its worker says of it."""
 
     ALIVE = "alive"
+    SUSPENDING = "suspending"
+    SUSPENDED = "suspended"
     ENDED = "ended"
     FRESH = "unknown, fresh"
     GONE = "unknown, started"
@@ -69,6 +88,10 @@ class Step(enum.Enum):
     """Order it to run. Telling twice is harmless."""
     STOP = "stop"
     """Order it to stop."""
+    FREEZE = "freeze"
+    """Order it to let it be frozen."""
+    GO_ON = "go on"
+    """Tell it that it was not frozen."""
     LEAVE = "leave"
     """Order nothing: its job has the last word."""
     RELEASE = "release"
@@ -86,36 +109,58 @@ class Told(enum.Enum):
 
 AGREEMENT: Mapping[tuple[Wish, Word], tuple[Step, Told]] = {
     (Wish.RUN, Word.ALIVE): (Step.RUN, Told.WORD),
+    (Wish.RUN, Word.SUSPENDING): (Step.GO_ON, Told.WORD),
+    (Wish.RUN, Word.SUSPENDED): (Step.RUN, Told.WORD),
     (Wish.RUN, Word.ENDED): (Step.LEAVE, Told.WORD),
     (Wish.RUN, Word.FRESH): (Step.RUN, Told.NOTHING),
     (Wish.RUN, Word.GONE): (Step.LEAVE, Told.MISSING),
+    (Wish.FREEZE, Word.ALIVE): (Step.FREEZE, Told.WORD),
+    (Wish.FREEZE, Word.SUSPENDING): (Step.LEAVE, Told.WORD),
+    (Wish.FREEZE, Word.SUSPENDED): (Step.LEAVE, Told.WORD),
+    (Wish.FREEZE, Word.ENDED): (Step.LEAVE, Told.WORD),
+    (Wish.FREEZE, Word.FRESH): (Step.RUN, Told.NOTHING),
+    (Wish.FREEZE, Word.GONE): (Step.LEAVE, Told.MISSING),
     (Wish.STOP, Word.ALIVE): (Step.STOP, Told.WORD),
+    (Wish.STOP, Word.SUSPENDING): (Step.STOP, Told.WORD),
+    (Wish.STOP, Word.SUSPENDED): (Step.STOP, Told.WORD),
     (Wish.STOP, Word.ENDED): (Step.LEAVE, Told.WORD),
     (Wish.STOP, Word.FRESH): (Step.LEAVE, Told.STOPPED),
     (Wish.STOP, Word.GONE): (Step.LEAVE, Told.MISSING),
     (Wish.NOTHING, Word.ALIVE): (Step.STOP, Told.NOTHING),
+    (Wish.NOTHING, Word.SUSPENDING): (Step.STOP, Told.NOTHING),
+    (Wish.NOTHING, Word.SUSPENDED): (Step.RELEASE, Told.NOTHING),
     (Wish.NOTHING, Word.ENDED): (Step.RELEASE, Told.NOTHING),
 }
 """What nobody wants and nobody knows is no case."""
 
 
-def wish_for(ordered: Ending | None) -> Wish:
-    """Give the wish of a job that ordered a stop with this ending, or (None) none."""
-    return Wish.RUN if ordered is None else Wish.STOP
+def wish_for(ordered: Ending | None, *, freeze: bool = False) -> Wish:
+    """Give the wish of a job that ordered a stop with this ending, or (None) none; that has it frozen, if it lives."""
+    if ordered is not None:
+        return Wish.STOP
+    return Wish.FREEZE if freeze else Wish.RUN
+
+
+_WORDS = {Suspension.SUSPENDING: Word.SUSPENDING, Suspension.SUSPENDED: Word.SUSPENDED}
 
 
 def word_of(seen: Observation | None, *, started: bool) -> Word:
     """Read what a worker says: ``seen`` is None if it does not know the attempt."""
     if seen is None:
         return Word.GONE if started else Word.FRESH
-    return Word.ALIVE if seen.ending is None else Word.ENDED
+    return _WORDS.get(seen.suspension, Word.ALIVE) if seen.ending is None else Word.ENDED
 
 
-def step_for(ordered: Ending | None, seen: Observation | None, *, started: bool) -> Step:
-    """Give what to order of the worker; the arguments are those of :func:`tell_of`."""
-    if seen is not None and seen.ending is None:
+def step_for(ordered: Ending | None, seen: Observation | None, *, started: bool, freeze: bool = False) -> Step:
+    """Give what to order of the worker; the arguments are those of :func:`tell_of` and :func:`wish_for`."""
+    if seen is not None and seen.ending is None and seen.suspension is Suspension.NONE and not freeze:
         return _ALIVE[ordered is None]  # the common case, without a look at names
-    return AGREEMENT[wish_for(ordered), word_of(seen, started=started)][0]
+    return AGREEMENT[wish_for(ordered, freeze=freeze), word_of(seen, started=started)][0]
+
+
+def step_for_unwanted(seen: Observation) -> Step:
+    """Give what to order of the worker about an attempt that nobody wants there."""
+    return AGREEMENT[Wish.NOTHING, word_of(seen, started=True)][0]
 
 
 _ALIVE = {each is Wish.RUN: AGREEMENT[each, Word.ALIVE][0] for each in (Wish.RUN, Wish.STOP)}

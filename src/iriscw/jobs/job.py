@@ -36,9 +36,10 @@ from typing import Any
 
 import attrs
 
-from iriscw.jobs import gangs, questions, views
+from iriscw.jobs import gangs, questions, reports, views
+from iriscw.jobs.ends import Ends, await_logs, conclude, end_attempt, stop_all
 from iriscw.jobs.ledger import Ledger, Place
-from iriscw.jobs.lifecycle import ADVANCE, LOST, judge, verdict_of
+from iriscw.jobs.lifecycle import ADVANCE, verdict_of
 from iriscw.jobs.messages import (
     AttemptsLost,
     AttemptsObserved,
@@ -54,8 +55,6 @@ from iriscw.jobs.messages import (
     LinkNeedsDesired,
     ListTasks,
     Placed,
-    Refusal,
-    ReleaseAttempts,
     ReportJob,
     ReportRest,
     ResumeRest,
@@ -68,8 +67,6 @@ from iriscw.jobs.messages import (
     TerminateJob,
 )
 from iriscw.jobs.model import (
-    MAX_FAULTS_CHARS,
-    TASK_TERMINAL,
     Assembly,
     AwaitLogs,
     Ending,
@@ -80,7 +77,6 @@ from iriscw.jobs.model import (
 )
 from iriscw.jobs.records import (
     AttemptAdvanced,
-    AttemptEnded,
     AttemptOverran,
     AttemptPlaced,
     GangAssembly,
@@ -90,9 +86,10 @@ from iriscw.jobs.records import (
     WorkerReturned,
     WorkerSuspected,
 )
-from iriscw.jobs.refusals import rest_of
-from iriscw.jobs.reports import report_part
+from iriscw.jobs.settings import DEFAULT_SETTINGS, JobSettings
 from iriscw.jobs.steps import STEP_ATTEMPTS
+from iriscw.jobs.suspension.decisions import SuspendDecisions
+from iriscw.jobs.suspension.messages import EndAway
 from iriscw.jobs.wishes import desired_on, latest_attempt, link_of, run_order, scheduler_of, stops
 from iriscw.runtime.vocabulary import (
     SECOND,
@@ -109,7 +106,6 @@ from iriscw.runtime.vocabulary import (
     Replied,
     Reply,
     RequestFailed,
-    Run,
     SetTimer,
     Tell,
     Undelivered,
@@ -122,41 +118,12 @@ TALLY_EVERY = 1 * SECOND
 """How often listings learn what the tasks are up to, at most: a job of 100,000 tasks has as many changes a second."""
 
 
-@attrs.frozen
-class JobSettings:
-    """What the decisions of jobs may be tuned by; all times in ns."""
-
-    lease_grace_ns: int = 60 * SECOND
-    """Silence after which an attempt of an unfenced worker is over. Longer than the worker's own lease."""
-    logs_bound_ns: int = 30 * SECOND
-    """How long the end of a task waits for its last log line."""
-
-
-DEFAULT_SETTINGS = JobSettings()
-
-
-@attrs.define
-class _Ends:
-    """What the ends of some attempts come to, gathered over one decision."""
-
-    records: list[Any] = attrs.field(factory=list)
-    commands: list[Command] = attrs.field(factory=list)
-    uids: list[str] = attrs.field(factory=list)
-    pending: list[tuple[int, int]] = attrs.field(factory=list)
-    resting: list[tuple[int, int]] = attrs.field(factory=list)
-    """Tasks that rest before they wait again: index, ns."""
-    began: list[str] = attrs.field(factory=list)
-    refused: Refusal | None = None
-    released: dict[Place, list[str]] = attrs.field(factory=dict)
-    faults_chars: int = 0
-    stops_gang: bool = False
-
-
 class JobDecisions:
     """The decisions, for one set of settings."""
 
     def __init__(self, settings: JobSettings = DEFAULT_SETTINGS) -> None:
         self.settings = settings
+        self.suspending = SuspendDecisions(settings)
 
     def rules(self) -> dict[type, DecisionFunction]:
         """Give the decision for each message."""
@@ -169,18 +136,19 @@ class JobDecisions:
             TerminateJob: self.terminate,
             StopRest: self.stop_rest,
             StartRest: self.start_rest,
-            ReportRest: report_part,
+            ReportRest: reports.report_part,
             ResumeRest: self.resume_rest,
             Disband: self.disband,
             Settle: self.settle,
             Due: self.due,
-            Completed: self.logs_stored,
-            Failed: self.logs_failed,
+            Completed: self.completed,
+            Failed: self.failed,
             Undelivered: self.undelivered,
             DescribeJob: questions.ask_reason,
             ListTasks: questions.ask_reason,
             Replied: questions.explained,
             RequestFailed: questions.unexplained,
+            **self.suspending.rules(),
         }
 
     # Placement
@@ -228,7 +196,7 @@ class JobDecisions:
 
     def report(self, ledger: Ledger, message: ReportJob, ctx: Context) -> Outcome:
         """Tell the scheduler all that it needs. A gang that gathers will not become whole any more."""
-        commands = report_part(ledger, ReportRest(message.token, tuple(ledger.live), 0), ctx)
+        commands = reports.report(ledger, message.token, ctx)
         if ledger.assembly is not Assembly.GATHERING:
             return commands
         return Decision(records=(GangAssembly(Assembly.DISBANDING),), commands=(*commands, Continue(Disband())))
@@ -239,33 +207,35 @@ class JobDecisions:
         """Record what is new about live attempts of that worker."""
         place = (message.worker_id, message.incarnation)
         here = ledger.places.get(place, {})
-        ends = _Ends()
+        ends = Ends()
         stray = []
         for seen in message.observations:
             index = here.get(seen.uid)
             if index is None:
                 stray.append(seen)
             elif seen.ending is not None:
-                self._end(ledger, index, seen.ending, seen, ends, ctx)
+                self._end(ledger, index, self.suspending.ended(ledger, seen), ends, ctx)
             else:
                 self._advance(ledger, index, seen, ends, ctx)
+                self.suspending.heard(ledger, index, seen, ends, ctx)
         if place in ledger.suspects:
             ends.records.append(WorkerReturned(*place))
             ends.commands.append(CancelTimer(("lease", *place)))
-        self._disown(place, stray, ends, ctx)
-        return self._conclude(ledger, ends, ctx)
+        self._disown(ledger, place, stray, ends, ctx)
+        return conclude(ledger, ends, ctx)
 
-    def _disown(self, place: Place, stray: list[Observation], ends: _Ends, ctx: Context) -> None:
-        """Have attempts stopped and forgotten that are none of ours any more."""
-        over = [seen.uid for seen in stray if seen.ending is not None]
-        alive = tuple(seen.uid for seen in stray if seen.ending is None)
+    def _disown(self, ledger: Ledger, place: Place, stray: list[Observation], ends: Ends, ctx: Context) -> None:
+        """Have attempts stopped and forgotten that are none of ours any more. One that has moved is only forgotten."""
+        lives = [seen.uid for seen in stray if seen.uid in ledger.live or seen.uid in ledger.away]
+        over = [seen.uid for seen in stray if seen.ending is not None or seen.uid in lives]
+        alive = tuple(seen.uid for seen in stray if seen.ending is None and seen.uid not in lives)
         if over:
             ends.released.setdefault(place, []).extend(over)
         if alive:
             stop = StopAttempts(place[1], alive, Ending.KILLED)
             ends.commands.append(Tell(link_of(ctx, place[0]), stop))
 
-    def _advance(self, ledger: Ledger, index: int, seen: Observation, ends: _Ends, ctx: Context) -> None:
+    def _advance(self, ledger: Ledger, index: int, seen: Observation, ends: Ends, ctx: Context) -> None:
         attempt = latest_attempt(ledger, index)
         if ADVANCE.get(seen.state, -1) <= ADVANCE[attempt.state]:
             return
@@ -273,111 +243,9 @@ class JobDecisions:
         change = views.task_changed(ledger, index, seen.state, seen.uid, attempt.worker_id, wall_ns=ctx.wall)
         ends.commands.append(Emit(change))
 
-    def _end(self, ledger: Ledger, index: int, ending: Ending, seen: Observation, ends: _Ends, ctx: Context) -> None:
-        task = ledger.tasks[index]
-        attempt = latest_attempt(ledger, index)
-        started = seen.started or attempt.started_wall_ns > 0
-        judged = judge(
-            ledger.spec,
-            None if ledger.verdict is None else ledger.verdict.state,
-            ending,
-            started=started,
-            failures=task.failures,
-            preemptions=task.preemptions,
-            unstarted=task.unstarted,
-        )
-        final = judged.then in TASK_TERMINAL
-        logs_due = final and ending not in LOST and seen.log_offset > seen.logs_stored
-        room = ledger.faults_chars + ends.faults_chars + len(seen.fault) <= MAX_FAULTS_CHARS
-        fault = seen.fault if room else ""
-        ends.faults_chars += len(fault)
-        ends.records.append(
-            AttemptEnded(
-                index=index,
-                uid=seen.uid,
-                ending=ending,
-                then=judged.then,
-                wall_ns=ctx.wall,
-                failure=judged.failure,
-                preemption=judged.preemption,
-                unstarted=judged.unstarted,
-                exit_code=seen.exit_code,
-                reason=seen.reason,
-                log_offset=seen.log_offset,
-                logs_due=logs_due,
-                fault=fault,
-            )
-        )
-        ends.uids.append(seen.uid)
-        ends.released.setdefault((attempt.worker_id, attempt.incarnation), []).append(seen.uid)
-        if started:
-            ends.began.append(seen.uid)
-        elif ending is Ending.REFUSED and not seen.unstartable:
-            ends.refused = Refusal(attempt.worker_id, attempt.incarnation, seen.reason)
-        rest = rest_of(task.unstarted + 1) if judged.unstarted and not seen.unstartable else 0
-        if ledger.gang:
-            ledger.rest_ns = max(ledger.rest_ns, rest)
-        elif judged.then is TaskState.PENDING and rest:
-            ends.resting.append((index, rest))
-        elif judged.then is TaskState.PENDING:
-            ends.pending.append((index, index + 1))
-        if ledger.gang and judged.then is not TaskState.SUCCEEDED:
-            ends.stops_gang = True
-        if logs_due:
-            ends.commands.append(self._await_logs(seen.uid, index, seen.log_offset))
-        else:
-            change = views.task_changed(
-                ledger,
-                index,
-                judged.then,
-                seen.uid,
-                attempt.worker_id,
-                exit_code=seen.exit_code,
-                reason=seen.reason,
-                log_offset=seen.log_offset,
-                logs_complete=ending not in LOST,
-                wall_ns=ctx.wall,
-            )
-            ends.commands.append(Emit(change))
-
-    def _await_logs(self, uid: str, index: int, offset: int) -> Run:
-        return Run(("logs", index, uid), AwaitLogs(uid, offset, self.settings.logs_bound_ns))
-
-    def _conclude(self, ledger: Ledger, ends: _Ends, ctx: Context) -> Outcome:
-        """Free the room, let the worker forget, and settle."""
-        commands = ends.commands
-        if ends.uids:
-            over = AttemptsOver(
-                ledger.job_id, tuple(ends.uids), tuple(ends.pending), began=tuple(ends.began), refused=ends.refused
-            )
-            commands.append(Tell(scheduler_of(ctx), over))
-        for index, rest_ns in ends.resting:
-            commands.append(Tell(scheduler_of(ctx), AttemptsOver(ledger.job_id, (), ((index, index + 1),), rest_ns)))
-        for (worker_id, incarnation), uids in ends.released.items():
-            commands.append(Tell(link_of(ctx, worker_id), ReleaseAttempts(incarnation, tuple(uids))))
-        if ends.stops_gang and ledger.open:
-            self._break_gang(ledger, ends, ctx)
-        if ends.records:
-            commands.append(Continue(Settle(ledger.shown())))
-        if not commands:
-            return None
-        return Decision(records=tuple(ends.records), commands=tuple(commands))
-
-    def _break_gang(self, ledger: Ledger, ends: _Ends, ctx: Context) -> None:
-        """Have the other members of a gang stopped, once; those that were never ordered are taken back."""
-        if ledger.assembly is Assembly.GATHERING:
-            ends.records.insert(0, GangAssembly(Assembly.DISBANDING))
-            ends.commands.append(Continue(Disband()))
-        elif ledger.assembly is Assembly.NONE and not ledger.broken:
-            over_now = dict.fromkeys(ends.uids)
-            siblings = tuple(uid for uid in ledger.live if uid not in over_now)
-            ends.commands += self._stop_all(ledger, siblings, Ending.GANG_STOPPED, ctx)
-
-    def _stop_all(self, ledger: Ledger, uids: tuple[str, ...], ending: Ending, ctx: Context) -> Iterator[Command]:
-        """Have live attempts stopped, some now and the rest in further steps."""
-        yield from stops(ledger, uids[:STEP_ATTEMPTS], ending, ctx)
-        if len(uids) > STEP_ATTEMPTS:
-            yield Continue(StopRest(uids, STEP_ATTEMPTS, ending))
+    def _end(self, ledger: Ledger, index: int, seen: Observation, ends: Ends, ctx: Context) -> None:
+        assert seen.ending is not None
+        end_attempt(ledger, index, seen.ending, seen, ends, ctx, self.settings.logs_bound_ns)
 
     def stop_rest(self, ledger: Ledger, message: StopRest, ctx: Context) -> Outcome:
         """Go on stopping what still lives."""
@@ -390,14 +258,14 @@ class JobDecisions:
         """Take back some members of a gang that does not become whole: no order of theirs has ever left."""
         if ledger.assembly is not Assembly.DISBANDING:
             return None
-        ends = _Ends()
+        ends = Ends()
         for uid, index in islice(ledger.live.items(), STEP_ATTEMPTS):
             seen = Observation(uid, TaskState.ASSIGNED, Ending.GANG_STOPPED, reason=gangs.NOT_WHOLE)
-            self._end(ledger, index, Ending.GANG_STOPPED, seen, ends, ctx)
+            self._end(ledger, index, seen, ends, ctx)
         ends.released.clear()
         if len(ends.uids) < len(ledger.live):
             ends.commands.append(Continue(Disband()))
-        return self._conclude(ledger, ends, ctx)
+        return conclude(ledger, ends, ctx)
 
     # Lost workers
 
@@ -416,18 +284,20 @@ class JobDecisions:
         return SetTimer(("lease", *place), self.settings.lease_grace_ns, Due("lease", *place), attentive=True)
 
     def _give_up(self, ledger: Ledger, place: Place, reason: str, ctx: Context) -> Outcome:
-        ends = _Ends()
+        ends = Ends()
         here = ledger.places.get(place, {})
         for uid, index in islice(here.items(), STEP_ATTEMPTS):
             attempt = latest_attempt(ledger, index)
+            if self.suspending.deserted(ledger, index, uid, reason, ends, ctx):
+                continue
             seen = Observation(uid, attempt.state, Ending.WORKER_LOST, reason=reason)
-            self._end(ledger, index, Ending.WORKER_LOST, seen, ends, ctx)
+            self._end(ledger, index, self.suspending.ended(ledger, seen), ends, ctx)
         if len(here) > STEP_ATTEMPTS:
             ends.commands.append(Tell(ctx.path, AttemptsLost(*place, True, reason)))  # outlives this incarnation
         elif place in ledger.suspects:
             ends.records.append(WorkerReturned(*place))
             ends.commands.append(CancelTimer(("lease", *place)))
-        return self._conclude(ledger, ends, ctx)
+        return conclude(ledger, ends, ctx)
 
     def link_needs_desired(self, ledger: Ledger, message: LinkNeedsDesired, ctx: Context) -> Outcome:
         """Tell a link all that this job wants of its worker, even if that is nothing."""
@@ -451,7 +321,8 @@ class JobDecisions:
             commands.append(Continue(Disband()))
         elif ledger.assembly is Assembly.NONE:
             ending = Ending.GANG_STOPPED if waiting is TaskState.COSCHED_FAILED else Ending.KILLED
-            commands += self._stop_all(ledger, tuple(ledger.live), ending, ctx)
+            commands += stop_all(ledger, tuple(ledger.live), ending, ctx)
+            commands += (Continue(EndAway()),) if ledger.away else ()
         commands.append(Continue(Settle(ledger.shown())))
         return Decision(records=tuple(records), commands=tuple(commands))
 
@@ -464,12 +335,12 @@ class JobDecisions:
             if verdict is None:
                 return self._go_on(ledger, message, ctx)
             reason = views.reason_of(ledger, verdict)
-            if ledger.live or ledger.due or ledger.counts[TaskState.PENDING]:
+            if ledger.live or ledger.away or ledger.due or ledger.counts[TaskState.PENDING]:
                 waiting = views.waiting_state(ledger.spec, verdict)
                 return self._reach(ledger, verdict, waiting, reason, ctx)
         else:
             verdict, reason = ledger.verdict.state, ledger.verdict.reason
-        if ledger.live or ledger.due:
+        if ledger.live or ledger.away or ledger.due:
             return self._show(ledger, message, ctx)
         return Decision(
             records=(JobEnded(verdict, reason, ctx.wall),),
@@ -530,7 +401,7 @@ class JobDecisions:
         if message.what == "link":  # of a job that has ended, too: its workers keep what they were not let forget
             return (desired_on(ledger, (message.worker_id, message.incarnation), ctx),)
         if ledger.ended is not None:
-            return tuple(self.resume(ledger, ctx))
+            return (_done(ledger, ctx),)
         match message.what:
             case "lease":
                 place = (message.worker_id, message.incarnation)
@@ -575,13 +446,17 @@ class JobDecisions:
 
     # Logs
 
-    def logs_stored(self, ledger: Ledger, message: Completed, ctx: Context) -> Outcome:
-        """Show a task's end: its log is stored, as far as it will be."""
-        return self._settle_logs(ledger, message.key, message.value >= message.effect.offset, ctx)
+    def completed(self, ledger: Ledger, message: Completed, ctx: Context) -> Outcome:
+        """Show a task's end, if it is that: its log is stored, as far as it will be."""
+        if isinstance(message.effect, AwaitLogs):
+            return self._settle_logs(ledger, message.key, message.value >= message.effect.offset, ctx)
+        return self.suspending.completed(ledger, message, ctx)
 
-    def logs_failed(self, ledger: Ledger, message: Failed, ctx: Context) -> Outcome:
-        """Show a task's end all the same: the log store cannot tell."""
-        return self._settle_logs(ledger, message.key, False, ctx)
+    def failed(self, ledger: Ledger, message: Failed, ctx: Context) -> Outcome:
+        """Show a task's end all the same, if it is that: the log store cannot tell."""
+        if isinstance(message.effect, AwaitLogs):
+            return self._settle_logs(ledger, message.key, False, ctx)
+        return self.suspending.failed(ledger, message, ctx)
 
     def _settle_logs(self, ledger: Ledger, key: Any, complete: bool, ctx: Context) -> Outcome:
         _, index, uid = key
@@ -626,14 +501,14 @@ class JobDecisions:
         """Take up all that the ledger owes: placement, links, leases, logs, clocks, and the end."""
         ledger.told, ledger.telling = None, False
         if ledger.ended is not None:
-            end = ledger.ended
-            done = JobDone(ledger.job_id, end.state, end.reason, end.wall_ns, views.tally(ledger))
-            yield Tell(ctx.path.parent, done)
+            yield _done(ledger, ctx)
+            yield from self.suspending.resume(ledger, ctx)
             return
         if not ledger.fresh or ctx.incarnation:
             yield Tell(scheduler_of(ctx), JobAwake(ledger.job_id))
         if ledger.assembly is Assembly.DISBANDING:
             yield Continue(Disband())
+        yield from self.suspending.resume(ledger, ctx)
         places = dict.fromkeys((*ledger.places, *ledger.suspects))
         yield from self._resume(ledger, ResumeRest(tuple(places), tuple(ledger.due), 0), ctx)
         yield Continue(Settle(ledger.shown()))
@@ -653,13 +528,20 @@ class JobDecisions:
             first += 1
             budget -= 1
             if index in ledger.due:
-                yield self._await_logs(ledger.due[index], index, latest_attempt(ledger, index).log_offset)
+                offset = latest_attempt(ledger, index).log_offset
+                yield await_logs(ledger.due[index], index, offset, self.settings.logs_bound_ns)
         if first < last + len(rest.due):
             yield Continue(ResumeRest(rest.places, rest.due, first))
 
     def resume_rest(self, ledger: Ledger, message: ResumeRest, ctx: Context) -> Outcome:
         """Go on taking up."""
         return tuple(self._resume(ledger, message, ctx))
+
+
+def _done(ledger: Ledger, ctx: Context) -> Command:
+    end = ledger.ended
+    assert end is not None
+    return Tell(ctx.path.parent, JobDone(ledger.job_id, end.state, end.reason, end.wall_ns, views.tally(ledger)))
 
 
 def _left(since_wall_ns: int, timeout_ns: int, ctx: Context) -> int:

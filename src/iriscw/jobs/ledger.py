@@ -6,7 +6,8 @@ placed has no object: 100,000 replicas cost nothing until something happens to t
 
 Kept beside the tasks, so that no decision has to search: counts of tasks by state, live attempts by uid and
 by worker, tasks that wait again (oldest first), attempts under a timeout (oldest first), tasks whose last log
-line is still due, attempts that were followed by another one (oldest first).
+line is still due, attempts that were followed by another one (oldest first), live attempts without a worker (they are
+suspended), what their checkpoints have left to be removed.
 
 Of those only the newest are kept: ``MAX_ATTEMPTS_SHOWN`` of a task, the latest included, and
 ``MAX_EARLIER_ATTEMPTS`` of the job. What they said beyond a sentence is bounded for the job as a whole.
@@ -51,6 +52,19 @@ from iriscw.jobs.records import (
     WorkerReturned,
     WorkerSuspected,
 )
+from iriscw.jobs.suspension.effects import DropCheckpoint
+from iriscw.jobs.suspension.model import Stage
+from iriscw.jobs.suspension.moves import CHANGES, Move, after, drop_of, keep, kept
+from iriscw.jobs.suspension.records import (
+    AttemptDeserted,
+    AttemptResumed,
+    AttemptResuming,
+    AttemptSuspended,
+    CheckpointDropped,
+    CheckpointDue,
+    SuspensionKept,
+    SuspensionUndone,
+)
 
 Place = tuple[str, str]
 """A worker id and an incarnation."""
@@ -85,19 +99,25 @@ class Ledger:
     tasks: dict[int, Task] = attrs.field(factory=dict)
     counts: dict[TaskState, int] = attrs.field(factory=dict)
     live: dict[str, int] = attrs.field(factory=dict)
-    """The index of the task, by the uid of its live attempt."""
+    """The index of the task, by the uid of its live attempt, if that has a worker."""
+    away: dict[str, int] = attrs.field(factory=dict)
+    """Likewise, of live attempts that have no worker."""
     places: dict[Place, dict[str, int]] = attrs.field(factory=dict)
-    """The same by worker."""
+    """Those that have one, by worker."""
     waiting: dict[int, None] = attrs.field(factory=dict)
     """Tasks that wait again, the one that waits longest first."""
     timed: dict[str, int] = attrs.field(factory=dict)
-    """When attempts under a timeout started, the first first."""
+    """When running attempts under a timeout started, less what they were suspended, the first first."""
     due: dict[int, str] = attrs.field(factory=dict)
     """The uid of the ended attempt whose last log line is due, by task."""
     suspects: dict[Place, str] = attrs.field(factory=dict)
     """Workers out of reach that have attempts of this job, and why."""
     earlier: dict[str, int] = attrs.field(factory=dict)
     """The index of the task, by the uid of an attempt that was followed by another one."""
+    moves: dict[str, Move] = attrs.field(factory=dict)
+    """What is known of the suspensions of live attempts, by uid."""
+    drops: dict[str, DropCheckpoint] = attrs.field(factory=dict)
+    """What suspensions have left to be removed, by their keys."""
     faults_chars: int = 0
     """Of all attempts that are kept."""
     culprit: int | None = None
@@ -201,6 +221,12 @@ class Ledger:
         self.counts[before] -= number
         self.counts[after] = self.counts.get(after, 0) + number
 
+    def holder(self, index: int) -> Attempt | None:
+        """Give the live attempt of a task; None if it has none."""
+        task = self.tasks.get(index)
+        attempt = None if task is None else task.attempt
+        return attempt if attempt is not None and attempt.live else None
+
 
 def evolve(ledger: Ledger, record: Any) -> None:
     """Apply a record, in place."""
@@ -294,7 +320,7 @@ def _ended(ledger: Ledger, record: AttemptEnded) -> None:
     if not attempt.started_wall_ns and (record.ending is Ending.SUCCEEDED or record.failure or record.preemption):
         _runs(ledger, attempt, record.wall_ns)  # too short to be seen running
     _blame(ledger, record.index, record.then)
-    _is_over(ledger, record.index, attempt)
+    _is_over(ledger, attempt)
     if record.then is TaskState.PENDING:
         ledger.waiting[record.index] = None
     if record.logs_due:
@@ -306,15 +332,80 @@ def _blame(ledger: Ledger, index: int, state: TaskState) -> None:
         ledger.culprit = index if ledger.culprit is None else min(index, ledger.culprit)
 
 
-def _is_over(ledger: Ledger, index: int, attempt: Attempt) -> None:
+def _is_over(ledger: Ledger, attempt: Attempt) -> None:
+    if attempt.uid in ledger.away:
+        del ledger.away[attempt.uid]
+    else:
+        _leaves(ledger, attempt)
+    _is_to_drop(ledger, attempt.uid)
+    ledger.moves.pop(attempt.uid, None)
+    if ledger.assembly is Assembly.DISBANDING and not ledger.live:
+        ledger.assembly = Assembly.NONE
+
+
+def _leaves(ledger: Ledger, attempt: Attempt) -> None:
+    """Its worker does not have it any more."""
     del ledger.live[attempt.uid]
     place = (attempt.worker_id, attempt.incarnation)
-    ledger.places[place].pop(attempt.uid)
+    del ledger.places[place][attempt.uid]
     if not ledger.places[place]:
         del ledger.places[place]
     ledger.timed.pop(attempt.uid, None)
-    if ledger.assembly is Assembly.DISBANDING and not ledger.live:
-        ledger.assembly = Assembly.NONE
+
+
+def _is_to_drop(ledger: Ledger, uid: str) -> None:
+    drop = drop_of(uid, ledger.moves.get(uid))
+    if drop is not None:
+        ledger.drops[drop.key] = drop
+
+
+def _moves(ledger: Ledger, record: Any) -> None:
+    """Apply what is known of an attempt's suspensions; have it with the worker that has it then, or with none."""
+    attempt = ledger.tasks[record.index].attempt
+    assert attempt is not None
+    assert attempt.uid == record.uid
+    match record:
+        case AttemptDeserted() | AttemptSuspended() if record.uid in ledger.live:
+            _leaves(ledger, attempt)
+            ledger.away[record.uid] = record.index
+        case AttemptResuming(worker_id=worker_id, incarnation=incarnation):
+            del ledger.away[record.uid]
+            attempt.worker_id, attempt.incarnation = worker_id, incarnation
+            _lives(ledger, record.index, attempt)
+        case AttemptResumed() | SuspensionUndone(drop=True):
+            _is_to_drop(ledger, record.uid)
+    ledger.moves[record.uid] = after(ledger.moves.get(record.uid), (record,))
+    if isinstance(record, AttemptResumed) and ledger.spec.timeout_ns and not attempt.overran:
+        ledger.timed[record.uid] = _counted_from(ledger, attempt)
+        ledger.timed = dict(sorted(ledger.timed.items(), key=lambda item: (item[1], ledger.live[item[0]])))
+
+
+def _counted_from(ledger: Ledger, attempt: Attempt) -> int:
+    """Give when an attempt began to run, on the wall clock, as if it had never been suspended."""
+    move = ledger.moves.get(attempt.uid)
+    return attempt.started_wall_ns + (0 if move is None else move.paused_ns)
+
+
+def _dropped(ledger: Ledger, record: CheckpointDropped) -> None:
+    ledger.drops.pop(record.key, None)
+
+
+def _move_kept(ledger: Ledger, record: SuspensionKept) -> None:
+    task = ledger.tasks[record.index]
+    attempt = task.attempt
+    assert attempt is not None
+    move = ledger.moves[attempt.uid] = kept(record)
+    if move.away:
+        _leaves(ledger, attempt)
+        ledger.away[attempt.uid] = record.index
+    elif move.stage is Stage.RESUMING:
+        ledger.timed.pop(attempt.uid, None)
+    elif attempt.uid in ledger.timed:
+        ledger.timed[attempt.uid] = _counted_from(ledger, attempt)
+
+
+def _drop_kept(ledger: Ledger, record: CheckpointDue) -> None:
+    ledger.drops[record.key] = DropCheckpoint(record.key, record.checkpoint, record.node)
 
 
 def _settled(ledger: Ledger, record: LogsSettled) -> None:
@@ -404,6 +495,10 @@ _EVOLVE: dict[type, Any] = {
     TaskKept: _kept,
     AttemptKept: _earlier_kept,
     JobBegan: _began,
+    CheckpointDropped: _dropped,
+    CheckpointDue: _drop_kept,
+    SuspensionKept: _move_kept,
+    **dict.fromkeys(CHANGES, _moves),
 }
 
 
@@ -414,7 +509,13 @@ def compact(ledger: Ledger) -> Iterable[Any]:
     """
     if ledger.started_wall_ns:
         yield JobBegan(ledger.started_wall_ns)
-    yield from map(_keep, sorted(ledger.tasks.items(), key=_age))
+    for index, task in sorted(ledger.tasks.items(), key=lambda item: _age(ledger, *item)):
+        yield _keep((index, task))
+        move = None if task.attempt is None else ledger.moves.get(task.attempt.uid)
+        if move is not None:
+            yield keep(index, move)
+    for drop in ledger.drops.values():
+        yield CheckpointDue(drop.key, drop.checkpoint, drop.node)
     for uid, index in ledger.earlier.items():
         yield _keep_earlier(index, next(each for each in ledger.tasks[index].earlier if each.uid == uid))
     for (worker_id, incarnation), reason in ledger.suspects.items():
@@ -427,11 +528,10 @@ def compact(ledger: Ledger) -> Iterable[Any]:
         yield ledger.ended
 
 
-def _age(item: tuple[int, Task]) -> tuple[int, int]:
-    index, task = item
+def _age(ledger: Ledger, index: int, task: Task) -> tuple[int, int]:
     attempt = task.attempt
     running = task.state in TASK_LIVE and attempt is not None and attempt.started_wall_ns
-    return (attempt.started_wall_ns if running and attempt is not None else task.since_wall_ns, index)
+    return (_counted_from(ledger, attempt) if running and attempt is not None else task.since_wall_ns, index)
 
 
 def _keep(item: tuple[int, Task]) -> TaskKept:
@@ -463,7 +563,7 @@ def terminal_tasks(ledger: Ledger) -> int:
 
 
 def live_attempts(ledger: Ledger) -> Iterator[tuple[int, Attempt]]:
-    """Give each live attempt with the index of its task."""
+    """Give each live attempt that has a worker, with the index of its task."""
     for index in ledger.live.values():
         attempt = ledger.tasks[index].attempt
         assert attempt is not None

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator
 import attrs
 
 from iriscw.fleet.messages import DialAgain
-from iriscw.jobs.agreement import Step, step_for, tell_of
+from iriscw.jobs.agreement import Step, step_for, step_for_unwanted, tell_of
 from iriscw.jobs.messages import (
     AnnounceLink,
     AttemptsObserved,
@@ -42,10 +42,12 @@ from iriscw.jobs.model import (
     RunOrder,
     StopOrder,
     StreamUp,
+    Suspension,
     TaskState,
     WorkerStream,
 )
 from iriscw.jobs.steps import steps_of
+from iriscw.jobs.suspension.messages import ContinueAttempts, SuspendAttempts
 from iriscw.runtime.vocabulary import (
     SECOND,
     ActorPath,
@@ -81,6 +83,9 @@ STOP_GRACE = 10 * SECOND
 """Between asking an attempt to end and killing it. Docker's default is 10 s, Kubernetes' 30 s."""
 
 
+_NONE = Orders()
+
+
 @attrs.define(eq=False)
 class Held:
     """An attempt that a job wants something of."""
@@ -89,6 +94,8 @@ class Held:
     started: bool = False
     stop: Ending | None = None
     seen: Observation | None = None
+    freeze: bool = False
+    """Whether it may be frozen."""
 
 
 @attrs.define(eq=False)
@@ -125,6 +132,8 @@ class LinkDecisions:
             DesiredOn: self.desired_on,
             RunAttempts: self.run,
             StopAttempts: self.stop,
+            SuspendAttempts: self.suspend,
+            ContinueAttempts: self.go_on,
             ReleaseAttempts: self.release,
             Arrived: self.arrived,
             Closed: self.closed,
@@ -167,11 +176,13 @@ class LinkDecisions:
         before = {uid: held for uid, held in link.held.items() if held.order.job_id == message.job_id}
         for uid in before:
             del link.held[uid]
-        run, stop = [], []
+        run, stop, suspend, go_on = [], [], [], []
         for each in message.attempts:
             uid = each.order.uid
             known = before.pop(uid, None)
-            held = link.held[uid] = Held(each.order, each.started, each.stop)
+            if known is not None and known.order.resumption != each.order.resumption:
+                known = None  # what was known is of before it left
+            held = link.held[uid] = Held(each.order, each.started, each.stop, freeze=each.suspend)
             seen = None
             if known is not None:
                 held.seen, held.started = known.seen, held.started or known.started
@@ -184,7 +195,13 @@ class LinkDecisions:
                 run.append(each.order)
             if each.stop is not None and (known is None or known.stop is None):
                 stop.append(self._stop_order(uid, each.stop))
-        orders = Orders(run=tuple(run), stop=tuple(stop), release=tuple(before))
+            elif each.suspend and (known is None or not known.freeze):
+                suspend.append(uid)
+            elif not each.suspend and each.stop is None and _may_be_frozen(known, held):
+                go_on.append(uid)
+        orders = Orders(
+            run=tuple(run), stop=tuple(stop), release=tuple(before), suspend=tuple(suspend), go_on=tuple(go_on)
+        )
         commands = [*self._tell_job(link, message.job_id, ctx), *self._feed(link, orders)]
         if message.job_id in link.expected:
             del link.expected[message.job_id]
@@ -197,7 +214,9 @@ class LinkDecisions:
         if message.incarnation != link.incarnation:
             return None
         for order in message.orders:
-            link.held.setdefault(order.uid, Held(order))
+            known = link.held.get(order.uid)
+            if known is None or known.order.resumption != order.resumption:
+                link.held[order.uid] = Held(order)
         return tuple(self._feed(link, Orders(run=message.orders)))
 
     def stop(self, link: Link, message: StopAttempts, ctx: Context) -> Outcome:
@@ -209,6 +228,24 @@ class LinkDecisions:
         stops = tuple(self._stop_order(uid, message.ending) for uid in message.uids)
         return tuple(self._feed(link, Orders(stop=stops)))
 
+    def suspend(self, link: Link, message: SuspendAttempts, ctx: Context) -> Outcome:
+        """Have the worker let attempts be frozen."""
+        if message.incarnation != link.incarnation:
+            return None
+        uids = tuple(uid for uid in message.uids if uid in link.held)
+        for uid in uids:
+            link.held[uid].freeze = True
+        return tuple(self._feed(link, Orders(suspend=uids)))
+
+    def go_on(self, link: Link, message: ContinueAttempts, ctx: Context) -> Outcome:
+        """Have the worker go on with attempts that were not frozen."""
+        if message.incarnation != link.incarnation:
+            return None
+        uids = tuple(uid for uid in message.uids if uid in link.held)
+        for uid in uids:
+            link.held[uid].freeze = False
+        return tuple(self._feed(link, Orders(go_on=uids)))
+
     def release(self, link: Link, message: ReleaseAttempts, ctx: Context) -> Outcome:
         """Forget attempts that are over."""
         for uid in message.uids:
@@ -219,7 +256,7 @@ class LinkDecisions:
         return StopOrder(uid, ending, self.stop_grace_ns)
 
     def _feed(self, link: Link, orders: Orders) -> Iterator[Command]:
-        if link.up and (orders.run or orders.stop or orders.release or orders.complete):
+        if link.up and orders != _NONE:
             yield Feed(STREAM, orders)
 
     # Agreement
@@ -247,30 +284,35 @@ class LinkDecisions:
                 told.setdefault(held.order.job_id, []).append(seen)
         link.unclaimed = known
         if link.expected:
-            run, stop = self._wanted(link)
-            yield from self._feed(link, Orders(run=tuple(run), stop=tuple(stop)))
+            yield from self._feed(link, self._wanted(link))
         else:
             yield self._complete(link)
         yield from self._tell_all(link, told, ctx)
 
-    def _wanted(self, link: Link) -> tuple[list[RunOrder], list[StopOrder]]:
-        """Give what shall run and what shall be stopped, of all that is not known to have ended."""
-        run, stop = [], []
+    def _wanted(self, link: Link) -> Orders:
+        """Give what is wanted of all that is not known to have ended. What is not named the worker may stop."""
+        run, stop, suspend, go_on = [], [], [], []
         for uid, held in link.held.items():
-            step = step_for(held.stop, held.seen, started=held.started)
-            if step is Step.RUN:
-                run.append(held.order)
-            elif step is Step.STOP and held.stop is not None:
+            step = step_for(held.stop, held.seen, started=held.started, freeze=held.freeze)
+            if step is Step.STOP and held.stop is not None:
                 stop.append(self._stop_order(uid, held.stop))
-        return run, stop
+                continue
+            if step is not Step.LEAVE or (held.seen is not None and held.seen.ending is None):
+                run.append(held.order)
+            if step is Step.FREEZE:
+                suspend.append(uid)
+            elif step is Step.GO_ON:
+                go_on.append(uid)
+        return Orders(run=tuple(run), stop=tuple(stop), suspend=tuple(suspend), go_on=tuple(go_on))
 
     def _complete(self, link: Link) -> Command:
         """Say all that is wanted, once all jobs have spoken: what nobody claims is stopped, or forgotten."""
         unclaimed, link.unclaimed = link.unclaimed or {}, None
-        run, stop = self._wanted(link)
-        release = tuple(uid for uid, seen in unclaimed.items() if seen.ending is not None)
-        stop += [self._stop_order(uid, Ending.KILLED) for uid, seen in unclaimed.items() if seen.ending is None]
-        return Feed(STREAM, Orders(complete=True, run=tuple(run), stop=tuple(stop), release=release))
+        wanted = self._wanted(link)
+        steps = {uid: step_for_unwanted(seen) for uid, seen in unclaimed.items()}
+        release = tuple(uid for uid, step in steps.items() if step is Step.RELEASE)
+        stop = [self._stop_order(uid, Ending.KILLED) for uid, step in steps.items() if step is Step.STOP]
+        return Feed(STREAM, Orders(True, wanted.run, (*wanted.stop, *stop), release, wanted.suspend, wanted.go_on))
 
     def _tell_all(self, link: Link, told: dict[str, list[Observation]], ctx: Context) -> Iterator[Command]:
         for job_id, observations in told.items():
@@ -316,7 +358,7 @@ class LinkDecisions:
                 told.setdefault(held.order.job_id, {})[seen.uid] = seen
             elif link.unclaimed is not None:
                 unclaimed.append(seen)
-            elif seen.ending is not None:
+            elif step_for_unwanted(seen) is Step.RELEASE:
                 release.append(seen.uid)
             else:
                 stop.append(self._stop_order(seen.uid, Ending.KILLED))
@@ -361,6 +403,13 @@ class LinkDecisions:
             return (SetTimer("announce", AGAIN, Due("announce")),)
         job_id = message.to.name
         return (SetTimer(("again", job_id), AGAIN, Due(job_id)),)
+
+
+def _may_be_frozen(known: Held | None, held: Held) -> bool:
+    """Tell whether the worker may still have an attempt frozen that shall run."""
+    return (known is not None and known.freeze) or (
+        held.seen is not None and held.seen.suspension is Suspension.SUSPENDING
+    )
 
 
 def _keep(known: dict[str, Observation], observations: Iterable[Observation]) -> bool:

@@ -27,7 +27,7 @@ from typing import Any
 
 from iriscw.cloud.model import Capacity
 from iriscw.jobs.model import Band, Ending, Existing, JobSpec, JobState, Observation, RunOrder, TaskState
-from iriscw.jobs.suspend_messages import SuspensionView
+from iriscw.jobs.suspension.messages import SuspendedAttempt, SuspensionView
 from iriscw.runtime.vocabulary import ActorPath, message
 
 MAX_PAGE = 1000
@@ -336,6 +336,7 @@ class JobReport:
     """All that the scheduler needs of a job; replaces what it knew. ``pending`` holds ranges ``(first, end)``.
 
     What lives may come in parts, in order; with ``more`` another one follows. ``pending`` is in the last one.
+    ``suspended`` are live attempts without a worker that wait for one.
     """
 
     job_id: str
@@ -346,6 +347,7 @@ class JobReport:
     pending: tuple[tuple[int, int], ...]
     live: tuple[LiveAttempt, ...]
     more: bool = False
+    suspended: tuple[SuspendedAttempt, ...] = ()
 
 
 @message
@@ -520,11 +522,12 @@ class LinkNeedsDesired:
 
 @message
 class Desired:
-    """What a job wants of one attempt. ``stop`` is None while it should run."""
+    """What a job wants of one attempt. ``stop`` is None while it should run; with ``suspend`` it may be frozen."""
 
     order: RunOrder
     started: bool
     stop: Ending | None
+    suspend: bool = False
 
 
 @message

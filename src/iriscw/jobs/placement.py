@@ -192,6 +192,8 @@ class Inventory:
         self.pools: dict[tuple[Capacity, Attributes], Pool] = {}
         self.hosts: dict[str, Host] = {}
         """By worker id; the latest incarnation only."""
+        self.nodes: dict[str, dict[str, Host]] = {}
+        """Those by the machine they are on, if they have said."""
         self.where: dict[str, Host] = {}
         """By attempt uid, older incarnations included."""
         self.generation = 0
@@ -210,6 +212,8 @@ class Inventory:
         if pool is None:
             pool = self.pools[key] = Pool(*key)
         host = self.hosts[info.worker_id] = pool.add(info)
+        if info.node:
+            self.nodes.setdefault(info.node, {})[info.worker_id] = host
         self.generation += 1
         self._gang_misses.clear()
         return host
@@ -220,6 +224,11 @@ class Inventory:
         host.pool.hosts.pop(host.rank, None)
         if self.hosts.get(host.info.worker_id) is host:
             del self.hosts[host.info.worker_id]
+        here = self.nodes.get(host.info.node, {})
+        if here.get(host.info.worker_id) is host:
+            del here[host.info.worker_id]
+            if not here:
+                del self.nodes[host.info.node]
         if not host.pool.hosts:
             self.pools.pop((host.pool.capacity, host.pool.attributes), None)
             self.generation += 1

@@ -40,7 +40,7 @@ from typing import Protocol
 
 from iriscw.errors import OperationError
 from iriscw.jobs.model import AwaitLogs, WorkerStream
-from iriscw.jobs.moving import DropCheckpoint, FreezeAttempt, FrozenAttempt, ThawAttempt, ThawedAttempt
+from iriscw.jobs.suspension.effects import DropCheckpoint, FreezeAttempt, FrozenAttempt, ThawAttempt, ThawedAttempt
 
 
 class Logs(Protocol):
@@ -74,21 +74,21 @@ class Freezer(Protocol):
     """
 
     async def freeze(self, effect: FreezeAttempt) -> FrozenAttempt:
-        """Carry out :class:`~iriscw.jobs.moving.FreezeAttempt`.
+        """Carry out :class:`~iriscw.jobs.suspension.effects.FreezeAttempt`.
 
         Raises:
             OperationError: no agent can reach its processes. They run on.
         """
 
     async def thaw(self, effect: ThawAttempt) -> ThawedAttempt:
-        """Carry out :class:`~iriscw.jobs.moving.ThawAttempt`.
+        """Carry out :class:`~iriscw.jobs.suspension.effects.ThawAttempt`.
 
         Raises:
             OperationError: it cannot be thawed there. Nothing of it runs.
         """
 
     async def drop(self, effect: DropCheckpoint) -> None:
-        """Carry out :class:`~iriscw.jobs.moving.DropCheckpoint`. What is not there any more is removed.
+        """Carry out :class:`~iriscw.jobs.suspension.effects.DropCheckpoint`. What is not there any more is removed.
 
         Raises:
             OperationError: it stays.

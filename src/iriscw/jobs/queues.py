@@ -14,6 +14,7 @@ A gang is a shape of its own, and is placed whole.
 
 from __future__ import annotations
 
+import hashlib
 from collections import deque
 from collections.abc import Iterable
 
@@ -88,6 +89,11 @@ def key_of(job: Waiting) -> Key:
     assert spec is not None
     wish = Wish(spec.demand, spec.constraints, spec.entrypoint.python)
     return spec.band, wish, job.job_id if spec.group_by is not None else ""
+
+
+def demand_name(asked: object) -> str:
+    """Name what is asked of the fleet: the same for the same demand, across restarts."""
+    return f"demand-{hashlib.sha256(repr(asked).encode()).hexdigest()[:12]}"
 
 
 class Queues:

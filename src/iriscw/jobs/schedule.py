@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 
 import attrs
@@ -12,7 +11,8 @@ from iriscw.fleet.messages import Cordon, DemandEntry
 from iriscw.jobs.ledger import Place
 from iriscw.jobs.messages import SchedulerStatistics
 from iriscw.jobs.placement import Commitment, Host, Inventory
-from iriscw.jobs.queues import Queues, Shape, Waiting
+from iriscw.jobs.queues import Queues, Shape, Waiting, demand_name
+from iriscw.jobs.returns import Returns
 from iriscw.runtime.vocabulary import MILLISECOND
 
 DEMAND_INTERVAL = 100 * MILLISECOND
@@ -31,6 +31,7 @@ class Scheduler:
     jobs: dict[str, Waiting] = attrs.field(factory=dict)
     inventory: Inventory = attrs.field(factory=Inventory)
     queues: Queues = attrs.field(factory=Queues)
+    returns: Returns = attrs.field(factory=Returns)
     older: dict[Place, Host] = attrs.field(factory=dict)
     """Incarnations that are gone and still hold room of attempts that are not over."""
     absent: dict[Place, dict[str, Commitment]] = attrs.field(factory=dict)
@@ -79,7 +80,7 @@ def statistics(state: Scheduler) -> SchedulerStatistics:
 def demand_id(shape: Shape) -> str:
     """Name what a shape asks of the fleet: the same for the same demand, across restarts."""
     if not shape.demand_id:
-        shape.demand_id = f"demand-{hashlib.sha256(repr(shape.key).encode()).hexdigest()[:12]}"
+        shape.demand_id = demand_name(shape.key)
     return shape.demand_id
 
 

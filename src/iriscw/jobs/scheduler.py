@@ -41,6 +41,7 @@ from iriscw.fleet.messages import (
 )
 from iriscw.fleet.model import slice_of
 from iriscw.jobs.briefing import brief, link_some, links_of
+from iriscw.jobs.explaining import explain_jobs, explain_pending
 from iriscw.jobs.ledger import Place
 from iriscw.jobs.messages import (
     AttemptsLost,
@@ -52,7 +53,6 @@ from iriscw.jobs.messages import (
     JobAbsent,
     JobAwake,
     JobIntroduced,
-    JobReasons,
     JobReport,
     JobsKnown,
     JobWithdrawn,
@@ -75,10 +75,11 @@ from iriscw.jobs.messages import (
 from iriscw.jobs.model import attempt_uid
 from iriscw.jobs.placement import Commitment, Host
 from iriscw.jobs.queues import Shape, Waiting
-from iriscw.jobs.reasons import explain
-from iriscw.jobs.refusals import explain_rest, note_beginning, note_refusal, rest, said_of
-from iriscw.jobs.schedule import Scheduler, demand_id, statistics
+from iriscw.jobs.refusals import note_beginning, note_refusal, rest, said_of
+from iriscw.jobs.returns import place_some
+from iriscw.jobs.schedule import Scheduler, statistics
 from iriscw.jobs.steps import STEP_WORKERS, parts_of
+from iriscw.jobs.suspension.messages import PlaceSuspended, SuspendedPlaced, SuspendedUnwanted
 from iriscw.jobs.telling import tell_activity, tell_demand
 from iriscw.runtime.vocabulary import (
     SECOND,
@@ -111,9 +112,6 @@ MISSED_REPEAT = 1 * SECOND
 
 DEMAND_REPEAT = 10 * SECOND
 """How often unmet demand is told again."""
-
-EXPLAINED_HOSTS = 10_000
-"""Looks at a worker in one step that gives reasons to a listing: about 10 ms."""
 
 AGAIN = 1 * SECOND
 """How long the scheduler waits before it tells a full mailbox again."""
@@ -150,8 +148,10 @@ class SchedulerDecisions:
             GoneRest: self.gone_rest,
             Pass: self.place,
             Due: self.due,
-            ExplainPending: self.explain_pending,
-            ExplainJobs: self.explain_jobs,
+            PlaceSuspended: self.place_suspended,
+            SuspendedUnwanted: self.suspended_unwanted,
+            ExplainPending: explain_pending,
+            ExplainJobs: explain_jobs,
             SchedulerFigures: self.figures,
             Undelivered: self.undelivered,
             Resend: self.resend,
@@ -186,6 +186,7 @@ class SchedulerDecisions:
     def _ask(self, state: Scheduler, job_id: str, ctx: Context) -> Command:
         job = state.jobs.setdefault(job_id, Waiting(job_id))
         state.queues.drop(job)
+        state.returns.drop_job(job_id)
         state.tokens += 1
         job.token = state.tokens
         job.reporting = True
@@ -220,6 +221,8 @@ class SchedulerDecisions:
                 job.live[each.uid] = None
                 commitment = Commitment(job.job_id, each.index, message.spec.demand)
                 self._hold(state, (each.worker_id, each.incarnation), each.uid, commitment)
+        for attempt in message.suspended:
+            state.returns.add(job.job_id, attempt)
         if message.more:
             return None
         job.reporting = False
@@ -253,6 +256,7 @@ class SchedulerDecisions:
         if job is None:
             return None
         state.queues.drop(job)
+        state.returns.drop_job(job.job_id)
         job.withdrawn = True
         self._discard_if_over(state, job)
         return self._go(state)
@@ -287,6 +291,8 @@ class SchedulerDecisions:
             job.refused = said_of(refused.worker_id, refused.reason)
             commands += note_refusal(state.inventory, refused, ctx)
         self._release(state, job, message.uids)
+        for uid in message.uids:
+            state.returns.drop(uid)
         if message.pending and not job.reporting and not job.withdrawn and job.spec is not None:
             if job.spec.group_by is not None:
                 state.queues.drop(job)
@@ -296,6 +302,19 @@ class SchedulerDecisions:
                 state.queues.add(job, message.pending)
         self._discard_if_over(state, job)
         return (*commands, *self._go(state))
+
+    def place_suspended(self, state: Scheduler, message: PlaceSuspended, ctx: Context) -> Outcome:
+        """Have a suspended attempt wait for a worker on its machine; of a job that reports, its report says so."""
+        job = state.jobs.get(message.job_id)
+        if job is None or job.withdrawn or job.reporting:
+            return None
+        state.returns.add(message.job_id, message.attempt)
+        return self._go(state)
+
+    def suspended_unwanted(self, state: Scheduler, message: SuspendedUnwanted, ctx: Context) -> Outcome:
+        """Have it stay suspended."""
+        state.returns.drop(message.uid)
+        return self._go(state)
 
     def rested(self, state: Scheduler, message: Rested, ctx: Context) -> Outcome:
         """Have tasks wait for a worker again, unless their job has said since what waits."""
@@ -321,6 +340,7 @@ class SchedulerDecisions:
             if state.inventory.hosts.get(worker_id) is host:
                 state.active[worker_id] = None
                 state.queues.wake(host, state.inventory)
+                state.returns.wake(host.info.node)
             elif not host.commitments:
                 state.older.pop((worker_id, host.info.incarnation), None)
 
@@ -492,6 +512,7 @@ class SchedulerDecisions:
         if host.placeable:
             state.inventory.freed(host)
             state.queues.wake(host, state.inventory)
+            state.returns.wake(host.info.node)
 
     def _opened(self, state: Scheduler, ctx: Context, commands: list[Command]) -> tuple[Command, ...]:
         """Open for placement if all jobs have reported."""
@@ -519,8 +540,9 @@ class SchedulerDecisions:
     def place(self, state: Scheduler, message: Pass, ctx: Context) -> Outcome:
         """Place some tasks; go on at the next turn, or tell the fleet what is left."""
         state.passes += 1
+        commands: list[Command] = [Tell(ctx.path.parent / job_id, told) for job_id, told in place_some(state, CHUNK)]
         placed: dict[str, list[Placement]] = {}
-        budget = CHUNK
+        budget = CHUNK - len(commands)
         shape = state.queues.head()
         while shape is not None and budget > 0:
             chosen = self._choose(state, shape)
@@ -534,11 +556,9 @@ class SchedulerDecisions:
             else:
                 state.queues.block(shape)
             shape = state.queues.head()
-        commands: list[Command] = [
-            Tell(ctx.path.parent / job_id, told) for job_id, batch in placed.items() for told in _told(batch)
-        ]
+        commands += [Tell(ctx.path.parent / job_id, told) for job_id, batch in placed.items() for told in _told(batch)]
         commands += tell_activity(state, self.fleet)
-        if shape is not None or state.active:
+        if shape is not None or state.active or state.returns.due:
             commands.append(Continue(Pass()))
         else:
             state.passing = False
@@ -603,47 +623,6 @@ class SchedulerDecisions:
         state.asked.clear()
         return tuple(self._open(state, ctx))
 
-    def explain_pending(self, state: Scheduler, message: ExplainPending, ctx: Context) -> Outcome:
-        """Say why a job's tasks wait."""
-        return None if ctx.reply_to is None else (Reply(self._explain(state, message.job_id, ctx)),)
-
-    def explain_jobs(self, state: Scheduler, message: ExplainJobs, ctx: Context) -> Outcome:
-        """Say why the tasks of several jobs wait, as far as one step may take it."""
-        if ctx.reply_to is None:
-            return None
-        reasons: list[tuple[str, str]] = []
-        said: dict[Shape, str] = {}
-        looks = EXPLAINED_HOSTS
-        for job_id in message.job_ids:
-            job = state.jobs.get(job_id)
-            shape = None if job is None or state.syncing else job.shape
-            if shape is None or shape not in said:
-                if looks <= 0:
-                    break
-                looks -= 1 if shape is None else max(1, len(state.inventory.hosts))
-                reason = self._explain(state, job_id, ctx)
-            else:
-                reason = said[shape]
-            if shape is not None:
-                said[shape] = reason
-            reasons.append((job_id, reason))
-        return (Reply(JobReasons(tuple(reasons), message.job_ids[len(reasons) :])),)
-
-    def _explain(self, state: Scheduler, job_id: str, ctx: Context) -> str:
-        if state.syncing:
-            return f"the scheduler has just started and waits for {len(state.asked) + len(state.unasked)} jobs"
-        job = state.jobs.get(job_id)
-        if job is None or job.spec is None or not job.count:
-            if job is not None and job.resting:
-                return explain_rest(job, ctx.now)
-            return "about to be placed" if job is not None else "waits for the job that it replaces to end"
-        shape = job.shape
-        assert shape is not None
-        gang = (shape.gang, job.count) if shape.gang is not None else None
-        reason = explain(state.inventory, shape.wish, gang=gang, now=ctx.now)
-        routed = state.routed.get(demand_id(shape), "")
-        return f"{reason}; {routed}" if routed else reason
-
     def figures(self, state: Scheduler, message: SchedulerFigures, ctx: Context) -> Outcome:
         """Give figures."""
         return None if ctx.reply_to is None else (Reply(statistics(state)),)
@@ -653,13 +632,15 @@ class SchedulerDecisions:
         told = message.message
         if isinstance(told, WorkersMissed):
             return None  # Asked again anyway.
-        if isinstance(told, (Placed, ReportJob)):
+        if isinstance(told, (Placed, SuspendedPlaced, ReportJob)):
             job_id = message.to.name
             job = state.jobs.get(job_id)
             if job is None:
                 return None
             if isinstance(told, Placed):
                 self._release(state, job, [each.uid for each in told.placements])
+            elif isinstance(told, SuspendedPlaced):
+                self._release(state, job, [told.uid])
             state.queues.drop(job)
             job.reporting = True
             return (SetTimer(("awake", job_id), AGAIN, JobAwake(job_id)),)

@@ -8,9 +8,10 @@ only the wrong Python stands against is left out, since more workers of the same
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice
 
 from iriscw.fleet.messages import MAX_DEMAND_ENTRIES, ActivityChanged, DemandChanged, DemandEntry
+from iriscw.jobs import returns
 from iriscw.jobs.messages import Pass
 from iriscw.jobs.reasons import lacks_only_python
 from iriscw.jobs.schedule import DEMAND_INTERVAL, Scheduler, demand_id
@@ -37,7 +38,7 @@ def tell_demand(state: Scheduler, fleet: ActorPath, ctx: Context) -> Iterator[Co
         yield SetTimer("demand-soon", soon, Pass())
         return
     state.demand_changed = False
-    entries = tuple(_entries(state))[:MAX_DEMAND_ENTRIES]
+    entries = tuple(islice(chain(_entries(state), returns.demand(state)), MAX_DEMAND_ENTRIES))
     if entries != state.told:
         if entries or state.told is not None:  # what an earlier one told is taken back in passing
             state.told_at = ctx.now

@@ -19,7 +19,8 @@ from iriscw.jobs.messages import (
     TaskPage,
     TaskRow,
 )
-from iriscw.jobs.model import TASK_TERMINAL, Attempt, JobSpec, JobState, TaskState, job_uid
+from iriscw.jobs.model import TASK_TERMINAL, Attempt, JobSpec, JobState, Suspension, TaskState, job_uid
+from iriscw.jobs.suspension.moves import view_of
 
 
 def answer(ledger: Ledger, question: DescribeJob | ListTasks, pending_reason: str) -> JobView | TaskPage:
@@ -88,8 +89,13 @@ def _task_row(ledger: Ledger, index: int) -> TaskRow:
         reason = "" if given_up is None else given_up.reason
         return TaskRow(index, state, 0, 0, 0, "", "", None, None, None, reason, 0, False, 0, 0)
     reason = attempt.reason
-    suspicion = ledger.suspects.get((attempt.worker_id, attempt.incarnation))
-    if attempt.live and suspicion is not None:
+    away = attempt.uid in ledger.away
+    move = ledger.moves.get(attempt.uid)
+    view = None if move is None else view_of(index, attempt.uid, move)
+    suspicion = None if away else ledger.suspects.get((attempt.worker_id, attempt.incarnation))
+    if view is not None and view.phase is not Suspension.NONE:
+        reason = view.reason
+    elif attempt.live and suspicion is not None:
         reason = f"worker out of reach ({suspicion}): waits until it is fenced or its lease is over"
     elif task.logs_lost and not attempt.live:  # else it is the one before that lost it
         reason = _with_lost_log(reason)
@@ -100,7 +106,7 @@ def _task_row(ledger: Ledger, index: int) -> TaskRow:
         preemptions=task.preemptions,
         number=attempt.number,
         uid=attempt.uid,
-        worker_id=attempt.worker_id,
+        worker_id="" if away else attempt.worker_id,
         attempt_state=attempt.state,
         ending=None if task.logs_due else attempt.ending,
         exit_code=None if task.logs_due else attempt.exit_code,
@@ -112,6 +118,7 @@ def _task_row(ledger: Ledger, index: int) -> TaskRow:
         placed_wall_ns=attempt.placed_wall_ns,
         fault="" if task.logs_due else attempt.fault,
         earlier=tuple(_attempt_row(each) for each in reversed(task.earlier)),
+        suspension=view,
     )
 
 

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 from iriscw.jobs.ledger import Ledger, Place
 from iriscw.jobs.messages import Desired, DesiredOn, RunAttempts, StopAttempts
 from iriscw.jobs.model import Assembly, Attempt, Ending, RunOrder, TaskState, job_uid
+from iriscw.jobs.suspension.model import SUSPENDING, Stage
+from iriscw.jobs.suspension.moves import Move, resumption_of
 from iriscw.runtime.vocabulary import ActorPath, Command, Context, Tell
 
 
@@ -27,9 +29,10 @@ def latest_attempt(ledger: Ledger, index: int) -> Attempt:
     return attempt
 
 
-def run_order(ledger: Ledger, index: int, uid: str, number: int) -> RunOrder:
-    """Give the order that has an attempt run."""
-    return RunOrder(uid, ledger.job_id, job_uid(ledger.job_id), index, number, ledger.spec)
+def run_order(ledger: Ledger, index: int, uid: str, number: int, move: Move | None = None) -> RunOrder:
+    """Give the order that has an attempt run; one that began elsewhere (``move``, or as recorded) is never started."""
+    leave = resumption_of(move or ledger.moves.get(uid))
+    return RunOrder(uid, ledger.job_id, job_uid(ledger.job_id), index, number, ledger.spec, leave)
 
 
 def stop_for(ledger: Ledger, attempt: Attempt) -> Ending | None:
@@ -39,6 +42,9 @@ def stop_for(ledger: Ledger, attempt: Attempt) -> Ending | None:
         return Ending.GANG_STOPPED if gang_over else Ending.KILLED
     if attempt.overran:
         return Ending.TIMED_OUT
+    move = ledger.moves.get(attempt.uid)
+    if move is not None and move.given_up:
+        return Ending.KILLED
     return Ending.GANG_STOPPED if ledger.broken else None
 
 
@@ -49,7 +55,11 @@ def desired_on(ledger: Ledger, place: Place, ctx: Context) -> Command:
     for uid, index in here.items():
         attempt = latest_attempt(ledger, index)
         order = run_order(ledger, index, uid, attempt.number)
-        desired.append(Desired(order, attempt.started_wall_ns > 0, stop_for(ledger, attempt)))
+        move = ledger.moves.get(uid)
+        stage = Stage.RUNS if move is None else move.stage
+        # One that is RESUMING has not begun with this worker, as far as anybody but that knows.
+        started = attempt.started_wall_ns > 0 and stage is not Stage.RESUMING
+        desired.append(Desired(order, started, stop_for(ledger, attempt), stage in SUSPENDING))
     return Tell(link_of(ctx, place[0]), DesiredOn(ledger.job_id, place[1], tuple(desired)))
 
 

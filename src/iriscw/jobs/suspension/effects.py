@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import enum
 
+from iriscw.jobs.suspension.model import Labels
 from iriscw.runtime.vocabulary import message
-
-Labels = tuple[tuple[str, str], ...]
-"""Names and values, in order."""
 
 
 class Frozen(enum.Enum):

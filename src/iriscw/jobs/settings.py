@@ -1,0 +1,25 @@
+"""What the decisions of jobs may be tuned by."""
+
+from __future__ import annotations
+
+import attrs
+
+from iriscw.runtime.vocabulary import SECOND
+
+
+@attrs.frozen
+class JobSettings:
+    """What the decisions of jobs may be tuned by; all times in ns."""
+
+    lease_grace_ns: int = 60 * SECOND
+    """Silence after which an attempt of an unfenced worker is over. Longer than the worker's own lease."""
+    logs_bound_ns: int = 30 * SECOND
+    """How long the end of a task waits for its last log line."""
+    suspend_limit_ns: int = 3_600 * SECOND
+    """How long an attempt may take to be suspended, and how long to come back. Deadlines that grow with its bytes are
+    the agent's; this is for an agent that does not answer. A terabyte to a disk of 500 MB/s takes 35 minutes."""
+    thaw_pause_ns: int = 5 * SECOND
+    """Between two tries to bring an attempt back."""
+
+
+DEFAULT_SETTINGS = JobSettings()

@@ -1,0 +1,519 @@
+"""How a job suspends an attempt and has it go on: the decisions about stages (see :mod:`iriscw.jobs.suspension.model`).
+
+*Who says what.* Somebody asks (``SuspendTask``, ``ResumeTask``), the worker says how its attempt is, those who freeze
+say what became of that, the scheduler finds a worker, and the job decides.
+
+=========== ==================================================== ====================================================
+found in    and then                                             so
+=========== ==================================================== ====================================================
+RUNS        it is asked for                                      ASKED; its worker is told
+ASKED       its worker says SUSPENDING                           FREEZING; a freeze is ordered
+ASKED       its worker is lost                                   it ends, as any other
+FREEZING    it is frozen                                         FROZEN; SUSPENDED, if its worker has said so or is gone
+FREEZING    the freeze is undone, or nobody can say              RUNS; its worker is told to go on
+FREEZING    its worker is gone for good                          what became of its freeze is waited for: frozen is
+                                                                 SUSPENDED if its folder was told, all else lost
+FROZEN      its worker says SUSPENDED                            SUSPENDED; its worker may forget it
+FROZEN      its worker is gone for good                          SUSPENDED if its folder was told, else lost
+SUSPENDED   it is to go on, and a worker there has room          RESUMING under a new grant; the worker is told
+RESUMING    its worker says RESUMING and tells the folder        a thaw is ordered
+RESUMING    its worker says that it runs                         RUNS; its checkpoint is removed
+RESUMING    the thaw is undone, or nobody can say                tried again after a while, ``THAWS`` times; given up
+RESUMING    its worker is gone for good                          lost: whatever came back has ended by then
+any         its worker says SUSPENDED, and nobody has frozen it  given up
+not RUNS    its worker says that it has ended                    it has; its checkpoint is removed
+SUSPENDED,  the job has its verdict                              it ends at once; nobody has it
+FREEZING
+without a
+worker
+others      the job has its verdict, its time is over            its worker is told to stop it
+=========== ==================================================== ====================================================
+
+*Never two.* A worker gets one grant, in the record that names it; no other worker is named for the attempt after that,
+until it runs there and was suspended again. Before, nobody is named until the one that had it has said that nothing of
+it runs, or is gone for good: and then what is frozen is the whole of it. So it does not matter how often a checkpoint
+is thawed, and by whom: without a grant that was not taken nothing comes of it.
+
+*A try to bring it back that failed* leaves the grant on offer, so the next one is made on the same worker.
+
+*A gang* is not suspended, nor a part of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+from iriscw.errors import InvalidArgument
+from iriscw.jobs.ends import Ends, conclude, end_attempt, move_of, step
+from iriscw.jobs.errors import GangNotSuspendable, SuspensionRefused, TaskEnded, TaskNotRunning
+from iriscw.jobs.ledger import Ledger
+from iriscw.jobs.messages import AttemptsOver, RunAttempts, StopAttempts
+from iriscw.jobs.model import TASK_TERMINAL, Attempt, Ending, Observation, Suspension, TaskState
+from iriscw.jobs.settings import JobSettings
+from iriscw.jobs.steps import STEP_ATTEMPTS
+from iriscw.jobs.suspension.effects import FreezeAttempt, Frozen, FrozenAttempt, ThawAttempt, Thawed, ThawedAttempt
+from iriscw.jobs.suspension.messages import (
+    CheckpointLeft,
+    ContinueAttempts,
+    EndAway,
+    MoveOverdue,
+    PlaceSuspended,
+    ResumeMoves,
+    ResumeTask,
+    SuspendAttempts,
+    SuspendedAttempt,
+    SuspendedPlaced,
+    SuspendedUnwanted,
+    SuspendTask,
+    SuspensionView,
+    ThawAgain,
+)
+from iriscw.jobs.suspension.model import SUSPENDING, Stage
+from iriscw.jobs.suspension.moves import Move, drop_of, freeze_key, grant_of, thaw_key, view_of, waits_for_worker
+from iriscw.jobs.suspension.records import (
+    AttemptDeserted,
+    AttemptFreezing,
+    AttemptFrozen,
+    AttemptGivenUp,
+    AttemptResumed,
+    AttemptResuming,
+    AttemptSuspended,
+    AttemptThawing,
+    AttemptVacated,
+    CheckpointDropped,
+    ResumptionWanted,
+    SuspensionAsked,
+    SuspensionUndone,
+    ThawUndone,
+)
+from iriscw.jobs.wishes import latest_attempt, link_of, run_order, scheduler_of, stop_for
+from iriscw.runtime.vocabulary import (
+    Cancel,
+    CancelTimer,
+    Command,
+    Completed,
+    Context,
+    Continue,
+    Decision,
+    DecisionFunction,
+    Emit,
+    Failed,
+    Outcome,
+    Refuse,
+    Reply,
+    Run,
+    SetTimer,
+    Tell,
+)
+
+THAWS = 3
+"""Tries to bring an attempt back before it is given up."""
+
+MAX_REASON_CHARS = 1024
+"""Of what others say about a freeze or a thaw, in the journal."""
+
+GONE = "its processes are gone, and nobody froze them"
+
+
+class SuspendDecisions:
+    """The decisions, for one set of settings."""
+
+    def __init__(self, settings: JobSettings) -> None:
+        self.settings = settings
+
+    def rules(self) -> dict[type, DecisionFunction]:
+        """Give the decision for each message."""
+        return {
+            SuspendTask: self.suspend,
+            ResumeTask: self.resume_task,
+            SuspendedPlaced: self.placed,
+            EndAway: self.end_away,
+            MoveOverdue: self.overdue,
+            ThawAgain: self.thaw_again,
+            ResumeMoves: self.resume_rest,
+        }
+
+    # What is asked
+
+    def suspend(self, ledger: Ledger, message: SuspendTask, ctx: Context) -> Outcome:
+        """Promise that the attempt of a task will be suspended."""
+        if ctx.reply_to is None:
+            return None
+        error = _not_suspendable(ledger, message.index)
+        attempt = ledger.holder(message.index)
+        if error is not None or attempt is None:
+            return (Refuse(error or TaskNotRunning(f"task {message.index} of {ledger.job_id} has no attempt")),)
+        move = ledger.moves.get(attempt.uid)
+        index, uid = message.index, attempt.uid
+        if move is not None and (move.key == message.key or move.stage in (*SUSPENDING, Stage.SUSPENDED)):
+            return self._stays(ledger, index, uid, move, message.key, ctx)
+        error = _not_now(ledger, attempt, move)
+        if error is not None:
+            return (Refuse(error),)
+        asked = SuspensionAsked(index, uid, message.key, message.tier, message.force, message.labels, ctx.wall)
+        ends = Ends()
+        then = step(ledger, index, uid, ends, ctx, asked)
+        tell = Tell(link_of(ctx, attempt.worker_id), SuspendAttempts(attempt.incarnation, (uid,)))
+        answer = Reply(view_of(index, uid, then))
+        commands = (*ends.commands, tell, self._limit(index, uid, then, ctx), answer)
+        return Decision(records=tuple(ends.records), commands=commands)
+
+    def _stays(self, ledger: Ledger, index: int, uid: str, move: Move, key: str, ctx: Context) -> Outcome:
+        """Answer with what is; of one that was to go on, and is asked for again, that it will not."""
+        if not move.wanted or key == move.key:
+            return (Reply(view_of(index, uid, move)),)
+        ends = Ends()
+        then = step(ledger, index, uid, ends, ctx, ResumptionWanted(index, uid, key, False, ctx.wall))
+        unwanted = Tell(scheduler_of(ctx), SuspendedUnwanted(ledger.job_id, uid))
+        commands = (*ends.commands, unwanted, Reply(view_of(index, uid, then)))
+        return Decision(records=tuple(ends.records), commands=commands)
+
+    def resume_task(self, ledger: Ledger, message: ResumeTask, ctx: Context) -> Outcome:
+        """Promise that the attempt of a task will go on."""
+        if ctx.reply_to is None:
+            return None
+        index = message.index
+        error = _over(ledger, index)
+        attempt = ledger.holder(index)
+        if error is not None or attempt is None:
+            return (Refuse(error or TaskNotRunning(f"task {index} of {ledger.job_id} has no attempt")),)
+        uid, move = attempt.uid, ledger.moves.get(attempt.uid)
+        if move is None:
+            return (Reply(SuspensionView(index, uid, Suspension.NONE)),)
+        if move.wanted or move.stage not in (*SUSPENDING, Stage.SUSPENDED) or not ledger.open:
+            return (Reply(view_of(index, uid, move)),)
+        ends = Ends()
+        then = step(ledger, index, uid, ends, ctx, ResumptionWanted(index, uid, message.key, True, ctx.wall))
+        commands = (*ends.commands, *_place(ledger, index, uid, then, ctx), Reply(view_of(index, uid, then)))
+        return Decision(records=tuple(ends.records), commands=commands)
+
+    # What the worker says
+
+    def heard(self, ledger: Ledger, index: int, seen: Observation, ends: Ends, ctx: Context) -> None:
+        """Take note of what its worker says about a live attempt, as far as suspensions go."""
+        move = move_of(ledger, seen.uid, ends)
+        if move is None:
+            if seen.suspension is Suspension.SUSPENDED:
+                self._give_up(ledger, index, seen.uid, GONE, ends, ctx)
+            return
+        match move.stage, seen.suspension:
+            case Stage.ASKED, Suspension.SUSPENDING if stop_for(ledger, latest_attempt(ledger, index)) is None:
+                then = step(ledger, index, seen.uid, ends, ctx, AttemptFreezing(index, seen.uid, seen.folder, ctx.wall))
+                ends.commands.append(self._freeze(ledger, index, seen.uid, then))
+            case ((Stage.RUNS | Stage.ASKED), Suspension.SUSPENDED):
+                self._give_up(ledger, index, seen.uid, GONE, ends, ctx)
+            case ((Stage.FREEZING | Stage.FROZEN), Suspension.SUSPENDED) if not move.vacated:
+                self._vacated(ledger, index, seen, move, ends, ctx)
+            case Stage.RESUMING, Suspension.RESUMING if seen.folder and not move.thawing:
+                then = step(ledger, index, seen.uid, ends, ctx, AttemptThawing(index, seen.uid, ctx.wall))
+                ends.commands.append(self._thaw(index, seen.uid, then))
+            case Stage.RESUMING, Suspension.NONE if seen.state is TaskState.RUNNING:
+                self._resumed(ledger, index, seen.uid, move, ends, ctx)
+            case _:
+                pass
+
+    def _vacated(self, ledger: Ledger, index: int, seen: Observation, move: Move, ends: Ends, ctx: Context) -> None:
+        vacated = AttemptVacated(
+            index, seen.uid, seen.folder, seen.ports, seen.process_started_wall_ns, seen.log_offset, ctx.wall
+        )
+        then = step(ledger, index, seen.uid, ends, ctx, vacated)
+        if then.stage is Stage.FROZEN:
+            self._suspended(ledger, index, seen.uid, ends, ctx)
+
+    def _suspended(self, ledger: Ledger, index: int, uid: str, ends: Ends, ctx: Context) -> None:
+        """Have it without a worker, if it is not being stopped, and if its files are known."""
+        attempt = latest_attempt(ledger, index)
+        move = move_of(ledger, uid, ends)
+        assert move is not None
+        if stop_for(ledger, attempt) is not None and not move.away:
+            return  # its worker has the last word
+        if not move.folder:
+            self._lost(ledger, index, uid, "nobody can say where its files are", ends, ctx)
+            return
+        then = step(ledger, index, uid, ends, ctx, AttemptSuspended(index, uid, ctx.wall))
+        ends.uids.append(uid)
+        if not move.away:
+            ends.released.setdefault((attempt.worker_id, attempt.incarnation), []).append(uid)
+        ends.commands.append(CancelTimer(("move", uid)))
+        ends.waiting += _place(ledger, index, uid, then, ctx)
+
+    def _resumed(self, ledger: Ledger, index: int, uid: str, move: Move, ends: Ends, ctx: Context) -> None:
+        drop = drop_of(uid, move)
+        assert drop is not None
+        step(ledger, index, uid, ends, ctx, AttemptResumed(index, uid, ctx.wall))
+        ends.commands += (CancelTimer(("move", uid)), CancelTimer(("thaw", uid)), Cancel(("thaw", index, uid)))
+        ends.commands.append(Run(("drop", drop.key), drop))
+
+    def ended(self, ledger: Ledger, seen: Observation) -> Observation:
+        """Say how an attempt ended that its worker says has: one that was given up is lost, for the reason of that."""
+        move = ledger.moves.get(seen.uid)
+        if move is None or not move.given_up or seen.ending not in (Ending.KILLED, Ending.MISSING, Ending.WORKER_LOST):
+            return seen
+        return Observation(
+            seen.uid,
+            seen.state,
+            Ending.WORKER_LOST,
+            started=True,
+            reason=move.given_up,
+            log_offset=seen.log_offset,
+            logs_stored=seen.logs_stored,
+        )
+
+    # What becomes of one whose worker is gone
+
+    def deserted(self, ledger: Ledger, index: int, uid: str, reason: str, ends: Ends, ctx: Context) -> bool:
+        """Take note that the worker of a live attempt is gone for good. Tell whether it may live on without one."""
+        move = move_of(ledger, uid, ends)
+        if move is None or stop_for(ledger, latest_attempt(ledger, index)) is not None:
+            return False
+        if move.stage not in (Stage.FREEZING, Stage.FROZEN) or (move.stage is Stage.FROZEN and not move.folder):
+            return False
+        step(ledger, index, uid, ends, ctx, AttemptDeserted(index, uid, reason, ctx.wall))
+        if move.stage is Stage.FROZEN:
+            self._suspended(ledger, index, uid, ends, ctx)
+        else:
+            ends.uids.append(uid)
+        return True
+
+    def _lost(self, ledger: Ledger, index: int, uid: str, reason: str, ends: Ends, ctx: Context) -> None:
+        seen = Observation(uid, TaskState.RUNNING, Ending.WORKER_LOST, started=True, reason=reason)
+        end_attempt(ledger, index, Ending.WORKER_LOST, seen, ends, ctx, self.settings.logs_bound_ns)
+
+    def _give_up(self, ledger: Ledger, index: int, uid: str, reason: str, ends: Ends, ctx: Context) -> None:
+        """Have its worker stop it, once; without a worker it is lost at once."""
+        attempt = latest_attempt(ledger, index)
+        move = move_of(ledger, uid, ends)
+        if move is not None and move.away:
+            self._lost(ledger, index, uid, reason, ends, ctx)
+        elif stop_for(ledger, attempt) is None:
+            step(ledger, index, uid, ends, ctx, AttemptGivenUp(index, uid, reason, ctx.wall))
+            stop = StopAttempts(attempt.incarnation, (uid,), Ending.KILLED)
+            ends.commands.append(Tell(link_of(ctx, attempt.worker_id), stop))
+
+    def end_away(self, ledger: Ledger, message: EndAway, ctx: Context) -> Outcome:
+        """End what has no worker, some at a time: the job has its verdict, and nobody has to be asked."""
+        if ledger.verdict is None:
+            return None
+        ends = Ends()
+        for uid, index in islice(ledger.away.items(), STEP_ATTEMPTS):
+            ending = stop_for(ledger, latest_attempt(ledger, index)) or Ending.KILLED
+            offset = ledger.moves[uid].log_offset
+            seen = Observation(uid, TaskState.RUNNING, ending, started=True, log_offset=offset)
+            end_attempt(ledger, index, ending, seen, ends, ctx, self.settings.logs_bound_ns)
+        if len(ends.uids) < len(ledger.away):
+            ends.commands.append(Continue(EndAway()))
+        return conclude(ledger, ends, ctx)
+
+    # Freezing
+
+    def _freeze(self, ledger: Ledger, index: int, uid: str, move: Move) -> Command:
+        attempt = latest_attempt(ledger, index)
+        effect = FreezeAttempt(
+            key=freeze_key(uid, move),
+            uid=uid,
+            job_id=ledger.job_id,
+            index=index,
+            worker_id=attempt.worker_id,
+            incarnation=attempt.incarnation,
+            tier=move.tier,
+            force=move.force,
+            labels=move.labels,
+        )
+        return Run(("freeze", index, uid), effect)
+
+    def completed(self, ledger: Ledger, message: Completed, ctx: Context) -> Outcome:
+        """Somebody has frozen or thawed an attempt, or not."""
+        match message.value:
+            case FrozenAttempt():
+                return self._freeze_ended(ledger, message.key, message.value, ctx)
+            case ThawedAttempt(outcome=outcome, reason=reason):
+                return self._thaw_ended(ledger, message.key, outcome, reason, ctx)
+        return Decision(records=(CheckpointDropped(message.effect.key),))
+
+    def failed(self, ledger: Ledger, message: Failed, ctx: Context) -> Outcome:
+        """It cannot be carried out at all, and nothing of it was."""
+        reason = f"{type(message.error).__name__}: {message.error}"[:MAX_REASON_CHARS]
+        match message.effect:
+            case FreezeAttempt():
+                return self._freeze_ended(ledger, message.key, FrozenAttempt(Frozen.UNDONE, reason=reason), ctx)
+            case ThawAttempt():
+                return self._thaw_ended(ledger, message.key, Thawed.UNDONE, reason, ctx)
+        drop = message.effect
+        left = CheckpointLeft(ledger.job_id, drop.key, drop.checkpoint, drop.node, reason, ctx.wall)
+        return Decision(records=(CheckpointDropped(drop.key, reason),), commands=(Emit(left),))
+
+    def _freeze_ended(self, ledger: Ledger, key: Any, value: FrozenAttempt, ctx: Context) -> Outcome:
+        _, index, uid = key
+        ends = Ends()
+        move = ledger.moves.get(uid)
+        if move is None or move.stage is not Stage.FREEZING:
+            return None
+        reason = value.reason[:MAX_REASON_CHARS] or f"the freeze is {value.outcome.value}"
+        if value.outcome is Frozen.FROZEN:
+            frozen = AttemptFrozen(index, uid, value.checkpoint, value.node, ctx.wall)
+            then = step(ledger, index, uid, ends, ctx, frozen)
+            if then.vacated or then.away:
+                self._suspended(ledger, index, uid, ends, ctx)
+        elif move.away:
+            self._lost(ledger, index, uid, f"{move.reason}; {reason}", ends, ctx)
+        elif move.vacated:
+            self._give_up(ledger, index, uid, f"its processes are gone, and {reason}", ends, ctx)
+        else:
+            self._undo(ledger, index, uid, reason, ends, ctx, drop=value.outcome is Frozen.UNKNOWN)
+        return conclude(ledger, ends, ctx)
+
+    def _undo(self, ledger: Ledger, index: int, uid: str, reason: str, ends: Ends, ctx: Context, *, drop: bool) -> None:
+        """Have it run on."""
+        attempt = latest_attempt(ledger, index)
+        left = drop_of(uid, move_of(ledger, uid, ends)) if drop else None
+        step(ledger, index, uid, ends, ctx, SuspensionUndone(index, uid, reason, left is not None, ctx.wall))
+        ends.commands += (CancelTimer(("move", uid)), Cancel(("freeze", index, uid)))
+        if left is not None:
+            ends.commands.append(Run(("drop", left.key), left))
+        if stop_for(ledger, attempt) is None:
+            go_on = ContinueAttempts(attempt.incarnation, (uid,))
+            ends.commands.append(Tell(link_of(ctx, attempt.worker_id), go_on))
+
+    # Going on
+
+    def placed(self, ledger: Ledger, message: SuspendedPlaced, ctx: Context) -> Outcome:
+        """Record who may have it, and tell that one; give the room back if it is of no use."""
+        index, uid = message.index, message.uid
+        move = ledger.moves.get(uid)
+        if not ledger.open or move is None or uid not in ledger.away or not waits_for_worker(move):
+            return (Tell(scheduler_of(ctx), AttemptsOver(ledger.job_id, (uid,))),)
+        attempt = latest_attempt(ledger, index)
+        ends = Ends()
+        grant = grant_of(uid, move)
+        named = AttemptResuming(index, uid, message.worker_id, message.incarnation, grant, ctx.wall)
+        then = step(ledger, index, uid, ends, ctx, named)
+        order = run_order(ledger, index, uid, attempt.number, then)
+        tell = Tell(link_of(ctx, message.worker_id), RunAttempts(message.incarnation, (order,)))
+        commands = (*ends.commands, tell, self._limit(index, uid, then, ctx))
+        return Decision(records=tuple(ends.records), commands=commands)
+
+    def _thaw(self, index: int, uid: str, move: Move) -> Command:
+        return Run(("thaw", index, uid), ThawAttempt(thaw_key(uid, move), uid, move.checkpoint, move.node))
+
+    def _thaw_ended(self, ledger: Ledger, key: Any, outcome: Thawed, reason: str, ctx: Context) -> Outcome:
+        """Try again in a while, or give it up. That it is back its worker says."""
+        _, index, uid = key
+        move = ledger.moves.get(uid)
+        if outcome is Thawed.THAWED or move is None or move.stage is not Stage.RESUMING or uid not in ledger.live:
+            return None
+        if stop_for(ledger, latest_attempt(ledger, index)) is not None:
+            return None  # its worker takes the leave back
+        ends = Ends()
+        reason = reason[:MAX_REASON_CHARS] or f"the thaw is {outcome.value}"
+        then = step(ledger, index, uid, ends, ctx, ThawUndone(index, uid, reason, ctx.wall))
+        if then.tries >= THAWS:
+            why = f"it could not be brought back, {then.tries} times: {reason}"
+            self._give_up(ledger, index, uid, why, ends, ctx)
+        else:
+            again = ThawAgain(index, uid, then.number)
+            ends.commands.append(SetTimer(("thaw", uid), self.settings.thaw_pause_ns, again))
+        return conclude(ledger, ends, ctx)
+
+    def thaw_again(self, ledger: Ledger, message: ThawAgain, ctx: Context) -> Outcome:
+        """Try once more."""
+        move = ledger.moves.get(message.uid)
+        if move is None or move.stage is not Stage.RESUMING or move.number != message.number:
+            return None
+        if stop_for(ledger, latest_attempt(ledger, message.index)) is not None:
+            return None
+        return (self._thaw(message.index, message.uid, move),)
+
+    # Clocks, and a new incarnation
+
+    def _limit(self, index: int, uid: str, move: Move, ctx: Context) -> Command:
+        limit_ns = self.settings.suspend_limit_ns
+        left_ns = min(max(move.since_wall_ns + limit_ns - ctx.wall, 0), limit_ns)
+        return SetTimer(("move", uid), left_ns, MoveOverdue(index, uid, move.number))
+
+    def overdue(self, ledger: Ledger, message: MoveOverdue, ctx: Context) -> Outcome:
+        """It takes too long: undo what can be undone, and give up what cannot."""
+        index, uid = message.index, message.uid
+        move = ledger.moves.get(uid)
+        if move is None or move.number != message.number or move.stage in (Stage.RUNS, Stage.SUSPENDED):
+            return None
+        ends = Ends()
+        reason = f"not done within {self.settings.suspend_limit_ns / 1_000_000_000:g} s"
+        if move.stage in (Stage.ASKED, Stage.FREEZING) and not move.away and not move.vacated:
+            self._undo(ledger, index, uid, reason, ends, ctx, drop=move.stage is Stage.FREEZING)
+        else:
+            self._give_up(ledger, index, uid, reason, ends, ctx)
+        return conclude(ledger, ends, ctx)
+
+    def resume(self, ledger: Ledger, ctx: Context) -> Iterator[Command]:
+        """Take up all that suspensions owe."""
+        if ledger.away and ledger.verdict is not None:
+            yield Continue(EndAway())
+        if ledger.moves or ledger.drops:
+            yield from self._resume(ledger, ResumeMoves(tuple(ledger.moves), tuple(ledger.drops), 0), ctx)
+
+    def resume_rest(self, ledger: Ledger, message: ResumeMoves, ctx: Context) -> Outcome:
+        """Go on taking up."""
+        return tuple(self._resume(ledger, message, ctx))
+
+    def _resume(self, ledger: Ledger, rest: ResumeMoves, ctx: Context) -> Iterator[Command]:
+        end = rest.first + STEP_ATTEMPTS
+        number = len(rest.uids)
+        for uid in rest.uids[rest.first : end]:
+            index = ledger.live.get(uid, ledger.away.get(uid))
+            if index is not None:
+                yield from self._owed(ledger, index, uid, ledger.moves[uid], ctx)
+        for key in rest.drops[max(0, rest.first - number) : max(0, end - number)]:
+            if key in ledger.drops:
+                yield Run(("drop", key), ledger.drops[key])
+        if end < number + len(rest.drops):
+            yield Continue(ResumeMoves(rest.uids, rest.drops, end))
+
+    def _owed(self, ledger: Ledger, index: int, uid: str, move: Move, ctx: Context) -> Iterator[Command]:
+        if move.stage in (*SUSPENDING, Stage.RESUMING):
+            yield self._limit(index, uid, move, ctx)
+        if stop_for(ledger, latest_attempt(ledger, index)) is not None:
+            return
+        if move.stage is Stage.FREEZING:
+            yield self._freeze(ledger, index, uid, move)
+        elif move.stage is Stage.RESUMING and move.thawing:
+            yield self._thaw(index, uid, move)
+
+
+def _place(ledger: Ledger, index: int, uid: str, move: Move, ctx: Context) -> Iterator[Command]:
+    """Have a worker found for it, if one is wanted."""
+    if waits_for_worker(move):
+        waits = SuspendedAttempt(uid, index, move.node)
+        yield Tell(scheduler_of(ctx), PlaceSuspended(ledger.job_id, waits))
+
+
+def _over(ledger: Ledger, index: int) -> Exception | None:
+    """Say why a task has nothing that could be suspended or go on; None: it may have."""
+    if not 0 <= index < ledger.spec.replicas:
+        return InvalidArgument(f"{ledger.job_id} has no task {index}")
+    state = ledger.state_of(index)
+    if ledger.ended is not None or state in TASK_TERMINAL:
+        return TaskEnded(f"task {index} of {ledger.job_id} is over: {state.value}")
+    return None
+
+
+def _not_suspendable(ledger: Ledger, index: int) -> Exception | None:
+    error = _over(ledger, index)
+    if error is None and ledger.gang:
+        return GangNotSuspendable(f"{ledger.job_id} is a gang, which runs whole or not at all: none of it is suspended")
+    return error
+
+
+def _not_now(ledger: Ledger, attempt: Attempt, move: Move | None) -> Exception | None:
+    """Say why a live attempt cannot be suspended just now."""
+    if attempt.state is not TaskState.RUNNING:
+        return TaskNotRunning(f"the attempt {attempt.uid} has not begun: it is {attempt.state.value}")
+    if stop_for(ledger, attempt) is not None:
+        return SuspensionRefused(f"the attempt {attempt.uid} is being stopped")
+    if move is not None and move.stage is Stage.RESUMING:
+        return SuspensionRefused(f"the attempt {attempt.uid} is being brought back")
+    why = ledger.suspects.get((attempt.worker_id, attempt.incarnation))
+    if why is not None:
+        return TaskNotRunning(f"the worker of the attempt {attempt.uid} is out of reach: {why}")
+    return None

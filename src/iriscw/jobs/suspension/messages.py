@@ -1,0 +1,185 @@
+"""How the task of a job is suspended and resumed: what doors ask, what is published, what actors tell each other.
+
+::
+
+    door --SuspendTask--> job --SuspendAttempts--> link ==Orders.suspend==> worker ==SUSPENDING==> link --> job
+    job ==FreezeAttempt==> agent; worker ==SUSPENDED==> link --> job --AttemptsOver--> scheduler,
+    --ReleaseAttempts--> link
+    door --ResumeTask--> job --PlaceSuspended--> scheduler --SuspendedPlaced--> job --RunAttempts--> link
+    ==Orders.run==> worker ==RESUMING==> link --> job ==ThawAttempt==> agent; worker ==RUNNING==> link --> job
+
+A scheduler that is new is told of all that wait for a worker in the reports of their jobs.
+"""
+
+from __future__ import annotations
+
+from iriscw.jobs.model import Suspension
+from iriscw.jobs.suspension.model import Labels
+from iriscw.runtime.vocabulary import message
+
+
+@message
+class SuspendTask:
+    """Have the running attempt of a task suspended. Answered with a :class:`SuspensionView` once that is promised.
+
+    The same ``key`` again gives what has become of it. One that is suspended already, or about to be, is answered with
+    what is. Refused with ``InvalidArgument`` (no such task), ``TaskEnded``, ``TaskNotRunning``, ``GangNotSuspendable``
+    or ``SuspensionRefused``.
+    """
+
+    index: int
+    key: str
+    tier: str = "ram"
+    force: bool = False
+    labels: Labels = ()
+
+
+@message
+class ResumeTask:
+    """Have the suspended attempt of a task go on. Answered with a :class:`SuspensionView` once that is promised.
+
+    One that runs is answered with what is. Refused with ``InvalidArgument``, ``TaskEnded`` or ``TaskNotRunning``.
+    """
+
+    index: int
+    key: str
+
+
+@message
+class SuspensionView:
+    """Where a task's attempt stands between running and not.
+
+    Args:
+        index: of the task.
+        uid: of its attempt.
+        phase: NONE of one that runs.
+        key: of the :class:`SuspendTask` that began it.
+        checkpoint: the id of its checkpoint, once it is known; empty before, and when it runs again.
+        node: the machine that has it.
+        reason: one sentence. In NONE: why it was not suspended; empty if it has been resumed.
+        since_wall_ns: when this phase began.
+        resuming: of one that is SUSPENDED or SUSPENDING: it is to go on as soon as it can.
+    """
+
+    index: int
+    uid: str
+    phase: Suspension
+    key: str = ""
+    checkpoint: str = ""
+    node: str = ""
+    reason: str = ""
+    since_wall_ns: int = 0
+    resuming: bool = False
+
+
+@message
+class SuspensionChanged:
+    """Published: a suspension is in another phase, or was undone. An attempt that ends is told by ``TaskChanged``."""
+
+    job_id: str
+    view: SuspensionView
+    wall_ns: int
+
+
+@message
+class CheckpointLeft:
+    """Published: what the suspension ``key`` left behind could not be removed; ``checkpoint`` if it is known."""
+
+    job_id: str
+    key: str
+    checkpoint: str
+    node: str
+    reason: str
+    wall_ns: int
+
+
+# Jobs <-> links
+
+
+@message
+class SuspendAttempts:
+    """Have the worker let these attempts be frozen."""
+
+    incarnation: str
+    uids: tuple[str, ...]
+
+
+@message
+class ContinueAttempts:
+    """These attempts were not frozen: have the worker go on with them."""
+
+    incarnation: str
+    uids: tuple[str, ...]
+
+
+# Jobs <-> scheduler
+
+
+@message
+class SuspendedAttempt:
+    """A suspended attempt that waits for a worker on the machine that has its checkpoint."""
+
+    uid: str
+    index: int
+    node: str
+
+
+@message
+class PlaceSuspended:
+    """Find a worker for a suspended attempt. Answered with :class:`SuspendedPlaced`, some time."""
+
+    job_id: str
+    attempt: SuspendedAttempt
+
+
+@message
+class SuspendedUnwanted:
+    """This attempt is to stay suspended: find no worker for it."""
+
+    job_id: str
+    uid: str
+
+
+@message
+class SuspendedPlaced:
+    """A worker for a suspended attempt; the room is taken. What the job cannot use comes back as ``AttemptsOver``."""
+
+    index: int
+    uid: str
+    worker_id: str
+    incarnation: str
+
+
+# To oneself
+
+
+@message
+class EndAway:
+    """Go on ending the suspended attempts of a job that has its verdict."""
+
+
+@message
+class MoveOverdue:
+    """An attempt has taken too long to be suspended, or to come back."""
+
+    index: int
+    uid: str
+    number: int
+
+
+@message
+class ThawAgain:
+    """Try again to bring an attempt back."""
+
+    index: int
+    uid: str
+    number: int
+
+
+@message
+class ResumeMoves:
+    """Go on with what a new incarnation owes to suspensions: of ``uids`` those from ``first``, then ``drops``."""
+
+    uids: tuple[str, ...]
+    drops: tuple[str, ...]
+    first: int

@@ -1,0 +1,285 @@
+"""What is known of the suspensions of one attempt, as records make it, and what others are told of it. Pure.
+
+The checkpoint of a suspension has no use once the attempt runs again or has ended: it is *due* to be removed then, and
+that is remembered until somebody has done it. See :mod:`iriscw.jobs.suspension.model` for how a suspension goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import attrs
+
+from iriscw.jobs.model import Resumption
+from iriscw.jobs.suspension.effects import DropCheckpoint
+from iriscw.jobs.suspension.messages import SuspensionView
+from iriscw.jobs.suspension.model import MARKED, TOLD, Labels, Stage
+from iriscw.jobs.suspension.records import (
+    AttemptDeserted,
+    AttemptFreezing,
+    AttemptFrozen,
+    AttemptGivenUp,
+    AttemptResumed,
+    AttemptResuming,
+    AttemptSuspended,
+    AttemptThawing,
+    AttemptVacated,
+    ResumptionWanted,
+    SuspensionAsked,
+    SuspensionKept,
+    SuspensionUndone,
+    ThawUndone,
+)
+
+
+@attrs.frozen
+class Move:
+    """What is known of the suspensions of an attempt: of the latest, and of all ``number`` and ``paused_ns``."""
+
+    number: int = 0
+    """How many there were, this one included."""
+    stage: Stage = Stage.RUNS
+    since_wall_ns: int = 0
+    """When what is told of it began to be so."""
+    key: str = ""
+    """What whoever asked for it called it."""
+    tier: str = ""
+    force: bool = False
+    labels: Labels = ()
+    folder: str = ""
+    vacated: bool = False
+    """Whether its worker has said that nothing of it runs."""
+    ports: tuple[tuple[str, int], ...] = ()
+    process_started_wall_ns: int = 0
+    log_offset: int = 0
+    """The bytes of its log, final while it is suspended."""
+    checkpoint: str = ""
+    node: str = ""
+    reason: str = ""
+    wanted: bool = False
+    """Whether it is to go on as soon as it can."""
+    resume_key: str = ""
+    grant: str = ""
+    """The leave that its worker has; empty if it began there."""
+    thawing: bool = False
+    """Whether somebody may be bringing it back."""
+    tries: int = 0
+    """Thaws that were undone."""
+    paused_ns: int = 0
+    """How long it was suspended altogether, until it last ran again."""
+    suspended_wall_ns: int = 0
+    given_up: str = ""
+    """Why it is being stopped; empty if it is not."""
+    away: bool = False
+    """Whether it has no worker."""
+
+
+def freeze_key(uid: str, move: Move) -> str:
+    """Name a suspension, for ever: by its attempt, and how many that had before."""
+    return f"suspend-{uid}-{move.number}"
+
+
+def thaw_key(uid: str, move: Move) -> str:
+    """Name one try to bring it back."""
+    return f"resume-{uid}-{move.number}-{move.tries + 1}"
+
+
+def grant_of(uid: str, move: Move) -> str:
+    """Name the leave to go on: one for each suspension, because whoever has it has it until the end."""
+    return f"leave-{uid}-{move.number}"
+
+
+def drop_of(uid: str, move: Move | None) -> DropCheckpoint | None:
+    """Say what is to be removed when an attempt ends, or runs again; None: nothing."""
+    if move is None or move.stage not in MARKED:
+        return None
+    return DropCheckpoint(freeze_key(uid, move), move.checkpoint, move.node)
+
+
+def resumption_of(move: Move | None) -> Resumption | None:
+    """Give the leave by which the worker of an attempt has it; None if it began there."""
+    if move is None or not move.grant:
+        return None
+    return Resumption(move.grant, move.folder, move.process_started_wall_ns, move.paused_ns, move.ports)
+
+
+def waits_for_worker(move: Move) -> bool:
+    """Tell whether a worker is wanted for it."""
+    return move.stage is Stage.SUSPENDED and move.wanted
+
+
+def view_of(index: int, uid: str, move: Move) -> SuspensionView:
+    """Give what is told of it."""
+    return SuspensionView(
+        index=index,
+        uid=uid,
+        phase=TOLD[move.stage],
+        key=move.key,
+        checkpoint=move.checkpoint,
+        node=move.node,
+        reason=_sentence(move),
+        since_wall_ns=move.since_wall_ns,
+        resuming=move.wanted,
+    )
+
+
+def _sentence(move: Move) -> str:
+    if move.given_up:
+        return f"given up: {move.given_up}"
+    match move.stage:
+        case Stage.RUNS:
+            return move.reason
+        case Stage.ASKED:
+            return "its worker is told that it will be frozen"
+        case Stage.FREEZING if move.away:
+            return f"{move.reason}; nobody has said yet what became of its freeze"
+        case Stage.FREEZING:
+            return "it is being frozen"
+        case Stage.FROZEN:
+            return f"frozen as {move.checkpoint}; its worker has not said so yet"
+        case Stage.SUSPENDED if move.wanted:
+            return f"suspended ({move.checkpoint}); waits for a worker with room on {move.node}"
+        case Stage.SUSPENDED:
+            return f"suspended ({move.checkpoint})"
+        case Stage.RESUMING if move.tries:
+            return f"being brought back from {move.checkpoint}, after {move.tries} tries: {move.reason}"
+    return f"being brought back from {move.checkpoint}"
+
+
+def after(move: Move | None, records: Iterable[Any]) -> Move:
+    """Give what a suspension is once these records were applied."""
+    move = Move() if move is None else move
+    for record in records:
+        then = _APPLY[type(record)](move, record)
+        same = TOLD[then.stage] is TOLD[move.stage]
+        move = then if same else attrs.evolve(then, since_wall_ns=record.wall_ns)
+    return move
+
+
+def _asked(move: Move, record: SuspensionAsked) -> Move:
+    return Move(
+        number=move.number + 1,
+        stage=Stage.ASKED,
+        since_wall_ns=move.since_wall_ns,
+        key=record.key,
+        tier=record.tier,
+        force=record.force,
+        labels=record.labels,
+        folder=move.folder,
+        ports=move.ports,
+        process_started_wall_ns=move.process_started_wall_ns,
+        grant=move.grant,
+        paused_ns=move.paused_ns,
+    )
+
+
+def _freezing(move: Move, record: AttemptFreezing) -> Move:
+    return attrs.evolve(move, stage=Stage.FREEZING, folder=record.folder or move.folder)
+
+
+def _vacated(move: Move, record: AttemptVacated) -> Move:
+    return attrs.evolve(
+        move,
+        vacated=True,
+        folder=record.folder,
+        ports=record.ports,
+        process_started_wall_ns=record.process_started_wall_ns,
+        log_offset=record.log_offset,
+    )
+
+
+def _frozen(move: Move, record: AttemptFrozen) -> Move:
+    return attrs.evolve(move, stage=Stage.FROZEN, checkpoint=record.checkpoint, node=record.node)
+
+
+def _deserted(move: Move, record: AttemptDeserted) -> Move:
+    return attrs.evolve(move, away=True, reason=record.reason, grant="")
+
+
+def _suspended(move: Move, record: AttemptSuspended) -> Move:
+    wall_ns = record.wall_ns
+    return attrs.evolve(move, stage=Stage.SUSPENDED, away=True, reason="", grant="", suspended_wall_ns=wall_ns)
+
+
+def _undone(move: Move, record: SuspensionUndone) -> Move:
+    return attrs.evolve(move, stage=Stage.RUNS, reason=record.reason, wanted=False, checkpoint="", node="")
+
+
+def _wanted(move: Move, record: ResumptionWanted) -> Move:
+    return attrs.evolve(move, wanted=record.wanted, resume_key=record.key)
+
+
+def _resuming(move: Move, record: AttemptResuming) -> Move:
+    return attrs.evolve(
+        move,
+        stage=Stage.RESUMING,
+        away=False,
+        wanted=False,
+        grant=record.grant,
+        thawing=False,
+        tries=0,
+        paused_ns=_paused_until(move, record.wall_ns),
+        suspended_wall_ns=record.wall_ns,
+    )
+
+
+def _thawing(move: Move, record: AttemptThawing) -> Move:
+    return attrs.evolve(move, thawing=True)
+
+
+def _thaw_undone(move: Move, record: ThawUndone) -> Move:
+    return attrs.evolve(move, tries=move.tries + 1, reason=record.reason)
+
+
+def _resumed(move: Move, record: AttemptResumed) -> Move:
+    return attrs.evolve(
+        move,
+        stage=Stage.RUNS,
+        reason="",
+        thawing=False,
+        vacated=False,
+        checkpoint="",
+        node="",
+        paused_ns=_paused_until(move, record.wall_ns),
+    )
+
+
+def _given_up(move: Move, record: AttemptGivenUp) -> Move:
+    return attrs.evolve(move, given_up=record.reason)
+
+
+def _paused_until(move: Move, wall_ns: int) -> int:
+    return move.paused_ns + max(0, wall_ns - move.suspended_wall_ns)
+
+
+_APPLY: Mapping[type, Callable[[Move, Any], Move]] = {
+    SuspensionAsked: _asked,
+    AttemptFreezing: _freezing,
+    AttemptVacated: _vacated,
+    AttemptFrozen: _frozen,
+    AttemptDeserted: _deserted,
+    AttemptSuspended: _suspended,
+    SuspensionUndone: _undone,
+    ResumptionWanted: _wanted,
+    AttemptResuming: _resuming,
+    AttemptThawing: _thawing,
+    ThawUndone: _thaw_undone,
+    AttemptResumed: _resumed,
+    AttemptGivenUp: _given_up,
+}
+
+CHANGES = tuple(_APPLY)
+"""The records that change what is known of an attempt's suspensions."""
+
+_FIELDS = tuple(field.name for field in attrs.fields(Move))
+
+
+def keep(index: int, move: Move) -> SuspensionKept:
+    """Give what a snapshot holds of it."""
+    return SuspensionKept(index=index, **{name: getattr(move, name) for name in _FIELDS})
+
+
+def kept(record: SuspensionKept) -> Move:
+    """Give what :func:`keep` was given."""
+    return Move(**{name: getattr(record, name) for name in _FIELDS})

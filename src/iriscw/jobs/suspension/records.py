@@ -1,0 +1,215 @@
+"""The facts that a job keeps of attempts that are suspended and resumed.
+
+Each is of one attempt, which its ``uid`` names. What they come to is in :mod:`iriscw.jobs.suspension.moves`.
+"""
+
+from __future__ import annotations
+
+from iriscw.jobs.suspension.model import Labels, Stage
+from iriscw.journal.records import record
+from iriscw.runtime.vocabulary import message
+
+
+@record("jobs.suspension_asked", version=1)
+@message
+class SuspensionAsked:
+    """Somebody was promised that the attempt will be suspended, or what keeps it from that."""
+
+    index: int
+    uid: str
+    key: str
+    tier: str
+    force: bool
+    labels: Labels
+    wall_ns: int
+
+
+@record("jobs.attempt_freezing", version=1)
+@message
+class AttemptFreezing:
+    """Its worker has said that it may be frozen. From here on somebody may freeze it. ``folder`` if it was told."""
+
+    index: int
+    uid: str
+    folder: str
+    wall_ns: int
+
+
+@record("jobs.attempt_vacated", version=1)
+@message
+class AttemptVacated:
+    """Its worker has said that nothing of it runs, and all that whoever takes it over has to know."""
+
+    index: int
+    uid: str
+    folder: str
+    ports: tuple[tuple[str, int], ...]
+    process_started_wall_ns: int
+    log_offset: int
+    wall_ns: int
+
+
+@record("jobs.attempt_frozen", version=1)
+@message
+class AttemptFrozen:
+    """It is a checkpoint on ``node``."""
+
+    index: int
+    uid: str
+    checkpoint: str
+    node: str
+    wall_ns: int
+
+
+@record("jobs.attempt_deserted", version=1)
+@message
+class AttemptDeserted:
+    """Its worker is gone for good while nobody has said yet what became of its freeze."""
+
+    index: int
+    uid: str
+    reason: str
+    wall_ns: int
+
+
+@record("jobs.attempt_suspended", version=1)
+@message
+class AttemptSuspended:
+    """It is a checkpoint, and its worker is done with it: it has no worker, and takes no room."""
+
+    index: int
+    uid: str
+    wall_ns: int
+
+
+@record("jobs.suspension_undone", version=1)
+@message
+class SuspensionUndone:
+    """It runs on. ``drop``: what its freeze may have made is to be removed."""
+
+    index: int
+    uid: str
+    reason: str
+    drop: bool
+    wall_ns: int
+
+
+@record("jobs.resumption_wanted", version=1)
+@message
+class ResumptionWanted:
+    """Somebody was promised that it will go on; or, not ``wanted``, that it will not."""
+
+    index: int
+    uid: str
+    key: str
+    wanted: bool
+    wall_ns: int
+
+
+@record("jobs.attempt_resuming", version=1)
+@message
+class AttemptResuming:
+    """A worker was chosen that may have it: the only one from here on. ``grant`` is the leave that it gets."""
+
+    index: int
+    uid: str
+    worker_id: str
+    incarnation: str
+    grant: str
+    wall_ns: int
+
+
+@record("jobs.attempt_thawing", version=1)
+@message
+class AttemptThawing:
+    """Its worker has put the leave on offer. From here on somebody may thaw it."""
+
+    index: int
+    uid: str
+    wall_ns: int
+
+
+@record("jobs.thaw_undone", version=1)
+@message
+class ThawUndone:
+    """It was not brought back by this try."""
+
+    index: int
+    uid: str
+    reason: str
+    wall_ns: int
+
+
+@record("jobs.attempt_resumed", version=1)
+@message
+class AttemptResumed:
+    """Its worker says that it runs. What it was suspended counts against no timeout; its checkpoint has no use."""
+
+    index: int
+    uid: str
+    wall_ns: int
+
+
+@record("jobs.attempt_given_up", version=1)
+@message
+class AttemptGivenUp:
+    """It can neither be suspended nor go on: it is being stopped for that, and lost."""
+
+    index: int
+    uid: str
+    reason: str
+    wall_ns: int
+
+
+@record("jobs.checkpoint_dropped", version=1)
+@message
+class CheckpointDropped:
+    """What the suspension ``key`` had left behind is removed; or will not be, and ``fault`` says why."""
+
+    key: str
+    fault: str = ""
+
+
+# Snapshots
+
+
+@record("jobs.suspension_kept", version=1)
+@message
+class SuspensionKept:
+    """What is known of the suspensions of the live attempt of a task, as a snapshot holds it: behind its task's."""
+
+    index: int
+    number: int
+    stage: Stage
+    since_wall_ns: int
+    key: str
+    tier: str
+    force: bool
+    labels: Labels
+    folder: str
+    vacated: bool
+    ports: tuple[tuple[str, int], ...]
+    process_started_wall_ns: int
+    log_offset: int
+    checkpoint: str
+    node: str
+    reason: str
+    wanted: bool
+    resume_key: str
+    grant: str
+    thawing: bool
+    tries: int
+    paused_ns: int
+    suspended_wall_ns: int
+    given_up: str
+    away: bool
+
+
+@record("jobs.checkpoint_due", version=1)
+@message
+class CheckpointDue:
+    """A checkpoint that is to be removed, as a snapshot holds it."""
+
+    key: str
+    checkpoint: str
+    node: str
