@@ -9,7 +9,7 @@ from doors.test_agents import dialled, hello, report, until_state
 
 from iriscw.controller.errors import CheckpointKept
 from iriscw.jobs.errors import SuspensionRefused
-from iriscw.jobs.moving import DropCheckpoint, FreezeAttempt, Frozen, ThawAttempt, Thawed
+from iriscw.jobs.suspension.effects import DropCheckpoint, FreezeAttempt, Frozen, ThawAttempt, Thawed
 from iriscw.proto.iriscw import v1
 
 PATIENCE_S = 60

@@ -21,7 +21,7 @@ from typing import Any
 import anyio
 
 from iriscw.jobs.messages import JobChanged, TaskChanged
-from iriscw.jobs.suspend_messages import SuspensionChanged
+from iriscw.jobs.suspension.messages import SuspensionChanged
 from iriscw.nodes.messages import NodeChanged, OrderChanged
 
 MAX_VERSIONS = 20_000

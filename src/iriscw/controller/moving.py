@@ -26,7 +26,7 @@ from iriscw.controller.errors import CheckpointKept
 from iriscw.controller.events import EventHub, node_key
 from iriscw.errors import ActorStopped, IriscwError, NoSuchActor, OutcomeUnknown
 from iriscw.jobs.errors import SuspensionRefused
-from iriscw.jobs.moving import (
+from iriscw.jobs.suspension.effects import (
     DropCheckpoint,
     FreezeAttempt,
     Frozen,

@@ -30,7 +30,7 @@ from iriscw.jobs.model import (
     TaskState,
     task_id,
 )
-from iriscw.jobs.suspend_messages import SuspensionView
+from iriscw.jobs.suspension.messages import SuspensionView
 from iriscw.proto.iriscw import v1
 from iriscw.runtime.vocabulary import MILLISECOND
 

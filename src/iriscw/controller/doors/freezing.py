@@ -20,7 +20,7 @@ from iriscw.errors import ActorStopped, InvalidArgument, NoSuchActor
 from iriscw.jobs.errors import TaskEnded, TaskNotRunning
 from iriscw.jobs.messages import ListTasks, TaskPage, TaskRow
 from iriscw.jobs.model import TASK_TERMINAL, Suspension
-from iriscw.jobs.suspend_messages import ResumeTask, SuspendTask, SuspensionView
+from iriscw.jobs.suspension.messages import ResumeTask, SuspendTask, SuspensionView
 from iriscw.nodes import wire as nodes_wire
 from iriscw.nodes.errors import (
     AgentAway,
