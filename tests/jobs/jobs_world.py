@@ -20,8 +20,18 @@ from iriscw.jobs.model import (
     Observed,
     Orders,
     StreamUp,
+    Suspension,
     TaskState,
     WorkerStream,
+)
+from iriscw.jobs.suspension.effects import (
+    DropCheckpoint,
+    FreezeAttempt,
+    Frozen,
+    FrozenAttempt,
+    ThawAttempt,
+    Thawed,
+    ThawedAttempt,
 )
 from iriscw.runtime.behavior import Behavior, ChildSpec
 from iriscw.runtime.vocabulary import SECOND, ActorPath, ReplyTo, Tell
@@ -39,13 +49,13 @@ def command_spec(name="count", **fields):
     return JobSpec(name, Entrypoint(EntrypointKind.COMMAND, "0" * 64), **fields)
 
 
-def worker_info(number, *, cpus=4, slice_id=None, incarnation="a", **attributes):
+def worker_info(number, *, cpus=4, slice_id=None, incarnation="a", node="node", **attributes):
     """Give a worker with ``cpus`` CPUs and as many GiB."""
     slice_id = slice_id or f"slice-{number}"
     pairs = {"worker-id": f"{slice_id}-{number}", "slice-id": slice_id, "python": "3.11", **attributes}
     capacity = Capacity(cpus * 1000, cpus * GIB)
     return WorkerInfo(
-        f"{slice_id}-{number}", incarnation, slice_id, "cpu", capacity, Attributes(pairs), f"10.0.0.{number}"
+        f"{slice_id}-{number}", incarnation, slice_id, "cpu", capacity, Attributes(pairs), f"10.0.0.{number}", node
     )
 
 
@@ -116,8 +126,9 @@ class ScriptedWorker:
         """Kill all attempts, unless a stream began since."""
         if self.handle is None and silence == self.silence:
             for known in list(self.attempts.values()):
-                if known.ending is None:
-                    self.becomes(attrs.evolve(known, ending=Ending.WORKER_LOST))
+                if known.ending is None and known.suspension is not Suspension.SUSPENDED:
+                    self.world.bodies.revoke(known.uid, self.name)
+                    self.becomes(attrs.evolve(known, ending=Ending.WORKER_LOST, suspension=Suspension.NONE))
 
     def fed(self):
         """Do what is ordered."""
@@ -130,7 +141,9 @@ class ScriptedWorker:
     def obey(self, orders):
         """Carry out orders."""
         for order in orders.run:
-            if order.uid in self.forgotten:
+            if order.resumption is not None:
+                self.take_over(order)
+            elif order.uid in self.forgotten:
                 gone = attrs.evolve(self.forgotten.pop(order.uid), ending=Ending.MISSING)
                 self.attempts[order.uid] = gone
                 self.handle.send(Observed((gone,)))
@@ -139,29 +152,72 @@ class ScriptedWorker:
                 self.tasks[order.uid] = (order.job_id, order.index)
                 for after_s, scripted in self.world.script(order):
                     seen = attrs.evolve(scripted, uid=order.uid)
-                    self.world.sim.simulation.call_after(round(after_s * SECOND), self.becomes, seen)
+                    self.world.sim.simulation.call_after(round(after_s * SECOND), self.world.lives, seen)
         for stop in orders.stop:
             known = self.attempts.get(stop.uid)
             if known is not None and known.ending is None:
-                self.becomes(attrs.evolve(known, ending=stop.ending))
+                self.world.bodies.revoke(stop.uid, self.name)
+                self.becomes(attrs.evolve(known, ending=stop.ending, suspension=Suspension.NONE, folder=""))
+        for uid in orders.suspend:
+            known = self.attempts.get(uid)
+            if known is not None and known.ending is None and known.suspension is Suspension.NONE and known.started:
+                self.becomes(attrs.evolve(known, suspension=Suspension.SUSPENDING, folder=f"/{uid}"))
+        for uid in orders.go_on:
+            known = self.attempts.get(uid)
+            if known is not None and known.ending is None and known.suspension is Suspension.SUSPENDING:
+                self.becomes(attrs.evolve(known, suspension=Suspension.NONE, folder=""))
         if orders.complete:
             wanted = dict.fromkeys([order.uid for order in orders.run] + [stop.uid for stop in orders.stop])
             for known in list(self.attempts.values()):
-                if known.uid not in wanted and known.ending is None:
-                    self.becomes(attrs.evolve(known, ending=Ending.KILLED))
+                if known.uid not in (*wanted, *orders.release) and known.ending is None:
+                    self.world.bodies.revoke(known.uid, self.name)
+                    self.becomes(attrs.evolve(known, ending=Ending.KILLED, suspension=Suspension.NONE))
         for uid in orders.release:
-            if uid in self.attempts:
+            known = self.attempts.get(uid)
+            if known is not None and (known.ending is not None or known.suspension is Suspension.SUSPENDED):
                 self.forgotten[uid] = self.attempts.pop(uid)
+
+    @property
+    def name(self):
+        """Give who this is."""
+        return self.info.worker_id, self.info.incarnation
+
+    def take_over(self, order):
+        """Offer the leave, once, unless it was taken back."""
+        known = self.attempts.get(order.uid)
+        here = known is not None and known.suspension is not Suspension.SUSPENDED
+        if not here and self.world.bodies.offer(order.uid, order.resumption.grant, self):
+            resuming = Observation(
+                order.uid,
+                TaskState.RUNNING,
+                started=True,
+                suspension=Suspension.RESUMING,
+                folder=order.resumption.folder,
+            )
+            self.forgotten.pop(order.uid, None)
+            self.tasks[order.uid] = (order.job_id, order.index)
+            self.attempts[order.uid] = resuming
+            self.say(resuming)
+        elif not here:
+            gone = Observation(order.uid, TaskState.RUNNING, Ending.WORKER_LOST, True, reason="GrantRefused")
+            self.attempts[order.uid] = gone
+            self.say(gone)
+
+    def say(self, seen):
+        """Tell the controller, if it listens."""
+        if self.handle is not None:
+            self.handle.send(Observed((seen,)))
 
     def becomes(self, seen):
         """Let an attempt be in another state, and say so."""
         known = self.attempts.get(seen.uid)
-        if known is None or known.ending is not None or self.info.worker_id not in self.world.workers:
+        if known is None or known.ending is not None or self.world.workers.get(self.info.worker_id) is not self:
             return
         if seen.state is TaskState.RUNNING and not known.started:
             seen = attrs.evolve(seen, started=True)
         if seen.started and not known.started:
             self.starts.append(seen.uid)
+            self.world.starts.append(seen.uid)
         if seen.ending is not None:
             self.world.truth[seen.uid] = seen.ending
         self.attempts[seen.uid] = seen
@@ -171,7 +227,85 @@ class ScriptedWorker:
     @property
     def running(self):
         """The uids of attempts that have a process."""
-        return [seen.uid for seen in self.attempts.values() if seen.started and seen.ending is None]
+        return [
+            seen.uid
+            for seen in self.attempts.values()
+            if seen.started and seen.ending is None and seen.suspension in (Suspension.NONE, Suspension.SUSPENDING)
+        ]
+
+
+@attrs.define(eq=False)
+class Bodies:
+    """Checkpoints, leaves, and those who freeze and thaw: the machine's own view, which outlives controllers.
+
+    ``orders`` has what became of each freeze by its key, ``images`` the attempt of each checkpoint that is there,
+    ``leaves`` the state of each grant: who offers it, whether it was taken or withdrawn.
+    """
+
+    world: object
+    orders: dict = attrs.field(factory=dict)
+    images: dict = attrs.field(factory=dict)
+    leaves: dict = attrs.field(factory=dict)
+    offered: dict = attrs.field(factory=dict)
+    dropped: dict = attrs.field(factory=dict)
+    thaws: list = attrs.field(factory=list)
+
+    def holder(self, uid):
+        """Give the worker on which an attempt has processes."""
+        return next((worker for worker in self.world.workers.values() if uid in worker.running), None)
+
+    def freeze(self, effect, outcome):
+        """Freeze, or not: once for each key."""
+        if effect.key in self.orders:
+            return self.orders[effect.key]
+        worker = self.holder(effect.uid)
+        if outcome is not Frozen.UNDONE and (worker is None or effect.key in self.dropped):
+            outcome = Frozen.UNDONE
+        if outcome is Frozen.UNDONE:
+            answer = FrozenAttempt(outcome, reason="it could not be frozen")
+        else:
+            known = worker.attempts[effect.uid]
+            assert known.suspension is Suspension.SUSPENDING, "frozen although its worker did not know"
+            self.images[effect.key] = effect.uid
+            checkpoint = f"ck-{effect.key}" if outcome is Frozen.FROZEN else ""
+            answer = FrozenAttempt(outcome, checkpoint, "node" if checkpoint else "", "" if checkpoint else "lost")
+            worker.becomes(attrs.evolve(known, suspension=Suspension.SUSPENDED, folder=f"/{effect.uid}"))
+        self.orders[effect.key] = answer
+        return answer
+
+    def offer(self, uid, grant, worker):
+        """Put a leave on offer, unless it was before."""
+        if grant in self.leaves:
+            return self.leaves[grant] == worker.name and self.offered.get(uid) == grant
+        self.leaves[grant] = worker.name
+        self.offered[uid] = grant
+        return True
+
+    def revoke(self, uid, name):
+        """Take back what a worker offers."""
+        grant = self.offered.get(uid)
+        if grant is not None and self.leaves[grant] == name:
+            del self.offered[uid]
+
+    def thaw(self, effect, outcome):
+        """Bring it back, if there is leave."""
+        self.thaws.append(effect.uid)
+        grant = self.offered.get(effect.uid)
+        if outcome is Thawed.UNDONE or grant is None or effect.checkpoint[3:] not in self.images:
+            return ThawedAttempt(Thawed.UNDONE, "no leave")
+        worker = self.world.workers.get(self.leaves[grant][0])
+        known = None if worker is None else worker.attempts.get(effect.uid)
+        if worker is None or worker.name != self.leaves[grant] or known is None:
+            return ThawedAttempt(Thawed.UNDONE, "its worker is gone")
+        if known.suspension is Suspension.RESUMING and known.ending is None:
+            del self.offered[effect.uid]
+            worker.becomes(attrs.evolve(known, suspension=Suspension.NONE, folder=""))
+        return ThawedAttempt(outcome, "" if outcome is Thawed.THAWED else "nobody can say")
+
+    def drop(self, effect):
+        """Remove a checkpoint."""
+        self.dropped[effect.key] = None
+        self.images.pop(effect.key, None)
 
 
 def succeed(order):
@@ -192,6 +326,11 @@ class World:
         self.heard = []
         self.log_waits = []
         self.truth = {}
+        self.starts = []
+        """The uids whose programs began, on whichever worker."""
+        self.bodies = Bodies(self)
+        self.freezes = []
+        """Effects on attempts that wait for an answer."""
         self.logs_stored = None
         spec = jobs_child(self, self, config or JobsConfig())
         fleet = Behavior(decide=self._hear, initial=list)
@@ -212,9 +351,24 @@ class World:
     async def await_logs(self, effect):
         """Never called: the simulation performs effects."""
 
+    def lives(self, seen, tries=4_000):
+        """Let an attempt come to what its script says, on whichever worker has it; while none has, it waits."""
+        for worker in self.workers.values():
+            known = worker.attempts.get(seen.uid)
+            if known is None or known.ending is not None:
+                continue
+            if known.suspension in (Suspension.NONE, Suspension.SUSPENDING):
+                stays = known.suspension if seen.ending is None else Suspension.NONE
+                worker.becomes(attrs.evolve(seen, suspension=stays, folder=known.folder))
+                return
+        if tries and seen.uid in self.bodies.images.values() and seen.uid not in self.truth:
+            self.sim.simulation.call_after(SECOND, self.lives, seen, tries - 1)
+
     def perform(self, operation):
         """Carry out an effect or session."""
         effect = operation.effect
+        if isinstance(effect, (FreezeAttempt, ThawAttempt, DropCheckpoint)):
+            self.freezes.append(operation)
         if isinstance(effect, WorkerStream):
             worker = self.workers.get(effect.worker_id)
             if worker is not None and worker.connected and worker.info.incarnation == effect.incarnation:

@@ -17,17 +17,18 @@ from __future__ import annotations
 import attrs
 
 from iriscw.jobs import ledger, registry
+from iriscw.jobs.errors import SuspensionRefused
 from iriscw.jobs.job import JobDecisions
 from iriscw.jobs.ledger import Ledger
 from iriscw.jobs.link import STOP_GRACE, Link, LinkDecisions
 from iriscw.jobs.links import Links, LinksDecisions
 from iriscw.jobs.model import AwaitLogs, WorkerStream
-from iriscw.jobs.ports import Freezer, Logs, NoFreezer, Streams
+from iriscw.jobs.ports import Freezer, Logs, Streams
 from iriscw.jobs.registry import Entry, Registry, RegistryDecisions, RegistryLimits
 from iriscw.jobs.schedule import Scheduler
 from iriscw.jobs.scheduler import SchedulerDecisions
 from iriscw.jobs.settings import DEFAULT_SETTINGS, JobSettings
-from iriscw.jobs.suspension.effects import DropCheckpoint, FreezeAttempt, ThawAttempt
+from iriscw.jobs.suspension.effects import DropCheckpoint, FreezeAttempt, FrozenAttempt, ThawAttempt, ThawedAttempt
 from iriscw.runtime.behavior import DEFAULT_SNAPSHOT_EVERY, Behavior, ChildSpec, Restart
 from iriscw.runtime.vocabulary import ROOT, ActorPath
 
@@ -64,6 +65,22 @@ class JobsConfig:
     settings: JobSettings = DEFAULT_SETTINGS
     stop_grace_ns: int = STOP_GRACE
     fleet: ActorPath = ROOT / "fleet"
+
+
+class NoFreezer:
+    """For controllers without agents: nothing can be frozen."""
+
+    async def freeze(self, effect: FreezeAttempt) -> FrozenAttempt:
+        """Refuse."""
+        raise SuspensionRefused("there is nobody here who could freeze an attempt")
+
+    async def thaw(self, effect: ThawAttempt) -> ThawedAttempt:
+        """Refuse."""
+        raise SuspensionRefused("there is nobody here who could thaw an attempt")
+
+    async def drop(self, effect: DropCheckpoint) -> None:
+        """Refuse."""
+        raise SuspensionRefused("there is nobody here who could remove a checkpoint")
 
 
 def job_behavior(

@@ -38,7 +38,6 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from iriscw.errors import OperationError
 from iriscw.jobs.model import AwaitLogs, WorkerStream
 from iriscw.jobs.suspension.effects import DropCheckpoint, FreezeAttempt, FrozenAttempt, ThawAttempt, ThawedAttempt
 
@@ -93,19 +92,3 @@ class Freezer(Protocol):
         Raises:
             OperationError: it stays.
         """
-
-
-class NoFreezer:
-    """For controllers without agents: nothing can be frozen."""
-
-    async def freeze(self, effect: FreezeAttempt) -> FrozenAttempt:
-        """Refuse."""
-        raise OperationError("there is nobody here who could freeze an attempt")
-
-    async def thaw(self, effect: ThawAttempt) -> ThawedAttempt:
-        """Refuse."""
-        raise OperationError("there is nobody here who could thaw an attempt")
-
-    async def drop(self, effect: DropCheckpoint) -> None:
-        """Refuse."""
-        raise OperationError("there is nobody here who could remove a checkpoint")
