@@ -1,0 +1,336 @@
+"""A task that is suspended and resumed, row by row: jobs, links and scheduler with scripted workers and agents."""
+
+import pytest
+from jobs_world import ScriptedWorker, World, command_spec, worker_info
+
+from iriscw.cloud.model import Capacity
+from iriscw.errors import InvalidArgument
+from iriscw.fleet.messages import WorkerLost, WorkerReady
+from iriscw.jobs.errors import GangNotSuspendable, SuspensionRefused, TaskEnded, TaskNotRunning
+from iriscw.jobs.messages import DescribeJob, ListTasks, TerminateJob
+from iriscw.jobs.model import JobState, Observation, Suspension, TaskState
+from iriscw.jobs.suspension.effects import DropCheckpoint, FreezeAttempt, Frozen, FrozenAttempt, ThawAttempt, Thawed
+from iriscw.jobs.suspension.messages import CheckpointLeft, ResumeTask, SuspendTask
+
+
+def runs(order):
+    """Run for ever."""
+    return [(0.1, Observation("", TaskState.RUNNING, started=True))]
+
+
+class Bench:
+    """A world with one job of one task that runs, and what is asked of those who freeze and thaw."""
+
+    def __init__(self, workers=2, **spec):
+        self.world = World(script=runs)
+        self.sim = self.world.sim
+        self.world.add(*(worker_info(number, cpus=1) for number in range(workers)))
+        self.job = self.world.submit(command_spec(**spec))
+        self.sim.advance(1)
+
+    def ask(self, message):
+        """Ask the job."""
+        return self.sim.ask(f"/jobs/{self.job}", message)
+
+    @property
+    def row(self):
+        """What is shown of the task."""
+        return self.ask(ListTasks()).rows[0]
+
+    @property
+    def phase(self):
+        """Where its attempt stands."""
+        return self.row.suspension.phase
+
+    def effect(self, kind):
+        """Take the one effect of a kind that waits."""
+        self.sim.advance(1)
+        (operation,) = [each for each in self.world.freezes if isinstance(each.effect, kind) and not each.ended]
+        self.world.freezes.remove(operation)
+        return operation
+
+    def freeze(self, outcome=Frozen.FROZEN):
+        """Answer the freeze."""
+        operation = self.effect(FreezeAttempt)
+        operation.complete(self.world.bodies.freeze(operation.effect, outcome))
+        self.sim.advance(1)
+        return operation.effect
+
+    def thaw(self, outcome=Thawed.THAWED):
+        """Answer the thaw."""
+        operation = self.effect(ThawAttempt)
+        operation.complete(self.world.bodies.thaw(operation.effect, outcome))
+        self.sim.advance(1)
+        return operation.effect
+
+    def drop(self):
+        """Answer the removal of a checkpoint."""
+        operation = self.effect(DropCheckpoint)
+        self.world.bodies.drop(operation.effect)
+        operation.complete()
+        self.sim.advance(1)
+        return operation.effect
+
+    def suspend(self, key="s"):
+        """Have it suspended, to the end."""
+        self.ask(SuspendTask(0, key))
+        self.freeze()
+        assert self.phase is Suspension.SUSPENDED
+
+    def resume(self, key="r"):
+        """Have it resumed, to the end."""
+        self.ask(ResumeTask(0, key))
+        self.thaw()
+        assert self.phase is Suspension.NONE
+
+    def lose(self, worker_id, *, fenced=True):
+        """Lose a worker with all its processes."""
+        worker = self.world.workers.pop(worker_id)
+        worker.hang_up()
+        self.sim.tell("/jobs/scheduler", WorkerLost(worker_id, worker.info.incarnation, "gone", fenced))
+        self.sim.advance(1)
+
+    def room(self):
+        """Give how much is taken."""
+        return len(self.sim.state("/jobs/scheduler").inventory.where)
+
+
+def test_a_task_goes_on_with_another_worker():
+    """Its slice goes away meanwhile. It is the same attempt; in between it has no worker and takes no room."""
+    bench = Bench()
+    before = bench.row
+    assert (bench.row.suspension, bench.room()) == (None, 1)
+    assert bench.ask(SuspendTask(0, "s", labels=(("a", "b"),))).phase is Suspension.SUSPENDING
+    frozen = bench.freeze()
+    assert (frozen.uid, frozen.worker_id, frozen.labels) == (before.uid, before.worker_id, (("a", "b"),))
+    row = bench.row
+    assert (row.state, row.worker_id, row.suspension.phase) == (TaskState.RUNNING, "", Suspension.SUSPENDED)
+    assert (row.suspension.node, row.suspension.key, row.uid) == ("node", "s", before.uid)
+    assert (bench.room(), bench.world.workers[before.worker_id].attempts) == (0, {})
+    bench.lose(before.worker_id)
+    assert bench.row == row
+    bench.resume()
+    assert bench.drop().key == frozen.key
+    after = bench.row
+    assert (after.uid, after.number, after.started_wall_ns) == (before.uid, before.number, before.started_wall_ns)
+    assert after.worker_id not in ("", before.worker_id)
+    assert (bench.room(), bench.world.bodies.images) == (1, {})
+
+
+def test_it_goes_on_again_and_again():
+    """On the only worker there is: each time under another leave, and in the end as the same attempt."""
+    bench = Bench(workers=1)
+    uid = bench.row.uid
+    for number in range(3):
+        bench.suspend(f"s{number}")
+        bench.resume(f"r{number}")
+        bench.drop()
+    assert (bench.row.uid, len(bench.world.bodies.leaves), bench.world.starts) == (uid, 3, [uid])
+
+
+def test_asking_twice_is_asking_once():
+    """The same key gives what has become of it; another one what is. Asking again takes back that it goes on."""
+    bench = Bench(workers=1)
+    assert bench.ask(ResumeTask(0, "r")).phase is Suspension.NONE
+    first = bench.ask(SuspendTask(0, "s"))
+    assert bench.ask(SuspendTask(0, "s")).key == bench.ask(SuspendTask(0, "t")).key == first.key == "s"
+    bench.freeze()
+    bench.sim.tell("/jobs/scheduler", WorkerLost("slice-0-0", "a", "away", False))
+    assert bench.ask(ResumeTask(0, "r")).resuming
+    assert not bench.ask(SuspendTask(0, "t")).resuming
+    bench.sim.tell("/jobs/scheduler", WorkerReady(bench.world.workers["slice-0-0"].info))
+    bench.sim.advance(5)
+    assert bench.phase is Suspension.SUSPENDED
+    bench.resume("r2")
+    assert bench.ask(SuspendTask(0, "s")).phase is Suspension.NONE, "what was asked for has been, and is over"
+
+
+@pytest.mark.parametrize("outcome", [Frozen.UNDONE, Frozen.UNKNOWN])
+def test_a_freeze_that_is_undone(outcome):
+    """Its worker goes on with it, and it may be suspended again. What nobody can say may have left a checkpoint."""
+    bench = Bench()
+    bench.ask(SuspendTask(0, "s"))
+    operation = bench.effect(FreezeAttempt)
+    (worker,) = [each for each in bench.world.workers.values() if each.running]
+    assert worker.attempts[operation.effect.uid].suspension is Suspension.SUSPENDING
+    operation.complete(attempt_of(outcome))
+    bench.sim.advance(1)
+    assert (bench.row.suspension.phase, bench.row.suspension.reason) == (Suspension.NONE, "too many threads")
+    assert worker.attempts[operation.effect.uid].suspension is Suspension.NONE
+    if outcome is Frozen.UNKNOWN:
+        assert bench.drop().checkpoint == ""
+    bench.suspend("t")
+
+
+def attempt_of(outcome):
+    """Give an answer of that outcome."""
+    return FrozenAttempt(outcome, reason="too many threads")
+
+
+def test_a_worker_that_dies_behind_the_freeze():
+    """Nobody has said yet that it is frozen: what became of it counts. It has no room meanwhile, and goes on."""
+    bench = Bench()
+    uid, worker_id = bench.row.uid, bench.row.worker_id
+    bench.ask(SuspendTask(0, "s"))
+    operation = bench.effect(FreezeAttempt)
+    answer = bench.world.bodies.freeze(operation.effect, Frozen.FROZEN)
+    bench.sim.advance(1)
+    bench.lose(worker_id)
+    assert (bench.phase, bench.row.worker_id, bench.room()) == (Suspension.SUSPENDING, "", 0)
+    operation.complete(answer)
+    bench.resume()
+    assert bench.row.uid == uid
+
+
+def test_a_worker_that_dies_before_the_freeze():
+    """It is lost, as any other, and its task begins anew."""
+    bench = Bench()
+    uid, worker_id = bench.row.uid, bench.row.worker_id
+    bench.ask(SuspendTask(0, "s"))
+    operation = bench.effect(FreezeAttempt)
+    bench.lose(worker_id)
+    assert bench.row.uid == uid
+    operation.complete(bench.world.bodies.freeze(operation.effect, Frozen.FROZEN))
+    bench.sim.advance(1)
+    assert (bench.row.uid != uid, bench.row.preemptions) == (True, 1)
+
+
+def test_a_thaw_that_fails():
+    """It is tried again, under the same leave and by another order; the third time it is given up, and begins anew."""
+    bench = Bench()
+    uid = bench.row.uid
+    bench.suspend()
+    bench.ask(ResumeTask(0, "r"))
+    keys = []
+    for _ in range(3):
+        keys.append(bench.thaw(Thawed.UNDONE).key)
+        bench.sim.advance(6)
+    assert len({*keys}) == 3
+    assert (len(bench.world.bodies.leaves), bench.world.bodies.offered) == (1, {})
+    assert (bench.row.uid != uid, bench.row.preemptions) == (True, 1)
+    assert "could not be brought back, 3 times" in bench.row.earlier[0].reason
+    bench.drop()
+
+
+def test_only_where_its_checkpoint_is():
+    """A worker with room on another machine is of no use; the fleet is asked for none, as it would come there too."""
+    bench = Bench(workers=1)
+    bench.suspend()
+    bench.lose("slice-0-0")
+    bench.world.add(worker_info(7, cpus=1, node="elsewhere"))
+    bench.ask(ResumeTask(0, "r"))
+    bench.sim.advance(60)
+    assert (bench.phase, bench.row.suspension.resuming) == (Suspension.SUSPENDED, True)
+    assert "room on node" in bench.row.reason
+    bench.world.add(worker_info(8, cpus=1))
+    bench.thaw()
+    assert bench.row.worker_id == "slice-8-8"
+
+
+def test_a_crash_before_the_order_has_left(monkeypatch):
+    """The worker that was named has not heard of it: it is told again, and not taken for one that lost it."""
+    bench = Bench(workers=1)
+    uid = bench.row.uid
+    bench.suspend()
+    worker = bench.world.workers["slice-0-0"]
+    monkeypatch.setattr(ScriptedWorker, "obey", lambda worker, orders: None)
+    bench.ask(ResumeTask(0, "r"))
+    bench.sim.advance(1)
+    assert bench.phase is Suspension.RESUMING
+    bench.sim.crash()
+    worker.connected, worker.handle = False, None
+    monkeypatch.undo()
+    bench.sim.restart()
+    bench.sim.tell("/jobs/scheduler", WorkerReady(worker.info))
+    bench.sim.advance(1)
+    bench.world.reconnect("slice-0-0")
+    bench.sim.advance(40)
+    bench.thaw()
+    assert bench.row.uid == uid
+
+
+def test_a_job_that_is_stopped_while_its_task_is_suspended():
+    """It ends at once, nobody has to be asked, and its checkpoint is removed; if that fails somebody is told."""
+    bench = Bench()
+    bench.suspend()
+    bench.ask(TerminateJob(bench.job))
+    bench.sim.advance(1)
+    assert bench.ask(DescribeJob()).state is JobState.KILLED
+    operation = bench.effect(DropCheckpoint)
+    operation.fail(SuspensionRefused("no agent"))
+    bench.sim.advance(1)
+    (left,) = [event for event in bench.sim.events if isinstance(event, CheckpointLeft)]
+    assert (left.checkpoint, left.reason) == (operation.effect.checkpoint, "SuspensionRefused: no agent")
+    with pytest.raises(TaskEnded):
+        bench.ask(ResumeTask(0, "r"))
+
+
+def test_time_counts_only_while_it_runs():
+    """An hour of suspension is none of its timeout; what is left of that is."""
+    bench = Bench(timeout_ns=100 * 10**9)
+    bench.suspend()
+    bench.sim.advance(3_600)
+    bench.resume()
+    bench.sim.advance(50)
+    assert bench.row.ending is None
+    bench.sim.advance(60)
+    assert bench.ask(DescribeJob()).state is JobState.FAILED
+
+
+def test_an_agent_that_never_answers():
+    """Beyond the limit it is undone, and its worker goes on with it."""
+    bench = Bench()
+    bench.ask(SuspendTask(0, "s"))
+    bench.effect(FreezeAttempt)
+    bench.sim.advance(3_601)
+    assert (bench.phase, bench.row.suspension.reason) == (Suspension.NONE, "not done within 3600 s")
+
+
+def test_what_cannot_be_suspended():
+    """Each refusal has its name."""
+    bench = Bench()
+    with pytest.raises(InvalidArgument, match="no task 1"):
+        bench.ask(SuspendTask(1, "s"))
+    gang = bench.world.submit(command_spec("gang", replicas=1, group_by="slice-id"))
+    waits = bench.world.submit(command_spec("waits", demand=Capacity(9_000)))
+    bench.sim.advance(1)
+    with pytest.raises(GangNotSuspendable):
+        bench.sim.ask(f"/jobs/{gang}", SuspendTask(0, "s"))
+    with pytest.raises(TaskNotRunning):
+        bench.sim.ask(f"/jobs/{waits}", SuspendTask(0, "s"))
+    bench.suspend()
+    bench.ask(ResumeTask(0, "r"))
+    bench.effect(ThawAttempt)
+    with pytest.raises(SuspensionRefused, match="brought back"):
+        bench.ask(SuspendTask(0, "t"))
+
+
+def test_nobody_freezes_what_its_worker_was_not_told(monkeypatch):
+    """Its end would be taken for one: the freeze is asked for when the worker has said that it knows."""
+    bench = Bench()
+    with monkeypatch.context() as deaf:
+        deaf.setattr(ScriptedWorker, "obey", lambda worker, orders: None)
+        bench.ask(SuspendTask(0, "s"))
+        (worker,) = [each for each in bench.world.workers.values() if each.running]
+        worker.say(worker.attempts[bench.row.uid])
+        bench.sim.advance(5)
+        assert (bench.phase, bench.world.freezes) == (Suspension.SUSPENDING, [])
+    worker.hang_up()
+    bench.world.reconnect(worker.info.worker_id)
+    bench.sim.advance(1)
+    bench.world.reconnect(worker.info.worker_id)
+    bench.freeze()
+    assert bench.phase is Suspension.SUSPENDED
+
+
+def test_a_worker_that_has_not_said_so_yet():
+    """It is a checkpoint, and its worker keeps it until it has said that nothing of it runs."""
+    bench = Bench()
+    bench.ask(SuspendTask(0, "s"))
+    operation = bench.effect(FreezeAttempt)
+    operation.complete(FrozenAttempt(Frozen.FROZEN, f"ck-{operation.effect.key}", "node"))
+    bench.sim.advance(1)
+    assert (bench.phase, bench.room()) == (Suspension.SUSPENDING, 1)
+    bench.world.bodies.freeze(operation.effect, Frozen.FROZEN)
+    bench.sim.advance(1)
+    assert (bench.phase, bench.room()) == (Suspension.SUSPENDED, 0)
