@@ -40,6 +40,7 @@ from iriscw.client.model import (
     PoolStatus,
     SliceStatus,
     TaskStatus,
+    TaskSuspension,
 )
 from iriscw.client.submission import Command
 from iriscw.cluster import ControllerStatistics
@@ -201,6 +202,16 @@ class Client:
         """Have a task's processes frozen; arguments and errors as :meth:`iriscw.Client.checkpoint`."""
         named = job if isinstance(job, str) else job._job
         return self._loop.call(lambda: self._client.checkpoint(named, **options))
+
+    def suspend(self, job: Job | str, **options: Any) -> TaskSuspension:
+        """Have a task suspended; arguments and errors as :meth:`iriscw.Client.suspend`."""
+        named = job if isinstance(job, str) else job._job
+        return self._loop.call(lambda: self._client.suspend(named, **options))
+
+    def resume(self, job: Job | str, **options: Any) -> TaskSuspension:
+        """Have a suspended task go on; arguments and errors as :meth:`iriscw.Client.resume`."""
+        named = job if isinstance(job, str) else job._job
+        return self._loop.call(lambda: self._client.resume(named, **options))
 
     def restore(self, checkpoint: _nodes.Checkpoint | str, **options: Any) -> OrderStatus:
         """Bring a checkpoint back; arguments and errors as :meth:`iriscw.Client.restore`."""

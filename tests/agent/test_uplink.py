@@ -152,6 +152,7 @@ async def test_an_order_is_carried_out(tmp_path, machine, controller):
         ({"pid_namespace": 7}, "ProcessOutOfReach"),
         ({"attempt_uid": "no-such-attempt"}, "TargetGone"),
         ({"labels": (("", "x"),)}, "InvalidArgument"),
+        ({"guard": "/nowhere"}, "GuardUnknown"),
     ],
 )
 async def test_what_cannot_be_begun(tmp_path, machine, controller, change, kind):

@@ -156,12 +156,13 @@ class FakeWorker:
         incarnation: which life of it.
         manual: do nothing with orders but remember them.
         result: what each attempt returns; None for nothing.
+        node: the machine that it says it is on.
         memory: attempts that an earlier connection had, by uid, as they were last reported.
     """
 
-    def __init__(self, world, worker_id, incarnation, *, manual=False, result=None, memory=None) -> None:
+    def __init__(self, world, worker_id, incarnation, *, manual=False, result=None, memory=None, node="") -> None:
         self.world, self.worker_id, self.incarnation = world, worker_id, incarnation
-        self.manual, self.result = manual, result
+        self.manual, self.result, self.node = manual, result, node
         self.held: dict[str, v1.AttemptObserved] = {} if memory is None else memory
         self.runs: dict[str, v1.RunAttempt] = {}
         self.specifications: list[v1.TaskSpecification] = []
@@ -200,6 +201,7 @@ class FakeWorker:
             capacity=v1.Amount(cpu_milli=4000, memory_bytes=4 * GIB),
             attributes={"python": v1.AttributeValue(text="3.11")},
             address="127.0.0.1:1",
+            node=self.node,
         )
 
     async def _serve(self) -> None:

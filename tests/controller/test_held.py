@@ -53,6 +53,20 @@ async def test_file_is_written_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert status.st_mode & 0o777 == 0o600
 
 
+async def test_what_was_let_go_is_the_next_ones(tmp_path: Path) -> None:
+    """A worker that let a suspended attempt go is not believed about it any more, also by the next controller."""
+    held = HeldAttempts(tmp_path)
+    await held.give(KEY, ["1", "2"])
+    await held.let_go(KEY, ["1", "7"])
+    await held.give(OTHER, ["1"])
+    for each in (held, HeldAttempts(tmp_path)):
+        assert (await each.of(KEY), await each.of(OTHER)) == (("2",), ("1",))
+        assert (each.owns(KEY, "1"), each.owns(OTHER, "1")) == (False, True)
+    await held.let_go(OTHER, ["1"])
+    await held.give(KEY, ["1"])
+    assert held.owns(KEY, "1")
+
+
 async def test_owns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An attempt is its worker's from the order on, after it was struck out too, and nobody else's."""
     monkeypatch.setattr(module, "MAX_STRUCK", 2)

@@ -1,5 +1,6 @@
 """The facts on disk of orders and agents: what was written by this version is read by every later one."""
 
+import attrs
 import pytest
 
 from iriscw.agent.uplink.records import OrderReleased, OrderSettled, OrderTaken, OrderWithdrawn
@@ -9,7 +10,10 @@ from iriscw.nodes.model import AgentIdentity, FreezeOrder, Order, OrderEnd, Remo
 from iriscw.nodes.records import AgentKnown, NodeForgotten, OrderCancelled, OrderEnded, OrderPlaced
 
 IDENTITY = AgentIdentity("n1", "agent-1", 2, "boot-1")
-FREEZE = Order("ck-1", freeze=FreezeOrder(10, 20, "boot-1", "uid-1", "ram", True, False, True, (("a", "b"),), 30))
+FREEZE = Order(
+    "ck-1", freeze=FreezeOrder(10, 20, "boot-1", "uid-1", "ram", True, False, True, (("a", "b"),), 30, True, "/w")
+)
+EARLIER = Order("ck-1", freeze=attrs.evolve(FREEZE.freeze, tcp_close=False, guard=""))
 THAW = Order("th-1", thaw=ThawOrder("ck-1", force=True))
 REMOVE = Order("rm-1", remove=RemoveOrder("ck-1"))
 END = OrderEnd("ck-1", "copied", "", "note", 5, 6, 10, 1, "ram")
@@ -30,9 +34,9 @@ GOLDEN = [
         OrderPlaced("key", "n1", "agent-1", FREEZE, 7),
         (
             '["nodes.order_placed",1,{"agent_id":"agent-1","key":"key","node":"n1","order":{"freeze":{"attempt_ui'
-            'd":"uid-1","boot_id":"boot-1","force":false,"labels":[["a","b"]],"leave_running":true,"pid":10,"pid_'
-            'namespace":30,"start_ticks":20,"tcp_established":true,"tier":"ram"},"operation":"ck-1","remove":null'
-            ',"thaw":null},"wall_ns":7}]'
+            'd":"uid-1","boot_id":"boot-1","force":false,"guard":"/w","labels":[["a","b"]],"leave_running":true,"'
+            'pid":10,"pid_namespace":30,"start_ticks":20,"tcp_close":true,"tcp_established":true,"tier":"ram"},"o'
+            'peration":"ck-1","remove":null,"thaw":null},"wall_ns":7}]'
         ),
     ),
     (
@@ -83,6 +87,18 @@ GOLDEN = [
         ('["agent.order_released",1,{"operation":"rm-1"}]'),
     ),
 ]
+
+
+def test_an_earlier_version_had_no_guard():
+    """An order to freeze that it wrote is read as one without."""
+    text = (
+        '["nodes.order_placed",1,{"agent_id":"agent-1","key":"key","node":"n1","order":{"freeze":{"attempt_uid":"uid-'
+        '1","boot_id":"boot-1","force":false,"labels":[["a","b"]],"leave_running":true,"pid":10,"pid_namespace":30,"s'
+        'tart_ticks":20,"tcp_established":true,"tier":"ram"},"operation":"ck-1","remove":null,"thaw":null},"wall_ns":'
+        "7}]"
+    )
+    found = REGISTRY.decode(Entry(1, "/nodes/orders", Kind.RECORD, text))
+    assert found == [OrderPlaced("key", "n1", "agent-1", EARLIER, 7)]
 
 
 @pytest.mark.parametrize(("record", "text"), GOLDEN)

@@ -36,7 +36,19 @@ TIERS = st.builds(TierRow, TEXTS, TEXTS, COUNTS, COUNTS, COUNTS, COUNTS)
 ENDS = st.builds(OrderEnd, IDS, IDS, TEXTS, TEXTS, COUNTS, COUNTS, PIDS, PIDS, TEXTS)
 GONE = st.one_of(st.tuples(st.just(CHECKPOINT), IDS, TEXTS), st.tuples(st.just(OPERATION), IDS))
 FREEZES = st.builds(
-    FreezeOrder, PIDS, COUNTS, TEXTS, TEXTS, IDS, st.booleans(), st.booleans(), st.booleans(), LABELS, COUNTS
+    FreezeOrder,
+    PIDS,
+    COUNTS,
+    TEXTS,
+    TEXTS,
+    IDS,
+    st.booleans(),
+    st.booleans(),
+    st.booleans(),
+    LABELS,
+    COUNTS,
+    st.booleans(),
+    TEXTS,
 )
 ORDER = st.one_of(
     st.builds(lambda name, freeze: Order(name, freeze=freeze), IDS, FREEZES),

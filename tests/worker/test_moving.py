@@ -134,6 +134,12 @@ async def suspended(controller: Controller, local: Local, uid: str) -> tuple[Pat
     await controller.send(suspend=v1.SuspendAttempt(attempt_uid=uid))
     await controller.until(lambda: controller.observed[uid].suspension == v1.Suspension.SUSPENDING)
     folder = next(path.parent for path in controller.cache.glob(f"*/*/attempts/{uid}/identity.json"))
+    told, (supervisor, _) = controller.observed[uid], read_identity(folder)
+    assert (told.folder, told.supervisor.pid, told.supervisor.start_ticks) == (
+        str(folder),
+        supervisor.pid,
+        supervisor.start_ticks,
+    )
     checkpoint = await freeze(local, folder)
     await controller.until(lambda: controller.observed[uid].suspension == v1.Suspension.SUSPENDED, PATIENCE_S)
     assert controller.observed[uid].folder == str(folder)

@@ -31,7 +31,7 @@ GOLDEN = [
     ),
     (AttemptSuspending(), '["worker.attempt_suspending",1,{}]'),
     (AttemptContinued(), '["worker.attempt_continued",1,{}]'),
-    (AttemptSuspended(4, "/w/a1"), '["worker.attempt_suspended",1,{"folder":"/w/a1","wall_ns":4}]'),
+    (AttemptSuspended(4, "/w/a1", 5), '["worker.attempt_suspended",1,{"folder":"/w/a1","log_bytes":5,"wall_ns":4}]'),
     (
         AttemptGranted("job-a/0", "g1", "/w/a1", 5, 7, 3, (("web", 80),)),
         (

@@ -21,6 +21,7 @@ from iriscw.worker.effects import (
     Finish,
     LetGo,
     Permit,
+    Remove,
     Revoke,
     Start,
     Started,
@@ -132,6 +133,17 @@ def test_a_stop_takes_the_leave_back(too_late: bool) -> None:
         assert (actor.state.phase, actor.runs(End)) == (Phase.STOPPING, [End("a1", 7)])
         actor.tell(Completed("await", AwaitEnd("a1"), KILLED))
     assert actor.reports[-1].outcome is Outcome.PREEMPTED
+    # What was not brought back is frozen as it was: it is let go, and may be granted again. What ran is removed.
+    (last,) = actor.tell(ForgetAttempt("a1"))
+    assert last == (Run("remove", Remove("a1")) if too_late else Run("let-go", LetGo("a1")))
+    assert again_runs(actor, last)
+
+
+def again_runs(actor: Actor, run: Run) -> bool:
+    """Whether an effect that failed is tried again, until it succeeds."""
+    (timer,) = actor.tell(Failed(run.key, run.effect, OSError("no room")))
+    assert isinstance(timer, SetTimer)
+    return actor.tell(timer.message) == (run,)
 
 
 def test_a_leave_that_is_refused_ends_it() -> None:

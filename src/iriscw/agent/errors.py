@@ -73,6 +73,10 @@ class ProcessOutOfReach(UsageError):
     """The process is in another PID namespace than the agent: its number is another one's here. Nothing was touched."""
 
 
+class GuardUnknown(OperationError):
+    """The process is not the supervisor of the folder that an order names. Nothing was touched."""
+
+
 class AgentUnreachable(OperationError):
     """No agent answers on the socket, or it went away. The next one takes up what it ran."""
 

@@ -28,6 +28,7 @@ COMMANDS: Final = {
     "nodes": "iriscw.cli.fleet:nodes",
     "checkpoint": "iriscw.cli.freezing:checkpoint",
     "restore": "iriscw.cli.freezing:restore",
+    "resume": "iriscw.cli.jobs:resume",
     "checkpoints": "iriscw.cli.freezing:checkpoints",
     "doctor": "iriscw.cli.doctor:doctor",
     "config": "iriscw.cli.config:config",

@@ -12,11 +12,11 @@ import click
 
 from iriscw.cli.freezing import STEPS, Done, Shown, decimal_size, finish, progress
 from iriscw.cli.interrupts import as_interrupts
-from iriscw.cli.output import age, cell, emit, show, to_json, to_yaml
+from iriscw.cli.output import age, cell, emit, show, to_json, to_yaml, visible
 
 if TYPE_CHECKING:
     from iriscw.client.client import Client
-    from iriscw.client.model import OrderStatus
+    from iriscw.client.model import OrderStatus, TaskSuspension
     from iriscw.client.nodes import Checkpoint
 
 LOCAL_ONLY = ("state_dir", "ram_budget", "disk_budget", "agent")
@@ -46,7 +46,10 @@ def refuse_cluster_options(given: dict[str, Any]) -> None:
 
 
 def checkpoint(job: str, labels: tuple[tuple[str, str], ...], given: dict[str, Any], form: str) -> None:
-    """Have a task of a job frozen."""
+    """Have a task of a job frozen: suspended, or copied."""
+    if not given["leave_running"]:
+        _suspend(job, labels, given, form)
+        return
 
     async def work(client: Client, shown: Shown) -> OrderStatus:
         last: list[OrderStatus] = []
@@ -60,7 +63,7 @@ def checkpoint(job: str, labels: tuple[tuple[str, str], ...], given: dict[str, A
             job,
             task=given["task"] or 0,
             tier=given["tier"],
-            keep_running=given["leave_running"],
+            keep_running=True,
             labels=dict(labels),
             force=given["force"],
             tcp_established=given["tcp_established"],
@@ -69,6 +72,52 @@ def checkpoint(job: str, labels: tuple[tuple[str, str], ...], given: dict[str, A
         return last[-1]
 
     _run(given, work, form)
+
+
+def _suspend(job: str, labels: tuple[tuple[str, str], ...], given: dict[str, Any], form: str) -> None:
+    async def work(client: Client) -> TaskSuspension:
+        return await client.suspend(
+            job, task=given["task"] or 0, tier=given["tier"], labels=dict(labels), force=given["force"], seen=_say_phase
+        )
+
+    with as_interrupts():
+        found = _with_client(given, work)
+    _finish_suspension(found, "suspended", f"in {given['tier']} of {found.node}", form)
+
+
+def resume(job: str, task: int, given: dict[str, Any], form: str) -> None:
+    """Have a suspended task go on."""
+
+    async def work(client: Client) -> tuple[TaskSuspension, str]:
+        found = await client.resume(job, task=task, seen=_say_phase)
+        tasks = await (await client.job(job)).tasks()
+        return found, next((each.worker_id for each in tasks if each.index == task), "")
+
+    with as_interrupts():
+        found, worker = _with_client(given, work)
+    _finish_suspension(found, "running", f"on {worker}" if worker else "", form)
+
+
+def _finish_suspension(found: TaskSuspension, outcome: str, where: str, form: str) -> None:
+    fields = {
+        "task": found.task,
+        "attempt": found.attempt_uid,
+        "outcome": outcome,
+        "checkpoint": found.checkpoint,
+        "node": found.node,
+    }
+    if form == "table":
+        what = f"{found.checkpoint}: " if found.checkpoint else ""
+        emit(f"{what}task {found.task} is {outcome}{f', {where}' if where else ''}\n")
+    else:
+        emit(to_json(fields) if form == "json" else to_yaml(fields))
+
+
+def _say_phase(found: TaskSuspension) -> None:
+    said = {"SUSPENDING": "is being frozen", "SUSPENDED": "is suspended", "RESUMING": "is to go on", "": "runs"}
+    why = f": {visible(found.reason)}" if found.reason else ""
+    sys.stderr.write(f"iriscw: task {found.task} {said[found.phase]}{why}\n")
+    sys.stderr.flush()
 
 
 def restore(checkpoint_id: str, given: dict[str, Any], form: str) -> None:
@@ -132,19 +181,22 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _run(given: dict[str, Any], work: Callable[[Client, Shown], Any], form: str) -> None:
+def _with_client(given: dict[str, Any], work: Callable[[Client], Any]) -> Any:
     from iriscw.cli.connection import with_client
 
     address: str | None = given["address"]
     token_file: Path | None = given["token_file"]
+    return with_client(address, token_file, work)
 
+
+def _run(given: dict[str, Any], work: Callable[[Client, Shown], Any], form: str) -> None:
     async def shown_work(client: Client) -> OrderStatus:
         with progress() as shown:
             status: OrderStatus = await work(client, shown)
         return status
 
     with as_interrupts():
-        status = with_client(address, token_file, shown_work)
+        status = _with_client(given, shown_work)
     finish(_done(status), form)
 
 

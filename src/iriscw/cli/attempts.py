@@ -67,7 +67,7 @@ def _tasks_table(status: JobStatus, tasks: Sequence[TaskStatus]) -> str:
     said = cell(status.reason)
     for task in tasks:
         latest = task.attempts[0] if task.attempts else None
-        reason = task.reason or (last_line(latest.fault) if latest is not None else "")
+        reason = _suspension(task) or task.reason or (last_line(latest.fault) if latest is not None else "")
         rows.append(
             [
                 str(task.index),
@@ -80,6 +80,17 @@ def _tasks_table(status: JobStatus, tasks: Sequence[TaskStatus]) -> str:
         )
         said = cell(reason) if reason else said
     return table(["TASK", "STATE", "WORKER", "ATTEMPT", "EXIT", "REASON"], rows, terminal_columns())
+
+
+def _suspension(task: TaskStatus) -> str:
+    """Say that a task is suspended, or on its way there or back; and why it is not, if that was tried."""
+    found = task.suspension
+    if found is None:
+        return ""
+    if not found.phase:
+        return f"not suspended: {found.reason}" if found.reason else ""
+    where = f" ({found.checkpoint} on {found.node})" if found.checkpoint else ""
+    return f"{found.phase.lower()}{where}" + (f": {found.reason}" if found.reason else "")
 
 
 def _retries_table(earlier: Sequence[Tried], now_ms: int) -> str:

@@ -118,7 +118,8 @@ def checkpoint(*, job: str | None, pid: int | None, form: str, **given: Any) -> 
     """Freeze a process with all below it: memory, files, threads, and its GPUs.
 
     With --pid it is a process of this machine. JOB, an id or the name of the latest such job, has the agent of the
-    machine that its task runs on do it; so far with --leave-running only, as a copy that the job knows nothing of.
+    machine that its task runs on do it. The task is suspended: it holds no room, and `iriscw resume` has it go on. Its
+    TCP connections are given up. With --leave-running it is a copy that the job knows nothing of.
 
     The tree ends only when the checkpoint is whole. Whatever goes wrong before, it runs on as if nothing had been; a
     command that is killed is undone or finished by the next one. An application that cannot be told to go on changes no
@@ -138,6 +139,8 @@ def checkpoint(*, job: str | None, pid: int | None, form: str, **given: Any) -> 
     if job is not None:
         hooks = ("hook_exec", "hook_url", "hook_dir", "shell_job", "tcp_close")
         at_controller.refuse_local_options(given, *hooks)
+        if not given["leave_running"] and given["tcp_established"]:
+            raise click.UsageError("--tcp-established: a task that is suspended gives its connections up")
         at_controller.checkpoint(job, labels, given, form)
         return
     assert pid is not None

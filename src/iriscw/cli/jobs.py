@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -173,3 +174,19 @@ def stop(*, job_id: str, reason: str, wait: bool, address: str | None, token_fil
         emit(f"{found.id} {status.state.value}\n")
 
     with_client(address, token_file, stopped)
+
+
+@click.command()
+@click.argument("job_id", metavar="JOB")
+@click.option("--task", type=click.IntRange(min=0), default=0, show_default=True, help="Which task of JOB.")
+@connection_options
+@format_option
+def resume(*, job_id: str, task: int, form: str, **given: Any) -> None:
+    """Have a suspended task go on, with what `iriscw checkpoint JOB` froze; JOB is an id, or the latest job's name.
+
+    It goes on with a worker of the same machine, as soon as one has room. One that runs is left as it is. Whoever stops
+    this command changes nothing: the task goes on all the same.
+    """
+    from iriscw.cli import at_controller
+
+    at_controller.resume(job_id, task, given, form)

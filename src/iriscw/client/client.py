@@ -9,15 +9,24 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from iriscw.client import nodes as at_nodes, wire
+from iriscw.client import nodes as at_nodes, suspending, wire
 from iriscw.client.calls import Calls
 from iriscw.client.discovery import Endpoint, authority_of, discover, is_network_trusted
 from iriscw.client.errors import NotConnected
 from iriscw.client.job import PAGE, Job
-from iriscw.client.model import ClusterStatus, JobStatus, NodeStatus, OrderStatus, PoolStatus, SliceStatus
+from iriscw.client.model import (
+    ClusterStatus,
+    JobStatus,
+    NodeStatus,
+    OrderStatus,
+    PoolStatus,
+    SliceStatus,
+    TaskSuspension,
+)
 from iriscw.client.nodes import Checkpoint
 from iriscw.client.submission import Command, Constraints, Submission, build_submission
 from iriscw.client.upload import upload
+from iriscw.errors import InvalidArgument
 from iriscw.processes.identity import ProcessIdentity
 from iriscw.proto.iriscw.v1 import (
     ClusterStatus as WireClusterStatus,
@@ -38,7 +47,9 @@ from iriscw.proto.iriscw.v1 import (
     ListSlicesRequest,
     ListSlicesResponse,
     RestoreCheckpointRequest,
+    ResumeTaskRequest,
     SubmitJobResponse,
+    SuspendTaskRequest,
 )
 from iriscw.resources import Resources
 from iriscw.rpc.client import RpcChannel
@@ -229,6 +240,8 @@ class Client:
     ) -> Checkpoint:
         """Have the processes of a task frozen by the agent of the machine that they run on.
 
+        Without ``keep_running`` the task is suspended (:meth:`suspend`), and this gives its checkpoint.
+
         Whoever is cancelled while it waits has it undone. A lost connection, or a controller that restarts, changes
         nothing: the order is on its disk, and is followed again.
 
@@ -236,14 +249,13 @@ class Client:
             job: which job, or its id or name.
             task: which of its tasks.
             tier: where to: ``ram`` or ``disk``.
-            keep_running: the task runs on, and the job knows nothing of it. So far it has to be said.
+            keep_running: the task runs on, and the job knows nothing of it.
             labels: kept with the checkpoint, beside ``job`` and ``task``.
             force: go on when the application did not come to rest.
-            tcp_established: freeze open TCP connections too.
-            seen: told of each change.
+            tcp_established: freeze open TCP connections too. A task that is suspended gives them up.
+            seen: told of each change; of a copy only.
 
         Raises:
-            SuspensionNotSupported: ``keep_running`` is not said.
             NoSuchJob: there is no such job.
             TaskEnded: the task is over.
             TaskNotRunning: the task has no process that is known to run now; that is waited for, for a minute.
@@ -254,8 +266,13 @@ class Client:
             OrderFailed: it was not frozen; the text says why.
             OperationError: the controller cannot be reached.
         """
-        ref = JobRef(job_id=job) if isinstance(job, str) else JobRef(job_id=job.id, job_uid=job.uid)
-        key = uuid.uuid4().hex
+        if not keep_running:
+            if tcp_established:
+                raise InvalidArgument("tcp_established: a task that is suspended gives its connections up")
+            done = await self.suspend(job, task=task, tier=tier, labels=labels, force=force)
+            found = [each for each in await self.checkpoints(node=done.node) if each.id == done.checkpoint]
+            return found[0] if found else Checkpoint(done.checkpoint, done.node, tier, 0, calls=self._calls)
+        ref, key = _ref(job), uuid.uuid4().hex
         request = at_nodes.checkpoint_request(
             ref,
             key,
@@ -266,12 +283,77 @@ class Client:
             force=force,
             tcp_established=tcp_established,
         )
-        done = await at_nodes.follow(self._calls, "CheckpointTask", request, key, seen)
-        found = [each for each in await self.checkpoints(node=done.node) if each.id == done.checkpoint]
+        copy = await at_nodes.follow(self._calls, "CheckpointTask", request, key, seen)
+        found = [each for each in await self.checkpoints(node=copy.node) if each.id == copy.checkpoint]
         made = Checkpoint(
-            done.checkpoint, done.node, done.tier, done.size_bytes, done.pid, done.processes, calls=self._calls
+            copy.checkpoint, copy.node, copy.tier, copy.size_bytes, copy.pid, copy.processes, calls=self._calls
         )
         return found[0] if found else made
+
+    async def suspend(
+        self,
+        job: Job | str,
+        *,
+        task: int = 0,
+        tier: str = "ram",
+        labels: Mapping[str, str] | None = None,
+        force: bool = False,
+        seen: Callable[[TaskSuspension], None] | None = None,
+    ) -> TaskSuspension:
+        """Have a running task frozen and its room given back, and wait until it is. The job goes on with it later.
+
+        It keeps its attempt, and stays RUNNING; :meth:`resume` has it go on, on any worker of the same machine. Its TCP
+        connections are given up. Whoever stops waiting changes nothing.
+
+        Args:
+            job: which job, or its id or name.
+            task: which of its tasks; none of a gang.
+            tier: where to: ``ram`` or ``disk``.
+            labels: kept with the checkpoint, beside ``job`` and ``task``.
+            force: go on when the application did not come to rest.
+            seen: told of each change.
+
+        Raises:
+            NoSuchJob: there is no such job.
+            TaskEnded: the task is over, or ended before it was frozen.
+            TaskNotRunning: it has no process that is known to run now; that is waited for, for a minute.
+            GangNotSuspendable: it is a member of a gang.
+            SuspensionRefused: its job cannot suspend it just now; that is waited for, for a minute.
+            TaskOutOfReach, NoSuchNode, AgentAway: as :meth:`checkpoint`.
+            OrderFailed: it was not frozen, and runs on; the text says why.
+            OperationError: the controller cannot be reached.
+        """
+        request = SuspendTaskRequest(
+            idempotency_key=uuid.uuid4().hex,
+            job=_ref(job),
+            task_index=task,
+            tier=tier,
+            labels=dict(labels or {}),
+            force=force,
+        )
+        return await suspending.suspend(self._calls, request, seen)
+
+    async def resume(
+        self, job: Job | str, *, task: int = 0, seen: Callable[[TaskSuspension], None] | None = None
+    ) -> TaskSuspension:
+        """Have a suspended task go on, and wait until it runs; one that runs is left as it is.
+
+        It waits for a worker of its machine that has room. Whoever stops waiting changes nothing.
+
+        Args:
+            job: which job, or its id or name.
+            task: which of its tasks.
+            seen: told of each change.
+
+        Raises:
+            NoSuchJob: there is no such job.
+            TaskEnded: the task is over, or its attempt could not be brought back; the text says why.
+            TaskNotRunning: it has no attempt.
+            OrderFailed: somebody suspended it again.
+            OperationError: the controller cannot be reached.
+        """
+        request = ResumeTaskRequest(idempotency_key=uuid.uuid4().hex, job=_ref(job), task_index=task)
+        return await suspending.resume(self._calls, request, seen)
 
     async def restore(
         self,
@@ -291,6 +373,7 @@ class Client:
 
         Raises:
             CheckpointUnknown: no node that is heard of has it.
+            CheckpointNeeded: a suspended task goes on from it.
             CheckpointAmbiguous: several have.
             NoSuchNode, AgentAway, TooManyOrders, OrderFailed, OperationError: as :meth:`checkpoint`.
         """
@@ -408,6 +491,10 @@ def connect(address: str | None = None, token: str | Secret | None = None) -> Co
 async def _connected(address: str | None, token: str | Secret | None) -> AsyncIterator[Client]:
     async with connected_to(discover(address, token)) as client:
         yield client
+
+
+def _ref(job: Job | str) -> JobRef:
+    return JobRef(job_id=job) if isinstance(job, str) else JobRef(job_id=job.id, job_uid=job.uid)
 
 
 @asynccontextmanager

@@ -18,11 +18,11 @@ from iriscw.jobs.errors import (
 from iriscw.nodes.errors import (
     AgentAway,
     CheckpointAmbiguous,
+    CheckpointNeeded,
     CheckpointUnknown,
     NoSuchNode,
     NoSuchOrder,
     OrderKeyReused,
-    SuspensionNotSupported,
     TaskOutOfReach,
     TooManyOrders,
 )
@@ -31,6 +31,7 @@ from iriscw.rpc.errors import ClientClosed, NeedsAsyncio
 __all__ = [
     "AgentAway",
     "CheckpointAmbiguous",
+    "CheckpointNeeded",
     "CheckpointUnknown",
     "ClientClosed",
     "GangNotSuspendable",
@@ -49,7 +50,6 @@ __all__ = [
     "OrderFailed",
     "OrderKeyReused",
     "ResultDamaged",
-    "SuspensionNotSupported",
     "SuspensionRefused",
     "TaskEnded",
     "TaskNotRunning",

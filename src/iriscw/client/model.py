@@ -100,6 +100,22 @@ class AttemptStatus:
 
 
 @attrs.frozen
+class TaskSuspension:
+    """How far the freezing, or bringing back, of a task is."""
+
+    task: int
+    attempt_uid: str
+    phase: str = ""
+    """``SUSPENDING``, ``SUSPENDED`` (nothing of it runs, and it holds no room) or ``RESUMING``; empty: it runs."""
+    checkpoint: str = ""
+    """Where its state lies; empty while there is none."""
+    node: str = ""
+    reason: str = ""
+    """What it waits for, or why it was not frozen, or not brought back."""
+    since_ms: int = 0
+
+
+@attrs.frozen
 class TaskStatus:
     """Where one task of a job was when the controller was asked."""
 
@@ -113,6 +129,8 @@ class TaskStatus:
     failures: int = 0
     preemptions: int = 0
     worker_id: str = ""
+    suspension: TaskSuspension | None = None
+    """None while it is not suspended, and nobody is about to."""
 
 
 @attrs.frozen

@@ -29,8 +29,10 @@ from iriscw.proto.iriscw.v1 import (
     PriorityBand,
     SliceStatus,
     SubmitJobRequest,
+    SuspensionPhase,
     TaskState as WireTaskState,
     TaskStatus,
+    TaskSuspension,
     WorkerStatus,
 )
 
@@ -110,6 +112,21 @@ def task_status(sent: TaskStatus) -> model.TaskStatus:
         failures=sent.failures,
         preemptions=sent.preemptions,
         worker_id=sent.worker_id,
+        suspension=None if sent.suspension is None else task_suspension(sent.suspension),
+    )
+
+
+def task_suspension(sent: TaskSuspension) -> model.TaskSuspension:
+    """Read how far a task's suspension is."""
+    known = sent.phase is not SuspensionPhase.UNSPECIFIED
+    return model.TaskSuspension(
+        task=sent.task_index,
+        attempt_uid=sent.attempt_uid,
+        phase=_name(sent.phase) if known else "",
+        checkpoint=sent.checkpoint_id,
+        node=sent.node,
+        reason=sent.reason,
+        since_ms=sent.since_ms,
     )
 
 

@@ -38,7 +38,7 @@ import anyio
 import anyio.to_thread
 
 from iriscw.cloud.drivers.loading import CloudDrivers
-from iriscw.cloud.model import LABEL_INCARNATION, CloudError
+from iriscw.cloud.model import CloudError
 from iriscw.config.advice import advice
 from iriscw.config.model import ClusterConfig, Durability, PlatformKind
 from iriscw.controller import local, logging as reports, settings
@@ -55,7 +55,9 @@ from iriscw.controller.errors import OwnershipUnclear, StateUnusable
 from iriscw.controller.events import EventHub
 from iriscw.controller.given import GivenSecrets, read_secrets
 from iriscw.controller.held import HeldAttempts
+from iriscw.controller.lives import Lives, workers_of
 from iriscw.controller.logs import LogLimits, LogStore
+from iriscw.controller.moving import Moves
 from iriscw.controller.payloads import Payloads
 from iriscw.controller.results import LARGE_BYTES, ResultStore
 from iriscw.controller.stores import Stores
@@ -149,6 +151,7 @@ class Controller:
         self._replica: Replica | None = None
         self._notices: PoolNotices | None = None
         self._proofs: AgentProofs | None = None
+        self._lives: Lives | None = None
 
     @property
     def _tls(self) -> ssl.SSLContext | None:
@@ -216,6 +219,7 @@ class Controller:
             admission=self._workers.gate.statistics(),
             notices=None if self._notices is None else self._notices.statistics(),
             strangers=self._workers.intake.strangers,
+            moves=dict(self._moves.ends),
         )
 
     async def __aenter__(self) -> Self:
@@ -287,11 +291,16 @@ class Controller:
         self._agents = AgentDoor(config.name)
         nodes = NodesDoor(access, self._hub, self._workers.switchboard, tokens, self._agents.board)
         clients = ClientDoor(access, stores, hub=self._hub, overview=self._overview, nodes=nodes, images=images)
+        self._lives = self._lives_of(drivers, access)
+        dropped = self._lives.ring if self._lives is not None else lambda: None
+        self._moves = Moves(access, self._hub, self._workers.switchboard, dropped)
         finished = self._limits.finished
         self._tending = Tending(access, self._overview, self._logs, self._results, finished, self._still_writes)
         self.system = access.system = self._workers.system = self._agents.system = self._tree(fleet, drivers)
         await stack.enter_async_context(self.system)
         await stack.enter_async_context(_beside(self._tending.run))
+        if self._lives is not None:
+            await stack.enter_async_context(_beside(self._lives.run))
         await self._open_door(stack, clients, tokens)
 
     async def _open_journal(self, stack: AsyncExitStack) -> SqliteJournal:
@@ -360,13 +369,19 @@ class Controller:
         self._notices, self._proofs = drivers.notices, drivers.proofs
         return drivers, drivers.cluster
 
+    def _lives_of(self, drivers: CloudDrivers, access: Access) -> Lives | None:
+        """Give who removes what workers left, where they are processes of this machine."""
+        if self._given_drivers is not None or self.config.platform.kind is not PlatformKind.LOCAL:
+            return None
+        return Lives(local.cache_dir(self.config, self.state_dir), drivers, access, self._logs)
+
     def _tree(self, fleet: FleetConfig, drivers: CloudDrivers) -> ActorSystem:
         binding = CloudBinding(drivers)
         behavior = fleet_behavior(fleet, policy=self._policy, effects=binding.effects(), sessions=binding.sessions())
         root = Behavior(
             children=(
                 ChildSpec("fleet", behavior, capacity=FLEET_CAPACITY),
-                jobs_child(self._workers, self._logs, settings.jobs_config(self.config, self._limits)),
+                jobs_child(self._workers, self._logs, settings.jobs_config(self.config, self._limits), self._moves),
                 nodes_child(self._agents),  # last: nobody is restarted with it
             ),
             supervision=Supervision(strategy=Strategy.REST_FOR_ONE),
@@ -412,6 +427,8 @@ class Controller:
     def _report(self, event: object) -> None:
         reports.report(event)
         self._tending.notice(event)
+        if self._lives is not None:
+            self._lives.notice(event)
         if self._notices is not None:
             self._notices.notice(event)
 
@@ -475,8 +492,7 @@ async def _drop_stale(held: HeldAttempts, drivers: CloudDrivers) -> None:
     except CloudError as error:
         log.warning("records of earlier workers stay: %s: %s", type(error).__name__, error)
         return
-    incarnations = [(pod.name, pod.labels.get(LABEL_INCARNATION, "")) for pod in pods]
-    await held.retain((name.removesuffix(f"-{incarnation}"), incarnation) for name, incarnation in incarnations)
+    await held.retain(workers_of(pods))
 
 
 @contextlib.asynccontextmanager

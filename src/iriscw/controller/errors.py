@@ -62,3 +62,7 @@ class TooManyReviews(OperationError):
     """As many agents as the controller has room for wait until the Kubernetes API says whose their tokens are."""
 
     retryable = True
+
+
+class CheckpointKept(OperationError):
+    """A checkpoint that no attempt needs any more was not removed: it takes room on its node until somebody does."""

@@ -4,7 +4,7 @@ The runtime hands every emitted event to :meth:`EventHub.publish`, in order and 
 it rests on is durable. Nobody polls: whoever waits for a change of a job subscribes, looks at the present state, and
 sleeps until the subscription is rung.
 
-Waiting for news of an order is the same, by its operation's id.
+Waiting for news of an order is the same, by its operation's id, and of a node, by :func:`node_key`.
 
 Each job has a *version* that grows with its events. It starts at the microseconds since 1970 at which the controller
 started, so it also grows from one controller to the next; a watcher that comes back with the last version it saw
@@ -21,10 +21,16 @@ from typing import Any
 import anyio
 
 from iriscw.jobs.messages import JobChanged, TaskChanged
-from iriscw.nodes.messages import OrderChanged
+from iriscw.jobs.suspension.messages import SuspensionChanged
+from iriscw.nodes.messages import NodeChanged, OrderChanged
 
 MAX_VERSIONS = 20_000
 """Jobs whose version is kept: twice what one controller takes. A forgotten one continues at the highest forgotten."""
+
+
+def node_key(node: str) -> str:
+    """Give by what name news of a node is waited for."""
+    return f"node {node}"
 
 
 class Subscription:
@@ -68,8 +74,12 @@ class EventHub:
         elif isinstance(event, TaskChanged):
             self.task_changes[event.state.value] += 1
             self._changed(event.job_id)
+        elif isinstance(event, SuspensionChanged):
+            self._changed(event.job_id)
         elif isinstance(event, OrderChanged):
             self._changed(event.operation)
+        elif isinstance(event, NodeChanged):
+            self._ring(node_key(event.node))
         self._report(event)
 
     def _changed(self, job_id: str) -> None:
@@ -78,7 +88,10 @@ class EventHub:
         if len(self._versions) > MAX_VERSIONS:
             _, forgotten = self._versions.popitem(last=False)
             self._floor = max(self._floor, forgotten)
-        for subscription in self._subscribed.get(job_id, ()):
+        self._ring(job_id)
+
+    def _ring(self, name: str) -> None:
+        for subscription in self._subscribed.get(name, ()):
             subscription.ring()
 
     def version(self, job_id: str) -> int:

@@ -6,10 +6,11 @@ written down under the worker's incarnation, and struck out when the worker was 
 begins for the link with these uids, as accepted and otherwise unknown; what the worker really has follows as changes.
 A uid whose order never arrived is ordered again, which is harmless: workers never start a uid twice.
 
-The record is also what a worker's word is held against. An attempt belongs to the one incarnation that it was given to,
-for ever; what any other says of it is not believed (:meth:`HeldAttempts.owns`). That does not end when the attempt is
+The record is also what a worker's word is held against. An attempt belongs to the one incarnation that it was given to
+last; what any other says of it is not believed (:meth:`HeldAttempts.owns`). That does not end when the attempt is
 struck out: its last log lines may be on the way by then, or the stream breaks before the worker has heard that it may
-forget. So the uids that were struck out last stay known.
+forget. So the uids that were struck out last stay known. Only an attempt that was suspended, and that its worker
+was told to let go, is not its own any more: the next one may be given it.
 
 One file for each incarnation, ``<worker id>#<incarnation>``: lines ``+uid`` and ``-uid``, appended, written anew when
 many were struck out: a full disk keeps nobody from reading it. It survives the process, which is all that the wire's
@@ -121,6 +122,20 @@ class HeldAttempts:
                 record.strike(uid)
             record.struck_lines += len(gone)
             if record.struck_lines >= REWRITE_LINES:
+                await self._rewrite(key, record)
+
+    async def let_go(self, key: Key, uids: Iterable[str]) -> None:
+        """Forget attempts that the worker was told to let go, suspended as they are: another one may have them next.
+
+        Raises:
+            HeldBroken: nothing was written.
+        """
+        async with self._lock:
+            record = await self._load(key)
+            gone = [uid for uid in dict.fromkeys(uids) if uid in record.held]
+            for uid in gone:
+                del record.held[uid]
+            if gone:
                 await self._rewrite(key, record)
 
     async def _load(self, key: Key) -> Record:

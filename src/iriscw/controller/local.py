@@ -46,15 +46,21 @@ def local_options(config: ClusterConfig, state_dir: Path, controller_address: st
     """
     platform = config.platform.local
     assert platform is not None
-    cache = str(state_dir / config.defaults.bootstrap.cache_dir)
+    cache = cache_dir(config, state_dir)
     return LocalOptions(
         root=state_dir / "platform",
         budget=_budget(config),
         cluster=config.name,
-        argv=(sys.executable, "-m", "iriscw.controller.local_pod", controller_address, cache),
+        argv=(sys.executable, "-m", "iriscw.controller.local_pod", controller_address, str(cache)),
         environment=dict(config.defaults.bootstrap.env_vars),
         boot_delay_s=platform.boot_delay / SECOND,
+        cache=cache,
     )
+
+
+def cache_dir(config: ClusterConfig, state_dir: Path) -> Path:
+    """Give the folder in which the workers of the local platform keep what they have."""
+    return state_dir / config.defaults.bootstrap.cache_dir
 
 
 def task_containers(config: ClusterConfig, environment: Mapping[str, str]) -> dict[str, str]:

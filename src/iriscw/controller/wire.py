@@ -16,6 +16,7 @@ from iriscw.fleet.model import TASK_RUNTIME, TASK_RUNTIMES, Availability, GroupC
 from iriscw.jobs.messages import AttemptRow, JobRow, JobView, TaskRow
 from iriscw.jobs.model import (
     JOB_TERMINAL,
+    MAX_PORTS,
     Band,
     Ending,
     Entrypoint,
@@ -23,10 +24,13 @@ from iriscw.jobs.model import (
     JobSpec,
     JobState,
     Observation,
+    Resumption,
     RunOrder,
+    Suspension,
     TaskState,
     task_id,
 )
+from iriscw.jobs.suspension.messages import SuspensionView
 from iriscw.proto.iriscw import v1
 from iriscw.runtime.vocabulary import MILLISECOND
 
@@ -46,6 +50,21 @@ MAX_FAULT_CHARS = 4096
 
 CUT = "..."
 """The first line of a fault of which the beginning is left out."""
+
+MAX_FOLDER_CHARS = 4096
+"""Of a path: as long as the kernel takes."""
+
+_SUSPENSIONS = {
+    v1.Suspension.SUSPENDING: Suspension.SUSPENDING,
+    v1.Suspension.SUSPENDED: Suspension.SUSPENDED,
+    v1.Suspension.RESUMING: Suspension.RESUMING,
+}
+_SUSPENSION_PHASES = {
+    Suspension.NONE: v1.SuspensionPhase.UNSPECIFIED,
+    Suspension.SUSPENDING: v1.SuspensionPhase.SUSPENDING,
+    Suspension.SUSPENDED: v1.SuspensionPhase.SUSPENDED,
+    Suspension.RESUMING: v1.SuspensionPhase.RESUMING,
+}
 
 _BANDS = {
     v1.PriorityBand.PRODUCTION: Band.PRODUCTION,
@@ -223,6 +242,23 @@ def task_status(job_id: str, row: TaskRow, pending_reason: str) -> v1.TaskStatus
         failures=row.failures,
         preemptions=row.preemptions,
         worker_id=row.worker_id,
+        suspension=None if row.suspension is None else task_suspension(row.suspension),
+    )
+
+
+def task_suspension(view: SuspensionView) -> v1.TaskSuspension:
+    """Write how far the suspending, or resuming, of a task is. One that is to be resumed is shown as resuming."""
+    phase = _SUSPENSION_PHASES[view.phase]
+    if view.resuming and view.phase is Suspension.SUSPENDED:
+        phase = v1.SuspensionPhase.RESUMING
+    return v1.TaskSuspension(
+        task_index=view.index,
+        attempt_uid=view.uid,
+        phase=phase,
+        checkpoint_id=view.checkpoint,
+        node=view.node,
+        reason=view.reason,
+        since_ms=_ms(view.since_wall_ns),
     )
 
 
@@ -335,6 +371,10 @@ def observation(sent: v1.AttemptObserved, *, logs_stored: int, with_end: bool = 
         fault=_last_lines(sent.fault) if ending is Ending.FAILED else "",
         log_offset=sent.log_end_offset,
         logs_stored=logs_stored,
+        suspension=_SUSPENSIONS.get(sent.suspension, Suspension.NONE) if ending is None else Suspension.NONE,
+        folder=sent.folder[:MAX_FOLDER_CHARS],
+        ports=tuple(sorted(sent.ports.items()))[:MAX_PORTS],
+        process_started_wall_ns=max(0, sent.started_at_ms) * MILLISECOND,
     )
 
 
@@ -396,6 +436,18 @@ def run_attempt(order: RunOrder, specification_hash: bytes, token: str) -> v1.Ru
         task_index=order.index,
         attempt_number=attempt_number(order.number),
         token=token,
+        resumption=None if order.resumption is None else _resumption(order.resumption),
+    )
+
+
+def _resumption(leave: Resumption) -> v1.Resumption:
+    return v1.Resumption(
+        grant=leave.grant,
+        folder=leave.folder,
+        started_at_ms=leave.started_wall_ns // MILLISECOND,
+        timeout_ms=0,  # the controller's clock judges
+        paused_ms=leave.paused_ns // MILLISECOND,
+        ports=dict(leave.ports),
     )
 
 

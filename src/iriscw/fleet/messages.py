@@ -162,6 +162,8 @@ class WorkerDialled:
     capacity: Capacity
     attributes: Attributes
     address: str
+    node: str = ""
+    """The machine that it is on, as that machine's agent names it; empty: not said."""
 
 
 @message

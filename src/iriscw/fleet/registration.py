@@ -55,6 +55,7 @@ def judge_dial(
         capacity=dial.capacity,
         attributes=dial.attributes.merged(config.attributes).merged(known),
         address=dial.address,
+        node=dial.node,
     )
 
 

@@ -59,5 +59,5 @@ class TaskOutOfReach(UsageError):
     """The attempt's processes are none that a node's agent can freeze, and the text says why."""
 
 
-class SuspensionNotSupported(UsageError):
-    """A task's processes can be copied while they run on; a task cannot be suspended yet."""
+class CheckpointNeeded(UsageError):
+    """The checkpoint is what a suspended task goes on from, with `iriscw resume`, unless its job is stopped."""

@@ -213,6 +213,10 @@ class FreezeOrder:
     labels: tuple[tuple[str, str], ...] = ()
     pid_namespace: int = 0
     """Of which ``pid`` is a number, as an inode; 0: not compared."""
+    tcp_close: bool = False
+    """Established connections are given up. Not together with ``tcp_established``."""
+    guard: str = ""
+    """The folder of the attempt, absolute: the process has to be its supervisor, and has a say in each thaw."""
 
 
 @attrs.frozen

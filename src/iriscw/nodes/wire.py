@@ -335,6 +335,8 @@ def _order(order: Order) -> v1.AgentOrder:
                 leave_running=freeze.leave_running,
                 force=freeze.force,
                 tcp_established=freeze.tcp_established,
+                tcp_close=freeze.tcp_close,
+                guard=freeze.guard,
                 labels=dict(freeze.labels),
             ),
             boot_id=freeze.boot_id,
@@ -376,6 +378,8 @@ def _read_order(message: v1.AgentOrder) -> Order | None:
             tcp_established=asked.tcp_established,
             labels=_pairs(asked.labels),
             pid_namespace=given.pid_namespace,
+            tcp_close=asked.tcp_close,
+            guard=asked.guard,
         )
         return Order(message.operation_id, freeze=freeze)
     if message.thaw is not None:

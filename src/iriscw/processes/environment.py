@@ -12,7 +12,6 @@ CARRIED = (
     "CUDA_DEVICE_ORDER",
     "CUDA_VISIBLE_DEVICES",
     "HOME",
-    "IRISCW_POD_UID",
     "LANG",
     "LC_ALL",
     "LD_LIBRARY_PATH",
@@ -28,7 +27,6 @@ CARRIED = (
     "USER",
     "VIRTUAL_ENV",
 )
-"""``IRISCW_POD_UID`` marks all processes of a pod of the local platform, so it goes down the whole tree."""
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 

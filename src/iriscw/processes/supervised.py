@@ -22,7 +22,7 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +152,9 @@ class Supervised:
     target: ProcessIdentity | None
     """The program itself. Both are None when that is not to be told any more; then nothing of it is left."""
     markers: Mapping[str, str]
+    ours: Callable[[], bool] = attrs.field(default=lambda: True, eq=False, repr=False)
+    """Whether what carries the markers is still to be ended by whoever asks here: it may have come back for somebody
+    else. Called in a thread; may raise ``OSError``."""
 
     @property
     def alive(self) -> bool:
@@ -174,8 +177,12 @@ class Supervised:
             ending = None
         if ending is not None:
             return ending
-        await sweep(self.markers)
+        await self._sweep()
         return UNKNOWN_ENDING
+
+    async def _sweep(self) -> None:
+        if await anyio.to_thread.run_sync(self.ours):
+            await sweep(self.markers)
 
     def look_at_lease(self) -> None:
         """Have the supervisor read the lease: it may end sooner than was written before."""
@@ -202,7 +209,7 @@ class Supervised:
         with anyio.move_on_after(grace_s + STUCK_MARGIN_S):
             return await self.wait()
         self._signal(signal.SIGKILL)
-        await sweep(self.markers)
+        await self._sweep()
         return await self.wait()
 
     def _signal(self, number: signal.Signals) -> None:

@@ -17,7 +17,7 @@ started the program (a controller, a worker) may be killed at any moment. So eac
   lease has run out and was not renewed, it kills the program, whoever is left to want it.
 * It may be frozen with all below it, and brought back twice, or when the program was begun elsewhere. So if it finds
   itself brought back it goes on only with a *grant* for this one thaw (see :mod:`iriscw.processes.grants`). Without one
-  it kills all below it and ends. It holds no file open but in its folder: its old owner's may be gone.
+  it kills all below it and ends. It is in its folder, and holds no file open elsewhere: its old owner's may be gone.
 
 States: STARTING -(exec succeeded)-> RUNNING -(SIGTERM)-> STOPPING -(program ended, or grace over)-> SWEEPING
 -> end. RUNNING goes to SWEEPING as well when the program ends by itself, and from everywhere when the lease is over;
@@ -68,15 +68,13 @@ _LEASE_PATIENCE_NS = 10 * 10**9  # for its writer, who renews it every few secon
 _PIECE_BYTES = 64 << 10
 _FLUSH_S = 5.0  # for what is left in the pipe when nothing of the program runs: 64 KiB at most
 _RECORD_BYTES = 512  # of identity.json and exit.json, which hold half of that: room for all of it is taken beforehand
-_STOP_LINE_BYTES = 64
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _ROOM_RETRY_S = 1.0
 _ROOM_PATIENCE_S = 3600.0  # for a disk that copies what is overwritten, and was full all that time
 _LOOK_S = 5.0  # in a container, between two looks at the files for which nobody gave a signal
-_NO_ORDER_CODE = 66
-_NO_GRANT_CODE = 67
+_NO_ORDER_CODE, _NO_GRANT_CODE = 66, 67
 _KERNEL_TRIES, _KERNEL_RETRY_S = 100, 0.1
-_FILE_BYTES = 64 << 10
+_FILE_BYTES, _STOP_LINE_BYTES = 64 << 10, 64
 _TICKS_OFF = 2  # what rounding makes of a time in another clock
 _IN_MODIFY, _IN_MOVED_TO, _IN_CREATE = 0x2, 0x80, 0x100
 
@@ -626,6 +624,8 @@ class _Run:
 
     def __init__(self, order: dict[str, Any], *, contained: bool) -> None:
         self.order = order
+        for name in ("folder", "stdout", "stderr", "lease"):  # the program is not where we are
+            order[name] = order[name] and os.path.abspath(order[name])  # noqa: PTH100
         self.folder: str = order["folder"]
         self.contained = contained
         self.lease = _Lease(order["lease"])
@@ -675,8 +675,8 @@ def main() -> int:
     if "failure" in report:
         _tell(order["folder"], report, contained=contained)
         return 0
-    # The program cannot be reaped before run(): its number stays its own until then, even if it ended already.
-    program = _Program(pid)
+    os.chdir(run.folder)  # its starter's may be gone by the time that it is brought back
+    program = _Program(pid)  # not reaped before run(): its number stays its own until then, even if it ended already
     try:
         life = _Life(order, report["identity"], run.lease)
         _tell(run.folder, report, contained=contained)

@@ -118,6 +118,30 @@ async def sweep_told_of(variable: str, folder: Path, *, timeout_s: float = 10.0)
     return await _sweep(functools.partial(processes_told_of, variable, folder), f"{variable}={folder}/*", timeout_s)
 
 
+async def sweep_whose(variable: str, whose: Callable[[Path], bool], marked: str, *, timeout_s: float = 10.0) -> int:
+    """Kill every process in whose environment ``variable`` names a path that is meant; wait until none is left.
+
+    Whose a path is may change at any time: it is asked after the process was found, and again in each round.
+
+    Args:
+        variable: of the environment.
+        whose: says whether a path, as it stands there, is meant. Called in a thread: it may block, and raise
+            ``OSError``.
+        marked: says in an error who was meant.
+        timeout_s: for all of it.
+
+    Raises:
+        SweepFailed: some are left after ``timeout_s``, or new ones kept appearing.
+        OSError: it cannot be told whose one is.
+    """
+    name = f"{variable}=".encode()
+
+    def meant(began_with: list[bytes]) -> bool:
+        return any(each.startswith(name) and whose(Path(os.fsdecode(each[len(name) :]))) for each in began_with)
+
+    return await _sweep(functools.partial(_processes, meant), marked, timeout_s)
+
+
 async def _sweep(find: Callable[[], tuple[ProcessIdentity, ...]], marked: str, timeout_s: float) -> int:
     killed = 0
     with anyio.move_on_after(timeout_s):

@@ -189,6 +189,9 @@ class Attempt:
     granted: AttemptGranted | None = None
     permitted: bool = False
     """Whether this life of the worker has offered the leave that was granted."""
+    revoked: bool = False
+    """Whether it ended because its leave was taken back: frozen as it was, it may be granted again, here or elsewhere.
+    """
 
     def observation(self) -> Observation:
         """Give what is reported of it."""
@@ -201,7 +204,7 @@ class Attempt:
             ports=started.ports if started else (),
         )
         if self.phase is Phase.SUSPENDED and self.suspended is not None:
-            return attrs.evolve(seen, folder=self.suspended.folder)
+            return attrs.evolve(seen, folder=self.suspended.folder, log_bytes=self.suspended.log_bytes)
         if self.phase is Phase.RESUMING and self.granted is not None and self.permitted:
             return attrs.evolve(seen, folder=self.granted.folder)
         if ended is None:
@@ -221,7 +224,8 @@ class Attempt:
 
 def evolve(attempt: Attempt, record: object) -> None:
     """Apply a record."""
-    attempt.phase = TRANSITIONS[attempt.phase][type(record)]
+    before = attempt.phase
+    attempt.phase = TRANSITIONS[before][type(record)]
     match record:
         case AttemptAccepted():
             attempt.task_id = record.task_id
@@ -235,7 +239,7 @@ def evolve(attempt: Attempt, record: object) -> None:
         case AttemptStopping():
             attempt.stop = _sterner(attempt.stop, record)
         case AttemptEnded():
-            attempt.ended = record
+            attempt.ended, attempt.revoked = record, before is Phase.REVOKING
 
 
 def _sterner(before: AttemptStopping | None, after: AttemptStopping) -> AttemptStopping:
@@ -392,8 +396,8 @@ def _offer_what_is_left(attempt: Attempt) -> Command:
 
 
 def forget(attempt: Attempt, message: ForgetAttempt, ctx: Context) -> Returned:
-    """Remove what is left of it; one that lives is not forgotten, and a suspended one is left to somebody else."""
-    if attempt.phase is Phase.SUSPENDED:
+    """Remove what is left of it; one that lives is not forgotten, and a frozen one is left to somebody else."""
+    if attempt.phase is Phase.SUSPENDED or attempt.revoked:
         return (Run("let-go", LetGo(attempt.uid)),)
     if attempt.phase is not Phase.ENDED:
         return (_report(attempt),)
@@ -510,7 +514,7 @@ def _finished(attempt: Attempt, finish: Finish) -> Returned:
         return None
     unseen = finish.code is None and finish.signal is None and not finish.stopped
     if unseen and attempt.phase is Phase.SUSPENDING:
-        frozen = AttemptSuspended(finish.wall_ns, finish.folder)
+        frozen = AttemptSuspended(finish.wall_ns, finish.folder, finish.log_bytes)
         return _reported(attempt, Decision(records=(frozen,), commands=(CancelTimer("timeout"),)))
     outcome = judge(finish, attempt.stop.cause if attempt.stop else None)
     fault = finish.fault
@@ -584,7 +588,7 @@ PHASES_OF: Mapping[str, tuple[Phase, ...]] = {
     "permit": (Phase.RESUMING, Phase.REVOKING),
     "thaw": (Phase.RESUMING,),
     "revoke": (Phase.REVOKING,),
-    "let-go": (Phase.SUSPENDED,),
+    "let-go": (Phase.SUSPENDED, Phase.ENDED),
 }
 """Where an effect is tried again, if not everywhere."""
 

@@ -169,7 +169,10 @@ class Specification:
 
 @attrs.frozen
 class Observation:
-    """Where one attempt stands. Everything from ``outcome`` on is final once ``phase`` is ENDED."""
+    """Where one attempt stands. Everything from ``outcome`` on is final once ``phase`` is ENDED.
+
+    ``log_bytes`` is the length of the log of one that is SUSPENDED, too.
+    """
 
     uid: str
     phase: Phase

@@ -146,6 +146,10 @@ class RunningAttempt(Protocol):
         """Its first process, where it is one of this worker's own PID namespace; else None."""
 
     @property
+    def supervisor(self) -> ProcessIdentity | None:
+        """The process above it, with which it can be frozen and brought back; None if it cannot be."""
+
+    @property
     def stdout(self) -> Path:
         """The file that takes its standard output; see ``iriscw.worker.logs`` for reading it as it grows."""
 

@@ -75,6 +75,7 @@ class AttemptSuspended:
 
     wall_ns: int
     folder: str
+    log_bytes: int = 0
 
 
 @record("worker.attempt_granted")

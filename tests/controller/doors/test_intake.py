@@ -27,7 +27,7 @@ from iriscw.controller.logs import LogStore
 from iriscw.controller.results import MAX_MISMATCHES, ResultStore
 from iriscw.errors import InvalidArgument
 from iriscw.fleet.model import WorkerInfo
-from iriscw.jobs.model import Ending, Observation, TaskState
+from iriscw.jobs.model import Ending, Observation, Suspension, TaskState
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.limits import MAX_RESULT_BYTES
 
@@ -163,6 +163,38 @@ async def test_a_stranger_that_lives(desk: Desk) -> None:
     """Its link hears that there is something of that name, so that it can be stopped, and no more."""
     sent = v1.AttemptObserved(attempt_uid=OTHERS, state=v1.TaskState.RUNNING, was_started=True, log_end_offset=9)
     assert await desk.see(sent) == Observation(OTHERS, TaskState.ASSIGNED)
+
+
+async def test_a_stranger_that_is_suspended(desk: Desk) -> None:
+    """Its link hears that much: who has not heard yet that it may let one go must not be told to stop it."""
+    sent = v1.AttemptObserved(
+        attempt_uid=OTHERS,
+        state=v1.TaskState.RUNNING,
+        suspension=v1.Suspension.SUSPENDED,
+        folder="/w",
+        was_started=True,
+    )
+    assert await desk.see(sent) == Observation(OTHERS, TaskState.ASSIGNED, suspension=Suspension.SUSPENDED)
+
+
+async def test_a_suspension_waits_for_the_log(desk: Desk) -> None:
+    """Whoever hears of it lets the worker forget the attempt, and with it what the store has not got yet."""
+    sent = v1.AttemptObserved(
+        attempt_uid=MINE,
+        state=v1.TaskState.RUNNING,
+        suspension=v1.Suspension.SUSPENDED,
+        folder="/w",
+        was_started=True,
+        log_end_offset=10,
+    )
+    assert (await desk.see(sent)).suspension is Suspension.SUSPENDING
+    await desk.line()
+    assert desk.told() == []
+    await desk.line(offset=5)
+    (seen,) = desk.told()
+    assert (seen.suspension, seen.folder, seen.logs_stored) == (Suspension.SUSPENDED, "/w", 10)
+    assert desk.connection.pending_ends == {}
+    assert (await desk.see(sent)).suspension is Suspension.SUSPENDED
 
 
 async def test_its_owner_is_believed(desk: Desk) -> None:

@@ -95,6 +95,29 @@ async def test_what_is_let_go_is_nobodys(workers) -> None:
     assert adopted.folder.path == folder
 
 
+async def test_who_comes_back_late_touches_nothing(workers) -> None:
+    """A worker that was stopped meanwhile ends and removes what it had; what another one has by then lives on."""
+    old = workers("a")
+    running = await old.start(AttemptSpec(facts("a1"), argv=("sleep", "600")))
+    folder = running.folder.path
+    send_signal(running.supervised.supervisor, signal.SIGKILL)
+    with anyio.fail_after(PATIENCE_S):
+        await anyio.wait_readable(pidfd := os.pidfd_open(running.supervised.supervisor.pid))
+        os.close(pidfd)
+        await workers("b").permit("a1", folder, "g1", WHERE)
+        marked = {"IRIS_ATTEMPT_UID": "a1", "IRIS_WORKDIR": str(folder / "work")}
+        async with await anyio.open_process(["sleep", "600"], env=marked) as back:  # as the one that was thawed
+            assert (await running.wait()).kind is EndKind.LOST
+            assert (await running.stop(0)).kind is EndKind.LOST
+            await running.remove()
+            assert (back.returncode, folder.exists()) == (None, True)
+            (mine,) = await workers("b").adopt()
+            await mine.stop(0)
+            assert await back.wait() == -signal.SIGKILL
+    await mine.remove()
+    assert not folder.exists()
+
+
 async def test_a_leave_is_one_workers(workers) -> None:
     """While one has it nobody else gets it; once it is taken back it is not given again."""
     folder = await frozen(workers("a"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
@@ -16,7 +17,7 @@ import attrs
 
 from iriscw._version import __version__
 from iriscw.agent.board import View
-from iriscw.agent.errors import ProcessOutOfReach
+from iriscw.agent.errors import GuardUnknown, ProcessOutOfReach
 from iriscw.agent.uplink import ledger, session
 from iriscw.agent.uplink.facts import checkpoint_rows, operation_row, order_end, tier_rows
 from iriscw.agent.uplink.ledger import Ledger
@@ -92,6 +93,13 @@ AGAIN_S = 1.0
 
 Told = Callable[[str], None]
 """Takes what is counted: ``connected``, ``disconnected``."""
+
+
+def _are_one(found: str, named: str) -> bool:
+    try:
+        return Path(named).is_absolute() and Path(found).samefile(named)
+    except OSError:
+        return False
 
 
 class ControllerLink:
@@ -201,6 +209,8 @@ class ControllerLink:
             marker = {ATTEMPT_MARKER: order.attempt_uid}
             if not await anyio.to_thread.run_sync(carries, process, marker):
                 raise TargetGone(f"process {order.pid} is none of attempt {order.attempt_uid[:80]!r}, or has ended")
+        if order.guard:
+            await self._check_guard(order.guard, root)
         tier = order.tier or DEFAULT_TIER
         tiers = self._agent.machine.tiers.folders
         if tier not in tiers:
@@ -213,11 +223,22 @@ class ControllerLink:
             tier=tier,
             leave_running=order.leave_running,
             force=order.force,
-            options=CriuOptions(shell_job=False, tcp_established=order.tcp_established),
+            options=CriuOptions(shell_job=False, tcp_established=order.tcp_established, tcp_close=order.tcp_close),
             hook=None,
             lock_within_ns=DEFAULT_LOCK_MS * MILLISECOND,
             labels=order.labels,
+            guard=order.guard,
         )
+
+    async def _check_guard(self, folder: str, root: TaskIdentity) -> None:
+        """Believe a folder only if the process says itself that it is the supervisor there, and the folder does, too.
+
+        Raises:
+            GuardUnknown: one of them does not.
+        """
+        found = await self._agent.machine.processes.guard(root)
+        if not found or not await anyio.to_thread.run_sync(_are_one, found, folder):
+            raise GuardUnknown(f"process {root.pid} is not the supervisor of {folder[:200]!a}")
 
     @staticmethod
     def _check_reach(order: FreezeOrder) -> None:

@@ -24,7 +24,8 @@ from iriscw.runtime import ActorSystem
 MAX_DEPTH = 16
 """How many generations above a job are looked through for the asker's."""
 
-_JOB_ID = re.compile(r"job-[a-z2-7]{12}")
+JOB_ID = re.compile(r"job-[a-z2-7]{12}")
+"""As the registry gives them."""
 
 
 class Access:
@@ -88,7 +89,7 @@ class Access:
         """
         if ref is None or not ref.job_id:
             raise InvalidArgument("the call names no job")
-        job_id = ref.job_id if _JOB_ID.fullmatch(ref.job_id) else await self._named(ref.job_id)
+        job_id = ref.job_id if JOB_ID.fullmatch(ref.job_id) else await self._named(ref.job_id)
         view = await self._describe(job_id)
         if ref.job_uid and ref.job_uid != view.uid:
             raise NoSuchJob(f"there is no job {ref.job_id!r} with the uid {ref.job_uid}")

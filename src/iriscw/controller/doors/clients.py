@@ -337,6 +337,16 @@ class ClientDoor(v1.ControllerServiceBase):
         view = await self._access.view(message.job, self._access.admin())
         return await self._nodes.checkpoint(message, view.job_id)
 
+    async def suspend_task(self, message: v1.SuspendTaskRequest) -> v1.TaskSuspension:
+        """Have a task frozen, and its room given back."""
+        view = await self._access.view(message.job, self._access.admin())
+        return await self._nodes.suspend(message, view.job_id)
+
+    async def resume_task(self, message: v1.ResumeTaskRequest) -> v1.TaskSuspension:
+        """Have a suspended task go on."""
+        view = await self._access.view(message.job, self._access.admin())
+        return await self._nodes.resume(message, view.job_id)
+
     async def restore_checkpoint(self, message: v1.RestoreCheckpointRequest) -> v1.OrderStatus:
         """Order that a checkpoint be brought back."""
         self._access.admin()

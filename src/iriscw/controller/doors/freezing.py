@@ -6,11 +6,13 @@ worker says of it on its present stream; the agent believes it only if boot, sta
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator
 
 import attrs
 
-from iriscw.controller.doors.access import Access
+from iriscw.controller import wire
+from iriscw.controller.doors.access import JOB_ID, Access
 from iriscw.controller.doors.agents import AgentBoard
 from iriscw.controller.doors.forgetting import forget_node
 from iriscw.controller.doors.streams import Switchboard
@@ -18,16 +20,17 @@ from iriscw.controller.events import EventHub
 from iriscw.controller.tokens import ControllerTokens
 from iriscw.errors import ActorStopped, InvalidArgument, NoSuchActor
 from iriscw.jobs.errors import TaskEnded, TaskNotRunning
-from iriscw.jobs.messages import ListTasks, TaskPage
-from iriscw.jobs.model import TASK_TERMINAL
+from iriscw.jobs.messages import ListTasks, TaskPage, TaskRow
+from iriscw.jobs.model import TASK_TERMINAL, Suspension
+from iriscw.jobs.suspension.messages import ResumeTask, SuspendTask, SuspensionView
 from iriscw.nodes import wire as nodes_wire
 from iriscw.nodes.errors import (
     AgentAway,
     CheckpointAmbiguous,
+    CheckpointNeeded,
     CheckpointUnknown,
     NoSuchNode,
     OrderKeyReused,
-    SuspensionNotSupported,
     TaskOutOfReach,
 )
 from iriscw.nodes.messages import (
@@ -65,6 +68,8 @@ from iriscw.rpc.context import call_context
 from iriscw.runtime.vocabulary import MILLISECOND
 
 TIERS = ("ram", "disk")
+
+_TASK_INDEX = re.compile(r"\d{1,6}")
 
 STATES = {
     NodeState.SYNCING: v1.NodeState.SYNCING,
@@ -136,14 +141,10 @@ class NodesDoor:
     async def checkpoint(self, message: v1.CheckpointTaskRequest, job_id: str) -> v1.OrderStatus:
         """Order a copy of a task's processes."""
         if not message.keep_running:
-            raise SuspensionNotSupported(
-                "a task cannot be suspended yet: say keep_running (--keep-running) for a copy of one that runs on"
-            )
-        tier = message.tier or TIERS[0]
-        if tier not in TIERS:
-            raise InvalidArgument(f"there is no tier {tier[:80]!r}: there are {', '.join(TIERS)}")
-        key = self._key(message.idempotency_key)
-        _check_labels(tuple(message.labels.items()))
+            raise InvalidArgument("this is for copies of tasks that run on (keep_running): SuspendTask suspends one")
+        tier = tier_of(message.tier)
+        key = order_key(message.idempotency_key)
+        check_labels(tuple(message.labels.items()))
         own = {"job": job_id, "task": str(message.task_index)}
         labels = tuple(sorted({**message.labels, **own}.items()))
         before = await self._placed_before(key)
@@ -152,26 +153,8 @@ class NodesDoor:
             if frozen is None or (frozen.labels, frozen.tier) != (labels, tier):
                 raise _reused()
             return await self._status(before)
-        page: TaskPage = await self._access.ask(f"/jobs/{job_id}", ListTasks(message.task_index, 1))
-        rows = [row for row in page.rows if row.index == message.task_index]
-        if not rows:
-            raise InvalidArgument(f"{job_id} has no task {message.task_index}")
-        row = rows[0]
-        if row.state in TASK_TERMINAL:
-            raise TaskEnded(f"task {message.task_index} of {job_id} is over: {row.state.value}")
-        connection = self._switchboard.find(row.worker_id) if row.worker_id and row.ending is None else None
-        if connection is None:
-            raise TaskNotRunning(f"task {message.task_index} of {job_id} has no attempt on a worker that is heard of")
-        if row.uid not in connection.processes:
-            raise TaskNotRunning(f"the process of task {message.task_index} of {job_id} has not begun, or has ended")
-        process = connection.processes[row.uid]
-        if process is None:
-            raise TaskOutOfReach(
-                f"worker {row.worker_id} runs the attempt as what no agent can freeze: in a pod of its own, or a thread"
-            )
-        node = connection.hello.node
-        if not node:
-            raise TaskOutOfReach(f"worker {row.worker_id} does not say which machine it is on")
+        row = await self._task(job_id, message.task_index)
+        process, node = self._reach(job_id, row)
         freeze = FreezeOrder(
             pid=process.pid,
             start_ticks=process.start_ticks,
@@ -186,15 +169,63 @@ class NodesDoor:
         )
         return await self._place(key, node, Order("", freeze=freeze))
 
+    async def _task(self, job_id: str, index: int) -> TaskRow:
+        page: TaskPage = await self._access.ask(f"/jobs/{job_id}", ListTasks(index, 1))
+        rows = [row for row in page.rows if row.index == index]
+        if not rows:
+            raise InvalidArgument(f"{job_id} has no task {index}")
+        if rows[0].state in TASK_TERMINAL:
+            raise TaskEnded(f"task {index} of {job_id} is over: {rows[0].state.value}")
+        return rows[0]
+
+    def _reach(self, job_id: str, row: TaskRow) -> tuple[v1.ProcessRef, str]:
+        """Find the process of a task that runs, and the machine that it is on."""
+        task = f"task {row.index} of {job_id}"
+        if row.suspension is not None and row.suspension.phase is not Suspension.NONE:
+            raise TaskNotRunning(f"{task} is {row.suspension.phase.value}")
+        connection = self._switchboard.find(row.worker_id) if row.worker_id and row.ending is None else None
+        if connection is None:
+            raise TaskNotRunning(f"{task} has no attempt on a worker that is heard of")
+        if row.uid not in connection.processes:
+            raise TaskNotRunning(f"the process of {task} has not begun, or has ended")
+        process = connection.processes[row.uid]
+        if process is None:
+            raise TaskOutOfReach(
+                f"worker {row.worker_id} runs the attempt as what no agent can freeze: in a pod of its own, or a thread"
+            )
+        node = connection.hello.node
+        if not node:
+            raise TaskOutOfReach(f"worker {row.worker_id} does not say which machine it is on")
+        return process, node
+
+    async def suspend(self, message: v1.SuspendTaskRequest, job_id: str) -> v1.TaskSuspension:
+        """Have a task suspended: its job decides. What cannot be where it runs is said at once."""
+        key, tier = order_key(message.idempotency_key), tier_of(message.tier)
+        check_labels(tuple(message.labels.items()))
+        row = await self._task(job_id, message.task_index)
+        if row.suspension is None or (row.suspension.phase is Suspension.NONE and row.suspension.key != key):
+            _, node = self._reach(job_id, row)
+            await self._agent(node)
+        labels = tuple(sorted(message.labels.items()))
+        asked = SuspendTask(message.task_index, key, tier, message.force, labels)
+        view: SuspensionView = await self._access.ask(f"/jobs/{job_id}", asked)
+        return wire.task_suspension(view)
+
+    async def resume(self, message: v1.ResumeTaskRequest, job_id: str) -> v1.TaskSuspension:
+        """Have a suspended task go on."""
+        asked = ResumeTask(message.task_index, order_key(message.idempotency_key))
+        view: SuspensionView = await self._access.ask(f"/jobs/{job_id}", asked)
+        return wire.task_suspension(view)
+
     async def restore(self, message: v1.RestoreCheckpointRequest) -> v1.OrderStatus:
         """Order that a checkpoint be brought back where it is."""
         order = Order("", thaw=ThawOrder(message.checkpoint_id, message.force))
-        return await self._place_at_holder(self._key(message.idempotency_key), message.node, order)
+        return await self._place_at_holder(order_key(message.idempotency_key), message.node, order)
 
     async def delete(self, message: v1.DeleteCheckpointRequest) -> v1.OrderStatus:
         """Order that a checkpoint be removed where it is."""
         order = Order("", remove=RemoveOrder(message.checkpoint_id))
-        return await self._place_at_holder(self._key(message.idempotency_key), message.node, order)
+        return await self._place_at_holder(order_key(message.idempotency_key), message.node, order)
 
     async def cancel(self, message: v1.CancelOrderRequest) -> v1.OrderStatus:
         """Have an order undone."""
@@ -225,13 +256,6 @@ class NodesDoor:
         """Forget a node whose agent is away."""
         return v1.ForgetNodeResponse(orders_lost=await forget_node(self._access, self._board, message.node))
 
-    @staticmethod
-    def _key(given: str) -> str:
-        key = given or call_context().idempotency_key
-        if not 0 < len(key) <= MAX_KEY_CHARS:
-            raise InvalidArgument(f"an order carries an idempotency key of 1 to {MAX_KEY_CHARS} characters")
-        return key
-
     async def _placed_before(self, key: str) -> OrderView | None:
         view: OrderView | None = await self._access.ask(ORDERS, FindOrder(key))
         return view
@@ -243,36 +267,67 @@ class NodesDoor:
             if attrs.evolve(before.order, operation="") != order or named not in ("", before.node):
                 raise _reused()
             return await self._status(before)
-        return await self._place(key, await self._holder(order.checkpoint, named), order)
+        node, row = await self._holder(order.checkpoint, named)
+        await self._refuse_needed(order.checkpoint, row)
+        return await self._place(key, node, order)
 
-    async def _holder(self, checkpoint: str, named: str) -> str:
-        """Find the node that has a checkpoint."""
+    async def _refuse_needed(self, checkpoint: str, row: CheckpointRow | None) -> None:
+        """Refuse to touch what a suspended task consists of. The labels say whom to ask; the job knows.
+
+        Raises:
+            CheckpointNeeded: it is that.
+        """
+        labels = dict(row.labels) if row is not None else {}
+        job_id, index = labels.get("job", ""), labels.get("task", "")
+        if not JOB_ID.fullmatch(job_id) or not _TASK_INDEX.fullmatch(index):
+            return
+        try:
+            page: TaskPage = await self._access.ask(f"/jobs/{job_id}", ListTasks(int(index), 1))
+        except NoSuchActor:  # it was forgotten, with its tasks
+            return
+        for task in page.rows:
+            if task.suspension is not None and task.suspension.checkpoint == checkpoint:
+                raise CheckpointNeeded(
+                    f"{checkpoint} is all that there is of task {index} of {job_id}, which is suspended:"
+                    f" `iriscw resume {job_id} --task {index}`, or stop the job"
+                )
+
+    async def _holder(self, checkpoint: str, named: str) -> tuple[str, CheckpointRow | None]:
+        """Find the node that has a checkpoint, and what is known of it there."""
         if not OPERATION_ID.fullmatch(checkpoint):
             raise InvalidArgument(f"{checkpoint[:80]!a} is no id of a checkpoint")
-        if named:
-            return named
-        holders, away = [], []
-        for node in await self._names():
+        holders: list[tuple[str, CheckpointRow]] = []
+        away = []
+        for node in (named,) if named else await self._names():
+            if not NODE_NAME.fullmatch(node):
+                continue
             view = await self._view(node, (CHECKPOINT,))
             if view is None or view.state is NodeState.UNKNOWN:
                 away.append(node)
             rows = () if view is None else view.facts
-            if any(isinstance(row, CheckpointRow) and row.checkpoint == checkpoint for row in rows):
-                holders.append(node)
+            found = [row for row in rows if isinstance(row, CheckpointRow) and row.checkpoint == checkpoint]
+            holders += [(node, row) for row in found[:1]]
+        if named:
+            return named, holders[0][1] if holders else None
         if len(holders) > 1:
-            raise CheckpointAmbiguous(f"{checkpoint} is on {', '.join(holders[:8])}: name the node")
+            names = ", ".join(node for node, _ in holders[:8])
+            raise CheckpointAmbiguous(f"{checkpoint} is on {names}: name the node")
         if not holders:
             unheard = f"; {len(away)} nodes are not heard of now, and may have it" if away else ""
             raise CheckpointUnknown(f"no node has a checkpoint {checkpoint}{unheard}")
         return holders[0]
 
-    async def _place(self, key: str, node: str, order: Order) -> v1.OrderStatus:
+    async def _agent(self, node: str) -> str:
+        """Give the agent of a node that is heard of."""
         view = await self._view(node, ()) if NODE_NAME.fullmatch(node) else None
         if view is None:
             raise NoSuchNode(f"no agent has dialled from node {node[:80]!r}: `iriscw agent serve` runs one there")
         if view.state is NodeState.UNKNOWN or view.identity is None:
             raise AgentAway(f"the agent of {node} has no stream to the controller now")
-        placed: OrderView = await self._access.ask(ORDERS, PlaceOrder(key, node, view.identity.agent_id, order))
+        return view.identity.agent_id
+
+    async def _place(self, key: str, node: str, order: Order) -> v1.OrderStatus:
+        placed: OrderView = await self._access.ask(ORDERS, PlaceOrder(key, node, await self._agent(node), order))
         return await self._status(placed)
 
     async def _status(self, view: OrderView) -> v1.OrderStatus:
@@ -309,7 +364,36 @@ def _reused() -> OrderKeyReused:
     return OrderKeyReused("the key was used before, for another order")
 
 
-def _check_labels(labels: tuple[tuple[str, str], ...]) -> None:
+def order_key(given: str) -> str:
+    """Give the key of a call that changes something.
+
+    Raises:
+        InvalidArgument: it has none.
+    """
+    key = given or call_context().idempotency_key
+    if not 0 < len(key) <= MAX_KEY_CHARS:
+        raise InvalidArgument(f"an order carries an idempotency key of 1 to {MAX_KEY_CHARS} characters")
+    return key
+
+
+def tier_of(given: str) -> str:
+    """Give the tier that a call means.
+
+    Raises:
+        InvalidArgument: there is none of this name.
+    """
+    tier = given or TIERS[0]
+    if tier not in TIERS:
+        raise InvalidArgument(f"there is no tier {tier[:80]!r}: there are {', '.join(TIERS)}")
+    return tier
+
+
+def check_labels(labels: tuple[tuple[str, str], ...]) -> None:
+    """Refuse labels that no manifest takes.
+
+    Raises:
+        InvalidArgument: there are too many, or one is none.
+    """
     if len(labels) > MAX_LABELS - 2:  # the job and the task are labels, too
         raise InvalidArgument(f"{len(labels)} labels: at most {MAX_LABELS - 2}")
     for name, value in labels:

@@ -56,6 +56,8 @@ class ControllerStatistics:
     """What was told on pools; None where the platform takes nothing of the kind."""
     strangers: int = 0
     """Messages of workers about attempts that they were not given, since the start: none of them was believed."""
+    moves: Mapping[tuple[str, str], int] = attrs.field(factory=dict)
+    """Orders of jobs to agents, by kind and outcome, since the start."""
     agents_connected: int = 0
     agents_refused: int = 0
     """Hellos of node agents that were refused, since the start."""
@@ -90,6 +92,11 @@ class _Figures(Collector):
             yield from _reviews(figures.token_reviews)
         text = "Messages of workers about attempts that they were not given."
         yield CounterMetricFamily("iriscw_worker_strangers", text, figures.strangers)
+        text = "Orders of jobs to node agents, by kind and outcome."
+        moves = CounterMetricFamily("iriscw_attempt_moves", text, labels=["kind", "outcome"])
+        for kind, outcome in sorted(figures.moves):
+            moves.add_metric([kind, outcome], figures.moves[kind, outcome])
+        yield moves
         yield GaugeMetricFamily("iriscw_degraded", "1 while no new work is taken.", int(bool(figures.degraded)))
         for name, counts in (("job", figures.job_changes), ("task", figures.task_changes)):
             family = CounterMetricFamily(

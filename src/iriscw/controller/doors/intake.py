@@ -27,7 +27,7 @@ from iriscw.controller.logs import AttemptLog, LogStore
 from iriscw.controller.result_model import Reference, Verdict
 from iriscw.controller.results import ResultStore
 from iriscw.errors import InvalidArgument
-from iriscw.jobs.model import Ending, Observation, Observed, TaskState
+from iriscw.jobs.model import Ending, Observation, Observed, Suspension, TaskState
 from iriscw.proto.iriscw import v1
 from iriscw.runtime.vocabulary import replace
 
@@ -155,16 +155,17 @@ class Intake:
                         await _acknowledge_result(uid, self._results.stored(uid), connection)
 
     async def _pass_on(self, waiting: PendingEnd, connection: Connection, *, patient: bool = True) -> bool:
-        """Tell the link of an end, if it need not wait any longer. Gives which."""
+        """Tell the link of an end, or a suspension, if it need not wait any longer. Gives which."""
         seen = await self.observation(waiting.sent, connection, patient=patient)
-        if seen.ending is not None:
+        settled = seen.ending is not None or seen.suspension is Suspension.SUSPENDED
+        if settled:
             await connection.report(Observed((seen,)))
-        return seen.ending is not None
+        return settled
 
     async def observation(
         self, sent: v1.AttemptObserved, connection: Connection, *, patient: bool = True
     ) -> Observation:
-        """Read an observation; keep an end back until the attempt's log and result are here.
+        """Read an observation; keep an end, or a suspension, back until the attempt's log and result are here.
 
         Args:
             sent: the observation.
@@ -184,7 +185,8 @@ class Intake:
         ended = wire.ending_of(sent) is not None
         verdict = await self._settle(sent.result, known) if ended and sent.result is not None else None
         whole = known.end >= sent.log_end_offset
-        waits = verdict in (Verdict.WANTED, Verdict.WAITS) or (ended and not whole and patient)
+        suspended = sent.suspension is v1.Suspension.SUSPENDED
+        waits = verdict in (Verdict.WANTED, Verdict.WAITS) or ((ended or suspended) and not whole and patient)
         if verdict is Verdict.WAITS:
             self._awaited[uid] = connection
         if not waits:
@@ -200,6 +202,8 @@ class Intake:
         if ended and whole:
             self._logs.finish(uid)
         seen = wire.observation(sent, logs_stored=known.end, with_end=not waits)
+        if suspended and waits:  # whoever is told that it is lets its worker forget it, and the rest of its log
+            return replace(seen, suspension=Suspension.SUSPENDING)
         if verdict is Verdict.REFUSED and seen.ending is Ending.SUCCEEDED:
             refusal = self._results.refusal(uid)
             reason = f"{type(refusal).__name__}: {refusal}"
@@ -261,8 +265,14 @@ def _note_stranger(uid: str, connection: Connection) -> None:
 
 
 def _of_a_stranger(sent: v1.AttemptObserved) -> Observation:
-    """Say no more than that there is something of this name: how it stands, or ended, is not believed."""
+    """Say no more than that there is something of this name: how it stands, or ended, is not believed.
+
+    But that it is suspended: then the worker has not heard yet that it may let it go, and is told that again. It must
+    not be told to stop it, because somebody else may have it by now.
+    """
     if wire.ending_of(sent) is None:
-        return Observation(sent.attempt_uid, TaskState.ASSIGNED)
+        suspended = sent.suspension is v1.Suspension.SUSPENDED
+        suspension = Suspension.SUSPENDED if suspended else Suspension.NONE
+        return Observation(sent.attempt_uid, TaskState.ASSIGNED, suspension=suspension)
     reason = "it is over on a worker that is not known to have been given it"
     return Observation(sent.attempt_uid, TaskState.ASSIGNED, Ending.MISSING, reason=reason)

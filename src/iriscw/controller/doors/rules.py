@@ -42,6 +42,8 @@ CLIENT_RULES: MethodRules = {
     "ListNodes": MethodRule(roles=_ADMINS),
     "ListNodeCheckpoints": MethodRule(roles=_ADMINS),
     "CheckpointTask": MethodRule(roles=_ADMINS),
+    "SuspendTask": MethodRule(roles=_ADMINS),
+    "ResumeTask": MethodRule(roles=_ADMINS),
     "RestoreCheckpoint": MethodRule(roles=_ADMINS),
     "DeleteCheckpoint": MethodRule(roles=_ADMINS),
     "WatchOrder": MethodRule(roles=_ADMINS),
@@ -64,12 +66,12 @@ AGENT_RULES: MethodRules = {
 }
 
 WORKER_RULES: MethodRules = {
-    # The set of all that a worker holds: 512 attempts of 22 parts, a named port, and 4 Ki characters of a fault.
+    # The set of all that a worker holds: 512 attempts of 28 parts, a named port, and 4 Ki characters of a fault.
     "Connect": MethodRule(
         roles=(Role.WORKER,),
         request=Bounds(
             max_bytes=8 * MIB,
-            max_parts=14_000,
+            max_parts=17_000,
             field_bytes={
                 "hello": 64 * KIB,
                 "heartbeat": _ROOM_BYTES,

@@ -59,6 +59,10 @@ class Connection:
     """What it was told to stop on this stream, and why."""
     processes: dict[str, v1.ProcessRef | None] = attrs.field(factory=dict)
     """Of the attempts that run, as the worker says; None for one that is no process of its machine's own."""
+    suspending: dict[str, tuple[v1.ProcessRef | None, str]] = attrs.field(factory=dict)
+    """Of the attempts that may be frozen: the process to freeze, and the folder of the attempt, as the worker says."""
+    suspended: dict[str, None] = attrs.field(factory=dict)
+    """The attempts that are: when the worker is told to forget one, it is let go."""
     seen_at: float = 0.0
     """When the fleet was last told of a sign of life, on the loop's clock."""
     beat_at: float = attrs.field(factory=anyio.current_time)
@@ -84,11 +88,17 @@ class Connection:
         return self.info.worker_id, self.info.incarnation
 
     def note_process(self, sent: v1.AttemptObserved) -> None:
-        """Remember which process an attempt is, for as long as it runs."""
+        """Remember which process an attempt is, for as long as it runs, and whether it is being suspended."""
         if sent.state is v1.TaskState.RUNNING:
             self.processes[sent.attempt_uid] = sent.process
         else:
             self.processes.pop(sent.attempt_uid, None)
+        for table in (self.suspending, self.suspended):
+            table.pop(sent.attempt_uid, None)
+        if sent.suspension is v1.Suspension.SUSPENDING:
+            self.suspending[sent.attempt_uid] = (sent.supervisor, sent.folder)
+        elif sent.suspension is v1.Suspension.SUSPENDED:
+            self.suspended[sent.attempt_uid] = None
 
     async def send(self, message: v1.ControllerMessage) -> None:
         """Queue a message for the worker; waits for room, gives up when the stream is over."""
@@ -126,6 +136,7 @@ class Switchboard:
         self._connections: dict[tuple[str, str], Connection] = {}
         self._waiting: dict[tuple[str, str], anyio.Event] = {}
         self._claimed: dict[tuple[str, str], Connection] = {}
+        self._news = anyio.Event()
 
     def plug(self, connection: Connection) -> Connection | None:
         """Take a new connection; give the one that it supersedes."""
@@ -134,7 +145,24 @@ class Switchboard:
         waiting = self._waiting.get(connection.key)
         if waiting is not None:
             waiting.set()
+        self.ring()
         return older
+
+    def ring(self) -> None:
+        """Wake whoever waits for a worker to say that an attempt may be frozen: one has dialled, or said so."""
+        self._news.set()
+        self._news = anyio.Event()
+
+    async def suspending(self, key: tuple[str, str], uid: str) -> tuple[Connection, v1.ProcessRef | None, str]:
+        """Wait until this incarnation is connected and says that the attempt may be frozen.
+
+        Gives its connection, the process that is to be frozen (None if it names none), and the attempt's folder.
+        """
+        while True:
+            news, connection = self._news, self._connections.get(key)
+            if connection is not None and uid in connection.suspending and not connection.over.is_set():
+                return connection, *connection.suspending[uid]
+            await news.wait()
 
     def unplug(self, connection: Connection) -> bool:
         """Forget a connection; whether it was still the latest of its worker."""

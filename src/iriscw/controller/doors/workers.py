@@ -24,7 +24,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import secrets
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 
 import anyio
 import attrs
@@ -214,7 +214,7 @@ class WorkerDoor(v1.WorkerServiceBase):
         path, group = found
         offered = wire.capacity(hello.capacity)
         attributes = wire.attributes(hello.attributes)
-        dial = WorkerDialled(hello.worker_id, hello.incarnation, offered, attributes, hello.address)
+        dial = WorkerDialled(hello.worker_id, hello.incarnation, offered, attributes, hello.address, hello.node)
         assert self.system is not None
         try:
             accepted = await self.system.ask(path, dial)
@@ -289,11 +289,17 @@ class WorkerDoor(v1.WorkerServiceBase):
             await intake.pass_time(connection)
         elif message.observed is not None:
             await connection.report(Observed((await intake.observation(message.observed, connection),)))
+            self._tell_of_suspensions([message.observed])
         elif message.observed_set is not None:
             if len(message.observed_set.attempts) > MAX_HELD_ATTEMPTS:
                 raise InvalidArgument(f"a worker holds at most {MAX_HELD_ATTEMPTS} attempts")
             seen = [await intake.observation(each, connection) for each in message.observed_set.attempts]
             await connection.report(Observed((*seen, *_absent(message.observed_set, connection))))
+            self._tell_of_suspensions(message.observed_set.attempts)
+
+    def _tell_of_suspensions(self, said: Iterable[v1.AttemptObserved]) -> None:
+        if any(each.suspension is v1.Suspension.SUSPENDING for each in said):
+            self.switchboard.ring()
 
     # Down: the port of jobs
 
@@ -352,10 +358,16 @@ class WorkerDoor(v1.WorkerServiceBase):
         else:
             for run in runs:
                 await connection.send(v1.ControllerMessage(run=run))
+        for uid in orders.suspend:
+            await connection.send(v1.ControllerMessage(suspend=v1.SuspendAttempt(attempt_uid=uid)))
+        for uid in orders.go_on:
+            await connection.send(v1.ControllerMessage(continue_=v1.ContinueAttempt(attempt_uid=uid)))
         for uid in orders.release:
             for table in (connection.pending_ends, connection.desired, connection.stops, connection.strange_uids):
                 table.pop(uid, None)
             await connection.send(v1.ControllerMessage(forget=v1.ForgetAttempt(attempt_uid=uid)))
+        suspended = [uid for uid in orders.release if uid in connection.suspended]
+        await self._held.let_go(connection.key, suspended)
         await self._held.strike(connection.key, orders.release)
 
     async def _prepare(self, connection: Connection, order: RunOrder) -> v1.RunAttempt | None:

@@ -42,6 +42,9 @@ STREAM_TIMEOUT_S = 86_400.0
 WELCOME_TIMEOUT_S = 30.0
 """From the Hello to the answer: the controller asks its fleet in between."""
 
+_HAVE_PROCESSES = (v1.Suspension.UNSPECIFIED, v1.Suspension.SUSPENDING)
+"""Of one that is suspended, or about to come back, no process is known that lives."""
+
 Call = BidiCall[v1.WorkerMessage, v1.ControllerMessage]
 
 
@@ -178,12 +181,17 @@ class ControllerStream:
                 await call.end()
 
     def _name_processes(self, message: v1.WorkerMessage) -> None:
-        """Say of each attempt that runs which process it is, for the agent of this machine."""
+        """Say of each attempt that runs which processes it is, for the agent of this machine."""
         told = message.observed_set.attempts if message.observed_set is not None else [message.observed]
         for each in told:
             held = self._desk.held.get(each.attempt_uid) if each is not None else None
-            if each is not None and held is not None and each.state is v1.TaskState.RUNNING:
+            if each is None or held is None or each.state is not v1.TaskState.RUNNING:
+                continue
+            if each.suspension in _HAVE_PROCESSES:
                 each.process = _process(held.running.process)
+                each.supervisor = _process(held.running.supervisor)
+            if each.suspension is v1.Suspension.SUSPENDING:  # told already: this worker may be gone when it is frozen
+                each.folder = str(held.running.stdout.parent)
 
     async def _end(self, call: Call, shipping: Shipping, seen: Observation, told: Observation | None) -> None:
         """Tell an end, once its log and its result were sent, and unless that was ``told``."""

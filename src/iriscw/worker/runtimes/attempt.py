@@ -35,6 +35,11 @@ class FolderAttempt:
         return None
 
     @property
+    def supervisor(self) -> ProcessIdentity | None:
+        """Who is frozen with it; None where attempts are not suspended."""
+        return None
+
+    @property
     def stdout(self) -> Path:
         """The file that takes its standard output."""
         return self.folder.stdout

@@ -32,6 +32,7 @@ from iriscw.errors import InvalidArgument
 from iriscw.files import make_private_folder, read_bounded, write_atomic
 from iriscw.processes.environment import basic_environment
 from iriscw.processes.grants import (
+    NOBODY,
     Grant,
     GrantRefused,
     Standing,
@@ -90,8 +91,9 @@ class ProcessAttempt(FolderAttempt):
     """Of one that began with another worker: what says here where its folder is."""
 
     async def remove(self) -> None:
-        """Remove its files, and then what says where they were."""
-        await super().remove()
+        """Remove its files, unless somebody else has taken it over, and then what says where they were."""
+        if await anyio.to_thread.run_sync(self.supervised.ours):
+            await super().remove()
         if self.reference is not None:
             await anyio.to_thread.run_sync(partial(self.reference.unlink, missing_ok=True))
 
@@ -99,6 +101,11 @@ class ProcessAttempt(FolderAttempt):
     def process(self) -> ProcessIdentity | None:
         """The program itself."""
         return self.supervised.target
+
+    @property
+    def supervisor(self) -> ProcessIdentity | None:
+        """The process above it."""
+        return self.supervised.supervisor
 
     async def wait(self) -> AttemptEnd:
         """Wait until it has ended."""
@@ -164,7 +171,7 @@ class ProcessRuntime:
             raise WorkerTrouble(str(error)) from error
         if self.lease is not None and self.lease.until_ns < until_ns:  # meanwhile, and perhaps after it was read
             supervised.look_at_lease()
-        return ProcessAttempt(folder, supervised)
+        return self._attempt(folder, supervised)
 
     def withdraw(self, uid: str) -> None:
         """Nothing is to be done: a start takes milliseconds."""
@@ -186,10 +193,10 @@ class ProcessRuntime:
                 continue
             if self.lease is not None and self.lease.over and not supervised.alive:
                 await anyio.to_thread.run_sync(withdraw_all, folder.path)  # what was frozen is not for us any more
+            supervised.ours = partial(self._has, folder.path)
             if self.lease is not None and self.lease.over:  # its supervisor ends it too: whoever comes first
                 await supervised.stop(0)
-            reference = None if folder.root == self.root else self._references / folder.uid
-            found.append(ProcessAttempt(folder, supervised, reference))
+            found.append(self._attempt(folder, supervised))
         return tuple(found)
 
     async def hold(self, until_ns: int) -> None:
@@ -297,8 +304,17 @@ class ProcessRuntime:
             log.warning("nobody can tell any more which processes %s has: %s", folder.uid, error)
             supervised = None
         lost = Supervised(folder.path, None, None, _markers(folder))
+        return self._attempt(folder, supervised or lost)
+
+    def _attempt(self, folder: AttemptFolder, supervised: Supervised) -> ProcessAttempt:
+        supervised.ours = partial(self._has, folder.path)
         reference = None if folder.root == self.root else self._references / folder.uid
-        return ProcessAttempt(folder, supervised or lost, reference)
+        return ProcessAttempt(folder, supervised, reference)
+
+    def _has(self, path: Path) -> bool:
+        """Whether an attempt is this worker's: began here and was not let go, or was granted to it last. Blocks."""
+        owner = owner_of(path)
+        return owner is None or (owner == self.owner and owner != NOBODY)
 
     def _tell_all(self) -> None:
         for path in [folder.path for folder in self._folders(tidy=False)]:

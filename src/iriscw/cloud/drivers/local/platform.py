@@ -33,6 +33,7 @@ import anyio.to_thread
 import attrs
 from anyio.abc import TaskGroup
 
+from iriscw.cloud.drivers.local.attempts import end_life, life_of
 from iriscw.cloud.drivers.local.folder import Folder
 from iriscw.cloud.drivers.local.life import RETRY_S, Life, insist, judge, on_disk, stop_pod
 from iriscw.cloud.drivers.local.records import (
@@ -59,7 +60,8 @@ from iriscw.processes.supervised import NotStarted, Program, Supervised, adopt, 
 from iriscw.processes.sweep import SweepFailed, sweep
 
 POD_MARKER = "IRISCW_POD_UID"
-"""The variable by which all processes of a pod are found, whatever they did to hide."""
+"""The variable by which all processes of a pod are found, whatever they did to hide; but not those of attempts, which
+may leave it (:mod:`iriscw.cloud.drivers.local.attempts`)."""
 
 ORPHAN_AFTER_S = 600.0
 """For how long a pod's worker dials a controller that is not there, before it ends itself: nobody else would end the
@@ -94,6 +96,8 @@ class LocalOptions:
     argv: Sequence[str] = (sys.executable, "-m", "iriscw.worker")
     environment: Mapping[str, str] = attrs.field(factory=dict, repr=False)
     boot_delay_s: float = 1.0
+    cache: Path | None = None
+    """Where workers keep their attempts, if pods are workers."""
 
 
 class LocalPlatform:
@@ -289,15 +293,23 @@ class LocalPlatform:
             await self.schedule()
 
     async def _swept(self, name: str, uid: str) -> None:
-        """Kill what carries the pod's marker; say so while something does not die (INV-F7)."""
+        """Kill what carries the pod's marker, and its attempts; say so while something does not die (INV-F7)."""
         while True:
             try:
                 await sweep({POD_MARKER: uid})
-            except SweepFailed as error:
+                await self._end_attempts(self.pods[name])
+            except (SweepFailed, OSError) as error:
                 await insist(functools.partial(self._explain, name, f"Stuck: {error}"))
                 await anyio.sleep(RETRY_S)
             else:
                 return
+
+    async def _end_attempts(self, record: PodRecord) -> None:
+        """End the attempts that are its worker's, those that began elsewhere too, and none that moved away."""
+        cache = self.options.cache
+        life = None if cache is None else life_of(cache, record.spec.environment)
+        if cache is not None and life is not None:
+            await end_life(cache, life)
 
     async def _explain(self, name: str, reason: str) -> None:
         async with self.lock:
@@ -320,6 +332,7 @@ class LocalPlatform:
             group.start_soon(self._stop_when_deleted, record.spec.name, life, running)
             ending = await self._ending(record, running)
             group.cancel_scope.cancel()
+        await self._swept(record.spec.name, record.uid)  # what it is told to have left may be started elsewhere
         phase, reason = judge(ending, life.loss)
         await self._finish(record, phase, reason, ending.code)
 

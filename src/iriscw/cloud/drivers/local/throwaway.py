@@ -34,6 +34,7 @@ import anyio
 import anyio.to_thread
 import attrs
 
+from iriscw.cloud.drivers.local.attempts import ATTEMPT_FOLDER
 from iriscw.cloud.drivers.local.folder import Folder, WorkdirLocked
 from iriscw.cloud.drivers.local.platform import POD_MARKER
 from iriscw.cloud.drivers.local.records import PodRecord
@@ -49,9 +50,6 @@ PREFIX: Final = "iriscw-"
 OWNER_FILE: Final = "owner.json"
 PLATFORM_FOLDER: Final = "platform"
 """Within a cluster's folder: the root of its local platform."""
-
-ATTEMPT_FOLDER: Final = "IRIS_WORKDIR"
-"""The variable by which the processes of attempts are found, their supervisors included."""
 
 SECRETS_FOLDER: Final = "secrets"
 """Within a cluster's folder: its tokens, which go first."""

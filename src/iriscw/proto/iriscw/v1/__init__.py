@@ -144,6 +144,7 @@ __all__ = (
     "ResultChunk",
     "ResultPart",
     "ResultRef",
+    "ResumeTaskRequest",
     "Resumption",
     "RunAttempt",
     "RuntimeTurn",
@@ -161,12 +162,15 @@ __all__ = (
     "SubmitJobRequest",
     "SubmitJobResponse",
     "SuspendAttempt",
+    "SuspendTaskRequest",
     "Suspension",
+    "SuspensionPhase",
     "TaskCount",
     "TaskRuntimeKind",
     "TaskSpecification",
     "TaskState",
     "TaskStatus",
+    "TaskSuspension",
     "TerminateJobRequest",
     "TerminateJobResponse",
     "ThawRequest",
@@ -851,6 +855,43 @@ class Suspension(betterproto2.Enum):
         }
 
 
+class SuspensionPhase(betterproto2.Enum):
+    UNSPECIFIED = 0
+
+    SUSPENDING = 1
+    """
+    It is being frozen.
+    """
+
+    SUSPENDED = 2
+    """
+    Nothing of it runs, and it holds no room.
+    """
+
+    RESUMING = 3
+    """
+    It is to go on: it waits for a worker, or is being brought back.
+    """
+
+    @classmethod
+    def betterproto_value_to_renamed_proto_names(cls) -> dict[int, str]:
+        return {
+            0: "SUSPENSION_PHASE_UNSPECIFIED",
+            1: "SUSPENSION_PHASE_SUSPENDING",
+            2: "SUSPENSION_PHASE_SUSPENDED",
+            3: "SUSPENSION_PHASE_RESUMING",
+        }
+
+    @classmethod
+    def betterproto_renamed_proto_names_to_value(cls) -> dict[str, int]:
+        return {
+            "SUSPENSION_PHASE_UNSPECIFIED": 0,
+            "SUSPENSION_PHASE_SUSPENDING": 1,
+            "SUSPENSION_PHASE_SUSPENDED": 2,
+            "SUSPENSION_PHASE_RESUMING": 3,
+        }
+
+
 class TaskRuntimeKind(betterproto2.Enum):
     """
     Where the attempts of a group's workers run.
@@ -1225,7 +1266,7 @@ class AttemptObserved(betterproto2.Message):
 
     log_end_offset: "int" = betterproto2.field(5, betterproto2.TYPE_INT64)
     """
-    Bytes of log written so far.
+    Bytes of log written so far: told of one that is suspended, or has ended.
     """
 
     result: "ResultRef | None" = betterproto2.field(6, betterproto2.TYPE_MESSAGE, optional=True)
@@ -1256,12 +1297,17 @@ class AttemptObserved(betterproto2.Message):
 
     folder: "str" = betterproto2.field(12, betterproto2.TYPE_STRING)
     """
-    Of one that is suspended, or can be brought back now: where its files are.
+    Of one that may be frozen, is suspended, or can be brought back now: where its files are. Absolute.
     """
 
     process: "ProcessRef | None" = betterproto2.field(15, betterproto2.TYPE_MESSAGE, optional=True)
     """
     Its first process, while it runs on the worker's own machine as one that the machine's agent can see.
+    """
+
+    supervisor: "ProcessRef | None" = betterproto2.field(16, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    The one above it, with which it is suspended. Likewise; not there if it cannot be.
     """
 
 
@@ -1581,7 +1627,7 @@ class CheckpointTaskRequest(betterproto2.Message):
 
     keep_running: "bool" = betterproto2.field(5, betterproto2.TYPE_BOOL)
     """
-    The task runs on, and the job knows nothing of it.
+    The task runs on, and the job knows nothing of it. Without it: SuspendTask.
     """
 
     labels: "dict[str, str]" = betterproto2.field(
@@ -3353,6 +3399,21 @@ default_message_pool.register_message("iriscw.v1", "ResultRef", ResultRef)
 
 
 @dataclass(eq=False, repr=False)
+class ResumeTaskRequest(betterproto2.Message):
+    idempotency_key: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+    """
+    At most 128 bytes.
+    """
+
+    job: "JobRef | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True)
+
+    task_index: "int" = betterproto2.field(3, betterproto2.TYPE_INT32)
+
+
+default_message_pool.register_message("iriscw.v1", "ResumeTaskRequest", ResumeTaskRequest)
+
+
+@dataclass(eq=False, repr=False)
 class Resumption(betterproto2.Message):
     """
     Leave for one thaw of an attempt that was suspended, here or on another worker of this machine. Given only when the
@@ -3728,6 +3789,35 @@ default_message_pool.register_message("iriscw.v1", "SuspendAttempt", SuspendAtte
 
 
 @dataclass(eq=False, repr=False)
+class SuspendTaskRequest(betterproto2.Message):
+    idempotency_key: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
+    """
+    At most 128 bytes. The same key gives the same suspension.
+    """
+
+    job: "JobRef | None" = betterproto2.field(2, betterproto2.TYPE_MESSAGE, optional=True)
+
+    task_index: "int" = betterproto2.field(3, betterproto2.TYPE_INT32)
+
+    tier: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
+    """
+    "ram" (the default) or "disk".
+    """
+
+    labels: "dict[str, str]" = betterproto2.field(
+        5, betterproto2.TYPE_MAP, map_meta=betterproto2.map_meta(betterproto2.TYPE_STRING, betterproto2.TYPE_STRING)
+    )
+
+    force: "bool" = betterproto2.field(6, betterproto2.TYPE_BOOL)
+    """
+    Go on when the application did not come to rest.
+    """
+
+
+default_message_pool.register_message("iriscw.v1", "SuspendTaskRequest", SuspendTaskRequest)
+
+
+@dataclass(eq=False, repr=False)
 class TaskCount(betterproto2.Message):
     state: "TaskState" = betterproto2.field(1, betterproto2.TYPE_ENUM, default_factory=lambda: TaskState(0))
 
@@ -3808,8 +3898,49 @@ class TaskStatus(betterproto2.Message):
 
     worker_id: "str" = betterproto2.field(8, betterproto2.TYPE_STRING)
 
+    suspension: "TaskSuspension | None" = betterproto2.field(9, betterproto2.TYPE_MESSAGE, optional=True)
+    """
+    Not there while it is not suspended, and nobody is about to.
+    """
+
 
 default_message_pool.register_message("iriscw.v1", "TaskStatus", TaskStatus)
+
+
+@dataclass(eq=False, repr=False)
+class TaskSuspension(betterproto2.Message):
+    """
+    How far the freezing, or bringing back, of a task is.
+    """
+
+    task_index: "int" = betterproto2.field(1, betterproto2.TYPE_INT32)
+
+    attempt_uid: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
+
+    phase: "SuspensionPhase" = betterproto2.field(3, betterproto2.TYPE_ENUM, default_factory=lambda: SuspensionPhase(0))
+    """
+    Unspecified: it runs.
+    """
+
+    checkpoint_id: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
+    """
+    Where its state lies; empty while there is none.
+    """
+
+    node: "str" = betterproto2.field(5, betterproto2.TYPE_STRING)
+
+    reason: "str" = betterproto2.field(6, betterproto2.TYPE_STRING)
+    """
+    One sentence: what it waits for, or why it was not frozen, or not brought back.
+    """
+
+    since_ms: "int" = betterproto2.field(7, betterproto2.TYPE_INT64)
+    """
+    Since when the phase is what it is.
+    """
+
+
+default_message_pool.register_message("iriscw.v1", "TaskSuspension", TaskSuspension)
 
 
 @dataclass(eq=False, repr=False)
@@ -4350,6 +4481,50 @@ class ControllerServiceStub(betterproto2_grpclib.ServiceStub):
             metadata=metadata,
         )
 
+    async def suspend_task(
+        self,
+        message: "SuspendTaskRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "TaskSuspension":
+        """
+        Has a task of a job frozen and its room given back; it stays RUNNING, and keeps its attempt. Answers once the journal
+        has that. It is over when the task's suspension says SUSPENDED, is not there any more, or is another one.
+        """
+
+        return await self._unary_unary(
+            "/iriscw.v1.ControllerService/SuspendTask",
+            message,
+            TaskSuspension,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
+    async def resume_task(
+        self,
+        message: "ResumeTaskRequest",
+        *,
+        timeout: "float | None" = None,
+        deadline: "Deadline | None" = None,
+        metadata: "MetadataLike | None" = None,
+    ) -> "TaskSuspension":
+        """
+        Has a suspended task go on, on a worker of the node that has its checkpoint, once one has room. Likewise. What runs, or
+        is on its way, is answered with what is.
+        """
+
+        return await self._unary_unary(
+            "/iriscw.v1.ControllerService/ResumeTask",
+            message,
+            TaskSuspension,
+            timeout=timeout,
+            deadline=deadline,
+            metadata=metadata,
+        )
+
     async def restore_checkpoint(
         self,
         message: "RestoreCheckpointRequest",
@@ -4359,7 +4534,8 @@ class ControllerServiceStub(betterproto2_grpclib.ServiceStub):
         metadata: "MetadataLike | None" = None,
     ) -> "OrderStatus":
         """
-        Orders that a checkpoint be brought back, or removed, on its node. Likewise.
+        Orders that a checkpoint be brought back, or removed, on its node. Answers once the journal has the order. That of a
+        suspended task is refused.
         """
 
         return await self._unary_unary(
@@ -4924,9 +5100,26 @@ class ControllerServiceBase(betterproto2_grpclib.ServiceBase):
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
 
+    async def suspend_task(self, message: "SuspendTaskRequest") -> "TaskSuspension":
+        """
+        Has a task of a job frozen and its room given back; it stays RUNNING, and keeps its attempt. Answers once the journal
+        has that. It is over when the task's suspension says SUSPENDED, is not there any more, or is another one.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
+    async def resume_task(self, message: "ResumeTaskRequest") -> "TaskSuspension":
+        """
+        Has a suspended task go on, on a worker of the node that has its checkpoint, once one has room. Likewise. What runs, or
+        is on its way, is answered with what is.
+        """
+
+        raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
+
     async def restore_checkpoint(self, message: "RestoreCheckpointRequest") -> "OrderStatus":
         """
-        Orders that a checkpoint be brought back, or removed, on its node. Likewise.
+        Orders that a checkpoint be brought back, or removed, on its node. Answers once the journal has the order. That of a
+        suspended task is refused.
         """
 
         raise grpclib.GRPCError(grpclib.const.Status.UNIMPLEMENTED)
@@ -5072,6 +5265,18 @@ class ControllerServiceBase(betterproto2_grpclib.ServiceBase):
         response = await self.checkpoint_task(request)
         await stream.send_message(response)
 
+    async def __rpc_suspend_task(self, stream: "grpclib.server.Stream[SuspendTaskRequest, TaskSuspension]") -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.suspend_task(request)
+        await stream.send_message(response)
+
+    async def __rpc_resume_task(self, stream: "grpclib.server.Stream[ResumeTaskRequest, TaskSuspension]") -> None:
+        request = await stream.recv_message()
+        assert request is not None
+        response = await self.resume_task(request)
+        await stream.send_message(response)
+
     async def __rpc_restore_checkpoint(
         self, stream: "grpclib.server.Stream[RestoreCheckpointRequest, OrderStatus]"
     ) -> None:
@@ -5208,6 +5413,18 @@ class ControllerServiceBase(betterproto2_grpclib.ServiceBase):
                 grpclib.const.Cardinality.UNARY_UNARY,
                 CheckpointTaskRequest,
                 OrderStatus,
+            ),
+            "/iriscw.v1.ControllerService/SuspendTask": grpclib.const.Handler(
+                self.__rpc_suspend_task,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                SuspendTaskRequest,
+                TaskSuspension,
+            ),
+            "/iriscw.v1.ControllerService/ResumeTask": grpclib.const.Handler(
+                self.__rpc_resume_task,
+                grpclib.const.Cardinality.UNARY_UNARY,
+                ResumeTaskRequest,
+                TaskSuspension,
             ),
             "/iriscw.v1.ControllerService/RestoreCheckpoint": grpclib.const.Handler(
                 self.__rpc_restore_checkpoint,

@@ -1,0 +1,101 @@
+"""Suspending and resuming tasks: asked for once, and followed by what the job says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import aclosing
+from typing import Final
+
+from iriscw.client import wire
+from iriscw.client.calls import Calls
+from iriscw.client.errors import OrderFailed
+from iriscw.client.model import TaskStatus, TaskSuspension
+from iriscw.jobs.errors import TaskEnded
+from iriscw.jobs.model import TASK_TERMINAL
+from iriscw.proto.iriscw.v1 import (
+    JobRef,
+    JobStatus as WireJobStatus,
+    ListTasksRequest,
+    ListTasksResponse,
+    ResumeTaskRequest,
+    SuspendTaskRequest,
+    TaskSuspension as WireTaskSuspension,
+    WatchJobRequest,
+)
+
+SUSPENDING: Final = "SUSPENDING"
+SUSPENDED: Final = "SUSPENDED"
+RESUMING: Final = "RESUMING"
+
+Seen = Callable[[TaskSuspension], None]
+
+
+async def suspend(calls: Calls, request: SuspendTaskRequest, seen: Seen | None) -> TaskSuspension:
+    """Have a task suspended, and wait until it is.
+
+    Raises:
+        TaskEnded: the task, or the attempt that was to be suspended, ended before.
+        OrderFailed: it runs on; the text says why.
+        OperationError: it was not asked for, or the controller cannot be reached. It goes on then.
+    """
+    begun = await calls.ask("SuspendTask", request, WireTaskSuspension, key=request.idempotency_key)
+    ref = request.job or JobRef()
+    found = await _until(calls, ref, wire.task_suspension(begun), lambda phase: phase != SUSPENDING, seen)
+    if found.phase:
+        return found
+    raise OrderFailed(f"task {found.task} was not suspended: {found.reason}", operation="", outcome="undone", kind="")
+
+
+async def resume(calls: Calls, request: ResumeTaskRequest, seen: Seen | None) -> TaskSuspension:
+    """Have a suspended task go on, and wait until it runs.
+
+    Raises:
+        TaskEnded: the task, or its suspended attempt, ended before.
+        OrderFailed: it is suspended again; the text says why.
+        OperationError: it was not asked for, or the controller cannot be reached. It goes on then.
+    """
+    begun = await calls.ask("ResumeTask", request, WireTaskSuspension, key=request.idempotency_key)
+    ref = request.job or JobRef()
+    found = await _until(calls, ref, wire.task_suspension(begun), lambda phase: phase in ("", SUSPENDED), seen)
+    if not found.phase:
+        return found
+    raise OrderFailed(f"task {found.task} does not run: {found.reason}", operation="", outcome="undone", kind="")
+
+
+async def _until(
+    calls: Calls, job: JobRef, begun: TaskSuspension, enough: Callable[[str], bool], seen: Seen | None
+) -> TaskSuspension:
+    """Wait until the phase is enough; give how the task is then."""
+    now = begun
+    if seen is not None:
+        seen(now)
+    while not enough(now.phase):
+        watched = calls.stream("WatchJob", lambda: WatchJobRequest(job=job), WireJobStatus)
+        async with aclosing(watched) as changes:
+            async for _ in changes:
+                before, now = now, _of_attempt(await _task(calls, job, begun.task), begun)
+                if seen is not None and now != before:
+                    seen(now)
+                if enough(now.phase):
+                    break
+    return now
+
+
+async def _task(calls: Calls, job: JobRef, index: int) -> TaskStatus:
+    request = ListTasksRequest(job=job, page_size=1, page_token=str(index))
+    page = await calls.ask("ListTasks", request, ListTasksResponse)
+    return wire.task_status(page.tasks[0])
+
+
+def _of_attempt(task: TaskStatus, begun: TaskSuspension) -> TaskSuspension:
+    """Say how the attempt is that this began with.
+
+    Raises:
+        TaskEnded: it has ended.
+    """
+    latest = task.attempts[0] if task.attempts else None
+    if latest is None or latest.uid != begun.attempt_uid or task.state in TASK_TERMINAL:
+        ended = next((each for each in task.attempts if each.uid == begun.attempt_uid), None)
+        why = f": {ended.fault}" if ended is not None and ended.fault else ""
+        raise TaskEnded(f"attempt {begun.attempt_uid} of task {task.index} is over{why}")
+    return task.suspension or TaskSuspension(task.index, begun.attempt_uid)

@@ -1,0 +1,242 @@
+"""Freezing and thawing of attempts, for their jobs: orders to the agents of nodes, followed to their ends.
+
+The port of jobs (:class:`iriscw.jobs.ports.Freezer`). Each effect has a key that its job has on disk, and becomes the
+order of that key: one that was placed before is followed on, whichever life of the controller placed it. So nothing is
+kept here.
+
+Who waits, waits for an event: a worker that says that its attempt may be frozen, an agent that dials, news of an order.
+What only a while can help (as many open orders as there may be, an actor that is restarted) is tried again.
+
+What is frozen is the supervisor of an attempt with all below it, as the worker names it *now*: a worker that dials
+again after a restart of either side names it anew. The agent believes that only if the process agrees.
+"""
+
+from __future__ import annotations
+
+import collections
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import anyio
+
+from iriscw.controller.doors.access import Access
+from iriscw.controller.doors.streams import Switchboard
+from iriscw.controller.errors import CheckpointKept
+from iriscw.controller.events import EventHub, node_key
+from iriscw.errors import ActorStopped, IriscwError, NoSuchActor, OutcomeUnknown
+from iriscw.jobs.errors import SuspensionRefused
+from iriscw.jobs.suspension.effects import (
+    DropCheckpoint,
+    FreezeAttempt,
+    Frozen,
+    FrozenAttempt,
+    ThawAttempt,
+    Thawed,
+    ThawedAttempt,
+)
+from iriscw.nodes.errors import NoSuchOrder
+from iriscw.nodes.messages import (
+    AGENTS,
+    ORDERS,
+    CancelOrder,
+    DescribeNode,
+    DescribeOrder,
+    FindOrder,
+    ListNodes,
+    PlaceOrder,
+)
+from iriscw.nodes.model import (
+    REFUSED,
+    REMOVED,
+    FreezeOrder,
+    NodeState,
+    NodeView,
+    Order,
+    OrderEnd,
+    OrderView,
+    RemoveOrder,
+    ThawOrder,
+)
+
+log = logging.getLogger(__name__)
+
+AGAIN_S: Final = 1.0
+"""Before what only a while can help is tried again."""
+
+PREFIX: Final = "jobs/"
+"""Of the keys of these orders: they are no client's."""
+
+FORGOTTEN: Final = "the order was forgotten before anybody asked what became of it"
+
+_TRANSIENT: Final = (ActorStopped, NoSuchActor, OutcomeUnknown)
+"""Beside what says so of itself: the tree is being started, or a part of it is. All questions may be repeated."""
+
+_FREEZES: Final[Mapping[str, Frozen]] = {"frozen": Frozen.FROZEN, "undone": Frozen.UNDONE, REFUSED: Frozen.UNDONE}
+_THAWS: Final[Mapping[str, Thawed]] = {
+    "thawed": Thawed.THAWED,
+    "undone": Thawed.UNDONE,
+    "failed": Thawed.UNDONE,
+    REFUSED: Thawed.UNDONE,
+}
+"""What the outcomes of orders mean to a job. Of all others nobody can say what runs."""
+
+
+class Moves:
+    """Carries out what jobs want of agents.
+
+    Args:
+        access: asks actors.
+        hub: rings when there is news.
+        switchboard: the connected workers, who say which processes attempts have.
+        dropped: called when a checkpoint was removed, so that what else was kept for it can go.
+    """
+
+    def __init__(
+        self, access: Access, hub: EventHub, switchboard: Switchboard, dropped: Callable[[], None] = lambda: None
+    ) -> None:
+        self._access = access
+        self._hub = hub
+        self._switchboard = switchboard
+        self._dropped = dropped
+        self.ends: collections.Counter[tuple[str, str]] = collections.Counter()
+        """How often each kind of order ended with each outcome, since the start."""
+
+    async def freeze(self, effect: FreezeAttempt) -> FrozenAttempt:
+        """Freeze an attempt (see the port).
+
+        Raises:
+            SuspensionRefused: no agent can reach its processes. They run on.
+        """
+        key = PREFIX + effect.key
+        view = await self._find(key) or await self._begin_freeze(key, effect)
+        end = await self._end_of(view)
+        outcome = _FREEZES.get(end.outcome, Frozen.UNKNOWN)
+        self.ends["freeze", outcome.value] += 1
+        if outcome is Frozen.FROZEN:
+            return FrozenAttempt(outcome, view.order.operation, view.node)
+        return FrozenAttempt(outcome, reason=_sentence(end))
+
+    async def _begin_freeze(self, key: str, effect: FreezeAttempt) -> OrderView:
+        connection, process, folder = await self._switchboard.suspending(
+            (effect.worker_id, effect.incarnation), effect.uid
+        )
+        node = connection.hello.node
+        if process is None or not folder or not node:
+            raise SuspensionRefused(f"worker {effect.worker_id} names no process of {effect.uid} that can be frozen")
+        own = {"job": effect.job_id, "task": str(effect.index)}
+        freeze = FreezeOrder(
+            pid=process.pid,
+            start_ticks=process.start_ticks,
+            boot_id=process.boot_id,
+            attempt_uid=effect.uid,
+            tier=effect.tier,
+            leave_running=False,
+            force=effect.force,
+            labels=tuple(sorted({**dict(effect.labels), **own}.items())),
+            pid_namespace=process.pid_namespace,
+            tcp_close=True,
+            guard=folder,
+        )
+        return await self._place(key, node, Order("", freeze=freeze))
+
+    async def thaw(self, effect: ThawAttempt) -> ThawedAttempt:
+        """Bring an attempt back (see the port).
+
+        Raises:
+            SuspensionRefused: the node has no agent any more. Nothing of it runs.
+        """
+        key = PREFIX + effect.key
+        order = Order("", thaw=ThawOrder(effect.checkpoint))
+        view = await self._find(key) or await self._place(key, effect.node, order)
+        end = await self._end_of(view)
+        outcome = _THAWS.get(end.outcome, Thawed.UNKNOWN)
+        self.ends["thaw", outcome.value] += 1
+        return ThawedAttempt(outcome, "" if outcome is Thawed.THAWED else _sentence(end))
+
+    async def drop(self, effect: DropCheckpoint) -> None:
+        """Remove what a suspension left (see the port): its order is ended first.
+
+        Raises:
+            CheckpointKept: it stays, and the text says why.
+        """
+        key = PREFIX + effect.key
+        checkpoint, node = effect.checkpoint, effect.node
+        frozen = await self._find(key)
+        if frozen is not None and frozen.end is None:
+            await self._ask(ORDERS, CancelOrder(frozen.order.operation))
+            end = await self._end_of(frozen)
+            checkpoint, node = frozen.order.operation, frozen.node
+            if _FREEZES.get(end.outcome) is Frozen.UNDONE:
+                checkpoint = ""
+        elif frozen is not None and not checkpoint:
+            checkpoint, node = frozen.order.operation, frozen.node
+        if checkpoint:
+            await self._remove(f"{key}/drop", checkpoint, node)
+        self._dropped()
+
+    async def _remove(self, key: str, checkpoint: str, node: str) -> None:
+        order = Order("", remove=RemoveOrder(checkpoint))
+        end = await self._end_of(await self._find(key) or await self._place(key, node, order))
+        self.ends["remove", end.outcome if end.outcome == REMOVED else "kept"] += 1
+        if end.outcome != REMOVED:
+            raise CheckpointKept(f"{checkpoint} on {node} was not removed: {_sentence(end)}")
+
+    # Orders
+
+    async def _find(self, key: str) -> OrderView | None:
+        view: OrderView | None = await self._ask(ORDERS, FindOrder(key))
+        return view
+
+    async def _place(self, key: str, node: str, order: Order) -> OrderView:
+        agent_id = await self._agent_of(node)
+        view: OrderView = await self._ask(ORDERS, PlaceOrder(key, node, agent_id, order))
+        log.info("%s of %s was ordered of the agent of %s as %s", view.order.kind, key, node, view.order.operation)
+        return view
+
+    async def _agent_of(self, node: str) -> str:
+        """Wait until the node's agent has a stream; give who it is.
+
+        Raises:
+            SuspensionRefused: none has ever dialled.
+        """
+        with self._hub.subscribed(node_key(node)) as events:
+            while True:
+                if node not in await self._ask(AGENTS, ListNodes()):
+                    raise SuspensionRefused(f"no agent has dialled from node {node}, or it was forgotten")
+                view: NodeView = await self._ask(AGENTS / node, DescribeNode(()))
+                if view.state is not NodeState.UNKNOWN and view.identity is not None:
+                    return view.identity.agent_id
+                await events.wait()
+
+    async def _end_of(self, placed: OrderView) -> OrderEnd:
+        """Follow an order to its end."""
+        operation = placed.order.operation
+        with self._hub.subscribed(operation) as events:
+            while True:
+                try:
+                    view: OrderView = await self._ask(ORDERS, DescribeOrder(operation))
+                except NoSuchOrder:
+                    return OrderEnd(operation, "", text=FORGOTTEN)
+                if view.end is not None:
+                    return view.end
+                await events.wait()
+
+    async def _ask(self, path: str, message: Any) -> Any:
+        """Ask until there is an answer that no while could change."""
+        said = ""
+        while True:
+            try:
+                return await self._access.ask(path, message)
+            except IriscwError as error:
+                if not (isinstance(error, _TRANSIENT) or getattr(error, "retryable", False)):
+                    raise
+                text = f"{type(error).__name__}: {error}"
+                if text != said:
+                    said = text
+                    log.info("%s is asked again: %s", path, text)
+            await anyio.sleep(AGAIN_S)
+
+
+def _sentence(end: OrderEnd) -> str:
+    return f"{end.kind}: {end.text}" if end.kind else end.text or f"it ended as {end.outcome}"

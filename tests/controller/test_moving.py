@@ -1,0 +1,219 @@
+"""How attempts are frozen and thawed for their jobs: a real controller, a worker and an agent that are none."""
+
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+from controller_world import until
+from doors.test_agents import dialled, hello, report, until_state
+
+from iriscw.controller.errors import CheckpointKept
+from iriscw.jobs.errors import SuspensionRefused
+from iriscw.jobs.suspension.effects import DropCheckpoint, FreezeAttempt, Frozen, ThawAttempt, Thawed
+from iriscw.proto.iriscw import v1
+
+PATIENCE_S = 60
+SUPERVISOR = v1.ProcessRef(pid=70, start_ticks=7, boot_id="boot", pid_namespace=9)
+
+
+class Agent:
+    """What an agent is told, and what it says."""
+
+    def __init__(self, call):
+        self.call, self.said, self.told, self.begun = call, 0, [], []
+        self.released, self.cancelled = [], []
+
+    async def serve(self):
+        """Take what comes, until cancelled."""
+        while (message := await self.call.receive()) is not None:
+            if message.orders is not None:
+                self.begun += message.orders.begin
+                self.cancelled += message.orders.cancel
+                self.released += message.orders.release
+
+    async def order(self, number=0):
+        """Wait for an order; give it."""
+        await until(lambda: len(self.begun) > number)
+        return self.begun[number]
+
+    async def end(self, operation, outcome, kind="", text=""):
+        """Say what became of an operation, and wait until the controller has that on disk."""
+        self.said += 1
+        end = v1.OperationEnd(outcome=outcome, kind=kind, text=text)
+        await self.call.send(report(self.said, orders=[v1.OrderEnd(operation_id=operation, end=end)]))
+        await until(lambda: operation in self.released)
+
+
+@asynccontextmanager
+async def agent_of(world, node="n1"):
+    """An agent that has said everything."""
+    async with dialled(world, hello(node)) as (call, first):
+        assert first.welcome is not None
+        agent = Agent(call)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(agent.serve)
+            agent.said = 1
+            await call.send(report(1))
+            await until_state(world, v1.NodeState.CONNECTED)
+            yield agent
+            tasks.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def running(world, node="n1"):
+    """A worker on a node with an attempt that runs; give both and the words of a freeze."""
+    job = await world.submit()
+    async with world.worker(manual=True, node=node) as worker:
+        await until(lambda: worker.runs)
+        (uid,) = worker.runs
+        yield (
+            worker,
+            uid,
+            FreezeAttempt("s1", uid, job.job_id, 0, worker.worker_id, worker.incarnation, "ram", False, ()),
+        )
+
+
+async def suspending(worker, uid, **changes):
+    """Have the worker say that the attempt may be frozen."""
+    said = {"supervisor": SUPERVISOR, "folder": "/w/a/attempts/u", **changes}
+    await worker.observe(uid, v1.TaskState.RUNNING, suspension=v1.Suspension.SUSPENDING, **said)
+
+
+async def done(moves, name, effect):
+    """Carry an effect out, within a bound."""
+    with anyio.fail_after(PATIENCE_S):
+        return await getattr(moves, name)(effect)
+
+
+async def test_a_freeze(world):
+    """It waits for the worker's word and for the agent; the supervisor is frozen, guarded, with connections given up.
+
+    The same key is the same order, in another life of the controller, too.
+    """
+    async with running(world) as (worker, uid, effect), anyio.create_task_group() as tasks:
+        found = []
+
+        async def freeze():
+            found.append(await done(world.controller._moves, "freeze", effect))
+
+        async with agent_of(world) as agent:
+            tasks.start_soon(freeze)
+            await suspending(worker, uid)
+            order = await agent.order()
+            asked = order.freeze
+            assert (asked.request.pid, asked.request.start_ticks, asked.boot_id) == (70, 7, "boot")
+            assert (asked.pid_namespace, asked.attempt_uid, asked.request.guard) == (9, uid, "/w/a/attempts/u")
+            assert (asked.request.tcp_close, asked.request.leave_running) == (True, False)
+            assert asked.request.labels == {"job": effect.job_id, "task": "0"}
+            await agent.end(order.operation_id, "frozen")
+            await until(lambda: found)
+            assert (found[0].outcome, found[0].checkpoint, found[0].node) == (Frozen.FROZEN, order.operation_id, "n1")
+            assert await done(world.controller._moves, "freeze", effect) == found[0]
+            assert len(agent.begun) == 1
+    assert world.controller.statistics().moves == {("freeze", "frozen"): 2}
+    await world.restart()
+    assert await done(world.controller._moves, "freeze", effect) == found[0]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "told"),
+    [("undone", Frozen.UNDONE), ("refused", Frozen.UNDONE), ("lost", Frozen.UNKNOWN), ("left", Frozen.UNKNOWN)],
+)
+async def test_a_freeze_that_came_to_nothing(world, outcome, told):
+    """Whether it runs on, or nobody can say, and why."""
+    async with running(world) as (worker, uid, effect), agent_of(world) as agent:
+        await suspending(worker, uid)
+        async with anyio.create_task_group() as tasks:
+
+            async def answer():
+                await agent.end((await agent.order()).operation_id, outcome, "TargetGone", "it is not there")
+
+            tasks.start_soon(answer)
+            found = await done(world.controller._moves, "freeze", effect)
+        assert (found.outcome, found.checkpoint, found.reason) == (told, "", "TargetGone: it is not there")
+
+
+async def test_an_agent_that_is_away_is_waited_for(world):
+    """One that was never there is not: that is refused, and nothing is ordered."""
+    async with running(world) as (worker, uid, effect):
+        await suspending(worker, uid)
+        with pytest.raises(SuspensionRefused, match="no agent"):
+            await done(world.controller._moves, "freeze", effect)
+        async with agent_of(world):
+            pass
+        await until_state(world, v1.NodeState.UNKNOWN)
+        async with anyio.create_task_group() as tasks:
+            found = []
+
+            async def freeze():
+                found.append(await done(world.controller._moves, "freeze", effect))
+
+            tasks.start_soon(freeze)
+            async with agent_of(world) as agent:
+                await agent.end((await agent.order()).operation_id, "undone")
+                await until(lambda: found)
+
+
+@pytest.mark.parametrize("changes", [{"supervisor": None}, {"folder": ""}])
+async def test_a_worker_that_names_nothing_to_freeze(world, changes):
+    """It is refused by name."""
+    async with running(world) as (worker, uid, effect), agent_of(world):
+        await suspending(worker, uid, **changes)
+        with pytest.raises(SuspensionRefused, match="names no process"):
+            await done(world.controller._moves, "freeze", effect)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "told"),
+    [("thawed", Thawed.THAWED), ("failed", Thawed.UNDONE), ("refused", Thawed.UNDONE), ("unknown", Thawed.UNKNOWN)],
+)
+async def test_a_thaw(world, outcome, told):
+    """It is ordered of the node that has the checkpoint, once for each key."""
+    async with agent_of(world) as agent, anyio.create_task_group() as tasks:
+
+        async def answer():
+            order = await agent.order()
+            assert order.thaw.checkpoint_id == "ck-1"
+            await agent.end(order.operation_id, outcome, text="so it is")
+
+        tasks.start_soon(answer)
+        effect = ThawAttempt("t1", "u", "ck-1", "n1")
+        found = await done(world.controller._moves, "thaw", effect)
+        assert (found.outcome, found.reason) == (told, "" if told is Thawed.THAWED else "so it is")
+        assert await done(world.controller._moves, "thaw", effect) == found
+        assert len(agent.begun) == 1
+
+
+async def test_what_is_dropped_is_removed(world):
+    """Also where its job never learned what became of the freeze: that is ended first."""
+    async with running(world) as (worker, uid, effect), agent_of(world) as agent:
+        await suspending(worker, uid)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(done, world.controller._moves, "freeze", effect)
+            frozen = (await agent.order()).operation_id
+            tasks.cancel_scope.cancel()
+        assert agent.cancelled == []  # whoever stops waiting ends nothing
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(done, world.controller._moves, "drop", DropCheckpoint("s1"))
+            await until(lambda: agent.cancelled == [frozen])
+            await agent.end(frozen, "frozen")  # it was past that
+            removal = await agent.order(1)
+            assert removal.remove.checkpoint_id == frozen
+            await agent.end(removal.operation_id, "removed")
+        await done(world.controller._moves, "drop", DropCheckpoint("s1", frozen, "n1"))
+        assert len(agent.begun) == 2
+
+
+async def test_what_was_undone_leaves_nothing_to_drop(world):
+    """Nor does what was never ordered. What an agent does not remove is an error by name."""
+    async with agent_of(world) as agent:
+        await done(world.controller._moves, "drop", DropCheckpoint("never"))
+        assert agent.begun == []
+        async with anyio.create_task_group() as tasks:
+
+            async def answer():
+                await agent.end((await agent.order()).operation_id, "refused", "ArtifactBusy", "it is used")
+
+            tasks.start_soon(answer)
+            with pytest.raises(CheckpointKept, match="ArtifactBusy"):
+                await done(world.controller._moves, "drop", DropCheckpoint("s2", "ck-2", "n1"))

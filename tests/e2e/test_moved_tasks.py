@@ -1,0 +1,178 @@
+"""A job's task is suspended and goes on elsewhere: controller, workers and agent as processes, with the real CRIU."""
+
+import json
+import sys
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))  # for test_node_agents
+sys.path.insert(0, str(Path(__file__).parents[1] / "agent"))  # for real_trees
+
+from kill_cluster import controller_process
+from real_trees import why_not
+from test_node_agents import PATIENCE_S, World, command, first_line, until_node
+
+from iriscw.client.client import Client
+from iriscw.jobs.model import JobState, TaskState
+from iriscw.nodes.errors import CheckpointNeeded
+from iriscw.resources import Resources
+
+pytestmark = pytest.mark.slow
+
+SMALL = Resources(cpu="250m", memory="64MiB")
+SCALE_DOWN_MS = 500
+
+
+@pytest.fixture
+async def world(tmp_path):
+    """A controller whose idle slices go away at once, and the agent of its machine."""
+    if why_not():
+        pytest.skip(why_not())
+    (tmp_path / "c").mkdir()
+    made = World(tmp_path)
+    local = {"workdir": str(tmp_path / "c"), "boot_delay": {"milliseconds": 0}, "node_cpu": "2", "node_memory": "1GiB"}
+    platform = {"local": local, "autoscaler": {"scale_down_delay": {"milliseconds": SCALE_DOWN_MS}}}
+    try:
+        async with controller_process(tmp_path / "c", platform=platform) as made.controller:
+            yield made
+    finally:
+        for agent in made.agents:
+            await agent.kill()
+
+
+def counting(gate):
+    """Give a callable, by its value, that counts and calls its controller over one client until a file is there."""
+
+    def count():
+        import os
+
+        import anyio
+
+        import iriscw
+
+        async def main():
+            first, number = iriscw.context(), 0
+            async with iriscw.connect() as client:
+                job = await client.job(first.job_id)
+                while not os.path.exists(gate):  # noqa: ASYNC240, PTH110
+                    number += 1
+                    os.write(1, b"%d\n" % number)
+                    assert not (await job.status()).is_over  # its first calls may come before its worker's word
+                    await anyio.sleep(0.01)
+            last = iriscw.context()
+            return number, (first.attempt_uid, last.attempt_uid), (first.worker_id, last.worker_id)
+
+        return anyio.run(main)
+
+    return count
+
+
+async def until(condition):
+    """Wait for what has no event."""
+    while not await condition():  # noqa: ASYNC110
+        await anyio.sleep(0.05)
+
+
+async def submit(client: Client, folder):
+    """Submit a job of one task; give it once it counts, and the file that ends it."""
+    gate = folder / "gate"
+    job = await client.submit(counting(str(gate)), name="counts", resources=SMALL)
+    assert await first_line(job) == "1"
+    return job, gate
+
+
+async def only_task(job):
+    """Give the one task of a job."""
+    (task,) = await job.tasks()
+    return task
+
+
+def lives(world):
+    """Give the folders of workers' lives that are there."""
+    return [each.parent for each in (world.controller.state_dir / "cache").glob("*/*/attempts")]
+
+
+async def test_it_goes_on_with_another_slice(world):
+    """Its slice goes away meanwhile. Same uid; log, result and calls go on; the context names the new worker."""
+    with anyio.fail_after(PATIENCE_S):
+        async with world.controller.client() as client:
+            await world.agent(client)
+            await until_node(client, "CONNECTED")
+            job, gate = await submit(client, world.folder)
+            before = await only_task(job)
+            (old_slice,) = [each.slice_id for each in await client.slices()]
+            seen = []
+            suspended = await client.suspend(job, tier="disk", labels={"a": "b"}, seen=seen.append)
+            assert [*dict.fromkeys(each.phase for each in seen)] in (["SUSPENDING", "SUSPENDED"], ["SUSPENDED"])
+            assert seen[-1] == suspended
+            found = await only_task(job)
+            assert (found.state, found.suspension) == (TaskState.RUNNING, suspended)
+            (checkpoint,) = await client.checkpoints(labels={"job": job.id, "a": "b"})
+            assert (checkpoint.id, checkpoint.node) == (suspended.checkpoint, suspended.node)
+            with pytest.raises(CheckpointNeeded):
+                await client.restore(checkpoint)
+            with pytest.raises(CheckpointNeeded):
+                await checkpoint.delete()
+
+            async def gone():
+                return all(each.slice_id != old_slice for each in await client.slices())
+
+            await until(gone)
+            assert len(lives(world)) == 1  # it holds what the images name
+            await client.resume(job)
+            after = await only_task(job)
+            assert after.suspension is None or not after.suspension.phase
+            assert after.attempts[0].uid == before.attempts[0].uid
+            assert after.worker_id != before.worker_id
+            gate.touch()
+            ((number, uids, workers),) = await job.result()
+            assert uids == (before.attempts[0].uid,) * 2
+            assert workers == (before.worker_id, after.worker_id)
+            assert [str(line) async for line in job.logs()] == [str(each) for each in range(1, number + 1)]
+            status = await job.status()
+            assert (status.failures, status.preemptions) == (0, 0)
+
+            async def tidy():
+                left = [each.parent.name for each in lives(world)]
+                return before.worker_id not in left and not await client.checkpoints(labels={"job": job.id})
+
+            await until(tidy)
+
+
+async def test_the_controller_is_killed_in_between(world):
+    """It continues all the same, by the commands that people type; and a stop of a suspended job leaves nothing."""
+    with anyio.fail_after(2 * PATIENCE_S):
+        async with world.controller.client() as client:
+            token = world.controller.state_dir / "secrets" / "admin-token"
+            await world.agent(client)
+            await until_node(client, "CONNECTED")
+            job, _ = await submit(client, world.folder)
+            uid = (await only_task(job)).attempts[0].uid
+            code, out, said = await command(client, token, "checkpoint", job.id, "--tier", "disk", "-o", "json")
+            assert code == 0, said
+            done = json.loads(out)
+            assert (done["outcome"], done["attempt"]) == ("suspended", uid)
+            address = world.controller.address
+            await world.controller.kill()
+            await world.controller.start()
+            if world.controller.address != address:
+                pytest.skip("somebody else took the controller's port meanwhile")
+            code, out, said = await command(client, token, "job", job.id)
+            assert f"suspended ({done['checkpoint']}" in " ".join(out.split()), out
+            await until_node(client, "CONNECTED")
+            code, out, said = await command(client, token, "resume", job.id, "-o", "json")
+            assert code == 0, said
+            assert (json.loads(out)["outcome"], json.loads(out)["attempt"]) == ("running", uid)
+            assert (await client.resume(job)).phase == ""  # it runs: nothing to do
+            await client.suspend(job, tier="disk")
+            await job.terminate()
+            assert (await job.wait()).state is JobState.KILLED
+
+            async def nothing_left():
+                folders = [*(world.controller.state_dir / "cache").glob(f"*/*/attempts/{uid}")]
+                return not folders and not await client.checkpoints(labels={"job": job.id})
+
+            await until(nothing_left)
