@@ -16,6 +16,7 @@ from real_trees import why_not
 from test_node_agents import PATIENCE_S, World, command, first_line, until_node
 
 from iriscw.client.client import Client
+from iriscw.jobs.errors import TaskEnded
 from iriscw.jobs.model import JobState, TaskState
 from iriscw.nodes.errors import CheckpointNeeded
 from iriscw.resources import Resources
@@ -70,6 +71,12 @@ def counting(gate):
     return count
 
 
+def skip_if_taken(said):
+    """A thaw needs the numbers that the tree had: on a busy machine another process may have got one, by bad luck."""
+    if "could not be brought back" in said and "is taken here" in said:
+        pytest.skip("somebody else took a process number of the frozen task meanwhile")
+
+
 async def until(condition):
     """Wait for what has no event."""
     while not await condition():  # noqa: ASYNC110
@@ -122,7 +129,11 @@ async def test_it_goes_on_with_another_slice(world):
 
             await until(gone)
             assert len(lives(world)) == 1  # it holds what the images name
-            await client.resume(job)
+            try:
+                await client.resume(job)
+            except TaskEnded as error:
+                skip_if_taken(str(error))
+                raise
             after = await only_task(job)
             assert after.suspension is None or not after.suspension.phase
             assert after.attempts[0].uid == before.attempts[0].uid
@@ -164,6 +175,7 @@ async def test_the_controller_is_killed_in_between(world):
             assert f"suspended ({done['checkpoint']}" in " ".join(out.split()), out
             await until_node(client, "CONNECTED")
             code, out, said = await command(client, token, "resume", job.id, "-o", "json")
+            skip_if_taken(said)
             assert code == 0, said
             assert (json.loads(out)["outcome"], json.loads(out)["attempt"]) == ("running", uid)
             assert (await client.resume(job)).phase == ""  # it runs: nothing to do
