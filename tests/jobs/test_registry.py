@@ -1,7 +1,7 @@
 """The registry: which jobs there are. Its answers to submissions are in test_actor.py."""
 
 import attrs
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 from jobs_world import FakeContext, command_spec
 
 from iriscw.jobs.messages import (
@@ -15,6 +15,7 @@ from iriscw.jobs.messages import (
     Sweep,
 )
 from iriscw.jobs.model import Band, Existing, JobState, TaskState
+from iriscw.jobs.records import JobAccepted
 from iriscw.jobs.registry import Registry, RegistryDecisions, RegistryLimits, compact, evolve
 from iriscw.runtime.behavior import Behavior, ChildSpec
 from iriscw.runtime.vocabulary import (
@@ -36,9 +37,18 @@ STEPS = st.lists(
         st.tuples(st.just("done"), st.integers(0, 9), st.sampled_from([JobState.SUCCEEDED, JobState.KILLED])),
         st.tuples(st.just("advance"), st.integers(0, 9), st.sampled_from([JobState.RUNNING, JobState.PENDING])),
         st.tuples(st.just("gone"), st.integers(0, 9), st.none()),
+        st.tuples(st.just("restart"), st.just(0), st.none()),
     ),
     max_size=40,
 )
+BETWEEN_FORGOTTEN = (
+    ("submit", 2, Existing.ERROR),
+    ("submit", 2, Existing.RECREATE),
+    ("submit", 2, Existing.RECREATE),
+    ("done", 1, JobState.KILLED),
+    ("gone", 1, None),
+)
+"""Of three jobs of a name the second, whose place the third took, is forgotten while the first still runs."""
 
 
 class Bench:
@@ -81,6 +91,8 @@ class Bench:
         jobs = list(self.state.entries)
         if kind == "submit":
             self.submit(f"name{number}", other)
+        elif kind == "restart":
+            self.state = replayed(compact(self.state), self.state)
         elif jobs:
             job_id = jobs[number % len(jobs)]
             if kind == "done":
@@ -91,8 +103,23 @@ class Bench:
                 self.decide(Terminated(ActorPath("/jobs") / job_id, StopReason.NORMAL))
 
 
+def replayed(records, state):
+    """Give the registry that records build: it equals ``state``, its orders too, and no record names an unknown job."""
+    again = Registry()
+    for record in records:
+        if isinstance(record, JobAccepted):
+            assert record.replaces in ("", *again.entries)
+        evolve(again, record)
+    assert attrs.asdict(again, recurse=False) == attrs.asdict(state, recurse=False)
+    assert ([*again.entries], [*again.finished]) == ([*state.entries], [*state.finished])
+    return again
+
+
 @settings(max_examples=200)
 @given(STEPS)
+@example([*BETWEEN_FORGOTTEN])
+@example([*BETWEEN_FORGOTTEN, ("done", 1, JobState.KILLED)])
+@example([*BETWEEN_FORGOTTEN, ("restart", 0, None), ("done", 0, JobState.KILLED)])
 def test_laws(steps):
     """Sums agree with entries; replay and snapshot give the same registry; live jobs of a name run one by one."""
     bench = Bench()
@@ -103,16 +130,14 @@ def test_laws(steps):
         assert state.live_jobs == len(live)
         assert state.live_tasks == sum(entry.spec.replicas for entry in live)
         assert state.specs_bytes == sum(entry.size_bytes for entry in state.entries.values())
+        assert state.names == {entry.spec.name: entry.job_id for entry in live}
         free = [entry.spec.name for entry in live if not entry.after]
         assert len(free) == len(set(free))
         assert {entry.job_id for entry in live if not entry.after} <= set(bench.introduced)
         assert not {entry.job_id for entry in live if entry.after} & set(bench.introduced)
     assert len(bench.introduced) == len(set(bench.introduced))
-    for records in (bench.records, list(compact(bench.state))):
-        again = Registry()
-        for record in records:
-            evolve(again, record)
-        assert attrs.asdict(again, recurse=False) == attrs.asdict(bench.state, recurse=False)
+    for records in (bench.records, compact(bench.state)):
+        replayed(records, bench.state)
 
 
 def test_ends_are_kept_once():

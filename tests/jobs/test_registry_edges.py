@@ -81,6 +81,12 @@ class Bench:
         """Have a job end."""
         return self.send(JobDone(job_id, state, "why", self.ctx.wall, None), asked=False)
 
+    def restart(self):
+        """Go on from a snapshot."""
+        records, self.state = compact(self.state), Registry()
+        for record in records:
+            evolve(self.state, record)
+
     def page(self, **question):
         """List; give the ids."""
         (reply,) = self.send(ListJobs(**question))
@@ -248,6 +254,24 @@ def test_a_restart_starts_all_jobs_and_goes_on(bench):
     assert [each.to for each in commands if isinstance(each, Tell)] == [JOBS / old]
     assert commands[-1] == Continue(Sweep())
     assert again == bench.state
+
+
+def test_a_restart_keeps_jobs_of_a_name_apart(bench):
+    """Also when the one between them is forgotten: the last waits, and when it ends the first has its name again."""
+    first, second, third = (bench.submit(key=key, existing=Existing.RECREATE).job_id for key in ("1", "2", "3"))
+    bench.end(second, JobState.KILLED)
+    bench.send(Terminated(JOBS / second, StopReason.NORMAL), asked=False)
+    bench.restart()
+    (known, _) = bench.send(SchedulerAwake(), asked=False)
+    assert known.message == JobsKnown((first,))
+    bench.end(third, JobState.KILLED)
+    bench.restart()
+    assert bench.submit(key="4") == "JobExists"
+    fourth = bench.submit(key="4", existing=Existing.RECREATE).job_id
+    (known, _) = bench.send(SchedulerAwake(), asked=False)
+    assert known.message == JobsKnown((first,))
+    (told,) = [each.message for each in bench.end(first) if isinstance(each, Tell)]
+    assert (type(told), told.job_id) == (JobIntroduced, fourth)
 
 
 def test_a_termination_is_the_jobs_to_answer(bench):

@@ -76,7 +76,10 @@ def load_spec(stored: StoredSpec) -> JobSpec:
 @record("jobs.accepted", version=1)
 @message
 class JobAccepted:
-    """A job was promised. ``replaces`` names the job of the same name that it takes the place of."""
+    """A job was promised. ``replaces`` names the job of the same name that it takes the place of.
+
+    In snapshots that is one that has not ended: the job whose place it took at first may be forgotten.
+    """
 
     job_id: str
     order: int

@@ -139,8 +139,6 @@ class Entry:
     state: JobState = JobState.PENDING
     reason: str = ""
     ended_wall_ns: int = 0
-    replaces: str = ""
-    """The job of the same name that it took the place of; empty if none."""
     superseded: bool = False
     after: str = ""
     """The job that must have ended before this one is placed; empty if none."""
@@ -186,7 +184,7 @@ def evolve(registry: Registry, record: Any) -> None:
 
 def _accepted(registry: Registry, record: JobAccepted) -> None:
     spec = load_spec(record.spec)
-    entry = Entry(record.job_id, record.order, record.key, spec, record.wall_ns, replaces=record.replaces)
+    entry = Entry(record.job_id, record.order, record.key, spec, record.wall_ns)
     if record.replaces in registry.entries:
         older = registry.entries[record.replaces]
         older.superseded = True
@@ -251,7 +249,8 @@ def compact(registry: Registry) -> Iterable[Any]:
     """Give records from which :func:`evolve` builds an equal registry."""
     for entry in registry.entries.values():
         spec = store_spec(entry.spec)
-        yield JobAccepted(entry.job_id, entry.order, entry.key, spec, entry.submitted_wall_ns, entry.replaces)
+        behind = _behind(registry, entry)
+        yield JobAccepted(entry.job_id, entry.order, entry.key, spec, entry.submitted_wall_ns, behind)
         if entry.superseded:
             yield JobSuperseded(entry.job_id)
         if not entry.ended and entry.state is not JobState.PENDING:
@@ -260,6 +259,18 @@ def compact(registry: Registry) -> Iterable[Any]:
         entry = registry.entries[job_id]
         yield JobFinished(job_id, entry.state, entry.reason, entry.ended_wall_ns)
     yield JobsCounted(registry.orders)
+
+
+def _behind(registry: Registry, entry: Entry) -> str:
+    """Give the job whose place ``entry`` took, for a snapshot: the one it took it of at first may be forgotten.
+
+    One that has ended is behind the job that now holds its name, if that is older, so that its end, which follows in
+    the snapshot, gives the name back.
+    """
+    if not entry.ended:
+        return entry.after
+    holder = registry.entries.get(registry.names.get(entry.spec.name, ""))
+    return holder.job_id if holder is not None and holder.order < entry.order else ""
 
 
 def _successor(registry: Registry, entry: Entry) -> Entry | None:
