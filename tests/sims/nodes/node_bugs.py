@@ -180,7 +180,7 @@ MUTANTS = (
     _bug(
         "two-copies",
         (GATES, "    if opened.living:\n", "    if opened.living and not opened.kept:\n"),
-        (GATES, "    if opened.taken and plan", "    if opened.taken and not opened.kept and plan"),
+        (GATES, "    if not opened.taken or plan", "    if opened.kept or plan"),
     ),
     _bug(
         "no-gate-for-memory",
@@ -267,6 +267,7 @@ MUTANTS = (
             "            kind not in PAGES_LOST and tries < TRIES\n",
             "            kind not in PAGES_LOST and tries < 0\n",
         ),
+        first=575,
     ),
     _bug(
         "pages-that-nobody-can-compare",
