@@ -177,3 +177,21 @@ async def test_a_spoilt_tier_keeps_nobody_from_another_one(tmp_path) -> None:
     for call in (tiers.pin("op-1", "op-2"), tiers.find("op-1"), tiers.discard("op-3"), tiers.unpin("op-1", "op-2")):
         with pytest.raises(UnsafeRequest, match="ram is not a folder of mode 0700"):
             await call
+
+
+@pytest.mark.anyio
+async def test_what_is_let_go_was_there_though_somebody_removes_it_at_once(tmp_path, monkeypatch) -> None:
+    """An operation whose checkpoint was given away in that instant has not lost it."""
+    tiers = tiers_of(tmp_path, published(tmp_path, large=False))
+    await tiers.pin("op-1", "op-2")
+    folders = tiers.folders["disk"]
+    unpin = folders.unpin
+
+    def unpin_and_remove(artifact, operation):
+        unpin(artifact, operation)
+        folders.remove(artifact)
+
+    monkeypatch.setattr(type(folders), "unpin", lambda self, *words: unpin_and_remove(*words))
+    assert await tiers.unpin("op-1", "op-2") is True
+    assert await tiers.find("op-1") is None
+    assert await tiers.unpin("op-1", "op-2") is False

@@ -61,7 +61,7 @@ from iriscw.freeze.model import (
     ThawPlan,
     TreeLeft,
 )
-from iriscw.freeze.records import FreezeSealed, ThawTakenUp
+from iriscw.freeze.records import FreezeFateKnown, FreezeSealed, ThawTakenUp
 from iriscw.runtime.vocabulary import Run
 
 CRASHES = [(orphan, late) for orphan in (False, True) for late in (False, True)]
@@ -388,6 +388,47 @@ def test_what_was_sealed_outlives_a_tree_that_is_gone(leave_running):
         check(world, runner)
         kept.append(sealed)
     assert {*kept} == {False, True}
+
+
+def power_cut_at(number, cancel_at=0):
+    """Freeze to the disk; the power goes at one boundary, somebody presses a key at another. Give world and runner."""
+    world = World(cuda=())
+    runner = Runner(world, freezing, (number,), cancel_at)
+
+    def crash(life, real=world.crash):
+        real(life)
+        for process in world.living():
+            process.alive = False
+
+    world.crash = crash
+    runner.run(FreezeTree(FreezePlan("op-1", world.source[0], "disk")))
+    check(world, runner)
+    return world, runner
+
+
+def test_nobody_cancels_what_is_all_that_there_is_of_a_tree():
+    """Somebody presses a key at every boundary after a power cut: what was sealed is published all the same."""
+    published = 0
+    for number in range(1, 80):
+        for later in range(25):
+            world, runner = power_cut_at(number, number + later)
+            if any(isinstance(record, FreezeSealed) for record in runner.records):
+                assert [each.published for each in world.artifacts.values()] == [True], (number, later)
+                published += runner.lives > 1
+    assert published > 100
+
+
+def test_images_of_a_tree_that_ran_on_are_not_published():
+    """It was brought back to running, its images are being removed, and the power goes: half of them is no state."""
+    ends = []
+    for cancel_at in range(20, 50):
+        for number in range(cancel_at, cancel_at + 30):
+            world, runner = power_cut_at(number, cancel_at)
+            fates = [record.gone for record in runner.records if isinstance(record, FreezeFateKnown)]
+            if runner.lives > 1 and fates[:1] == [""]:
+                assert not world.artifacts, (number, cancel_at)
+                ends.append(runner.state.ended.outcome)
+    assert {*ends} == {Outcome.LOST, Outcome.UNDONE}
 
 
 @pytest.mark.parametrize("leave_running", [False, True])

@@ -170,10 +170,10 @@ class SimArtifacts(Port):
         for shelf in self.machine.shelves.values():
             found = shelf.artifacts.get(artifact)
             if found is not None:
+                is_there = is_there or found.visible
                 found.change(pins=tuple(pin for pin in found.now.pins if pin != operation))
                 await self._given_back(found)
                 found.change(work=tuple(each for each in found.now.work if each != operation))
-                is_there = is_there or found.visible
             shelf.tidy()
         return is_there
 

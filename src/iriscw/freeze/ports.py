@@ -427,7 +427,7 @@ class Artifacts(Protocol):
         ...
 
     async def unpin(self, artifact: str, operation: str) -> bool:
-        """Let the artifact be removed again, and say whether it is there. May be repeated.
+        """Let the artifact be removed again, and say whether it was there until then. May be repeated.
 
         Raises:
             UnsafeRequest: the folder of the tier is somebody else's.

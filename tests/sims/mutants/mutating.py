@@ -34,7 +34,7 @@ import attrs
 SOURCES = Path(__file__).resolve().parents[3] / "src" / "iriscw"
 
 NO_DECISIONS = (
-    *("__init__", "actor", "errors", "messages", "model", "ports", "reasons", "signals", "views"),
+    *("__init__", "actor", "errors", "messages", "model", "ports", "reasons", "settings", "signals", "views"),
     "jobs/records",
 )
 """Rooms that decide nothing: values, assembly, what only words things for people."""

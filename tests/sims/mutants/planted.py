@@ -151,8 +151,8 @@ MUTANTS = (
         "end-of-a-slice-counts-as-a-failure",
         (
             JOB,
-            "            self._end(ledger, index, Ending.WORKER_LOST, seen, ends, ctx)\n",
-            "            self._end(ledger, index, Ending.FAILED, seen, ends, ctx)\n",
+            "            seen = Observation(uid, attempt.state, Ending.WORKER_LOST, reason=reason)\n",
+            "            seen = Observation(uid, attempt.state, Ending.FAILED, reason=reason)\n",
         ),
     ),
     _bug(
@@ -190,14 +190,14 @@ MUTANTS = (
     ),
     _bug(
         "no-reason-for-pending-tasks",
-        (SCHEDULER, '        return f"{reason}; {routed}" if routed else reason\n', '        return ""\n'),
+        ("jobs/explaining.py", '    return f"{reason}; {routed}" if routed else reason\n', '    return ""\n'),
     ),
     _bug(
         "end-shown-before-its-log",
         (
-            JOB,
-            "        logs_due = final and ending not in LOST and seen.log_offset > seen.logs_stored\n",
-            "        logs_due = False\n",
+            "jobs/ends.py",
+            "    logs_due = final and ending not in LOST and seen.log_offset > seen.logs_stored\n",
+            "    logs_due = False\n",
         ),
     ),
     _bug(

@@ -83,8 +83,8 @@ class Tiers:
         """See the port."""
         there = False
         for folders in await self._those(lambda each: each.has_pin(artifact, operation) or each.has(artifact)):
+            there = there or await anyio.to_thread.run_sync(folders.has, artifact)  # as long as nobody may remove it
             await anyio.to_thread.run_sync(folders.unpin, artifact, operation)
-            there = there or await anyio.to_thread.run_sync(folders.has, artifact)
         return there
 
     # Beside the port
