@@ -446,6 +446,29 @@ def test_a_pin_whose_removal_was_cut_off_leaves_nothing(tmp_path):
     assert [*(tier.root / "pins").iterdir()] == []
 
 
+def test_what_is_half_removed_is_not_sealed_any_more(tmp_path, monkeypatch):
+    """The end of that comes in the middle of a removal: what is left is never published, as what it was or as less."""
+    tier = folders(tmp_path)
+    fill(tier.reserve("op-1", MIB), large=False)
+    tier.seal("op-1", FROZEN, (), store.default_reading(lambda count: None), lambda size: None)
+    synced = []
+    monkeypatch.setattr(store, "sync_folder", synced.append)
+
+    def cut(folder):
+        assert folder in synced
+        assert not (folder / store.MANIFEST).exists()
+        raise OSError(errno.EIO, "the disk is gone")
+
+    monkeypatch.setattr(store, "remove_tree", cut)
+    with pytest.raises(OSError, match="gone"):
+        tier.discard("op-1")
+    monkeypatch.undo()
+    with pytest.raises(ArtifactUnknown, match="never sealed"):
+        tier.publish("op-1")
+    tier.discard("op-1")
+    assert reserved(tier) == (0, 0)
+
+
 def test_what_was_removed_stays_removed_after_a_power_cut(tmp_path, monkeypatch):
     """And what was made is there: each folder as it was last brought to the disk is the folder as it is."""
     real, on_disk = store.sync_folder, {}

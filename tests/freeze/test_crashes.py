@@ -418,17 +418,19 @@ def test_nobody_cancels_what_is_all_that_there_is_of_a_tree():
     assert published > 100
 
 
-def test_images_of_a_tree_that_ran_on_are_not_published():
-    """It was brought back to running, its images are being removed, and the power goes: half of them is no state."""
+def test_a_tree_that_ran_again_and_is_lost_is_what_was_sealed():
+    """It was brought back to running, and the power goes: its images are the last of it, if they are still sealed."""
     ends = []
     for cancel_at in range(20, 50):
         for number in range(cancel_at, cancel_at + 30):
             world, runner = power_cut_at(number, cancel_at)
             fates = [record.gone for record in runner.records if isinstance(record, FreezeFateKnown)]
             if runner.lives > 1 and fates[:1] == [""]:
-                assert not world.artifacts, (number, cancel_at)
-                ends.append(runner.state.ended.outcome)
-    assert {*ends} == {Outcome.LOST, Outcome.UNDONE}
+                ended = runner.state.ended.outcome
+                whole = [each.sealed and each.published for each in world.artifacts.values()]
+                assert whole == [True] * (ended is Outcome.FROZEN), (number, cancel_at)
+                ends.append(ended)
+    assert {*ends} == {Outcome.FROZEN, Outcome.LOST, Outcome.UNDONE}
 
 
 @pytest.mark.parametrize("leave_running", [False, True])

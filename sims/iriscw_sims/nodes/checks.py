@@ -278,7 +278,8 @@ class Checks:
             self.violate("C8", f"operation {operation} restores what was never published")
         frozen = artifact.facts.tasks if artifact.facts is not None else ()
         source = [each for each in (self._machine.find(task.identity) for task in frozen) if each and each.alive]
-        copies = [each for each in self._machine.of(artifact.tree) if each.made_by in self._thaws_of(artifact)]
+        back = [each for each in self._machine.of(artifact.tree) if each.made_by in self._thaws_of(artifact)]
+        copies = [each for each in back if not each.forked]  # nobody knows whose child an orphan was
         if source or copies:
             self.violate("P1", f"operation {operation} restores a tree that lives")
 

@@ -83,11 +83,12 @@ def _reboots(world: NodesWorld, node: Node, pick: int, *, cut: bool = False) -> 
     node.up = False
     journal = node.system.journal
     node.kill(None if cut or node.system.crashed else journal.appended - journal.durable)
-    if cut:
-        rng = world.stream(f"power of {node.name} at {world.simulation.now}")
-        for shelf in node.machine.shelves.values():
-            if not shelf.volatile:
-                shelf.cut(rng)
+    rng = world.stream(f"power of {node.name} at {world.simulation.now}")
+    for shelf in node.machine.shelves.values():
+        if cut and not shelf.volatile:
+            shelf.cut(rng)
+        for artifact in shelf.artifacts.values():
+            artifact.sync()  # what a machine has not written when it goes down in order it writes then
     boot = int(node.machine.boot_id.rpartition("-")[2]) + 1
     node.machine.reboots(f"{node.name}-boot-{boot}")
     world.users.rebooted(node)
@@ -166,6 +167,7 @@ def _forks(world: NodesWorld, node: Node, pick: int) -> str:
         resting=False,
         progress=0,
         came_back_at=0,
+        forked=True,
     )
     machine.processes.append(child)
     return f"process/{number}"
@@ -197,11 +199,17 @@ def _number_taken(world: NodesWorld, node: Node, pick: int) -> str:
     return f"process/{number}"
 
 
+BEGINNERS_BYTES = 64 * MIB
+"""What a process has on its GPU that has just begun to use CUDA."""
+
+
 def _begins_cuda(world: NodesWorld, node: Node, pick: int) -> str:
     process = _workload_of(node, pick)
     if process is None or not process.runs or process.cuda is not None:
         return ""
-    process.cuda, process.device_bytes = CudaState.RUNNING, 64 * MIB
+    if _spare(node.machine) < BEGINNERS_BYTES:
+        return ""  # as with what forks
+    process.cuda, process.device_bytes = CudaState.RUNNING, BEGINNERS_BYTES
     return f"process/{process.pid}"
 
 

@@ -52,7 +52,7 @@ class SimArtifacts(Port):
         await Await(self.machine.fate.lasts("disk", 0))
 
     async def _given_back(self, artifact: Artifact) -> None:
-        """Have on the disk that a reservation or a pin is gone: once its operation is over nobody removes it again."""
+        """Have on the disk that something is gone: once its operation is over nobody removes it again."""
         await self._pause()
         artifact.sync()
 
@@ -70,7 +70,7 @@ class SimArtifacts(Port):
         known = shelf.artifacts.get(operation)
         if known is None or not known.now.reserved:
             left = shelf.budget_bytes - shelf.charged_bytes
-            free = min(shelf.free_bytes, self.machine.free_bytes()) if shelf.volatile else shelf.free_bytes
+            free = min(shelf.free_bytes, self.machine.free_for_tiers()) if shelf.volatile else shelf.free_bytes
             if size_bytes > min(left, free - shelf.promised_bytes):
                 raise NoRoom(f"tier {tier} has too little room for {size_bytes >> 20} MiB")
             artifact = shelf.open(operation)
@@ -122,9 +122,11 @@ class SimArtifacts(Port):
                 raise ArtifactInUse(f"artifact {operation} is used by operation {others[0]}")
             self.checks.removed(artifact, self.operation)
             artifact.change(published=False)
-            await self._pause()
+            await self._given_back(artifact)
             artifact.change(pins=())
-            artifact.change(images_bytes=0, snapshot=(), sealed=False)
+            artifact.change(sealed=False)
+            await self._given_back(artifact)
+            artifact.change(images_bytes=0, snapshot=())
             await self._pause()
             artifact.change(reserved=0)
             await self._given_back(artifact)

@@ -59,7 +59,9 @@ class Process:
     connections: int = 0
     """Established TCP connections."""
     made_by: str = ""
-    """The thaw that made it."""
+    """The thaw that made it, or made the one that it was forked from."""
+    forked: bool = False
+    """It is in no images: a living one made it."""
     pager: Pager | None = None
     """Who brings pages of its memory that are missing; None: none is."""
     made_up: bool = False
@@ -225,6 +227,11 @@ class Machine:
     def free_bytes(self) -> int:
         """Give what nobody takes."""
         return self.memory_bytes - self.resident_bytes() - self.kept_in_memory_bytes()
+
+    def free_for_tiers(self) -> int:
+        """Give what a tier that is memory may still take: the agent's group may have less than the machine."""
+        free = self.free_bytes()
+        return free if self.limit_bytes is None else min(free, self.limit_bytes - self.kept_in_memory_bytes())
 
     def free_memory(self) -> FreeMemory:
         """Give what who freezes may still take, and what the workloads may."""

@@ -29,8 +29,8 @@ its bound is killed and reported (INV-C6): a process that waits for ever for a G
 If its images were complete by then they are sealed and published after all, because nothing newer is left. The same
 goes for a tree that is gone when it is looked for, after a power cut perhaps, if its images were sealed: what was not
 may not be on the disk. If they lay in memory they are gone as well, and it ends as lost. From then on nothing
-cancels it. A tree that was brought back to running has made its images old: whatever happens to it after that, they
-are removed, because a part of them may be gone already.
+cancels it. The same goes for one that ran again and is lost before its images were removed: what is removed ceases to
+be sealed, and on the disk, before anything of it goes.
 """
 
 from __future__ import annotations
@@ -181,8 +181,6 @@ class Freeze:
     undoing: FreezeUndoing | None = None
     gone: str = ""
     """Why the tree does not run although it was to."""
-    stale: bool = False
-    """It was brought back to running, so its images are old, and are being removed."""
     unheard: str = ""
     """Why the application could not be told to go on."""
     ended: FreezeEnded | None = None
@@ -248,7 +246,6 @@ def evolve(freeze: Freeze, record: object) -> None:
             freeze.sealed = sealed
         case FreezeFateKnown(gone=gone):
             freeze.gone = gone
-            freeze.stale = freeze.stale or (not gone and freeze.phase is Phase.UNDOING)
         case FreezeUnheard(text=text):
             freeze.unheard = text
         case FreezeUndoing():
@@ -588,7 +585,7 @@ def _settled(freeze: Freeze, states: States, reading: int, ctx: Context) -> Retu
         case Settled(end=End.HOPELESS, text=text):
             return _give_up(freeze, text)
         case Settled(end=End.GONE, text=text) if (
-            freeze.phase is Phase.UNDOING and freeze.sealed and not freeze.stale and not _lost_too(freeze)
+            freeze.phase is Phase.UNDOING and freeze.sealed is not None and not _lost_too(freeze)
         ):
             return _begin(freeze, Phase.PUBLISHING, FreezeFateKnown(freeze.gone or text))
         case Settled(end=end, text=text):

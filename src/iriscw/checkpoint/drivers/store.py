@@ -295,7 +295,9 @@ class Folders:
             self.remove(operation, by=operation)
         with self._locked():
             self._let_go(operation, operation)
-        remove_tree(self._place("staging", operation))
+        staging = self._place("staging", operation)
+        _unlink_durably(staging / MANIFEST)  # before its files go: a power cut leaves no half of it that looks whole
+        remove_tree(staging)
         self._give_back(operation)
         remove_tree(self._place("work", operation))
 
