@@ -9,7 +9,7 @@ import attrs
 
 from iriscw.freeze.model import CudaState, TaskIdentity
 from iriscw.runtime.vocabulary import MILLISECOND, SECOND
-from iriscw_sims.nodes.machine import MIB, STRANGER, Machine, Process
+from iriscw_sims.nodes.machine import MIB, STRANGER, Process
 from iriscw_sims.swarm import Fault
 
 if TYPE_CHECKING:
@@ -134,24 +134,12 @@ def _process_ends(world: NodesWorld, node: Node, pick: int) -> str:
     return f"process/{process.pid}"
 
 
-def _spare(machine: Machine) -> int:
-    """Give what the machine and its groups have left once all that is promised is written, and GPUs are moved there."""
-    promised = sum(shelf.promised_bytes for shelf in machine.shelves.values() if shelf.volatile)
-    on_gpus = sum(each.device_bytes for each in machine.living() if each.cuda not in (None, CudaState.CHECKPOINTED))
-    spare = machine.free_bytes() - promised - on_gpus
-    if machine.limit_bytes is not None:
-        spare = min(spare, machine.limit_bytes - machine.kept_in_memory_bytes() - promised)
-    if machine.group_bytes is not None:
-        spare = min(spare, machine.group_bytes - machine.resident_bytes() - on_gpus)
-    return spare
-
-
 def _forks(world: NodesWorld, node: Node, pick: int) -> str:
     process = _workload_of(node, pick)
     if process is None or not process.runs:
         return ""
     machine = node.machine
-    if process.memory_bytes > _spare(machine):
+    if process.memory_bytes > machine.spare_bytes():
         return ""  # nothing reserves what a tree grows by while it is frozen: the kernel would end one of them
     (number,) = machine.number()
     machine.ticks += 1
@@ -207,7 +195,7 @@ def _begins_cuda(world: NodesWorld, node: Node, pick: int) -> str:
     process = _workload_of(node, pick)
     if process is None or not process.runs or process.cuda is not None:
         return ""
-    if _spare(node.machine) < BEGINNERS_BYTES:
+    if node.machine.spare_bytes() < BEGINNERS_BYTES:
         return ""  # as with what forks
     process.cuda, process.device_bytes = CudaState.RUNNING, BEGINNERS_BYTES
     return f"process/{process.pid}"

@@ -228,6 +228,20 @@ class Machine:
         """Give what nobody takes."""
         return self.memory_bytes - self.resident_bytes() - self.kept_in_memory_bytes()
 
+    def spare_bytes(self) -> int:
+        """Give what it and its groups have left once all that is promised is written, and GPUs are moved there.
+
+        Who comes takes no more: nothing reserves that for a tree that is frozen, and the kernel would end one of them.
+        """
+        promised = sum(shelf.promised_bytes for shelf in self.shelves.values() if shelf.volatile)
+        on_gpus = sum(each.device_bytes for each in self.living() if each.cuda not in (None, CudaState.CHECKPOINTED))
+        spare = self.free_bytes() - promised - on_gpus
+        if self.limit_bytes is not None:
+            spare = min(spare, self.limit_bytes - self.kept_in_memory_bytes() - promised)
+        if self.group_bytes is not None:
+            spare = min(spare, self.group_bytes - self.resident_bytes() - on_gpus)
+        return spare
+
     def free_for_tiers(self) -> int:
         """Give what a tier that is memory may still take: the agent's group may have less than the machine."""
         free = self.free_bytes()

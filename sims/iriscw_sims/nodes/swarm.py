@@ -122,6 +122,11 @@ class WorkloadPlan:
     supervised: bool = False
     """Its first process is a supervisor of iriscw, which goes on after a thaw only if it finds a grant."""
 
+    @property
+    def most_mib(self) -> int:
+        """What it holds of a machine's memory, with all that it has on a GPU moved there."""
+        return self.processes * self.memory_mib + len(self.cuda) * self.device_mib
+
 
 @attrs.frozen
 class OrderPlan:

@@ -125,7 +125,8 @@ class Users:
         for workload in self.workloads:
             node = self.node_of(workload)
             busy = any(each.owed and each.tree in workload.trees for each in node.checks.operations.values())
-            if node.up and not busy and not self.living(workload) and not self.artifacts(workload):
+            left = self.living(workload) or self.artifacts(workload)
+            if node.up and not busy and not left and workload.plan.most_mib * MIB <= node.machine.spare_bytes():
                 self.begin(workload)
         self.world.simulation.call_after(TEND, self._tend)
 
