@@ -1,6 +1,9 @@
 """Ends that nothing cuts short."""
 
 import asyncio
+import signal
+import subprocess
+import sys
 import threading
 
 import anyio
@@ -93,3 +96,32 @@ def test_it_needs_a_loop():
     """Outside of an asyncio loop the error says so."""
     with pytest.raises(NeedsAsyncio), threads_dismissed():
         pass
+
+
+INTERRUPTED = """
+import asyncio
+import anyio.to_thread
+from iriscw.controller.uncut import threads_dismissed
+
+async def main():
+    with threads_dismissed():
+        await anyio.to_thread.run_sync(int)  # from now on a thread waits for work
+        try:
+            asyncio.get_running_loop().call_soon(interrupt)
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            interrupt()
+
+def interrupt():
+    raise KeyboardInterrupt
+
+asyncio.run(main())
+"""
+"""Interrupted twice as by Ctrl-C: in its loop, and in this task while that loop is closed."""
+
+
+def test_an_interrupt_in_the_midst_of_the_task_ends_the_process():
+    """The loop never runs again, so nobody else tells its threads that they may end."""
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr.rstrip().endswith("KeyboardInterrupt")
+    assert done.returncode in (1, -signal.SIGINT)

@@ -239,6 +239,8 @@ def test_services():
         "ListNodes",
         "CheckpointTask",
         "RestoreCheckpoint",
+        "SuspendTask",
+        "ResumeTask",
         "DeleteCheckpoint",
         "CancelOrder",
         "GetAgentToken",

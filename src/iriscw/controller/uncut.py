@@ -61,6 +61,8 @@ async def uncut(function: Callable[[], None]) -> None:
 def threads_dismissed() -> Iterator[None]:
     """Should the main thread end inside of the block, which leaves its loop for ever, dismiss that loop's threads.
 
+    The same goes for a block that an interrupt ends: it has come through this task, and ends the main thread after it.
+
     Raises:
         NeedsAsyncio: this is no task of an asyncio loop.
     """
@@ -71,8 +73,12 @@ def threads_dismissed() -> Iterator[None]:
         watch.start()
     try:
         yield
-    finally:
+    except (KeyboardInterrupt, SystemExit):
+        raise  # it ends its loop, in the middle of this task if that was running when it came: the watch goes on
+    except BaseException:
         left.set()
+        raise
+    left.set()
 
 
 def _watch(loop: asyncio.AbstractEventLoop, left: threading.Event) -> None:
