@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from iriscw.cloud.kube.reviews import Reviewed
-from iriscw.cloud.model import Forbidden, Unavailable
+from iriscw.cloud.model import Forbidden, InvalidSpec, Unavailable
 from iriscw.controller import proving
 from iriscw.controller.errors import AgentUnproven, ReviewUnavailable, TooManyReviews
 from iriscw.controller.proving import MAX_ASKED, REFUSED_S, REMEMBERED_S, AgentProofs, Claims, claims_of, judge
@@ -184,6 +184,17 @@ async def test_a_server_without_an_answer_lets_nobody_in(trouble, caplog):
     server.said = GOOD
     assert await server.proofs.prove(token()) == N1
     assert server.counted() == {"unavailable": 3, "accepted": 1}
+
+
+@pytest.mark.parametrize("said", [InvalidSpec, lambda text: Reviewed(False, error=text)])
+async def test_a_reason_that_quotes_the_token_is_left_out(said, caplog):
+    """As of a server, or of who stands before it, that repeats what it could not read, or the beginning of that."""
+    server = Server()
+    server.said = said(f'cannot read {{"spec":{{"token":"{token()[:60]}...')
+    with caplog.at_level(logging.INFO), pytest.raises((AgentUnproven, ReviewUnavailable)) as refused:
+        await server.proofs.prove(token())
+    assert "quotes the token" in caplog.text
+    assert token()[:60] not in caplog.text + str(refused.value)
 
 
 async def test_a_server_that_hangs_is_not_waited_for():

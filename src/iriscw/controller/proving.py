@@ -54,6 +54,9 @@ REFUSED_S = 5.0
 MAX_REMEMBERED = 2 * MAX_NODES
 """Good answers, and as many bad ones: strangers do not drive out the agents'."""
 
+QUOTED_CHARS = 16
+"""Of a token, from its beginning: a reason that has them quotes it. A server may repeat what it could not read."""
+
 OUTCOMES = ("accepted", "refused", "remembered", "unavailable", "turned_away")
 
 
@@ -192,9 +195,9 @@ class AgentProofs:
                 async with self._turns:
                     said = await self._review(token)
                 self._away = False
-                return self._judged(key, said, claims)
+                return self._judged(key, attrs.evolve(said, error=_without(token, said.error)), claims)
         except CloudError as error:
-            raise self._unanswered(f"{type(error).__name__}: {error}") from error
+            raise self._unanswered(f"{type(error).__name__}: {_without(token, str(error))}") from error
         finally:
             self._waiting -= 1
         raise self._unanswered(f"no answer within {self._patience_s:g} s")
@@ -223,6 +226,11 @@ class AgentProofs:
         )
         self._away = True
         return ReviewUnavailable("the API server did not say whose the token is: dial again")
+
+
+def _without(token: str, reason: str) -> str:
+    """Give the server's reason, unless the token would go to the log with it."""
+    return "its reason quotes the token, and is left out" if token[:QUOTED_CHARS] in reason else reason
 
 
 def _keep(answers: dict[bytes, _Answer], key: bytes, answer: _Answer) -> None:

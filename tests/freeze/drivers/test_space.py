@@ -7,8 +7,8 @@ import anyio
 import pytest
 from hypothesis import given, strategies as st
 
-from iriscw.freeze.drivers.namespace import space
-from iriscw.freeze.drivers.namespace.first import FAILED, FIRST, READY
+from iriscw.freeze.drivers.namespace import first, space
+from iriscw.freeze.drivers.namespace.first import FAILED, FIRST, READY, covered, outlive
 from iriscw.freeze.model import CriuFailed, NoRoom, RightsMissing
 
 MOST = 32768
@@ -51,3 +51,40 @@ def test_a_namespace_that_cannot_be_made(said, error, text, tmp_path, monkeypatc
     with pytest.raises(error, match=text):
         anyio.run(space.make, tmp_path, ())
     assert started[0].returncode is not None
+
+
+MOUNTS = b"""\
+21 1 0:20 / / rw,relatime shared:1 - ext4 /dev/vda1 rw
+22 21 0:21 / /proc rw,nosuid shared:2 - proc proc rw
+23 22 0:21 /sys /proc/sys ro,nosuid - proc proc rw
+24 23 0:22 / /proc/sys/fs/binfmt_misc rw - autofs systemd-1 rw
+25 22 0:23 / /proc/a\\040b ro master:7 - tmpfs tmpfs rw
+26 22 0:24 / /proc/bus rw - autofs systemd-2 rw
+27 22 0:25 / /proc/fs/nfsd rw - autofs systemd-3 rw
+28 27 0:26 / /proc/fs/nfsd rw - nfsd nfsd rw
+29 22 0:27 net:[1] /proc/17/ns/net rw - nsfs nsfs rw
+30 22 0:28 / /proc/sys-more rw - tmpfs tmpfs rw
+31 21 0:29 / /process rw - tmpfs tmpfs rw
+"""
+
+
+def test_what_lies_over_parts_of_proc():
+    """Its uppermost places, by their names; nothing of a process, nor what is mounted when somebody looks."""
+    assert covered(MOUNTS) == [b"/proc/a b", b"/proc/fs/nfsd", b"/proc/sys", b"/proc/sys-more"]
+    assert covered(b"") == []
+
+
+@pytest.mark.parametrize("trouble", [OSError(24, "no descriptors"), MemoryError()])
+def test_a_first_process_that_cannot_look_stays(trouble, monkeypatch):
+    """It ends when it has seen that nobody is there, and not before."""
+    monkeypatch.setattr(first, "AGAIN_S", 0.0)
+    answers = [True, trouble, trouble, True, False]
+
+    def others():
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    outlive(others)
+    assert answers == []

@@ -1,8 +1,10 @@
-# ruff: noqa: ASYNC220, ASYNC240
+# ruff: noqa: ASYNC220, ASYNC221, ASYNC240
 # A test's own loop may block: nobody else waits for it.
 """Trees whose numbers are taken: brought back in a PID namespace of their own, frozen there, and ended with it."""
 
 import os
+import resource
+import select
 import signal
 import subprocess
 import sys
@@ -19,7 +21,7 @@ from number_taker import taken
 
 from iriscw.freeze.drivers.criu import driver as driver_module
 from iriscw.freeze.drivers.criu.record import read_run
-from iriscw.freeze.drivers.identities import identify_task, lives
+from iriscw.freeze.drivers.identities import identify_task, lives, open_task
 from iriscw.freeze.drivers.namespace import space
 from iriscw.freeze.drivers.namespace.first import NAME
 from iriscw.freeze.drivers.processes.reading import ancestors
@@ -144,6 +146,64 @@ async def test_a_namespace_ends_with_who_made_it_until_the_tree_is_whole(criu, f
     assert await space.ended(made.first, PATIENCE_NS)
 
 
+async def test_a_first_process_without_descriptors_kills_nobody(criu, folder) -> None:
+    """It has what it needs before the tree is whole; what fails later is tried again, until it can end."""
+    made = await space.make(folder, ())
+    argv = [sys.executable, "-I", "-S", "-c", "import os; os.read(0, 1)"]
+    with space.inside(made.first, lambda: subprocess.Popen(argv, stdin=subprocess.PIPE)) as program:
+        before = resource.prlimit(made.first.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(made.first.pid, resource.RLIMIT_NOFILE, (3, before[1]))
+        made.let_go()
+        await ended(lambda: _has_heard(made.first))
+        program.stdin.close()
+        assert program.wait(PATIENCE_S) == 0
+    assert lives(made.first)
+    resource.prlimit(made.first.pid, resource.RLIMIT_NOFILE, before)
+    assert await space.ended(made.first, PATIENCE_NS)
+
+
+async def _has_heard(first) -> bool:
+    """Whether it has let go of the other end, which it does once it belongs to the tree."""
+    assert lives(first)
+    return Path(f"/proc/{first.pid}/fd/0").readlink() == Path("/dev/null")
+
+
+COVERED = """
+import ctypes, os, stat, sys, anyio
+from pathlib import Path
+from iriscw.freeze.drivers.namespace import space
+PRIVATE, BIND, READ_ONLY, REMOUNT = 0x44000, 0x1000, 1, 0x20
+libc = ctypes.CDLL(None, use_errno=True)
+def call(name, *arguments):
+    if getattr(libc, name)(*arguments):
+        sys.exit(f"{name}: {os.strerror(ctypes.get_errno())}")
+call("unshare", 0x20000)
+call("mount", None, b"/", None, PRIVATE, None)
+call("mount", b"/dev/null", b"/proc/meminfo", None, BIND, None)
+call("mount", b"/proc/sys", b"/proc/sys", None, BIND, None)
+call("mount", None, b"/proc/sys", None, BIND | REMOUNT | READ_ONLY, None)
+def look():
+    made = anyio.run(space.make, Path(sys.argv[1]), ())
+    proc = Path("/proc", str(made.first.pid), "root", "proc")
+    print(stat.S_ISCHR((proc / "meminfo").stat().st_mode), bool(os.statvfs(proc / "sys").f_flag & os.ST_RDONLY),
+          (proc / "1" / "comm").read_text().strip(), Path("/proc/self/mountinfo").read_text().count(" - proc "))
+    made.close()
+look()
+"""
+
+
+async def test_what_is_hidden_of_proc_outside_is_hidden_inside(criu, folder) -> None:
+    """As a container runtime does it: a file that is none, settings that cannot be written. None of it leaks out."""
+    done = subprocess.run(
+        [sys.executable, "-c", COVERED, str(folder)], capture_output=True, text=True, check=False, timeout=PATIENCE_S
+    )
+    if done.stderr.startswith(("unshare:", "mount:")):
+        pytest.skip(done.stderr.strip())
+    assert done.returncode == 0, done.stderr
+    mounts = Path("/proc/self/mountinfo").read_text().count(" - proc ") + 1  # that of its own settings
+    assert done.stdout.split() == ["True", "True", NAME, str(mounts)]
+
+
 THAWER = """
 import os, signal, sys, anyio
 from iriscw.freeze.drivers.criu import driver
@@ -203,6 +263,35 @@ async def test_a_cancelled_restore_leaves_nothing(criu, processes, program, monk
         pytest.fail("it was not cancelled")
     run = written[-1]
     assert len(run.tasks) == 1
+    assert not any(map(lives, (run.first, run.criu, *run.tasks)))
+    assert read_run(Path(asked.work)) is None
+
+
+@pytest.mark.parametrize("step", ["asked", "made", "whole"])
+async def test_a_first_process_that_is_killed_while_its_tree_is_made(criu, processes, program, monkeypatch, step):
+    """The kernel ends CRIU and all that it made; that is a failed thaw, of which nothing is left."""
+    target = program("memory", "family:2")
+    asked = request(target, await frozen(criu, processes, target))
+    write_run, let_go, written = driver_module.write_run, space.Space.let_go, []
+
+    def write(work, run) -> None:
+        write_run(work, run)
+        written.append(run)
+        if bool(run.tasks) == (step == "made") and step != "whole":
+            os.kill(run.first.pid, signal.SIGKILL)
+
+    def go(made) -> None:
+        with os.fdopen(open_task(made.first), "rb") as ending:
+            os.kill(made.first.pid, signal.SIGKILL)
+            select.select([ending], [], [], PATIENCE_S)
+        let_go(made)
+
+    monkeypatch.setattr(driver_module, "write_run", write)
+    if step == "whole":
+        monkeypatch.setattr(space.Space, "let_go", go)
+    with pytest.raises(CriuFailed, match="ended by somebody" if step == "whole" else "without a word"):
+        await criu.restore(asked, nothing)
+    run = written[-1]
     assert not any(map(lives, (run.first, run.criu, *run.tasks)))
     assert read_run(Path(asked.work)) is None
 

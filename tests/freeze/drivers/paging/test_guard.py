@@ -6,13 +6,14 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 
 import anyio
 import pytest
 
 from iriscw.freeze.drivers.paging import ending, guard, notes, starting
 from iriscw.freeze.drivers.paging.notes import COMPLETE, FAILED, End, Pager, read_end, read_pager, write_pager
-from iriscw.freeze.model import MAX_TASKS
+from iriscw.freeze.model import MAX_TASKS, PagingFailed
 from iriscw.processes.identity import ProcessGone, identify, is_alive, open_pidfd
 
 PATIENCE_S = 60.0
@@ -126,6 +127,41 @@ def test_a_guard_speaks_when_it_can_kill_and_is_known(tmp_path, victim) -> None:
             pager.kill()
     assert has_ended(watching)
     assert not is_alive(read_pager(tmp_path).tasks[0])
+
+
+SPEAKER = "import os, sys; os.write(1, sys.argv[1].encode()); os.read(0, 1)"
+
+
+@pytest.mark.parametrize("when", ["before", "meanwhile", "said"])
+def test_a_guard_that_was_killed_is_not_waited_for(tmp_path, when) -> None:
+    """A thaw ends at once, though its pager lives; one whose guard has spoken before goes on."""
+
+    async def waited(pager) -> None:
+        with anyio.fail_after(PATIENCE_S):
+            await pager.guarded()
+
+    program = [sys.executable, "-I", "-S", "-c", SPEAKER]
+    said = guard.GUARDED.decode() if when == "said" else ""
+    with (
+        subprocess.Popen([*program, ""], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as guarding,
+        subprocess.Popen([*program, said], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as paging,
+    ):
+        write_pager(tmp_path, Pager(identify(paging.pid), identify(guarding.pid)))
+        pager = starting.Pager(paging, tmp_path)
+        killing = threading.Timer(0.1 if when == "meanwhile" else 0, guarding.kill)
+        killing.start()
+        if when != "meanwhile":
+            guarding.wait(PATIENCE_S)
+        if when == "said":
+            select.select([paging.stdout], [], [], PATIENCE_S)
+            anyio.run(waited, pager)
+        else:
+            with pytest.raises(PagingFailed, match="guard its pages was killed"):
+                anyio.run(waited, pager)
+        killing.join()
+        paging.stdin.close()
+        paging.wait(PATIENCE_S)
+        pager.close()
 
 
 def test_who_starts_at_once_loads_little() -> None:

@@ -6,7 +6,11 @@ its life is that of the namespace: when it ends, the kernel kills all that is in
 
 * Until it hears that the tree is whole it ends as soon as the other end is closed. So whoever restores may die at any
   instant, and nothing of what CRIU had begun is left (INV-C6).
-* From then on it belongs to the tree. It reaps who is left to it, and ends when nobody else is there.
+* From then on it belongs to the tree. It reaps who is left to it, and ends when nobody else is there. Should it fail,
+  the tree would die of that: what it can open it has opened before, and what fails is tried again.
+
+Who sees less of ``/proc`` outside, because something is mounted over parts of it, sees no more in there: a container
+runtime hides the machine's memory and settings so.
 
 It takes no signal but SIGKILL, as the kernel has it for the first process of a namespace, and hands none on.
 """
@@ -15,9 +19,11 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import select
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -35,10 +41,17 @@ CLONE_NEWNS: Final = 0x20000
 CLONE_NEWPID: Final = 0x20000000
 MS_NOSUID_NODEV_NOEXEC: Final = 0xE
 MS_REC_SLAVE: Final = 0x4000 | 0x80000
+MS_REC_BIND: Final = 0x4000 | 0x1000
 PR_SET_NAME: Final = 15
 
 CHANNEL: Final = 0
 """The descriptor of the other end."""
+
+AGAIN_S: Final = 0.2
+"""Until what failed is tried again: nobody is told when there is memory, or a descriptor, again."""
+
+_ESCAPED: Final = re.compile(rb"\\([0-7]{3})")
+"""How ``mountinfo`` writes bytes that would end a field."""
 
 
 def main() -> int:
@@ -63,23 +76,55 @@ def _be_first(after: int) -> int:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # Python's own handler: none means that it is not taken
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps
         _call("prctl", PR_SET_NAME, NAME.encode(), 0, 0, 0)
+        nothing = os.open("/dev/null", os.O_RDWR)
+        covers = {path: os.open(path, os.O_PATH) for path in covered(Path("/proc/self/mountinfo").read_bytes())}
         # What is mounted and unmounted outside is so in here, but not the other way round.
         _call("mount", None, b"/", None, MS_REC_SLAVE, None)
         _call("mount", b"proc", b"/proc", b"proc", MS_NOSUID_NODEV_NOEXEC, None)
-        Path("/proc/sys/kernel/ns_last_pid").write_text(str(after), encoding="ascii")
+        Path("/proc/sys/kernel/ns_last_pid").write_text(str(after), encoding="ascii")  # it may be covered next
+        for path, descriptor in covers.items():
+            _call("mount", b"/proc/self/fd/%d" % descriptor, path, None, MS_REC_BIND, None)
+            os.close(descriptor)
     except OSError as error:
         _say(FAILED + f"{error.errno} {error.strerror}\n".encode())
         return 1
     _say(READY)
     if os.read(CHANNEL, len(GO)) != GO:
         return 1
-    nothing = os.open("/dev/null", os.O_RDWR)
     for descriptor in range(3):
         os.dup2(nothing, descriptor)
     os.close(nothing)
-    while _others():
-        pass
+    outlive(_others)
     return 0
+
+
+def covered(mountinfo: bytes) -> list[bytes]:
+    """Give where something is mounted below ``/proc``, without what lies below another one of these.
+
+    Places of processes are left out, because numbers are others in there; and places where something is mounted when
+    somebody looks, because it is mounted outside then.
+    """
+    kinds: dict[bytes, bytes] = {}
+    for line in mountinfo.splitlines():
+        fields, _, rest = line.partition(b" - ")
+        place = _ESCAPED.sub(lambda found: bytes([int(found[1], 8)]), fields.split()[4])
+        if place.startswith(b"/proc/") and not place.split(b"/")[2].isdigit():
+            kinds[place] = rest.split()[0]  # the last one is the uppermost
+    found: list[bytes] = []
+    for place, kind in sorted(kinds.items()):
+        if kind != b"autofs" and not any(place.startswith(each + b"/") for each in found):
+            found.append(place)
+    return found
+
+
+def outlive(others: Callable[[], bool]) -> None:
+    """Stay as long as there are others. Whoever ended here for want of a descriptor would kill them."""
+    while True:
+        try:
+            if not others():
+                return
+        except (OSError, MemoryError):
+            select.select((), (), (), AGAIN_S)
 
 
 def _others() -> bool:

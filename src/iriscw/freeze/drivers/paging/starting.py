@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -60,9 +61,28 @@ class Pager:
         """Wait until the tree may run: should the pager be killed from now on, its guard kills the tree.
 
         Raises:
-            ArtifactRefused, PagingFailed: it ended instead.
+            ArtifactRefused, PagingFailed: it, or its guard, ended instead.
+            OSError: it cannot be told who its guard is.
         """
+        record = read_pager(self._work)
+        if record is not None and record.guard is not None:
+            await self._guard_says(record.guard)
         await self._says(GUARDED)
+
+    async def _guard_says(self, guard: ProcessIdentity) -> None:
+        """Wait until there is something to read; a guard that was killed says nothing, and its pager lives on."""
+        assert self._process.stdout is not None
+        output = self._process.stdout.fileno()
+        with contextlib.suppress(ProcessGone), select.epoll() as either:
+            descriptor = open_pidfd(guard)
+            try:
+                for each in (output, descriptor):
+                    either.register(each, select.EPOLLIN)
+                await anyio.wait_readable(either.fileno())
+            finally:
+                os.close(descriptor)
+        if not select.select([output], [], [], 0)[0]:
+            raise PagingFailed("who was to guard its pages was killed")
 
     async def _says(self, word: bytes) -> None:
         assert self._process.stdout is not None
