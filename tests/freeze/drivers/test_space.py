@@ -78,6 +78,7 @@ def test_what_lies_over_parts_of_proc():
 def test_a_first_process_that_cannot_look_stays(trouble, monkeypatch):
     """It ends when it has seen that nobody is there, and not before."""
     monkeypatch.setattr(first, "AGAIN_S", 0.0)
+    monkeypatch.setattr(first, "anybody", lambda: True)
     answers = [True, trouble, trouble, True, False]
 
     def others():
