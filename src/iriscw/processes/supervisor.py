@@ -18,7 +18,6 @@ started the program (a controller, a worker) may be killed at any moment. So eac
 * It may be frozen with all below it, and brought back twice, or when the program was begun elsewhere. So if it finds
   itself brought back it goes on only with a *grant* for this one thaw (see :mod:`iriscw.processes.grants`). Without one
   it kills all below it and ends. It is in its folder, and holds no file open elsewhere: its old owner's may be gone.
-  It may come back in a PID namespace of its own. Then it goes by its numbers, and writes down those that others see.
 
 States: STARTING -(exec succeeded)-> RUNNING -(SIGTERM)-> STOPPING -(program ended, or grace over)-> SWEEPING
 -> end. RUNNING goes to SWEEPING as well when the program ends by itself, and from everywhere when the lease is over;
@@ -440,13 +439,12 @@ class _Life:
     def _told(self, ticks: int) -> dict[str, Any]:  # what the machine calls us, and when, only those outside can tell
         told = json.loads(_read(f"{self._folder}/thawed.json"))
         named = [{"pid": int(pid), "start_ticks": int(ticks)} for pid, ticks in told["tasks"]]
-        numbers = told.get("numbers") or [each["pid"] for each in named]  # as we see them; an older agent names none
-        tasks = dict(zip(numbers, named, strict=True))
-        supervisor = tasks[os.getpid()]
-        off = ticks - _offset_ns("boottime") * os.sysconf("SC_CLK_TCK") // 10**9 - supervisor["start_ticks"]
+        tasks = dict(zip(told["numbers"], named, strict=True))  # by the numbers that we see: a namespace may be ours
+        both = {"supervisor": tasks[os.getpid()], "target": tasks[self._target]}
+        off = ticks - _offset_ns("boottime") * os.sysconf("SC_CLK_TCK") // 10**9 - both["supervisor"]["start_ticks"]
         if told["boot_id"] != _boot_id() or abs(off) > _TICKS_OFF:
             raise ValueError("it tells of another life")
-        return {"boot_id": told["boot_id"], "supervisor": supervisor, "target": tasks[self._target]}
+        return {"boot_id": told["boot_id"], **both}
 
 
 def _offset_ns(clock: str) -> int:
