@@ -33,14 +33,18 @@ PODS = "/api/v1/namespaces/iris/pods"
 EVENTS = "/api/v1/namespaces/iris/events"
 
 
+PATIENCE_S = 120
+"""For what takes a second on a machine with nothing else to do."""
+
+
 @pytest.fixture
 def hurry(monkeypatch):
-    """Look every few milliseconds."""
+    """Look every few milliseconds: for what takes more than one look."""
     monkeypatch.setattr(awaiting, "LOOK_S", 0.02)
 
 
 @pytest.fixture
-async def applied(objects, hurry):
+async def applied(objects):
     """Everything is applied, and nothing has happened yet."""
     await apply(objects, render(INSTALLATION), lambda _line: None)
 
@@ -69,14 +73,31 @@ def pool_condition(kind, status, reason, message=""):
 
 
 async def test_it_waits_until_the_controller_serves(objects, server, applied):
-    """And not longer; what is new is told once."""
+    """And not longer."""
     told = []
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(await_available, objects, INSTALLATION, 60, told.append)
+        tasks.start_soon(await_available, objects, INSTALLATION, PATIENCE_S, told.append)
         while not told:  # noqa: ASYNC110
             await anyio.sleep(0.01)
         set_status(server, DEPLOYMENT, serving())
-    assert told == ["waiting: node pool iris-controller-pool: 0 of 1 nodes are ready"]
+    assert told[0] == "waiting: node pool iris-controller-pool: 0 of 1 nodes are ready"
+
+
+async def test_what_is_new_is_told_once(objects, server, applied, hurry, monkeypatch):
+    """A line that is still there is not told again; one that had gone is."""
+    seen = [("pool",), ("pool", "pod"), ("pod",), ("pool", "pod")]
+    looks = iter(seen)
+    told = []
+
+    async def scripted(*_arguments):
+        lines = next(looks, None)
+        if lines is None:
+            set_status(server, DEPLOYMENT, serving())
+        return awaiting.Sight(lines or seen[-1])
+
+    monkeypatch.setattr(awaiting, "look", scripted)
+    await await_available(objects, INSTALLATION, PATIENCE_S, told.append)
+    assert told == ["waiting: pool", "waiting: pod", "waiting: pool"]
 
 
 async def test_the_deadline_tells_what_was_seen(objects, server, applied):
@@ -108,11 +129,11 @@ POD_SPEC = {"containers": [{"name": "controller", "image": "i"}]}
         (("Validated", "False", "Invalid", "no such type in this zone"), "no such type"),
     ],
 )
-async def test_a_pool_without_hope_ends_the_waiting(objects, server, applied, condition, says):
+async def test_a_pool_without_hope_ends_the_waiting(objects, server, applied, hurry, condition, says):
     """No node will come, however long one waits; the reason is CoreWeave's own."""
     set_status(server, POOL, pool_condition(*condition))
-    with pytest.raises(NotAvailable, match=f"will get no node: .*{says}"), anyio.fail_after(10):
-        await await_available(objects, INSTALLATION, 60, lambda _line: None)
+    with pytest.raises(NotAvailable, match=f"will get no node: .*{says}"):
+        await await_available(objects, INSTALLATION, PATIENCE_S, lambda _line: None)
 
 
 async def test_a_busy_zone_is_waited_for(objects, server, applied):
@@ -293,7 +314,7 @@ async def test_the_controllers_machine_boots(tmp_path):
     """Its node has the labels by which the Deployment's pod finds it; then there is nothing more to say of it."""
     async with coreweave(tmp_path / "kubeconfig") as objects:
         await apply(objects, render(LONELY), lambda _line: None)
-        with anyio.fail_after(30):
+        with anyio.fail_after(PATIENCE_S):
             while (await look(objects, LONELY)).lines:  # noqa: ASYNC110
                 await anyio.sleep(0.02)
 
@@ -313,5 +334,5 @@ async def test_what_coreweave_refuses_ends_the_waiting(tmp_path, hurry, installa
     """It is told in CoreWeave's own words."""
     async with coreweave(tmp_path / "kubeconfig", quotas=quotas) as objects:
         await apply(objects, render(installation), lambda _line: None)
-        with pytest.raises(NotAvailable, match=f"will get no node: .*{says}"), anyio.fail_after(30):
-            await await_available(objects, installation, 60, lambda _line: None)
+        with pytest.raises(NotAvailable, match=f"will get no node: .*{says}"):
+            await await_available(objects, installation, PATIENCE_S, lambda _line: None)

@@ -296,14 +296,15 @@ def test_a_tree_that_ends_by_itself_while_its_pages_come_was_thawed():
     assert "3 of its 3 processes have ended since" in runner.state.ended.text
 
 
+@pytest.mark.parametrize("everywhere", [thaw_everywhere, thaw_freshly_everywhere])
 @pytest.mark.parametrize("grant", [False, True])
-def test_a_guarded_thaw_with_a_crash_at_every_boundary(grant):
+def test_a_guarded_thaw_with_a_crash_at_every_boundary(grant, everywhere):
     """The first process comes back alone: without leave it ends, and none of the others has run, crash or not."""
-    outcomes = thaw_everywhere(grant=grant)
+    outcomes = everywhere(grant=grant)
     assert {*outcomes} - {None} == ({Outcome.THAWED, Outcome.FAILED} if grant else {Outcome.FAILED})
     if grant:
-        thaw_everywhere([("vouched", 1, GuardRefused)], grant=True)
-        thaw_everywhere([("vouched", 1, RightsMissing)], grant=True)
+        everywhere([("vouched", 1, GuardRefused)], grant=True)
+        everywhere([("vouched", 1, RightsMissing)], grant=True)
 
 
 @pytest.mark.parametrize("cuda", [(), (0, 2)])

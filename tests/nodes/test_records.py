@@ -14,7 +14,7 @@ FREEZE = Order(
     "ck-1", freeze=FreezeOrder(10, 20, "boot-1", "uid-1", "ram", True, False, True, (("a", "b"),), 30, True, "/w")
 )
 EARLIER = Order("ck-1", freeze=attrs.evolve(FREEZE.freeze, tcp_close=False, guard=""))
-THAW = Order("th-1", thaw=ThawOrder("ck-1", force=True))
+THAW = Order("th-1", thaw=ThawOrder("ck-1", force=True, new_numbers=True))
 REMOVE = Order("rm-1", remove=RemoveOrder("ck-1"))
 END = OrderEnd("ck-1", "copied", "", "note", 5, 6, 10, 1, "ram")
 
@@ -43,7 +43,7 @@ GOLDEN = [
         OrderPlaced("key", "n1", "agent-1", THAW, 7),
         (
             '["nodes.order_placed",1,{"agent_id":"agent-1","key":"key","node":"n1","order":{"freeze":null,"operat'
-            'ion":"th-1","remove":null,"thaw":{"checkpoint":"ck-1","force":true}},"wall_ns":7}]'
+            'ion":"th-1","remove":null,"thaw":{"checkpoint":"ck-1","force":true,"new_numbers":true}},"wall_ns":7}]'
         ),
     ),
     (
@@ -99,6 +99,16 @@ def test_an_earlier_version_had_no_guard():
     )
     found = REGISTRY.decode(Entry(1, "/nodes/orders", Kind.RECORD, text))
     assert found == [OrderPlaced("key", "n1", "agent-1", EARLIER, 7)]
+
+
+def test_an_earlier_version_knew_one_way_with_numbers():
+    """An order to thaw that it wrote is read as one that brings the tree back with its numbers or not at all."""
+    text = (
+        '["agent.order_taken",1,{"order":{"freeze":null,"operation":"th-1","remove":null,"thaw":{"checkpoint":"ck-1","f'
+        'orce":true}},"wall_ns":7}]'
+    )
+    found = REGISTRY.decode(Entry(1, "/controller/orders", Kind.RECORD, text))
+    assert found == [OrderTaken(Order("th-1", thaw=ThawOrder("ck-1", force=True)), 7)]
 
 
 @pytest.mark.parametrize(("record", "text"), GOLDEN)

@@ -52,7 +52,7 @@ FREEZES = st.builds(
 )
 ORDER = st.one_of(
     st.builds(lambda name, freeze: Order(name, freeze=freeze), IDS, FREEZES),
-    st.builds(lambda name, held, force: Order(name, thaw=ThawOrder(held, force)), IDS, IDS, st.booleans()),
+    st.builds(lambda name, *asked: Order(name, thaw=ThawOrder(*asked)), IDS, IDS, st.booleans(), st.booleans()),
     st.builds(lambda name, held: Order(name, remove=RemoveOrder(held)), IDS, IDS),
 )
 

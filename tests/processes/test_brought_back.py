@@ -13,6 +13,7 @@ from test_supervisor import program, renew, until_text
 
 from iriscw.freeze.drivers.criu.driver import CriuSwrk
 from iriscw.freeze.drivers.identities import to_task
+from iriscw.freeze.drivers.namespace import space
 from iriscw.freeze.drivers.processes.driver import KernelProcesses
 from iriscw.freeze.model import (
     CriuMissing,
@@ -67,31 +68,33 @@ class Frozen:
         root = to_task(self.running.supervisor)
         request = DumpRequest("freeze", root, str(at / "images"), str(at / "work"), CriuOptions(), PATIENCE_NS)
         held = await self.criu.dump(request, lambda _: None)
-        self.pids = tuple(task.pid for task in held.tasks)
+        self.pids = tuple(map(space.number_inside, held.tasks))
         await held.end(PATIENCE_NS)
         await self.running.wait()
         with anyio.fail_after(PATIENCE_S):
             while await self.processes.taken(self.pids):  # noqa: ASYNC110  # there is no event
                 await anyio.sleep(0.01)
 
-    async def restore(self, images: int = 0):
-        """Bring it back, stopped; give its tasks, the supervisor first."""
+    async def restore(self, images: int = 0, *, inside: bool = False):
+        """Bring it back, stopped, in a PID namespace of its own or not; give its tasks, the supervisor first."""
         self.thaws += 1
         work = self.folder / f"thaw-{self.thaws}"
         work.mkdir()
         ticks = await self.processes.ticks()
         at = self.folder / f"frozen-{images or self.images}" / "images"
-        request = RestoreRequest("thaw", str(at), str(work), CriuOptions(), self.pids, ticks, PATIENCE_NS)
+        request = RestoreRequest(
+            "thaw", str(at), str(work), CriuOptions(), self.pids, ticks, PATIENCE_NS, new_pid_namespace=inside
+        )
         self.made = (await self.criu.restore(request, lambda _: None)).tasks
         return self.made
 
-    async def thaw(self, images: int = 0) -> None:
+    async def thaw(self, images: int = 0, *, inside: bool = False) -> None:
         """Bring it back and let it run as an agent does: the supervisor first.
 
         Raises:
             GuardRefused: it had no leave.
         """
-        tasks = await self.restore(images)
+        tasks = await self.restore(images, inside=inside)
         await self.processes.vouched(tasks, str(self.asked.folder), PATIENCE_NS)
         await self.processes.proceed(tasks)
         self.running = await adopt(self.asked.folder, self.running.markers)
@@ -180,6 +183,27 @@ async def test_it_is_stopped_and_frozen_again_as_any_other(frozen: Frozen, lease
     with anyio.fail_after(PATIENCE_S):
         ending = await frozen.running.stop(0)
     assert (ending.stopped, ending.lease_over) == (True, False)
+
+
+async def test_others_may_have_its_numbers(frozen: Frozen, lease: LeaseFile) -> None:
+    """In a PID namespace of its own it has them all the same, and is named by others; then it is frozen again."""
+    numbers = frozen.pids
+    offer(frozen.asked.folder, Grant("thaw-1", "next", lease.path))
+    await frozen.thaw(inside=True)
+    await frozen.counts_on()
+    named = (frozen.running.supervisor, frozen.running.target)
+    assert [to_task(each) for each in named] == [*frozen.made]
+    assert not {*numbers} & {each.pid for each in named}
+    assert await frozen.processes.guard(to_task(frozen.running.supervisor)) == str(frozen.asked.folder)
+    await frozen.freeze()
+    assert frozen.pids == numbers
+    offer(frozen.asked.folder, Grant("thaw-2", "third", lease.path))
+    await frozen.thaw(inside=True)
+    await frozen.counts_on()
+    with anyio.fail_after(PATIENCE_S):
+        ending = await frozen.running.stop(0)
+    assert (ending.stopped, ending.lease_over) == (True, False)
+    assert await frozen.processes.living(frozen.made) == ()
 
 
 @pytest.mark.parametrize("given_up", [False, True])

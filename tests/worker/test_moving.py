@@ -16,7 +16,7 @@ from iriscw.agent.machine import this_machine
 from iriscw.checkpoint.model import DISK
 from iriscw.freeze.drivers.identities import to_task
 from iriscw.freeze.messages import FreezeTree, ThawTree
-from iriscw.freeze.model import CriuMissing, CriuOptions, CriuUnfit, FreezePlan, RightsMissing, ThawPlan
+from iriscw.freeze.model import CriuMissing, CriuOptions, CriuUnfit, FreezePlan, Numbers, RightsMissing, ThawPlan
 from iriscw.processes.grants import Standing, owner_of, standing_of
 from iriscw.processes.status import read_identity
 from iriscw.proto.iriscw import v1
@@ -111,7 +111,7 @@ async def freeze(local: Local, folder: Path, options: CriuOptions = CLOSING) -> 
 
 async def thaw(local: Local, checkpoint: str) -> None:
     """Bring it back, or raise why not."""
-    failure = failure_of(await local.run(ThawTree(ThawPlan(new_id("th"), checkpoint))))
+    failure = failure_of(await local.run(ThawTree(ThawPlan(new_id("th"), checkpoint, numbers=Numbers.AUTO))))
     if failure is not None:
         raise failure
 

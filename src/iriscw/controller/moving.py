@@ -8,7 +8,8 @@ Who waits, waits for an event: a worker that says that its attempt may be frozen
 What only a while can help (as many open orders as there may be, an actor that is restarted) is tried again.
 
 What is frozen is the supervisor of an attempt with all below it, as the worker names it *now*: a worker that dials
-again after a restart of either side names it anew. The agent believes that only if the process agrees.
+again after a restart of either side names it anew. The agent believes that only if the process agrees. It comes back
+whoever has its process numbers by then: in a PID namespace of its own, if need be.
 """
 
 from __future__ import annotations
@@ -147,7 +148,7 @@ class Moves:
             SuspensionRefused: the node has no agent any more. Nothing of it runs.
         """
         key = PREFIX + effect.key
-        order = Order("", thaw=ThawOrder(effect.checkpoint))
+        order = Order("", thaw=ThawOrder(effect.checkpoint, new_numbers=True))
         view = await self._find(key) or await self._place(key, effect.node, order)
         end = await self._end_of(view)
         outcome = _THAWS.get(end.outcome, Thawed.UNKNOWN)

@@ -242,8 +242,6 @@ def fresh_numbers(plan: ThawPlan, opened: Opened) -> bool:
 def _bound(opened: Opened) -> str:
     """Say why a tree cannot live in a PID namespace of its own; empty if it can."""
     was = opened.kept.frozen
-    if was.guard:
-        return "a supervisor of iriscw cannot be in a PID namespace of its own: it is known by its number here"
     if was.cuda_tasks:
         return "a tree that uses CUDA is not thawed into a PID namespace of its own: nobody has seen a driver do that"
     if was.options.shell_job:
@@ -352,7 +350,7 @@ THAW_GATES: tuple[Gate[ThawPlan, Opened], ...] = (
     Gate("processor", "every feature of the old processor, or --force", _processor),
     Gate("source", "nothing of the frozen tree lives", _source),
     Gate("numbers", "the tree's process numbers are free, or it may have a PID namespace of its own", _numbers),
-    Gate("namespace", "no supervisor, CUDA or terminal in a tree that gets a PID namespace of its own", _namespace),
+    Gate("namespace", "no CUDA or terminal in a tree that gets a PID namespace of its own", _namespace),
     Gate("driver", "the same NVIDIA driver, where the tree used CUDA", _driver),
     Gate("gpus", "each GPU again, or one of its model in its place", _gpus),
     Gate("vram", "enough free memory on each GPU", _vram),

@@ -225,6 +225,8 @@ class ThawOrder:
 
     checkpoint: str
     force: bool = False
+    new_numbers: bool = False
+    """If somebody has a number of the tree, it comes back in a PID namespace of its own."""
 
 
 @attrs.frozen

@@ -344,7 +344,9 @@ def _order(order: Order) -> v1.AgentOrder:
             pid_namespace=freeze.pid_namespace,
         )
     elif order.thaw is not None:
-        message.thaw = v1.ThawRequest(checkpoint_id=order.thaw.checkpoint, force=order.thaw.force)
+        thaw = order.thaw
+        numbers = v1.ProcessNumbers.AUTO if thaw.new_numbers else v1.ProcessNumbers.SAME
+        message.thaw = v1.ThawRequest(checkpoint_id=thaw.checkpoint, force=thaw.force, numbers=numbers)
     elif order.remove is not None:
         message.remove = v1.RemoveCheckpointRequest(checkpoint_id=order.remove.checkpoint)
     return message
@@ -383,7 +385,9 @@ def _read_order(message: v1.AgentOrder) -> Order | None:
         )
         return Order(message.operation_id, freeze=freeze)
     if message.thaw is not None:
-        return Order(message.operation_id, thaw=ThawOrder(message.thaw.checkpoint_id, message.thaw.force))
+        thaw = message.thaw
+        new_numbers = thaw.numbers is v1.ProcessNumbers.AUTO
+        return Order(message.operation_id, thaw=ThawOrder(thaw.checkpoint_id, thaw.force, new_numbers))
     if message.remove is not None:
         return Order(message.operation_id, remove=RemoveOrder(message.remove.checkpoint_id))
     return None

@@ -127,15 +127,21 @@ def write_stop(folder: Path, grace_s: float) -> None:
         os.close(descriptor)
 
 
-def write_thawed(folder: Path, tasks: Sequence[ProcessIdentity]) -> None:
+def write_thawed(folder: Path, tasks: Sequence[ProcessIdentity], numbers: Sequence[int]) -> None:
     """Tell a supervisor that was brought back from its images who it is now, and who came back with it.
+
+    Args:
+        folder: of its program.
+        tasks: who came back, as they are named here.
+        numbers: for each the number by which the supervisor knows it, in what may be a PID namespace of its own.
 
     Nothing of it is secret, and the supervisor may be another user's than who thaws it.
 
     Raises:
         OSError: as the file system says it.
     """
-    content = {"boot_id": tasks[0].boot_id, "tasks": [[task.pid, task.start_ticks] for task in tasks]}
+    named = [[task.pid, task.start_ticks] for task in tasks]
+    content = {"boot_id": tasks[0].boot_id, "tasks": named, "numbers": list(numbers)}
     write_atomic(folder / "thawed.json", json.dumps(content).encode(), mode=0o644, durable=False)
 
 

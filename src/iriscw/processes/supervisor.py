@@ -436,14 +436,15 @@ class _Life:
         clock = os.readlink("/proc/self/ns/time") if os.path.lexists("/proc/self/ns/time") else ""  # noqa: PTH115
         return _boot_id(), _stat(os.getpid(), 19), clock
 
-    def _told(self, ticks: int) -> dict[str, Any]:  # when by the machine's clock, only those outside can tell
+    def _told(self, ticks: int) -> dict[str, Any]:  # what the machine calls us, and when, only those outside can tell
         told = json.loads(_read(f"{self._folder}/thawed.json"))
-        started = {int(pid): int(ticks) for pid, ticks in told["tasks"]}
-        off = ticks - _offset_ns("boottime") * os.sysconf("SC_CLK_TCK") // 10**9 - started[os.getpid()]
+        named = [{"pid": int(pid), "start_ticks": int(ticks)} for pid, ticks in told["tasks"]]
+        tasks = dict(zip(told["numbers"], named, strict=True))  # by the numbers that we see: a namespace may be ours
+        both = {"supervisor": tasks[os.getpid()], "target": tasks[self._target]}
+        off = ticks - _offset_ns("boottime") * os.sysconf("SC_CLK_TCK") // 10**9 - both["supervisor"]["start_ticks"]
         if told["boot_id"] != _boot_id() or abs(off) > _TICKS_OFF:
             raise ValueError("it tells of another life")
-        both = [{"pid": pid, "start_ticks": started[pid]} for pid in (os.getpid(), self._target)]
-        return {"boot_id": told["boot_id"], "supervisor": both[0], "target": both[1]}
+        return {"boot_id": told["boot_id"], **both}
 
 
 def _offset_ns(clock: str) -> int:

@@ -173,7 +173,7 @@ async def test_it_is_waited_for(workers) -> None:
             tasks.start_soon(wait)
             await anyio.wait_all_tasks_blocked()
             (folder / "grant.json").rename(folder / "grant.json.taken")
-            write_thawed(folder, [other.supervised.supervisor])
+            write_thawed(folder, [other.supervised.supervisor], [other.supervised.supervisor.pid])
             identity = (other.folder.path / "identity.json").read_bytes()
             (folder / "new").write_bytes(identity)
             (folder / "new").rename(folder / "identity.json")

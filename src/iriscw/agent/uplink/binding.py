@@ -58,6 +58,7 @@ from iriscw.freeze.model import (
     CriuAbility,
     CriuOptions,
     FreezePlan,
+    Numbers,
     TargetGone,
     TaskIdentity,
     ThawPlan,
@@ -75,6 +76,7 @@ from iriscw.nodes.model import (
     GpuRow,
     Order,
     OrderEnd,
+    ThawOrder,
 )
 from iriscw.processes.identity import ProcessIdentity, pid_namespace
 from iriscw.processes.sweep import carries
@@ -171,9 +173,7 @@ class ControllerLink:
             plan = await self._freeze_plan(order.operation, order.freeze)
             await agent.begin(FreezeTree(plan))
         elif order.thaw is not None:
-            if not ARTIFACT_ID.fullmatch(order.thaw.checkpoint):
-                raise InvalidArgument(f"{order.thaw.checkpoint[:80]!a} is no id of a checkpoint")
-            await agent.begin(ThawTree(ThawPlan(order.operation, order.thaw.checkpoint, (), order.thaw.force)))
+            await agent.begin(ThawTree(self._thaw_plan(order.operation, order.thaw)))
         elif order.remove is not None:
             return await self._remove(order.operation, order.remove.checkpoint)
         return None
@@ -246,6 +246,13 @@ class ControllerLink:
             raise ProcessOutOfReach(
                 f"process {order.pid} has that number in another PID namespace, as in a container: it is not reached"
             )
+
+    @staticmethod
+    def _thaw_plan(operation: str, order: ThawOrder) -> ThawPlan:
+        if not ARTIFACT_ID.fullmatch(order.checkpoint):
+            raise InvalidArgument(f"{order.checkpoint[:80]!a} is no id of a checkpoint")
+        numbers = Numbers.AUTO if order.new_numbers else Numbers.SAME
+        return ThawPlan(operation, order.checkpoint, force=order.force, numbers=numbers)
 
     async def _stop(self, effect: StopOrder) -> None:
         await self._ready.wait()

@@ -137,7 +137,9 @@ class KernelProcesses:
         if await anyio.to_thread.run_sync(_vouches, root, Path(guard)):
             return  # in an earlier life of ours, and it may have run since
         try:
-            await anyio.to_thread.run_sync(write_thawed, Path(guard), [to_process(task) for task in tree])
+            await anyio.to_thread.run_sync(_tell, Path(guard), tree)
+        except TargetGone as error:
+            raise GuardRefused(f"process {root.pid} came back, and ended before it was told who it is") from error
         except OSError as error:
             raise GuardUntold(f"process {root.pid} cannot be told who came back: {error}") from error
         await self.proceed((root,))
@@ -174,6 +176,20 @@ def _guarded(root: TaskIdentity) -> str:
     except OSError:
         return ""
     return str(folder) if folder.is_absolute() and _vouches(root, folder) else ""
+
+
+def _tell(guard: Path, tree: Sequence[TaskIdentity]) -> None:
+    """Tell a supervisor who came back and lives: it sees the numbers of its namespace, everybody else those of ours.
+
+    Raises:
+        TargetGone: the supervisor has ended.
+        OSError: as the file system says it.
+    """
+    numbers = {tree[0]: space.number_inside(tree[0])}
+    for task in tree[1:]:
+        with contextlib.suppress(TargetGone):
+            numbers[task] = space.number_inside(task)
+    write_thawed(guard, [to_process(task) for task in numbers], list(numbers.values()))
 
 
 def _vouches(root: TaskIdentity, guard: Path) -> bool:
