@@ -71,7 +71,16 @@ from iriscw.jobs.suspension.messages import (
     ThawAgain,
 )
 from iriscw.jobs.suspension.model import SUSPENDING, Stage
-from iriscw.jobs.suspension.moves import Move, drop_of, freeze_key, grant_of, thaw_key, view_of, waits_for_worker
+from iriscw.jobs.suspension.moves import (
+    THAWS,
+    Move,
+    drop_of,
+    freeze_key,
+    grant_of,
+    thaw_key,
+    view_of,
+    waits_for_worker,
+)
 from iriscw.jobs.suspension.records import (
     AttemptDeserted,
     AttemptFreezing,
@@ -107,9 +116,6 @@ from iriscw.runtime.vocabulary import (
     SetTimer,
     Tell,
 )
-
-THAWS = 3
-"""Tries to bring an attempt back before it is given up."""
 
 MAX_REASON_CHARS = 1024
 """Of what others say about a freeze or a thaw, in the journal."""

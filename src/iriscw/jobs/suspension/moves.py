@@ -32,6 +32,12 @@ from iriscw.jobs.suspension.records import (
     ThawUndone,
 )
 
+THAWS = 3
+"""Tries to bring an attempt back before it is given up."""
+
+_SUSPEND = "suspend-"
+_RESUME = "resume-"
+
 
 @attrs.frozen
 class Move:
@@ -77,12 +83,18 @@ class Move:
 
 def freeze_key(uid: str, move: Move) -> str:
     """Name a suspension, for ever: by its attempt, and how many that had before."""
-    return f"suspend-{uid}-{move.number}"
+    return f"{_SUSPEND}{uid}-{move.number}"
 
 
 def thaw_key(uid: str, move: Move) -> str:
     """Name one try to bring it back."""
-    return f"resume-{uid}-{move.number}-{move.tries + 1}"
+    return f"{_RESUME}{uid}-{move.number}-{move.tries + 1}"
+
+
+def thaw_keys(freeze: str) -> tuple[str, ...]:
+    """Name all tries there may be to bring back what the suspension called ``freeze`` (:func:`freeze_key`) made."""
+    suspension = freeze.removeprefix(_SUSPEND)
+    return tuple(f"{_RESUME}{suspension}-{number}" for number in range(1, THAWS + 1))
 
 
 def grant_of(uid: str, move: Move) -> str:
