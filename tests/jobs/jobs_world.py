@@ -100,6 +100,8 @@ class ScriptedWorker:
     silence: int = 0
     known: bool = True
     tasks: dict = attrs.field(factory=dict)
+    granted: object = None
+    """The last order that brought an attempt back."""
 
     def attach(self, handle):
         """Begin a stream."""
@@ -195,6 +197,7 @@ class ScriptedWorker:
                 folder=order.resumption.folder,
             )
             self.forgotten.pop(order.uid, None)
+            self.granted = order
             self.tasks[order.uid] = (order.job_id, order.index)
             self.attempts[order.uid] = resuming
             self.say(resuming)

@@ -1,5 +1,6 @@
 """A task that is suspended and resumed, row by row: jobs, links and scheduler with scripted workers and agents."""
 
+import attrs
 import pytest
 from jobs_world import ScriptedWorker, World, command_spec, worker_info
 
@@ -13,16 +14,19 @@ from iriscw.jobs.suspension.effects import DropCheckpoint, FreezeAttempt, Frozen
 from iriscw.jobs.suspension.messages import CheckpointLeft, ResumeTask, SuspendTask
 
 
+RUNS = Observation("", TaskState.RUNNING, started=True)
+
+
 def runs(order):
     """Run for ever."""
-    return [(0.1, Observation("", TaskState.RUNNING, started=True))]
+    return [(0.1, RUNS)]
 
 
 class Bench:
     """A world with one job of one task that runs, and what is asked of those who freeze and thaw."""
 
-    def __init__(self, workers=2, **spec):
-        self.world = World(script=runs)
+    def __init__(self, workers=2, script=runs, **spec):
+        self.world = World(script=script)
         self.sim = self.world.sim
         self.world.add(*(worker_info(number, cpus=1) for number in range(workers)))
         self.job = self.world.submit(command_spec(**spec))
@@ -145,6 +149,19 @@ def test_asking_twice_is_asking_once():
     assert bench.ask(SuspendTask(0, "s")).phase is Suspension.NONE, "what was asked for has been, and is over"
 
 
+def test_a_resume_that_is_repeated_late():
+    """Somebody else has suspended it again by then: it stays, and who repeats it hears what is."""
+    bench = Bench(workers=1)
+    bench.suspend("s1")
+    bench.resume("r2")
+    bench.drop()
+    bench.suspend("s3")
+    bench.ask(ResumeTask(0, "r2"))
+    bench.sim.advance(5)
+    assert (bench.phase, bench.row.suspension.resuming) == (Suspension.SUSPENDED, False)
+    bench.resume("r3")
+
+
 @pytest.mark.parametrize("outcome", [Frozen.UNDONE, Frozen.UNKNOWN])
 def test_a_freeze_that_is_undone(outcome):
     """Its worker goes on with it, and it may be suspended again. What nobody can say may have left a checkpoint."""
@@ -180,6 +197,34 @@ def test_a_worker_that_dies_behind_the_freeze():
     operation.complete(answer)
     bench.resume()
     assert bench.row.uid == uid
+
+
+def test_what_it_has_to_know_survives_its_worker():
+    """Its ports and when it was started, as its worker told them before it died: it goes on with them."""
+    bench = Bench(script=lambda order: [(0.1, attrs.evolve(RUNS, ports=(("http", 8080),), process_started_wall_ns=7))])
+    uid, worker_id = bench.row.uid, bench.row.worker_id
+    bench.ask(SuspendTask(0, "s"))
+    operation = bench.effect(FreezeAttempt)
+    answer = bench.world.bodies.freeze(operation.effect, Frozen.FROZEN)
+    bench.lose(worker_id)
+    operation.complete(answer)
+    bench.ask(ResumeTask(0, "r"))
+    bench.sim.advance(1)
+    (order,) = [each.granted for each in bench.world.workers.values() if each.granted is not None]
+    leave = order.resumption
+    assert (order.uid, leave.folder, leave.ports) == (uid, f"/{uid}", (("http", 8080),))
+    assert leave.started_wall_ns == 7
+
+
+@pytest.mark.parametrize("wrote", [0, 5])
+def test_the_log_of_what_is_stopped_while_suspended(wrote):
+    """It is complete with the last byte that its worker told of, also if that is none."""
+    bench = Bench(script=lambda order: [(0.1, attrs.evolve(RUNS, log_offset=wrote))])
+    bench.world.logs_stored = wrote
+    bench.suspend()
+    bench.ask(TerminateJob(bench.job))
+    bench.sim.advance(1)
+    assert (bench.row.logs_complete, bench.row.log_offset, bench.row.reason) == (True, wrote, "")
 
 
 def test_a_worker_that_dies_before_the_freeze():

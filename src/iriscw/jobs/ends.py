@@ -118,7 +118,7 @@ def end_attempt(
     move = move_of(ledger, seen.uid, ends)
     unknown_log = False
     if move is not None:
-        unknown_log = move.away and not move.log_offset
+        unknown_log = move.away and not move.vacated
         _end_move(seen.uid, index, move, ends)
     if unknown_log and not logs_due and ending not in LOST:
         ends.records.append(LogsSettled(index, seen.uid, complete=False))

@@ -188,7 +188,8 @@ class SuspendDecisions:
         uid, move = attempt.uid, ledger.moves.get(attempt.uid)
         if move is None:
             return (Reply(SuspensionView(index, uid, Suspension.NONE)),)
-        if move.wanted or move.stage not in (*SUSPENDING, Stage.SUSPENDED) or not ledger.open:
+        here = (*SUSPENDING, Stage.SUSPENDED)
+        if move.wanted or move.stage not in here or message.key == move.resume_key or not ledger.open:
             return (Reply(view_of(index, uid, move)),)
         ends = Ends()
         then = step(ledger, index, uid, ends, ctx, ResumptionWanted(index, uid, message.key, True, ctx.wall))
@@ -206,7 +207,10 @@ class SuspendDecisions:
             return
         match move.stage, seen.suspension:
             case Stage.ASKED, Suspension.SUSPENDING if stop_for(ledger, latest_attempt(ledger, index)) is None:
-                then = step(ledger, index, seen.uid, ends, ctx, AttemptFreezing(index, seen.uid, seen.folder, ctx.wall))
+                freezing = AttemptFreezing(
+                    index, seen.uid, seen.folder, ctx.wall, seen.ports, seen.process_started_wall_ns
+                )
+                then = step(ledger, index, seen.uid, ends, ctx, freezing)
                 ends.commands.append(self._freeze(ledger, index, seen.uid, then))
             case ((Stage.RUNS | Stage.ASKED), Suspension.SUSPENDED):
                 self._give_up(ledger, index, seen.uid, GONE, ends, ctx)

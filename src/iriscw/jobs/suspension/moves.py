@@ -66,6 +66,7 @@ class Move:
     wanted: bool = False
     """Whether it is to go on as soon as it can."""
     resume_key: str = ""
+    """What whoever asked last that it goes on called that."""
     grant: str = ""
     """The leave that its worker has; empty if it began there."""
     thawing: bool = False
@@ -181,22 +182,29 @@ def _asked(move: Move, record: SuspensionAsked) -> Move:
         folder=move.folder,
         ports=move.ports,
         process_started_wall_ns=move.process_started_wall_ns,
+        resume_key=move.resume_key,
         grant=move.grant,
         paused_ns=move.paused_ns,
     )
 
 
 def _freezing(move: Move, record: AttemptFreezing) -> Move:
-    return attrs.evolve(move, stage=Stage.FREEZING, folder=record.folder or move.folder)
+    return attrs.evolve(
+        move,
+        stage=Stage.FREEZING,
+        folder=record.folder or move.folder,
+        ports=record.ports or move.ports,
+        process_started_wall_ns=record.process_started_wall_ns or move.process_started_wall_ns,
+    )
 
 
 def _vacated(move: Move, record: AttemptVacated) -> Move:
     return attrs.evolve(
         move,
         vacated=True,
-        folder=record.folder,
-        ports=record.ports,
-        process_started_wall_ns=record.process_started_wall_ns,
+        folder=record.folder or move.folder,
+        ports=record.ports or move.ports,
+        process_started_wall_ns=record.process_started_wall_ns or move.process_started_wall_ns,
         log_offset=record.log_offset,
     )
 
@@ -219,7 +227,7 @@ def _undone(move: Move, record: SuspensionUndone) -> Move:
 
 
 def _wanted(move: Move, record: ResumptionWanted) -> Move:
-    return attrs.evolve(move, wanted=record.wanted, resume_key=record.key)
+    return attrs.evolve(move, wanted=record.wanted, resume_key=record.key if record.wanted else move.resume_key)
 
 
 def _resuming(move: Move, record: AttemptResuming) -> Move:
