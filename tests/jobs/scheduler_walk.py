@@ -7,7 +7,7 @@ attempt has a worker it reads later.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 
 from jobs_world import FakeContext, command_spec, worker_info
 
@@ -70,11 +70,11 @@ class Walk:
         self.jobs: dict[str, dict[str, tuple[int, str, str]]] = {}
         """Of each job its live attempts: index, worker and incarnation by uid."""
         self.pending: dict[str, dict[int, None]] = {}
-        self.away: dict[str, dict[str, SuspendedAttempt]] = {}
+        self.away: dict[str, dict[str, SuspendedAttempt]] = defaultdict(dict)
         """Of each job its suspended attempts by uid."""
         self.wanted: dict[str, None] = {}
         """Those that are to go on."""
-        self.mail: dict[str, list[SuspendedPlaced]] = {}
+        self.mail: dict[str, list[SuspendedPlaced]] = defaultdict(list)
         """What each job was told of such and has not read."""
         self.parts: dict[str, list[str]] = {}
         """Of each job that reports, the attempts that it has not reported yet."""
@@ -154,7 +154,6 @@ class Walk:
         """Have a job be accepted."""
         spec = SPECS[name]
         self.jobs[name], self.pending[name] = {}, dict.fromkeys(range(spec.replicas))
-        self.away[name], self.mail[name] = {}, []
         self.send(JobIntroduced(name, len(self.jobs), spec))
 
     def over(self, name, uids, *, again) -> None:
@@ -256,6 +255,12 @@ class Walk:
         self.send(SliceGone(f"slice-{WORKERS[worker]}"))
 
     def report(self, name) -> None:
+        """Have a job answer what it was asked, to the end."""
+        token = self.asked[name]
+        while self.asked.get(name) == token:
+            self.report_part(name)
+
+    def report_part(self, name) -> None:
         """Have a job answer what it was asked: with one attempt, if any is left; with what waits at the end."""
         self.read(name)
         rest = self.parts.setdefault(name, [*self.jobs[name], *self.away[name]])
@@ -277,7 +282,7 @@ class Walk:
         """Have the scheduler begin anew: it knows nothing, and asks for everything."""
         self.state = Scheduler()
         self.clocks, self.asked, self.cordons, self.linked, self.parts = {}, {}, {}, {}, {}
-        for name in self.mail:  # it had told that before
+        for name in [*self.mail]:  # it had told that before
             self.read(name)
         self._do(SchedulerDecisions(ActorPath("/fleet")).resume(self.state, self.ctx))
         self.send(JobsKnown(tuple(self.jobs)))
@@ -307,7 +312,7 @@ class Walk:
                 yield f"withdraw {name}", lambda name=name: self.withdraw(name)
                 yield f"{name} begins anew", lambda name=name: self.awake(name)
             if name in self.asked:
-                yield f"{name} reports", lambda name=name: self.report(name)
+                yield f"{name} reports", lambda name=name: self.report_part(name)
             if self.mail[name]:
                 yield f"{name} reads", lambda name=name: self.read(name)
             for uid in self.away[name]:
@@ -353,7 +358,7 @@ class Walk:
             self.announce(worker, fresh=False)
             self.link(worker)
         while self.asked or any(self.mail.values()):
-            for name in self.mail:
+            for name in [*self.mail]:
                 self.read(name)
             for name in [*self.asked]:
                 self.report(name)

@@ -386,3 +386,14 @@ def test_a_suspended_one_that_is_claimed_late():
     assert wire.fed == []
     wire.tell(DesiredOn("job-a", "a", (Desired(leave("g"), False, None),)))
     assert wire.fed == [Orders(run=(leave("g"),))]
+
+
+def test_one_that_comes_back_to_the_worker_that_still_has_it():
+    """While other jobs have not spoken, what nobody claims is left alone: it is claimed now, and not let go later."""
+    wire = Wire()
+    wire.tell(LinkExpects("a", ("job-b",)))
+    wire.tell(Due("sync"))
+    wire.up(SUSPENDED)
+    assert wire.tell(RunAttempts("a", (leave("g"),))).fed == [Orders(run=(leave("g"),))]
+    wire.tell(DesiredOn("job-b", "a", ()))
+    assert wire.fed == [Orders(complete=True, run=(leave("g"),))]

@@ -129,11 +129,11 @@ def test_a_wish_between_two_parts_of_a_report():
     for uid in uids:
         walk.suspend("a", uid)
     walk.awake("a")
-    walk.report("a")
+    walk.report_part("a")
     walk.want("a", uids[0])
     assert walk.mail["a"] == [], "nothing is placed for a job that reports"
-    walk.report("a")
-    walk.report("a")
+    walk.report_part("a")
+    walk.report_part("a")
     assert [each.uid for each in walk.mail["a"]] == uids[:1]
 
 
@@ -145,11 +145,11 @@ def test_a_pass_between_two_parts_of_a_report():
         walk.suspend("a", uid)
     walk.awake("a")
     walk.want("a", uids[0])
-    walk.report("a")
+    walk.report_part("a")
     for name in ("b", "g"):
         walk.introduce(name)
-    walk.report("a")
-    walk.report("a")
+    walk.report_part("a")
+    walk.report_part("a")
     assert [each.uid for each in walk.mail["a"]] == uids[:1]
 
 

@@ -13,7 +13,6 @@ from iriscw.jobs.model import JobState, Observation, Suspension, TaskState
 from iriscw.jobs.suspension.effects import DropCheckpoint, FreezeAttempt, Frozen, FrozenAttempt, ThawAttempt, Thawed
 from iriscw.jobs.suspension.messages import CheckpointLeft, ResumeTask, SuspendTask
 
-
 RUNS = Observation("", TaskState.RUNNING, started=True)
 
 
@@ -196,6 +195,28 @@ def test_a_worker_that_dies_behind_the_freeze():
     assert (bench.phase, bench.row.worker_id, bench.room()) == (Suspension.SUSPENDING, "", 0)
     operation.complete(answer)
     bench.resume()
+    assert bench.row.uid == uid
+
+
+def test_one_that_came_back_is_suspended_while_its_worker_is_away():
+    """The stream begins anew with all that is wanted, its old leave with it: by that it does not come back."""
+    bench = Bench(workers=1)
+    uid = bench.row.uid
+    bench.suspend("s1")
+    bench.resume("r1")
+    bench.drop()
+    (worker,) = bench.world.workers.values()
+    bench.ask(SuspendTask(0, "s2"))
+    operation = bench.effect(FreezeAttempt)
+    worker.hang_up()
+    answer = bench.world.bodies.freeze(operation.effect, Frozen.FROZEN)
+    bench.sim.advance(1)
+    bench.world.reconnect(worker.info.worker_id)
+    bench.sim.advance(1)
+    operation.complete(answer)
+    bench.sim.advance(1)
+    assert (bench.phase, bench.row.uid) == (Suspension.SUSPENDED, uid)
+    bench.resume("r2")
     assert bench.row.uid == uid
 
 

@@ -122,8 +122,8 @@ def end_attempt(
         _end_move(seen.uid, index, move, ends)
     if unknown_log and not logs_due and ending not in LOST:
         ends.records.append(LogsSettled(index, seen.uid, complete=False))
-    if move is None or not move.away:
-        ends.released.setdefault((attempt.worker_id, attempt.incarnation), []).append(seen.uid)
+    # Also one that has none any more: its last worker may be silent, and was not told.
+    ends.released.setdefault((attempt.worker_id, attempt.incarnation), []).append(seen.uid)
     if started:
         ends.began.append(seen.uid)
     elif ending is Ending.REFUSED and not seen.unstartable:

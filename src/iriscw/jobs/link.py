@@ -219,6 +219,8 @@ class LinkDecisions:
             known = link.held.get(order.uid)
             if known is None or _leave(known.order) != _leave(order):
                 link.held[order.uid] = Held(order)
+            if link.unclaimed is not None:
+                link.unclaimed.pop(order.uid, None)  # suspended here, and let go; it comes back to this worker
         return tuple(self._feed(link, Orders(run=message.orders)))
 
     def stop(self, link: Link, message: StopAttempts, ctx: Context) -> Outcome:

@@ -29,11 +29,16 @@ def asked(job_id, key="s1", **fields):
 
 
 async def until_task(world, job_id, so):
-    """Wait until the only task of a job is so."""
-    request = v1.ListTasksRequest(job=v1.JobRef(job_id=job_id))
+    """Wait until the only task of a job is so, change by change."""
+    ref = v1.JobRef(job_id=job_id)
     with anyio.fail_after(PATIENCE_S):
-        while not so((await world.call("ListTasks", request, v1.ListTasksResponse)).tasks[0]):
-            await anyio.sleep(0.01)
+        async with world.client.server_stream(
+            CLIENTS + "WatchJob", v1.WatchJobRequest(job=ref), v1.JobStatus
+        ) as changes:
+            async for _ in changes:
+                page = await world.call("ListTasks", v1.ListTasksRequest(job=ref), v1.ListTasksResponse)
+                if so(page.tasks[0]):
+                    return
 
 
 async def test_what_a_suspended_task_consists_of_is_left_alone(world):

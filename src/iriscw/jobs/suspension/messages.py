@@ -39,7 +39,8 @@ class ResumeTask:
     """Have the suspended attempt of a task go on. Answered with a :class:`SuspensionView` once that is promised.
 
     One that runs is answered with what is, and so is the same ``key`` again, whatever has become of it since: what is
-    suspended once more is not resumed by a call that is repeated late. Refused with ``InvalidArgument``, ``TaskEnded`` or ``TaskNotRunning``.
+    suspended once more is not resumed by a call that is repeated late. Refused with ``InvalidArgument``, ``TaskEnded``
+    or ``TaskNotRunning``.
     """
 
     index: int
