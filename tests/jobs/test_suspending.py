@@ -11,7 +11,7 @@ from iriscw.jobs.errors import GangNotSuspendable, SuspensionRefused, TaskEnded,
 from iriscw.jobs.messages import DescribeJob, ListTasks, TerminateJob
 from iriscw.jobs.model import JobState, Observation, Suspension, TaskState
 from iriscw.jobs.suspension.effects import DropCheckpoint, FreezeAttempt, Frozen, FrozenAttempt, ThawAttempt, Thawed
-from iriscw.jobs.suspension.messages import CheckpointLeft, ResumeTask, SuspendTask
+from iriscw.jobs.suspension.messages import CheckpointLeft, PhaseOver, ResumeTask, SuspendTask
 
 RUNS = Observation("", TaskState.RUNNING, started=True)
 
@@ -400,3 +400,29 @@ def test_a_worker_that_has_not_said_so_yet():
     bench.world.bodies.freeze(operation.effect, Frozen.FROZEN)
     bench.sim.advance(1)
     assert (bench.phase, bench.room()) == (Suspension.SUSPENDED, 0)
+
+
+def test_what_is_published_for_those_who_count():
+    """Each phase once, with what came of it and how long it lasted; of one that ends in it, that."""
+    bench = Bench(workers=1)
+    bench.suspend("s1")
+    bench.sim.advance(100)
+    bench.resume("r1")
+    bench.ask(SuspendTask(0, "s2"))
+    bench.freeze(Frozen.UNDONE)
+    bench.suspend("s3")
+    bench.ask(TerminateJob(bench.job))
+    bench.sim.advance(1)
+    over = [event for event in bench.sim.events if isinstance(event, PhaseOver)]
+    assert [(each.phase, each.outcome) for each in over] == [
+        (Suspension.NONE, "asked"),
+        (Suspension.SUSPENDING, "suspended"),
+        (Suspension.SUSPENDED, "resuming"),
+        (Suspension.RESUMING, "resumed"),
+        (Suspension.NONE, "asked"),
+        (Suspension.SUSPENDING, "undone"),
+        (Suspension.NONE, "asked"),
+        (Suspension.SUSPENDING, "suspended"),
+        (Suspension.SUSPENDED, "ended"),
+    ]
+    assert 100 <= over[2].lasted_ns / 10**9 < 110

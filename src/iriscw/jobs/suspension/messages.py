@@ -84,6 +84,22 @@ class SuspensionChanged:
 
 
 @message
+class PhaseOver:
+    """Published: an attempt has left a phase, for one that was told, or because it ended. For those who count.
+
+    Args:
+        phase: that it was in; NONE: it ran, and is to be suspended.
+        outcome: what came of that: ``asked`` in NONE; ``suspended`` or ``undone`` of SUSPENDING; ``resuming`` of
+            SUSPENDED; ``resumed`` of RESUMING; of all but NONE also ``ended``.
+        lasted_ns: how long it was in that phase, by the wall clock; 0 in NONE.
+    """
+
+    phase: Suspension
+    outcome: str
+    lasted_ns: int
+
+
+@message
 class CheckpointLeft:
     """Published: what the suspension ``key`` left behind could not be removed; ``checkpoint`` if it is known."""
 

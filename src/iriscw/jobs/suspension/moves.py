@@ -11,9 +11,9 @@ from typing import Any
 
 import attrs
 
-from iriscw.jobs.model import Resumption
+from iriscw.jobs.model import Resumption, Suspension
 from iriscw.jobs.suspension.effects import DropCheckpoint
-from iriscw.jobs.suspension.messages import SuspensionView
+from iriscw.jobs.suspension.messages import PhaseOver, SuspensionView
 from iriscw.jobs.suspension.model import MARKED, TOLD, Labels, Stage
 from iriscw.jobs.suspension.records import (
     AttemptDeserted,
@@ -135,6 +135,25 @@ def view_of(index: int, uid: str, move: Move) -> SuspensionView:
         since_wall_ns=move.since_wall_ns,
         resuming=move.wanted,
     )
+
+
+def left(before: Move | None, then: Move | None, wall_ns: int) -> PhaseOver | None:
+    """Say which phase was left between two moments (``then`` None: its attempt ended); None: it is in the same."""
+    phase = Suspension.NONE if before is None else TOLD[before.stage]
+    if then is not None and TOLD[then.stage] is phase:
+        return None
+    if before is None or phase is Suspension.NONE:
+        return None if then is None else PhaseOver(phase, "asked", 0)
+    outcome = "ended" if then is None else _OUTCOMES[phase, TOLD[then.stage]]
+    return PhaseOver(phase, outcome, max(0, wall_ns - before.since_wall_ns))
+
+
+_OUTCOMES: Mapping[tuple[Suspension, Suspension], str] = {
+    (Suspension.SUSPENDING, Suspension.SUSPENDED): "suspended",
+    (Suspension.SUSPENDING, Suspension.NONE): "undone",
+    (Suspension.SUSPENDED, Suspension.RESUMING): "resuming",
+    (Suspension.RESUMING, Suspension.NONE): "resumed",
+}
 
 
 def _sentence(move: Move) -> str:
