@@ -22,6 +22,7 @@ class Jobs:
 
     def __init__(self):
         self.pod_names, self.attempts, self.troubles = [], {}, []
+        self.starting, self.asked = [], []
         self.pods = self
 
     async def list(self, labels):
@@ -32,7 +33,11 @@ class Jobs:
     def attempt(self, uid):
         return SimpleNamespace(job_id=f"job-{uid}", index=0) if uid in self.attempts else None
 
+    async def forgotten(self, job_id):
+        return job_id not in self.starting
+
     async def ask(self, path, message):
+        self.asked.append(path)
         ending = self.attempts[path.removeprefix("/jobs/job-")]
         if isinstance(ending, Exception):
             raise ending
@@ -72,6 +77,24 @@ async def test_what_no_job_wants_goes(tmp_path: Path, monkeypatch: pytest.Monkey
         made.ring()
         await until(lambda: not (tmp_path / "w-0").exists() and not kept[3].exists())
         assert kept[2].exists()
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_job_that_is_being_started_has_not_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While jobs are started, and none is there to be asked, nothing goes; it is looked at again by itself."""
+    monkeypatch.setattr(module, "AGAIN_S", 0.01)
+    jobs = Jobs()
+    jobs.attempts = {"suspended": NoSuchActor("not yet"), "ended": Ending.KILLED}
+    jobs.starting = ["job-suspended"]
+    kept, gone = attempt(tmp_path, "w-0/a", "suspended"), attempt(tmp_path, "w-1/a", "ended")
+    made = Lives(tmp_path, jobs, jobs, jobs)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(made.run)
+        await until(lambda: len(jobs.asked) > 1)
+        assert kept.exists()
+        jobs.attempts["suspended"] = None
+        await until(lambda: not gone.exists())
+        assert kept.exists()
         tasks.cancel_scope.cancel()
 
 

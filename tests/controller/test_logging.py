@@ -8,6 +8,7 @@ import pytest
 from iriscw.controller.logging import JsonFormatter, report
 from iriscw.fleet.messages import PolicyFailed
 from iriscw.jobs.messages import SubmitJob
+from iriscw.jobs.suspension.messages import CheckpointLeft
 from iriscw.rpc.tokens import Secret
 from iriscw.runtime.tree import FailureReport
 from iriscw.runtime.vocabulary import ActorPath
@@ -47,6 +48,15 @@ def test_a_failed_policy(caplog: pytest.LogCaptureFixture) -> None:
     assert "policy" in message
     assert "'gpu'" in message
     assert "ZeroDivisionError: boom" in message
+
+
+def test_a_checkpoint_that_stays(caplog: pytest.LogCaptureFixture) -> None:
+    """It is named with its node, so that somebody can remove it; or by the suspension that may have made it."""
+    report(CheckpointLeft("job-a", "suspend-u-1", "ck-1", "n1", "NoAgent: it is away", 0))
+    known = line(caplog.records[-1])["message"]
+    assert known == "ck-1 on n1, of job-a, is needed no more and stays: NoAgent: it is away"
+    report(CheckpointLeft("job-a", "suspend-u-1", "", "", "NoAgent: it is away", 0))
+    assert line(caplog.records[-1])["message"].startswith("what the suspension suspend-u-1 made, of job-a, ")
 
 
 def test_other_events_are_no_news(caplog: pytest.LogCaptureFixture) -> None:

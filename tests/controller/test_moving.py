@@ -10,6 +10,7 @@ from doors.test_agents import dialled, hello, report, until_state
 from iriscw.controller.errors import CheckpointKept
 from iriscw.jobs.errors import SuspensionRefused
 from iriscw.jobs.suspension.effects import DropCheckpoint, FreezeAttempt, Frozen, ThawAttempt, Thawed
+from iriscw.jobs.suspension.moves import Move, freeze_key, thaw_key
 from iriscw.proto.iriscw import v1
 
 PATIENCE_S = 60
@@ -202,6 +203,24 @@ async def test_what_is_dropped_is_removed(world):
             await agent.end(removal.operation_id, "removed")
         await done(world.controller._moves, "drop", DropCheckpoint("s1", frozen, "n1"))
         assert len(agent.begun) == 2
+
+
+async def test_what_is_being_thawed_is_not_removed_yet(world):
+    """An attempt runs before its thaw is over, which has its checkpoint until then: each try is waited for."""
+    move = Move(number=2, tries=1)
+    thaw = ThawAttempt(thaw_key("u", move), "u", "ck-1", "n1")
+    async with agent_of(world) as agent, anyio.create_task_group() as tasks:
+        tasks.start_soon(done, world.controller._moves, "thaw", thaw)
+        order = await agent.order()
+        tasks.start_soon(done, world.controller._moves, "drop", DropCheckpoint(freeze_key("u", move), "ck-1", "n1"))
+        tasks.start_soon(done, world.controller._moves, "drop", DropCheckpoint("other", "ck-2", "n1"))
+        other = await agent.order(1)
+        assert other.remove.checkpoint_id == "ck-2", "who asked first waits"
+        await agent.end(other.operation_id, "removed")
+        await agent.end(order.operation_id, "thawed")
+        removal = await agent.order(2)
+        assert removal.remove.checkpoint_id == "ck-1"
+        await agent.end(removal.operation_id, "removed")
 
 
 async def test_what_was_undone_leaves_nothing_to_drop(world):

@@ -100,6 +100,10 @@ class ScriptedWorker:
     silence: int = 0
     known: bool = True
     tasks: dict = attrs.field(factory=dict)
+    granted: object = None
+    """The last order that brought an attempt back."""
+    had: dict = attrs.field(factory=dict)
+    """The leave by which it has, or had, each of those."""
 
     def attach(self, handle):
         """Begin a stream."""
@@ -185,7 +189,8 @@ class ScriptedWorker:
     def take_over(self, order):
         """Offer the leave, once, unless it was taken back."""
         known = self.attempts.get(order.uid)
-        here = known is not None and known.suspension is not Suspension.SUSPENDED
+        had = order.resumption.grant == self.had.get(order.uid)
+        here = known is not None and (known.suspension is not Suspension.SUSPENDED or had)
         if not here and self.world.bodies.offer(order.uid, order.resumption.grant, self):
             resuming = Observation(
                 order.uid,
@@ -195,6 +200,8 @@ class ScriptedWorker:
                 folder=order.resumption.folder,
             )
             self.forgotten.pop(order.uid, None)
+            self.granted = order
+            self.had[order.uid] = order.resumption.grant
             self.tasks[order.uid] = (order.job_id, order.index)
             self.attempts[order.uid] = resuming
             self.say(resuming)

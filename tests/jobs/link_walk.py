@@ -17,7 +17,18 @@ from iriscw.jobs.messages import (
     RunAttempts,
     StopAttempts,
 )
-from iriscw.jobs.model import Ending, Observation, Observed, Orders, RunOrder, StreamUp, TaskState
+from iriscw.jobs.model import (
+    Ending,
+    Observation,
+    Observed,
+    Orders,
+    Resumption,
+    RunOrder,
+    StreamUp,
+    Suspension,
+    TaskState,
+)
+from iriscw.jobs.suspension.messages import ContinueAttempts, SuspendAttempts
 from iriscw.runtime.vocabulary import ActorPath, Arrived, CancelTimer, Close, Closed, Feed, Open, SetTimer, Tell
 
 JOBS = ("job-a", "job-b")
@@ -31,6 +42,11 @@ class Wanted:
     order: RunOrder
     started: bool = False
     stop: Ending | None = None
+    freeze: bool = False
+    asked: bool = False
+    """Whether it ever was to be frozen, since it is with this worker."""
+    gone: bool = False
+    """Whether its worker has said that nothing of it runs."""
 
 
 class Walk:
@@ -46,6 +62,10 @@ class Walk:
         """What the worker has: one that ended until it may forget it."""
         self.stopping: dict[str, None] = {}
         """Attempts that the worker was told to stop."""
+        self.had: dict[str, Resumption] = {}
+        """The leave by which the worker has, or had, each attempt that came back."""
+        self.away: dict[str, tuple[str, RunOrder]] = {}
+        """Attempts that the worker was to let go: they may be with another one, or with none."""
         self.up = False
         self.listening = False
         """Whether the link waits for a stream."""
@@ -85,26 +105,53 @@ class Walk:
 
     def _obey(self, orders) -> None:
         for order in orders.run:
-            self.worker.setdefault(order.uid, Observation(order.uid, TaskState.ASSIGNED))
+            self._run(order)
         for stop in orders.stop:
             assert stop.grace_ns == 7
             if stop.uid in self.worker:
                 self.stopping[stop.uid] = None
+        for uid in orders.suspend:
+            seen = self.worker.get(uid)
+            if seen is not None and seen.started and seen.ending is None and seen.suspension is Suspension.NONE:
+                self.worker[uid] = attrs.evolve(seen, suspension=Suspension.SUSPENDING)
+        for uid in orders.go_on:
+            seen = self.worker.get(uid)
+            if seen is not None and seen.suspension is Suspension.SUSPENDING:
+                self.worker[uid] = attrs.evolve(seen, suspension=Suspension.NONE)
         for uid in orders.release:
             if uid in self.worker:
-                assert self.worker[uid].ending is not None, "forgotten while it runs"
+                suspended = self.worker[uid].suspension is Suspension.SUSPENDED
+                assert suspended or self.worker[uid].ending is not None, f"{uid} forgotten while it runs"
             self.worker.pop(uid, None)
+        if orders.complete:
+            named = {each.uid for each in (*orders.run, *orders.stop)}
+            alive = {uid for uid, seen in self.worker.items() if seen.ending is None}
+            wanted = {uid for job in JOBS for uid, each in self.jobs[job].items() if each.stop is None}
+            assert alive & wanted <= named, "not named, so it is stopped"
+
+    def _run(self, order) -> None:
+        seen = self.worker.get(order.uid)
+        if order.resumption is None:
+            assert order.uid not in self.away, "started anew elsewhere"
+            self.worker.setdefault(order.uid, Observation(order.uid, TaskState.ASSIGNED))
+        elif seen is None or (seen.suspension is Suspension.SUSPENDED and self.had.get(order.uid) != order.resumption):
+            self.had[order.uid] = order.resumption
+            resuming = Observation(order.uid, TaskState.RUNNING, started=True, suspension=Suspension.RESUMING)
+            self.worker[order.uid] = resuming
+            self.stopping.pop(order.uid, None)
 
     def _heard(self, job_id, observations) -> None:
         mine = self.jobs[job_id]
         released = []
         for seen in observations:
             if seen.uid in mine:
-                mine[seen.uid].started |= seen.state is TaskState.RUNNING
+                runs = seen.suspension in (Suspension.NONE, Suspension.SUSPENDING)
+                mine[seen.uid].started |= seen.state is TaskState.RUNNING and runs
+                mine[seen.uid].gone |= seen.suspension is Suspension.SUSPENDED and mine[seen.uid].freeze
                 if seen.ending is not None:
                     del mine[seen.uid]
                     self.ended.append(seen.uid)
-            if seen.ending is not None:
+            if seen.ending is not None or (seen.uid in self.away and seen.uid not in mine):
                 released.append(seen.uid)
         if released:
             self.send(ReleaseAttempts("a", tuple(released)))
@@ -128,9 +175,30 @@ class Walk:
         wanted.stop = wanted.stop or Ending.KILLED
         self.send(StopAttempts("a", (uid,), Ending.KILLED))
 
+    def suspend(self, job, uid, *, freeze) -> None:
+        """Have a job let an attempt be frozen, or take that back."""
+        self.jobs[job][uid].freeze = freeze
+        self.jobs[job][uid].asked = True
+        kind = SuspendAttempts if freeze else ContinueAttempts
+        self.send(kind("a", (uid,)))
+
+    def leave(self, job, uid) -> None:
+        """Have a job take an attempt from this worker that has said that nothing of it runs."""
+        self.away[uid] = (job, self.jobs[job].pop(uid).order)
+        self.send(ReleaseAttempts("a", (uid,)))
+
+    def come_back(self, uid) -> None:
+        """Have one come back to this worker."""
+        self.serial += 1
+        job, order = self.away.pop(uid)
+        order = attrs.evolve(order, resumption=Resumption(f"g{self.serial}", f"/{uid}"))
+        self.jobs[job][uid] = Wanted(order)
+        self.send(RunAttempts("a", (order,)))
+
     def speak(self, job) -> None:
         """Have a job say all that it wants."""
-        desired = tuple(Desired(each.order, each.started, each.stop) for each in self.jobs[job].values())
+        wanted = self.jobs[job].values()
+        desired = tuple(Desired(each.order, each.started, each.stop, each.freeze) for each in wanted)
         self.send(DesiredOn(job, "a", desired))
 
     def connect(self) -> None:
@@ -162,16 +230,32 @@ class Walk:
             yield f"{job} wants one", lambda job=job: self.want(job)
             for uid in self.jobs[job]:
                 yield f"{job} stops {uid}", lambda job=job, uid=uid: self.stop(job, uid)
+            for uid, wanted in self.jobs[job].items():
+                if wanted.gone and wanted.stop is None:
+                    yield f"{uid} leaves", lambda job=job, uid=uid: self.leave(job, uid)
+                elif wanted.started and wanted.stop is None:
+                    freeze = not wanted.freeze
+                    yield (
+                        f"{uid} may be frozen: {freeze}",
+                        lambda job=job, uid=uid, freeze=freeze: self.suspend(job, uid, freeze=freeze),
+                    )
+        for uid in self.away:
+            yield f"{uid} comes back", lambda uid=uid: self.come_back(uid)
         if self.up:
             yield "stream ends", self.hang_up
             yield "stream fails", lambda: self.hang_up(OSError("reset"))
         elif self.listening:
             yield "stream begins", self.connect
         for uid, seen in self.worker.items():
-            if seen.ending is None:
+            if seen.suspension is Suspension.SUSPENDING:
+                yield f"{uid} is gone", lambda uid=uid: self.say(uid, suspension=Suspension.SUSPENDED)
+            if seen.suspension is Suspension.RESUMING:
+                yield f"{uid} is back", lambda uid=uid: self.say(uid, suspension=Suspension.NONE)
+            if seen.ending is None and seen.suspension is not Suspension.SUSPENDED:
                 running = {"state": TaskState.RUNNING, "started": True}
                 yield f"{uid} runs", lambda uid=uid, running=running: self.say(uid, **running)
                 over = {**running, "ending": Ending.KILLED if uid in self.stopping else Ending.SUCCEEDED}
+                over["suspension"] = Suspension.NONE
                 yield f"{uid} ends", lambda uid=uid, over=over: self.say(uid, **over)
         for key in self.clocks:
             yield f"ring {key}", lambda key=key: self.ring(key)
@@ -186,4 +270,5 @@ class Walk:
         if not self.up:
             self.connect()
         for uid in [uid for uid in self.stopping if uid in self.worker and self.worker[uid].ending is None]:
-            self.say(uid, state=TaskState.RUNNING, started=True, ending=Ending.KILLED)
+            over = {"state": TaskState.RUNNING, "started": True, "ending": Ending.KILLED}
+            self.say(uid, **over, suspension=Suspension.NONE)

@@ -1,12 +1,13 @@
 """The scheduler before honest jobs, links and an honest fleet: the walks that laws about placement hold on.
 
 What it says is heard by all: jobs take what they are given, links sync, the fleet notes demand and activity; whoever
-walks says what comes next.
+walks says what comes next. A job reports what it has one by one, and other things happen in between; that a suspended
+attempt has a worker it reads later.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 
 from jobs_world import FakeContext, command_spec, worker_info
 
@@ -43,6 +44,7 @@ from iriscw.jobs.messages import (
 )
 from iriscw.jobs.schedule import Scheduler
 from iriscw.jobs.scheduler import SchedulerDecisions
+from iriscw.jobs.suspension.messages import PlaceSuspended, SuspendedAttempt, SuspendedPlaced, SuspendedUnwanted
 from iriscw.runtime.vocabulary import ActorPath, CancelTimer, Continue, SetTimer, Tell
 
 SMALL, LARGE = Capacity(1000, 1 << 30), Capacity(3000, 1 << 30)
@@ -53,6 +55,7 @@ SPECS = {
     "g": command_spec("g", replicas=2, demand=LARGE, group_by="slice-id"),
 }
 WORKERS = {f"slice-{number}-{number}": number for number in range(3)}
+NODES = {worker: f"node-{number % 2}" for worker, number in WORKERS.items()}
 CPUS = 4
 
 
@@ -67,6 +70,14 @@ class Walk:
         self.jobs: dict[str, dict[str, tuple[int, str, str]]] = {}
         """Of each job its live attempts: index, worker and incarnation by uid."""
         self.pending: dict[str, dict[int, None]] = {}
+        self.away: dict[str, dict[str, SuspendedAttempt]] = defaultdict(dict)
+        """Of each job its suspended attempts by uid."""
+        self.wanted: dict[str, None] = {}
+        """Those that are to go on."""
+        self.mail: dict[str, list[SuspendedPlaced]] = defaultdict(list)
+        """What each job was told of such and has not read."""
+        self.parts: dict[str, list[str]] = {}
+        """Of each job that reports, the attempts that it has not reported yet."""
         self.closed: dict[str, None] = {}
         """Jobs that have been withdrawn."""
         self.workers: dict[str, str] = {}
@@ -113,6 +124,12 @@ class Walk:
                     assert self.linked.get(each.worker_id) == each.incarnation, "placed where nobody can be told"
                     del self.pending[name][each.index]
                     self.jobs[name][each.uid] = (each.index, each.worker_id, each.incarnation)
+            case SuspendedPlaced(uid=uid, worker_id=worker_id, incarnation=incarnation):
+                assert name not in self.asked, "placed while its job reports"
+                assert NODES[worker_id] == self.away[name][uid].node, "placed where its checkpoint is not"
+                assert self.linked.get(worker_id) == incarnation, "placed where nobody can be told"
+                assert uid not in {each.uid for each in self.mail[name]}, "placed twice"
+                self.mail[name].append(message)
             case ActivityChanged(worker_id=worker_id, incarnation=incarnation, live_attempts=count):
                 self.activity[worker_id] = (incarnation, count)
             case DemandChanged(entries=entries):
@@ -121,6 +138,7 @@ class Walk:
                 self.answers.append(message)
             case ReportJob(token=token):
                 self.asked[name] = token
+                self.parts.pop(name, None)
             case WorkersMissed(places=places):
                 self.missed = dict.fromkeys(places)
             case AttemptsLost():
@@ -151,10 +169,41 @@ class Walk:
         self.send(AttemptsOver(name, tuple(uids), tuple(ranges)))
 
     def withdraw(self, name) -> None:
-        """Have a job be stopped."""
+        """Have a job be stopped; what is suspended ends at once."""
         self.closed[name] = None
         self.pending[name].clear()
         self.send(JobWithdrawn(name))
+        if self.away[name]:
+            gone = tuple(self.away[name])
+            self.away[name].clear()
+            self.send(AttemptsOver(name, gone))
+
+    def suspend(self, name, uid) -> None:
+        """Have an attempt be suspended."""
+        index, worker, _ = self.jobs[name].pop(uid)
+        self.away[name][uid] = SuspendedAttempt(uid, index, NODES[worker])
+        self.wanted.pop(uid, None)
+        self.send(AttemptsOver(name, (uid,)))
+
+    def want(self, name, uid) -> None:
+        """Have a suspended attempt be asked to go on."""
+        self.wanted[uid] = None
+        self.send(PlaceSuspended(name, self.away[name][uid]))
+
+    def unwant(self, name, uid) -> None:
+        """Have one be asked to stay."""
+        del self.wanted[uid]
+        self.send(SuspendedUnwanted(name, uid))
+
+    def read(self, name) -> None:
+        """Have a job take the workers that it was told of, or decline them."""
+        mail, self.mail[name] = self.mail[name], []
+        for told in mail:
+            if told.uid in self.away[name] and told.uid in self.wanted:
+                del self.away[name][told.uid]
+                self.jobs[name][told.uid] = (told.index, told.worker_id, told.incarnation)
+            else:
+                self.send(AttemptsOver(name, (told.uid,)))
 
     def announce(self, worker, *, fresh) -> None:
         """Have the fleet announce a worker, and its link be ready."""
@@ -167,7 +216,7 @@ class Walk:
 
     def info(self, worker):
         """Give what the fleet says of a worker."""
-        return worker_info(WORKERS[worker], cpus=CPUS, incarnation=self.workers[worker])
+        return worker_info(WORKERS[worker], cpus=CPUS, incarnation=self.workers[worker], node=NODES[worker])
 
     def link(self, worker) -> None:
         """Have a link begin and sync."""
@@ -206,12 +255,24 @@ class Walk:
         self.send(SliceGone(f"slice-{WORKERS[worker]}"))
 
     def report(self, name) -> None:
-        """Have a job answer what it was asked."""
-        token = self.asked.pop(name)
-        live = tuple(LiveAttempt(uid, *where) for uid, where in self.jobs[name].items())
-        gang = SPECS[name].group_by is not None and live
-        waits = () if gang else tuple((index, index + 1) for index in self.pending[name])
-        self.send(JobReport(name, token, 0, SPECS[name], name not in self.closed, waits, live))
+        """Have a job answer what it was asked, to the end."""
+        token = self.asked[name]
+        while self.asked.get(name) == token:
+            self.report_part(name)
+
+    def report_part(self, name) -> None:
+        """Have a job answer what it was asked: with one attempt, if any is left; with what waits at the end."""
+        self.read(name)
+        rest = self.parts.setdefault(name, [*self.jobs[name], *self.away[name]])
+        uids = [rest.pop(0)] if rest else []
+        token, more = self.asked[name], bool(rest)
+        live = tuple(LiveAttempt(uid, *self.jobs[name][uid]) for uid in uids if uid in self.jobs[name])
+        away = tuple(self.away[name][uid] for uid in uids if uid in self.away[name] and uid in self.wanted)
+        gang = SPECS[name].group_by is not None and self.jobs[name]
+        waits = () if gang or more else tuple((index, index + 1) for index in self.pending[name])
+        if not more:
+            del self.asked[name], self.parts[name]
+        self.send(JobReport(name, token, 0, SPECS[name], name not in self.closed, waits, live, more, away))
 
     def awake(self, name) -> None:
         """Have a job's actor begin anew."""
@@ -220,7 +281,9 @@ class Walk:
     def restart(self) -> None:
         """Have the scheduler begin anew: it knows nothing, and asks for everything."""
         self.state = Scheduler()
-        self.clocks, self.asked, self.cordons, self.linked = {}, {}, {}, {}
+        self.clocks, self.asked, self.cordons, self.linked, self.parts = {}, {}, {}, {}, {}
+        for name in [*self.mail]:  # it had told that before
+            self.read(name)
         self._do(SchedulerDecisions(ActorPath("/fleet")).resume(self.state, self.ctx))
         self.send(JobsKnown(tuple(self.jobs)))
         for worker in self.workers:
@@ -249,7 +312,16 @@ class Walk:
                 yield f"withdraw {name}", lambda name=name: self.withdraw(name)
                 yield f"{name} begins anew", lambda name=name: self.awake(name)
             if name in self.asked:
-                yield f"{name} reports", lambda name=name: self.report(name)
+                yield f"{name} reports", lambda name=name: self.report_part(name)
+            if self.mail[name]:
+                yield f"{name} reads", lambda name=name: self.read(name)
+            for uid in self.away[name]:
+                if uid in self.wanted:
+                    yield f"{uid} is to stay", lambda name=name, uid=uid: self.unwant(name, uid)
+                else:
+                    yield f"{uid} is to go on", lambda name=name, uid=uid: self.want(name, uid)
+            for uid in self.jobs[name] if spec.group_by is None and name not in self.closed else ():
+                yield f"{uid} is suspended", lambda name=name, uid=uid: self.suspend(name, uid)
             if self.jobs[name]:
                 whole = spec.group_by is not None
                 uids = list(self.jobs[name]) if whole else [next(iter(self.jobs[name]))]
@@ -280,16 +352,25 @@ class Walk:
 
     def settle(self) -> None:
         """Heal: all jobs report, all workers are there and open."""
-        for name in list(self.asked):
-            self.report(name)
+        while self.asked:
+            self.report(next(iter(self.asked)))
         for worker in WORKERS:
             self.announce(worker, fresh=False)
             self.link(worker)
-        for name in list(self.asked):
-            self.report(name)
+        while self.asked or any(self.mail.values()):
+            for name in [*self.mail]:
+                self.read(name)
+            for name in [*self.asked]:
+                self.report(name)
         while "demand-soon" in self.clocks:
             self.ring("demand-soon")
 
     def taken(self) -> Counter:
         """Give how many attempts live on each worker, as jobs have it."""
-        return Counter(where[1:] for attempts in self.jobs.values() for where in attempts.values())
+        told = [(each.worker_id, each.incarnation) for mail in self.mail.values() for each in mail]
+        return Counter(told + [where[1:] for attempts in self.jobs.values() for where in attempts.values()])
+
+    def waits(self, name):
+        """Give the suspended attempts of a job that wait for a worker."""
+        told = {each.uid for each in self.mail[name]}
+        return [each for uid, each in self.away[name].items() if uid in self.wanted and uid not in told]

@@ -17,7 +17,19 @@ from iriscw.jobs.messages import (
     RunAttempts,
     StopAttempts,
 )
-from iriscw.jobs.model import Ending, Observation, Observed, Orders, Redial, RunOrder, StopOrder, StreamUp, TaskState
+from iriscw.jobs.model import (
+    Ending,
+    Observation,
+    Observed,
+    Orders,
+    Redial,
+    Resumption,
+    RunOrder,
+    StopOrder,
+    StreamUp,
+    Suspension,
+    TaskState,
+)
 from iriscw.jobs.steps import STEP_ATTEMPTS, STEP_BYTES
 from iriscw.runtime.vocabulary import (
     ActorPath,
@@ -36,6 +48,7 @@ from iriscw.runtime.vocabulary import (
 SPEC = command_spec()
 RUNNING = Observation("u", TaskState.RUNNING, started=True)
 ENDED = Observation("u", TaskState.RUNNING, Ending.SUCCEEDED, True, 0)
+SUSPENDED = Observation("u", TaskState.RUNNING, started=True, suspension=Suspension.SUSPENDED, folder="/u")
 
 
 def order(uid="u", job_id="job-a"):
@@ -312,3 +325,75 @@ def test_redial():
 
 
 # /jobs/links
+
+
+def leave(grant, **fields):
+    """Give an order with a leave."""
+    return attrs.evolve(order(), resumption=Resumption(grant, "/u", **fields))
+
+
+def test_an_order_that_overtakes_a_release():
+    """What came before an attempt left is not true any more when it comes back to the same worker.
+
+    Its job told that it may be forgotten when the mailbox was full. It has not begun here since, as far as is known: a
+    worker that has not heard of it is ordered again, and nobody is told that it is missing.
+    """
+    wire = Wire()
+    wire.synced(Desired(order(), True, None))
+    wire.up(RUNNING)
+    wire.tell(Arrived("stream", Observed((SUSPENDED,))))
+    wire.tell(RunAttempts("a", (leave("g"),)))
+    assert wire.fed == [Orders(run=(leave("g"),))]
+    wire.tell(Closed("stream", None))
+    wire.up()
+    assert (wire.fed, wire.told) == ([Orders(complete=True, run=(leave("g"),))], [])
+
+
+@pytest.mark.parametrize("tell", ["run", "desired"])
+def test_one_leave_in_other_words(tell):
+    """How long it was suspended is known better later: it is the same order, and an end that was told stays told."""
+    wire = Wire()
+    wire.synced(Desired(leave("g"), False, None))
+    wire.up()
+    wire.tell(Arrived("stream", Observed((ENDED,))))
+    later = leave("g", paused_ns=5)
+    if tell == "run":
+        wire.tell(RunAttempts("a", (later,)))
+        wire.tell(Due("job-a"))
+    else:
+        wire.tell(DesiredOn("job-a", "a", (Desired(later, True, None),)))
+    assert [message.observations for _, message in wire.told] == [(ENDED,)]
+
+
+@pytest.mark.parametrize("kind", [StopAttempts, ReleaseAttempts])
+def test_what_is_for_an_earlier_incarnation(kind):
+    """An attempt may have come back to the next one: what is said of where it was before changes nothing here."""
+    wire = Wire()
+    wire.synced(Desired(leave("g"), False, None))
+    wire.up()
+    more = (Ending.KILLED,) if kind is StopAttempts else ()
+    assert wire.tell(kind("earlier", ("u",), *more)).fed == []
+    wire.tell(Arrived("stream", Observed((RUNNING,))))
+    assert (wire.fed, len(wire.told)) == ([], 1)
+
+
+def test_a_suspended_one_that_is_claimed_late():
+    """It waits for its leave, and gets it, although other jobs have not spoken."""
+    wire = Wire()
+    wire.tell(LinkExpects("a", ("job-a", "job-b")))
+    wire.tell(Due("sync"))
+    wire.up(SUSPENDED)
+    assert wire.fed == []
+    wire.tell(DesiredOn("job-a", "a", (Desired(leave("g"), False, None),)))
+    assert wire.fed == [Orders(run=(leave("g"),))]
+
+
+def test_one_that_comes_back_to_the_worker_that_still_has_it():
+    """While other jobs have not spoken, what nobody claims is left alone: it is claimed now, and not let go later."""
+    wire = Wire()
+    wire.tell(LinkExpects("a", ("job-b",)))
+    wire.tell(Due("sync"))
+    wire.up(SUSPENDED)
+    assert wire.tell(RunAttempts("a", (leave("g"),))).fed == [Orders(run=(leave("g"),))]
+    wire.tell(DesiredOn("job-b", "a", ()))
+    assert wire.fed == [Orders(complete=True, run=(leave("g"),))]

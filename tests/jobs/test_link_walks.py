@@ -5,14 +5,16 @@ from __future__ import annotations
 from hypothesis import given, settings, strategies as st
 from link_walk import JOBS, Walk
 
+from iriscw.jobs.model import Suspension
+
 WALKS = settings(max_examples=60, deadline=None, derandomize=True)
 STEPS = 25
 
 
-def steps(walk, data):
-    """Take steps, each drawn from all that may come next."""
+def steps(walk, data, words=("",)):
+    """Take steps, each drawn from all that may come next, or from those with one of these words in their names."""
     for _ in range(data.draw(st.integers(0, STEPS))):
-        choices = dict(walk.choices())
+        choices = {name: each for name, each in walk.choices() if any(word in name for word in words)}
         choices[data.draw(st.sampled_from(list(choices)))]()
         yield
 
@@ -42,6 +44,37 @@ def test_what_a_job_wants_is_left_alone(data):
             for uid, wanted in walk.jobs[job].items():
                 assert wanted.stop is not None or uid not in walk.stopping
                 assert uid in walk.worker or not wanted.started
+
+
+@WALKS
+@given(st.data())
+def test_what_has_left_is_not_stopped(data):
+    """It may be with another worker by now: this one is told to let it go, and nothing else, however late (INV-J2)."""
+    walk = Walk()
+    for _ in steps(walk, data, MOVING):
+        assert not {*walk.stopping} & {*walk.away}
+        for uid in walk.away:
+            assert uid not in walk.worker or walk.worker[uid].suspension is Suspension.SUSPENDED
+
+
+@WALKS
+@given(st.data())
+def test_whoever_comes_back_is_brought_back(data):
+    """In the end each attempt is as its job wants it: frozen only if it may be, and back if it has a new leave."""
+    walk = Walk()
+    for _ in steps(walk, data, MOVING):
+        pass
+    walk.settle()
+    for wanted in (each for job in JOBS for each in walk.jobs[job].values()):
+        seen = walk.worker[wanted.order.uid]
+        if wanted.stop is None and not wanted.asked:
+            assert seen.suspension in (Suspension.NONE, Suspension.RESUMING)
+        elif wanted.stop is None and seen.suspension is not Suspension.SUSPENDED:
+            assert wanted.freeze == (seen.suspension is Suspension.SUSPENDING)
+    assert {*walk.worker} == {uid for job in JOBS for uid in walk.jobs[job]}
+
+
+MOVING = ("wants", "runs", "frozen", "gone", "leaves", "comes back", "is back", "stream", "ring open", "briefed")
 
 
 @WALKS

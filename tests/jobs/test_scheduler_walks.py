@@ -11,10 +11,10 @@ WALKS = settings(max_examples=60, deadline=None, derandomize=True)
 STEPS = 25
 
 
-def steps(walk, data):
-    """Take steps, each drawn from all that may come next."""
+def steps(walk, data, words=("",)):
+    """Take steps, each drawn from all that may come next, or from those with one of these words in their names."""
     for _ in range(data.draw(st.integers(0, STEPS))):
-        choices = dict(walk.choices())
+        choices = {name: each for name, each in walk.choices() if any(word in name for word in words)}
         choices[data.draw(st.sampled_from(list(choices)))]()
         yield
 
@@ -29,6 +29,7 @@ def test_room_is_the_sum_over_attempts_that_live(data):
         if walk.asked or state.syncing:
             continue
         known = {uid for attempts in walk.jobs.values() for uid in attempts}
+        known |= {each.uid for mail in walk.mail.values() for each in mail}
         held = {*state.inventory.where, *state.absent_of}
         assert held == known
         for host in state.inventory.hosts.values():
@@ -94,6 +95,66 @@ def test_what_fits_is_placed(data):
 
 @WALKS
 @given(st.data())
+def test_suspended_attempts_wait_as_jobs_have_it(data):
+    """Exactly those that are to go on; in the end none of them, if a worker of its machine has room."""
+    walk = busy()
+    for _ in steps(walk, data, ABOUT_SUSPENDED):
+        if not (walk.asked or walk.state.syncing):
+            assert {*walk.state.returns.waiting} == {each.uid for name in walk.jobs for each in walk.waits(name)}
+    walk.settle()
+    for name in walk.jobs:
+        for each in walk.waits(name):
+            hosts = walk.state.inventory.nodes[each.node].values()
+            assert not any(host.takes(SPECS[name].demand) for host in hosts)
+
+
+ABOUT_SUSPENDED = ("suspended", "go on", "stay", "read", "report", "anew", "restart", "is announced", "links", "lost")
+
+
+def busy():
+    """Give a walk in which tasks of two jobs run."""
+    walk = Walk()
+    for worker in WORKERS:
+        walk.announce(worker, fresh=True)
+        walk.link(worker)
+    walk.introduce("a")
+    walk.introduce("c")
+    return walk
+
+
+def test_a_wish_between_two_parts_of_a_report():
+    """One of which the job has said already that it stays suspended is not forgotten when it is to go on."""
+    walk = busy()
+    uids = [*walk.jobs["a"]]
+    for uid in uids:
+        walk.suspend("a", uid)
+    walk.awake("a")
+    walk.report_part("a")
+    walk.want("a", uids[0])
+    assert walk.mail["a"] == [], "nothing is placed for a job that reports"
+    walk.report_part("a")
+    walk.report_part("a")
+    assert [each.uid for each in walk.mail["a"]] == uids[:1]
+
+
+def test_a_pass_between_two_parts_of_a_report():
+    """One that a part has named waits for the end of the report, and is looked for then."""
+    walk = busy()
+    uids = [*walk.jobs["a"]]
+    for uid in uids:
+        walk.suspend("a", uid)
+    walk.awake("a")
+    walk.want("a", uids[0])
+    walk.report_part("a")
+    for name in ("b", "g"):
+        walk.introduce(name)
+    walk.report_part("a")
+    walk.report_part("a")
+    assert [each.uid for each in walk.mail["a"]] == uids[:1]
+
+
+@WALKS
+@given(st.data())
 def test_demand_is_what_waits(data):
     """The fleet knows how many tasks of each kind no worker takes, and hears it again, as long as any do."""
     walk = Walk()
@@ -102,7 +163,11 @@ def test_demand_is_what_waits(data):
     walk.settle()
     waiting = sum(len(waits) for name, waits in walk.pending.items() if SPECS[name].group_by is None)
     gangs = sum(len(waits) for name, waits in walk.pending.items() if SPECS[name].group_by and not walk.jobs[name])
-    assert sum(walk.demand.values()) == waiting + gangs
+    # Of suspended ones only those count that further workers may help.
+    hosts = walk.state.inventory.hosts.values()
+    helped = [name for name in walk.jobs if not any(host.takes(SPECS[name].demand) for host in hosts)]
+    suspended = sum(len(walk.waits(name)) for name in helped)
+    assert sum(walk.demand.values()) == waiting + gangs + suspended
     told, walk.demand = walk.demand, {}
     assert walk.clocks["demand"].delay == DEMAND_REPEAT
     walk.ring("demand")
@@ -142,6 +207,12 @@ def test_links_hear_of_all_jobs_on_their_worker(data):
                 for name, attempts in walk.jobs.items()
                 for where in attempts.values()
                 if where[1:] == (worker, incarnation)
+            ]
+            here += [
+                name
+                for name, mail in walk.mail.items()
+                for each in mail
+                if (each.worker_id, each.incarnation) == (worker, incarnation)
             ]
             walk.expects.clear()
             walk.link(worker)

@@ -1,5 +1,6 @@
 """A task that is suspended and resumed, row by row: jobs, links and scheduler with scripted workers and agents."""
 
+import attrs
 import pytest
 from jobs_world import ScriptedWorker, World, command_spec, worker_info
 
@@ -10,19 +11,21 @@ from iriscw.jobs.errors import GangNotSuspendable, SuspensionRefused, TaskEnded,
 from iriscw.jobs.messages import DescribeJob, ListTasks, TerminateJob
 from iriscw.jobs.model import JobState, Observation, Suspension, TaskState
 from iriscw.jobs.suspension.effects import DropCheckpoint, FreezeAttempt, Frozen, FrozenAttempt, ThawAttempt, Thawed
-from iriscw.jobs.suspension.messages import CheckpointLeft, ResumeTask, SuspendTask
+from iriscw.jobs.suspension.messages import CheckpointLeft, PhaseOver, ResumeTask, SuspendTask
+
+RUNS = Observation("", TaskState.RUNNING, started=True)
 
 
 def runs(order):
     """Run for ever."""
-    return [(0.1, Observation("", TaskState.RUNNING, started=True))]
+    return [(0.1, RUNS)]
 
 
 class Bench:
     """A world with one job of one task that runs, and what is asked of those who freeze and thaw."""
 
-    def __init__(self, workers=2, **spec):
-        self.world = World(script=runs)
+    def __init__(self, workers=2, script=runs, **spec):
+        self.world = World(script=script)
         self.sim = self.world.sim
         self.world.add(*(worker_info(number, cpus=1) for number in range(workers)))
         self.job = self.world.submit(command_spec(**spec))
@@ -145,6 +148,19 @@ def test_asking_twice_is_asking_once():
     assert bench.ask(SuspendTask(0, "s")).phase is Suspension.NONE, "what was asked for has been, and is over"
 
 
+def test_a_resume_that_is_repeated_late():
+    """Somebody else has suspended it again by then: it stays, and who repeats it hears what is."""
+    bench = Bench(workers=1)
+    bench.suspend("s1")
+    bench.resume("r2")
+    bench.drop()
+    bench.suspend("s3")
+    bench.ask(ResumeTask(0, "r2"))
+    bench.sim.advance(5)
+    assert (bench.phase, bench.row.suspension.resuming) == (Suspension.SUSPENDED, False)
+    bench.resume("r3")
+
+
 @pytest.mark.parametrize("outcome", [Frozen.UNDONE, Frozen.UNKNOWN])
 def test_a_freeze_that_is_undone(outcome):
     """Its worker goes on with it, and it may be suspended again. What nobody can say may have left a checkpoint."""
@@ -180,6 +196,56 @@ def test_a_worker_that_dies_behind_the_freeze():
     operation.complete(answer)
     bench.resume()
     assert bench.row.uid == uid
+
+
+def test_one_that_came_back_is_suspended_while_its_worker_is_away():
+    """The stream begins anew with all that is wanted, its old leave with it: by that it does not come back."""
+    bench = Bench(workers=1)
+    uid = bench.row.uid
+    bench.suspend("s1")
+    bench.resume("r1")
+    bench.drop()
+    (worker,) = bench.world.workers.values()
+    bench.ask(SuspendTask(0, "s2"))
+    operation = bench.effect(FreezeAttempt)
+    worker.hang_up()
+    answer = bench.world.bodies.freeze(operation.effect, Frozen.FROZEN)
+    bench.sim.advance(1)
+    bench.world.reconnect(worker.info.worker_id)
+    bench.sim.advance(1)
+    operation.complete(answer)
+    bench.sim.advance(1)
+    assert (bench.phase, bench.row.uid) == (Suspension.SUSPENDED, uid)
+    bench.resume("r2")
+    assert bench.row.uid == uid
+
+
+def test_what_it_has_to_know_survives_its_worker():
+    """Its ports and when it was started, as its worker told them before it died: it goes on with them."""
+    bench = Bench(script=lambda order: [(0.1, attrs.evolve(RUNS, ports=(("http", 8080),), process_started_wall_ns=7))])
+    uid, worker_id = bench.row.uid, bench.row.worker_id
+    bench.ask(SuspendTask(0, "s"))
+    operation = bench.effect(FreezeAttempt)
+    answer = bench.world.bodies.freeze(operation.effect, Frozen.FROZEN)
+    bench.lose(worker_id)
+    operation.complete(answer)
+    bench.ask(ResumeTask(0, "r"))
+    bench.sim.advance(1)
+    (order,) = [each.granted for each in bench.world.workers.values() if each.granted is not None]
+    leave = order.resumption
+    assert (order.uid, leave.folder, leave.ports) == (uid, f"/{uid}", (("http", 8080),))
+    assert leave.started_wall_ns == 7
+
+
+@pytest.mark.parametrize("wrote", [0, 5])
+def test_the_log_of_what_is_stopped_while_suspended(wrote):
+    """It is complete with the last byte that its worker told of, also if that is none."""
+    bench = Bench(script=lambda order: [(0.1, attrs.evolve(RUNS, log_offset=wrote))])
+    bench.world.logs_stored = wrote
+    bench.suspend()
+    bench.ask(TerminateJob(bench.job))
+    bench.sim.advance(1)
+    assert (bench.row.logs_complete, bench.row.log_offset, bench.row.reason) == (True, wrote, "")
 
 
 def test_a_worker_that_dies_before_the_freeze():
@@ -334,3 +400,29 @@ def test_a_worker_that_has_not_said_so_yet():
     bench.world.bodies.freeze(operation.effect, Frozen.FROZEN)
     bench.sim.advance(1)
     assert (bench.phase, bench.room()) == (Suspension.SUSPENDED, 0)
+
+
+def test_what_is_published_for_those_who_count():
+    """Each phase once, with what came of it and how long it lasted; of one that ends in it, that."""
+    bench = Bench(workers=1)
+    bench.suspend("s1")
+    bench.sim.advance(100)
+    bench.resume("r1")
+    bench.ask(SuspendTask(0, "s2"))
+    bench.freeze(Frozen.UNDONE)
+    bench.suspend("s3")
+    bench.ask(TerminateJob(bench.job))
+    bench.sim.advance(1)
+    over = [event for event in bench.sim.events if isinstance(event, PhaseOver)]
+    assert [(each.phase, each.outcome) for each in over] == [
+        (Suspension.NONE, "asked"),
+        (Suspension.SUSPENDING, "suspended"),
+        (Suspension.SUSPENDED, "resuming"),
+        (Suspension.RESUMING, "resumed"),
+        (Suspension.NONE, "asked"),
+        (Suspension.SUSPENDING, "undone"),
+        (Suspension.NONE, "asked"),
+        (Suspension.SUSPENDING, "suspended"),
+        (Suspension.SUSPENDED, "ended"),
+    ]
+    assert 100 <= over[2].lasted_ns / 10**9 < 110

@@ -93,6 +93,18 @@ def test_the_way_to_another_worker() -> None:
     assert other.starts == 0
 
 
+def test_a_leave_brings_back_once() -> None:
+    """Its order is told again with each stream. One that was suspended again since is not brought back by it."""
+    actor = resuming()
+    actor.tell(Completed("thaw", AwaitThaw("a1", "g1"), None))
+    actor.tell(SuspendAttempt("a1"))
+    actor.tell(Completed("await", AwaitEnd("a1"), GONE))
+    actor.tell(resumed())
+    assert (actor.state.phase, actor.reports[-1].phase) == (Phase.SUSPENDED, Phase.SUSPENDED)
+    actor.tell(resumed("g2"))
+    assert actor.state.phase is Phase.RESUMING
+
+
 def test_a_program_that_ends_before_it_is_frozen_has_ended() -> None:
     """Suspending changes nothing about what it did by itself."""
     actor = Actor().to(Phase.RUNNING)

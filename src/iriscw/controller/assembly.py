@@ -59,6 +59,7 @@ from iriscw.controller.lives import Lives, workers_of
 from iriscw.controller.logs import LogLimits, LogStore
 from iriscw.controller.moving import Moves
 from iriscw.controller.payloads import Payloads
+from iriscw.controller.phases import Phases
 from iriscw.controller.results import LARGE_BYTES, ResultStore
 from iriscw.controller.stores import Stores
 from iriscw.controller.tending import Tending
@@ -152,6 +153,7 @@ class Controller:
         self._notices: PoolNotices | None = None
         self._proofs: AgentProofs | None = None
         self._lives: Lives | None = None
+        self._phases = Phases()
 
     @property
     def _tls(self) -> ssl.SSLContext | None:
@@ -220,6 +222,7 @@ class Controller:
             notices=None if self._notices is None else self._notices.statistics(),
             strangers=self._workers.intake.strangers,
             moves=dict(self._moves.ends),
+            phases=self._phases.statistics(),
         )
 
     async def __aenter__(self) -> Self:
@@ -427,6 +430,7 @@ class Controller:
     def _report(self, event: object) -> None:
         reports.report(event)
         self._tending.notice(event)
+        self._phases.notice(event)
         if self._lives is not None:
             self._lives.notice(event)
         if self._notices is not None:

@@ -94,14 +94,20 @@ class Lives:
                 log.info("removed what worker %s left", life.owner)
 
     async def _lives(self, uid: str) -> bool:
-        """Whether an attempt has not ended, as its job says; one of which nothing is known has."""
+        """Whether an attempt has not ended, as its job says; one of which nothing is known has.
+
+        Raises:
+            NoSuchActor, OperationError: nobody can say now.
+        """
         known = self._logs.attempt(uid)
         if known is None:
             return False
         try:
             page: TaskPage = await self._access.ask(f"/jobs/{known.job_id}", ListTasks(known.index, 1))
         except NoSuchActor:
-            return False
+            if await self._access.forgotten(known.job_id):
+                return False
+            raise
         except ActorStopped:  # it was put aside: nobody can say
             return True
         return any(row.uid == uid and row.ending is None for row in page.rows)

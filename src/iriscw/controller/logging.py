@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from iriscw.fleet.messages import PolicyFailed
+from iriscw.jobs.suspension.messages import CheckpointLeft
 from iriscw.runtime.tree import FailureReport
 
 log = logging.getLogger("iriscw.controller")
@@ -59,11 +60,16 @@ def configure(level: int = logging.INFO) -> None:
 
 
 def report(event: Any) -> None:
-    """Write a failure of an actor or a policy to the log; other events are no news here. For the runtime's
-    ``on_event``.
+    """Write to the log that an actor or a policy failed, or that something stays that should not.
+
+    Other events are no news here. For the runtime's ``on_event``.
     """
     if isinstance(event, PolicyFailed):
         log.error("the policy failed, and the default one decides for the scale group %r: %s", event.group, event.error)
+    if isinstance(event, CheckpointLeft):
+        what = event.checkpoint or f"what the suspension {event.key} made"
+        where = f" on {event.node}" if event.node else ""
+        log.warning("%s%s, of %s, is needed no more and stays: %s", what, where, event.job_id, event.reason)
     if isinstance(event, FailureReport):
         # The message that failed is named by its class only: its content may be private to a job.
         log.error(

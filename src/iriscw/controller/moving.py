@@ -36,6 +36,7 @@ from iriscw.jobs.suspension.effects import (
     Thawed,
     ThawedAttempt,
 )
+from iriscw.jobs.suspension.moves import thaw_keys
 from iriscw.nodes.errors import NoSuchOrder
 from iriscw.nodes.messages import (
     AGENTS,
@@ -156,7 +157,9 @@ class Moves:
         return ThawedAttempt(outcome, "" if outcome is Thawed.THAWED else _sentence(end))
 
     async def drop(self, effect: DropCheckpoint) -> None:
-        """Remove what a suspension left (see the port): its order is ended first.
+        """Remove what a suspension left (see the port): its order is ended first, and thaws of it are waited for.
+
+        An attempt runs again before its thaw is over, and as long as that is not, its checkpoint is in use.
 
         Raises:
             CheckpointKept: it stays, and the text says why.
@@ -173,6 +176,10 @@ class Moves:
         elif frozen is not None and not checkpoint:
             checkpoint, node = frozen.order.operation, frozen.node
         if checkpoint:
+            for each in thaw_keys(effect.key):
+                thaw = await self._find(PREFIX + each)
+                if thaw is not None:
+                    await self._end_of(thaw)
             await self._remove(f"{key}/drop", checkpoint, node)
         self._dropped()
 

@@ -17,7 +17,7 @@ from iriscw.jobs.refusals import rest_of
 from iriscw.jobs.steps import STEP_ATTEMPTS
 from iriscw.jobs.suspension.messages import SuspensionChanged
 from iriscw.jobs.suspension.model import Stage
-from iriscw.jobs.suspension.moves import Move, after, drop_of, view_of
+from iriscw.jobs.suspension.moves import Move, after, drop_of, left, view_of
 from iriscw.jobs.wishes import latest_attempt, link_of, scheduler_of, stops
 from iriscw.runtime.vocabulary import (
     Cancel,
@@ -73,6 +73,9 @@ def step(ledger: Ledger, index: int, uid: str, ends: Ends, ctx: Context, *record
     view = view_of(index, uid, then)
     if before is None or view != view_of(index, uid, before):
         ends.commands.append(Emit(SuspensionChanged(ledger.job_id, view, ctx.wall)))
+    over = left(before, then, ctx.wall)
+    if over is not None:
+        ends.commands.append(Emit(over))
     return then
 
 
@@ -118,12 +121,12 @@ def end_attempt(
     move = move_of(ledger, seen.uid, ends)
     unknown_log = False
     if move is not None:
-        unknown_log = move.away and not move.log_offset
-        _end_move(seen.uid, index, move, ends)
+        unknown_log = move.away and not move.vacated
+        _end_move(seen.uid, index, move, ends, ctx)
     if unknown_log and not logs_due and ending not in LOST:
         ends.records.append(LogsSettled(index, seen.uid, complete=False))
-    if move is None or not move.away:
-        ends.released.setdefault((attempt.worker_id, attempt.incarnation), []).append(seen.uid)
+    # Also one that has none any more: its last worker may be silent, and was not told.
+    ends.released.setdefault((attempt.worker_id, attempt.incarnation), []).append(seen.uid)
     if started:
         ends.began.append(seen.uid)
     elif ending is Ending.REFUSED and not seen.unstartable:
@@ -155,12 +158,15 @@ def end_attempt(
         ends.commands.append(Emit(change))
 
 
-def _end_move(uid: str, index: int, move: Move, ends: Ends) -> None:
+def _end_move(uid: str, index: int, move: Move, ends: Ends, ctx: Context) -> None:
     """Give up what is under way for the suspension of an attempt, and have its checkpoint removed."""
     if move.stage is Stage.RUNS:
         return
     ends.commands += (Cancel(("freeze", index, uid)), Cancel(("thaw", index, uid)))
     ends.commands += (CancelTimer(("move", uid)), CancelTimer(("thaw", uid)))
+    over = left(move, None, ctx.wall)
+    if over is not None:
+        ends.commands.append(Emit(over))
     drop = drop_of(uid, move)
     if drop is not None:
         ends.commands.append(Run(("drop", drop.key), drop))

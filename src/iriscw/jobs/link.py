@@ -180,7 +180,7 @@ class LinkDecisions:
         for each in message.attempts:
             uid = each.order.uid
             known = before.pop(uid, None)
-            if known is not None and known.order.resumption != each.order.resumption:
+            if known is not None and _leave(known.order) != _leave(each.order):
                 known = None  # what was known is of before it left
             held = link.held[uid] = Held(each.order, each.started, each.stop, freeze=each.suspend)
             seen = None
@@ -190,6 +190,8 @@ class LinkDecisions:
                 seen = link.unclaimed.pop(uid, None) or _absent(held)
             if seen is not None:
                 _note(held, seen)
+                if seen.suspension is Suspension.SUSPENDED and each.stop is None and not each.suspend:
+                    run.append(each.order)  # it waits here for the leave that it has now
             elif known is None:
                 # One that is to stop, too: its worker may never have heard of it, and has the last word.
                 run.append(each.order)
@@ -215,12 +217,16 @@ class LinkDecisions:
             return None
         for order in message.orders:
             known = link.held.get(order.uid)
-            if known is None or known.order.resumption != order.resumption:
+            if known is None or _leave(known.order) != _leave(order):
                 link.held[order.uid] = Held(order)
+            if link.unclaimed is not None:
+                link.unclaimed.pop(order.uid, None)  # suspended here, and let go; it comes back to this worker
         return tuple(self._feed(link, Orders(run=message.orders)))
 
     def stop(self, link: Link, message: StopAttempts, ctx: Context) -> Outcome:
         """Have attempts stopped. What is not wanted by anybody is stopped all the same."""
+        if message.incarnation != link.incarnation:
+            return None
         for uid in message.uids:
             held = link.held.get(uid)
             if held is not None and held.stop is None:
@@ -247,7 +253,9 @@ class LinkDecisions:
         return tuple(self._feed(link, Orders(go_on=uids)))
 
     def release(self, link: Link, message: ReleaseAttempts, ctx: Context) -> Outcome:
-        """Forget attempts that are over."""
+        """Forget attempts that are over, or that left."""
+        if message.incarnation != link.incarnation:
+            return None
         for uid in message.uids:
             link.held.pop(uid, None)
         return tuple(self._feed(link, Orders(release=message.uids)))
@@ -403,6 +411,11 @@ class LinkDecisions:
             return (SetTimer("announce", AGAIN, Due("announce")),)
         job_id = message.to.name
         return (SetTimer(("again", job_id), AGAIN, Due(job_id)),)
+
+
+def _leave(order: RunOrder) -> str:
+    """Give the leave by which the worker has an attempt; empty if it began there. Two words of one are one order."""
+    return "" if order.resumption is None else order.resumption.grant
 
 
 def _may_be_frozen(known: Held | None, held: Held) -> bool:

@@ -665,6 +665,7 @@ class SchedulerStatistics:
     """Figures of the scheduler.
 
     ``committed`` holds worker id and what live attempts take there, ordered by id; ``attempts`` how many these are.
+    ``returning`` counts suspended attempts that wait for a worker.
     """
 
     syncing: bool
@@ -677,3 +678,4 @@ class SchedulerStatistics:
     passes: int
     committed: tuple[tuple[str, Capacity], ...]
     attempts: tuple[tuple[str, int], ...]
+    returning: int = 0

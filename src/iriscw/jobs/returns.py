@@ -41,6 +41,7 @@ class Returns:
         self.due: dict[str, None] = {}
         """Those for which a worker is looked for at the next pass."""
         self.by_node: dict[str, dict[str, None]] = {}
+        self.by_job: dict[str, dict[str, None]] = {}
 
     def add(self, job_id: str, attempt: SuspendedAttempt) -> None:
         """Have one wait."""
@@ -48,6 +49,7 @@ class Returns:
         self.waiting[attempt.uid] = Return(job_id, attempt)
         self.due[attempt.uid] = None
         self.by_node.setdefault(attempt.node, {})[attempt.uid] = None
+        self.by_job.setdefault(job_id, {})[attempt.uid] = None
 
     def drop(self, uid: str) -> None:
         """Have one wait no more, if it does."""
@@ -55,19 +57,23 @@ class Returns:
         if known is None:
             return
         self.due.pop(uid, None)
-        here = self.by_node[known.attempt.node]
-        del here[uid]
-        if not here:
-            del self.by_node[known.attempt.node]
+        for index, key in ((self.by_node, known.attempt.node), (self.by_job, known.job_id)):
+            del index[key][uid]
+            if not index[key]:
+                del index[key]
 
     def drop_job(self, job_id: str) -> None:
-        """Have none of a job wait. Takes time in proportion to all that wait."""
-        for uid in [uid for uid, each in self.waiting.items() if each.job_id == job_id]:
+        """Have none of a job wait."""
+        for uid in [*self.by_job.get(job_id, ())]:
             self.drop(uid)
 
     def wake(self, node: str) -> None:
         """A worker of this machine may have room."""
         self.due.update(self.by_node.get(node, ()))
+
+    def wake_job(self, job_id: str) -> None:
+        """A job has reported all that it has: workers may be looked for again."""
+        self.due.update(self.by_job.get(job_id, ()))
 
 
 def place_some(state: Scheduler, budget: int) -> Iterator[tuple[str, SuspendedPlaced]]:
@@ -76,11 +82,14 @@ def place_some(state: Scheduler, budget: int) -> Iterator[tuple[str, SuspendedPl
         del state.returns.due[uid]
         known = state.returns.waiting[uid]
         job = state.jobs.get(known.job_id)
-        if job is None or job.spec is None:
+        if job is None:
             state.returns.drop(uid)
             continue
-        if job.reporting or uid in state.inventory.where or uid in state.absent_of:
-            continue  # what its job reports makes it due again: until then its old room is not given back
+        if job.reporting or job.spec is None:
+            continue  # the end of the report makes it due again: until then its old room may not be given back
+        if uid in state.inventory.where or uid in state.absent_of:
+            state.returns.drop(uid)  # its job was given room for it before it asked once more, and takes that
+            continue
         host = _find(state, known.attempt.node, wish_of(job))
         if host is None:
             continue

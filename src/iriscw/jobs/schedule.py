@@ -74,6 +74,7 @@ def statistics(state: Scheduler) -> SchedulerStatistics:
             for worker_id, host in sorted(inventory.hosts.items())
         ),
         attempts=tuple((worker_id, len(host.commitments)) for worker_id, host in sorted(inventory.hosts.items())),
+        returning=len(state.returns.waiting),
     )
 
 

@@ -226,6 +226,7 @@ class SchedulerDecisions:
         if message.more:
             return None
         job.reporting = False
+        state.returns.wake_job(job.job_id)
         state.queues.drop(job)
         state.queues.add(job, message.pending)
         self._discard_if_over(state, job)
@@ -304,9 +305,12 @@ class SchedulerDecisions:
         return (*commands, *self._go(state))
 
     def place_suspended(self, state: Scheduler, message: PlaceSuspended, ctx: Context) -> Outcome:
-        """Have a suspended attempt wait for a worker on its machine; of a job that reports, its report says so."""
+        """Have a suspended attempt wait for a worker on its machine.
+
+        If its job reports, it waits for the end of that as well: the part that it was in may have been told before.
+        """
         job = state.jobs.get(message.job_id)
-        if job is None or job.withdrawn or job.reporting:
+        if job is None or job.withdrawn:
             return None
         state.returns.add(message.job_id, message.attempt)
         return self._go(state)

@@ -310,9 +310,12 @@ def resume(attempt: Attempt, ctx: Context) -> tuple[Command, ...]:
 
 
 def run(attempt: Attempt, message: RunAttempt, ctx: Context) -> Returned:
-    """Accept it, once; a repeated order is answered with a report. With a leave it is brought back, and not started."""
+    """Accept it, once; a repeated order is answered with a report. With a leave it is brought back, and not started.
+
+    A leave brings back once: one that was suspended again since waits for another.
+    """
     resumption = message.order.resumption
-    if resumption is not None and attempt.phase in (Phase.NEW, Phase.SUSPENDED):
+    if resumption is not None and _may_come_back(attempt, resumption.grant):
         record = AttemptGranted(
             message.order.task_id,
             resumption.grant,
@@ -330,6 +333,11 @@ def run(attempt: Attempt, message: RunAttempt, ctx: Context) -> Returned:
         commands=(Run("fetch", Fetch(message.order)),),
     )
     return _reported(attempt, accepted)
+
+
+def _may_come_back(attempt: Attempt, grant: str) -> bool:
+    had = attempt.granted is not None and attempt.granted.grant == grant
+    return attempt.phase is Phase.NEW or (attempt.phase is Phase.SUSPENDED and not had)
 
 
 def stop(attempt: Attempt, message: StopAttempt, ctx: Context) -> Returned:

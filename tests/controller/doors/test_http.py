@@ -5,8 +5,11 @@ import json
 from controller_world import World, get
 from prometheus_client import CollectorRegistry, generate_latest
 
-from iriscw.controller.doors.http import _fleet, _reviews
+from iriscw.controller.doors.http import _fleet, _phases, _reviews
+from iriscw.controller.phases import Phases
 from iriscw.fleet.model import Availability, FleetDescription, GroupRow
+from iriscw.jobs.model import Suspension
+from iriscw.jobs.suspension.messages import CheckpointLeft, PhaseOver
 
 
 async def test_health(world: World) -> None:
@@ -27,6 +30,7 @@ async def test_metrics(world: World) -> None:
     for name in (*names, "iriscw_results_waiting", "iriscw_results_archive_stalled"):
         assert f"\n{name} " in text
     assert "\niriscw_worker_strangers_total 0.0\n" in text
+    assert '\niriscw_suspensions_total{outcome="asked"} 0.0\n' in text
     assert "iriscw_agent_tokens" not in text, "tokens of pods are for a controller on Kubernetes"
     assert "python_info" not in text, "the process's own registry is not ours to show"
 
@@ -56,3 +60,36 @@ def test_tokens_of_agents_are_counted() -> None:
     text = generate_latest(registry)
     assert b'\niriscw_agent_tokens_total{outcome="accepted"} 2.0\n' in text
     assert b'\niriscw_agent_tokens_total{outcome="refused"} 0.0\n' in text
+
+
+def test_suspensions_are_measured() -> None:
+    """What came of each phase is counted, and how long it took; what was never seen is 0."""
+    phases = Phases()
+    for event in (
+        PhaseOver(Suspension.NONE, "asked", 0),
+        PhaseOver(Suspension.SUSPENDING, "suspended", 400_000_000),
+        PhaseOver(Suspension.SUSPENDING, "suspended", 500_000_000),
+        PhaseOver(Suspension.SUSPENDED, "ended", 10**15),
+        CheckpointLeft("job-a", "k", "ck-1", "n1", "NoAgent", 0),
+        "something else",
+    ):
+        phases.notice(event)
+
+    class Shown:
+        def collect(self):
+            return _phases(phases.statistics())
+
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(Shown())
+    text = generate_latest(registry).decode()
+    counts = {"asked": 1, "suspended": 2, "undone": 0, "resuming": 0, "resumed": 0, "ended": 1}
+    for outcome, count in counts.items():
+        assert f'\niriscw_suspensions_total{{outcome="{outcome}"}} {count}.0\n' in text
+    name, labels = "iriscw_suspension_phase_seconds", 'outcome="suspended",phase="suspending"'
+    assert f'\n{name}_bucket{{le="0.1",{labels}}} 0.0\n' in text
+    assert f'\n{name}_bucket{{le="0.5",{labels}}} 2.0\n' in text
+    assert f"\n{name}_count{{{labels}}} 2.0\n" in text
+    assert f"\n{name}_sum{{{labels}}} 0.9\n" in text
+    assert f'\n{name}_bucket{{le="86400.0",outcome="ended",phase="suspended"}} 0.0\n' in text
+    assert f'\n{name}_bucket{{le="+Inf",outcome="ended",phase="suspended"}} 1.0\n' in text
+    assert "\niriscw_checkpoints_left_total 1.0\n" in text

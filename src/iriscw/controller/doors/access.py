@@ -97,6 +97,20 @@ class Access:
             await self._require_kinship(view, principal)
         return view
 
+    async def forgotten(self, job_id: str) -> bool:
+        """Tell whether there is no such job: the registry says so, who knows all of them.
+
+        That a job's actor is not there says less: while a part of the tree is being started, none is.
+
+        Raises:
+            NoSuchActor, OperationError: nobody can say now.
+        """
+        try:
+            await self.ask("/jobs", ListJobs(limit=1, after=job_id))
+        except NoSuchJob:
+            return True
+        return False
+
     async def _named(self, name: str) -> str:
         page: JobPage = await self.ask("/jobs", ListJobs(limit=1, name=name))
         if not page.rows:

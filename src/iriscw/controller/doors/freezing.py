@@ -16,6 +16,7 @@ from iriscw.controller.doors.access import JOB_ID, Access
 from iriscw.controller.doors.agents import AgentBoard
 from iriscw.controller.doors.forgetting import forget_node
 from iriscw.controller.doors.streams import Switchboard
+from iriscw.controller.errors import JobUnavailable
 from iriscw.controller.events import EventHub
 from iriscw.controller.tokens import ControllerTokens
 from iriscw.errors import ActorStopped, InvalidArgument, NoSuchActor
@@ -30,6 +31,7 @@ from iriscw.nodes.errors import (
     CheckpointNeeded,
     CheckpointUnknown,
     NoSuchNode,
+    NoSuchOrder,
     OrderKeyReused,
     TaskOutOfReach,
 )
@@ -276,21 +278,32 @@ class NodesDoor:
 
         Raises:
             CheckpointNeeded: it is that.
+            JobUnavailable: the job cannot say.
         """
-        labels = dict(row.labels) if row is not None else {}
+        labels = dict(await self._ordered_labels(checkpoint) if row is None else row.labels)
         job_id, index = labels.get("job", ""), labels.get("task", "")
         if not JOB_ID.fullmatch(job_id) or not _TASK_INDEX.fullmatch(index):
             return
         try:
             page: TaskPage = await self._access.ask(f"/jobs/{job_id}", ListTasks(int(index), 1))
-        except NoSuchActor:  # it was forgotten, with its tasks
-            return
+        except (NoSuchActor, ActorStopped):
+            if await self._access.forgotten(job_id):
+                return
+            raise JobUnavailable(f"job {job_id}, of which {checkpoint} is, cannot be asked now") from None
         for task in page.rows:
             if task.suspension is not None and task.suspension.checkpoint == checkpoint:
                 raise CheckpointNeeded(
                     f"{checkpoint} is all that there is of task {index} of {job_id}, which is suspended:"
                     f" `iriscw resume {job_id} --task {index}`, or stop the job"
                 )
+
+    async def _ordered_labels(self, checkpoint: str) -> tuple[tuple[str, str], ...]:
+        """Give the labels with which a checkpoint was ordered, for one that its node has not told of yet."""
+        try:
+            view: OrderView = await self._access.ask(ORDERS, DescribeOrder(checkpoint))
+        except NoSuchOrder:
+            return ()
+        return () if view.order.freeze is None else view.order.freeze.labels
 
     async def _holder(self, checkpoint: str, named: str) -> tuple[str, CheckpointRow | None]:
         """Find the node that has a checkpoint, and what is known of it there."""

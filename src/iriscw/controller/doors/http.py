@@ -9,17 +9,19 @@ registry is shown.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import attrs
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from iriscw.controller.admission import AdmissionStatistics
 from iriscw.controller.logs import LogStatistics
+from iriscw.controller.phases import BOUNDS_S, OUTCOMES, PhaseStatistics
 from iriscw.controller.result_model import ResultStatistics
 from iriscw.fleet.model import FleetDescription
 from iriscw.jobs.messages import SchedulerStatistics
@@ -58,6 +60,8 @@ class ControllerStatistics:
     """Messages of workers about attempts that they were not given, since the start: none of them was believed."""
     moves: Mapping[tuple[str, str], int] = attrs.field(factory=dict)
     """Orders of jobs to agents, by kind and outcome, since the start."""
+    phases: PhaseStatistics = attrs.field(factory=PhaseStatistics)
+    """Suspensions of attempts, since the start."""
     agents_connected: int = 0
     agents_refused: int = 0
     """Hellos of node agents that were refused, since the start."""
@@ -97,6 +101,7 @@ class _Figures(Collector):
         for kind, outcome in sorted(figures.moves):
             moves.add_metric([kind, outcome], figures.moves[kind, outcome])
         yield moves
+        yield from _phases(figures.phases)
         yield GaugeMetricFamily("iriscw_degraded", "1 while no new work is taken.", int(bool(figures.degraded)))
         for name, counts in (("job", figures.job_changes), ("task", figures.task_changes)):
             family = CounterMetricFamily(
@@ -127,6 +132,23 @@ def _notices(notices: NoticeStatistics) -> Iterator[Metric]:
         family.add_metric([outcome], getattr(notices, outcome))
     yield family
     yield GaugeMetricFamily("iriscw_pool_notices_waiting", "Events that wait to be written.", notices.waiting)
+
+
+def _phases(phases: PhaseStatistics) -> Iterator[Metric]:
+    text = "Steps of suspending and resuming attempts, by what came of them."
+    steps = CounterMetricFamily("iriscw_suspensions", text, labels=["outcome"])
+    for outcome in OUTCOMES:
+        steps.add_metric([outcome], phases.outcomes.get(outcome, 0))
+    yield steps
+    text = "How long attempts were in a phase of being suspended and resumed, by what came of it."
+    family = HistogramMetricFamily("iriscw_suspension_phase_seconds", text, labels=["phase", "outcome"])
+    for (phase, outcome), lasted in sorted(phases.lasted.items()):
+        counts = itertools.accumulate(lasted.counts)
+        bounds = (*map(str, BOUNDS_S), "+Inf")
+        family.add_metric([phase, outcome], list(zip(bounds, counts, strict=True)), lasted.sum_s)
+    yield family
+    text = "Checkpoints of suspensions that nobody needs and that could not be removed."
+    yield CounterMetricFamily("iriscw_checkpoints_left", text, phases.left)
 
 
 def _reviews(counts: Mapping[str, int]) -> Iterator[Metric]:

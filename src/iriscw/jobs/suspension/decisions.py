@@ -71,7 +71,16 @@ from iriscw.jobs.suspension.messages import (
     ThawAgain,
 )
 from iriscw.jobs.suspension.model import SUSPENDING, Stage
-from iriscw.jobs.suspension.moves import Move, drop_of, freeze_key, grant_of, thaw_key, view_of, waits_for_worker
+from iriscw.jobs.suspension.moves import (
+    THAWS,
+    Move,
+    drop_of,
+    freeze_key,
+    grant_of,
+    thaw_key,
+    view_of,
+    waits_for_worker,
+)
 from iriscw.jobs.suspension.records import (
     AttemptDeserted,
     AttemptFreezing,
@@ -107,9 +116,6 @@ from iriscw.runtime.vocabulary import (
     SetTimer,
     Tell,
 )
-
-THAWS = 3
-"""Tries to bring an attempt back before it is given up."""
 
 MAX_REASON_CHARS = 1024
 """Of what others say about a freeze or a thaw, in the journal."""
@@ -182,7 +188,8 @@ class SuspendDecisions:
         uid, move = attempt.uid, ledger.moves.get(attempt.uid)
         if move is None:
             return (Reply(SuspensionView(index, uid, Suspension.NONE)),)
-        if move.wanted or move.stage not in (*SUSPENDING, Stage.SUSPENDED) or not ledger.open:
+        here = (*SUSPENDING, Stage.SUSPENDED)
+        if move.wanted or move.stage not in here or message.key == move.resume_key or not ledger.open:
             return (Reply(view_of(index, uid, move)),)
         ends = Ends()
         then = step(ledger, index, uid, ends, ctx, ResumptionWanted(index, uid, message.key, True, ctx.wall))
@@ -200,7 +207,10 @@ class SuspendDecisions:
             return
         match move.stage, seen.suspension:
             case Stage.ASKED, Suspension.SUSPENDING if stop_for(ledger, latest_attempt(ledger, index)) is None:
-                then = step(ledger, index, seen.uid, ends, ctx, AttemptFreezing(index, seen.uid, seen.folder, ctx.wall))
+                freezing = AttemptFreezing(
+                    index, seen.uid, seen.folder, ctx.wall, seen.ports, seen.process_started_wall_ns
+                )
+                then = step(ledger, index, seen.uid, ends, ctx, freezing)
                 ends.commands.append(self._freeze(ledger, index, seen.uid, then))
             case ((Stage.RUNS | Stage.ASKED), Suspension.SUSPENDED):
                 self._give_up(ledger, index, seen.uid, GONE, ends, ctx)

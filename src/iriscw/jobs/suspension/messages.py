@@ -38,7 +38,9 @@ class SuspendTask:
 class ResumeTask:
     """Have the suspended attempt of a task go on. Answered with a :class:`SuspensionView` once that is promised.
 
-    One that runs is answered with what is. Refused with ``InvalidArgument``, ``TaskEnded`` or ``TaskNotRunning``.
+    One that runs is answered with what is, and so is the same ``key`` again, whatever has become of it since: what is
+    suspended once more is not resumed by a call that is repeated late. Refused with ``InvalidArgument``, ``TaskEnded``
+    or ``TaskNotRunning``.
     """
 
     index: int
@@ -79,6 +81,22 @@ class SuspensionChanged:
     job_id: str
     view: SuspensionView
     wall_ns: int
+
+
+@message
+class PhaseOver:
+    """Published: an attempt has left a phase, for one that was told, or because it ended. For those who count.
+
+    Args:
+        phase: that it was in; NONE: it ran, and is to be suspended.
+        outcome: what came of that: ``asked`` in NONE; ``suspended`` or ``undone`` of SUSPENDING; ``resuming`` of
+            SUSPENDED; ``resumed`` of RESUMING; of all but NONE also ``ended``.
+        lasted_ns: how long it was in that phase, by the wall clock; 0 in NONE.
+    """
+
+    phase: Suspension
+    outcome: str
+    lasted_ns: int
 
 
 @message

@@ -11,9 +11,9 @@ from typing import Any
 
 import attrs
 
-from iriscw.jobs.model import Resumption
+from iriscw.jobs.model import Resumption, Suspension
 from iriscw.jobs.suspension.effects import DropCheckpoint
-from iriscw.jobs.suspension.messages import SuspensionView
+from iriscw.jobs.suspension.messages import PhaseOver, SuspensionView
 from iriscw.jobs.suspension.model import MARKED, TOLD, Labels, Stage
 from iriscw.jobs.suspension.records import (
     AttemptDeserted,
@@ -31,6 +31,12 @@ from iriscw.jobs.suspension.records import (
     SuspensionUndone,
     ThawUndone,
 )
+
+THAWS = 3
+"""Tries to bring an attempt back before it is given up."""
+
+_SUSPEND = "suspend-"
+_RESUME = "resume-"
 
 
 @attrs.frozen
@@ -60,6 +66,7 @@ class Move:
     wanted: bool = False
     """Whether it is to go on as soon as it can."""
     resume_key: str = ""
+    """What whoever asked last that it goes on called that."""
     grant: str = ""
     """The leave that its worker has; empty if it began there."""
     thawing: bool = False
@@ -77,12 +84,18 @@ class Move:
 
 def freeze_key(uid: str, move: Move) -> str:
     """Name a suspension, for ever: by its attempt, and how many that had before."""
-    return f"suspend-{uid}-{move.number}"
+    return f"{_SUSPEND}{uid}-{move.number}"
 
 
 def thaw_key(uid: str, move: Move) -> str:
     """Name one try to bring it back."""
-    return f"resume-{uid}-{move.number}-{move.tries + 1}"
+    return f"{_RESUME}{uid}-{move.number}-{move.tries + 1}"
+
+
+def thaw_keys(freeze: str) -> tuple[str, ...]:
+    """Name all tries there may be to bring back what the suspension called ``freeze`` (:func:`freeze_key`) made."""
+    suspension = freeze.removeprefix(_SUSPEND)
+    return tuple(f"{_RESUME}{suspension}-{number}" for number in range(1, THAWS + 1))
 
 
 def grant_of(uid: str, move: Move) -> str:
@@ -122,6 +135,25 @@ def view_of(index: int, uid: str, move: Move) -> SuspensionView:
         since_wall_ns=move.since_wall_ns,
         resuming=move.wanted,
     )
+
+
+def left(before: Move | None, then: Move | None, wall_ns: int) -> PhaseOver | None:
+    """Say which phase was left between two moments (``then`` None: its attempt ended); None: it is in the same."""
+    phase = Suspension.NONE if before is None else TOLD[before.stage]
+    if then is not None and TOLD[then.stage] is phase:
+        return None
+    if before is None or phase is Suspension.NONE:
+        return None if then is None else PhaseOver(phase, "asked", 0)
+    outcome = "ended" if then is None else _OUTCOMES[phase, TOLD[then.stage]]
+    return PhaseOver(phase, outcome, max(0, wall_ns - before.since_wall_ns))
+
+
+_OUTCOMES: Mapping[tuple[Suspension, Suspension], str] = {
+    (Suspension.SUSPENDING, Suspension.SUSPENDED): "suspended",
+    (Suspension.SUSPENDING, Suspension.NONE): "undone",
+    (Suspension.SUSPENDED, Suspension.RESUMING): "resuming",
+    (Suspension.RESUMING, Suspension.NONE): "resumed",
+}
 
 
 def _sentence(move: Move) -> str:
@@ -169,22 +201,29 @@ def _asked(move: Move, record: SuspensionAsked) -> Move:
         folder=move.folder,
         ports=move.ports,
         process_started_wall_ns=move.process_started_wall_ns,
+        resume_key=move.resume_key,
         grant=move.grant,
         paused_ns=move.paused_ns,
     )
 
 
 def _freezing(move: Move, record: AttemptFreezing) -> Move:
-    return attrs.evolve(move, stage=Stage.FREEZING, folder=record.folder or move.folder)
+    return attrs.evolve(
+        move,
+        stage=Stage.FREEZING,
+        folder=record.folder or move.folder,
+        ports=record.ports or move.ports,
+        process_started_wall_ns=record.process_started_wall_ns or move.process_started_wall_ns,
+    )
 
 
 def _vacated(move: Move, record: AttemptVacated) -> Move:
     return attrs.evolve(
         move,
         vacated=True,
-        folder=record.folder,
-        ports=record.ports,
-        process_started_wall_ns=record.process_started_wall_ns,
+        folder=record.folder or move.folder,
+        ports=record.ports or move.ports,
+        process_started_wall_ns=record.process_started_wall_ns or move.process_started_wall_ns,
         log_offset=record.log_offset,
     )
 
@@ -207,7 +246,7 @@ def _undone(move: Move, record: SuspensionUndone) -> Move:
 
 
 def _wanted(move: Move, record: ResumptionWanted) -> Move:
-    return attrs.evolve(move, wanted=record.wanted, resume_key=record.key)
+    return attrs.evolve(move, wanted=record.wanted, resume_key=record.key if record.wanted else move.resume_key)
 
 
 def _resuming(move: Move, record: AttemptResuming) -> Move:

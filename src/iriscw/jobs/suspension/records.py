@@ -27,12 +27,18 @@ class SuspensionAsked:
 @record("jobs.attempt_freezing", version=1)
 @message
 class AttemptFreezing:
-    """Its worker has said that it may be frozen. From here on somebody may freeze it. ``folder`` if it was told."""
+    """Its worker has said that it may be frozen. From here on somebody may freeze it.
+
+    ``folder`` and what follows are what whoever takes it over has to know, as far as it was told by now: its worker may
+    never say more.
+    """
 
     index: int
     uid: str
     folder: str
     wall_ns: int
+    ports: tuple[tuple[str, int], ...] = ()
+    process_started_wall_ns: int = 0
 
 
 @record("jobs.attempt_vacated", version=1)

@@ -1,0 +1,165 @@
+"""Suspending and resuming by the clients' door: who may, what is refused, what a suspended task keeps from others."""
+
+from types import SimpleNamespace
+
+import anyio
+import pytest
+from controller_world import CLIENTS, until
+from doors.test_agents import until_state
+from test_moving import SUPERVISOR, agent_of, running, suspending
+
+from iriscw.controller.doors.freezing import NodesDoor
+from iriscw.controller.errors import JobUnavailable
+from iriscw.errors import ActorStopped, InvalidArgument, NoSuchActor
+from iriscw.jobs.errors import TaskNotRunning
+from iriscw.nodes.errors import AgentAway, CheckpointNeeded, NoSuchNode, TaskOutOfReach
+from iriscw.nodes.messages import DescribeNode, FindOrder
+from iriscw.nodes.model import CheckpointRow, NodeState
+from iriscw.proto.iriscw import v1
+from iriscw.rpc.errors import PermissionDenied
+
+PATIENCE_S = 60
+JOB = "job-aaaaaaaaaaaa"
+
+
+def asked(job_id, key="s1", **fields):
+    """Ask that a task be suspended."""
+    ref = v1.JobRef(job_id=job_id)
+    return v1.SuspendTaskRequest(job=ref, idempotency_key=key, **{"tier": "ram", **fields})
+
+
+async def until_task(world, job_id, so):
+    """Wait until the only task of a job is so, change by change."""
+    ref = v1.JobRef(job_id=job_id)
+    with anyio.fail_after(PATIENCE_S):
+        async with world.client.server_stream(
+            CLIENTS + "WatchJob", v1.WatchJobRequest(job=ref), v1.JobStatus
+        ) as changes:
+            async for _ in changes:
+                page = await world.call("ListTasks", v1.ListTasksRequest(job=ref), v1.ListTasksResponse)
+                if so(page.tasks[0]):
+                    return
+
+
+async def test_what_a_suspended_task_consists_of_is_left_alone(world):
+    """Nobody restores or deletes its checkpoint, also before its node has told of that; asking twice is asking once."""
+    async with running(world) as (worker, uid, effect), agent_of(world) as agent:
+        job_id = effect.job_id
+        await worker.observe(uid, v1.TaskState.RUNNING, process=SUPERVISOR)
+        await until_task(world, job_id, lambda task: task.state is v1.TaskState.RUNNING)
+        for _ in range(2):
+            begun = await world.call("SuspendTask", asked(job_id), v1.TaskSuspension)
+            assert (begun.attempt_uid, begun.phase) == (uid, v1.SuspensionPhase.SUSPENDING)
+        await suspending(worker, uid)
+        frozen = (await agent.order()).operation_id
+        gone = {"suspension": v1.Suspension.SUSPENDED, "folder": "/w/a/attempts/u"}
+        await worker.observe(uid, v1.TaskState.RUNNING, **gone)
+        await agent.end(frozen, "frozen")
+        await until_task(world, job_id, lambda task: task.suspension.phase is v1.SuspensionPhase.SUSPENDED)
+        about = {"idempotency_key": "d", "checkpoint_id": frozen, "node": "n1"}
+        with pytest.raises(CheckpointNeeded, match=f"task 0 of {job_id}"):
+            await world.call("DeleteCheckpoint", v1.DeleteCheckpointRequest(**about), v1.OrderStatus)
+        with pytest.raises(CheckpointNeeded, match=f"task 0 of {job_id}"):
+            await world.call("RestoreCheckpoint", v1.RestoreCheckpointRequest(**about), v1.OrderStatus)
+        assert len(agent.begun) == 1
+
+
+@pytest.mark.parametrize("method", ["SuspendTask", "ResumeTask"])
+async def test_a_task_neither_suspends_nor_resumes(world, method):
+    """With its job's token: not even a task of its own job. It is for those who may do everything."""
+    async with running(world) as (_, uid, effect):
+        kind = v1.SuspendTaskRequest if method == "SuspendTask" else v1.ResumeTaskRequest
+        request = kind(job=v1.JobRef(job_id=effect.job_id), idempotency_key="k")
+        async with world.channel(world.tokens.job_token(effect.job_id, uid)) as channel:
+            with pytest.raises(PermissionDenied):
+                await channel.unary(CLIENTS + method, request, v1.TaskSuspension)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"key": ""}, "idempotency key"),
+        ({"key": "k" * 129}, "idempotency key"),
+        ({"tier": "tape"}, "tier"),
+        ({"labels": {"": "x"}}, "label"),
+        ({"labels": {f"l{number}": "" for number in range(63)}}, "labels"),
+        ({"task_index": 7}, "no task 7"),
+    ],
+)
+async def test_what_is_asked_badly(world, fields, message):
+    """It is refused by name, before anybody is told anything."""
+    job = await world.submit()
+    fields = {"tier": "ram", **fields}
+    key = fields.pop("key", "k")
+    with pytest.raises(InvalidArgument, match=message):
+        await world.call("SuspendTask", asked(job.job_id, key, **fields), v1.TaskSuspension)
+
+
+async def test_what_cannot_be_suspended_where_it_runs(world):
+    """That is said at once: it waits, has no process, is out of reach, or its node's agent is not there."""
+    job = await world.submit()
+    with pytest.raises(TaskNotRunning):
+        await world.call("SuspendTask", asked(job.job_id), v1.TaskSuspension)
+    with pytest.raises(TaskNotRunning):
+        await world.call(
+            "ResumeTask", v1.ResumeTaskRequest(job=v1.JobRef(job_id=job.job_id), idempotency_key="r"), v1.TaskSuspension
+        )
+    async with world.worker(manual=True, node="n1") as worker:
+        await until(lambda: worker.runs)
+        (uid,) = worker.runs
+        await worker.observe(uid, v1.TaskState.RUNNING)
+        await refused_in_the_end(world, job.job_id, TaskOutOfReach)
+        await worker.observe(uid, v1.TaskState.RUNNING, process=SUPERVISOR)
+        await refused_in_the_end(world, job.job_id, NoSuchNode)
+        async with agent_of(world):
+            pass
+        await until_state(world, v1.NodeState.UNKNOWN)
+        await refused_in_the_end(world, job.job_id, AgentAway)
+
+
+async def refused_in_the_end(world, job_id, kind):
+    """Ask until this comes of it: what worker and agent say takes a while to be heard."""
+    with anyio.fail_after(PATIENCE_S):
+        while True:
+            with pytest.raises((TaskNotRunning, TaskOutOfReach, NoSuchNode, AgentAway)) as found:
+                await world.call("SuspendTask", asked(job_id), v1.TaskSuspension)
+            if found.type is kind:
+                return
+            await anyio.sleep(0.01)
+
+
+class Absent:
+    """A tree of which some part is just being started."""
+
+    def __init__(self, error, *, forgotten):
+        self.error, self.is_forgotten = error, forgotten
+
+    async def forgotten(self, job_id):
+        assert job_id == JOB
+        return self.is_forgotten
+
+    async def ask(self, path, message):
+        match message:
+            case FindOrder():
+                return None
+            case DescribeNode():
+                row = CheckpointRow("ck-1", "ram", 1, labels=(("job", JOB), ("task", "0")))
+                return SimpleNamespace(state=NodeState.CONNECTED, facts=(row,))
+        assert path == f"/jobs/{JOB}", message
+        raise self.error
+
+
+@pytest.mark.parametrize("error", [NoSuchActor("not yet"), ActorStopped("put aside")])
+async def test_a_checkpoint_whose_job_cannot_be_asked(error):
+    """It may be all that there is of a suspended task: nobody touches it until the job can say."""
+    door = NodesDoor(Absent(error, forgotten=False), None, None, None, None)
+    with pytest.raises(JobUnavailable, match=JOB):
+        await door.delete(v1.DeleteCheckpointRequest(idempotency_key="k", checkpoint_id="ck-1", node="n1"))
+
+
+async def test_which_jobs_are_forgotten(world):
+    """The registry says so: of no job that it has, whether that has ended or not."""
+    access = world.controller._moves._access
+    job = await world.submit()
+    assert not await access.forgotten(job.job_id)
+    assert await access.forgotten(JOB)
