@@ -77,7 +77,9 @@ class TruthOfMove:
     """Whether it ever was SUSPENDED."""
     away: bool = False
     """Whether it has no worker."""
-    away_since: int = 0
+    held_since: int = -1
+    """Since when room is held for it nevertheless: one that is to come back gets it a moment before; -1: it is not.
+    """
     frozen_at: int = -1
     """Since when nothing of it runs; -1 if something does."""
     began: int = -1
@@ -232,7 +234,7 @@ class MoveChecks:
     def _moves(self, path: str, record: Any, move: TruthOfMove) -> None:
         world, uid = self.world, record.uid
         self.wrote = path
-        move.stage = LEADS_TO[type(record)]
+        before, move.stage = move.stage, LEADS_TO[type(record)]
         if self.stops and not world.healed:
             world.crash_at_step = world.simulation.steps + 1 + self.stops.pop()
             world.fired(STOPS_AMID_A_MOVE, f"attempt/{uid}")
@@ -240,6 +242,8 @@ class MoveChecks:
             case SuspensionAsked(key=key):
                 move.key, move.number = key, move.number + 1
             case AttemptSuspended():
+                if before is not Stage.FROZEN:
+                    self.broken("C10", f"{uid} is suspended by the disk, and that it is a checkpoint is not there")
                 move.suspended = True
                 if not move.away:
                     self._leaves(uid, move)
@@ -261,7 +265,6 @@ class MoveChecks:
             self.broken("J2", f"{uid} has no worker by the disk, and runs on {process.worker.worker_id}")
         known = self.jobs.attempts[uid]
         known.away = move.away = True
-        move.away_since = self.world.simulation.now
         self.jobs.leaves(uid, known)
 
     def _ended(self, job_id: str, record: AttemptEnded, move: TruthOfMove) -> None:
@@ -283,8 +286,11 @@ class MoveChecks:
         world = self.world
         for uid, move in self.moves.items():
             if not move.away or uid not in state.inventory.where:
+                move.held_since = -1
                 continue
-            since = max(move.away_since, world.disturbed_until, world.booted_at)
+            if move.held_since < 0:
+                move.held_since = world.simulation.now
+            since = max(move.held_since, world.disturbed_until, world.booted_at)
             if world.simulation.now - since > world.pace.gone_bound:
                 self.broken("J3", f"{uid} has no worker, and holds room of {state.inventory.where[uid].info.worker_id}")
 
