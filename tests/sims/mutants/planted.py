@@ -32,6 +32,9 @@ LIVENESS_BY_PLAIN_TIME = (
     (PODS, "    silent = ctx.attentive - place", "    silent = ctx.now - place"),
     (PODS, "timeout - silent, CheckLiveness(), attentive=True)", "timeout - silent, CheckLiveness())"),
 )
+DROPS_AT_ONCE = """        drop = Run(("drop", freeze_key(uid, then)), drop_of(uid, then))
+        commands = (*ends.commands, tell, drop, self._limit(index, uid, then, ctx))
+        return"""
 
 MUTANTS = (
     _bug(
@@ -270,9 +273,7 @@ MUTANTS = (
         (
             SUSPENDING,
             "        commands = (*ends.commands, tell, self._limit(index, uid, then, ctx))\n        return",
-            "        left = drop_of(uid, then)\n"
-            "        drops = () if left is None else (Run((\"drop\", left.key), left),)\n"
-            "        commands = (*ends.commands, tell, *drops, self._limit(index, uid, then, ctx))\n        return",
+            DROPS_AT_ONCE,
         ),
     ),
     _bug(
