@@ -56,11 +56,11 @@ MOVE_CHANCES: tuple[tuple[str, int], ...] = (
     ("attempt runs long", 600),
     ("freeze fails", 200),
     ("freeze lost", 150),
-    ("freeze or thaw slow", 100),
-    ("thaw fails", 300),
-    ("thaw lost", 150),
-    ("leave refused", 100),
-    ("checkpoint damaged", 100),
+    ("freeze or thaw slow", 200),
+    ("thaw fails", 500),
+    ("thaw lost", 300),
+    ("leave refused", 400),
+    ("checkpoint damaged", 400),
     ("checkpoint stays", 200),
 )
 """Chances of attempts that are suspended and resumed: see :mod:`iriscw_sims.freezing`."""

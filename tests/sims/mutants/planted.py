@@ -267,6 +267,7 @@ MUTANTS = (
     _bug(
         "checkpoint-of-a-stopped-attempt-stays",
         ("jobs/ends.py", "    if drop is not None:\n", "    if drop is not None and not move.away:\n"),
+        first=28,
     ),
     _bug(
         "checkpoint-removed-before-its-attempt-is-back",
