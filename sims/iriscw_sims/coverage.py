@@ -24,7 +24,9 @@ from iriscw.jobs.link import Link
 from iriscw.jobs.messages import JobChanged, TaskChanged
 from iriscw.jobs.model import TASK_LIVE, Ending, JobState, TaskState
 from iriscw.jobs.records import AttemptAdvanced, AttemptEnded, AttemptPlaced, VerdictReached
+from iriscw.jobs.suspension.model import Stage
 from iriscw.runtime.cell import Cell
+from iriscw_sims.move_checks import LEADS_TO
 from iriscw_sims.swarm import FAULTS, RATES, Plan
 from iriscw_sims.world import Run, World
 
@@ -39,6 +41,7 @@ _ENUMERATIONS: Mapping[str, type[Enum]] = {
     "ending": Ending,
     "task": TaskState,
     "job": JobState,
+    "suspension": Stage,
 }
 
 
@@ -148,6 +151,8 @@ class Coverage:
                 self._saw(f"task: {then.value}")
             case VerdictReached(waiting=waiting):
                 self._saw(f"task: {waiting.value}")
+            case _ if type(record) in LEADS_TO:
+                self._saw(f"suspension: {LEADS_TO[type(record)].value}")
 
     @property
     def missing(self) -> tuple[str, ...]:

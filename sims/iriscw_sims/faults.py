@@ -16,7 +16,7 @@ from iriscw_sims.apiserver import KEEPALIVE
 from iriscw_sims.outages import REVOKED
 from iriscw_sims.restarts import CLOSES, Poison
 from iriscw_sims.strangers import COPY, FOREIGN
-from iriscw_sims.swarm import RESTART_FAULTS, Fault
+from iriscw_sims.swarm import LOST_AMID_A_MOVE, RESTART_FAULTS, STOPS_AMID_A_MOVE, SUSPENDS, Fault
 
 if TYPE_CHECKING:
     from iriscw_sims.workers import SimWorker
@@ -329,6 +329,18 @@ def _around_a_restart(kind: str) -> Strike:
     return strike_one
 
 
+def _suspends(world: World, pick: int) -> None:
+    world.moving.suspend(pick)  # which tells when it takes place
+
+
+def _lost_amid_a_move(world: World, pick: int) -> None:
+    world.moving.lose(pick)
+
+
+def _stops_amid_a_move(world: World, pick: int) -> None:
+    world.move_checks.stops.append(pick % 30)
+
+
 _FAULTS: dict[str, Strike] = {
     "controller crashes": _crash,
     "controller crashes between two steps": _crash_between,
@@ -365,4 +377,7 @@ _FAULTS: dict[str, Strike] = {
     "worker out of memory": _worker_out_of_memory,
     "scratch disk full": _scratch_full,
     "video memory held": _video_memory_held,
+    SUSPENDS: _suspends,
+    LOST_AMID_A_MOVE: _lost_amid_a_move,
+    STOPS_AMID_A_MOVE: _stops_amid_a_move,
 }

@@ -12,6 +12,8 @@ INV-J10   a worker is called silent only after real silence; a stall of the cont
 INV-J11   what is gone for certain is not waited for: an attempt without a pod is over soon
 INV-R9    orders leave only when the attempt's placement is on the disk
 ========  ============================================================================================
+
+Those of attempts that are suspended and resumed stand in :mod:`iriscw_sims.move_checks`.
 """
 
 from __future__ import annotations
@@ -36,11 +38,13 @@ from iriscw.jobs.records import (
     load_spec,
 )
 from iriscw.jobs.schedule import Scheduler
+from iriscw.jobs.suspension.messages import SuspensionChanged
 from iriscw.runtime.cell import Cell
 from iriscw.runtime.vocabulary import SECOND
 
 if TYPE_CHECKING:
-    from iriscw_sims.workers import SimAttempt, SimWorker
+    from iriscw_sims.attempts import SimAttempt
+    from iriscw_sims.workers import SimWorker
     from iriscw_sims.world import World
 
 
@@ -73,6 +77,8 @@ class TruthOfAttempt:
     incarnation: str
     gathering: Gathering | None = None
     """Of a gang's member: the placement that it is part of."""
+    away: bool = False
+    """Whether it has no worker by the disk: it is suspended."""
     over: bool = False
     """Whether the disk says that it ended."""
     log_bytes: int = 0
@@ -153,9 +159,6 @@ class JobChecks:
     def process_started(self, worker: SimWorker, attempt: SimAttempt) -> None:
         """The user's code of an attempt begins."""
         order = attempt.order
-        task = self.running_of_task.setdefault((order.job_id, order.index), {})
-        for uid in task:
-            self.broken("J2", f"{order.uid} starts while {uid} runs task {order.index} of {order.job_id}")
         known = self.attempts.get(order.uid)
         if known is None:
             self.broken("R9", f"{order.uid} starts and is not on the disk")
@@ -163,11 +166,20 @@ class JobChecks:
             self.broken("J2", f"{order.uid} starts, and the disk says that it ended")
         if order.uid in self.started:
             self.broken("J2", f"{order.uid} starts twice")
+        self.started[order.uid] = None
+        self.world.move_checks.started(order.uid)
+        self._runs(worker, attempt)
+
+    def _runs(self, worker: SimWorker, attempt: SimAttempt) -> None:
+        """A process is there from now on: INV-J2 and J3, by what really runs."""
+        order = attempt.order
+        task = self.running_of_task.setdefault((order.job_id, order.index), {})
+        for uid in task:
+            self.broken("J2", f"{order.uid} runs while {uid} runs task {order.index} of {order.job_id}")
         task[order.uid] = None
         process = self.running[order.uid] = Process(worker, attempt)
         on_slice = self.running_on.setdefault(worker.slice_id, {})
         on_slice[order.uid] = process
-        self.started[order.uid] = None
         taken = Capacity()
         for each in on_slice.values():
             if each.worker is worker:
@@ -175,16 +187,32 @@ class JobChecks:
         if not worker.capacity.fits(taken):
             self.broken("J3", f"{worker.worker_id} runs more than it has: {taken.lacking(worker.capacity)}")
 
+    def process_frozen(self, attempt: SimAttempt) -> None:
+        """Nothing of an attempt runs any more, and it has not ended."""
+        self._runs_no_more(attempt)
+        self.world.move_checks.frozen(attempt.order.uid)
+
+    def process_thawed(self, worker: SimWorker, attempt: SimAttempt) -> None:
+        """An attempt that was frozen runs again."""
+        self.world.move_checks.thawed(worker, attempt.order.uid)
+        self._runs(worker, attempt)
+
+    def _runs_no_more(self, attempt: SimAttempt) -> None:
+        order = attempt.order
+        process = self.running.get(order.uid)
+        if process is not None and process.attempt is attempt:
+            del self.running[order.uid]
+            _take_out(self.running_of_task, (order.job_id, order.index), order.uid)
+            _take_out(self.running_on, process.worker.slice_id, order.uid)
+        known = self.attempts.get(order.uid)
+        if known is not None:
+            known.log_bytes = max(known.log_bytes, attempt.log_bytes)
+
     def process_ended(self, attempt: SimAttempt, ending: Ending) -> None:
         """An attempt is really over."""
         order = attempt.order
-        process = self.running.pop(order.uid, None)
-        if process is not None:
-            _take_out(self.running_of_task, (order.job_id, order.index), order.uid)
-            _take_out(self.running_on, process.worker.slice_id, order.uid)
+        self._runs_no_more(attempt)
         self.truth[order.uid] = ending
-        if order.uid in self.attempts:
-            self.attempts[order.uid].log_bytes = attempt.log_bytes
         if ending is Ending.SUCCEEDED and order.job_id in self.jobs:
             self.jobs[order.job_id].succeeded[order.index] = None
 
@@ -207,9 +235,10 @@ class JobChecks:
             elif known.gathering is not None and known.gathering.placed < known.gathering.size:
                 what = f"{known.gathering.placed} of {known.gathering.size} members are on the disk"
                 self.broken("J4", f"{worker.worker_id} is told to run {order.uid} of {known.job_id}, and {what}")
+        self.world.move_checks.ordered(worker, orders)
         for uid in orders.release:
             known = self.attempts.get(uid)
-            if known is not None and not known.over:
+            if known is not None and not known.over and not self.world.move_checks.may_forget(worker, uid, known):
                 self.broken("R9", f"{worker.worker_id} may forget {uid}, whose end is not on the disk")
 
     def events(self) -> None:
@@ -222,6 +251,8 @@ class JobChecks:
                 self._job_shown(event)
             elif isinstance(event, TaskChanged) and event.state in TASK_TERMINAL:
                 self._task_shown(event)
+            elif isinstance(event, SuspensionChanged):
+                self.world.move_checks.shown(event)
         if len(events) > EVENTS_KEPT:
             del events[:]
             self.events_seen = 0
@@ -322,14 +353,19 @@ class JobChecks:
         if record.then is TaskState.SUCCEEDED:
             job.over_well[record.index] = None
         del self.live[record.uid]
-        _take_out(self.live_on, slice_of(known.worker_id), record.uid)
-        self.gone_since.pop(record.uid, None)
+        if not known.away:
+            self.leaves(record.uid, known)
         process = self.running.get(record.uid)
         if process is not None:
             self.broken("J2", f"{record.uid} is called over ({record.ending.value}) and still runs")
         task.failures += record.failure
         task.preemptions += record.preemption
         self._counted(job_id, job, task, record)
+
+    def leaves(self, uid: str, known: TruthOfAttempt) -> None:
+        """By the disk an attempt is its worker's no more."""
+        _take_out(self.live_on, slice_of(known.worker_id), uid)
+        self.gone_since.pop(uid, None)
 
     def _counted(self, job_id: str, job: TruthOfJob, task: TruthOfTask, record: AttemptEnded) -> None:
         """INV-J5, from the truth alone."""
@@ -409,7 +445,7 @@ class JobChecks:
             return
         for uid, each in self.live.items():
             pod = world.cloud.pods.get(pod_name(each.worker_id, each.incarnation))
-            if pod is not None and not pod.over:
+            if each.away or (pod is not None and not pod.over):
                 self.gone_since.pop(uid, None)
                 continue
             since = max(self.gone_since.setdefault(uid, world.simulation.now), world.disturbed_until)
@@ -468,6 +504,7 @@ class JobChecks:
             if cpu < 0 or memory < 0 or gpus < 0 or not same or free.gpu_class != whole.gpu_class:
                 by_attempts = Capacity(cpu, memory, disk, gpus, whole.gpu_class)
                 self.broken("J3", f"{host.info.worker_id} has {free} left, by its attempts {by_attempts}")
+        self.world.move_checks.scheduler(state)
         return len(state.inventory.hosts)
 
     def committed(self) -> str:

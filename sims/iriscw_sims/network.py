@@ -22,8 +22,9 @@ from iriscw.jobs.model import Observation, Observed, Orders, Redial, StreamUp
 from iriscw.runtime.envelope import Slot
 from iriscw.runtime.vocabulary import MILLISECOND, SECOND
 from iriscw.testing.simulation import SimOperation
+from iriscw_sims.attempts import changed
 from iriscw_sims.channel import Channel
-from iriscw_sims.workers import changed
+from iriscw_sims.freezing import MACHINE
 
 if TYPE_CHECKING:
     from iriscw_sims.workers import SimWorker
@@ -71,6 +72,7 @@ class Connection:
             assert self.operation is not None
             if not self.operation.send(self.network.stamped(item)):
                 return False
+            world.freezing.heard(self.worker)
         self.network.seen(self.worker)
         self.down.put(None)
         return True
@@ -148,7 +150,12 @@ class Network:
     def ask(self, worker: SimWorker, connection: Connection | None) -> None:
         """Ask the worker's place whether it may register."""
         question = WorkerDialled(
-            worker.worker_id, worker.incarnation, worker.claims, Attributes({"python": "3.11"}), "10.0.0.1"
+            worker.worker_id,
+            worker.incarnation,
+            worker.claims,
+            Attributes({"python": "3.11"}),
+            "10.0.0.1",
+            node=MACHINE,
         )
         world = self.world
         world.fleet_checks.dials(worker)

@@ -12,6 +12,7 @@ import attrs
 
 from iriscw.cloud.kube.settings import KubeSettings
 from iriscw.fleet.model import Timing
+from iriscw.jobs.settings import JobSettings
 from iriscw.runtime.vocabulary import MILLISECOND, SECOND
 from iriscw.worker.model import DEFAULT_HEARTBEAT_NS, DEFAULT_LEASE_NS
 from iriscw_sims.coreweave import settings as cloud_settings
@@ -43,6 +44,8 @@ class Pace:
     """How long the controller waits for a worker that is out of reach and not fenced."""
     logs_bound: int
     """How long the end of an attempt waits for its log."""
+    suspend_limit: int
+    """How long an attempt may take to be suspended, and how long to come back."""
     gone_bound: int
     """How long an attempt may live on the disk whose pod is gone, with nothing else wrong: a controller that was
     started waits for what its predecessor may have asked for, lists what exists, and has all jobs report. Less than
@@ -122,6 +125,7 @@ QUICK = Pace(
     lease=20 * SECOND,
     lease_grace=40 * SECOND,
     logs_bound=15 * SECOND,
+    suspend_limit=60 * SECOND,
     gone_bound=45 * SECOND,
 )
 """Seconds where a cloud has minutes."""
@@ -135,6 +139,7 @@ FAITHFUL = Pace(
     lease=DEFAULT_LEASE_NS,
     lease_grace=2 * DEFAULT_LEASE_NS,
     logs_bound=30 * SECOND,
+    suspend_limit=JobSettings().suspend_limit_ns,
     gone_bound=10 * MINUTE,
     converge=48 * 60 * MINUTE,
 )

@@ -46,6 +46,25 @@ STRANGERS: tuple[tuple[str, int], ...] = (
 )
 """Chances that somebody else has a name first: see :mod:`iriscw_sims.strangers`."""
 
+MOVE_SHARE = 0.3
+"""In how many plans users suspend tasks."""
+
+MOST_MOVES = 16
+"""Tasks that users suspend in one plan, at most."""
+
+MOVE_CHANCES: tuple[tuple[str, int], ...] = (
+    ("attempt runs long", 600),
+    ("freeze fails", 200),
+    ("freeze lost", 150),
+    ("freeze or thaw slow", 200),
+    ("thaw fails", 500),
+    ("thaw lost", 300),
+    ("leave refused", 400),
+    ("checkpoint damaged", 400),
+    ("checkpoint stays", 200),
+)
+"""Chances of attempts that are suspended and resumed: see :mod:`iriscw_sims.freezing`."""
+
 RATES: tuple[tuple[str, int], ...] = (
     ("api throttled", 60),
     ("api in trouble", 60),
@@ -71,6 +90,7 @@ RATES: tuple[tuple[str, int], ...] = (
     *STRANGERS,
     *(each for each in FAULT_POINTS if each[0] in HARDWARE_CHANCES),
     ("attempt out of memory", 100),
+    *MOVE_CHANCES,
 )
 """Each kind of chance with its highest rate, in thousandths."""
 
@@ -105,6 +125,13 @@ API_FAULTS: tuple[str, ...] = (
 """What goes wrong for minutes with the API as a whole, and with names: see :mod:`iriscw_sims.outages` and
 :mod:`iriscw_sims.strangers`."""
 
+SUSPENDS = "user suspends a task"
+LOST_AMID_A_MOVE = "worker of a moving attempt lost"
+STOPS_AMID_A_MOVE = "controller stops while an attempt moves"
+
+MOVE_FAULTS: tuple[str, ...] = (LOST_AMID_A_MOVE, STOPS_AMID_A_MOVE)
+"""Faults that wait for an attempt on its way to being suspended, or back: see :mod:`iriscw_sims.moving`."""
+
 FAULTS: tuple[str, ...] = (
     "controller crashes",
     "controller crashes between two steps",
@@ -130,6 +157,8 @@ FAULTS: tuple[str, ...] = (
     *RESTART_FAULTS,
     *HARDWARE_FAULTS,
     *API_FAULTS,
+    SUSPENDS,
+    *MOVE_FAULTS,
 )
 """Faults that a plan puts at a moment."""
 
@@ -179,7 +208,7 @@ def draw_plan(seed: int) -> Plan:
     groups = tuple(_group(rng, number) for number in range(rng.choice((1, 1, 2, 2, 3))))
     safety = rng.randrange(120, 360) * SECOND
     jobs = tuple(_job(rng, number, groups, safety) for number in range(rng.randrange(2, 9)))
-    apart = (*RESTART_FAULTS, *HARDWARE_FAULTS, *API_FAULTS)
+    apart = (*RESTART_FAULTS, *HARDWARE_FAULTS, *API_FAULTS, SUSPENDS, *MOVE_FAULTS)
     kinds = [kind for kind in FAULTS if kind not in apart and rng.random() < 0.5]
     faults = []
     for kind in kinds:
@@ -193,11 +222,15 @@ def draw_plan(seed: int) -> Plan:
     rates = tuple(
         (name, stream.randrange(1, most + 1))
         for name, most in RATES
-        if (name, most) not in STRANGERS and (stream := hardware if name in HARDWARE_CHANCES else rng).random() < 0.5
+        if (name, most) not in (*STRANGERS, *MOVE_CHANCES)
+        and (stream := hardware if name in HARDWARE_CHANCES else rng).random() < 0.5
     )
     rates += tuple(
         (each, strangers.randrange(1, most + 1)) for each, most in STRANGERS if strangers.random() < API_SHARE
     )
+    moves, chances = _moves(Random(f"{seed}:moves"), safety)
+    faults += moves
+    rates += chances
     return Plan(
         seed,
         groups,
@@ -215,6 +248,16 @@ def _some(kinds: tuple[str, ...], share: float, rng: Random, safety: int) -> lis
     return [
         Fault(rng.randrange(safety), kind, rng.getrandbits(32)) for kind in kinds for _ in range(rng.randrange(1, 3))
     ]
+
+
+def _moves(rng: Random, safety: int) -> tuple[list[Fault], tuple[tuple[str, int], ...]]:
+    """Draw what users suspend, and what goes wrong with it."""
+    if rng.random() >= MOVE_SHARE:
+        return [], ()
+    count = rng.randrange(4, MOST_MOVES + 1)
+    asked = [Fault(rng.randrange(safety), SUSPENDS, rng.getrandbits(32)) for _ in range(count)]
+    chances = tuple((name, rng.randrange(1, most + 1)) for name, most in MOVE_CHANCES if rng.random() < 0.5)
+    return [*asked, *_some(MOVE_FAULTS, 0.5, rng, safety)], chances
 
 
 def _group(rng: Random, number: int) -> GroupConfig:

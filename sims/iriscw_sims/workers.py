@@ -5,12 +5,16 @@ what ended until it is released, it reports what it has had and lost as MISSING,
 (:attr:`iriscw_sims.pace.Pace.lease`) it kills its attempts. All else about it may go wrong: it crashes, starts anew in
 its pod, hangs, lies about its machine.
 
+What it promises of attempts that are suspended stands in ``docs/worker.md``: it says SUSPENDING before they may be
+frozen, SUSPENDED when nothing of them runs, and offers a leave once before it says RESUMING. Who freezes and thaws is
+another (:mod:`iriscw_sims.freezing`). Of what is suspended neither the lease nor the worker's end is an end.
+
 What really runs is what the checks of jobs read, not what anybody reports.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -24,10 +28,22 @@ from iriscw.cloud.model import (
     Unavailable,
 )
 from iriscw.fleet.model import worker_path
-from iriscw.jobs.model import AwaitLogs, Ending, Observation, Observed, Orders, RunOrder, StopOrder, StreamUp, TaskState
+from iriscw.jobs.model import (
+    AwaitLogs,
+    Ending,
+    Observation,
+    Observed,
+    Orders,
+    RunOrder,
+    StopOrder,
+    StreamUp,
+    Suspension,
+    TaskState,
+)
 from iriscw.runtime.vocabulary import SECOND, ActorPath
 from iriscw.testing.simulation import SimOperation
 from iriscw.worker.registry import MAX_RELEASED
+from iriscw_sims.attempts import Program, Running, SimAttempt, changed
 from iriscw_sims.fills import KILLED, OUT_OF_MEMORY, Fills
 
 if TYPE_CHECKING:
@@ -41,26 +57,9 @@ LOGS_KEPT = 10_000
 """Logs that the store remembers the size of: more than are waited for at once."""
 
 
-_OBSERVATION = tuple(field.name for field in attrs.fields(cast("Any", Observation)))
-
-
-def changed(seen: Observation, **changes: Any) -> Observation:
-    """Give an observation with some fields changed."""
-    # As attrs.evolve does, without looking the fields up each time: observations are changed all the time.
-    fields = {name: getattr(seen, name) for name in _OBSERVATION}
-    fields.update(changes)
-    return Observation(**fields)
-
-
-@attrs.define(eq=False)
-class SimAttempt:
-    """One attempt on one worker: what runs, and what is said of it."""
-
-    order: RunOrder
-    seen: Observation
-    alive: bool = True
-    """Whether its process runs, or is about to."""
-    log_bytes: int = 0
+def folder_of(uid: str) -> str:
+    """Give where the files of an attempt are, wherever it runs."""
+    return f"/var/lib/iriscw/{uid}"
 
 
 class SimWorker:
@@ -113,7 +112,8 @@ class SimWorker:
         world.simulation.call_after(world.pace.heartbeat, self.beat)
         if self.lease_over:
             for attempt in self.attempts.values():
-                self.ends(attempt, Ending.WORKER_LOST)
+                if not attempt.suspended:
+                    self.ends(attempt, Ending.WORKER_LOST)
             if self.connection is not None:
                 self.connection.close()
         if self.connection is not None and world.simulation.now >= self.hung_until:
@@ -139,15 +139,27 @@ class SimWorker:
         if orders.complete:
             wanted = [order.uid for order in orders.run] + [stop.uid for stop in orders.stop]
             for uid, attempt in self.attempts.items():
-                if uid not in wanted:
+                if uid not in wanted and not attempt.suspended:
                     self.ends(attempt, Ending.KILLED)
+        for uid in orders.suspend:
+            self._turns(uid, Suspension.NONE, Suspension.SUSPENDING)
+        for uid in orders.go_on:
+            self._turns(uid, Suspension.SUSPENDING, Suspension.NONE)
         for uid in orders.release:
-            if uid in self.attempts and not self.attempts[uid].alive:
-                self.released[uid] = self.attempts.pop(uid).order
-                if len(self.released) > MAX_RELEASED:
-                    del self.released[next(iter(self.released))]
+            self._release(uid)
+
+    def _release(self, uid: str) -> None:
+        attempt = self.attempts.get(uid)
+        if attempt is None or (attempt.alive and not attempt.suspended):
+            return
+        self.released[uid] = self.attempts.pop(uid).order
+        if len(self.released) > MAX_RELEASED:
+            del self.released[next(iter(self.released))]
 
     def _run(self, order: RunOrder) -> None:
+        if order.resumption is not None:
+            self._resumes(order)
+            return
         if order.uid in self.attempts:
             return
         if order.uid in self.released:
@@ -176,19 +188,35 @@ class SimWorker:
         world.job_checks.process_started(self, attempt)
         attempt.log_bytes = rng.randrange(1000)
         self._becomes(attempt, changed(attempt.seen, state=TaskState.RUNNING, started=True))
+        self._goes_on(attempt, self._draw(attempt))
+
+    def _draw(self, attempt: SimAttempt) -> Program:
+        """Decide what the user's code will do."""
+        world, rng = self.world, self.world.workers.rng
         cuda = self.fills.fails(attempt.order.spec.demand)
         if cuda:
-            world.simulation.call_after(SECOND, self._fails, attempt, 1, cuda)
-            return
+            return Program(Ending.FAILED, SECOND, 1, cuda)
         if world.chance("attempt out of memory"):
-            delay = rng.randrange(SECOND, 15 * SECOND)
-            world.simulation.call_after(delay, self._fails, attempt, KILLED, OUT_OF_MEMORY)
-            return
+            return Program(Ending.FAILED, rng.randrange(SECOND, 15 * SECOND), KILLED, OUT_OF_MEMORY)
         if world.chance("attempt never ends") and attempt.order.spec.timeout_ns:
-            return
+            return Program(None, 0)
         ending = Ending.FAILED if world.chance("attempt fails") else Ending.SUCCEEDED
         most = 60 if rng.random() < 0.3 else 15
-        world.simulation.call_after(rng.randrange(SECOND, most * SECOND), self.ends, attempt, ending)
+        left = rng.randrange(SECOND, most * SECOND)
+        if world.chance("attempt runs long"):  # long enough to be suspended more than once
+            left += world.freezing.rng.randrange(30 * SECOND, 120 * SECOND)
+        return Program(ending, left)
+
+    def _goes_on(self, attempt: SimAttempt, program: Program) -> None:
+        running = attempt.running = Running(program, self.world.simulation.now)
+        if program.ending is not None:
+            self.world.simulation.call_after(program.left, self._runs_out, attempt, running)
+
+    def _runs_out(self, attempt: SimAttempt, running: Running) -> None:
+        """The program ends by itself, unless it was frozen in the meantime."""
+        program = running.program
+        if attempt.running is running and program.ending is not None:
+            self.ends(attempt, program.ending, exit_code=program.exit_code, reason=program.reason)
 
     def _stop(self, stop: StopOrder) -> None:
         attempt = self.attempts.get(stop.uid)
@@ -196,25 +224,86 @@ class SimWorker:
             delay = self.world.workers.rng.randrange(min(stop.grace_ns, 3 * SECOND) + 1)
             self.world.simulation.call_after(delay, self.ends, attempt, stop.ending)
 
+    # Being frozen, and coming back
+
+    def _turns(self, uid: str, before: Suspension, after: Suspension) -> None:
+        """Say that an attempt may be frozen, or not any more; as long as it runs."""
+        attempt = self.attempts.get(uid)
+        if attempt is None or attempt.running is None or attempt.seen.suspension is not before:
+            return
+        folder = folder_of(uid) if after is Suspension.SUSPENDING else ""
+        self._becomes(attempt, changed(attempt.seen, suspension=after, folder=folder))
+
+    def freezes(self, attempt: SimAttempt) -> Program:
+        """Somebody has frozen what runs of an attempt: give what is left of it. The worker finds out a moment later."""
+        assert attempt.running is not None
+        world = self.world
+        program = attempt.running.frozen(world.simulation.now)
+        attempt.running = None
+        world.job_checks.process_frozen(attempt)
+        world.simulation.call_after(world.freezing.rng.randrange(SECOND), self._is_gone, attempt)
+        return program
+
+    def _is_gone(self, attempt: SimAttempt) -> None:
+        """Its process is gone, and left no end: that is one, unless it was to be frozen."""
+        if not self.alive or not attempt.alive or attempt.running is not None:
+            return
+        if attempt.seen.suspension is Suspension.NONE:
+            self.ends(attempt, Ending.MISSING)
+        elif attempt.seen.suspension is Suspension.SUSPENDING:
+            self.world.workers.logs.upload(self, attempt)
+            said: dict[str, Any] = {"folder": folder_of(attempt.order.uid), "log_offset": attempt.log_bytes}
+            self._becomes(attempt, changed(attempt.seen, suspension=Suspension.SUSPENDED, **said))
+
+    def _resumes(self, order: RunOrder) -> None:
+        """Take over what was suspended, here or elsewhere; that is never started."""
+        known = self.attempts.get(order.uid)
+        if known is not None and not known.suspended:
+            self.say(Observed((known.seen,)))
+            return
+        self.released.pop(order.uid, None)
+        attempt = self.attempts[order.uid] = SimAttempt(
+            order, Observation(order.uid, TaskState.RUNNING, started=True, suspension=Suspension.RESUMING)
+        )
+        self.say(Observed((attempt.seen,)))
+        self.world.simulation.call_after(self.world.freezing.rng.randrange(SECOND), self._offers, attempt)
+
+    def _offers(self, attempt: SimAttempt) -> None:
+        """Put the leave into the attempt's folder, and say that it is there."""
+        if not self.alive or not attempt.returning:
+            return
+        refusal = self.world.freezing.offer(self, attempt)
+        if refusal:
+            self.ends(attempt, Ending.WORKER_LOST, reason=refusal)
+        else:
+            self._becomes(attempt, changed(attempt.seen, folder=folder_of(attempt.order.uid)))
+
+    def thaws(self, attempt: SimAttempt, program: Program, log_bytes: int) -> None:
+        """Somebody has brought an attempt back: it goes on where it stood, and writes on."""
+        world = self.world
+        world.job_checks.process_thawed(self, attempt)
+        attempt.log_bytes = log_bytes + world.freezing.rng.randrange(1000)
+        self._becomes(attempt, changed(attempt.seen, suspension=Suspension.NONE, folder=""))
+        self._goes_on(attempt, program)
+
     # What happens to attempts
 
     def _refuses(self, attempt: SimAttempt, reason: str) -> None:
         self.ends(attempt, Ending.REFUSED, reason=reason)
 
-    def _fails(self, attempt: SimAttempt, exit_code: int, reason: str) -> None:
-        self.ends(attempt, Ending.FAILED, exit_code=exit_code, reason=reason)
-
     def ends(self, attempt: SimAttempt, ending: Ending, *, exit_code: int | None = None, reason: str = "") -> None:
         """The attempt's process is over."""
         if not attempt.alive or not self.alive:
             return
-        attempt.alive = False
+        if attempt.returning:
+            attempt.revoked = self.world.freezing.withdraw(attempt)
+        attempt.alive, attempt.running = False, None
         self.world.job_checks.process_ended(attempt, ending)
         if exit_code is None:
             exit_code = {Ending.SUCCEEDED: 0, Ending.FAILED: 1}.get(ending)
         self.world.workers.logs.upload(self, attempt)
-        seen = changed(attempt.seen, ending=ending, exit_code=exit_code, reason=reason, log_offset=attempt.log_bytes)
-        self._becomes(attempt, seen)
+        said: dict[str, Any] = {"exit_code": exit_code, "reason": reason, "log_offset": attempt.log_bytes}
+        self._becomes(attempt, changed(attempt.seen, ending=ending, suspension=Suspension.NONE, folder="", **said))
 
     def _becomes(self, attempt: SimAttempt, seen: Observation) -> None:
         attempt.seen = seen
@@ -223,7 +312,12 @@ class SimWorker:
     def start_anew(self) -> None:
         """The worker's process crashes and starts again in its pod, with its notes: its attempts are lost."""
         for attempt in self.attempts.values():
-            self.ends(attempt, Ending.MISSING)
+            if attempt.seen.suspension is Suspension.NONE:
+                self.ends(attempt, Ending.MISSING)
+            elif attempt.running is not None:  # nobody saw its end: it may have been frozen
+                attempt.running = None
+                self.world.job_checks.process_ended(attempt, Ending.MISSING)
+                self._is_gone(attempt)
         if self.connection is not None:
             self.connection.close()
 
@@ -231,8 +325,9 @@ class SimWorker:
         """The pod is over, and all that ran in it."""
         if self.alive:
             for attempt in self.attempts.values():
-                if attempt.alive:
-                    attempt.alive = False
+                runs = attempt.running is not None or attempt.seen.suspension is Suspension.NONE
+                over, attempt.alive, attempt.running = attempt.alive and runs, False, None
+                if over:
                     self.world.job_checks.process_ended(attempt, Ending.WORKER_LOST)
             self.alive = False
             if self.connection is not None:
@@ -259,7 +354,7 @@ class Logs:
         if not worker.alive:
             return
         uid = attempt.order.uid
-        self.stored[uid] = attempt.log_bytes
+        self.stored[uid] = max(attempt.log_bytes, self.stored.get(uid, 0))  # one that moved on has written more since
         while len(self.stored) > LOGS_KEPT:
             del self.stored[next(iter(self.stored))]
         for operation in self.waiting.pop(uid, []):

@@ -42,6 +42,7 @@ from iriscw.jobs.actor import JobsConfig, jobs_child
 from iriscw.jobs.model import AwaitLogs, WorkerStream
 from iriscw.jobs.registry import RegistryLimits
 from iriscw.jobs.settings import JobSettings
+from iriscw.jobs.suspension.effects import DropCheckpoint, FreezeAttempt, FrozenAttempt, ThawAttempt, ThawedAttempt
 from iriscw.runtime.behavior import Behavior, ChildSpec, Strategy, Supervision
 from iriscw.runtime.cell import Cell
 from iriscw.runtime.vocabulary import MILLISECOND, SECOND
@@ -53,7 +54,10 @@ from iriscw_sims.cloud import Cloud
 from iriscw_sims.disks import WatchedDisk
 from iriscw_sims.faults import strike
 from iriscw_sims.fleet_checks import FleetChecks
+from iriscw_sims.freezing import Freezing
 from iriscw_sims.job_checks import JobChecks
+from iriscw_sims.move_checks import MoveChecks
+from iriscw_sims.moving import Moving
 from iriscw_sims.network import Network
 from iriscw_sims.pace import CLUSTER, QUICK, Pace, rest_bound
 from iriscw_sims.plans import check_plan
@@ -154,10 +158,13 @@ class World(Stage):
         disk.written = self._written
         self.fleet_checks = FleetChecks(self)
         self.job_checks = JobChecks(self)
+        self.move_checks = MoveChecks(self)
         self.told_checks = ToldChecks(self)
         self.cloud = Cloud(self)
         self.workers = Workers(self)
         self.network = Network(self)
+        self.freezing = Freezing(self)
+        self.moving = Moving(self)
         self.restarts = Restarts(self)
         self.system = SimSystem(
             self._root(),
@@ -186,7 +193,11 @@ class World(Stage):
             sessions=dict.fromkeys((WatchNodePools, WatchPods), nobody),
         )
         limits = RegistryLimits(finished=self.pace.finished_jobs)
-        settings = JobSettings(lease_grace_ns=self.pace.lease_grace, logs_bound_ns=self.pace.logs_bound)
+        settings = JobSettings(
+            lease_grace_ns=self.pace.lease_grace,
+            logs_bound_ns=self.pace.logs_bound,
+            suspend_limit_ns=self.pace.suspend_limit,
+        )
         return Behavior(
             children=(
                 ChildSpec("fleet", fleet, capacity=FLEET_CAPACITY),
@@ -194,6 +205,7 @@ class World(Stage):
                     _Nobody(),
                     _Nobody(),
                     JobsConfig(limits=limits, settings=settings),
+                    _Nobody(),
                 ),
             ),
             supervision=Supervision(strategy=Strategy.REST_FOR_ONE, restarts=50),
@@ -242,6 +254,8 @@ class World(Stage):
                 self.network.open(operation)
             case AwaitLogs():
                 self.workers.logs.wait(operation)
+            case FreezeAttempt() | ThawAttempt() | DropCheckpoint():
+                self.freezing.perform(operation)
             case _:
                 self.cloud.request(operation)
 
@@ -304,6 +318,7 @@ class World(Stage):
         self.system.journal.resume()
         self.system.journal.free()
         self.cloud.heal()
+        self.moving.heal()
         for worker in self.workers.live:
             worker.hung_until = worker.cut_off_until = 0
             if worker.connection is not None and (worker.connection.up.held or worker.connection.down.held):
@@ -334,6 +349,7 @@ class World(Stage):
 
     def _written(self, path: str, record: Any) -> None:
         self.fleet_checks.durable(path, record)
+        self.move_checks.durable(path, record)
         self.job_checks.durable(path, record)
 
     def check(self) -> None:
@@ -349,6 +365,8 @@ class World(Stage):
             self.job_checks.events()
         if len(system.failures) != self._failures:
             self._actors_only_fail_when_poisoned()
+        if self.move_checks.wrote:
+            self.move_checks.replays()
         if steps >= self._scheduler_check:
             self._scheduler_check = steps + max(SCHEDULER_CHECKS_EVERY, 4 * self.job_checks.scheduler())
         if steps >= self._kernel_check and not system.crashed:
@@ -378,7 +396,7 @@ class World(Stage):
         if self.cloud.in_flight:
             return f"{self.cloud.in_flight} requests are on their way"
         left = self.job_checks.unfinished() or self.job_checks.committed() or self.fleet_checks.left_over()
-        return left or self.cloud.driver.behind()
+        return left or self.freezing.left_over() or self.cloud.driver.behind()
 
     # Running
 
@@ -465,7 +483,7 @@ class World(Stage):
 
 
 class _Nobody:
-    """Stands where a real assembly has doors and a log store: the simulation carries their work out itself."""
+    """Stands where a real assembly has doors, a log store and agents: the simulation carries their work out itself."""
 
     async def serve(self, session: WorkerStream, port: object) -> None:
         """Never called."""
@@ -473,3 +491,14 @@ class _Nobody:
     async def await_logs(self, effect: AwaitLogs) -> int:
         """Never called."""
         raise NotImplementedError
+
+    async def freeze(self, effect: FreezeAttempt) -> FrozenAttempt:
+        """Never called."""
+        raise NotImplementedError
+
+    async def thaw(self, effect: ThawAttempt) -> ThawedAttempt:
+        """Never called."""
+        raise NotImplementedError
+
+    async def drop(self, effect: DropCheckpoint) -> None:
+        """Never called."""

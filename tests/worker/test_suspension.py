@@ -125,12 +125,12 @@ def test_one_that_runs_on_and_is_lost_is_missing() -> None:
 
 @pytest.mark.parametrize("cause", list(StopCause))
 def test_a_stop_of_a_suspended_attempt(cause: StopCause) -> None:
-    """It ends with its job, and not with the worker that had it or that worker's lease."""
+    """It ends with its job, and not with its worker or that one's lease. Its log is as long as it was."""
     actor = suspended()
     actor.tell(StopAttempt("a1", cause, 7))
     stays = cause in (StopCause.LEASE, StopCause.DRAINING)
     assert actor.reports[-1].outcome is (None if stays else STOPPED[cause])
-    assert actor.reports[-1].was_started
+    assert (actor.reports[-1].was_started, actor.reports[-1].log_bytes) == (True, GONE.log_bytes)
 
 
 @pytest.mark.parametrize("too_late", [False, True])

@@ -358,7 +358,8 @@ def _stop(attempt: Attempt, cause: StopCause, grace_ns: int, ctx: Context) -> Re
         case Phase.SUSPENDED if cause in NOT_OF_THE_ATTEMPT:
             return (_report(attempt),)
         case Phase.SUSPENDED:
-            over = AttemptEnded(STOPPED[cause], ctx.wall, was_started=True)
+            written = attempt.suspended.log_bytes if attempt.suspended is not None else 0
+            over = AttemptEnded(STOPPED[cause], ctx.wall, was_started=True, log_bytes=written)
             return _reported(attempt, Decision(records=(over,), commands=(_offer_what_is_left(attempt),)))
         case Phase.RESUMING | Phase.REVOKING if attempt.granted is not None:
             shortest = _sterner(attempt.stop, asked)

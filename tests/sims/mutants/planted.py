@@ -24,7 +24,7 @@ def _bug(name, *edits, seeds=300, first=0):
 
 
 PODS, SLICES, SCALING = "fleet/pods.py", "fleet/slices.py", "fleet/scaling.py"
-SCHEDULER, JOB = "jobs/scheduler.py", "jobs/job.py"
+SCHEDULER, JOB, SUSPENDING = "jobs/scheduler.py", "jobs/job.py", "jobs/suspension/decisions.py"
 LIVENESS_BY_PLAIN_TIME = (
     (PODS, "        place.last_contact = ctx.attentive\n", "        place.last_contact = ctx.now\n"),
     (PODS, "\n    place.last_contact = ctx.attentive\n", "\n    place.last_contact = ctx.now\n"),
@@ -32,6 +32,9 @@ LIVENESS_BY_PLAIN_TIME = (
     (PODS, "    silent = ctx.attentive - place", "    silent = ctx.now - place"),
     (PODS, "timeout - silent, CheckLiveness(), attentive=True)", "timeout - silent, CheckLiveness())"),
 )
+DROPS_AT_ONCE = """        drop = Run(("drop", freeze_key(uid, then)), drop_of(uid, then))
+        commands = (*ends.commands, tell, drop, self._limit(index, uid, then, ctx))
+        return"""
 
 MUTANTS = (
     _bug(
@@ -225,5 +228,70 @@ MUTANTS = (
         "group-decides-while-the-journal-takes-nothing",
         ("fleet/actor.py", "            awaits_journal=True,\n", ""),
         seeds=600,
+    ),
+    _bug(
+        "suspended-before-its-freeze-is-known",
+        (SUSPENDING, "        if then.stage is Stage.FROZEN:\n", "        if then.stage is not Stage.RUNS:\n"),
+        first=80,
+    ),
+    _bug(
+        "room-of-a-suspended-attempt-leaks",
+        (
+            SUSPENDING,
+            "        ends.uids.append(uid)\n        if not move.away:\n",
+            "        if not move.away:\n",
+        ),
+    ),
+    _bug(
+        "no-room-for-what-comes-back",
+        (
+            "jobs/returns.py",
+            "        state.inventory.commit(host, uid, Commitment(job.job_id, known.attempt.index, job.spec.demand))\n",
+            "",
+        ),
+    ),
+    _bug(
+        "wish-to-go-on-is-forgotten",
+        (
+            SUSPENDING,
+            "        ends.waiting += _place(ledger, index, uid, then, ctx)\n",
+            "",
+        ),
+        first=28,
+    ),
+    _bug(
+        "suspended-attempt-outlives-its-job",
+        (JOB, "            commands += (Continue(EndAway()),) if ledger.away else ()\n", ""),
+        first=28,
+    ),
+    _bug(
+        "checkpoint-of-a-stopped-attempt-stays",
+        ("jobs/ends.py", "    if drop is not None:\n", "    if drop is not None and not move.away:\n"),
+        first=28,
+    ),
+    _bug(
+        "checkpoint-removed-before-its-attempt-is-back",
+        (
+            SUSPENDING,
+            "        commands = (*ends.commands, tell, self._limit(index, uid, then, ctx))\n        return",
+            DROPS_AT_ONCE,
+        ),
+    ),
+    _bug(
+        "what-it-was-suspended-counts-as-running",
+        (
+            "jobs/suspension/moves.py",
+            "    return move.paused_ns + max(0, wall_ns - move.suspended_wall_ns)\n",
+            "    return move.paused_ns\n",
+        ),
+        first=18,
+    ),
+    _bug(
+        "what-waits-for-a-worker-is-not-reported",
+        (
+            "jobs/reports.py",
+            "        elif uid in ledger.away and ledger.open and",
+            "        elif uid in ledger.away and not ledger.open and",
+        ),
     ),
 )

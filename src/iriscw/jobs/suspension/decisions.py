@@ -115,6 +115,7 @@ from iriscw.runtime.vocabulary import (
     Run,
     SetTimer,
     Tell,
+    replace,
 )
 
 MAX_REASON_CHARS = 1024
@@ -257,8 +258,13 @@ class SuspendDecisions:
         ends.commands.append(Run(("drop", drop.key), drop))
 
     def ended(self, ledger: Ledger, seen: Observation) -> Observation:
-        """Say how an attempt ended that its worker says has: one that was given up is lost, for the reason of that."""
+        """Say how an attempt ended that its worker says has: one that was given up is lost, for the reason of that.
+
+        A worker that had it only to bring it back knows nothing of the log that it wrote elsewhere.
+        """
         move = ledger.moves.get(seen.uid)
+        if move is not None and seen.log_offset < move.log_offset:
+            seen = replace(seen, log_offset=move.log_offset)
         if move is None or not move.given_up or seen.ending not in (Ending.KILLED, Ending.MISSING, Ending.WORKER_LOST):
             return seen
         return Observation(

@@ -1,0 +1,290 @@
+"""Those who freeze and thaw attempts in the simulated fleet: the agent of a machine, its orders, and its checkpoints.
+
+Theory of operation. All workers are on one machine, as they are on the local platform: a checkpoint is of one machine,
+and on it any worker may have the attempt next. An order has a key, and the same key again is the same order, whichever
+life of the controller asks: orders go on while it is down. Each takes its time; then the agent does what it was told,
+fails and says so, or is replaced in the midst of it, and nobody can say what it did.
+
+A program that is brought back takes the leave that is on offer in its attempt's folder, which a worker put there. If
+there is none, or its worker has lost its lease, it ends before it has run: the thaw has failed.
+
+What really exists is here for checks: :attr:`Freezing.checkpoints`, and which of them can be removed no more.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import attrs
+
+from iriscw.controller.errors import CheckpointKept
+from iriscw.jobs.model import Suspension
+from iriscw.jobs.suspension.effects import (
+    DropCheckpoint,
+    FreezeAttempt,
+    Frozen,
+    FrozenAttempt,
+    ThawAttempt,
+    Thawed,
+    ThawedAttempt,
+)
+from iriscw.runtime.vocabulary import MILLISECOND, SECOND
+from iriscw.testing.simulation import SimOperation
+from iriscw_sims.attempts import Program, SimAttempt
+
+if TYPE_CHECKING:
+    from iriscw_sims.workers import SimWorker
+    from iriscw_sims.world import World
+
+MACHINE: Final = "host"
+"""Where all workers are, as they and the agent name it."""
+
+LONGEST_S: Final = 4
+"""What a freeze or a thaw takes, at most."""
+
+LONGEST_SLOW_S: Final = 120
+"""The same, of one that is slow: longer than jobs wait for it."""
+
+
+@attrs.define(eq=False)
+class Leave:
+    """A leave to go on that is on offer in an attempt's folder."""
+
+    worker: SimWorker
+    attempt: SimAttempt
+
+    @property
+    def grant(self) -> str:
+        """How it is called."""
+        resumption = self.attempt.order.resumption
+        assert resumption is not None
+        return resumption.grant
+
+
+@attrs.frozen
+class Checkpoint:
+    """A program that was frozen. ``key`` is the order's that made it."""
+
+    key: str
+    uid: str
+    program: Program
+    log_bytes: int
+
+
+Effect: TypeAlias = FreezeAttempt | ThawAttempt
+End: TypeAlias = FrozenAttempt | ThawedAttempt
+
+
+@attrs.define(eq=False)
+class SimOrder:
+    """A freeze or a thaw that the agent was told."""
+
+    effect: Effect
+    operation: str
+    """The agent's name for it: of a freeze, that of its checkpoint."""
+    end: End | None = None
+    cancelled: bool = False
+    waiting: list[SimOperation] = attrs.field(factory=list)
+    """Whoever asks what became of it."""
+
+
+class Freezing:
+    """The agent, as the controller sees it."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.rng = world.stream("freezing")
+        self.orders: dict[str, SimOrder] = {}
+        """By key."""
+        self.checkpoints: dict[str, Checkpoint] = {}
+        """What there is, by name."""
+        self.stays: dict[str, None] = {}
+        """The keys of checkpoints that could not be removed, and were said so."""
+        self._unplaced: dict[str, SimOperation] = {}
+        """Freezes for which no worker has named a process yet, by key."""
+        self._offers: dict[str, Leave] = {}
+        """By uid."""
+        self._spent: dict[str, None] = {}
+        """Leaves that were taken, or withdrawn."""
+        self._numbers = 0
+
+    # What the controller asks for
+
+    def perform(self, operation: SimOperation) -> None:
+        """Carry an effect out."""
+        effect = operation.effect
+        self.world.move_checks.asked(effect)
+        if isinstance(effect, DropCheckpoint):
+            self._drop(operation, effect)
+            return
+        order = self.orders.get(effect.key)
+        if order is not None:
+            self._follow(order, operation)
+        elif isinstance(effect, ThawAttempt):
+            self._follow(self._place(effect), operation)
+        else:
+            self._unplaced[effect.key] = operation
+            self._place_if_named(effect.key)
+
+    def heard(self, worker: SimWorker) -> None:
+        """A worker has said something: which processes may be frozen, perhaps."""
+        for key in list(self._unplaced):
+            effect = self._unplaced[key].effect
+            if (effect.worker_id, effect.incarnation) == (worker.worker_id, worker.incarnation):
+                self._place_if_named(key)
+
+    def _place_if_named(self, key: str) -> None:
+        operation = self._unplaced[key]
+        if operation.ended or operation.system_restarted:
+            del self._unplaced[key]
+            return
+        found = self._find(operation.effect)
+        if found is not None and found[0].connection is not None:
+            del self._unplaced[key]
+            self._follow(self._place(operation.effect), operation)
+
+    def _find(self, effect: FreezeAttempt) -> tuple[SimWorker, SimAttempt] | None:
+        """Find the process that a worker says may be frozen."""
+        for worker in self.world.workers.live:
+            if (worker.worker_id, worker.incarnation) == (effect.worker_id, effect.incarnation):
+                attempt = worker.attempts.get(effect.uid)
+                if attempt is not None and attempt.alive and attempt.seen.suspension is Suspension.SUSPENDING:
+                    return worker, attempt
+        return None
+
+    def _place(self, effect: Effect) -> SimOrder:
+        self._numbers += 1
+        order = self.orders[effect.key] = SimOrder(effect, f"ck-{self._numbers:04d}")
+        slow = self.world.chance("freeze or thaw slow", f"attempt/{effect.uid}")
+        most = LONGEST_SLOW_S if slow else LONGEST_S
+        delay = self.rng.randrange(100 * MILLISECOND, most * SECOND)
+        if isinstance(effect, FreezeAttempt):
+            found = self._find(effect)
+            assert found is not None
+            self.world.simulation.call_after(delay, self._freezes, order, effect, *found)
+        else:
+            self.world.simulation.call_after(delay, self._thaws, order, effect)
+        return order
+
+    def _follow(self, order: SimOrder, operation: SimOperation) -> None:
+        if order.end is None:
+            order.waiting.append(operation)
+        else:
+            self.world.simulation.call_after(self._while(), operation.complete, order.end)
+
+    def _while(self) -> int:
+        return self.rng.randrange(SECOND // 2)
+
+    def _ends(self, order: SimOrder, end: End) -> None:
+        order.end = end
+        waiting, order.waiting = order.waiting, []
+        for operation in waiting:
+            if isinstance(operation.effect, DropCheckpoint):
+                self._drop(operation, operation.effect)
+            else:
+                operation.complete(end)
+
+    # Freezing
+
+    def _freezes(self, order: SimOrder, effect: FreezeAttempt, worker: SimWorker, attempt: SimAttempt) -> None:
+        about = f"attempt/{effect.uid}"
+        undone = FrozenAttempt(Frozen.UNDONE, reason="QuiesceFailed: its hook has failed")
+        if attempt.running is None or not worker.alive:
+            undone = FrozenAttempt(Frozen.UNDONE, reason="ProcessGone: there is no such process")
+            self._ends(order, undone)
+        elif order.cancelled and self.rng.random() < 0.5:
+            self._ends(order, FrozenAttempt(Frozen.UNDONE, reason="Cancelled: the order was cancelled"))
+        elif self.world.chance("freeze fails", about):
+            self._ends(order, undone)
+        elif self.world.chance("freeze lost", about):
+            if self.rng.random() < 0.5:
+                self._keep(order, effect, worker, attempt)
+            self._ends(order, FrozenAttempt(Frozen.UNKNOWN, reason="the agent was replaced"))
+        else:
+            self._keep(order, effect, worker, attempt)
+            self._ends(order, FrozenAttempt(Frozen.FROZEN, order.operation, MACHINE))
+
+    def _keep(self, order: SimOrder, effect: FreezeAttempt, worker: SimWorker, attempt: SimAttempt) -> None:
+        log_bytes = attempt.log_bytes
+        program = worker.freezes(attempt)
+        self.checkpoints[order.operation] = Checkpoint(effect.key, effect.uid, program, log_bytes)
+
+    # Leaves
+
+    def offer(self, worker: SimWorker, attempt: SimAttempt) -> str:
+        """Put a leave into an attempt's folder; give why it cannot be, or nothing."""
+        leave, uid = Leave(worker, attempt), attempt.order.uid
+        if self.world.chance("leave refused", f"attempt/{uid}"):
+            return "ResumeRefused: its folder is gone"
+        if leave.grant in self._spent or uid in self._offers:
+            return f"GrantRefused: {leave.grant} is spent, or another one is on offer"
+        self._offers[uid] = leave
+        return ""
+
+    def withdraw(self, attempt: SimAttempt) -> bool:
+        """Take a leave back, if its worker has it; whether nobody had taken it."""
+        leave = self._offers.get(attempt.order.uid)
+        if leave is not None and leave.attempt is attempt:
+            del self._offers[attempt.order.uid]
+            self._spent[leave.grant] = None
+        return attempt.running is None
+
+    # Thawing
+
+    def _thaws(self, order: SimOrder, effect: ThawAttempt) -> None:
+        about = f"attempt/{effect.uid}"
+        if self.world.chance("checkpoint damaged", about):
+            self.checkpoints.pop(effect.checkpoint, None)
+        found = self.checkpoints.get(effect.checkpoint)
+        if found is None:
+            self._ends(order, ThawedAttempt(Thawed.UNDONE, f"CheckpointDamaged: {effect.checkpoint} is no good"))
+        elif self.world.chance("thaw fails", about):
+            self._ends(order, ThawedAttempt(Thawed.UNDONE, "CriuFailed: it cannot be restored"))
+        elif self.world.chance("thaw lost", about):
+            if self.rng.random() < 0.5:
+                self._brings_back(found)
+            self._ends(order, ThawedAttempt(Thawed.UNKNOWN, "the agent was replaced"))
+        elif self._brings_back(found):
+            self._ends(order, ThawedAttempt(Thawed.THAWED))
+        else:
+            self._ends(order, ThawedAttempt(Thawed.UNDONE, "LeaveMissing: nobody wants it to go on"))
+
+    def _brings_back(self, checkpoint: Checkpoint) -> bool:
+        leave = self._offers.get(checkpoint.uid)
+        if leave is None or not leave.worker.alive or leave.worker.lease_over or not leave.attempt.returning:
+            return False
+        del self._offers[checkpoint.uid]
+        self._spent[leave.grant] = None
+        leave.worker.thaws(leave.attempt, checkpoint.program, checkpoint.log_bytes)
+        return True
+
+    # Removing
+
+    def _drop(self, operation: SimOperation, effect: DropCheckpoint) -> None:
+        order = self.orders.get(effect.key)
+        checkpoint = effect.checkpoint
+        if order is not None and order.end is None:
+            order.cancelled = True
+            order.waiting.append(operation)
+            return
+        if order is not None and not checkpoint:
+            checkpoint = order.operation
+        self.world.simulation.call_after(self._while(), self._remove, operation, checkpoint)
+
+    def _remove(self, operation: SimOperation, checkpoint: str) -> None:
+        if operation.ended or operation.system_restarted:
+            return
+        if checkpoint in self.checkpoints and self.world.chance("checkpoint stays", f"checkpoint/{checkpoint}"):
+            self.stays[operation.effect.key] = None
+            operation.fail(CheckpointKept(f"{checkpoint} on {MACHINE} was not removed: its folder is busy"))
+            return
+        self.checkpoints.pop(checkpoint, None)
+        operation.complete()
+
+    def left_over(self) -> str:
+        """Say what of suspensions is left although no attempt lives; empty if nothing is."""
+        busy = [key for key, order in self.orders.items() if order.end is None]
+        left = [name for name, each in self.checkpoints.items() if each.key not in self.world.move_checks.excused]
+        if left:
+            return f"checkpoints are left: {left}"
+        return f"orders of the agent go on: {busy}" if busy else ""
