@@ -40,7 +40,7 @@ def walk():
 def heard(walk, message):
     """Have the job decide; give what it tells."""
     told = []
-    walk._told, kept = lambda name, each: told.append((name, each)), walk._told
+    walk._told, kept = lambda name, each: told.append((name, each)) or (), walk._told
     walk.send(message)
     walk._told = kept
     return told
