@@ -31,9 +31,11 @@ from iriscw.proto.iriscw.v1 import (
     SliceState,
     SliceStatus,
     SubmitJobResponse,
+    SuspensionPhase,
     TaskCount,
     TaskState,
     TaskStatus,
+    TaskSuspension,
     TerminateJobResponse,
     WorkerStatus,
 )
@@ -107,6 +109,9 @@ class ControllerDouble(ControllerServiceBase):
         self.log_requests = []
         self.parts = []
         self.tasks = []
+        self.later = []
+        """The only task, as each look at it finds it."""
+        self.asked = []
         self.terminated = []
         self.page = 2
         self.all_jobs = [job_of(number=number) for number in range(5)]
@@ -135,7 +140,19 @@ class ControllerDouble(ControllerServiceBase):
         more = start + self.page < len(self.all_jobs)
         return ListJobsResponse(jobs=rows, next_page_token=str(start + self.page) if more else "")
 
+    async def suspend_task(self, message):
+        return self._begun(message, SuspensionPhase.SUSPENDING)
+
+    async def resume_task(self, message):
+        return self._begun(message, SuspensionPhase.RESUMING)
+
+    def _begun(self, message, phase):
+        self.asked.append(message)
+        return TaskSuspension(attempt_uid="a0", phase=phase)
+
     async def list_tasks(self, message):
+        if self.later:
+            self.tasks = [self.later.pop(0)]
         wanted = [task for task in self.tasks if not message.states or task.state in message.states]
         return ListTasksResponse(tasks=wanted)
 

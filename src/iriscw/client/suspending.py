@@ -43,7 +43,8 @@ async def suspend(calls: Calls, request: SuspendTaskRequest, seen: Seen | None) 
     found = await _until(calls, ref, wire.task_suspension(begun), lambda phase: phase != SUSPENDING, seen)
     if found.phase:
         return found
-    raise OrderFailed(f"task {found.task} was not suspended: {found.reason}", operation="", outcome="undone", kind="")
+    why = found.reason or "somebody had it go on at once"
+    raise OrderFailed(f"task {found.task} is not suspended: {why}", operation="", outcome="undone", kind="")
 
 
 async def resume(calls: Calls, request: ResumeTaskRequest, seen: Seen | None) -> TaskSuspension:
@@ -59,7 +60,8 @@ async def resume(calls: Calls, request: ResumeTaskRequest, seen: Seen | None) ->
     found = await _until(calls, ref, wire.task_suspension(begun), lambda phase: phase in ("", SUSPENDED), seen)
     if not found.phase:
         return found
-    raise OrderFailed(f"task {found.task} does not run: {found.reason}", operation="", outcome="undone", kind="")
+    why = found.reason or "somebody had it suspended again"
+    raise OrderFailed(f"task {found.task} does not run: {why}", operation="", outcome="undone", kind="")
 
 
 async def _until(
