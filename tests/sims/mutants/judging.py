@@ -35,8 +35,8 @@ FEW_SEEDS = 2
 SEEDS = 12
 """Seeds per mutation. More find next to nothing: of 160 bugs that seeds noticed the first two noticed all but a few."""
 
-CPU_S = 60
-"""What a child may need. Tests and seeds that notice nothing need about 12."""
+CPU_S = 240
+"""What a child may need. All tests of jobs and the seeds need about 70 where they notice nothing."""
 
 EXAMPLES = 40
 """Of Hypothesis, per test, at most: it is repeated for each of two thousand bugs."""

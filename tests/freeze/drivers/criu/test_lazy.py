@@ -76,9 +76,10 @@ class Lazy:
     async def nothing_is_left(self, processes) -> None:
         """Neither the tree, nor who brought its pages; and its numbers are free."""
         record = self.pager
-        for each in (record.pager, *record.tasks) if record is not None else ():
-            assert not lives(to_task(each))
         with anyio.fail_after(PATIENCE_S):
+            for each in (record.pager, *record.tasks) if record is not None else ():
+                while lives(to_task(each)):  # noqa: ASYNC110  # the kernel takes a while to end what was killed
+                    await anyio.sleep(0.01)
             while under(self.work):  # noqa: ASYNC110  # likewise: a guard that had nothing to guard yet ends by itself
                 await anyio.sleep(0.01)
             while await processes.taken(self.request.pids):  # noqa: ASYNC110  # there is no event
