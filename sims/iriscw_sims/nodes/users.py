@@ -73,7 +73,9 @@ class Users:
         """Trees of which nothing has to be left, and why."""
         self._serial = 0
         for workload in self.workloads:
-            self.begin(workload)
+            left = self.node_of(workload).machine.free_memory().its_bytes
+            if left is None or workload.plan.processes * workload.plan.memory_mib * MIB <= left:
+                self.begin(workload)  # else later, when another one has ended
         for order in world.plan.orders:
             world.simulation.call_after(order.at, self._ask, order)
         world.simulation.call_after(TEND, self._tend)
