@@ -6,6 +6,8 @@ power cut undoes here what it would undo there.
 
 from __future__ import annotations
 
+import contextlib
+
 from iriscw.freeze.model import (
     ArtifactInUse,
     ArtifactRefused,
@@ -79,6 +81,10 @@ class SimArtifacts(Port):
             self.checks.tier(shelf)
         await self._pause()
         return Room(images_of(shelf.open(operation)), f"/tier/work/{operation}")
+
+    def following(self, operation: str, images: str) -> contextlib.AbstractContextManager[None]:
+        """See the port: here nothing is read, and nobody counts on it."""
+        return contextlib.nullcontext()
 
     async def seal(self, operation: str, frozen: Frozen, labels: tuple[tuple[str, str], ...], report: Report) -> Sealed:
         """See the port."""

@@ -12,6 +12,7 @@ driver writes to a log or an error holds environment variables or memory of the 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from iriscw.freeze.model import (
@@ -368,6 +369,13 @@ class Artifacts(Protocol):
         Raises:
             NoRoom: the tier's budget, its file system, or the memory that it is, has less.
             UnsafeRequest: there is no such tier.
+        """
+        ...
+
+    def following(self, operation: str, images: str) -> AbstractContextManager[None]:
+        """Read what is written into this folder as long as the block lasts, so that less is left for :meth:`seal`.
+
+        Never blocks, and nothing rests on it: what was not read is read then.
         """
         ...
 

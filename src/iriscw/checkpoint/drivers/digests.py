@@ -89,6 +89,8 @@ class Reading:
     report: Callable[[int], None]
     """Gets the number of bytes read since it was called last; from any thread."""
     stop: threading.Event = attrs.field(factory=threading.Event)
+    known: Callable[[str, int, os.stat_result], bytes | None] = attrs.field(default=lambda name, offset, found: None)
+    """Gives the digest of a piece that was read before: by its file's name, where it begins, and which file that is."""
 
     def digests(self, folder: int, sizes: Sequence[tuple[str, int]]) -> list[ImageFile]:
         """Read the files of an open folder, which have these sizes.
@@ -123,25 +125,48 @@ class Reading:
         """Read one piece. The file is opened anew: a descriptor for each of many files would be too many."""
         descriptor = open_image(folder, name, size)
         try:
-            digest, buffer = made(), bytearray(min(READ_BYTES, max(size, 1)))
             end = min(offset + PIECE_BYTES, size)
-            while offset < end:
-                if self.stop.is_set():
-                    raise Stopped
-                view = memoryview(buffer)[: min(len(buffer), end - offset)]
-                count = os.preadv(descriptor, [view], offset)
-                if count == 0:
-                    raise ArtifactRefused(f"{name} became shorter while it was read")
-                digest.update(view[:count])
-                offset += count
-                self.report(count)
-            return digest.digest()
+            known = self.known(name, offset, os.fstat(descriptor))
+            if known is not None:
+                self.report(end - offset)
+                return known
+            return digest_of_piece(made, descriptor, name, range(offset, end), self.report, self.stop)
         finally:
             os.close(descriptor)
 
 
-def open_image(folder: int, name: str, size: int) -> int:
-    """Open a file of an open folder: a plain one, no link, of this size.
+def digest_of_piece(
+    made: Callable[[], Digest],
+    descriptor: int,
+    name: str,
+    piece: range,
+    report: Callable[[int], None],
+    stop: threading.Event | None = None,
+) -> bytes:
+    """Read these bytes of an open file, and give their digest.
+
+    Raises:
+        ArtifactRefused: the file ends before they do.
+        Stopped: ``stop`` was set.
+        OSError: they cannot be read.
+    """
+    digest, buffer = made(), bytearray(min(READ_BYTES, max(len(piece), 1)))
+    offset = piece.start
+    while offset < piece.stop:
+        if stop is not None and stop.is_set():
+            raise Stopped
+        view = memoryview(buffer)[: min(len(buffer), piece.stop - offset)]
+        count = os.preadv(descriptor, [view], offset)
+        if count == 0:
+            raise ArtifactRefused(f"{name} became shorter while it was read")
+        digest.update(view[:count])
+        offset += count
+        report(count)
+    return digest.digest()
+
+
+def open_image(folder: int, name: str, size: int | None = None) -> int:
+    """Open a file of an open folder: a plain one, no link, of this size if one is given.
 
     Raises:
         ArtifactRefused: it is something else.
@@ -156,7 +181,7 @@ def open_image(folder: int, name: str, size: int) -> int:
         trouble = f"{name} is no plain file"
     elif found.st_nlink != 1:
         trouble = f"{name} has another name elsewhere, so somebody else may write to it"
-    elif found.st_size != size:
+    elif size is not None and found.st_size != size:
         trouble = f"{name} has {found.st_size} bytes, and {size} are sealed"
     if trouble:
         os.close(descriptor)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 import anyio
@@ -12,7 +14,8 @@ import anyio.lowlevel
 import anyio.to_thread
 import attrs
 
-from iriscw.checkpoint.drivers.digests import Reading, Stopped
+from iriscw.checkpoint.drivers.digests import Reading, Stopped, best_algorithm
+from iriscw.checkpoint.drivers.following import Following, following_threads
 from iriscw.checkpoint.drivers.store import Folders, default_reading
 from iriscw.checkpoint.model import Listed, TierUse
 from iriscw.freeze.model import ArtifactUnknown, Frozen, Kept, LazyPages, Progress, Room, Sealed, UnsafeRequest
@@ -21,7 +24,7 @@ from iriscw.freeze.ports import Report
 T = TypeVar("T")
 
 
-@attrs.frozen
+@attrs.define(eq=False)
 class Tiers:
     """All tiers of this machine, by name. An artifact lies in the tier that it was reserved in.
 
@@ -30,6 +33,8 @@ class Tiers:
     """
 
     folders: Mapping[str, Folders]
+    _followed: dict[str, Following] = attrs.field(factory=dict, init=False)
+    """What was read of images while they were written, by operation, until they are sealed or discarded."""
 
     async def promised(self, tier: str) -> int | None:
         """See the port."""
@@ -40,11 +45,23 @@ class Tiers:
         """See the port."""
         return await anyio.to_thread.run_sync(self._tier(tier).reserve, operation, size_bytes)
 
+    @contextlib.contextmanager
+    def following(self, operation: str, images: str) -> Iterator[None]:
+        """See the port."""
+        followed = self._followed[operation] = Following(Path(images), best_algorithm(), following_threads())
+        try:
+            yield
+        finally:
+            followed.stop()
+
     async def seal(self, operation: str, frozen: Frozen, labels: tuple[tuple[str, str], ...], report: Report) -> Sealed:
         """See the port."""
         folders = await self._writing(operation)
         count = _Count("sealing", report)
         reading = default_reading(count.add)
+        followed = self._followed.pop(operation, None)
+        if followed is not None and followed.algorithm == reading.algorithm:
+            reading.known = followed.known
         return await _stoppable([reading], lambda: folders.seal(operation, frozen, labels, reading, count.begin))
 
     async def publish(self, operation: str) -> None:
@@ -54,6 +71,7 @@ class Tiers:
 
     async def discard(self, operation: str) -> None:
         """See the port."""
+        self._followed.pop(operation, None)
         for folders in await self._those(lambda each: each.has_of(operation)):
             await anyio.to_thread.run_sync(folders.discard, operation)
 

@@ -224,7 +224,8 @@ class Desk:
         before = await self.processes.tree(effect.request.root)
         if available:  # before CRIU stops them: a stopped process may be unable to answer the driver
             cuda = await self.cuda.tasks(before.identities, effect.request.within_ns)
-        self._held = await self.criu.dump(effect.request, self.report)
+        with self.artifacts.following(effect.request.operation, effect.request.images):
+            self._held = await self.criu.dump(effect.request, self.report)
         tree = _as_before(await self.processes.tree(effect.request.root), before)
         if available:
             cuda += await self._strangers(tree, cuda)

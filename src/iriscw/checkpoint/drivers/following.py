@@ -1,0 +1,127 @@
+"""Digests of images that are still being written: what CRIU has behind it is read while it writes on.
+
+Theory of operation. CRIU writes the memory of a process from the front of its file to the end, and never goes back. So
+a piece that the file has grown beyond does not change any more, and can have its digest before the rest is there.
+Whoever seals the images takes those digests and reads what is left.
+
+Nothing rests on it. A piece without a digest, be it because the reading failed or did not come that far, is read when
+the images are sealed; so is every piece of a file that is another one by then. Were a piece changed all the same, the
+thaw would find it, as it finds all that is changed after the sealing.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from iriscw.checkpoint.drivers.digests import Digest, digest_of, digest_of_piece, listed, open_folder, open_image
+from iriscw.checkpoint.manifest import PIECE_BYTES, PIECES_OF
+from iriscw.freeze.model import ArtifactRefused
+
+FIRST_LOOK_S: Final = 0.002
+LOOK_GROWTH: Final = 1.1
+LAST_LOOK_S: Final = 0.05
+"""Between two looks at how far the files have come. The first ones are as close together as a small process needs; a
+large one is not looked at hundreds of times a second."""
+
+
+def following_threads() -> int:
+    """Say how many threads read while CRIU writes: it keeps a processor for itself, where there are two."""
+    return max(1, (os.cpu_count() or 1) - 1)
+
+
+@attrs.frozen
+class Piece:
+    """The digest of a piece, and of which file it is."""
+
+    device: int
+    inode: int
+    digest: bytes
+
+
+class Following:
+    """Reads images in a folder while they are written there, from when it is made until :meth:`stop`.
+
+    Args:
+        folder: Where the images are written.
+        algorithm: That of the digests.
+        threads: How many read.
+    """
+
+    def __init__(self, folder: Path, algorithm: str, threads: int) -> None:
+        self.algorithm: Final = algorithm
+        self._folder = folder
+        self._made = digest_of(algorithm)
+        self._pieces: dict[tuple[str, int], Future[Piece]] = {}
+        self._stop = threading.Event()
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="iriscw-follow")
+        self._watcher = threading.Thread(target=self._watch, name="iriscw-follow", daemon=True)
+        self._watcher.start()
+
+    @property
+    def done_bytes(self) -> int:
+        """How much has been read to the end of its piece."""
+        return PIECE_BYTES * sum(piece.done() and not piece.cancelled() for piece in tuple(self._pieces.values()))
+
+    def stop(self) -> None:
+        """Begin nothing any more, and return at once: a piece that is being read is read to its end."""
+        self._stop.set()
+
+    def known(self, name: str, offset: int, file: os.stat_result) -> bytes | None:
+        """Give the digest of a piece of this very file, once :meth:`stop` was called. Blocks while it is being read.
+
+        Returns:
+            None if it has none: then it is to be read.
+        """
+        self._watcher.join()
+        found = self._pieces.get((name, offset))
+        if found is None:
+            return None
+        try:
+            piece = found.result()
+        except (CancelledError, OSError, ArtifactRefused):  # who seals it reads it again, and says what is wrong
+            return None
+        return piece.digest if (piece.device, piece.inode) == (file.st_dev, file.st_ino) else None
+
+    def _watch(self) -> None:
+        pause_s = FIRST_LOOK_S
+        while not self._stop.wait(pause_s):
+            pause_s = min(LOOK_GROWTH * pause_s, LAST_LOOK_S)
+            try:
+                self._look()
+            except (OSError, RuntimeError):  # no such folder, or no room for a thread: who seals it says what is wrong
+                break
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _look(self) -> None:
+        """Have all pieces read that are behind the end of their file by now."""
+        folder = open_folder(self._folder)
+        try:
+            sizes = listed(folder)
+        finally:
+            os.close(folder)
+        for name, size in sizes:
+            if not PIECES_OF.fullmatch(name):
+                continue
+            for offset in range(0, size - PIECE_BYTES + 1, PIECE_BYTES):
+                if (name, offset) not in self._pieces:
+                    self._pieces[name, offset] = self._pool.submit(self._read, self._made, name, offset)
+
+    def _read(self, made: Callable[[], Digest], name: str, offset: int) -> Piece:
+        folder = open_folder(self._folder)
+        try:
+            descriptor = open_image(folder, name)
+        finally:
+            os.close(folder)
+        try:
+            found = os.fstat(descriptor)
+            digest = digest_of_piece(made, descriptor, name, range(offset, offset + PIECE_BYTES), lambda count: None)
+            return Piece(found.st_dev, found.st_ino, digest)
+        finally:
+            os.close(descriptor)

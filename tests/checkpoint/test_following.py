@@ -1,0 +1,225 @@
+"""Images that are read while they are written: what is behind the end of a file is not read again, and nothing else."""
+
+import hashlib
+import os
+import random
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))  # for artifacts
+
+from artifacts import FROZEN, fill, folders, verify
+
+from iriscw.checkpoint.drivers import following, tiers as tiers_module
+from iriscw.checkpoint.drivers.following import Following
+from iriscw.checkpoint.drivers.tiers import Tiers
+from iriscw.checkpoint.manifest import PIECE_BYTES
+from iriscw.freeze.model import ArtifactRefused
+
+ALGORITHM = "sha256-8m"
+PATIENCE_S = 60
+
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def nobody_is_left():
+    """No thread outlives its operation."""
+    yield
+    until(lambda: not [each for each in threading.enumerate() if each.name.startswith("iriscw-follow")])
+
+
+def until(holds):
+    """Wait until it holds."""
+    end_s = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < end_s, "it never came true"
+        time.sleep(0.001)
+
+
+def known(followed, path, offset):
+    """Ask for a piece of what lies there now."""
+    return followed.known(path.name, offset, path.stat())
+
+
+def test_what_is_behind_the_end_is_read(tmp_path):
+    """A piece is read as soon as it is whole, one that is not whole yet is not, and neither is what is no memory."""
+    pages, other = tmp_path / "pages-1.img", tmp_path / "core-1.img"
+    data = random.Random(1).randbytes(2 * PIECE_BYTES)
+    followed = Following(tmp_path, ALGORITHM, 1)
+    try:
+        other.write_bytes(data)
+        with pages.open("wb", buffering=0) as file:
+            file.write(data[: PIECE_BYTES - 1])
+            file.write(data[PIECE_BYTES - 1 : -1])
+            until(lambda: followed.done_bytes == PIECE_BYTES)
+            file.write(data[-1:])
+            until(lambda: followed.done_bytes == 2 * PIECE_BYTES)
+            file.write(data[:10])
+    finally:
+        followed.stop()
+    for at in (0, PIECE_BYTES):
+        assert known(followed, pages, at) == hashlib.sha256(data[at : at + PIECE_BYTES]).digest()
+    assert known(followed, pages, 2 * PIECE_BYTES) is None
+    assert known(followed, other, 0) is None
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_whatever_was_written_when_it_stops(tmp_path, seed):
+    """Every digest that is known is that of its piece, wherever the end of a file was when it was looked at."""
+    rng = random.Random(seed)
+    paths = [tmp_path / f"pages-{number}.img" for number in (1, 2)]
+    contents = [rng.randbytes(rng.randrange(4 * PIECE_BYTES)) for _ in paths]
+    followed = Following(tmp_path, ALGORITHM, rng.randrange(1, 3))
+    try:
+        for path, data in zip(paths, contents, strict=True):
+            with path.open("wb", buffering=0) as file:
+                at = 0
+                while at < len(data):
+                    at += file.write(data[at : at + rng.randrange(1, PIECE_BYTES)])
+    finally:
+        followed.stop()
+    for path, data in zip(paths, contents, strict=True):
+        for at in range(0, len(data), PIECE_BYTES):
+            found = known(followed, path, at)
+            assert found is None or found == hashlib.sha256(data[at : at + PIECE_BYTES]).digest()
+
+
+def test_another_file_of_that_name_is_read_again(tmp_path):
+    """What was read of a file says nothing of the one that took its place."""
+    pages = tmp_path / "pages-1.img"
+    pages.write_bytes(bytes(PIECE_BYTES))
+    followed = Following(tmp_path, ALGORITHM, 1)
+    until(lambda: followed.done_bytes)
+    followed.stop()
+    before = pages.stat()
+    another = tmp_path / "another"
+    another.write_bytes(bytes(PIECE_BYTES))
+    another.replace(pages)
+    assert known(followed, pages, 0) is None
+    assert followed.known(pages.name, 0, before) == hashlib.sha256(bytes(PIECE_BYTES)).digest()
+
+
+@pytest.mark.parametrize("trouble", ["no folder", "link", "cut off", "unreadable"])
+def test_what_cannot_be_read_is_left_to_whoever_seals_it(tmp_path, monkeypatch, trouble):
+    """Nothing is raised, and no digest is made up."""
+    pages = tmp_path / "pages-1.img"
+    pages.write_bytes(bytes(PIECE_BYTES))
+    folder = tmp_path
+    if trouble == "no folder":
+        folder = tmp_path / "none"
+    elif trouble == "link":
+        (tmp_path / "elsewhere").hardlink_to(pages)
+    else:
+        real = os.preadv
+
+        def preadv(descriptor, views, offset):
+            if trouble == "unreadable":
+                raise OSError(5, "the disk is broken")
+            return 0 if offset else real(descriptor, views, offset)
+
+        monkeypatch.setattr(os, "preadv", preadv)
+    followed = Following(folder, ALGORITHM, 1)
+    if trouble != "no folder":
+        until(lambda: followed.done_bytes)
+    followed.stop()
+    assert known(followed, pages, 0) is None
+
+
+def test_what_has_not_begun_when_it_stops_is_not_read(tmp_path, monkeypatch):
+    """A piece that is being read comes to its end, those behind it do not begin."""
+    pages = tmp_path / "pages-1.img"
+    pages.write_bytes(bytes(3 * PIECE_BYTES))
+    begun, go_on = threading.Event(), threading.Event()
+    real = following.digest_of_piece
+
+    def slowly(*words):
+        begun.set()
+        assert go_on.wait(PATIENCE_S)
+        return real(*words)
+
+    monkeypatch.setattr(following, "digest_of_piece", slowly)
+    followed = Following(tmp_path, ALGORITHM, 1)
+    assert begun.wait(PATIENCE_S)
+    followed.stop()
+    assert known(followed, pages, PIECE_BYTES) is None
+    go_on.set()
+    assert known(followed, pages, 0) == hashlib.sha256(bytes(PIECE_BYTES)).digest()
+
+
+def tiers_in(tmp_path):
+    """One tier."""
+    return Tiers({"disk": folders(tmp_path)})
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """All that follow for tiers."""
+    found, real = [], tiers_module.Following
+    monkeypatch.setattr(tiers_module, "Following", lambda *words: found.append(real(*words)) or found[-1])
+    return found
+
+
+@pytest.mark.anyio
+async def test_what_was_followed_is_not_read_again(tmp_path, made):
+    """The sealing takes the digests that are there, reads the rest, and counts all of it as done."""
+    tiers = tiers_in(tmp_path)
+    room = await tiers.reserve("op-1", "disk", 40 << 20)
+    pages = Path(room.images) / "pages-1.img"
+    with tiers.following("op-1", room.images):
+        fill(room)
+        until(lambda: made[0].done_bytes == 2 * PIECE_BYTES)
+    data = pages.read_bytes()
+    with pages.open("r+b") as file:  # not what CRIU does: it shows who was read when
+        file.write(bytes([data[0] ^ 1]))
+        file.seek(2 * PIECE_BYTES)
+        file.write(b"read when it is sealed")
+    seen = []
+    sealed = await tiers.seal("op-1", FROZEN, (), seen.append)
+    assert max(each.done_bytes for each in seen) == sealed.size_bytes
+    await tiers.publish("op-1")
+    tier = tiers.folders["disk"]
+    with pytest.raises(ArtifactRefused, match=r"pages-1\.img was changed"):
+        verify(tier, "op-1")
+    with (tier.images("op-1") / "pages-1.img").open("r+b") as file:
+        file.write(data[:1])
+    verify(tier, "op-1")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("another", ["operation", "algorithm", "nothing left"])
+async def test_what_was_followed_is_of_one_operation_and_algorithm(tmp_path, monkeypatch, made, another):
+    """Nobody else seals with it, not with another digest, and not a second time."""
+    tiers = tiers_in(tmp_path)
+    with monkeypatch.context() as patch:
+        if another == "algorithm":
+            patch.setattr(tiers_module, "best_algorithm", lambda: "another")
+            patch.setattr(following, "digest_of", lambda algorithm: hashlib.sha3_256)
+        room = await tiers.reserve("op-1", "disk", 40 << 20)
+        with tiers.following("op-2" if another == "operation" else "op-1", room.images):
+            fill(room)
+            until(lambda: made[0].done_bytes == 2 * PIECE_BYTES)
+    if another == "nothing left":
+        await tiers.seal("op-1", FROZEN, (), lambda progress: None)
+        (Path(room.images) / "pages-1.img").write_bytes(bytes(PIECE_BYTES))
+    await tiers.seal("op-1", FROZEN, (), lambda progress: None)
+    await tiers.publish("op-1")
+    verify(tiers.folders["disk"], "op-1")
+
+
+@pytest.mark.anyio
+async def test_a_dump_that_fails_leaves_nobody_who_follows(tmp_path):
+    """The block ends it, however it ends; what is discarded is forgotten."""
+    tiers = tiers_in(tmp_path)
+    room = await tiers.reserve("op-1", "disk", 40 << 20)
+    with pytest.raises(OSError, match="no dump"), tiers.following("op-1", room.images):
+        raise OSError("no dump")
+    await tiers.discard("op-1")
+    assert not tiers._followed
