@@ -398,7 +398,7 @@ async def test_criu_killed_while_it_restores_leaves_nothing(criu, processes, pro
         return ()
 
     orphans = []
-    monkeypatch.setattr(driver_module, "descendants", killed)
+    monkeypatch.setattr(driver_module, "held_below", killed)
     with pytest.raises(CriuFailed):
         await criu.restore(target.restore(pids, await processes.ticks()), nothing)
     assert orphans == [*pids]

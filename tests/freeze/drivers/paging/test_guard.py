@@ -1,6 +1,7 @@
 """Nothing ends a guard before its tree: no full disk, no full table of descriptors, and no note that cannot be read."""
 
 import errno
+import mmap
 import os
 import select
 import signal
@@ -9,6 +10,7 @@ import sys
 import threading
 
 import anyio
+import attrs
 import pytest
 
 from iriscw.freeze.drivers.paging import ending, guard, notes, starting
@@ -201,6 +203,43 @@ def test_a_tree_of_which_somebody_lives_has_not_ended(tmp_path, victim, monkeypa
     write_pager(tmp_path, Pager(identify(victim.pid), identify(victim.pid), (identify(victim.pid),)))
     assert not guard.end_tree(tmp_path)
     assert read_end(tmp_path) is None
+
+
+def test_a_pager_that_fails_ends_its_tree_though_its_guard_seems_to_live(tmp_path, victim) -> None:
+    """A guard that was killed seems to until it has ended, and does nothing any more."""
+    ours, tree = identify(os.getpid()), identify(victim.pid)
+    write_pager(tmp_path, Pager(ours, ours, (tree,)))
+    guard.Guard(ours, mmap.mmap(-1, 1), tmp_path).take_over()
+    assert not is_alive(tree)
+
+
+def test_a_pager_whose_tree_is_whole_ends_nothing(tmp_path, victim) -> None:
+    """It has nothing to take over."""
+    ours = identify(os.getpid())
+    write_pager(tmp_path, Pager(ours, ours, (identify(victim.pid),)))
+    watching = guard.Guard(ours, mmap.mmap(-1, 1), tmp_path)
+    watching.has_all()
+    watching.take_over()
+    assert is_alive(identify(victim.pid))
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+def test_what_a_pager_cannot_end_is_left_to_a_guard_that_lives(tmp_path, victim, monkeypatch, guarded) -> None:
+    """Without one it tries again until it can."""
+    ours, tried = identify(os.getpid()), []
+
+    def end_all(tasks):
+        tried.append(tasks)
+        if len(tried) < 3:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return True
+
+    monkeypatch.setattr(guard, "AGAIN_S", 0)
+    monkeypatch.setattr(ending, "end_all", end_all)
+    write_pager(tmp_path, Pager(ours, ours, (identify(victim.pid),)))
+    guardian = ours if guarded else attrs.evolve(ours, start_ticks=ours.start_ticks + 1)
+    guard.Guard(guardian, mmap.mmap(-1, 1), tmp_path).take_over()
+    assert len(tried) == (1 if guarded else 3)
 
 
 def test_what_fails_is_tried_until_it_is_done(monkeypatch) -> None:

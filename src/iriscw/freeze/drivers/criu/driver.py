@@ -56,7 +56,14 @@ from iriscw.freeze.drivers.namespace import space
 from iriscw.freeze.drivers.paging import starting
 from iriscw.freeze.drivers.paging.notes import read_pager
 from iriscw.freeze.drivers.processes.driver import KernelProcesses, doom, end_tasks
-from iriscw.freeze.drivers.processes.reading import descendants, held_tree, identity_of, read_tree, writers_of
+from iriscw.freeze.drivers.processes.reading import (
+    descendants,
+    held_below,
+    held_tree,
+    identity_of,
+    read_tree,
+    writers_of,
+)
 from iriscw.freeze.model import (
     CriuAbility,
     CriuFailed,
@@ -334,9 +341,9 @@ async def _restore(
 
 
 def _made(pid: int, request: RestoreRequest) -> tuple[TaskIdentity, ...]:
-    """Give what CRIU made, in the order in which it was frozen."""
+    """Give what CRIU made and holds, in the order in which it was frozen."""
     places = {number: place for place, number in enumerate(request.pids)}
-    return tuple(sorted(descendants(pid), key=lambda task: places.get(_number(task, request), len(places))))
+    return tuple(sorted(held_below(pid), key=lambda task: places.get(_number(task, request), len(places))))
 
 
 def _number(task: TaskIdentity, request: RestoreRequest) -> int:

@@ -173,6 +173,14 @@ def descendants(root: int) -> tuple[TaskIdentity, ...]:
         return ()
 
 
+def held_below(root: int) -> tuple[TaskIdentity, ...]:
+    """Give those below a process, without itself, where somebody holds all of them, so that one pass is exact."""
+    try:
+        return tuple(identity_of(each) for each in listed_below(root) if each.pid != root)
+    except ProcessGone:
+        return ()
+
+
 def ancestors(task: TaskIdentity) -> tuple[TaskIdentity, ...]:
     """Give those above a process, the nearest first; none if it has ended.
 
