@@ -5,7 +5,14 @@ import os
 import attrs
 import pytest
 from hypothesis import HealthCheck, settings, strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from kernel_world import FAMILY, Kind, Work, World
 
 from iriscw.runtime.behavior import Restart, Shutdown, Strategy
@@ -337,12 +344,17 @@ class TestKernel(Kernel.TestCase):
 
 
 @pytest.mark.soak
-class TestKernelForLong(Kernel.TestCase):
-    """Many more random programs keep every invariant."""
-
-    settings = settings(
-        max_examples=20_000, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
+@pytest.mark.parametrize("part", range(20))
+def test_twenty_thousand_random_programs_keep_every_invariant(part):
+    """In parts: Hypothesis keeps all programs of a run in memory, and these are longer."""
+    longer = settings(
+        max_examples=1_000,
+        stateful_step_count=60,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        database=None,
     )
+    run_state_machine_as_test(Kernel, settings=longer)
 
 
 def test_an_actor_that_ends_itself_too_often_fails_its_parent():
