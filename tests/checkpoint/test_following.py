@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -152,6 +153,33 @@ def test_what_has_not_begun_when_it_stops_is_not_read(tmp_path, monkeypatch):
     assert known(followed, pages, PIECE_BYTES) is None
     go_on.set()
     assert known(followed, pages, 0) == hashlib.sha256(bytes(PIECE_BYTES)).digest()
+
+
+def test_looks_that_take_long_are_seldom(tmp_path, monkeypatch):
+    """Pauses grow up to a bound, and are longer where a look takes long."""
+    pauses, clock = [], iter(range(10_000))
+
+    class Stop:
+        """An event that is set after some waits, and says how long they were to last."""
+
+        def wait(self, pause_s):
+            pauses.append(pause_s)
+            return len(pauses) > 60
+
+        def set(self):
+            pass
+
+    monkeypatch.setattr(following, "threading", SimpleNamespace(Event=Stop, Thread=threading.Thread))
+    with monkeypatch.context() as patch:
+        patch.setattr(following, "time", SimpleNamespace(monotonic=lambda: 0.0))
+        Following(tmp_path, ALGORITHM, 1)._watcher.join()
+    assert pauses == sorted(pauses)
+    assert (pauses[0], pauses[-1]) == (following.FIRST_LOOK_S, following.LAST_LOOK_S)
+    pauses.clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(following, "time", SimpleNamespace(monotonic=lambda: 3.0 * next(clock)))
+        Following(tmp_path, ALGORITHM, 1)._watcher.join()
+    assert set(pauses[1:]) == {3.0 * following.LOOK_COST}
 
 
 def tiers_in(tmp_path):

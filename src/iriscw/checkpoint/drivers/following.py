@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from pathlib import Path
@@ -20,7 +21,7 @@ from typing import Final
 
 import attrs
 
-from iriscw.checkpoint.drivers.digests import Digest, digest_of, digest_of_piece, listed, open_folder, open_image
+from iriscw.checkpoint.drivers.digests import Digest, digest_of, digest_of_piece, open_folder, open_image
 from iriscw.checkpoint.manifest import PIECE_BYTES, PIECES_OF
 from iriscw.freeze.model import ArtifactRefused
 
@@ -29,6 +30,8 @@ LOOK_GROWTH: Final = 1.1
 LAST_LOOK_S: Final = 0.05
 """Between two looks at how far the files have come. The first ones are as close together as a small process needs; a
 large one is not looked at hundreds of times a second."""
+LOOK_COST: Final = 10
+"""A pause is at least that many times as long as the look before it: a thousand processes have as many files."""
 
 
 def following_threads() -> int:
@@ -59,6 +62,7 @@ class Following:
         self._folder = folder
         self._made = digest_of(algorithm)
         self._pieces: dict[tuple[str, int], Future[Piece]] = {}
+        self._begun: dict[str, int] = {}
         self._stop = threading.Event()
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="iriscw-follow")
         self._watcher = threading.Thread(target=self._watch, name="iriscw-follow", daemon=True)
@@ -90,28 +94,30 @@ class Following:
         return piece.digest if (piece.device, piece.inode) == (file.st_dev, file.st_ino) else None
 
     def _watch(self) -> None:
-        pause_s = FIRST_LOOK_S
-        while not self._stop.wait(pause_s):
+        pause_s, took_s = FIRST_LOOK_S, 0.0
+        while not self._stop.wait(max(pause_s, LOOK_COST * took_s)):
             pause_s = min(LOOK_GROWTH * pause_s, LAST_LOOK_S)
+            began_s = time.monotonic()
             try:
                 self._look()
             except (OSError, RuntimeError):  # no such folder, or no room for a thread: who seals it says what is wrong
                 break
+            took_s = time.monotonic() - began_s
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _look(self) -> None:
         """Have all pieces read that are behind the end of their file by now."""
         folder = open_folder(self._folder)
         try:
-            sizes = listed(folder)
+            with os.scandir(folder) as entries:
+                written = [each for each in entries if PIECES_OF.fullmatch(each.name)]
+            sizes = [(each.name, each.stat(follow_symlinks=False).st_size) for each in written]
         finally:
             os.close(folder)
         for name, size in sizes:
-            if not PIECES_OF.fullmatch(name):
-                continue
-            for offset in range(0, size - PIECE_BYTES + 1, PIECE_BYTES):
-                if (name, offset) not in self._pieces:
-                    self._pieces[name, offset] = self._pool.submit(self._read, self._made, name, offset)
+            for offset in range(self._begun.get(name, 0), size - PIECE_BYTES + 1, PIECE_BYTES):
+                self._pieces[name, offset] = self._pool.submit(self._read, self._made, name, offset)
+                self._begun[name] = offset + PIECE_BYTES
 
     def _read(self, made: Callable[[], Digest], name: str, offset: int) -> Piece:
         folder = open_folder(self._folder)
