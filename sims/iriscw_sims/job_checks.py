@@ -480,9 +480,18 @@ class JobChecks:
     def _idle_from_now(self, uid: str) -> None:
         """Note the end of an attempt for the idle clock of its slice: as the scheduler hears it, not the disk."""
         known = self.attempts.get(uid)
-        if known is not None and f"{known.worker_id}-{known.incarnation}" in self.world.workers.by_pod:
+        if known is None:
+            return
+        place = (known.worker_id, known.incarnation)
+        if known.away:  # room may be held for it all the same, for a moment; if not, its slice has been idle since
+            state = self.world.system.state("/jobs/scheduler")
+            host = state.inventory.where.get(uid) if isinstance(state, Scheduler) else None
+            if host is None:
+                return
+            place = (host.info.worker_id, host.info.incarnation)
+        if "-".join(place) in self.world.workers.by_pod:
             # What an earlier incarnation ran does not touch the idle clock of the present one.
-            self.last_end_on_slice[slice_of(known.worker_id)] = self.world.simulation.now
+            self.last_end_on_slice[slice_of(place[0])] = self.world.simulation.now
 
     # The scheduler
 

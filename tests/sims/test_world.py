@@ -36,6 +36,7 @@ REGRESSIONS = {
     1792: "a slice without workers on which an attempt lived by the journal only",
     2104: "a slice that was restarted, and lost all, never told the scheduler that its workers were gone",
     1987: "an attempt whose end waited for a stalled disk",
+    4841: "the end of a suspended attempt, of which the check thought that its slice had been busy until then",
 }
 """Seeds that once found something, and what it was."""
 
