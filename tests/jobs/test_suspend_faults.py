@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 from jobs_world import GIB, command_spec
-from test_faults import Trial
+from test_jobs_under_faults import Trial
 
 from iriscw.cloud.model import Capacity
 from iriscw.errors import IriscwError

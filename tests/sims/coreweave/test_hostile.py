@@ -3,7 +3,7 @@
 import pytest
 from cloud_world import MERGE, PODS, World
 from hypothesis import given, settings, strategies as st
-from test_laws import check_truth
+from test_cloud_laws import check_truth
 
 from iriscw_sims.coreweave.crd import DEFINITION, DEFINITIONS, GROUP, POOLS
 from iriscw_sims.coreweave.settings import FAITHFUL, QUICK
