@@ -1,4 +1,4 @@
-"""Pagemaps, as CRIU writes them and as somebody else might."""
+"""Images, as CRIU writes them and as somebody else might."""
 
 import pytest
 from hypothesis import given, strategies as st
@@ -9,10 +9,13 @@ from iriscw.freeze.criu_images import (
     LAZY,
     PAGEMAP_MAGIC,
     PRESENT,
+    TREE_MAGIC,
     NotFiles,
     NotPagemap,
+    NotTree,
     Span,
     read_pagemap,
+    strays,
     unresolved_peers,
 )
 from iriscw.freeze.criu_protobuf import encode
@@ -124,4 +127,56 @@ def test_any_bytes_are_a_list_of_files_or_refused(data):
     try:
         unresolved_peers(FILES_MAGIC + data)
     except NotFiles:
+        return
+
+
+def tree(*tasks: tuple[int, int, int]) -> bytes:
+    """Write a ``pstree.img``: of each task its number, that of its parent, and that of its session."""
+    return TREE_MAGIC + b"".join(
+        entry((1, pid), (2, parent), (3, pid), (4, session), (5, pid)) for pid, parent, session in tasks
+    )
+
+
+@pytest.mark.parametrize(
+    ("tasks", "lost"),
+    [
+        pytest.param([(10, 0, 10), (11, 10, 10), (12, 11, 10), (13, 10, 13), (14, 13, 13)], (), id="plain"),
+        pytest.param([(10, 0, 7), (11, 10, 7), (12, 11, 7)], (), id="led from outside"),
+        pytest.param([(10, 0, 10), (11, 10, 11), (12, 11, 10)], (), id="its parent left the session"),
+        pytest.param([(10, 0, 10), (11, 10, 9), (12, 11, 9)], (11,), id="the root adopted it, with its child"),
+        pytest.param([(1, 0, 1), (11, 1, 9)], (), id="the first of a namespace adopts"),
+        pytest.param([(1, 0, 1), (11, 1, 1), (12, 11, 9)], (12,), id="somebody else in a namespace adopted it"),
+        pytest.param([(10, 0, 10), (11, 10, 11), (12, 10, 11)], (12,), id="its leader is no ancestor"),
+        pytest.param([(10, 0, 7), (11, 10, 11), (12, 11, 7)], (12,), id="its parent left the session of others"),
+        pytest.param([(10, 0, 10), (11, 12, 9), (12, 11, 8)], (11, 12), id="a circle"),
+        pytest.param([(10, 0, 10), (11, 99, 9)], (11,), id="a parent that is none of them"),
+    ],
+)
+def test_who_does_not_come_back_where_it_was_is_found(tasks, lost):
+    """By who leads its session, and who its parent is."""
+    assert strays(tree(*tasks)) == lost
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"", "does not begin"),
+        (TREE_MAGIC, "no task"),
+        (tree((1, 0, 1))[:-1], "cut off"),
+        (TREE_MAGIC + b"\xff\xff\xff\xff", "cut off"),
+        (TREE_MAGIC + b"\x01\x00\x00\x00\x08", "cut off"),
+    ],
+)
+def test_what_is_no_list_of_tasks_is_refused(data, why):
+    """It is not taken for one in which all is well."""
+    with pytest.raises(NotTree, match=why):
+        strays(data)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_a_list_of_tasks_or_refused(data):
+    """No other error, whatever is in the file."""
+    try:
+        strays(TREE_MAGIC + data)
+    except NotTree:
         return

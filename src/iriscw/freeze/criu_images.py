@@ -1,4 +1,4 @@
-"""What CRIU's images say: where they keep which page (``pagemap-*.img``), and who a Unix socket talks to. Pure.
+"""What CRIU's images say: which page is where, who a Unix socket talks to, and whose child is in which session. Pure.
 
 A pagemap names ranges of addresses, and the pages of those that are present lie in ``pages-N.img`` one after the other.
 CRIU marks what it can bring later (private anonymous memory) whenever it dumps, with or without lazy pages. The numbers
@@ -21,10 +21,18 @@ IN_PARENT, LAZY, PRESENT = 1, 2, 4
 FILES_MAGIC: Final = bytes.fromhex("1943565438313056")
 """How ``files.img`` begins: an image of CRIU, with what descriptors lead to."""
 
+TREE_MAGIC: Final = bytes.fromhex("1943565430302750")
+"""How ``pstree.img`` begins: an image of CRIU, with whose child each task is."""
+
+FIRST_PID: Final = 1
+"""The number of the first process of a PID namespace: what loses its parent becomes its child."""
+
 _UNIX_SOCKET: Final = b"\x08\x05"
 """How an entry of ``files.img`` begins whose type, its first field, is that of a Unix socket."""
 
 MAX_ENTRY_BYTES: Final = 4096
+MAX_TREE_BYTES: Final = 4 << 20
+"""A task names its threads, of which the kernel allows four million on a machine."""
 MAX_FILE_ENTRY_BYTES: Final = 1 << 20
 """A path has 4096 bytes; the rest is small."""
 
@@ -38,6 +46,10 @@ class NotPagemap(ValueError):
 
 class NotFiles(ValueError):
     """These bytes are no ``files.img``."""
+
+
+class NotTree(ValueError):
+    """These bytes are no ``pstree.img``."""
 
 
 class Span(NamedTuple):
@@ -73,8 +85,8 @@ def read_pagemap(data: bytes, page_size: int) -> Pagemap:
     if not data.startswith(PAGEMAP_MAGIC):
         raise NotPagemap("it does not begin as a pagemap")
     try:
-        entries = list(_entries(data))
-    except NotProtobuf as error:
+        entries = list(_entries(data, MAX_ENTRY_BYTES))
+    except (NotProtobuf, _CutOff) as error:
         raise NotPagemap(str(error)) from error
     if not entries:
         raise NotPagemap("it has no beginning")
@@ -96,15 +108,68 @@ def read_pagemap(data: bytes, page_size: int) -> Pagemap:
     return Pagemap(unsigned(entries[0].get(1)), tuple(spans))
 
 
-def _entries(data: bytes) -> Iterator[dict[int, int | bytes]]:
+class _CutOff(ValueError):
+    """An image ends within an entry, or has one that is absurd."""
+
+
+def _entries(data: bytes, most_bytes: int) -> Iterator[dict[int, int | bytes]]:
     at = len(PAGEMAP_MAGIC)
     while at < len(data):
         length = int.from_bytes(data[at : at + 4], "little")
         at += 4
-        if length > MAX_ENTRY_BYTES or at + length > len(data):
-            raise NotPagemap("an entry is cut off")
+        if length > most_bytes or at + length > len(data):
+            raise _CutOff("an entry is cut off")
         yield decode(data[at : at + length])
         at += length
+
+
+class _Task(NamedTuple):
+    """One task of ``pstree.img``."""
+
+    pid: int
+    parent: int
+    session: int
+
+
+def strays(data: bytes) -> tuple[int, ...]:
+    """Give the tasks in ``pstree.img`` that CRIU cannot bring back where they were, by their numbers in there.
+
+    A session has to come from its first process. CRIU makes the child of one in the session of another process below
+    that one, or below a helper, and gives it its parent only if that is who adopts orphans: the first of its namespace.
+    Of the others it says that nobody leads their session, or it leaves them to whoever adopts them, stopped for ever.
+
+    Raises:
+        NotTree: it is no such image.
+    """
+    if not data.startswith(TREE_MAGIC):
+        raise NotTree("it does not begin as a list of tasks")
+    try:
+        found = [
+            _Task(*(unsigned(entry.get(field)) for field in (1, 2, 4))) for entry in _entries(data, MAX_TREE_BYTES)
+        ]
+    except (NotProtobuf, _CutOff) as error:
+        raise NotTree(str(error)) from error
+    if not found:
+        raise NotTree("it names no task")
+    root, tasks = found[0], {task.pid: task for task in found}
+    return tuple(task.pid for task in found[1:] if not _comes_back(task, root, tasks))
+
+
+def _comes_back(task: _Task, root: _Task, tasks: dict[int, _Task]) -> bool:
+    if task.session == task.pid:
+        return True
+    if task.parent == root.pid:
+        return task.session == root.session or root.pid == FIRST_PID
+    above = tasks.get(task.parent)
+    if above is None or above.session == task.session:
+        return above is not None
+    seen: set[int] = set()
+    while above is not None and above.pid not in seen:
+        if above.pid == task.session:
+            return True
+        seen.add(above.pid)
+        above = tasks.get(above.parent)
+    return False
 
 
 def unresolved_peers(data: bytes) -> tuple[int, ...]:

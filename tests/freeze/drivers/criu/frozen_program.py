@@ -333,6 +333,118 @@ class Dialling:
         return {}
 
 
+class Sessions:
+    """Children in sessions and groups that they do not lead."""
+
+    SUBREAPER = 36
+
+    def __init__(self, folder, how):
+        getattr(self, how)()
+
+    def adopt(self):
+        ctypes.CDLL(None).prctl(self.SUBREAPER, 1, 0, 0, 0)
+
+    @staticmethod
+    def child(does=None):
+        """Fork a child that does this and then waits for ever."""
+        pid = os.fork()
+        if pid == 0:
+            if does is not None:
+                does()
+            while True:
+                signal.pause()
+        return pid
+
+    def leave(self):
+        """Lead a session, leave a child in it, and end."""
+        os.setsid()
+        self.child()
+        os._exit(0)
+
+    def daemon(self):
+        """Have a daemon without its session's leader, whose parent adopts it."""
+        os.waitpid(self.child(self.leave), 0)
+
+    def adopted(self):
+        """The root adopts a daemon whose leader is gone."""
+        self.adopt()
+        self.daemon()
+
+    def zombie(self):
+        """The leader is a zombie."""
+        self.adopt()
+        os.waitid(os.P_PID, self.child(self.leave), os.WEXITED | os.WNOWAIT)
+
+    def living(self):
+        """The leader lives, and is no longer above its member."""
+        self.adopt()
+        reading, writing = os.pipe()
+
+        def leads():
+            os.setsid()
+            os.waitpid(self.child(lambda: self.child() and os._exit(0)), 0)
+            os.write(writing, b"!")
+
+        self.child(leads)
+        os.read(reading, 1)
+        os.close(reading)
+        os.close(writing)
+
+    def nested(self):
+        """Not the root adopts it, but its child."""
+        reading, writing = os.pipe()
+
+        def middle():
+            self.adopt()
+            self.daemon()
+            os.write(writing, b"!")
+
+        self.child(middle)
+        os.read(reading, 1)
+        os.close(reading)
+        os.close(writing)
+
+    def above(self):
+        """A child, and a child of a child, whose parents began sessions of their own only later."""
+        reading, writing = os.pipe()
+
+        def inner():
+            self.child()
+            os.setsid()
+            os.write(writing, b"!")
+
+        def middle():
+            self.child()
+            os.setsid()
+            self.child(inner)
+
+        self.child(middle)
+        os.read(reading, 1)
+        os.close(reading)
+        os.close(writing)
+
+    def group(self):
+        """A process group whose leader is gone."""
+        reading, writing = os.pipe()
+
+        def middle():
+            leader = self.child()
+            os.setpgid(leader, leader)
+            member = self.child()
+            os.setpgid(member, leader)
+            os.kill(leader, signal.SIGKILL)
+            os.waitpid(leader, 0)
+            os.write(writing, b"!")
+
+        self.child(middle)
+        os.read(reading, 1)
+        os.close(reading)
+        os.close(writing)
+
+    def state(self):
+        return {}
+
+
 KINDS = (
     Memory,
     Ballast,
@@ -350,6 +462,7 @@ KINDS = (
     Uring,
     Dialling,
     Zombie,
+    Sessions,
 )
 FEATURES = {each.__name__.lower(): each for each in KINDS}
 

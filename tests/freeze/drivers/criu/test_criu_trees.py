@@ -1,6 +1,7 @@
 """Real trees, frozen by a real CRIU and brought back: what they held is there, and they go on."""
 
 import contextlib
+import os
 import socket
 import sys
 from pathlib import Path
@@ -14,7 +15,8 @@ sys.path.insert(0, str(Path(__file__).parent))  # for frozen_states
 
 from frozen_states import EXPECTED
 
-from iriscw.freeze.model import CriuOptions
+from iriscw.freeze.drivers.criu import driver
+from iriscw.freeze.model import CriuFailed, CriuOptions, TargetUnfit
 
 pytestmark = pytest.mark.slow
 
@@ -67,6 +69,51 @@ async def test_what_a_tree_held_is_there_afterwards(criu, processes, program, fe
     assert (await target.ask())[feature] == EXPECTED[feature](before)
     if feature == "family":
         assert len(target.restored) > 50
+
+
+@pytest.mark.parametrize("how", ["above", "group"])
+async def test_sessions_and_groups_come_back(criu, processes, program, how) -> None:
+    """A member of a session that somebody above it leads, or of a group whose leader is gone, is one again."""
+    target = program("memory", f"sessions:{how}")
+    before = {pid: (os.getsid(pid), os.getpgid(pid)) for pid in await numbers_of(processes, target.root)}
+    await frozen_and_thawed(criu, processes, target)
+    assert {pid: (os.getsid(pid), os.getpgid(pid)) for pid in before} == before
+    assert {*await numbers_of(processes, target.restored[0])} == {*before}
+    assert len(before) > 2
+
+
+async def numbers_of(processes, root) -> list[int]:
+    """Give the numbers of all tasks of a tree."""
+    return [task.pid for task in (await processes.tree(root)).identities]
+
+
+@pytest.mark.parametrize("how", ["adopted", "zombie", "living", "nested"])
+async def test_a_daemon_that_somebody_of_the_tree_adopted_is_refused(criu, processes, program, how) -> None:
+    """CRIU would freeze it, and never thaw it, or leave it stopped with somebody else for a parent."""
+    target = program("memory", f"sessions:{how}")
+    before = await processes.tree(target.root)
+    with pytest.raises(TargetUnfit, match="session whose first process is not above it"):
+        await criu.dump(target.dump(), nothing)
+    after = await processes.tree(target.root)
+    assert after.identities == before.identities
+    assert not any(task.stopped or task.traced_by for task in after.tasks)
+    assert (await target.ask())["memory"]["count"] == 1
+
+
+async def test_what_does_not_come_back_whole_fails_and_leaves_nothing(criu, processes, program, monkeypatch) -> None:
+    """A process that CRIU has made and left to somebody else is no part of a tree, and does not stay."""
+    target = program("memory", "sessions:adopted")
+    tree = await processes.tree(target.root)
+    with monkeypatch.context() as patch:
+        patch.setattr(driver, "check_whole", lambda images: None)
+        held = await criu.dump(target.dump(), nothing)
+    await held.end(PATIENCE_NS)
+    target.reap()
+    pids = tuple(task.pid for task in tree.identities)
+    await free(processes, pids)
+    with pytest.raises(CriuFailed, match="did not bring the tree back whole"):
+        await criu.restore(target.restore(pids, await processes.ticks()), nothing)
+    await free(processes, pids)
 
 
 async def test_it_is_frozen_and_thawed_again(criu, processes, program) -> None:

@@ -358,22 +358,31 @@ def _number(task: TaskIdentity, request: RestoreRequest) -> int:
 
 async def _restored(run: Swrk, request: RestoreRequest, first: TaskIdentity | None = None) -> RestoreReport:
     made: tuple[TaskIdentity, ...] = ()
+    missing: tuple[int, ...] = ()
 
     async def notified(script: str) -> bool:
-        nonlocal made
+        nonlocal made, missing
         if script == POST_RESTORE:
             made = await anyio.to_thread.run_sync(_made, run.pid, request)
             criu = run.identity()
             if criu is None or not made:
                 return False
-            await anyio.to_thread.run_sync(write_run, run.work, Run(criu, True, made, first))
-        return True
+            numbers = [_number(task, request) for task in made]
+            missing = tuple(number for number in request.pids if number not in numbers)
+            strays = await _strays(run, request, made) if missing else ()
+            await anyio.to_thread.run_sync(write_run, run.work, Run(criu, True, (*made, *strays), first))
+        return not missing
 
     run.ask(ask_restore(request.options, images=request.images, lazy=request.lazy))
     answer = await run.answer(notified)
+    if missing:
+        numbers = ", ".join(map(str, missing))
+        raise CriuFailed(f"CRIU did not bring the tree back whole: these processes are not where they were: {numbers}")
     if answer is None or not answer.success:
         raise _failure(run, answer, RESTORE_LOG, "thaw")
     tasks = tuple(task for task in made if lives(task))
+    if len(tasks) < len(made):
+        raise CriuFailed("a process of the tree was ended by somebody before it was let run")
     if not tasks or _number(tasks[0], request) != answer.pid:
         raise CriuFailed("CRIU said that it brought the tree back, and its first process is not there")
     await run.close(ENDING_NS)
@@ -381,6 +390,12 @@ async def _restored(run: Swrk, request: RestoreRequest, first: TaskIdentity | No
         raise CriuFailed(f"tasks that were restored do not stop: {_named(running)}")
     found = read_restore_statistics(run.statistics("stats-restore"))
     return attrs.evolve(found, tasks=tasks)
+
+
+async def _strays(run: Swrk, request: RestoreRequest, made: tuple[TaskIdentity, ...]) -> tuple[TaskIdentity, ...]:
+    """Give what CRIU made and is not below it any more: it has the log open until CRIU lets it go."""
+    writers = await anyio.to_thread.run_sync(writers_of, run.work / RESTORE_LOG, request.started_after)
+    return tuple(task for task in writers if task not in made and task.pid != run.pid)
 
 
 async def _kill_restore(run: Swrk, started_after: int, within_ns: int) -> tuple[TaskIdentity, ...]:
@@ -396,9 +411,8 @@ async def _kill_restore(run: Swrk, started_after: int, within_ns: int) -> tuple[
     await _doom_below(run.pid, found)
     run.kill_group()
     await run.close(0)
-    if recorded is None or not recorded.tasks:
-        stray = await anyio.to_thread.run_sync(writers_of, run.work / RESTORE_LOG, started_after)
-        found.update(dict.fromkeys(stray))
+    stray = await anyio.to_thread.run_sync(writers_of, run.work / RESTORE_LOG, started_after)
+    found.update(dict.fromkeys(stray))
     return await end_tasks(tuple(found), within_ns)
 
 

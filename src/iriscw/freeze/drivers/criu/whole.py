@@ -8,19 +8,30 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from iriscw.freeze.criu_images import NotFiles, unresolved_peers
+from iriscw.freeze.criu_images import NotFiles, NotTree, strays, unresolved_peers
 from iriscw.freeze.model import CriuFailed, TargetUnfit
 
 FILES: Final = "files.img"
+TREE: Final = "pstree.img"
 
 
 def check_whole(images: Path) -> None:
     """Refuse images that no CRIU restores. Blocks for some milliseconds a thousand open files.
 
     Raises:
-        TargetUnfit: a Unix socket is connected to one outside of the tree that has not accepted it yet.
-        CriuFailed: CRIU wrote no list of files, or what is none.
+        TargetUnfit: a Unix socket is connected to one outside of the tree that has not accepted it yet, or a process
+            is in the session of one that is not above it.
+        CriuFailed: CRIU wrote no list of files or tasks, or what is none.
     """
+    try:
+        lost = strays((images / TREE).read_bytes())
+    except (OSError, NotTree) as error:
+        raise CriuFailed(f"CRIU left no {TREE} that can be read: {error}") from error
+    if lost:
+        raise TargetUnfit(
+            f"process {lost[0]} is in a session whose first process is not above it, as a daemon is that a process of "
+            "the tree has adopted: it could be frozen, and would not come back whole"
+        )
     try:
         unresolved = unresolved_peers((images / FILES).read_bytes())
     except (OSError, NotFiles) as error:
