@@ -243,6 +243,24 @@ async def test_what_was_followed_is_of_one_operation_and_algorithm(tmp_path, mon
 
 
 @pytest.mark.anyio
+async def test_without_room_for_a_thread_it_is_read_when_it_is_sealed(tmp_path, monkeypatch):
+    """That ends no freeze."""
+    tiers = tiers_in(tmp_path)
+
+    def start(*words):
+        raise RuntimeError("can't start new thread")
+
+    room = await tiers.reserve("op-1", "disk", 40 << 20)
+    with monkeypatch.context() as patch:
+        patch.setattr(tiers_module, "Following", start)
+        with tiers.following("op-1", room.images):
+            fill(room)
+    await tiers.seal("op-1", FROZEN, (), lambda progress: None)
+    await tiers.publish("op-1")
+    verify(tiers.folders["disk"], "op-1")
+
+
+@pytest.mark.anyio
 async def test_a_dump_that_fails_leaves_nobody_who_follows(tmp_path):
     """The block ends it, however it ends; what is discarded is forgotten."""
     tiers = tiers_in(tmp_path)

@@ -129,6 +129,16 @@ async def test_errors_come_as_they_are(tmp_path) -> None:
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("name", ["", "../../etc", "UPPER"])
+async def test_what_is_no_id_is_kept_by_nobody(tmp_path, name) -> None:
+    """It is refused when it is asked for, and there is nothing to let go afterwards."""
+    tiers = tiers_of(tmp_path, folders(tmp_path))
+    with pytest.raises(UnsafeRequest):
+        await tiers.pin(name, "op-1")
+    assert not await tiers.unpin(name, "op-1")
+
+
+@pytest.mark.anyio
 async def test_only_memory_is_promised(tmp_path) -> None:
     """A disk has none of the machine's memory; a tier that is not there has nothing."""
     memory = folders(tmp_path, volatile=True)

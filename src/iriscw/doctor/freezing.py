@@ -17,7 +17,7 @@ from iriscw.freeze.drivers.criu.ability import probe
 from iriscw.freeze.drivers.criu.finding import INSTALLER
 from iriscw.freeze.drivers.cuda.driver import NvidiaCuda
 from iriscw.freeze.drivers.cuda.nvml import NvmlGpus
-from iriscw.freeze.model import CriuAbility, CriuMissing, CriuUnfit, CudaAbility, RightsMissing
+from iriscw.freeze.model import CriuAbility, CriuMissing, CriuUnfit, CudaAbility, NoRoom, RightsMissing
 from iriscw.freeze.ports import Cuda
 
 NETWORK: Final = "network_lock_nftables"
@@ -58,6 +58,8 @@ def _criu(program: Path | None) -> list[Finding]:
     except RightsMissing as error:
         advice = "run iriscw as root, or as a privileged container that shares the machine's PID namespace"
         return [wrong("criu", f"rights are missing: {error}", advice)]
+    except NoRoom as error:
+        return [wrong("criu", str(error), "try again when less runs here")]
     except CriuUnfit as error:
         return [wrong("criu", str(error), f"`bash {INSTALLER}` installs one that works on current kernels")]
     return judge_criu(ability, _tracing())

@@ -148,6 +148,8 @@ class Dump:
     """Write the images, and hold the tree."""
 
     request: DumpRequest
+    ends: bool = True
+    """Whether the tree stays held until the images are sealed. One that is to run on waits for nothing but CRIU."""
 
 
 @message

@@ -360,7 +360,7 @@ def _dump(freeze: Freeze) -> Dump:
     plan = freeze.asked
     room = freeze.room
     request = DumpRequest(plan.operation, plan.root, room.images, room.work, plan.options, within, plan.container)
-    return Dump(request)
+    return Dump(request, ends=not plan.leave_running)
 
 
 def _seal(freeze: Freeze) -> Seal:

@@ -255,6 +255,7 @@ class Criu(Protocol):
             CriuMissing: there is none.
             CriuUnfit: it does not work here.
             RightsMissing: it may not do here what it must.
+            NoRoom: it could not be asked, for want of processes, memory or descriptors.
         """
         ...
 

@@ -1,14 +1,20 @@
 """The desk that carries out what a freeze asks of this machine."""
 
+import contextlib
+
 import pytest
 
 from iriscw.freeze.drivers.desk import Desk
-from iriscw.freeze.effects import Look
+from iriscw.freeze.effects import Dump, Look
 from iriscw.freeze.model import (
     CriuAbility,
+    CriuFailed,
+    CriuOptions,
     CudaAbility,
     CudaState,
     CudaTask,
+    DumpReport,
+    DumpRequest,
     FreeMemory,
     Gpu,
     Host,
@@ -78,3 +84,48 @@ async def test_gpus_are_listed_where_they_are_used(used):
     assert (seen.tree.root, seen.cuda_tasks, seen.guard) == (ROOT, used, "/attempt")
     assert seen.gpus == ((GPU,) if used else ())
     assert ports.listed == len(used)
+
+
+class Dumping:
+    """What a dump needs: who is to be frozen, a CRIU that may fail, and who reads beside it."""
+
+    def __init__(self, error=None):
+        self.error = error
+        self.said = []
+
+    async def tree(self, root):
+        return Tree((Task(root, 1, "python", 1 << 20),))
+
+    async def ability(self):
+        return CudaAbility(available=False)
+
+    async def dump(self, request, report):
+        self.said.append("dump")
+        if self.error is not None:
+            raise self.error
+        return self
+
+    report = DumpReport()
+
+    @contextlib.contextmanager
+    def following(self, operation, images):
+        self.said.append(f"follow {operation} in {images}")
+        try:
+            yield
+        finally:
+            self.said.append("stop")
+
+
+@pytest.mark.parametrize("ends", [True, False])
+@pytest.mark.parametrize("error", [None, CriuFailed("it did not")])
+async def test_images_are_read_beside_criu_where_the_tree_waits_for_that(ends, error):
+    """A tree that is to run on is held for as long as CRIU takes, so nobody takes processors from that."""
+    ports = Dumping(error)
+    desk = Desk(ports, ports, ports, ports, None, ports)
+    effect = Dump(DumpRequest("op-1", ROOT, "/images", "/work", CriuOptions(), 1), ends=ends)
+    if error is None:
+        await desk.dump(effect)
+    else:
+        with pytest.raises(CriuFailed):
+            await desk.dump(effect)
+    assert ports.said == (["follow op-1 in /images", "dump", "stop"] if ends else ["dump"])

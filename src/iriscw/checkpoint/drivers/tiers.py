@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,9 +18,12 @@ import attrs
 from iriscw.checkpoint.drivers.digests import Reading, Stopped, best_algorithm
 from iriscw.checkpoint.drivers.following import Following, following_threads
 from iriscw.checkpoint.drivers.store import Folders, default_reading
+from iriscw.checkpoint.manifest import ARTIFACT_ID
 from iriscw.checkpoint.model import Listed, TierUse
 from iriscw.freeze.model import ArtifactUnknown, Frozen, Kept, LazyPages, Progress, Room, Sealed, UnsafeRequest
 from iriscw.freeze.ports import Report
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -48,11 +52,16 @@ class Tiers:
     @contextlib.contextmanager
     def following(self, operation: str, images: str) -> Iterator[None]:
         """See the port."""
-        followed = self._followed[operation] = Following(Path(images), best_algorithm(), following_threads())
+        followed = None
+        try:
+            followed = self._followed[operation] = Following(Path(images), best_algorithm(), following_threads())
+        except RuntimeError as error:  # there is no room for one more thread
+            log.info("images of %s are not read while they are written: %s", operation, error)
         try:
             yield
         finally:
-            followed.stop()
+            if followed is not None:
+                followed.stop()
 
     async def seal(self, operation: str, frozen: Frozen, labels: tuple[tuple[str, str], ...], report: Report) -> Sealed:
         """See the port."""
@@ -99,6 +108,8 @@ class Tiers:
 
     async def unpin(self, artifact: str, operation: str) -> bool:
         """See the port."""
+        if not ARTIFACT_ID.fullmatch(artifact):  # there is none of that name, and nobody has it
+            return False
         there = False
         for folders in await self._those(lambda each: each.has_pin(artifact, operation) or each.has(artifact)):
             there = there or await anyio.to_thread.run_sync(folders.has, artifact)  # as long as nobody may remove it

@@ -6,6 +6,7 @@ value; an operation that is taken up by another life has none, and lets go by en
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TypeVar
@@ -224,7 +225,9 @@ class Desk:
         before = await self.processes.tree(effect.request.root)
         if available:  # before CRIU stops them: a stopped process may be unable to answer the driver
             cuda = await self.cuda.tasks(before.identities, effect.request.within_ns)
-        with self.artifacts.following(effect.request.operation, effect.request.images):
+        operation, images = effect.request.operation, effect.request.images
+        # To read beside CRIU costs it some speed, and only who stays held until all is read gains by it.
+        with self.artifacts.following(operation, images) if effect.ends else contextlib.nullcontext():
             self._held = await self.criu.dump(effect.request, self.report)
         tree = _as_before(await self.processes.tree(effect.request.root), before)
         if available:

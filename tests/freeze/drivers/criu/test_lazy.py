@@ -239,10 +239,11 @@ async def test_a_pager_that_is_killed_takes_the_tree_with_it(criu, processes, fr
 
 @pytest.mark.parametrize("fails", [False, True])
 async def test_a_guard_that_is_killed_is_not_missed(criu, processes, frozen, halted, fails) -> None:
-    """The pager goes on; and where it fails then, it does the guard's work."""
+    """The pager goes on, with another one; and where it fails then, it does the guard's work."""
     lazy = await frozen("memory", "large")
     await thawed(criu, processes, lazy)
-    os.kill(lazy.pager.guard.pid, signal.SIGKILL)
+    killed = lazy.pager.guard
+    os.kill(killed.pid, signal.SIGKILL)
     if fails:
         os.truncate(lazy.biggest(), PIECE)
     go_on(lazy)
@@ -253,6 +254,7 @@ async def test_a_guard_that_is_killed_is_not_missed(criu, processes, frozen, hal
     else:
         await criu.paging(lazy.request.work, PATIENCE_NS, nothing)
         assert (await lazy.target.ask())["large"] == {"intact": True}
+        assert lazy.pager.guard != killed
 
 
 async def test_pages_have_a_deadline(criu, processes, frozen, halted) -> None:

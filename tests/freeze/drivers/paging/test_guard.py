@@ -21,7 +21,7 @@ from iriscw.processes.identity import ProcessGone, identify, is_alive, open_pidf
 PATIENCE_S = 60.0
 
 PAGER = """
-import os, resource, signal, sys
+import os, resource, select, signal, sys
 from pathlib import Path
 from iriscw.freeze.drivers.paging import guard
 from iriscw.freeze.drivers.paging.notes import Pager, prepare_complete, write_pager
@@ -33,6 +33,13 @@ write_pager(work, Pager(identify(os.getpid()), watching.identity, (identify(vict
 prepare_complete(work)
 if how == "whole":
     watching.has_all()
+if how == "renewed":
+    os.kill(watching.identity.pid, signal.SIGKILL)
+    select.select([watching.ended], [], [])
+    before = len(os.listdir("/proc/self/fd"))
+    watching = watching.renewed()
+    assert len(os.listdir("/proc/self/fd")) == before
+    write_pager(work, Pager(identify(os.getpid()), watching.identity, (identify(victim),)))
 try:
     while how == "full":
         os.open("/dev/null", os.O_RDONLY)
@@ -102,6 +109,13 @@ def killed_pager(work, victim, how: str) -> Pager:
 def test_a_guard_kills_though_the_pager_took_all_descriptors(tmp_path, victim) -> None:
     """Some are left to it, and it loads nothing any more."""
     record = killed_pager(tmp_path, victim, "full")
+    assert not is_alive(record.tasks[0])
+    assert read_end(tmp_path).kind == FAILED
+
+
+def test_a_guard_that_was_killed_is_followed_by_another(tmp_path, victim) -> None:
+    """So the pager may be killed after it, and no page is missed; no descriptor is left over."""
+    record = killed_pager(tmp_path, victim, "renewed")
     assert not is_alive(record.tasks[0])
     assert read_end(tmp_path).kind == FAILED
 

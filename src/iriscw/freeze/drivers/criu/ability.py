@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import subprocess
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Final
 
 from iriscw.freeze.criu_log import classify, error_lines
 from iriscw.freeze.drivers.criu.finding import INSTALLER, OLDEST, find_criu
-from iriscw.freeze.model import CriuAbility, CriuMissing, CriuUnfit, RightsMissing
+from iriscw.freeze.model import CriuAbility, CriuMissing, CriuUnfit, NoRoom, RightsMissing
 
 FEATURES: Final = (
     "mem_dirty_track",
@@ -23,6 +24,11 @@ established connections, lazy restores.
 CHECK_S: Final = 30.0
 """For one call; it takes 10 ms, and the first one after a boot some more."""
 
+AGAIN_S: Final = 60.0
+"""After that long features that were not found are looked for again: a check may have failed for want of room."""
+
+_NO_ROOM: Final = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+
 _VERSION: Final = re.compile(r"^Version: (?P<version>[0-9][0-9.]*)", re.MULTILINE)
 _GIT_ID: Final = re.compile(r"^GitID: (?P<id>\S+)", re.MULTILINE)
 
@@ -34,6 +40,7 @@ def probe(program: Path | None = None) -> CriuAbility:
         CriuMissing: there is none.
         CriuUnfit: it does not work here, or is too old.
         RightsMissing: it may not do here what it must.
+        NoRoom: this machine has no room for one more process.
     """
     path = find_criu(program)
     code, said = _run(path, "--version")
@@ -83,6 +90,8 @@ def _run(path: Path, *arguments: str) -> tuple[int, str]:
     except PermissionError as error:
         raise RightsMissing(f"{path} may not be executed") from error
     except OSError as error:
+        if error.errno in _NO_ROOM:
+            raise NoRoom(f"{path} could not be started: {error.strerror}") from error
         raise CriuUnfit(f"{path} is no program for this machine: {error.strerror}") from error
     except subprocess.TimeoutExpired as error:
         raise CriuUnfit(f"{path} {' '.join(arguments)} did not end within {CHECK_S:g} s") from error

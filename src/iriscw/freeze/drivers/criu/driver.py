@@ -27,6 +27,7 @@ import functools
 import os
 import re
 import signal
+import time
 from pathlib import Path
 from typing import Final
 
@@ -44,7 +45,7 @@ from iriscw.freeze.criu_rpc import (
     ask_restore,
     read_restore_statistics,
 )
-from iriscw.freeze.drivers.criu.ability import probe
+from iriscw.freeze.drivers.criu.ability import AGAIN_S, FEATURES, probe
 from iriscw.freeze.drivers.criu.bounds import broken_off, check_bounds, within
 from iriscw.freeze.drivers.criu.held import CriuHeldTree, stopped, untraced
 from iriscw.freeze.drivers.criu.network import DUMP_LOG, unlock_network
@@ -112,12 +113,15 @@ class CriuSwrk:
     def __init__(self, program: Path | None = None) -> None:
         self._program = program
         self._ability: CriuAbility | None = None
+        self._probed_s = 0.0
 
     async def ability(self) -> CriuAbility:
-        """Find it and have it check itself (see the port). What was found is kept."""
-        if self._ability is None:
-            self._ability = await anyio.to_thread.run_sync(probe, self._program)
-        return self._ability
+        """Find it and have it check itself (see the port). What was found is kept; what was not, for a while."""
+        known, now_s = self._ability, time.monotonic()
+        if known is None or (len(known.features) < len(FEATURES) and now_s - self._probed_s >= AGAIN_S):
+            self._ability = known = await anyio.to_thread.run_sync(probe, self._program)
+            self._probed_s = now_s
+        return known
 
     async def dump(self, request: DumpRequest, report: Report) -> CriuHeldTree:
         """Write the images of a tree, and hold it (see the port)."""

@@ -11,7 +11,8 @@ again, for as long as it takes. Who has waited long enough kills the tree, and t
 
 It loads that code itself (:mod:`iriscw.freeze.drivers.paging.ending`), while the pager listens to CRIU already.
 
-Should both be killed at the same time, nothing keeps the tree: who takes up the operation next kills it.
+A pager whose guard was killed makes another one, as soon as it hears of that. Should both be killed before it has,
+nothing keeps the tree: who takes up the operation next kills it.
 """
 
 from __future__ import annotations
@@ -46,11 +47,33 @@ _ARGUMENTS: Final = struct.Struct("=8Q")
 
 
 class Guard:
-    """A guard, as its pager has it."""
+    """A guard, as its pager has it.
 
-    def __init__(self, identity: ProcessIdentity, whole: mmap.mmap, work: Path) -> None:
-        self.identity = identity
-        self._whole, self._work = whole, work
+    Args:
+        identity: Who it is.
+        whole: Memory that both have: whether all pages are there.
+        work: The folder with the notes of both.
+        ended: Can be read when it has ended.
+        watched: What it looks at to see whether its pager has ended: both have one table of descriptors.
+    """
+
+    def __init__(
+        self, identity: ProcessIdentity, whole: mmap.mmap, work: Path, ended: int = -1, watched: int = -1
+    ) -> None:
+        self.identity, self.ended = identity, ended
+        self._whole, self._work, self._watched = whole, work, watched
+
+    def renewed(self) -> Guard:
+        """Start another one where this one has ended: pages are missing, and somebody has to have the descriptors.
+
+        Raises:
+            OSError: the kernel does not let us.
+        """
+        for descriptor in (self.ended, self._watched):
+            os.close(descriptor)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self.identity.pid, 0)
+        return start(self._work)
 
     def has_all(self) -> None:
         """Tell it that no page is missing any more. It is a byte in memory that both have: that cannot fail."""
@@ -83,6 +106,8 @@ def start(work: Path) -> Guard:
     Raises:
         OSError: the kernel does not let us.
     """
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # what is left to it is left by us alone
     whole = mmap.mmap(-1, 1)  # shared with who is cloned
     watched = os.pidfd_open(os.getpid())
     pid = _clone()
@@ -93,7 +118,7 @@ def start(work: Path) -> Guard:
         finally:
             os._exit(0)
     _leave_descriptors()
-    return Guard(identify(pid), whole, work)
+    return Guard(identify(pid), whole, work, os.pidfd_open(pid), watched)
 
 
 def _leave_descriptors() -> None:

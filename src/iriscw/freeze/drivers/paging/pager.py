@@ -75,7 +75,7 @@ class Pager:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._guard: ProcessIdentity | None = None
+        self.guard: guard.Guard | None = None
         self._tasks: list[ProcessIdentity] = []
         self._spaces: dict[int, Space] = {}
         self._waiting: deque[tuple[Space, int]] = deque()
@@ -125,18 +125,20 @@ class Pager:
 
     def write_record(self) -> None:
         """Write down who we are, and who waits for pages."""
-        write_pager(self._plan.work, Record(identify(os.getpid()), self._guard, tuple(self._tasks)))
+        guarding = None if self.guard is None else self.guard.identity
+        write_pager(self._plan.work, Record(identify(os.getpid()), guarding, tuple(self._tasks)))
 
     # While CRIU builds
 
-    def has_guard(self, guard: ProcessIdentity) -> None:
-        """Write down who holds all that we hold; before the first space is taken from CRIU.
+    def start_guard(self) -> None:
+        """Start who holds all that we hold, and write down who it is; before the first space is taken from CRIU.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: the kernel does not let us, or it cannot be written.
         """
-        self._guard = guard
+        self.guard = guard.start(self._plan.work) if self.guard is None else self.guard.renewed()
         self.write_record()
+        self._poll.register(self.guard.ended, select.POLLIN)
 
     def attend(self, listening: socket.socket) -> None:
         """Take the spaces from CRIU, and bring what is waited for, until CRIU says that the tree is back.
@@ -215,7 +217,11 @@ class Pager:
         if left_ms <= 0:
             raise Broken("its pages did not come in time")
         found = self._poll.poll(left_ms if within_ms is None else min(within_ms, left_ms))
-        return {descriptor for descriptor, _ in found}
+        heard = {descriptor for descriptor, _ in found}
+        if self.guard is not None and self.guard.ended in heard:  # whoever killed it may mean us, too
+            self._poll.unregister(self.guard.ended)
+            self.start_guard()
+        return heard
 
     def _hear(self, descriptors: set[int]) -> None:
         for descriptor in descriptors:
@@ -303,16 +309,16 @@ def main() -> int:
     Path("/proc/self/comm").write_text(PAGER_NAME, encoding="ascii")  # who freezes looks for it
     plan = decode_plan(sys.stdin.buffer.read(MAX_PLAN_BYTES))
     end = End(FAILED, "it ended without a reason")
-    watching: guard.Guard | None = None
+    pager: Pager | None = None
     try:
         pager = Pager(plan)
         with pager.prepare() as listening:
             os.write(1, READY)
-            watching = guard.start(plan.work)
-            pager.has_guard(watching.identity)
+            pager.start_guard()
             pager.attend(listening)
         pager.finish()
-        watching.has_all()
+        assert pager.guard is not None
+        pager.guard.has_all()
         end = End(COMPLETE)
     except Refused as error:
         end = End(REFUSED, str(error))
@@ -326,8 +332,8 @@ def main() -> int:
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # those that were left to the guard
-        if watching is not None:  # before that nothing of the tree was to run
-            watching.take_over()
+        if pager is not None and pager.guard is not None:  # before that nothing of the tree was to run
+            pager.guard.take_over()
     return int(end.kind != COMPLETE)
 
 
