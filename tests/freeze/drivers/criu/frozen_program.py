@@ -375,71 +375,53 @@ class Sessions:
         self.adopt()
         os.waitid(os.P_PID, self.child(self.leave), os.WEXITED | os.WNOWAIT)
 
+    def told(self, does):
+        """Fork a child that does this, says that it has, and waits for ever."""
+        reading, writing = os.pipe()
+        self.child(lambda: (does(), os.write(writing, b"!")))
+        os.read(reading, 1)
+        os.close(reading)
+        os.close(writing)
+
     def living(self):
         """The leader lives, and is no longer above its member."""
-        self.adopt()
-        reading, writing = os.pipe()
 
         def leads():
             os.setsid()
             os.waitpid(self.child(lambda: self.child() and os._exit(0)), 0)
-            os.write(writing, b"!")
 
-        self.child(leads)
-        os.read(reading, 1)
-        os.close(reading)
-        os.close(writing)
+        self.adopt()
+        self.told(leads)
 
     def nested(self):
         """Not the root adopts it, but its child."""
-        reading, writing = os.pipe()
-
-        def middle():
-            self.adopt()
-            self.daemon()
-            os.write(writing, b"!")
-
-        self.child(middle)
-        os.read(reading, 1)
-        os.close(reading)
-        os.close(writing)
+        self.told(lambda: (self.adopt(), self.daemon()))
 
     def above(self):
         """A child, and a child of a child, whose parents began sessions of their own only later."""
-        reading, writing = os.pipe()
 
         def inner():
             self.child()
             os.setsid()
-            os.write(writing, b"!")
 
         def middle():
             self.child()
             os.setsid()
-            self.child(inner)
+            self.told(inner)
 
-        self.child(middle)
-        os.read(reading, 1)
-        os.close(reading)
-        os.close(writing)
+        self.told(middle)
 
     def group(self):
         """A process group whose leader is gone."""
-        reading, writing = os.pipe()
 
         def middle():
             leader = self.child()
             os.setpgid(leader, leader)
-            member = self.child()
-            os.setpgid(member, leader)
+            os.setpgid(self.child(), leader)
             os.kill(leader, signal.SIGKILL)
             os.waitpid(leader, 0)
-            os.write(writing, b"!")
 
-        self.child(middle)
-        os.read(reading, 1)
-        os.close(reading)
-        os.close(writing)
+        self.told(middle)
 
     def state(self):
         return {}
