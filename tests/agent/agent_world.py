@@ -3,6 +3,7 @@ the journal, the tree, the socket and the folders.
 """
 
 import contextlib
+import inspect
 import sys
 from pathlib import Path
 
@@ -40,7 +41,8 @@ class Stepped:
         self.world, self.port = world, port
 
     def __getattr__(self, name):
-        return self.world.stepped(getattr(self.port, name))
+        found = getattr(self.port, name)
+        return self.world.stepped(found) if inspect.iscoroutinefunction(found) else found
 
 
 class StepWorld(World):

@@ -163,11 +163,9 @@ def _comes_back(task: _Task, root: _Task, tasks: dict[int, _Task]) -> bool:
     above = tasks.get(task.parent)
     if above is None or above.session == task.session:
         return above is not None
-    seen: set[int] = set()
-    while above is not None and above.pid not in seen:
-        if above.pid == task.session:
-            return True
-        seen.add(above.pid)
+    for _ in tasks:  # no line is longer, unless it is a circle
+        if above is None or above.pid == task.session:
+            return above is not None
         above = tasks.get(above.parent)
     return False
 
