@@ -183,9 +183,9 @@ def _oom_kills() -> int:
 
 def _become(order: dict[str, Any], parent: int, stdout: int, stderr: int, failure: int) -> NoReturn:
     """In the child: become the program, or write to ``failure`` at which step and why not."""
-    step = "group"
+    step = "session"
     try:
-        os.setpgid(0, 0)  # in our session: what it leaves in the background comes back from a thaw as our child
+        os.setsid()
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:  # the supervisor died before the line above
             os._exit(_FAILED_EXEC_CODE)
@@ -554,7 +554,7 @@ def _stop_file(folder: str) -> float | None:
 
 
 def _signal_group(pid: int) -> None:
-    """Ask the program's process group to end; its number is the program's, as setpgid made it."""
+    """Ask the program's process group to end; its number is the program's, as setsid made it."""
     try:
         os.killpg(pid, signal.SIGTERM)
     except ProcessLookupError:

@@ -64,7 +64,7 @@ async def until_up(path: Path) -> None:
 async def test_the_environment_is_exactly_as_documented(runtime: ProcessRuntime) -> None:
     """Ours wins over the user's, the user's over the worker's, and the worker's own stays with the worker."""
     user = {"IRIS_JOB_ID": "forged", "PATH": "/user", "MINE": "1", "LC_ALL": "C.UTF-8"}
-    code = "import os; print(sorted(os.environ.items()), os.getcwd(), os.getpgid(0) == os.getpid())"
+    code = "import os; print(sorted(os.environ.items()), os.getcwd(), os.getsid(0) == os.getpid())"
     attempt = await runtime.start(program(code, environment=user))
     await attempt.wait()
     work = attempt.folder.work
