@@ -42,7 +42,7 @@ def until(holds):
     end_s = time.monotonic() + PATIENCE_S
     while not holds():
         assert time.monotonic() < end_s, "it never came true"
-        time.sleep(0.001)
+        time.sleep(0.001)  # a thread tells nobody when it ends, and what is followed not how far it is
 
 
 def known(followed, path, offset):

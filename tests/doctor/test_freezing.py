@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from iriscw.doctor import freezing
 from iriscw.doctor.findings import Verdict
 from iriscw.doctor.freezing import CHANGES, LAZY, NETWORK, judge_criu, judge_cuda, look_at_freezing
-from iriscw.freeze.model import CriuAbility, CudaAbility
+from iriscw.freeze.model import CriuAbility, CudaAbility, NoRoom
 
 
 class NoDriver:
@@ -53,6 +54,17 @@ async def test_a_criu_that_is_missing_is_a_warning_with_a_way(tmp_path) -> None:
     (found, _) = await look_at_freezing(tmp_path / "none", NoDriver())
     assert found.verdict is Verdict.WARNING
     assert "install-criu" in found.advice
+
+
+async def test_a_criu_for_which_there_is_no_room_is_tried_again(monkeypatch) -> None:
+    """That says nothing of CRIU, so nobody is told to install another one."""
+
+    def probe(program):
+        raise NoRoom("/criu could not be started: Resource temporarily unavailable")
+
+    monkeypatch.setattr(freezing, "probe", probe)
+    found = next(each for each in await look_at_freezing(None) if each.check == "criu")
+    assert (found.verdict, found.advice) == (Verdict.WRONG, "try again when less runs here")
 
 
 def test_features_are_judged() -> None:

@@ -116,6 +116,23 @@ async def test_what_does_not_come_back_whole_fails_and_leaves_nothing(criu, proc
     await free(processes, pids)
 
 
+async def test_a_process_that_is_ended_before_it_was_let_run_fails_the_thaw(
+    criu, processes, program, monkeypatch
+) -> None:
+    """The others are not told apart by their places, and nothing of them stays."""
+    target = program("memory", "sessions:group")
+    held = await criu.dump(target.dump(), nothing)
+    await held.end(PATIENCE_NS)
+    target.reap()
+    pids = tuple(task.pid for task in held.tasks)
+    await free(processes, pids)
+    real = driver.lives
+    monkeypatch.setattr(driver, "lives", lambda task: task.pid != pids[1] and real(task))
+    with pytest.raises(CriuFailed, match="ended by somebody"):
+        await criu.restore(target.restore(pids, await processes.ticks()), nothing)
+    await free(processes, pids)
+
+
 async def test_it_is_frozen_and_thawed_again(criu, processes, program) -> None:
     """A tree that was brought back is one like any other."""
     target = program("memory", "threads")
