@@ -171,6 +171,7 @@ class World:
         self.strangers = tuple(strangers)
         """Numbers that somebody else has."""
         self.forsaken, self.uffd, self.by_pieces = forsaken, uffd, by_pieces
+        self.followed = 0
         self.missing = False
         """Whether pages of the thawed tree are missing."""
         self.pager = False
@@ -619,6 +620,7 @@ class SimArtifacts(Port):
         return Room(f"images-{id(artifact)}", "work")
 
     def following(self, operation, images):
+        self.world.followed += 1
         return contextlib.nullcontext()
 
     async def seal(self, operation, frozen, labels, report):

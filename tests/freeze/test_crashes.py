@@ -1066,3 +1066,11 @@ def test_the_hook_is_told():
     runner = thaw_with(world)
     assert "wake" in world.log
     assert runner.state.ended.outcome is Outcome.THAWED
+
+
+@pytest.mark.parametrize("leave_running", [True, False])
+def test_images_are_read_beside_criu_where_the_tree_ends(leave_running):
+    """One that is to run on is held by CRIU alone, and for nobody else's work."""
+    world = World()
+    freeze_with(world, leave_running=leave_running)
+    assert world.followed == (0 if leave_running else 1)

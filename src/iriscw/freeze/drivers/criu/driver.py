@@ -369,17 +369,16 @@ async def _restored(run: Swrk, request: RestoreRequest, first: TaskIdentity | No
         if script == POST_RESTORE:
             made = await anyio.to_thread.run_sync(_made, run.pid, request)
             criu = run.identity()
-            if criu is None or not made:
-                return False
             numbers = [_number(task, request) for task in made]
             missing = tuple(number for number in request.pids if number not in numbers)
-            strays = await _strays(run, request, made) if missing else ()
-            await anyio.to_thread.run_sync(write_run, run.work, Run(criu, True, (*made, *strays), first))
-        return not missing
+            if criu is None or not made or missing:  # nobody is written down: all are known by the log that they have
+                return False
+            await anyio.to_thread.run_sync(write_run, run.work, Run(criu, True, made, first))
+        return True
 
     run.ask(ask_restore(request.options, images=request.images, lazy=request.lazy))
     answer = await run.answer(notified)
-    if missing:
+    if missing and made:
         numbers = ", ".join(map(str, missing))
         raise CriuFailed(f"CRIU did not bring the tree back whole: these processes are not where they were: {numbers}")
     if answer is None or not answer.success:
@@ -396,12 +395,6 @@ async def _restored(run: Swrk, request: RestoreRequest, first: TaskIdentity | No
     return attrs.evolve(found, tasks=tasks)
 
 
-async def _strays(run: Swrk, request: RestoreRequest, made: tuple[TaskIdentity, ...]) -> tuple[TaskIdentity, ...]:
-    """Give what CRIU made and is not below it any more: it has the log open until CRIU lets it go."""
-    writers = await anyio.to_thread.run_sync(writers_of, run.work / RESTORE_LOG, request.started_after)
-    return tuple(task for task in writers if task not in made and task.pid != run.pid)
-
-
 async def _kill_restore(run: Swrk, started_after: int, within_ns: int) -> tuple[TaskIdentity, ...]:
     """End a restore, half-way or at its end, with all that it made; give what does not end.
 
@@ -415,8 +408,9 @@ async def _kill_restore(run: Swrk, started_after: int, within_ns: int) -> tuple[
     await _doom_below(run.pid, found)
     run.kill_group()
     await run.close(0)
-    stray = await anyio.to_thread.run_sync(writers_of, run.work / RESTORE_LOG, started_after)
-    found.update(dict.fromkeys(stray))
+    if recorded is None or not recorded.tasks:
+        stray = await anyio.to_thread.run_sync(writers_of, run.work / RESTORE_LOG, started_after)
+        found.update(dict.fromkeys(stray))
     return await end_tasks(tuple(found), within_ns)
 
 
