@@ -13,7 +13,7 @@ Effects = Mapping[type, Callable[..., Awaitable[object]]]
 
 
 def freeze(effects: Effects) -> Behavior:
-    """Give the actor of one freeze. It is durable: another life takes it up where this one died."""
+    """Return the actor of one freeze. It is durable: another life takes it up where this one died."""
     return Behavior(
         initial=Freeze,
         on=freezing.rules(),
@@ -25,7 +25,7 @@ def freeze(effects: Effects) -> Behavior:
 
 
 def thaw(effects: Effects) -> Behavior:
-    """Give the actor of one thaw, durable as well."""
+    """Return the actor of one thaw, durable as well."""
     return Behavior(
         initial=Thaw, on=thawing.rules(), resume=thawing.resume, evolve=thawing.evolve, effects=effects, name="thaw"
     )

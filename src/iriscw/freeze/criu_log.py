@@ -15,11 +15,15 @@ import attrs
 
 from iriscw.errors import OperationError
 from iriscw.freeze.model import CriuFailed, CriuUnfit, NoRoom, RightsMissing, TargetGone, TargetUnfit
+from iriscw.freeze.proc_text import IO_URING_WAY_OUT
 
 MAX_LINES: Final = 4
 """Of the log in an error's text: the first failure and what followed from it."""
 
 MAX_LINE_CHARS: Final = 300
+
+MAX_PIPES: Final = 1024
+"""``NR_PIPES_WITH_DATA`` of CRIU: of the pipes that a whole tree reads from, and of its fifos."""
 
 _ERROR: Final = re.compile(r"^(?:\([\d.]+\)\s+)?(?:pie: )?(?:\s*\d+: )?Error (?:\([^)]*\): )?(?P<text>.*)$")
 
@@ -36,6 +40,10 @@ HARMLESS: Final = (
 class Cause(enum.Enum):
     """Why CRIU failed; the value is the word for it in metrics and records."""
 
+    PIPES = "pipes"
+    PACKETS = "packets"
+    ALARM = "alarm"
+    CORKED = "corked"
     IO_URING = "io_uring"
     TERMINAL = "terminal"
     TCP = "tcp"
@@ -60,6 +68,7 @@ class Cause(enum.Enum):
     NO_MEMORY = "no_memory"
     RIGHTS = "rights"
     OTHER_USER = "other_user"
+    CLOCKS = "clocks"
     KERNEL = "kernel"
     FILE_CHANGED = "file_changed"
     FILE_MISSING = "file_missing"
@@ -73,30 +82,62 @@ class Row:
     """One line of the table: what the log says, what it means, and what people can do."""
 
     cause: Cause
-    pattern: re.Pattern[str]
+    expression: str
     error: type[OperationError]
     advice: str
 
+    @property
+    def pattern(self) -> re.Pattern[str]:
+        """Return what a line is looked for. It is made when it is needed: most commands never read a log."""
+        return re.compile(self.expression)
+
 
 def _row(cause: Cause, pattern: str, error: type[OperationError], advice: str) -> Row:
-    return Row(cause, re.compile(pattern), error, advice)
+    return Row(cause, pattern, error, advice)
 
 
 CAUSES: Final = (
     _row(Cause.NO_ROOM, r"No space left on device|Disk quota exceeded", NoRoom, "the disk of the images is full"),
     _row(Cause.NO_MEMORY, r"Cannot allocate memory|Out of memory", NoRoom, "the machine has too little memory"),
-    _row(Cause.IO_URING, r"io_uring|send_fds failed \(-22\)", TargetUnfit, "it holds an io_uring"),
+    _row(
+        Cause.PIPES,
+        r"OOM storing pipe",
+        TargetUnfit,
+        f"it reads from more than {MAX_PIPES} pipes, the most that CRIU can dump (and as many fifos): close some",
+    ),
+    _row(
+        Cause.PACKETS,
+        r"packetized mode for pipes",
+        TargetUnfit,
+        "it has a pipe that keeps packets apart (O_DIRECT): close it before",
+    ),
+    _row(
+        Cause.ALARM,
+        r"Unknown clock type",
+        TargetUnfit,
+        "it has a timer that wakes the machine (CLOCK_REALTIME_ALARM, CLOCK_BOOTTIME_ALARM): close it before",
+    ),
+    _row(
+        Cause.CORKED,
+        r"[Cc]an't dump corked",
+        TargetUnfit,
+        "it has a UDP socket that collects a datagram (UDP_CORK): let that be sent before",
+    ),
+    _row(
+        Cause.IO_URING, r"io_uring|send_fds failed \(-22\)", TargetUnfit, f"it holds an io_uring ({IO_URING_WAY_OUT})"
+    ),
     _row(
         Cause.TCP,
         r"Connected TCP socket|tcp-established",
         TargetUnfit,
-        "it has an established TCP connection: allow it",
+        "it has an established TCP connection: --tcp-established keeps it, --tcp-close gives it up",
     ),
     _row(
         Cause.SESSION,
         r"not a session leader|[Ss]ession leader .*outside",  # above terminals: for it, too, CRIU names --shell-job
         TargetUnfit,
-        "its first process must lead a session of its own: start it with setsid, or allow a shell job",
+        "its first process must lead a session of its own: start it with setsid; with --shell-job it may also be in "
+        "one whose leader is in its PID namespace",
     ),
     _row(
         Cause.THREADS,
@@ -114,35 +155,40 @@ CAUSES: Final = (
         Cause.TERMINAL,
         r"shell-job|dangling tty|tty: Found slave|tty.*(?:not supported|no session leader)|[Cc]an't dump a tty",
         TargetUnfit,
-        "it has a terminal: start it without one (setsid, standard input not a terminal), or allow a shell job",
+        "it has a terminal: start it without one (setsid, standard input no terminal), or freeze it with --shell-job",
     ),
     _row(
         Cause.UNIX_SOCKET,
         r"ext-unix-sk|External socket is used|unix: .*(?:not supported|[Cc]an't dump half of stream)",
         TargetUnfit,
-        "it has a Unix socket whose other end is outside of its tree",
+        "it has a Unix socket whose other end is outside of its tree: close it before, or freeze a tree with both ends",
     ),
-    _row(Cause.FILE_LOCKS, r"file-locks|file locks? (?:is|are) hold", TargetUnfit, "it holds file locks: allow them"),
     _row(
-        Cause.LINK_LEFT, r"link_remap.*(?:exists|EEXIST)", CriuFailed, "a file link_remap.N of an earlier dump is left"
+        Cause.FILE_LOCKS,
+        r"file-locks|file locks? (?:is|are) hold",
+        TargetUnfit,
+        "it holds file locks that CRIU cannot keep: let go of them before",
+    ),
+    _row(
+        Cause.LINK_LEFT, r"link_remap.*(?:exists|EEXIST)", CriuFailed, "a file that an earlier dump made is in the way"
     ),
     _row(
         Cause.UNLINKED,
         r"link-remap|[Gg]host file.*(?:too big|limit)|ghost-limit",
         TargetUnfit,
-        "it has a removed file open that is too large or was given a new name: raise ghost_limit_bytes",
+        "it has a removed file open that is too large for the images, or has another name: close it before",
     ),
     _row(
         Cause.DEVICE,
         r"Can't (?:dump|lookup) .*(?:device|chr|blk)",
         TargetUnfit,
-        "it holds a device",
+        "it holds a device: close it before",
     ),
     _row(
         Cause.TRACED,
         r"is already traced|ptraced|[Ss]eize.*Operation not permitted|tracer",
         TargetUnfit,
-        "it is being traced",
+        "it is being traced: let the debugger go before",
     ),
     _row(
         Cause.WITHIN, r"criu itself is within dumped tree", TargetUnfit, "it is the one that freezes, or one above it"
@@ -170,13 +216,13 @@ CAUSES: Final = (
         Cause.UNKNOWN_FILE,
         r"Can't dump file \d+ of that type|Unknown socket collected|pidfd pid \d+ is not a part of process tree",
         TargetUnfit,
-        "it has a file open that CRIU cannot dump",
+        "it has a file open that CRIU cannot dump: close it before",
     ),
     _row(
         Cause.PID_TAKEN,
         r"Can't fork for \d+: File exists|Pid \d+ (?:do not|does not) match expected|PID mismatch",
         CriuFailed,
-        "a process or a zombie has one of its numbers: wait for it, or take a new PID namespace",
+        "a process or a zombie has one of its numbers: wait for it, or thaw it with --pids fresh",
     ),
     _row(
         Cause.ADDRESS_TAKEN,
@@ -184,10 +230,10 @@ CAUSES: Final = (
         CriuFailed,
         "somebody has its port, or it closed connections there just now and may not share it: wait a minute",
     ),
-    _row(Cause.GONE, r"No such process|No process with pid", TargetGone, "the process has ended"),
+    _row(Cause.GONE, r"(?<!child process: )No such process|No process with pid", TargetGone, "the process has ended"),
     _row(
         Cause.KERNEL,
-        r"vDSO area bounds|kerndat_init",
+        r"vDSO area bounds|kerndat_\w+ failed|kerndat_init",
         CriuUnfit,
         "this CRIU is too old for this kernel",
     ),
@@ -196,6 +242,12 @@ CAUSES: Final = (
         r"Can't get rlimit \d+: Operation not permitted",
         RightsMissing,
         "a right is missing: CAP_SYS_RESOURCE, for processes of another user",
+    ),
+    _row(
+        Cause.CLOCKS,
+        r"Unable to set a \w+ clock offset: Operation not permitted",
+        RightsMissing,
+        "a right is missing: CAP_SYS_TIME, to have its clocks go on where they stood",
     ),
     _row(
         Cause.RIGHTS,
@@ -230,12 +282,12 @@ class Failure:
     text: str
 
     def as_error(self) -> OperationError:
-        """Give the error to raise."""
+        """Return the error to raise."""
         return self.error(self.text)
 
 
 def error_lines(log: str) -> tuple[str, ...]:
-    """Give what a log's lines of errors say, without their times and places, in order and each once."""
+    """Return what a log's lines of errors say, without their times and places, in order and each once."""
     found: dict[str, None] = {}
     for line in log.splitlines():
         match = _ERROR.match(line.strip())

@@ -52,8 +52,37 @@ def decode(data: bytes) -> dict[int, Value]:
     return dict(_fields(data))
 
 
+def messages(data: bytes, number: int) -> Iterator[bytes]:
+    """Yield all texts, or messages, of a field that may come several times.
+
+    Raises:
+        NotProtobuf: it is cut off, or something else.
+    """
+    for found, value in _fields(data):
+        if found == number and isinstance(value, bytes):
+            yield value
+
+
+def numbers(data: bytes, number: int) -> Iterator[int]:
+    """Yield all numbers of a field that may come several times, each by itself or many in one.
+
+    Raises:
+        NotProtobuf: it is cut off, or something else.
+    """
+    for found, value in _fields(data):
+        if found != number:
+            continue
+        if isinstance(value, int):
+            yield value
+            continue
+        at = 0
+        while at < len(value):
+            each, at = _read_varint(value, at)
+            yield each
+
+
 def replaced(data: bytes, fields: Sequence[tuple[int, Value | str | None]]) -> bytes:
-    """Give a message with these fields in place of all that have their numbers; None leaves one out.
+    """Return a message with these fields in place of all that have their numbers; None leaves one out.
 
     Raises:
         NotProtobuf: it is cut off, or something else.
@@ -69,7 +98,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, Value]]:
 
 
 def _pieces(data: bytes) -> Iterator[tuple[int, int, int, Value]]:
-    """Give each field with its number, where it begins and ends, and its value."""
+    """Yield each field with its number, where it begins and ends, and its value."""
     at = 0
     while at < len(data):
         begin = at

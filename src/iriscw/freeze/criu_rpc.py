@@ -80,11 +80,6 @@ class Answer:
     git_id: str = ""
 
 
-def ask_version() -> bytes:
-    """Ask who it is."""
-    return encode([(1, Kind.VERSION)])
-
-
 def ask_dump(pid: int, options: CriuOptions, *, images: str, timeout_s: int) -> bytes:
     """Ask for a dump of the tree below ``pid`` that waits with its result (``post-dump``).
 
@@ -96,9 +91,11 @@ def ask_dump(pid: int, options: CriuOptions, *, images: str, timeout_s: int) -> 
 def ask_restore(options: CriuOptions, *, images: str, lazy: bool = False) -> bytes:
     """Ask for a tree from its images: it is left stopped, and is a child of that CRIU as long as that lives.
 
-    With ``lazy`` it hands over the memory of each task on a socket in its folder, and reads only a little of it.
+    With ``lazy`` it hands over the memory of each task on a socket in its folder, and reads only a little of it. A tree
+    with a terminal is a child of whoever started that CRIU instead (``rst_sibling``): it stays one when CRIU ends.
     """
-    return encode([(1, Kind.RESTORE), (2, [*_common(options, images, "restore.log"), (48, lazy), (69, True)])])
+    more: list[tuple[int, int | str]] = [(26, True)] if options.shell_job else []
+    return encode([(1, Kind.RESTORE), (2, [*_common(options, images, "restore.log"), *more, (48, lazy), (69, True)])])
 
 
 OTHERS_FIELDS: Final = (3, 11, 14, 15, 16, 17, 48, 49, 51)
@@ -121,7 +118,7 @@ def kind_of(request: bytes) -> Kind | None:
 
 
 def taken_over(request: bytes, options: CriuOptions, *, images: str, timeout_s: int = 0) -> bytes:
-    """Give a container runtime's request for a dump or a restore as we want it: our folders, our options.
+    """Return a container runtime's request for a dump or a restore as we want it: our folders, our options.
 
     What only the runtime knows stays: its mounts, namespaces, control groups and descriptors.
 

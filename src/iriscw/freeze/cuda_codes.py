@@ -10,8 +10,11 @@ from iriscw.freeze.model import CudaNoMemory, CudaRefused, CudaState, RightsMiss
 
 SUCCESS: Final = 0
 OUT_OF_MEMORY: Final = 2
+NOT_INITIALIZED: Final = 3
+NO_DEVICE: Final = 100
 OPERATING_SYSTEM: Final = 304
 ILLEGAL_STATE: Final = 401
+NOT_READY: Final = 600
 NOT_PERMITTED: Final = 800
 NOT_SUPPORTED: Final = 801
 UNKNOWN: Final = 999
@@ -19,69 +22,75 @@ UNKNOWN: Final = 999
 NAMES: Final = {
     1: "invalid value",
     OUT_OF_MEMORY: "out of memory",
-    3: "not initialized",
+    NOT_INITIALIZED: "not initialized",
     34: "the library is a stub",
     35: "the driver is older than what was asked of it",
-    100: "no device",
+    NO_DEVICE: "no device",
     101: "invalid device",
     OPERATING_SYSTEM: "a call of the operating system failed: rights are missing, or the state is broken",
     400: "invalid handle",
     ILLEGAL_STATE: "the process is in a state that does not allow this",
     500: "not found",
-    600: "not ready: it did not come to rest in time",
+    NOT_READY: "not ready: it did not come to rest in time",
     NOT_PERMITTED: "not permitted",
-    NOT_SUPPORTED: "not supported: managed memory, IPC, MIG, MPS, this GPU, or this driver",
+    NOT_SUPPORTED: (
+        "not supported: managed memory (UVM), CUDA IPC and jobs of cuda-checkpoint --launch-job, MIG, MPS, this GPU,"
+        " or this driver"
+    ),
     UNKNOWN: "unknown",
 }
 """What a result means, in words of ours. A number that is not here is told as it is."""
 
 STATES: Final = (CudaState.RUNNING, CudaState.LOCKED, CudaState.CHECKPOINTED, CudaState.FAILED)
-"""By the driver's numbers. CUDA 13.4 adds two that only a caller who copies memory itself ever sees."""
+"""By the driver's numbers. CUDA 13.4 adds 4 and 5, seen while another program copies a process's memory."""
 
 _SAID: Final = (
     (re.compile(r"out of memory", re.IGNORECASE), OUT_OF_MEMORY),
     (re.compile(r"OS call failed", re.IGNORECASE), OPERATING_SYSTEM),
+    (re.compile(r"initialization error", re.IGNORECASE), NOT_INITIALIZED),
+    (re.compile(r"no CUDA-capable device", re.IGNORECASE), NO_DEVICE),
     (re.compile(r"present state|illegal state", re.IGNORECASE), ILLEGAL_STATE),
     (re.compile(r"not permitted|permission", re.IGNORECASE), NOT_PERMITTED),
     (re.compile(r"not supported", re.IGNORECASE), NOT_SUPPORTED),
-    (re.compile(r"not ready|timed? ?out", re.IGNORECASE), 600),
+    (re.compile(r"not ready|timed? ?out", re.IGNORECASE), NOT_READY),
 )
 """How ``cuda-checkpoint`` words a result; the first that fits. ``OS call failed or operation not supported`` is 304."""
+
+_WORD: Final = re.compile(r"[a-z][a-z_ -]{0,40}")
 
 _UUID: Final = re.compile(r"(?:GPU-)?([0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})")
 
 
 def code_said(text: str) -> int:
-    """Give the number of what ``cuda-checkpoint`` said when it failed."""
+    """Return the number of what ``cuda-checkpoint`` said when it failed."""
     return next((code for pattern, code in _SAID if pattern.search(text)), UNKNOWN)
 
 
 def state_of(number: int) -> CudaState:
-    """Give the state of a number of the driver.
+    """Return the state of a number of the driver; a number that is newer than we are is ``UNKNOWN``.
 
     Raises:
-        CudaRefused: it is one that iriscw does not know.
+        CudaRefused: it is no state at all.
     """
-    if 0 <= number < len(STATES):
-        return STATES[number]
-    raise CudaRefused(f"the driver says that the process is in state {number}, which iriscw does not know")
+    if number < 0:
+        raise CudaRefused(f"the driver did not say a state: {number}")
+    return STATES[number] if number < len(STATES) else CudaState.UNKNOWN
 
 
 def state_said(text: str) -> CudaState:
-    """Give the state that ``cuda-checkpoint --get-state`` said.
+    """Return the state that ``cuda-checkpoint --get-state`` said; a word that is newer than we are is ``UNKNOWN``.
 
     Raises:
         CudaRefused: it said none.
     """
     word = text.strip().lower()
-    for state in CudaState:
-        if word == state.value:
-            return state
-    raise CudaRefused(f"cuda-checkpoint did not say a state: {word[:80]!r}")
+    if not _WORD.fullmatch(word):
+        raise CudaRefused(f"cuda-checkpoint did not say a state: {word[:80]!r}")
+    return next((state for state in CudaState if word == state.value), CudaState.UNKNOWN)
 
 
 def refusal(verb: str, pid: int, code: int, *, root: bool, said: str = "") -> OperationError:
-    """Give the error of a call that the driver refused.
+    """Return the error of a call that the driver refused.
 
     Args:
         verb: What was asked.
@@ -100,7 +109,7 @@ def refusal(verb: str, pid: int, code: int, *, root: bool, said: str = "") -> Op
 
 
 def uuid_bytes(uuid: str) -> bytes:
-    """Give the sixteen bytes of a GPU's UUID.
+    """Return the sixteen bytes of a GPU's UUID.
 
     Raises:
         ValueError: it is none.

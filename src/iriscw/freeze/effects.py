@@ -24,6 +24,8 @@ Discard         Artifacts.discard                                               
 Open            Artifacts.pin, and a look at what this machine is               Opened
 Verify          Artifacts.verify, or Artifacts.verify_but_pages                 None
 Restore         Criu.restore                                                    RestoreReport
+Prove           Processes.prove, then Artifacts.came_back                       what differs: a text
+Confirm         Hooks.confirm                                                   None
 AwaitPages      Criu.paging                                                     None
 Sweep           Criu.sweep                                                      tasks that were killed
 Proceed         Processes.proceed                                               None
@@ -47,11 +49,14 @@ from iriscw.freeze.model import (
     Hook,
     Host,
     Kept,
+    Met,
     RestoreRequest,
     SweepRequest,
+    Task,
     TaskIdentity,
     Tree,
 )
+from iriscw.freeze.traits import OpenFile
 from iriscw.runtime.vocabulary import message
 
 
@@ -83,11 +88,14 @@ class Seen:
 
 @message
 class Reserve:
-    """Take room for an artifact."""
+    """Take room for an artifact, and memory for what CUDA will copy into the processes."""
 
     operation: str
     tier: str
     size_bytes: int
+    device_bytes: int = 0
+    group: str = ""
+    """The control group of the processes."""
 
 
 @message
@@ -109,7 +117,7 @@ class Wake:
 
 @message
 class LockCuda:
-    """Lock all: at the same time, because a lock of one rank may wait for another."""
+    """Lock all, one after the other in the order given, each within its own time."""
 
     tasks: tuple[TaskIdentity, ...]
     within_ns: int
@@ -117,26 +125,28 @@ class LockCuda:
 
 @message
 class CheckpointCuda:
-    """Checkpoint all."""
+    """Checkpoint all, one after the other in the order given."""
 
+    operation: str
     tasks: tuple[TaskIdentity, ...]
     within_ns: int
 
 
 @message
 class RestoreCuda:
-    """Restore all, in the order given."""
+    """Restore all, one after the other in the order given."""
 
     tasks: tuple[TaskIdentity, ...]
     within_ns: int
     gpus: tuple[tuple[str, str], ...] = ()
+    """Every GPU that was used, with the one it comes to; none if all come to the same ones."""
     reading: int = 0
     """Which reading of the states this follows: see :mod:`iriscw.freeze.settling`."""
 
 
 @message
 class UnlockCuda:
-    """Unlock all, in the order given."""
+    """Unlock all, one after the other in the order given."""
 
     tasks: tuple[TaskIdentity, ...]
     within_ns: int
@@ -177,6 +187,8 @@ class EndTree:
     tasks: tuple[TaskIdentity, ...]
     within_ns: int
     tries: int = 0
+    thawed: bool = False
+    """Whether a thaw made them: then what they forked is killed, too, although whoever forked it has ended."""
     given_up: bool = False
     """Whether it is killed even if somebody has let it run on meanwhile; else that is an error, and nothing is done."""
 
@@ -246,9 +258,15 @@ class Opened:
     taken: tuple[int, ...]
     """Numbers of the artifact's tasks, as they are in its images, that somebody has now."""
     living: tuple[TaskIdentity, ...]
-    """Tasks of the artifact's source that still live."""
+    """Tasks of the artifact's source that still live, and those that were thawed from it."""
     free_memory_bytes: int
+    """Where the tree will land."""
     ticks: int
+    namespaces: tuple[tuple[str, int], ...] = ()
+    """Those of who thaws it."""
+    files: tuple[OpenFile | None, ...] = ()
+    """The files that it has open as they are now, in the order in which they were frozen; None: it is not there."""
+    met: Met = Met()
 
 
 @message
@@ -264,6 +282,34 @@ class Restore:
     """Bring the tree back, stopped."""
 
     request: RestoreRequest
+    size_bytes: int
+    """The memory that it will take."""
+    group: str
+    """The control group where it lands; empty: ours."""
+
+
+@message
+class Prove:
+    """Set again what CRIU lost of a tree that is back and stopped, compare it with what was frozen, and write down
+    beside the artifact who came back. Nothing of it has run.
+    """
+
+    operation: str
+    artifact: str
+    frozen: tuple[Task, ...]
+    tasks: tuple[TaskIdentity, ...]
+    returned: tuple[TaskIdentity, ...]
+    """Who came back from it before."""
+    force: bool = False
+    """Whether what differs is told, and no error."""
+
+
+@message
+class Confirm:
+    """Ask whom the user named whether the tree that runs is what it was."""
+
+    hook: Hook
+    root: TaskIdentity
 
 
 @message
@@ -293,6 +339,8 @@ class Proceed:
     guard: str = ""
     tree: tuple[TaskIdentity, ...] = ()
     """With a guard: all tasks of the tree, those that stay stopped included."""
+    below: bool = False
+    """All but the first of the tasks; that one is only made ready."""
 
 
 @message

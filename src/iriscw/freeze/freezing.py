@@ -9,7 +9,9 @@ r"""The life of one freeze: a table of phases, and the decisions that walk it.
 
     from any of them, on an error, a cancellation or a crash: UNDOING -> OVER
 
-Theory of operation. The tree is *held* from the dump on: its images are complete and it makes no progress. One that
+Theory of operation. The tree is judged twice by the same gates (``TREE_GATES``): before it is
+touched, and when it is held, because a program may change while it is looked at. The tree is *held* from the dump on:
+its images are complete and it makes no progress. One that
 will end is killed only when its artifact is sealed and visible, so at every instant either it runs or its state is
 whole on the disk (INV-C8). One that is to run on is let go at once, because the images do not change any more. The
 artifact is pinned by its own operation from before it is visible until that ends: nobody removes it meanwhile.
@@ -21,7 +23,7 @@ tree run when whoever asked for it dies; CUDA does not, so the undoing reads its
 After a crash in ENDING the tree may have been killed, in part too. CRIU, if it is still there, is ended first. The
 first task is killed before all others, by CRIU as by us: if it lives, none was killed. The tree has run on since, and
 who is missing has ended by itself; so the artifact is old, it is removed and they stay. If the first one is missing the
-others are killed too: what ran on of them is no whole, and the artifact is. The same is done when the tree cannot be
+others are killed too: what ran on of them is not a whole, and the artifact is. The same is done when the tree cannot be
 ended because CRIU was killed by somebody meanwhile, and the kernel has let the tree go.
 
 Undoing never repeats what it does not know: :mod:`iriscw.freeze.settling`. What it cannot bring back to running within
@@ -62,7 +64,7 @@ from iriscw.freeze.effects import (
     Unpin,
     Wake,
 )
-from iriscw.freeze.gates import FREEZE_GATES, first_shut, hook_trouble, image_bytes
+from iriscw.freeze.gates import FREEZE_GATES, TREE_GATES, first_shut, hook_trouble, image_bytes
 from iriscw.freeze.messages import Again, CancelOperation, FreezeTree, OperationChanged, OperationEnded, Recover
 from iriscw.freeze.model import (
     CudaTask,
@@ -262,7 +264,7 @@ def _enter(freeze: Freeze, phase: Phase) -> None:
 
 
 def rules() -> dict[type, DecisionFunction]:
-    """Give the decision for each message."""
+    """Return the decision for each message."""
     return {
         FreezeTree: accept,
         CancelOperation: cancel,
@@ -359,15 +361,38 @@ def _dump(freeze: Freeze) -> Dump:
     within = dump_ns(freeze.reserved_bytes)
     plan = freeze.asked
     room = freeze.room
-    request = DumpRequest(plan.operation, plan.root, room.images, room.work, plan.options, within, plan.container)
+    request = DumpRequest(
+        operation=plan.operation,
+        root=plan.root,
+        images=room.images,
+        work=room.work,
+        options=plan.options,
+        within_ns=within,
+        container=plan.container,
+        most_bytes=freeze.reserved_bytes,
+    )
     return Dump(request, ends=not plan.leave_running)
 
 
 def _seal(freeze: Freeze) -> Seal:
     assert freeze.frozen is not None
     assert freeze.dumped is not None
-    frozen = attrs.evolve(freeze.frozen, tasks=freeze.dumped.tree.tasks, frozen_wall_ns=freeze.dumped.wall_ns)
+    tree = freeze.dumped.tree
+    frozen = attrs.evolve(
+        freeze.frozen,
+        tasks=tree.tasks,
+        files=tree.files,
+        namespaces=tree.namespaces,
+        group=tree.group,
+        frozen_wall_ns=freeze.dumped.wall_ns,
+    )
     return Seal(freeze.id, frozen, freeze.asked.labels)
+
+
+def _reserve(freeze: Freeze) -> Reserve:
+    assert freeze.frozen is not None
+    size, device = freeze.reserved_bytes, freeze.device_bytes
+    return Reserve(freeze.id, freeze.asked.tier, size, device, freeze.frozen.group)
 
 
 def _quiesce(freeze: Freeze) -> Quiesce:
@@ -376,10 +401,10 @@ def _quiesce(freeze: Freeze) -> Quiesce:
 
 
 _EFFECTS: Mapping[Phase, Callable[[Freeze], object]] = {
-    _P.RESERVING: lambda freeze: Reserve(freeze.id, freeze.asked.tier, freeze.reserved_bytes),
+    _P.RESERVING: _reserve,
     _P.QUIESCING: _quiesce,
     _P.LOCKING: lambda freeze: LockCuda(freeze.cuda_identities, freeze.asked.lock_within_ns),
-    _P.CHECKPOINTING: lambda freeze: CheckpointCuda(freeze.cuda_identities, copy_ns(freeze.device_bytes)),
+    _P.CHECKPOINTING: lambda freeze: CheckpointCuda(freeze.id, freeze.cuda_identities, copy_ns(freeze.device_bytes)),
     _P.DUMPING: _dump,
     _P.SEALING: _seal,
     _P.PUBLISHING: lambda freeze: Publish(freeze.id),
@@ -468,7 +493,7 @@ def failed(freeze: Freeze, message: Failed, ctx: Context) -> Returned:
 
 def _seen(freeze: Freeze, seen: Seen, ctx: Context) -> Returned:
     plan = freeze.asked
-    shut = first_shut(FREEZE_GATES, plan, seen)
+    shut = first_shut(TREE_GATES, plan, seen.tree) or first_shut(FREEZE_GATES, plan, seen)
     if shut is not None:
         return _over(freeze, Outcome.UNDONE, "GateRefused", f"{shut.gate}: {shut.text}", ctx)
     frozen = Frozen(
@@ -483,15 +508,18 @@ def _seen(freeze: Freeze, seen: Seen, ctx: Context) -> Returned:
         guard=plan.guard or seen.guard,
         left_running=plan.leave_running,
         container=plan.container,
+        group=seen.tree.group,
     )
     needed = image_bytes(seen)
-    after = attrs.evolve(freeze, reserved_bytes=needed)
+    after = attrs.evolve(freeze, frozen=frozen, reserved_bytes=needed)
     commands = (Run(KEY, _EFFECTS[_P.RESERVING](after)), Emit(OperationChanged(freeze.id, Phase.RESERVING)))
     return Decision(records=(FreezeMeasured(frozen, needed),), commands=commands)
 
 
 def _dumped(freeze: Freeze, dumped: Dumped, ctx: Context) -> Returned:
-    record = FreezeDumped(dumped.tree, dumped.cuda_tasks, ctx.wall)
+    record = FreezeDumped(attrs.evolve(dumped.tree, hindrances=()), dumped.cuda_tasks, ctx.wall)
+    if shut := first_shut(TREE_GATES, freeze.asked, dumped.tree):  # it may have changed since it was looked at
+        return _undo(freeze, "TargetUnfit", f"{shut.gate}: {shut.text}", record)
     known = freeze.cuda_identities
     stranger = next((task for task in dumped.cuda_tasks if task.identity not in known), None)
     if stranger is not None:
@@ -578,7 +606,13 @@ def _settled(freeze: Freeze, states: States, reading: int, ctx: Context) -> Retu
         return (Run(KEY, EndTree(freeze.id, freeze.tasks, END_NS, reading, given_up=True)),)
     if freeze.gone and states.living:
         return (_kill(freeze),)  # an earlier life gave the tree up, and may have killed a part of it
-    step = settle(states, reading=reading, copy_ns=copy_ns(freeze.device_bytes), unlock_ns=UNLOCK_NS)
+    step = settle(
+        states,
+        reading=reading,
+        copy_ns=copy_ns(freeze.device_bytes),
+        unlock_ns=UNLOCK_NS,
+        only_locked=Phase.CHECKPOINTING not in freeze.steps,
+    )
     match step:
         case Wait.READ_AGAIN:
             return (SetTimer(KEY, READ_AGAIN_NS, Again(_read_states(freeze, reading + 1))),)

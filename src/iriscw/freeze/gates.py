@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 import attrs
 
 from iriscw.freeze.effects import Opened, Seen
-from iriscw.freeze.model import CudaState, FreezePlan, Gpu, Hook, HookKind, Numbers, Obstacle, ThawPlan
+from iriscw.freeze.model import CudaState, FreezePlan, Frozen, Gpu, Hook, HookKind, Numbers, ThawPlan, Tree
+from iriscw.freeze.traits import Obstacle
 
 VRAM_MARGIN_BYTES = 256 << 20
 """What a restore needs beside what was held: contexts, page tables. Running out once ruins the process for good."""
@@ -44,7 +45,7 @@ class Refusal:
 
 
 def first_shut(gates: tuple[Gate[Plan, Sight], ...], plan: Plan, sight: Sight) -> Refusal | None:
-    """Give the first gate that is shut."""
+    """Return the first gate that is shut."""
     for gate in gates:
         text = gate.check(plan, sight)
         if text:
@@ -79,30 +80,73 @@ def hook_trouble(hook: Hook | None) -> str:
 
 # Before a freeze
 
-ALWAYS = (Obstacle.OURS, Obstacle.KERNEL, Obstacle.TRACED, Obstacle.IO_URING, Obstacle.DEVICE, Obstacle.PAGES)
+ALWAYS = (
+    Obstacle.OURS,
+    Obstacle.KERNEL,
+    Obstacle.TRACED,
+    Obstacle.IO_URING,
+    Obstacle.DEVICE,
+    Obstacle.PAGES,
+    Obstacle.UNLINKED,
+    Obstacle.NUMBERED,
+    Obstacle.CHILDREN,
+    Obstacle.DEATH_SIGNAL,
+    Obstacle.MAPPED_LOCKS,
+    Obstacle.THREAD,
+    Obstacle.SCHEDULING,
+    Obstacle.SEMAPHORE,
+)
 """What no option helps against."""
 
+NOT_IN_CONTAINERS = (Obstacle.NAMESPACE, Obstacle.ELSEWHERE, Obstacle.MOUNTS, Obstacle.PIPE, Obstacle.SHARED)
+"""What a container's runtime brings back, and nobody else: its namespaces, and the pipes and files that it gave to it.
+"""
 
-def _nothing_in_the_way(plan: FreezePlan, seen: Seen) -> str:
-    for each in seen.tree.hindrances:
+
+def _nothing_in_the_way(plan: FreezePlan, tree: Tree) -> str:
+    for each in tree.hindrances:
         first = each.obstacle is Obstacle.NAMESPACE
-        inside = first or each.obstacle is Obstacle.ELSEWHERE
+        inside = each.obstacle in NOT_IN_CONTAINERS
         if each.obstacle in ALWAYS or (inside and plan.container is None) or (first and each.pid != plan.root.pid):
             return each.text
     return ""
 
 
-def _terminal(plan: FreezePlan, seen: Seen) -> str:
-    found = next((each.text for each in seen.tree.hindrances if each.obstacle is Obstacle.TERMINAL), "")
-    return "" if plan.options.shell_job or not found else f"{found}: freeze it with --shell-job"
+def _terminal(plan: FreezePlan, tree: Tree) -> str:
+    def found(obstacle: Obstacle) -> list[str]:
+        return [each.text for each in tree.hindrances if each.obstacle is obstacle]
+
+    outside, leads, leads_none = found(Obstacle.TERMINAL), found(Obstacle.LEADER), found(Obstacle.NO_LEADER)
+    if not plan.options.shell_job:
+        if outside:
+            return f"{outside[0]}: freeze it with --shell-job, start it without one, or (tmux, screen) detach first"
+        alone = bool(leads_none) and plan.container is None
+        return f"{leads_none[0]}: start it with setsid, or freeze it with --shell-job" if alone else ""
+    if plan.container is not None:
+        return ""
+    if len(outside) > 1:
+        return f"{outside[0]}, and it has another one: it can get but one back"
+    return f"{leads[0]}: freeze the program below it, or the tree that holds the other side" if leads else ""
 
 
-def _connections(plan: FreezePlan, seen: Seen) -> str:
+def _connections(plan: FreezePlan, tree: Tree) -> str:
     if plan.options.tcp_established and plan.options.tcp_close:
         return "connections are either kept or given up: --tcp-established or --tcp-close, not both"
-    found = next((each.text for each in seen.tree.hindrances if each.obstacle is Obstacle.TCP), "")
+    found = next((each.text for each in tree.hindrances if each.obstacle is Obstacle.TCP), "")
     allowed = plan.options.tcp_established or plan.options.tcp_close
     return "" if allowed or not found else f"{found}: freeze it with --tcp-established, or with --tcp-close"
+
+
+TREE_GATES: tuple[Gate[FreezePlan, Tree], ...] = (
+    Gate(
+        "target",
+        "nothing that cannot be brought back: io_uring, what is shared with the outside, a tracer, mounts of its own",
+        _nothing_in_the_way,
+    ),
+    Gate("terminal", "no terminal of somebody else, or --shell-job", _terminal),
+    Gate("connections", "no established TCP connection, or --tcp-established, or --tcp-close", _connections),
+)
+"""What the tree itself has to be. Asked before it is touched, and once more when it is held: it may have changed."""
 
 
 def _cuda_can(plan: FreezePlan, seen: Seen) -> str:
@@ -110,7 +154,18 @@ def _cuda_can(plan: FreezePlan, seen: Seen) -> str:
 
 
 def _cuda_is_free(plan: FreezePlan, seen: Seen) -> str:
+    stopped = [task.identity for task in seen.tree.tasks if task.stopped]
     for task in seen.cuda_tasks:
+        if task.identity in stopped:
+            return (
+                f"process {task.identity.pid} uses CUDA and is stopped: the driver needs a thread of it for each call, "
+                "here and at the thaw; let it go on (kill -CONT)"
+            )
+        if task.state is CudaState.UNKNOWN:
+            return (
+                f"process {task.identity.pid} is for CUDA in a state that iriscw does not know: another program copies "
+                "its memory, or the driver is newer than iriscw"
+            )
         if task.state is not CudaState.RUNNING:
             return (
                 f"process {task.identity.pid} is {task.state.value} for CUDA already: somebody else froze it, "
@@ -121,17 +176,17 @@ def _cuda_is_free(plan: FreezePlan, seen: Seen) -> str:
 
 def _one_gpu_map(plan: FreezePlan, seen: Seen) -> str:
     known = [gpu.uuid for gpu in seen.gpus]
-    missing = [uuid for task in seen.cuda_tasks for uuid in task.gpus if uuid not in known]
+    missing = [uuid for task in seen.cuda_tasks for uuid in task.by_gpu if uuid not in known]
     return f"GPU {missing[0]} is in use and not listed by NVML" if missing else ""
 
 
 def image_bytes(seen: Seen) -> int:
-    """Give the upper bound of what the images of a tree take: what is resident, and what comes off the GPUs."""
+    """Return the most that the images of a tree may take: its memory, and what comes off the GPUs."""
     return seen.tree.memory_bytes + device_bytes(seen) + IMAGE_SLACK_BYTES
 
 
 def device_bytes(seen: Seen) -> int:
-    """Give what CUDA will copy into the memory of the processes: it is there twice until the tree has ended."""
+    """Return what CUDA will copy into the memory of the processes: it is there twice until the tree has ended."""
     return sum(task.device_bytes for task in seen.cuda_tasks)
 
 
@@ -157,15 +212,10 @@ def _enough_memory(plan: FreezePlan, seen: Seen) -> str:
 
 
 FREEZE_GATES: tuple[Gate[FreezePlan, Seen], ...] = (
-    Gate(
-        "target",
-        "nothing that cannot be dumped: io_uring, a tracer, ourselves, pages still to come, somebody's PID namespace",
-        _nothing_in_the_way,
-    ),
-    Gate("terminal", "no terminal, or --shell-job", _terminal),
-    Gate("connections", "no established TCP connection, or --tcp-established, or --tcp-close", _connections),
     Gate("cuda", "a driver that can checkpoint, where the tree uses CUDA", _cuda_can),
-    Gate("cuda-state", "nobody else has locked or checkpointed it", _cuda_is_free),
+    Gate(
+        "cuda-state", "no process that uses CUDA is stopped, or locked or checkpointed by somebody else", _cuda_is_free
+    ),
     Gate("gpus", "every GPU in use is known by its UUID", _one_gpu_map),
     Gate("memory", "enough free memory for images in RAM, and for what CUDA moves off the GPUs", _enough_memory),
 )
@@ -175,7 +225,7 @@ FREEZE_GATES: tuple[Gate[FreezePlan, Seen], ...] = (
 
 
 def version_of(text: str) -> tuple[int, ...]:
-    """Read ``4.2`` or ``580.105.08`` for comparing; what is no number ends it."""
+    """Read ``4.2`` or ``580.105.08`` for comparing; what is not a number ends it."""
     numbers: list[int] = []
     for part in text.split("."):
         if not part.isdigit():
@@ -210,9 +260,80 @@ def _processor(plan: ThawPlan, opened: Opened) -> str:
 
 
 def _source(plan: ThawPlan, opened: Opened) -> str:
-    if opened.living:
-        return f"process {opened.living[0].pid}, which was frozen, still runs: there would be two of it"
+    if plan.clone:
+        return ""
+    if not opened.living:
+        came = "came of what was thawed from it before, and runs"
+        return f"process {opened.met.heirs[0].pid} {came}: {_TWO}" if opened.met.heirs else ""
+    first = opened.living[0]
+    came = "was thawed from it and runs" if first in opened.kept.returned else "was frozen and still runs"
+    return f"process {first.pid} {came}: {_TWO}"
+
+
+_TWO = "there would be two of it (--clone makes one more on purpose)"
+
+
+NAMESPACE_NAMES = {"mnt": "mount", "net": "network", "ipc": "IPC", "uts": "UTS", "user": "user"}
+
+
+def _place(plan: ThawPlan, opened: Opened) -> str:
+    """A tree comes back in the namespaces of who thaws it, but for those of its own."""
+    was = opened.kept.frozen
+    if plan.container is not None or was.host.boot_id != opened.host.boot_id:
+        return ""
+    here = dict(opened.namespaces)
+    for kind, number in was.namespaces:
+        if here.get(kind, number) != number and not plan.force:
+            name = NAMESPACE_NAMES.get(kind, kind)
+            return f"it was frozen in another {name} namespace than this one: thaw it from there (nsenter), or --force"
     return ""
+
+
+def _files(plan: ThawPlan, opened: Opened) -> str:
+    """Compare the files that it has open with what is there now, as it could have been had it only been stopped."""
+    if plan.container is not None or plan.force:
+        return ""
+    for file, now in zip(opened.kept.frozen.files, opened.files, strict=False):
+        if now is None:
+            return f"{file.path}, which process {file.pid} has open, is not there any more: put it back"
+        same = (now.device, now.inode) == (file.device, file.inode)
+        if not same and not file.appended:
+            return f"{file.path}, which process {file.pid} has open, is another file now (--force takes that)"
+        if file.guarded and (now.size_bytes, now.changed_ns) != (file.size_bytes, file.changed_ns):
+            return (
+                f"{file.path} was changed while the tree was frozen, and process {file.pid}, which writes to it, holds "
+                "locks that kept nobody out meanwhile: what it does next may destroy what was written (--force)"
+            )
+    return ""
+
+
+def _locks(plan: ThawPlan, opened: Opened) -> str:
+    """CRIU would wait for the lock, with the whole tree."""
+    if plan.container is not None or not opened.met.locks:
+        return ""
+    holder = opened.met.locks[0]
+    return f"{holder.who} holds a lock on {holder.what} that the tree held: end it, or have it let go of that"
+
+
+def _names(plan: ThawPlan, opened: Opened) -> str:
+    """CRIU would remove the file: who has the socket would live on, and nobody could reach it."""
+    if plan.container is not None or plan.force:
+        return ""
+    copies = [task.pid for task in opened.living] if plan.clone else []
+    for holder in opened.met.names:
+        if holder.pid not in copies:
+            text = f"{holder.who} has the Unix socket {holder.what} by now, whose name the tree needs"
+            return f"{text}: end it, or rename that file (--force takes the name away from it)"
+    return ""
+
+
+def _ports(plan: ThawPlan, opened: Opened) -> str:
+    """A socket that CRIU brings back may come to share a port with one that it brought back before."""
+    if plan.container is not None or plan.force or not opened.met.ports:
+        return ""
+    holder = opened.met.ports[0]
+    text = f"{holder.who} has {holder.what} by now, which the tree listens on"
+    return f"{text}: end it first (--force tries it all the same: clients would then reach one of the two)"
 
 
 def _runtime(plan: ThawPlan, opened: Opened) -> str:
@@ -220,14 +341,14 @@ def _runtime(plan: ThawPlan, opened: Opened) -> str:
     if was is not None and plan.container is None:
         return f"it is container {was.container_id}, and only its runtime brings it back: iriscw-runc restore"
     if was is None and plan.container is not None:
-        return "it is no container's: it was frozen without a runtime, and is thawed so"
+        return "it is not a container's: it was frozen without a runtime, and is thawed so"
     return ""
 
 
 def _numbers(plan: ThawPlan, opened: Opened) -> str:
     if not opened.taken or plan.container is not None:  # a container has a namespace of numbers of its own
         return ""
-    text = f"process number {opened.taken[0]} is taken here, and the tree needs it"
+    text = f"process number {opened.taken[0]} is taken here (by a process or a thread), and the tree needs it"
     if plan.numbers is Numbers.SAME:
         return text if _bound(opened) else f"{text}: thaw it with --pids auto, in a PID namespace of its own"
     return f"{text}; {_bound(opened)}" if _bound(opened) else ""
@@ -261,9 +382,19 @@ def _driver(plan: ThawPlan, opened: Opened) -> str:
         return opened.cuda.reason or "the driver cannot checkpoint"
     if opened.cuda.driver_version != was.cuda_driver:
         return f"it was frozen under driver {was.cuda_driver}, and this is {opened.cuda.driver_version}"
-    if plan.gpus and not opened.cuda.can_map_gpus:
+    if whole_map(was, plan.gpus) and not opened.cuda.can_map_gpus:
         return "this driver cannot restore to other GPUs (580 and later can)"
     return ""
+
+
+def whole_map(was: Frozen, asked: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """Return the map of GPUs as the driver wants it: each GPU that was used, those that stay too; none if all stay.
+
+    NVIDIA: if pairs are given, they must contain every checkpointed GPU (``cuCheckpointProcessRestore``).
+    """
+    wanted = dict(asked)
+    pairs = tuple((uuid, wanted.get(uuid, uuid)) for uuid in was.used_gpus)
+    return pairs if any(old != new for old, new in pairs) else ()
 
 
 def _gpus(plan: ThawPlan, opened: Opened) -> str:
@@ -271,7 +402,10 @@ def _gpus(plan: ThawPlan, opened: Opened) -> str:
     here = {gpu.uuid: gpu for gpu in opened.gpus}
     models = {gpu.uuid: gpu.model for gpu in was.gpus}
     wanted = dict(plan.gpus)
-    used = tuple(dict.fromkeys(uuid for task in was.cuda_tasks for uuid in task.gpus))
+    used = was.used_gpus
+    strange = [uuid for uuid in wanted if uuid not in used]
+    if strange and not plan.unused_gpus:
+        return f"the map names GPU {strange[0]}, and the tree used {', '.join(used) or 'none'}"
     targets = [wanted.get(uuid, uuid) for uuid in used]
     if len(dict.fromkeys(targets)) < len(targets):
         return "two GPUs would come to one: the map must keep them apart"
@@ -285,13 +419,16 @@ def _gpus(plan: ThawPlan, opened: Opened) -> str:
 
 
 def needed_vram(plan: ThawPlan, opened: Opened) -> dict[str, int]:
-    """Give for each GPU here what has to be free on it. What is not known by GPU is asked of each one that is used."""
+    """Return for each GPU here what has to be free on it.
+
+    What is not known by GPU is asked of each one that is used.
+    """
     wanted = dict(plan.gpus)
     needed: dict[str, int] = {}
     for task in opened.kept.frozen.cuda_tasks:
-        for uuid in task.gpus:
+        for uuid, held in task.by_gpu.items():
             target = wanted.get(uuid, uuid)
-            needed[target] = needed.get(target, VRAM_MARGIN_BYTES) + task.device_bytes // len(task.gpus)
+            needed[target] = needed.get(target, VRAM_MARGIN_BYTES) + max(0, held)
     return needed
 
 
@@ -307,7 +444,7 @@ def _vram(plan: ThawPlan, opened: Opened) -> str:
 def _memory(plan: ThawPlan, opened: Opened) -> str:
     needed = opened.kept.sealed.size_bytes + MEMORY_MARGIN_BYTES
     if opened.free_memory_bytes < needed:
-        return f"{opened.free_memory_bytes >> 20} MiB of memory are free, and {needed >> 20} MiB are needed"
+        return f"{opened.free_memory_bytes >> 20} MiB of memory are free where it lands, and {needed >> 20} are needed"
     return ""
 
 
@@ -331,11 +468,26 @@ def _userfaultfd(plan: ThawPlan, opened: Opened) -> str:
     return "" if USERFAULTFD in opened.criu.features else "this kernel, or its CRIU, has no userfaultfd for that"
 
 
+def _own_terminal(plan: ThawPlan, opened: Opened) -> str:
+    if not opened.kept.frozen.options.shell_job or plan.container is not None:
+        return ""
+    if not plan.terminal:
+        return (
+            "it comes back in the terminal of `iriscw restore`, which stays there as its parent: run that in the "
+            "foreground of a terminal, with it as standard input, and without --agent or --cluster"
+        )
+    if plan.lazy:
+        return "with a terminal all of its memory is read before it runs: thaw it without --lazy"
+    if plan.numbers is not Numbers.SAME:
+        return "with a terminal it has the numbers that it had: thaw it without --pids"
+    return ""
+
+
 USERFAULTFD = "uffd-noncoop"
 """The feature, as CRIU names it."""
 
 LAZY_GATES: tuple[Gate[ThawPlan, Opened], ...] = (
-    Gate("container", "a tree that is no container", _no_container),
+    Gate("container", "a tree that is not a container", _no_container),
     Gate("cuda", "a tree that does not use CUDA", _no_cuda),
     Gate("namespace", "a tree that gets no PID namespace of its own", _no_namespace),
     Gate("pieces", "a digest for each piece in the manifest", _by_pieces),
@@ -348,11 +500,26 @@ THAW_GATES: tuple[Gate[ThawPlan, Opened], ...] = (
     Gate("architecture", "the same architecture and page size", _architecture),
     Gate("criu", "a CRIU that is not older than the one that wrote the images", _criu),
     Gate("processor", "every feature of the old processor, or --force", _processor),
-    Gate("source", "nothing of the frozen tree lives", _source),
-    Gate("numbers", "the tree's process numbers are free, or it may have a PID namespace of its own", _numbers),
+    Gate(
+        "source",
+        "nothing of the frozen tree lives, nor of one thawed from the same checkpoint, nor what came of that; or "
+        "--clone",
+        _source,
+    ),
+    Gate("place", "the namespaces that it was frozen in, or --force", _place),
+    Gate("files", "the files that it has open, and none that it holds locks for was changed; or --force", _files),
+    Gate("locks", "nobody holds a lock that keeps out one that the tree held", _locks),
+    Gate("names", "nobody has the names of its Unix sockets by now, or --force", _names),
+    Gate("ports", "nobody listens on its ports by now, or --force", _ports),
+    Gate(
+        "numbers",
+        "the numbers of its processes and threads are free, or it may have a PID namespace of its own",
+        _numbers,
+    ),
     Gate("namespace", "no CUDA or terminal in a tree that gets a PID namespace of its own", _namespace),
+    Gate("terminal", "a terminal to come back in, for what was frozen with --shell-job", _own_terminal),
     Gate("driver", "the same NVIDIA driver, where the tree used CUDA", _driver),
-    Gate("gpus", "each GPU again, or one of its model in its place", _gpus),
+    Gate("gpus", "each GPU again, or one of its model in its place; a map that names no other GPU", _gpus),
     Gate("vram", "enough free memory on each GPU", _vram),
-    Gate("memory", "enough free memory", _memory),
+    Gate("memory", "enough free memory where it lands: on the machine, and in its control group", _memory),
 )

@@ -27,19 +27,19 @@ class Missing:
         return bool(self._ranges)
 
     def ranges(self) -> tuple[Range, ...]:
-        """Give all of them."""
+        """Return all of them."""
         return tuple(self._ranges)
 
     def copied(self) -> Missing:
-        """Give the same for an address space that was forked off this one."""
+        """Return the same for an address space that was forked off this one."""
         return Missing(self._ranges)
 
     def last(self) -> int:
-        """Give the highest address that is missing; there must be one. What is last is dropped in no time."""
+        """Return the highest address that is missing; there must be one. What is last is dropped in no time."""
         return self._ranges[-1][1] - 1
 
     def offset_of(self, address: int) -> int | None:
-        """Give where the byte of this address lies in the file; None if it is not missing."""
+        """Return where the byte of this address lies in the file; None if it is not missing."""
         at = self._index(address)
         if at < 0:
             return None
@@ -47,7 +47,7 @@ class Missing:
         return offset + address - start if address < end else None
 
     def around(self, address: int, low: int, high: int) -> list[Range]:
-        """Give what is missing around an address, as far as it lies between these offsets of the file.
+        """Return what is missing around an address, as far as it lies between these offsets of the file.
 
         The ranges of a file lie in the order of its bytes until a program moves some of them, so these are neighbours.
         """
@@ -81,7 +81,7 @@ class Missing:
         self.size_bytes += sum(map(_length, moved))
 
     def _index(self, address: int) -> int:
-        """Give the index of the last range that begins at or before an address; -1 if none does."""
+        """Return the index of the last range that begins at or before an address; -1 if none does."""
         return bisect_right(self._ranges, (address, _AFTER_ALL, 0)) - 1
 
     def _taken(self, start: int, end: int) -> list[Range]:

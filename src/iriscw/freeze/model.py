@@ -11,6 +11,7 @@ import enum
 import attrs
 
 from iriscw.errors import OperationError, UsageError
+from iriscw.freeze.traits import Hindrance, Holder, OpenFile, Traits
 
 MAX_TASKS = 1024
 """Processes of one tree. CRIU itself has no bound; a tree that is larger is a runaway, not a workload."""
@@ -30,38 +31,18 @@ class TaskIdentity:
     boot_id: str
 
 
-class Obstacle(enum.Enum):
-    """What makes a process one that cannot be frozen, or not without an option."""
-
-    IO_URING = "io_uring"
-    """It holds an io_uring: CRIU cannot dump one."""
-    TERMINAL = "terminal"
-    """It has a terminal: ``shell_job`` is needed, and the terminal at the thaw is another one."""
-    TCP = "tcp"
-    """It has an established connection: ``tcp_established`` or ``tcp_close`` is needed."""
-    TRACED = "traced"
-    """A debugger traces it, or another CRIU."""
-    KERNEL = "kernel"
-    """It is a thread of the kernel."""
-    NAMESPACE = "namespace"
-    """It is the first process of its PID namespace: only its container's runtime brings it back."""
-    ELSEWHERE = "elsewhere"
-    """It is in a PID namespace that iriscw did not make for it: only its container's runtime brings it back."""
-    OURS = "ours"
-    """It is the process that freezes, or one above it."""
-    DEVICE = "device"
-    """It holds a device that cannot be dumped, and it is no GPU."""
-    PAGES = "pages"
-    """A lazy thaw still brings its pages: what is missing would be empty in the images."""
-
-
 @attrs.frozen
-class Hindrance:
-    """An obstacle, where it stands, and one sentence about it."""
+class Met:
+    """Whom a thaw would meet."""
 
-    obstacle: Obstacle
-    pid: int
-    text: str
+    heirs: tuple[TaskIdentity, ...] = ()
+    """Who came of what was thawed before from the same checkpoint."""
+    locks: tuple[Holder, ...] = ()
+    """Who holds locks on files that keep out those that the tree held."""
+    names: tuple[Holder, ...] = ()
+    """Who has Unix sockets by the names of those that the tree had."""
+    ports: tuple[Holder, ...] = ()
+    """Who has the ports that the tree listened on."""
 
 
 @attrs.frozen
@@ -72,16 +53,18 @@ class Task:
     parent_pid: int
     name: str
     memory_bytes: int
-    """What is resident, shared pages included: an upper bound of what a dump of it writes."""
+    """What a dump of it writes of memory that is its own: private pages, in memory or swapped out."""
     stopped: bool = False
     """It was stopped (SIGSTOP, Ctrl-Z) and must be so again after the operation."""
     traced_by: int = 0
     inner_pid: int = 0
     """Its number in its own PID namespace, where that is not ours: it has the same one after a thaw."""
+    traits: Traits | None = None
+    """None: nobody looked, as in a manifest of an older iriscw."""
 
     @property
     def number(self) -> int:
-        """Give the number that it has in images."""
+        """Return the number that it has in images."""
         return self.inner_pid or self.identity.pid
 
 
@@ -91,21 +74,28 @@ class Tree:
 
     tasks: tuple[Task, ...]
     hindrances: tuple[Hindrance, ...] = ()
+    shared_bytes: int = 0
+    """What a dump writes of memory that several may share, and of files without a name: each of them once."""
+    files: tuple[OpenFile, ...] = ()
+    namespaces: tuple[tuple[str, int], ...] = ()
+    """Kinds of namespaces that the root shares with who looked at it, and which: a thaw has to be made from there."""
+    group: str = ""
+    """The control group that limits the root's memory: see :func:`iriscw.processes.memory.group_of`."""
 
     @property
     def root(self) -> TaskIdentity:
-        """Give the process that was named."""
+        """Return the process that was named."""
         return self.tasks[0].identity
 
     @property
     def identities(self) -> tuple[TaskIdentity, ...]:
-        """Give all of them, parents first."""
+        """Return all of them, parents first."""
         return tuple(task.identity for task in self.tasks)
 
     @property
     def memory_bytes(self) -> int:
-        """Give the upper bound of what a dump of it writes."""
-        return sum(task.memory_bytes for task in self.tasks)
+        """Return what a dump of it writes of memory."""
+        return sum(task.memory_bytes for task in self.tasks) + self.shared_bytes
 
 
 @attrs.frozen
@@ -150,6 +140,9 @@ class CudaState(enum.Enum):
     CHECKPOINTED = "checkpointed"
     FAILED = "failed"
     """Terminal: nothing brings it back (CUDA says so)."""
+    UNKNOWN = "unknown"
+    """One that iriscw does not know: a newer driver has more. CUDA 13.4 names two, CHECKPOINTING and RESTORING: another
+    program copies the memory of the process, and has not said that it is done. It is none of the above."""
 
 
 @attrs.frozen
@@ -176,9 +169,18 @@ class CudaTask:
     restore_thread: int
     """The thread that must run during a restore."""
     device_bytes: int
-    """What it holds on GPUs now; 0 when it is checkpointed, or when NVML does not tell."""
+    """What it holds on GPUs now, at most: see ``held``. 0 when it is checkpointed."""
     gpus: tuple[str, ...] = ()
     """The UUIDs of the GPUs it holds memory on."""
+    held: tuple[tuple[str, int], ...] = ()
+    """What it holds of each of them: where NVML does not tell, all that is used of that GPU, which is an upper bound.
+    Empty in what an older iriscw wrote down: it kept the sum alone."""
+
+    @property
+    def by_gpu(self) -> dict[str, int]:
+        """Return what it holds of each GPU, at most. Where only the sum is known, all of it may be on any of them."""
+        told = dict(self.held)
+        return {uuid: told.get(uuid, self.device_bytes) for uuid in dict.fromkeys((*self.gpus, *told))}
 
 
 @attrs.frozen
@@ -193,7 +195,7 @@ class Gpu:
 
     @property
     def free_bytes(self) -> int:
-        """Give what nobody uses."""
+        """Return what nobody uses."""
         return max(0, self.total_bytes - self.used_bytes)
 
 
@@ -224,9 +226,12 @@ class CriuOptions:
     shell_job: bool = False
     file_locks: bool = True
     external_unix_sockets: bool = False
-    link_remap: bool = True
-    ghost_limit_bytes: int = 512 << 20
-    """Files that were removed but are still open are kept in the image, up to this size each."""
+    """For containers, whose runtime asks for it."""
+    link_remap: bool = False
+    """Likewise. CRIU gives an open file whose name was removed a new name beside the old one, and leaves it there."""
+    ghost_limit_bytes: int = (1 << 32) - 1
+    """Files without a name that are open are kept in the image, up to this size each: the most that CRIU can be told.
+    What is reserved bounds them all."""
 
 
 @attrs.frozen
@@ -251,11 +256,13 @@ class DumpRequest:
     images: str
     """An empty folder, absolute: CRIU's own files go here, and nothing else."""
     work: str
-    """A folder for logs, statistics and sockets, absolute. It is no part of the artifact."""
+    """A folder for logs, statistics and sockets, absolute. It is not part of the artifact."""
     options: CriuOptions
     within_ns: int
     container: Container | None = None
     """It is done through this container's runtime; None: the tree is one of processes alone."""
+    most_bytes: int = 0
+    """What may be written: beyond that it is broken off. 0: no bound."""
 
 
 @attrs.frozen
@@ -411,6 +418,14 @@ class ThawPlan:
     lazy: bool = False
     """Let it run before all of its memory was read, where that can be."""
     numbers: Numbers = Numbers.SAME
+    clone: bool = False
+    """Make one more of a tree that lives: the frozen one, or one that was thawed from the same artifact."""
+    verify: Hook | None = None
+    """Who is asked, once the tree runs, whether it is what it was; if the answer is no, it is ended. EXEC or HTTP."""
+    terminal: bool = False
+    """Who thaws it is in the foreground of a terminal, and stays there as its parent."""
+    unused_gpus: bool = False
+    """Whether the map may name GPUs that nothing of the artifact was on."""
 
 
 @attrs.frozen
@@ -441,16 +456,21 @@ class Frozen:
     frozen_wall_ns: int = 0
     container: Container | None = None
     """What it was a container of, if its runtime dumped it: only a runtime brings it back."""
+    files: tuple[OpenFile, ...] = ()
+    namespaces: tuple[tuple[str, int], ...] = ()
+    """See :class:`Tree`."""
+    group: str = ""
+    """Likewise."""
+
+    @property
+    def used_gpus(self) -> tuple[str, ...]:
+        """Return the UUIDs of the GPUs that its processes held memory on, each once."""
+        return tuple(dict.fromkeys(uuid for task in self.cuda_tasks for uuid in task.by_gpu))
 
     @property
     def device_bytes(self) -> int:
-        """Give what has to fit on GPUs again."""
+        """Return what has to fit on GPUs again."""
         return sum(task.device_bytes for task in self.cuda_tasks)
-
-    @property
-    def memory_bytes(self) -> int:
-        """Give what has to fit into memory again."""
-        return sum(task.memory_bytes for task in self.tasks)
 
 
 @attrs.frozen
@@ -487,8 +507,10 @@ class ThawPhase(enum.Enum):
     OPENING = "opening"
     VERIFYING = "verifying"
     RESTORING = "restoring"
+    PROVING = "proving"
     STARTING = "starting"
     PAGING = "paging"
+    CONFIRMING = "confirming"
     LEAVING = "leaving"
     KILLING = "killing"
     OVER = "over"
@@ -532,6 +554,8 @@ class Kept:
     sealed: Sealed
     by_pieces: bool = False
     """Whether every piece of its pages has a digest of its own, so that one can be compared without the others."""
+    returned: tuple[TaskIdentity, ...] = ()
+    """Who came back from it so far, of every thaw whose tree may still live."""
 
 
 @attrs.frozen
@@ -622,8 +646,18 @@ class CudaOverdue(OperationError):
     retryable = True
 
 
+class TreeChanged(OperationError):
+    """A tree that was brought back is not what was frozen; the text says in what. It has not run."""
+
+
 class HookFailed(OperationError):
     """The application did not come to rest, or did not say so in time."""
+
+    retryable = True
+
+
+class VerifyFailed(OperationError):
+    """Whoever was asked about a tree that was brought back said no, or nothing in time. The tree was ended."""
 
     retryable = True
 
@@ -636,7 +670,7 @@ class GuardUntold(OperationError):
     """The first process of a tree that was brought back cannot be told so now: none of the rest has run meanwhile."""
 
 
-class ArtifactUnknown(OperationError, LookupError):
+class ArtifactUnknown(UsageError, LookupError):
     """There is certainly no artifact with this id here."""
 
 

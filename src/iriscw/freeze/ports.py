@@ -29,15 +29,18 @@ from iriscw.freeze.model import (
     Host,
     Kept,
     LazyPages,
+    Met,
     Progress,
     RestoreReport,
     RestoreRequest,
     Room,
     Sealed,
     SweepRequest,
+    Task,
     TaskIdentity,
     Tree,
 )
+from iriscw.freeze.traits import OpenFile
 
 KILL_PATIENCE_NS = 10_000_000_000
 """How long past its deadline a call may take to kill what it started: a process in a driver dies slowly."""
@@ -62,8 +65,11 @@ class Processes(Protocol):
         """
         ...
 
-    async def tree(self, root: TaskIdentity) -> Tree:
+    async def tree(self, root: TaskIdentity, *, closely: bool = False) -> Tree:
         """Read the tree below a process, with what stands in the way of freezing it (``Tree.hindrances``).
+
+        Closely: also the traits of each process, and the files that are open. The tree has to be held for that, or
+        stopped: of one that runs they are none of one moment.
 
         What ends meanwhile is left out; what was forked meanwhile is found (the walk is repeated until it is stable,
         or a bound is reached).
@@ -75,8 +81,17 @@ class Processes(Protocol):
         """
         ...
 
+    async def members(self, root: TaskIdentity) -> Mapping[TaskIdentity, bool]:
+        """Return the processes of a tree, and whether each is stopped, and nothing else of them: it is soon read.
+
+        Raises:
+            TargetGone: the root has ended.
+            TargetUnfit: the tree has more than ``MAX_TASKS`` tasks.
+        """
+        ...
+
     async def living(self, tasks: Sequence[TaskIdentity]) -> tuple[TaskIdentity, ...]:
-        """Give those that live, in the order given. Raises nothing.
+        """Return those that live, in the order given. Raises nothing.
 
         A zombie does not live, nor does one that was killed already and has only not gone yet (SIGKILL is pending, or
         it is exiting): what it was told cannot be taken back.
@@ -84,26 +99,87 @@ class Processes(Protocol):
         ...
 
     async def taken(self, pids: Sequence[int]) -> tuple[int, ...]:
-        """Give those numbers that a process (a zombie too), a thread, a session or a process group has now.
+        """Return those numbers that a process (a zombie too), a thread, a session or a process group has now.
 
         Zombies of ours are reaped before.
         """
         ...
 
-    async def free_memory_bytes(self) -> int:
-        """Give what the machine, or the control group we run in, can still hand out. Raises nothing."""
+    async def free_memory_bytes(self, group: str = "") -> int:
+        """Return what the machine, or a control group (without one: ours), can still hand out. Raises nothing."""
+        ...
+
+    async def promise_memory(self, operation: str, size_bytes: int, group: str, besides_bytes: int = 0) -> int:
+        """Let all who freeze or thaw on this machine know that an operation is about to take memory of processes.
+
+        It counts until :meth:`memory_taken`, or until this process ends. Who is asked again forgets what it was told.
+
+        Args:
+            operation: who is about to.
+            size_bytes: how much.
+            group: where: a control group, or ours if it is empty.
+            besides_bytes: what tiers will take of the machine.
+
+        Returns:
+            What is left for it there, ``size_bytes`` included, once all others have taken what they are about to. Less
+            than nothing, if they take too much.
+
+        Raises:
+            NoRoom: it cannot be made known, for want of descriptors.
+        """
+        ...
+
+    def memory_taken(self, operation: str) -> None:
+        """Take that back: it is taken, or will not be. Never blocks, and may be repeated. Raises nothing."""
+        ...
+
+    async def namespaces(self) -> tuple[tuple[str, int], ...]:
+        """Return the namespaces of this process, by kind. Raises nothing."""
+        ...
+
+    async def files(self, opened: Sequence[OpenFile]) -> tuple[OpenFile | None, ...]:
+        """Look at files by their names; None for what is not there, or cannot be looked at. Raises nothing."""
+        ...
+
+    async def meet(self, frozen: Frozen, images: str, returned: Sequence[TaskIdentity]) -> Met:
+        """Look for those whom a thaw would meet. Raises nothing.
+
+        Args:
+            frozen: what was frozen.
+            images: the folder of its images.
+            returned: who was thawed from it before.
+        """
+        ...
+
+    async def prove(self, frozen: Sequence[Task], made: Sequence[TaskIdentity]) -> None:
+        """Set again what CRIU loses of a tree that is stopped, and compare it with what was frozen.
+
+        Processes whose traits nobody read are not compared. May be repeated.
+
+        Raises:
+            TreeChanged: it is not what it was; the text says in what.
+            TargetGone: a process of it has ended.
+            RightsMissing: it may not be looked at, or not be changed.
+        """
         ...
 
     async def free_memory(self, task: TaskIdentity) -> FreeMemory:
-        """Give what the machine, our control group and that of another process can still hand out. Raises nothing."""
+        """Return what the machine, our control group and that of another process can still hand out. Raises nothing."""
         ...
 
     async def ticks(self) -> int:
-        """Give the clock ticks since boot, as ``stat`` counts them: what starts from now on is not older."""
+        """Return the clock ticks since boot, as ``stat`` counts them: what starts from now on is not older."""
         ...
 
-    async def proceed(self, tasks: Sequence[TaskIdentity]) -> None:
-        """Let stopped processes run (SIGCONT). Those that run or have ended are left alone.
+    async def proceed(self, tasks: Sequence[TaskIdentity], *, below: bool = False) -> None:
+        """Let stopped processes run (SIGCONT), children before their parents: so no parent sees one that is stopped.
+
+        With ``below``, all but the first, and each parent, that one included, forgets before that its children were
+        stopped. For that it is traced: if we are killed meanwhile, the kernel kills it.
+
+        They are given parents first. Those that run or have ended are left alone. Returns when each of them has been on
+        a processor since, or has ended: what was only waiting to kill it has done so by then. It waits for that no
+        longer than a moment.
 
         Raises:
             RightsMissing: a signal was refused.
@@ -111,7 +187,7 @@ class Processes(Protocol):
         ...
 
     async def guard(self, root: TaskIdentity) -> str:
-        """Give the folder of its program, absolute, if this process is a supervisor of iriscw; empty if it is none.
+        """Return the folder of its program, absolute, if this process is a supervisor of iriscw; empty if it is none.
 
         Raises nothing.
         """
@@ -130,12 +206,18 @@ class Processes(Protocol):
         """
         ...
 
-    async def end(self, tasks: Sequence[TaskIdentity], within_ns: int) -> tuple[TaskIdentity, ...]:
+    async def end(
+        self, tasks: Sequence[TaskIdentity], within_ns: int, *, heirs: bool = False
+    ) -> tuple[TaskIdentity, ...]:
         """Kill processes with all below them (SIGKILL through pidfds), wait until each has ended, reap what is ours.
 
         They are killed in the order given: as long as the first one was not, none was.
         They are stopped first, so that what they fork meanwhile is found: by descent, never by name. Should this
         process die between the two, they are left stopped: who has begun to end a tree ends it.
+
+        With ``heirs``, also those that began after one of them in the session or process group that this one leads: of
+        a tree that was thawed they came of it, though whoever forked them has ended and nothing leads to them. One that
+        was frozen may have left others there before, which are in no image.
 
         Returns:
             Those that still live after ``within_ns``; none, if all went well.
@@ -151,7 +233,7 @@ class Cuda(Protocol):
         ...
 
     async def tasks(self, identities: Sequence[TaskIdentity], within_ns: int) -> tuple[CudaTask, ...]:
-        """Give those of the processes that have a CUDA context (that have a restore thread), in the order given.
+        """Return those of the processes that have a CUDA context (that have a restore thread), in the order given.
 
         Raises:
             CudaRefused: the driver does not tell.
@@ -161,7 +243,7 @@ class Cuda(Protocol):
         ...
 
     async def state(self, task: TaskIdentity, within_ns: int) -> CudaState:
-        """Read the state of a process.
+        """Read the state of a process. Nothing is changed by it, and several may be read at the same time.
 
         Raises:
             TargetGone: the process has ended.
@@ -192,7 +274,7 @@ class Cuda(Protocol):
         ...
 
     async def restore(self, task: TaskIdentity, within_ns: int, gpus: Mapping[str, str]) -> None:
-        """CHECKPOINTED to LOCKED. ``gpus`` gives for each old UUID the new one; empty: the same ones.
+        """CHECKPOINTED to LOCKED. ``gpus`` gives for each UUID that was used the new one; empty: the same ones.
 
         Raises: as :meth:`lock`, and
             CudaNoMemory: the GPU has too little memory; the process can only be killed.
@@ -212,7 +294,13 @@ class Gpus(Protocol):
         ...
 
     async def used_by(self, pids: Sequence[int]) -> Mapping[int, Mapping[str, int]]:
-        """Give for each process the bytes it holds by GPU UUID. Who holds none is left out. Raises nothing."""
+        """Return for each process the bytes it holds by GPU UUID, at most. Who holds none is left out.
+
+        Where a GPU does not tell how much a process holds, that is all that is used of the GPU.
+
+        Raises:
+            CudaRefused: they cannot be looked at, or one does not tell who uses it: that is not nobody.
+        """
         ...
 
 
@@ -282,8 +370,9 @@ class Criu(Protocol):
         on demand and by itself, and compares each piece before. :meth:`paging` waits for that. What CRIU reads of these
         files by itself is compared before CRIU is asked.
 
-        The tree is nobody's child but init's (or a subreaper's above us): it outlives this process. After an error
-        nothing of it is left.
+        The tree is nobody's child but init's (or a subreaper's above us): it outlives this process. One that was dumped
+        as a shell's job is our child, in the terminal that is our standard input, and in its foreground; should we end
+        before it was let run, the kernel tells it to hang up and to go on. After an error nothing of it is left.
 
         Raises:
             CriuMissing, CriuUnfit, RightsMissing: as :meth:`ability`.
@@ -293,7 +382,8 @@ class Criu(Protocol):
             TreeLeft: as those two, but the named tasks still live.
             ArtifactRefused: a piece that was needed is not what was sealed.
             PagingFailed: nobody can bring its pages.
-            UnsafeRequest: as :meth:`dump`.
+            GateRefused: somebody has the number of a terminal that has to be made again.
+            UnsafeRequest: as :meth:`dump`; or a shell's job, and standard input is not a terminal to lend.
         """
         ...
 
@@ -352,12 +442,25 @@ class Hooks(Protocol):
         """
         ...
 
+    async def confirm(self, hook: Hook, root: TaskIdentity) -> None:
+        """Ask whether a tree that was thawed is what it was. May be repeated.
+
+        EXEC: the program is run with ``verify`` and the number of the first process as its last arguments; 0 is yes.
+        HTTP: the address is read until it answers 2xx.
+
+        Raises:
+            VerifyFailed: the answer was no, or there was none within ``hook.within_ns``.
+        """
+        ...
+
 
 class Artifacts(Protocol):
     """Where artifacts are kept, by tier, each tier within its budget (INV-P2)."""
 
-    async def promised(self, tier: str) -> int | None:
-        """Give what running operations may still write into a tier that is memory; None for one that is a disk.
+    async def promised(self, tier: str = "") -> int | None:
+        """Return what running operations may still write into a tier that is memory; None for one that is a disk.
+
+        Without a name: into all that are memory.
 
         Raises:
             UnsafeRequest: there is no such tier, or it is somebody else's.
@@ -376,6 +479,7 @@ class Artifacts(Protocol):
     def following(self, operation: str, images: str) -> AbstractContextManager[None]:
         """Read what is written into this folder as long as the block lasts, so that less is left for :meth:`seal`.
 
+        When the block has ended well all of it is written, and the rest is read as well, beside what is done next.
         Never blocks, and nothing rests on it: what was not read is read then.
         """
         ...
@@ -385,7 +489,7 @@ class Artifacts(Protocol):
 
         Raises:
             NoRoom: the file system is full.
-            ArtifactRefused: what CRIU left is no image.
+            ArtifactRefused: what CRIU left is not an image.
         """
         ...
 
@@ -416,6 +520,15 @@ class Artifacts(Protocol):
         Raises:
             ArtifactUnknown: there is none.
             ArtifactRefused: its manifest is none of ours.
+        """
+        ...
+
+    async def came_back(self, artifact: str, tasks: Sequence[TaskIdentity]) -> None:
+        """Write down beside an artifact who came back from it, in place of what was written there; durably.
+
+        Raises:
+            ArtifactUnknown: there is none.
+            NoRoom: the file system is full.
         """
         ...
 

@@ -147,12 +147,38 @@ class ThawRestoring:
     request: RestoreRequest
 
 
+@record("freeze.thaw_made")
+@message
+class ThawMade:
+    """The tree is back, and stopped: this is who it is. It is compared with what was frozen before it may run."""
+
+    tasks: tuple[TaskIdentity, ...]
+
+
 @record("freeze.thaw_restored")
 @message
 class ThawRestored:
-    """The tree is back, and stopped: this is who it is."""
+    """The tree is back, and what it was: it is let run."""
 
     tasks: tuple[TaskIdentity, ...]
+    differs: str = ""
+    """In what it differs from what was frozen, if that was taken."""
+
+
+@record("freeze.thaw_ready")
+@message
+class ThawReady:
+    """All but one process was let run, and that one is as it was: from now on what it does would be lost."""
+
+    wall_ns: int
+
+
+@record("freeze.thaw_confirming")
+@message
+class ThawConfirming:
+    """It runs, with all that it had, and somebody is asked whether it is what it was."""
+
+    wall_ns: int
 
 
 @record("freeze.thaw_paging")

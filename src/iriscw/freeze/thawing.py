@@ -2,21 +2,31 @@ r"""The life of one thaw: the mirror of a freeze, with its gates first.
 
 ::
 
-    NEW -> OPENING -> VERIFYING -> RESTORING -> STARTING -> [PAGING ->] LEAVING -> OVER
-                                       |           |           |
-                                       +-----------+-----------+-> KILLING -> OVER
+    NEW -> OPENING -> VERIFYING -> RESTORING -> PROVING -> STARTING -> [PAGING ->] [CONFIRMING ->] LEAVING -> OVER
+                                       |           |           |           |            |
+                                       +-----------+-----------+-----------+------------+-> KILLING -> OVER
 
 Theory of operation. The artifact is pinned, the gates look at it and at this machine, cheapest first, and every byte is
 read and compared before CRIU sees one (INV-C9). What CRIU brings back is *stopped*: until it is known by name, and that
 is written down, it has not run. So what is left of a restore of unknown outcome may be killed, and nothing is lost; the
-artifact is as it was. From STARTING on the tree runs, and is brought to its end as a freeze that is undone: by reading
-the states of CUDA (:mod:`iriscw.freeze.settling`), whatever happened before.
+artifact is as it was. In PROVING, what CRIU lost is set again, all of it is compared with what was frozen, and who it
+is is written down beside the artifact, so that nobody makes a second one. From STARTING on the tree runs, and is
+brought to its end as a freeze that is undone: by reading the states of CUDA (:mod:`iriscw.freeze.settling`), whatever
+happened before.
 
 What cannot be brought to running is killed (INV-C6): a CUDA restore that ran out of memory ruins the process for good.
 
 A lazy thaw lets the tree run while most of its memory is still to come (PAGING). Who brings it is a process of its own
 and outlives us; a tree that has lost it cannot go on, whatever it did meanwhile, and is killed. So after a crash of
 ours the pages are waited for *first*, and only then is anything let run or left alone.
+
+Where the user has named somebody who knows whether the tree is what it was, that one is asked before the tree is let go
+(CONFIRMING): if the answer is no, it is killed, and the artifact can be thawed again.
+
+In STARTING, children run before their parents, and the parents are traced for a moment. Whoever is killed then leaves
+a process that is dead or was changed, so until all but the last process runs, and that is written down, a crash ends
+as one in PROVING does: all of it is killed. What its children did in that moment is lost, and the artifact is as it
+was.
 
 From LEAVING on the tree is not ours: whatever became of it since, nothing of it is killed. Who finds a thaw in STARTING
 after a crash does not know for how long the tree has run, so that is written down, and then a missing process is no
@@ -33,10 +43,12 @@ import attrs
 from iriscw.freeze.deadlines import END_NS, LOOK_NS, STATE_NS, UNLOCK_NS, copy_ns, paging_ns, restore_ns
 from iriscw.freeze.effects import (
     AwaitPages,
+    Confirm,
     EndTree,
     Open,
     Opened,
     Proceed,
+    Prove,
     ReadStates,
     Restore,
     RestoreCuda,
@@ -48,7 +60,7 @@ from iriscw.freeze.effects import (
     Wake,
 )
 from iriscw.freeze.freezing import AGAIN_NS, KEY, STAYS_IN_USE, TRIES
-from iriscw.freeze.gates import LAZY_GATES, THAW_GATES, first_shut, fresh_numbers
+from iriscw.freeze.gates import LAZY_GATES, THAW_GATES, first_shut, fresh_numbers, whole_map
 from iriscw.freeze.messages import Again, CancelOperation, OperationChanged, OperationEnded, Recover, ThawTree
 from iriscw.freeze.model import (
     CudaState,
@@ -63,11 +75,14 @@ from iriscw.freeze.model import (
 )
 from iriscw.freeze.records import (
     ThawAccepted,
+    ThawConfirming,
     ThawEnded,
     ThawEnding,
     ThawLetGo,
+    ThawMade,
     ThawOpened,
     ThawPaging,
+    ThawReady,
     ThawRestored,
     ThawRestoring,
     ThawTakenUp,
@@ -107,25 +122,43 @@ class Row:
     """One phase: what is done in it, and what follows."""
 
     does: str
-    then: Phase
+    then: tuple[Phase, ...]
+    """PAGING if it is lazy, CONFIRMING if the user named whom to ask."""
     failed: Turn
     crashed: Turn
 
 
 PHASES: Mapping[Phase, Row] = {
-    Phase.OPENING: Row("pins the artifact; the gates", Phase.VERIFYING, Turn.OVER, Turn.OVER),
-    Phase.VERIFYING: Row("reads every byte and compares", Phase.RESTORING, Turn.OVER, Turn.OVER),
-    Phase.RESTORING: Row("has CRIU bring the tree back, stopped", Phase.STARTING, Turn.KILL, Turn.KILL),
-    Phase.STARTING: Row("lets it run; restores and unlocks CUDA", Phase.LEAVING, Turn.KILL, Turn.FINISH),
-    Phase.PAGING: Row(
-        "tells the application; waits until all its pages are there", Phase.LEAVING, Turn.KILL, Turn.FINISH
+    Phase.OPENING: Row("pins the artifact; the gates", (Phase.VERIFYING,), Turn.OVER, Turn.OVER),
+    Phase.VERIFYING: Row("reads every byte and compares", (Phase.RESTORING,), Turn.OVER, Turn.OVER),
+    Phase.RESTORING: Row("has CRIU bring the tree back, stopped", (Phase.PROVING,), Turn.KILL, Turn.KILL),
+    Phase.PROVING: Row(
+        "sets again what CRIU lost, compares it with what was frozen", (Phase.STARTING,), Turn.KILL, Turn.KILL
     ),
-    Phase.LEAVING: Row("tells the application; unpins the artifact", Phase.OVER, Turn.FINISH, Turn.FINISH),
-    Phase.KILLING: Row("kills whatever came back", Phase.OVER, Turn.KILL, Turn.KILL),
+    Phase.STARTING: Row(
+        "lets it run, its first process last (until then, a crash is as one before); restores and unlocks CUDA",
+        (Phase.PAGING, Phase.CONFIRMING, Phase.LEAVING),
+        Turn.KILL,
+        Turn.FINISH,
+    ),
+    Phase.PAGING: Row(
+        "tells the application; waits until all its pages are there",
+        (Phase.CONFIRMING, Phase.LEAVING),
+        Turn.KILL,
+        Turn.FINISH,
+    ),
+    Phase.CONFIRMING: Row(
+        "tells the application; asks whom the user named whether it is what it was",
+        (Phase.LEAVING,),
+        Turn.KILL,
+        Turn.FINISH,
+    ),
+    Phase.LEAVING: Row("tells the application; unpins the artifact", (Phase.OVER,), Turn.FINISH, Turn.FINISH),
+    Phase.KILLING: Row("kills whatever came back", (Phase.OVER,), Turn.KILL, Turn.KILL),
 }
 """The life of a thaw. NEW and OVER owe nothing."""
 
-CANCELLABLE = (Phase.OPENING, Phase.VERIFYING, Phase.RESTORING)
+CANCELLABLE = (Phase.OPENING, Phase.VERIFYING, Phase.RESTORING, Phase.PROVING)
 """Later than that the tree may have run, and killing it would lose what it did: it comes to its end."""
 
 
@@ -142,6 +175,8 @@ class Thaw:
     opened: ThawOpened | None = None
     request: RestoreRequest | None = None
     tasks: tuple[TaskIdentity, ...] = ()
+    ready: bool = False
+    """Whether all but one process was let run, and that one may have been."""
     taken_up: bool = False
     """Whether the tree may have run for long, because another life let it run."""
     notes: tuple[str, ...] = ()
@@ -191,12 +226,19 @@ def evolve(thaw: Thaw, record: object) -> None:
             thaw.notes = (record.eager,) if record.eager else ()
         case ThawRestoring(request=request):
             thaw.phase, thaw.request = Phase.RESTORING, request
-        case ThawRestored(tasks=tasks):
+        case ThawMade(tasks=tasks):
+            thaw.phase, thaw.tasks = Phase.PROVING, tasks
+        case ThawRestored(tasks=tasks, differs=differs):
             thaw.phase, thaw.tasks = Phase.STARTING, tasks
+            thaw.notes = (*thaw.notes, differs) if differs else thaw.notes
             if thaw.opened is not None and thaw.opened.fresh:
                 thaw.notes = (*thaw.notes, _FRESH.format(tasks[0].pid, thaw.opened.kept.frozen.tasks[0].number))
+        case ThawReady():
+            thaw.ready = True
         case ThawPaging():
             thaw.phase = Phase.PAGING
+        case ThawConfirming():
+            thaw.phase = Phase.CONFIRMING
         case ThawTakenUp():
             thaw.taken_up = True
         case ThawLetGo(note=note):
@@ -210,7 +252,7 @@ def evolve(thaw: Thaw, record: object) -> None:
 
 
 def rules() -> dict[type, DecisionFunction]:
-    """Give the decision for each message."""
+    """Return the decision for each message."""
     return {
         ThawTree: accept,
         CancelOperation: cancel,
@@ -249,8 +291,11 @@ def recover(thaw: Thaw, message: Recover, ctx: Context) -> Returned:
     if thaw.phase is not message.phase:
         return None
     text = f"the process that thawed it ended while it was {thaw.phase.value}"
+    if thaw.phase is Phase.STARTING and not thaw.ready:
+        return _kill(thaw, "Interrupted", text)
     turned = _turn(thaw, PHASES[thaw.phase].crashed, "Interrupted", text, ctx)
-    taken_up = (ThawTakenUp(ctx.wall),) if thaw.phase in (Phase.STARTING, Phase.PAGING) else ()
+    may_run = (Phase.STARTING, Phase.PAGING, Phase.CONFIRMING)
+    taken_up = (ThawTakenUp(ctx.wall),) if thaw.phase in may_run else ()
     return attrs.evolve(turned, records=(*turned.records, *taken_up))
 
 
@@ -265,6 +310,8 @@ def _turn(thaw: Thaw, turn: Turn, kind: str, text: str, ctx: Context) -> Decisio
             return _end_untouched(thaw, kind, text)
         case Turn.FINISH if thaw.phase is Phase.LEAVING:
             return Decision(commands=(_tell(thaw),))
+        case Turn.FINISH if thaw.phase is Phase.CONFIRMING:
+            return _unconfirmed(thaw)
         case Turn.FINISH if thaw.lazy:
             return Decision(commands=(_await_pages(thaw),))
         case Turn.FINISH:
@@ -281,6 +328,12 @@ def completed(thaw: Thaw, message: Completed, ctx: Context) -> Returned:
             return _verified(thaw, lazy=lazy)
         case Restore():
             return _restored(thaw, message.value)
+        case Prove():
+            return _proven(thaw, message.value)
+        case Confirm():
+            return _confirmed(thaw)
+        case Proceed(below=True):
+            return Decision(records=(ThawReady(ctx.wall),), commands=(_proceed(thaw),))
         case Proceed() if thaw.lazy and thaw.phase is Phase.STARTING:
             return _paging(thaw, ctx)
         case Proceed():
@@ -288,13 +341,13 @@ def completed(thaw: Thaw, message: Completed, ctx: Context) -> Returned:
         case AwaitPages():
             return (_read(thaw, 0 if thaw.phase is Phase.STARTING else 1),)
         case ReadStates(reading=reading):
-            return _settled(thaw, message.value, reading)
+            return _settled(thaw, message.value, reading, ctx)
         case RestoreCuda(reading=reading) | UnlockCuda(reading=reading):
             return (_read(thaw, reading + 1),)
         case Wake() | Unpin():
             return _finish(thaw, message.effect, ctx)
         case Sweep():
-            return (Run(KEY, EndTree(thaw.id, thaw.tasks, END_NS)),)
+            return (Run(KEY, _end_tree(thaw)),)
         case EndTree(tries=tries):
             return _killed(thaw, message.value, tries, ctx)
     return None
@@ -307,7 +360,8 @@ def failed(thaw: Thaw, message: Failed, ctx: Context) -> Returned:
         case Proceed() if kind == "GuardRefused":  # what it guards has not run, in no life of this thaw
             return _kill(thaw, kind, text)
         case Proceed(tries=tries) as proceed if thaw.taken_up and tries < TRIES:
-            return (SetTimer(KEY, AGAIN_NS, Again(Proceed(proceed.tasks, tries + 1, proceed.guard, proceed.tree))),)
+            once_more = Proceed(proceed.tasks, tries + 1, proceed.guard, proceed.tree, proceed.below)
+            return (SetTimer(KEY, AGAIN_NS, Again(once_more)),)
         case AwaitPages(operation=operation, work=work, within_ns=within_ns, tries=tries) if (
             kind not in PAGES_LOST and tries < TRIES
         ):  # nobody could tell how they are
@@ -368,22 +422,37 @@ def _verified(thaw: Thaw, *, lazy: bool) -> Returned:
         lazy=lazy,
         paging_ns=paging_ns(kept.sealed.size_bytes) if lazy else 0,
     )
+    restore = Run(KEY, Restore(request, kept.sealed.size_bytes, kept.frozen.group))
     changed = Emit(OperationChanged(thaw.id, Phase.RESTORING))
-    return Decision(records=(ThawRestoring(request),), commands=(Run(KEY, Restore(request)), changed))
+    return Decision(records=(ThawRestoring(request),), commands=(restore, changed))
 
 
 def _restored(thaw: Thaw, report: RestoreReport) -> Returned:
+    assert thaw.opened is not None
+    changed = Emit(OperationChanged(thaw.id, Phase.PROVING))
+    plan, kept = thaw.asked, thaw.opened.kept
+    prove = Prove(thaw.id, plan.artifact, kept.frozen.tasks, report.tasks, kept.returned, plan.force)
+    return Decision(records=(ThawMade(report.tasks),), commands=(Run(KEY, prove), changed))
+
+
+def _proven(thaw: Thaw, differs: str) -> Returned:
     changed = Emit(OperationChanged(thaw.id, Phase.STARTING))
-    after = attrs.evolve(thaw, tasks=report.tasks)
-    return Decision(records=(ThawRestored(report.tasks),), commands=(_proceed(after), changed))
+    return Decision(records=(ThawRestored(thaw.tasks, differs),), commands=(_proceed(thaw, below=True), changed))
 
 
-def _proceed(thaw: Thaw) -> Run:
-    """Let run all but those that were stopped when they were frozen; first who guards the others, if somebody does."""
+def _proceed(thaw: Thaw, *, below: bool = False) -> Run:
+    """Let run all but those that were stopped when they were frozen; first who guards the others, if somebody does.
+
+    All but one run first (``below``): the first of them, or of those whose guard runs already. It is the last one.
+    """
     assert thaw.opened is not None
     frozen = thaw.opened.kept.frozen
     runs = tuple(now for was, now in zip(frozen.tasks, thaw.tasks, strict=False) if not was.stopped)
-    return Run(KEY, Proceed(runs, guard=frozen.guard, tree=thaw.tasks if frozen.guard else ()))
+    if frozen.guard:  # it runs already, also if somebody had stopped it
+        runs = tuple(task for task in runs if task != thaw.tasks[0]) or runs
+    if not below:
+        return Run(KEY, Proceed(runs[:1]))
+    return Run(KEY, Proceed(runs, guard=frozen.guard, tree=thaw.tasks if frozen.guard else (), below=True))
 
 
 def _paging(thaw: Thaw, ctx: Context) -> Returned:
@@ -409,26 +478,24 @@ def _read(thaw: Thaw, reading: int) -> Run:
     return Run(KEY, _read_states(thaw, reading))
 
 
-def _settled(thaw: Thaw, states: States, reading: int) -> Returned:
+def _settled(thaw: Thaw, states: States, reading: int, ctx: Context) -> Returned:
     if thaw.phase is Phase.PAGING and not states.living:
-        return _let_go(thaw, states)
+        return _let_go(thaw, states, ctx)
     if thaw.tasks[0] not in states.living and not thaw.taken_up and thaw.phase is not Phase.PAGING:
         return _kill(thaw, "TargetGone", "the tree came back, and its first process ended at once")
-    guarded = thaw.opened is not None and bool(thaw.opened.kept.frozen.guard)
-    if not states.living and guarded and reading == 0:  # its guard ended it, or it had leave and has ended since
-        return (_proceed(thaw),)
     if not states.living:  # it was let run and has come to its end since, or it ended with the machine
         note = _ENDED_SINCE.format(f"all of its {len(thaw.tasks)}")
         return Decision(records=(ThawLetGo(note),), commands=(_unpin(thaw),))
     if reading == 0:  # after a crash: whether it was let run is not known, and doing it again does no harm
         return (_proceed(thaw),)
     copy = copy_ns(thaw.device_bytes)
-    step = settle(states, reading=reading, copy_ns=copy, unlock_ns=UNLOCK_NS, gpus=thaw.asked.gpus)
+    gpus = whole_map(thaw.opened.kept.frozen, thaw.asked.gpus) if thaw.opened is not None else ()
+    step = settle(states, reading=reading, copy_ns=copy, unlock_ns=UNLOCK_NS, gpus=gpus)
     match step:
         case Wait.READ_AGAIN:
             return (SetTimer(KEY, READ_AGAIN_NS, Again(_read_states(thaw, reading + 1))),)
         case Settled(end=End.RUNNING):
-            return _let_go(thaw, states)
+            return _let_go(thaw, states, ctx)
         case Settled(text=text) if thaw.taken_up and all(state in _MAY_RUN for _, state in states.cuda):
             return _leave_alone(thaw, "CudaFailed", text)
         case Settled(text=text):
@@ -441,13 +508,33 @@ _FRESH = "it has a PID namespace of its own: its first process is {} here, and {
 _ENDED_SINCE = "{} processes have ended since it was brought back"
 
 
-def _let_go(thaw: Thaw, states: States) -> Decision:
-    """All of it runs, or has ended by itself: it is not ours any more."""
+def _let_go(thaw: Thaw, states: States, ctx: Context) -> Decision:
+    """All of it runs, or has ended by itself: it is not ours any more, unless somebody is to be asked about it."""
+    if thaw.asked.verify is not None and not thaw.taken_up and states.living:
+        changed = Emit(OperationChanged(thaw.id, Phase.CONFIRMING))
+        after = attrs.evolve(thaw, phase=Phase.CONFIRMING)
+        return Decision(records=(ThawConfirming(ctx.wall),), commands=(_tell(after), changed))
     missing = len(thaw.tasks) - len(states.living)
     note = _ENDED_SINCE.format(f"{missing} of its {len(thaw.tasks)}") if missing else ""
     changed = Emit(OperationChanged(thaw.id, Phase.LEAVING))
     after = attrs.evolve(thaw, phase=Phase.LEAVING)
     return Decision(records=(ThawLetGo(note),), commands=(_tell(after), changed))
+
+
+def _confirmed(thaw: Thaw) -> Decision:
+    """It is what it was: it is not ours from here on."""
+    changed = Emit(OperationChanged(thaw.id, Phase.LEAVING))
+    return Decision(records=(ThawLetGo(""),), commands=(_unpin(thaw), changed))
+
+
+def _unconfirmed(thaw: Thaw) -> Decision:
+    """It may have run for long, so it is not ended any more; whether the application was told is not known."""
+    changed = Emit(OperationChanged(thaw.id, Phase.LEAVING))
+    after = attrs.evolve(thaw, phase=Phase.LEAVING)
+    return Decision(records=(ThawLetGo(_UNASKED),), commands=(_tell(after), changed))
+
+
+_UNASKED = "nobody was asked whether it is what it was: who thawed it was ended before"
 
 
 _MAY_RUN = (CudaState.RUNNING, None)
@@ -458,12 +545,14 @@ def _tell(thaw: Thaw) -> Run:
     """Tell the application, if it has a hook and was not told before its pages came."""
     assert thaw.opened is not None
     hook = thaw.opened.kept.frozen.hook
-    told = thaw.phase is Phase.LEAVING and thaw.lazy and not thaw.taken_up
+    told = thaw.phase in (Phase.LEAVING, Phase.CONFIRMING) and thaw.lazy and not thaw.taken_up
     return Run(KEY, Wake(hook, thaw.tasks[0])) if hook is not None and not told else _told(thaw)
 
 
 def _told(thaw: Thaw) -> Run:
-    """Wait for its pages; where it has all of them, there is only the artifact to let go."""
+    """Wait for its pages, or ask who is to be asked; else there is only the artifact to let go."""
+    if thaw.phase is Phase.CONFIRMING and thaw.asked.verify is not None:
+        return Run(KEY, Confirm(thaw.asked.verify, thaw.tasks[0]))
     return _await_pages(thaw) if thaw.phase is Phase.PAGING else _unpin(thaw)
 
 
@@ -508,9 +597,13 @@ def _kill(thaw: Thaw, kind: str, text: str) -> Decision:
     return Decision(records=records, commands=(Run(KEY, Sweep(sweep)), Emit(OperationChanged(thaw.id, Phase.KILLING))))
 
 
+def _end_tree(thaw: Thaw, tries: int = 0) -> EndTree:
+    return EndTree(thaw.id, thaw.tasks, END_NS, tries, thawed=True)
+
+
 def _killed(thaw: Thaw, left: tuple[TaskIdentity, ...], tries: int, ctx: Context) -> Returned:
     if left and tries < TRIES:
-        return (SetTimer(KEY, AGAIN_NS, Again(EndTree(thaw.id, thaw.tasks, END_NS, tries + 1))),)
+        return (SetTimer(KEY, AGAIN_NS, Again(_end_tree(thaw, tries + 1))),)
     if left:
         named = ", ".join(str(task.pid) for task in left[:8])
         return (_unpin(thaw, Ending(Outcome.LEFT, "TreeLeft", f"these processes could not be killed: {named}")),)
