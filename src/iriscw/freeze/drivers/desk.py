@@ -7,7 +7,7 @@ value; an operation that is taken up by another life has none, and lets go by en
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -18,6 +18,7 @@ from iriscw.freeze.deadlines import GUARD_NS
 from iriscw.freeze.effects import (
     AwaitPages,
     CheckpointCuda,
+    Confirm,
     Discard,
     Dump,
     Dumped,
@@ -27,6 +28,7 @@ from iriscw.freeze.effects import (
     Open,
     Opened,
     Proceed,
+    Prove,
     Publish,
     Quiesce,
     ReadStates,
@@ -43,12 +45,14 @@ from iriscw.freeze.effects import (
     Verify,
     Wake,
 )
+from iriscw.freeze.gates import MEMORY_MARGIN_BYTES
 from iriscw.freeze.model import (
     CudaOverdue,
     CudaRefused,
     CudaState,
     CudaTask,
     LazyPages,
+    NoRoom,
     Progress,
     RestoreReport,
     RightsMissing,
@@ -57,9 +61,11 @@ from iriscw.freeze.model import (
     TargetGone,
     TaskIdentity,
     Tree,
+    TreeChanged,
     TreeLeft,
 )
 from iriscw.freeze.ports import Artifacts, Criu, Cuda, Gpus, HeldTree, Hooks, Processes, Report
+from iriscw.freeze.traits import Obstacle
 
 Effect = TypeVar("Effect")
 Together = Callable[[Sequence[Callable[[], Awaitable[None]]]], Awaitable[None]]
@@ -89,11 +95,11 @@ def unseen(_: Progress) -> None:
     """Take progress that nobody looks at."""
 
 
-def _as_before(held: Tree, before: Tree) -> Tree:
-    """Give a tree that CRIU holds as it was without that: who was stopped by somebody else, and traced by nobody."""
-    stopped = [task.identity for task in before.tasks if task.stopped]
-    tasks = tuple(attrs.evolve(task, stopped=task.identity in stopped, traced_by=0) for task in held.tasks)
-    return Tree(tasks)
+def _as_before(held: Tree, stopped: Mapping[TaskIdentity, bool]) -> Tree:
+    """Return a tree that CRIU holds as it was without that: who was stopped by somebody else, and traced by nobody."""
+    tasks = tuple(attrs.evolve(task, stopped=stopped.get(task.identity, False), traced_by=0) for task in held.tasks)
+    hindrances = tuple(each for each in held.hindrances if each.obstacle is not Obstacle.TRACED)
+    return attrs.evolve(held, tasks=tasks, hindrances=hindrances)
 
 
 @attrs.define(eq=False)
@@ -113,7 +119,7 @@ class Desk:
     """What was left out when the artifact was verified. Whoever takes up a restore kills it, so it needs no record."""
 
     def effects(self) -> dict[type, Callable[..., Awaitable[object]]]:
-        """Give the function for each effect."""
+        """Return the function for each effect."""
         return {
             Look: self.look,
             Reserve: self.reserve,
@@ -133,6 +139,8 @@ class Desk:
             Open: self.open,
             Verify: self.verify,
             Restore: self.restore,
+            Prove: self.prove,
+            Confirm: self.confirm,
             AwaitPages: self.await_pages,
             Sweep: self.sweep,
             Proceed: self.proceed,
@@ -155,19 +163,20 @@ class Desk:
         return Seen(host, tree, criu, ability, found, gpus, memory, promised, guard)
 
     async def read_states(self, effect: ReadStates) -> States:
-        """Read who lives, and what CUDA says of those."""
+        """Read who lives, and what CUDA says of those: at the same time, so that one that hangs holds up no other."""
         living = await self.processes.living(effect.tasks)
-        states: list[tuple[TaskIdentity, CudaState | None]] = []
-        for task in effect.cuda:
-            if task not in living:
-                continue
-            try:
-                states.append((task, await self.cuda.state(task, effect.within_ns)))
-            except TargetGone:
-                continue
-            except (CudaRefused, CudaOverdue, RightsMissing):
-                states.append((task, None))
-        return States(living, tuple(states))
+        told: dict[TaskIdentity, CudaState | None] = {}
+        asked = [task for task in effect.cuda if task in living]
+        await self.together([partial(self._read_state, task, effect.within_ns, told) for task in asked])
+        return States(living, tuple((task, told[task]) for task in asked if task in told))
+
+    async def _read_state(self, task: TaskIdentity, within_ns: int, told: dict[TaskIdentity, CudaState | None]) -> None:
+        try:
+            told[task] = await self.cuda.state(task, within_ns)
+        except TargetGone:
+            return
+        except (CudaRefused, CudaOverdue, RightsMissing):
+            told[task] = None
 
     async def end_tree(self, effect: EndTree) -> tuple[TaskIdentity, ...]:
         """Kill the tree that is held, and whatever else is left of these tasks."""
@@ -178,13 +187,13 @@ class Desk:
                 if not effect.given_up:
                     raise
             self._held = None
-        return await self.processes.end(effect.tasks, effect.within_ns)
+        return await self.processes.end(effect.tasks, effect.within_ns, heirs=effect.thawed)
 
     async def proceed(self, effect: Proceed) -> None:
         """Let stopped tasks run; where there is a guard, the rest only once it vouches for them."""
         if effect.guard:
             await self.processes.vouched(effect.tree, effect.guard, GUARD_NS)
-        await self.processes.proceed(effect.tasks)
+        await self.processes.proceed(effect.tasks, below=effect.below)
 
     # The application
 
@@ -199,12 +208,15 @@ class Desk:
     # CUDA
 
     async def lock(self, effect: LockCuda) -> None:
-        """Lock all at the same time."""
-        await self.together([partial(self.cuda.lock, task, effect.within_ns) for task in effect.tasks])
+        """Lock one after the other, in the order given: after one that is refused, no other is touched."""
+        for task in effect.tasks:
+            await self.cuda.lock(task, effect.within_ns)
 
     async def checkpoint(self, effect: CheckpointCuda) -> None:
-        """Checkpoint all at the same time."""
-        await self.together([partial(self.cuda.checkpoint, task, effect.within_ns) for task in effect.tasks])
+        """Checkpoint one after the other, in the order given."""
+        for task in effect.tasks:
+            await self.cuda.checkpoint(task, effect.within_ns)
+        self.processes.memory_taken(effect.operation)
 
     async def restore_cuda(self, effect: RestoreCuda) -> None:
         """Restore one after the other, in the order given: each needs its memory."""
@@ -222,26 +234,35 @@ class Desk:
         """Dump the tree and keep it held; say who is in the images, and who uses CUDA although it is not known to."""
         cuda: tuple[CudaTask, ...] = ()
         available = (await self.cuda.ability()).available
-        before = await self.processes.tree(effect.request.root)
+        before = await self.processes.members(effect.request.root)
         if available:  # before CRIU stops them: a stopped process may be unable to answer the driver
-            cuda = await self.cuda.tasks(before.identities, effect.request.within_ns)
+            cuda = await self.cuda.tasks(tuple(before), effect.request.within_ns)
         operation, images = effect.request.operation, effect.request.images
         # To read beside CRIU costs it some speed, and only who stays held until all is read gains by it.
         with self.artifacts.following(operation, images) if effect.ends else contextlib.nullcontext():
             self._held = await self.criu.dump(effect.request, self.report)
-        tree = _as_before(await self.processes.tree(effect.request.root), before)
+        tree = _as_before(await self.processes.tree(effect.request.root, closely=True), before)
         if available:
             cuda += await self._strangers(tree, cuda)
         return Dumped(self._held.report, tree, cuda)
 
     async def _strangers(self, tree: Tree, known: tuple[CudaTask, ...]) -> tuple[CudaTask, ...]:
-        """Give those who hold device memory although all that was known of is checkpointed."""
+        """Return those who hold device memory although all that was known of is checkpointed.
+
+        Where the GPUs cannot be looked at, a tree without CUDA is frozen all the same: who began to use it since would
+        hold devices, which CRIU refuses.
+        """
         identities = [task.identity for task in known]
-        used = await self.gpus.used_by([identity.pid for identity in tree.identities])
+        try:
+            used = await self.gpus.used_by([identity.pid for identity in tree.identities])
+        except CudaRefused:
+            if known:
+                raise
+            return ()
         return tuple(
-            CudaTask(identity, CudaState.RUNNING, 0, sum(used[identity.pid].values()), tuple(used[identity.pid]))
-            for identity in tree.identities
-            if identity.pid in used and identity not in identities
+            CudaTask(identity, CudaState.RUNNING, 0, sum(held.values()), tuple(held), tuple(held.items()))
+            for identity, held in ((each, used.get(each.pid)) for each in tree.identities)
+            if held is not None and identity not in identities
         )
 
     async def release(self, effect: Release) -> None:
@@ -253,12 +274,35 @@ class Desk:
             await self.criu.sweep(effect.sweep)
 
     async def restore(self, effect: Restore) -> RestoreReport:
-        """Bring a tree back, stopped."""
-        return await self.criu.restore(effect.request, self.report, self._pages if effect.request.lazy else None)
+        """Bring a tree back, stopped. Of a lazy one the memory is taken when its pages are there, or it is killed."""
+        request = effect.request
+        await self._promise(request.operation, effect.size_bytes, effect.group, await self.artifacts.promised() or 0)
+        report = await self.criu.restore(request, self.report, self._pages if request.lazy else None)
+        if not request.lazy:
+            self.processes.memory_taken(request.operation)
+        return report
+
+    async def prove(self, effect: Prove) -> str:
+        """Compare what is back with what was frozen, and write down who it is; give what differs, if that is taken."""
+        differs = ""
+        try:
+            await self.processes.prove(effect.frozen, effect.tasks)
+        except TreeChanged as error:
+            if not effect.force:
+                raise
+            differs = str(error)
+        before = await self.processes.living(effect.returned)
+        await self.artifacts.came_back(effect.artifact, (*before, *effect.tasks))
+        return differs
+
+    async def confirm(self, effect: Confirm) -> None:
+        """Ask whether what runs is what it was."""
+        await self.hooks.confirm(effect.hook, effect.root)
 
     async def await_pages(self, effect: AwaitPages) -> None:
         """Wait until all pages of a tree are there."""
         await self.criu.paging(effect.work, effect.within_ns, self.report)
+        self.processes.memory_taken(effect.operation)
 
     async def sweep(self, effect: Sweep) -> tuple[TaskIdentity, ...]:
         """End what a restore left."""
@@ -267,11 +311,26 @@ class Desk:
     # Artifacts
 
     async def reserve(self, effect: Reserve) -> Room:
-        """Take room."""
-        return await self.artifacts.reserve(effect.operation, effect.tier, effect.size_bytes)
+        """Take room in the tier, and memory for what comes off the GPUs."""
+        room = await self.artifacts.reserve(effect.operation, effect.tier, effect.size_bytes)
+        promised = await self.artifacts.promised() or 0
+        if effect.device_bytes or promised:
+            await self._promise(effect.operation, effect.device_bytes, effect.group, promised)
+        return room
+
+    async def _promise(self, operation: str, size_bytes: int, group: str, besides_bytes: int) -> None:
+        """Take memory, as long as it is not taken by what needs it."""
+        left = await self.processes.promise_memory(operation, size_bytes, group, besides_bytes)
+        needed = size_bytes + MEMORY_MARGIN_BYTES
+        if left < needed:
+            self.processes.memory_taken(operation)
+            raise NoRoom(
+                f"{max(0, left) >> 20} MiB of memory are left where it lands beside what others are about to take, and "
+                f"{needed >> 20} are needed"
+            )
 
     async def seal(self, effect: Seal) -> Sealed:
-        """Give every byte a digest."""
+        """Return every byte a digest."""
         return await self.artifacts.seal(effect.operation, effect.frozen, effect.labels, self.report)
 
     async def publish(self, effect: Publish) -> None:
@@ -280,6 +339,7 @@ class Desk:
 
     async def discard(self, effect: Discard) -> None:
         """Remove what was written."""
+        self.processes.memory_taken(effect.operation)
         await self.artifacts.discard(effect.operation)
 
     async def open(self, effect: Open) -> Opened:
@@ -288,16 +348,20 @@ class Desk:
         frozen = kept.frozen
         identities = tuple(task.identity for task in frozen.tasks)
         ability = await self.cuda.ability()
+        threads = (number for task in frozen.tasks if task.traits is not None for number in task.traits.threads)
         return Opened(
             kept=kept,
             host=await self.processes.host(),
             criu=await self.criu.ability(),
             cuda=ability,
             gpus=await self.gpus.list() if frozen.cuda_tasks else (),
-            living=await self.processes.living(identities),
-            taken=await self.processes.taken([task.number for task in frozen.tasks]),
-            free_memory_bytes=await self.processes.free_memory_bytes(),
+            living=await self.processes.living((*identities, *kept.returned)),
+            taken=await self.processes.taken([*(task.number for task in frozen.tasks), *threads]),
+            free_memory_bytes=await self.processes.free_memory_bytes(frozen.group),
             ticks=await self.processes.ticks(),
+            namespaces=await self.processes.namespaces(),
+            files=await self.processes.files(frozen.files),
+            met=await self.processes.meet(frozen, kept.room.images, kept.returned),
         )
 
     async def verify(self, effect: Verify) -> None:
@@ -309,4 +373,5 @@ class Desk:
 
     async def unpin(self, effect: Unpin) -> bool:
         """Let it be removed again, and say whether it is there."""
+        self.processes.memory_taken(effect.operation)
         return await self.artifacts.unpin(effect.artifact, effect.operation)

@@ -12,12 +12,12 @@ from iriscw.processes.identity import ProcessGone, ProcessIdentity, identify, is
 
 
 def to_process(task: TaskIdentity) -> ProcessIdentity:
-    """Give the same identity as ``iriscw.processes`` names it."""
+    """Return the same identity as ``iriscw.processes`` names it."""
     return ProcessIdentity(task.pid, task.start_ticks, task.boot_id)
 
 
 def to_task(process: ProcessIdentity) -> TaskIdentity:
-    """Give the same identity as the ports of freezing name it."""
+    """Return the same identity as the ports of freezing name it."""
     return TaskIdentity(process.pid, process.start_ticks, process.boot_id)
 
 
@@ -67,7 +67,7 @@ class Watched:
 
     @property
     def descriptors(self) -> tuple[tuple[TaskIdentity, int], ...]:
-        """Give each process with its pidfd, in the order given."""
+        """Return each process with its pidfd, in the order given."""
         return tuple(self._open.items())
 
     async def all_ended(self, within_ns: int) -> tuple[TaskIdentity, ...]:

@@ -99,7 +99,7 @@ def _be_first(after: int) -> int:
 
 
 def covered(mountinfo: bytes) -> list[bytes]:
-    """Give where something is mounted below ``/proc``, without what lies below another one of these.
+    """Return where something is mounted below ``/proc``, without what lies below another one of these.
 
     Places of processes are left out, because numbers are others in there; and places where something is mounted when
     somebody looks, because it is mounted outside then.

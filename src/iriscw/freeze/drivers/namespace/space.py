@@ -135,7 +135,7 @@ async def _made(channel: socket.socket) -> TaskIdentity:
 
 
 def _identified(pid: int) -> TaskIdentity:
-    """Give the identity of the process with this number: it holds its end of the channel, so it is the one meant."""
+    """Return the identity of the process with this number: it holds its end of the channel, so it is the one meant."""
     try:
         return identify_task(pid)
     except TargetGone as error:
@@ -151,7 +151,7 @@ def _failure(number: int, text: str) -> RightsMissing | NoRoom | CriuFailed:
 
 
 def begin_after(taken: Collection[int], most: int) -> int:
-    """Give the number after which a namespace gives new ones: in the middle of the widest gap between those taken."""
+    """Return the number after which a namespace gives new ones: in the middle of the widest gap between those taken."""
     edges = (LOWEST, *sorted(each for each in taken if LOWEST < each < most), most)
     gaps = [(high - low, low) for low, high in itertools.pairwise(edges)]
     width, low = max(gaps)
@@ -162,7 +162,9 @@ def begin_after(taken: Collection[int], most: int) -> int:
 
 
 def of(task: TaskIdentity) -> TaskIdentity | None:
-    """Give the first process of the namespace of our own making that a process lives in; None if it is in no such one.
+    """Return the first process of the namespace of our own making that a process lives in.
+
+    None if it lives in no such namespace.
 
     Raises:
         RightsMissing: it may not be looked at.
@@ -219,7 +221,7 @@ def inside(first: TaskIdentity, work: Callable[[], T]) -> T:
 
 
 def number_inside(task: TaskIdentity) -> int:
-    """Give the number of a process in its own namespace.
+    """Return the number of a process in its own namespace.
 
     Raises:
         TargetGone: it has ended.

@@ -17,29 +17,39 @@ import attrs
 
 from iriscw.freeze.drivers.identities import Watched, identify_task, lives, open_task, to_process
 from iriscw.freeze.drivers.namespace import space
+from iriscw.freeze.drivers.processes import promises
+from iriscw.freeze.drivers.processes.meeting import meet
+from iriscw.freeze.drivers.processes.proving import forget_continued, prove
 from iriscw.freeze.drivers.processes.reading import (
+    members,
+    process_of,
     read_text,
     read_tree,
     running_threads,
     sessions_and_groups,
     with_all_below,
 )
+from iriscw.freeze.drivers.processes.traits import namespaces
 from iriscw.freeze.model import (
     FreeMemory,
+    Frozen,
     GuardRefused,
     GuardUntold,
-    Hindrance,
     Host,
-    Obstacle,
+    Met,
+    NoRoom,
     RightsMissing,
     TargetGone,
     TargetUnfit,
+    Task,
     TaskIdentity,
     Tree,
 )
 from iriscw.freeze.proc_text import parse_stat_tail, parse_status
+from iriscw.freeze.traits import Hindrance, Obstacle, OpenFile
 from iriscw.processes.identity import ProcessGone, boot_id, read_stat
-from iriscw.processes.memory import free_bytes, group_of, limits_on, machine_free_bytes
+from iriscw.processes.memory import GROUPS, free_bytes, group_free_bytes, group_of, limits_on, machine_free_bytes
+from iriscw.processes.names import NameTaken, hold
 from iriscw.processes.status import StatusDamaged, read_identity, write_thawed
 
 _CPUINFO = Path("/proc/cpuinfo")
@@ -60,6 +70,11 @@ STOP_LOOK_S = 0.001
 GUARD_LOOK_S = 0.005
 """Between two looks at what a supervisor that came back writes down: the folder may be a mount of another machine's."""
 
+RUN_PATIENCE_S = 1.0
+"""For all processes that were let run to get a processor. A busy machine may keep them waiting for longer."""
+FIRST_RUN_LOOK_S = 0.0002
+RUN_LOOK_S = 0.005
+
 REAP_LOOK_S = 0.01
 """Between two looks: nobody is told when a zombie is reaped, unless it is the parent."""
 
@@ -67,12 +82,18 @@ REAP_LOOK_S = 0.01
 class KernelProcesses:
     """The processes of this machine."""
 
+    def __init__(self) -> None:
+        self._promised: dict[str, socket.socket] = {}
+        """What operations of ours are about to take, by operation: the names that say so."""
+
     async def host(self) -> Host:
         """Say what machine this is."""
         return await anyio.to_thread.run_sync(_host)
 
     async def identify(self, pid: int) -> TaskIdentity:
         """Say who has this number now (see the port)."""
+        if (process := process_of(pid)) not in (0, pid):
+            raise TargetUnfit(f"{pid} is a thread of process {process}: name the process, which is frozen as a whole")
         try:
             return identify_task(pid)
         except TargetGone:
@@ -81,16 +102,20 @@ class KernelProcesses:
                 raise TargetUnfit(f"{gone}: CRIU cannot freeze that") from None
             raise
 
-    async def tree(self, root: TaskIdentity) -> Tree:
+    async def tree(self, root: TaskIdentity, *, closely: bool = False) -> Tree:
         """Read the tree below a process (see the port)."""
-        return await anyio.to_thread.run_sync(_tree, root)
+        return await anyio.to_thread.run_sync(_tree, root, closely)
+
+    async def members(self, root: TaskIdentity) -> Mapping[TaskIdentity, bool]:
+        """Return the processes of a tree, and whether each is stopped (see the port)."""
+        return await anyio.to_thread.run_sync(members, root)
 
     async def living(self, tasks: Sequence[TaskIdentity]) -> tuple[TaskIdentity, ...]:
-        """Give those that live (see the port)."""
+        """Return those that live (see the port)."""
         return tuple(task for task in tasks if lives_on(task))
 
     async def taken(self, pids: Sequence[int]) -> tuple[int, ...]:
-        """Give those numbers that somebody has (see the port), after a wait for zombies to be reaped."""
+        """Return those numbers that somebody has (see the port), after a wait for zombies to be reaped."""
         with anyio.move_on_after(REAP_PATIENCE_S):
             while any(_is_zombie(pid) for pid in pids):  # noqa: ASYNC110 - no event comes of a reaping
                 await anyio.sleep(REAP_LOOK_S)
@@ -98,27 +123,65 @@ class KernelProcesses:
         return tuple(pid for pid in pids if _is_taken(pid) or pid in led)
 
     async def ticks(self) -> int:
-        """Give the clock ticks since boot."""
+        """Return the clock ticks since boot."""
         hertz = os.sysconf("SC_CLK_TCK")
         return time.clock_gettime_ns(time.CLOCK_BOOTTIME) * hertz // 1_000_000_000
 
-    async def free_memory_bytes(self) -> int:
-        """Give the memory that can be had without swapping: the machine's, or what is left of the own group's."""
-        return await anyio.to_thread.run_sync(free_bytes)
+    async def free_memory_bytes(self, group: str = "") -> int:
+        """Return the memory that can be had without swapping: the machine's, or what is left of a group's."""
+        return await anyio.to_thread.run_sync(_free_in, group) if group else await anyio.to_thread.run_sync(free_bytes)
+
+    async def promise_memory(self, operation: str, size_bytes: int, group: str, besides_bytes: int = 0) -> int:
+        """Say what an operation is about to take, and give what is left for it (see the port)."""
+        self.memory_taken(operation)
+        group = group or group_of()
+        try:
+            self._promised[operation] = hold(promises.named(operation, size_bytes, group))
+        except (NameTaken, OSError) as error:
+            raise NoRoom(f"nobody can be told how much memory {operation} is about to take: {error}") from error
+        return await anyio.to_thread.run_sync(_left, operation, group, besides_bytes)
+
+    def memory_taken(self, operation: str) -> None:
+        """Take that back (see the port)."""
+        held = self._promised.pop(operation, None)
+        if held is not None:
+            held.close()
+
+    async def namespaces(self) -> tuple[tuple[str, int], ...]:
+        """Return the namespaces of this process."""
+        return tuple((await anyio.to_thread.run_sync(namespaces, "self")).items())
+
+    async def files(self, opened: Sequence[OpenFile]) -> tuple[OpenFile | None, ...]:
+        """Look at files by their names (see the port)."""
+        return await anyio.to_thread.run_sync(_files, opened)
+
+    async def meet(self, frozen: Frozen, images: str, returned: Sequence[TaskIdentity]) -> Met:
+        """Look for those whom a thaw would meet (see the port)."""
+        return await anyio.to_thread.run_sync(meet, frozen, Path(images), returned)
+
+    async def prove(self, frozen: Sequence[Task], made: Sequence[TaskIdentity]) -> None:
+        """Set again what CRIU loses, and compare (see the port)."""
+        await anyio.to_thread.run_sync(prove, tuple(frozen), tuple(made))
 
     async def free_memory(self, task: TaskIdentity) -> FreeMemory:
-        """Give what is left to us and to another process (see the port)."""
+        """Return what is left to us and to another process (see the port)."""
         return await anyio.to_thread.run_sync(_free_memory, task)
 
-    async def proceed(self, tasks: Sequence[TaskIdentity]) -> None:
+    async def proceed(self, tasks: Sequence[TaskIdentity], *, below: bool = False) -> None:
         """Let stopped processes run (see the port)."""
-        for task in tasks:
+        ran: dict[TaskIdentity, str] = {}
+        for task in reversed(tasks):
+            if below:
+                await anyio.to_thread.run_sync(forget_continued, task)
+                if task == tasks[0]:
+                    break
             try:
                 descriptor = open_task(task)
             except TargetGone:
                 continue
             try:
                 if read_stat(task.pid).state == "T":
+                    ran[task] = _ran(task)
                     signal.pidfd_send_signal(descriptor, signal.SIGCONT)
             except (ProcessGone, ProcessLookupError):
                 continue
@@ -126,9 +189,14 @@ class KernelProcesses:
                 raise RightsMissing(f"process {task.pid} may not be signalled") from error
             finally:
                 os.close(descriptor)
+        pause_s = FIRST_RUN_LOOK_S
+        with anyio.move_on_after(RUN_PATIENCE_S):
+            while ran := {task: before for task, before in ran.items() if _ran(task) == before and lives(task)}:
+                await anyio.sleep(pause_s)  # there is no event
+                pause_s = min(2 * pause_s, RUN_LOOK_S)
 
     async def guard(self, root: TaskIdentity) -> str:
-        """Give the folder of its program if it is a supervisor (see the port)."""
+        """Return the folder of its program if it is a supervisor (see the port)."""
         return await anyio.to_thread.run_sync(_guarded, root)
 
     async def vouched(self, tree: Sequence[TaskIdentity], guard: str, within_ns: int) -> None:
@@ -149,24 +217,82 @@ class KernelProcesses:
                 if await anyio.to_thread.run_sync(_vouches, root, Path(guard)):
                     return
                 if not lived:
-                    raise GuardRefused(f"process {root.pid} came back, found no leave to go on, and ended")
+                    raise GuardRefused(f"process {root.pid} came back, found no grant to go on, and ended")
                 await anyio.sleep(GUARD_LOOK_S)
         raise GuardRefused(f"process {root.pid} came back, and has not said that the rest may run")
 
-    async def end(self, tasks: Sequence[TaskIdentity], within_ns: int) -> tuple[TaskIdentity, ...]:
+    async def end(
+        self, tasks: Sequence[TaskIdentity], within_ns: int, *, heirs: bool = False
+    ) -> tuple[TaskIdentity, ...]:
         """Kill processes with all below them, and wait until each has ended (see the port)."""
-        return await end_tasks(await _caught(tasks), within_ns)
+        return await end_tasks(await _caught(tasks, tasks if heirs else ()), within_ns)
 
 
-def _tree(root: TaskIdentity) -> Tree:
-    tree = read_tree(root)
+def _tree(root: TaskIdentity, closely: bool) -> Tree:
+    tree = read_tree(root, closely=closely)
     first = tree.tasks[0]
-    if not first.inner_pid or space.of(root) is not None:
-        return tree
-    if not lives(root):
-        raise TargetGone(f"process {root.pid} has ended")
-    text = f"process {root.pid} ({first.name}) is in a PID namespace that iriscw did not make: freeze it as a container"
-    return attrs.evolve(tree, hindrances=(*tree.hindrances, Hindrance(Obstacle.ELSEWHERE, root.pid, text)))
+    made = space.of(root) if first.inner_pid else None
+    found = list(tree.hindrances)
+    if first.inner_pid and made is None:
+        if not lives(root):
+            raise TargetGone(f"process {root.pid} has ended")
+        who = f"process {root.pid} ({first.name})"
+        text = f"{who} is in a PID namespace that iriscw did not make: freeze it as a container"
+        found.append(Hindrance(Obstacle.ELSEWHERE, root.pid, text))
+    try:
+        ours = namespaces("self")
+        place = namespaces(root.pid if made is None else made.pid)
+        shared = tuple((kind, number) for kind, number in place.items() if ours.get(kind) == number and kind in _SHARED)
+        there = ours if made is None else place  # CRIU runs in the namespace that we made, and its mounts
+        found += [
+            _other_mounts(task) for task in tree.tasks if namespaces(task.identity.pid).get("mnt") != there.get("mnt")
+        ]
+    except (FileNotFoundError, ProcessLookupError) as error:
+        raise TargetGone(f"a process of the tree below {root.pid} has ended") from error
+    except PermissionError as error:
+        raise RightsMissing(f"the namespaces of process {root.pid} may not be looked at") from error
+    return attrs.evolve(tree, hindrances=tuple(found), namespaces=shared, group=group_of(root.pid))
+
+
+_SHARED = ("mnt", "net", "ipc", "uts", "user")
+"""Namespaces that a tree comes back in which does not have its own: those of who thaws it."""
+
+
+def _other_mounts(task: Task) -> Hindrance:
+    who = f"process {task.identity.pid} ({task.name})"
+    text = (
+        f"{who} has mounts of its own (another mount namespace than who freezes it): run the command in there "
+        f"(nsenter --target {task.identity.pid} --mount), or freeze it as a container"
+    )
+    return Hindrance(Obstacle.MOUNTS, task.identity.pid, text)
+
+
+def _files(opened: Sequence[OpenFile]) -> tuple[OpenFile | None, ...]:
+    found: list[OpenFile | None] = []
+    for each in opened:
+        try:
+            seen = Path(each.path).stat()
+        except OSError:
+            found.append(None)
+            continue
+        now = attrs.evolve(
+            each, device=seen.st_dev, inode=seen.st_ino, size_bytes=seen.st_size, changed_ns=seen.st_mtime_ns
+        )
+        found.append(now)
+    return tuple(found)
+
+
+def _free_in(group: str) -> int:
+    left = group_free_bytes(group)
+    return machine_free_bytes() if left is None else min(machine_free_bytes(), left)
+
+
+def _ran(task: TaskIdentity) -> str:
+    """Return for how many nanoseconds a process was on a processor; empty if it has ended, or that is not told."""
+    try:
+        return read_text(task.pid, "schedstat").split()[0]
+    except (OSError, IndexError):
+        return ""
 
 
 def _guarded(root: TaskIdentity) -> str:
@@ -176,6 +302,15 @@ def _guarded(root: TaskIdentity) -> str:
     except OSError:
         return ""
     return str(folder) if folder.is_absolute() and _vouches(root, folder) else ""
+
+
+def supervised(task: TaskIdentity) -> bool:
+    """Whether the parent of a process is a supervisor of iriscw."""
+    try:
+        parent = identify_task(read_stat(task.pid).parent_pid)
+    except (ProcessGone, TargetGone):
+        return False
+    return bool(_guarded(parent))
 
 
 def _tell(guard: Path, tree: Sequence[TaskIdentity]) -> None:
@@ -200,7 +335,7 @@ def _vouches(root: TaskIdentity, guard: Path) -> bool:
     return found is not None and found[0] == to_process(root)
 
 
-async def _caught(tasks: Sequence[TaskIdentity]) -> tuple[TaskIdentity, ...]:
+async def _caught(tasks: Sequence[TaskIdentity], heirs: Sequence[TaskIdentity]) -> tuple[TaskIdentity, ...]:
     """Stop processes, look for what they have forked meanwhile, stop that, until there is nobody new; kill all of them.
 
     Who is stopped forks nothing, and stays the parent of what it forked: killed at once, it would leave children that
@@ -213,7 +348,7 @@ async def _caught(tasks: Sequence[TaskIdentity]) -> tuple[TaskIdentity, ...]:
         try:
             for _ in range(CATCH_ROUNDS):
                 await _stop(new)
-                below = await anyio.to_thread.run_sync(with_all_below, tuple(found))
+                below = await anyio.to_thread.run_sync(with_all_below, tuple(found), heirs)
                 new = [task for task in below if task not in found]
                 found.update(dict.fromkeys(new))
                 if not new:
@@ -339,6 +474,11 @@ def _host() -> Host:
         node=socket.gethostname(),
         cpu_features=tuple(sorted(flags)),
     )
+
+
+def _left(operation: str, group: str, besides_bytes: int) -> int:
+    limits = {str(place.relative_to(GROUPS)): free for place, free in limits_on(group).items()}
+    return promises.left(machine_free_bytes(), limits, promises.of_others(operation), besides_bytes)
 
 
 def _free_memory(task: TaskIdentity) -> FreeMemory:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import platform
 import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -24,27 +25,22 @@ from typing import Final
 
 from iriscw.freeze.drivers.identities import to_task
 from iriscw.freeze.drivers.paging.notes import PAGER_NAME
-from iriscw.freeze.model import (
-    MAX_TASKS,
-    Hindrance,
-    Obstacle,
-    RightsMissing,
-    TargetGone,
-    TargetUnfit,
-    Task,
-    TaskIdentity,
-    Tree,
-)
+from iriscw.freeze.drivers.processes.calling import CALLABLE
+from iriscw.freeze.drivers.processes.descriptors import Descriptors
+from iriscw.freeze.drivers.processes.outside import programs
+from iriscw.freeze.drivers.processes.threads import threads_apart
+from iriscw.freeze.drivers.processes.traits import mappings, other_for_children, read_traits, shared_memory
+from iriscw.freeze.model import MAX_TASKS, RightsMissing, TargetGone, TargetUnfit, Task, TaskIdentity, Tree
 from iriscw.freeze.proc_text import (
+    IO_URING_WAY_OUT,
+    Mapping,
     StatTail,
     Status,
-    connected_sockets,
-    obstacle_of_device,
-    obstacle_of_link,
     parse_stat_tail,
     parse_status,
     waits_for_pages,
 )
+from iriscw.freeze.traits import Hindrance, Obstacle
 from iriscw.processes.identity import (
     ProcessGone,
     ProcessIdentity,
@@ -79,7 +75,7 @@ def below(root: int) -> list[ProcessStat]:
     """
     found = [read_stat(root)]
     children: dict[int, list[ProcessStat]] = {}
-    for each in _all():
+    for each in all_stats():
         children.setdefault(each.parent_pid, []).append(each)
     at = 0
     while at < len(found):
@@ -88,7 +84,7 @@ def below(root: int) -> list[ProcessStat]:
     return [each for each in found if not each.ended]
 
 
-def _all() -> Iterator[ProcessStat]:
+def all_stats() -> Iterator[ProcessStat]:
     """Read all processes of the machine, zombies too; what ends meanwhile is left out."""
     for pid in _numbers():
         try:
@@ -111,7 +107,7 @@ def listed_below(root: int) -> list[ProcessStat]:
         return below(root)
     found = [read_stat(root)]
     for each in found:  # it grows
-        for child in _children(each.pid):
+        for child in children_of(each.pid):
             with contextlib.suppress(ProcessGone):
                 stat = read_stat(child)
                 if stat.parent_pid == each.pid:  # else the number means another one by now, or its parent ended
@@ -125,8 +121,8 @@ def _lists_children() -> bool:
     return Path("/proc/thread-self/children").exists()
 
 
-def _children(pid: int) -> Iterator[int]:
-    """Give the numbers of a process's children, each of which is a child of the thread that forked it."""
+def children_of(pid: int) -> Iterator[int]:
+    """Yield the numbers of a process's children, each of which is a child of the thread that forked it."""
     try:
         threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208  # likewise
     except _GONE:
@@ -137,15 +133,35 @@ def _children(pid: int) -> Iterator[int]:
 
 
 def sessions_and_groups() -> frozenset[int]:
-    """Give the numbers of all sessions and process groups: the kernel gives none of them to a new process.
+    """Return the numbers of all sessions and process groups: the kernel gives none of them to a new process.
 
     A daemon that its session's first process left behind keeps that number from coming back, though nobody has it.
     """
-    return frozenset(number for each in _all() for number in (each.session_id, each.group_id))
+    return frozenset(number for each in all_stats() for number in (each.session_id, each.group_id))
+
+
+def in_session(number: int) -> tuple[TaskIdentity, ...]:
+    """Return the processes of a session that live."""
+    return tuple(identity_of(each) for each in all_stats() if each.session_id == number and not each.ended)
+
+
+def process_of(number: int) -> int:
+    """Return the process whose thread has this number, which is its own for its first one; 0 if nobody has it.
+
+    Threads are in no listing of ``/proc``, but each has its files there.
+    """
+    try:
+        lines = read_text(number, "status").splitlines()
+    except _GONE:
+        return 0
+    return next(int(line.removeprefix("Tgid:")) for line in lines if line.startswith("Tgid:"))
 
 
 def running_threads(pid: int) -> tuple[int, ...]:
-    """Give the threads that go on in a process whose first thread has ended; none if it is a plain zombie, or gone."""
+    """Return the threads that go on in a process whose first thread has ended.
+
+    None if it is a plain zombie, or gone.
+    """
     try:
         if not read_stat(pid).ended:
             return ()
@@ -161,12 +177,12 @@ def running_threads(pid: int) -> tuple[int, ...]:
 
 
 def identity_of(each: ProcessStat) -> TaskIdentity:
-    """Give the identity of a process that was read."""
+    """Return the identity of a process that was read."""
     return to_task(ProcessIdentity(each.pid, each.start_ticks, boot_id()))
 
 
 def descendants(root: int) -> tuple[TaskIdentity, ...]:
-    """Give those below a process, without itself; none if it has ended."""
+    """Return those below a process, without itself; none if it has ended."""
     try:
         return tuple(identity_of(each) for each in below(root) if each.pid != root)
     except ProcessGone:
@@ -174,7 +190,7 @@ def descendants(root: int) -> tuple[TaskIdentity, ...]:
 
 
 def held_below(root: int) -> tuple[TaskIdentity, ...]:
-    """Give those below a process, without itself, where somebody holds all of them, so that one pass is exact."""
+    """Return those below a process, without itself, where somebody holds all of them, so that one pass is exact."""
     try:
         return tuple(identity_of(each) for each in listed_below(root) if each.pid != root)
     except ProcessGone:
@@ -182,7 +198,7 @@ def held_below(root: int) -> tuple[TaskIdentity, ...]:
 
 
 def ancestors(task: TaskIdentity) -> tuple[TaskIdentity, ...]:
-    """Give those above a process, the nearest first; none if it has ended.
+    """Return those above a process, the nearest first; none if it has ended.
 
     Where one of them ends while it is being read, the process has another parent by then: it is read again.
     """
@@ -202,20 +218,21 @@ def ancestors(task: TaskIdentity) -> tuple[TaskIdentity, ...]:
     return tuple(found)
 
 
-def with_all_below(tasks: Sequence[TaskIdentity]) -> tuple[TaskIdentity, ...]:
-    """Give those of the processes that live, and all that live below them, parents first. One pass over ``/proc``.
+def with_all_below(tasks: Sequence[TaskIdentity], heirs: Sequence[TaskIdentity] = ()) -> tuple[TaskIdentity, ...]:
+    """Return those of the processes that live, and all that live below them, parents first. One pass over ``/proc``.
 
     A number that means another process by now leads nowhere. If none of them runs on there is nothing to look for.
+    With ``heirs``, also :func:`came_of` them, and what lives below that.
     """
-    if not any(_runs_on(task) for task in tasks):
+    if not heirs and not any(_runs_on(task) for task in tasks):
         return ()
     stats: dict[int, ProcessStat] = {}
     children: dict[int, list[ProcessStat]] = {}
-    for each in _all():
+    for each in all_stats():
         stats[each.pid] = each
         children.setdefault(each.parent_pid, []).append(each)
     found: dict[TaskIdentity, None] = {}
-    for task in tasks:
+    for task in (*tasks, *came_of(heirs, stats)):
         here = stats.get(task.pid)
         line = [here] if here is not None and identity_of(here) == task else []
         for each in line:  # it grows
@@ -223,6 +240,24 @@ def with_all_below(tasks: Sequence[TaskIdentity]) -> tuple[TaskIdentity, ...]:
                 found[identity_of(each)] = None
                 line += children.get(each.pid, ())
     return tuple(task for task in found if not stats[task.pid].ended)
+
+
+def came_of(tasks: Sequence[TaskIdentity], stats: dict[int, ProcessStat]) -> tuple[TaskIdentity, ...]:
+    """Return the processes in a session or process group that one of them leads, or led, and that began after it.
+
+    Whoever forks passes both on, so whose child one is by now does not matter. The kernel gives a number to nobody else
+    as long as a session or a group is called so: where another one has it, theirs is over.
+    """
+    began = {task.pid: task.start_ticks for task in tasks if task.boot_id == boot_id()}
+    found = []
+    for each in stats.values():
+        for number in (each.session_id, each.group_id):
+            leader = stats.get(number)
+            reused = leader is not None and leader.start_ticks != began.get(number)
+            if number in began and not reused and each.start_ticks >= began[number]:
+                found.append(identity_of(each))
+                break
+    return tuple(found)
 
 
 def _runs_on(task: TaskIdentity) -> bool:
@@ -237,7 +272,7 @@ def _runs_on(task: TaskIdentity) -> bool:
 
 
 def writers_of(file: Path, started_after: int) -> tuple[TaskIdentity, ...]:
-    """Give those who have this very file open for writing, with all below them; we ourselves are none of them.
+    """Return those who have this very file open for writing, with all below them; we ourselves are none of them.
 
     Only who is not older than ``started_after`` (clock ticks since boot) is looked at. None if the file is not there.
     """
@@ -246,7 +281,7 @@ def writers_of(file: Path, started_after: int) -> tuple[TaskIdentity, ...]:
     except OSError:
         return ()
     found: dict[TaskIdentity, None] = {}
-    for each in _all():
+    for each in all_stats():
         if each.start_ticks < started_after or each.ended or each.pid == os.getpid():
             continue
         if _writes_to(each.pid, (meant.st_dev, meant.st_ino)):
@@ -268,8 +303,18 @@ def _writes_to(pid: int, meant: tuple[int, int]) -> bool:
     return False
 
 
+def members(root: TaskIdentity) -> dict[TaskIdentity, bool]:
+    """Return the processes of a tree, and whether each is stopped, in one pass.
+
+    Raises:
+        TargetGone: the root has ended.
+        TargetUnfit: the tree is too large.
+    """
+    return {identity_of(each): each.state == "T" for each in _members(root)}
+
+
 def held_tree(root: TaskIdentity) -> tuple[TaskIdentity, ...]:
-    """Give the processes of a tree that somebody holds, so that one pass is exact; parents before their children.
+    """Return the processes of a tree that somebody holds, so that one pass is exact; parents before their children.
 
     Raises:
         TargetGone: the root has ended.
@@ -290,8 +335,8 @@ def _members(root: TaskIdentity) -> list[ProcessStat]:
     return stats
 
 
-def read_tree(root: TaskIdentity) -> Tree:
-    """Read the tree below a process.
+def read_tree(root: TaskIdentity, *, closely: bool = False) -> Tree:
+    """Read the tree below a process; closely: with the traits of each process, and the files that they have open.
 
     Raises:
         TargetGone: the root has ended.
@@ -304,7 +349,7 @@ def read_tree(root: TaskIdentity) -> Tree:
         identities = [identity_of(each) for each in stats]
         if identities == before:
             try:
-                return _looked_at(stats)
+                return _looked_at(stats, closely=closely)
             except _GONE:  # one has ended just now
                 before = []
                 continue
@@ -314,14 +359,28 @@ def read_tree(root: TaskIdentity) -> Tree:
     raise TargetUnfit(f"the tree below process {root.pid} does not hold still: processes come and go all the time")
 
 
-def _looked_at(stats: list[ProcessStat]) -> Tree:
+def _looked_at(stats: list[ProcessStat], *, closely: bool) -> Tree:
     tasks: list[Task] = []
     hindrances: list[Hindrance] = []
-    ours = _own_line()
-    lazily = PAGER_NAME in _names()
+    ours = own_line()
+    lazily = PAGER_NAME in _names()  # it is asked before the rest is read: a pager ends at any time
+    descriptors = Descriptors(closely)
+    shared: dict[tuple[int, int], int] = {}
     for each in stats:
         status = parse_status(read_text(each.pid, "status"))
         tail = parse_stat_tail(read_text(each.pid, "stat"))
+        hindrances += _of_status(each, status, tail, ours)
+        descriptors.controlled(each, tail.terminal)
+        locks = descriptors.look(each)
+        mapped = mappings(each.pid)
+        shared |= shared_memory(each.pid, mapped)
+        descriptors.outside.map(each, mapped)
+        hindrances += _of_namespaces_and_rings(each, mapped)
+        if closely:
+            hindrances += threads_apart(each)
+        traits = read_traits(each.pid, status, tail, locks) if closely else None
+        if traits is not None and platform.machine() not in CALLABLE and any(lock.mapped for lock in traits.locks):
+            hindrances.append(_mapped_locks(each))
         tasks.append(
             Task(
                 identity=identity_of(each),
@@ -331,21 +390,46 @@ def _looked_at(stats: list[ProcessStat]) -> Tree:
                 stopped=each.state == "T",
                 traced_by=status.traced_by,
                 inner_pid=status.inner_pid,
+                traits=traits,
             )
         )
-        hindrances += _of_status(each, status, tail, ours)
-        hindrances += _of_descriptors(each)
         if lazily and _waits_for_pages(each.pid):
             who = f"process {each.pid} ({each.name})"
             hindrances.append(
                 Hindrance(Obstacle.PAGES, each.pid, f"{who} waits for pages of a lazy thaw: let that end")
             )
-    return Tree(tuple(tasks), tuple(hindrances))
+    hindrances += descriptors.hindrances
+    hindrances += descriptors.outside_terminals(stats[0])
+    hindrances += descriptors.unreadable_terminals()
+    hindrances += descriptors.strange_numbers([each.pid for each in stats])
+    tracers = {task.traced_by for task in tasks}
+    hindrances += descriptors.outside.cut([each.pid for each in stats], tracers)
+    return Tree(
+        tuple(tasks),
+        tuple(hindrances),
+        shared_bytes=sum((descriptors.nameless | shared).values()),
+        files=tuple(descriptors.files.values()),
+    )
+
+
+def _of_namespaces_and_rings(each: ProcessStat, mapped: Sequence[Mapping]) -> Iterator[Hindrance]:
+    who = f"process {each.pid} ({each.name})"
+    if any(each.ring for each in mapped):
+        yield Hindrance(Obstacle.IO_URING, each.pid, f"{who} has an io_uring mapped ({IO_URING_WAY_OUT})")
+    if kind := other_for_children(each.pid):
+        text = f"{who} has set another {kind} namespace for its children: start it in there, or freeze it before"
+        yield Hindrance(Obstacle.CHILDREN, each.pid, text)
+
+
+def _mapped_locks(each: ProcessStat) -> Hindrance:
+    who = f"process {each.pid} ({each.name})"
+    text = f"{who} holds locks on a file that it has mapped: on this architecture they would be lost"
+    return Hindrance(Obstacle.MAPPED_LOCKS, each.pid, text)
 
 
 def _names() -> Iterator[str]:
-    """Give the names of all processes of the machine: a third of the work of reading what else they are."""
-    for pid in _numbers():
+    """Yield the names of all programs of the machine: a third of the work of reading what else they are."""
+    for pid in programs():
         with contextlib.suppress(*_GONE):
             yield read_text(pid, "comm").rstrip("\n")
 
@@ -356,8 +440,8 @@ def _waits_for_pages(pid: int) -> bool:
         return waits_for_pages(lines)
 
 
-def _own_line() -> tuple[int, ...]:
-    """Give this process and all above it."""
+def own_line() -> tuple[int, ...]:
+    """Return this process and all above it."""
     line = [os.getpid()]
     while line[-1] > 1:
         try:
@@ -378,42 +462,4 @@ def _of_status(each: ProcessStat, status: Status, tail: StatTail, ours: tuple[in
         found.append(Hindrance(Obstacle.NAMESPACE, each.pid, f"{who} is the first process of its PID namespace"))
     if status.traced_by:
         found.append(Hindrance(Obstacle.TRACED, each.pid, f"{who} is traced by process {status.traced_by}"))
-    if tail.terminal:
-        found.append(Hindrance(Obstacle.TERMINAL, each.pid, f"{who} has a controlling terminal"))
     return found
-
-
-def _of_descriptors(each: ProcessStat) -> list[Hindrance]:
-    who = f"process {each.pid} ({each.name})"
-    connected: dict[str, str] | None = None
-    found: dict[Obstacle, Hindrance] = {}
-    for path in Path(f"/proc/{each.pid}/fd").iterdir():
-        try:
-            link = str(path.readlink())
-            mode = path.stat()
-        except _GONE:  # it was closed meanwhile
-            continue
-        obstacle = obstacle_of_link(link)
-        if stat.S_ISCHR(mode.st_mode) or stat.S_ISBLK(mode.st_mode):
-            obstacle = obstacle_of_device(link, os.major(mode.st_rdev))
-        elif link.startswith("socket:["):
-            if connected is None:
-                connected = connected_sockets(read_text(each.pid, "net/tcp")) | _tcp6(each.pid)
-            if link[len("socket:[") : -1] in connected:
-                obstacle = Obstacle.TCP
-        if obstacle is not None:
-            what = {
-                Obstacle.IO_URING: "an io_uring",
-                Obstacle.TERMINAL: f"a terminal ({link})",
-                Obstacle.TCP: "an established TCP connection",
-                Obstacle.DEVICE: f"the device {link}",
-            }[obstacle]
-            found.setdefault(obstacle, Hindrance(obstacle, each.pid, f"{who} holds {what}: descriptor {path.name}"))
-    return list(found.values())
-
-
-def _tcp6(pid: int) -> dict[str, str]:
-    try:
-        return connected_sockets(read_text(pid, "net/tcp6"))
-    except FileNotFoundError:  # a kernel without IPv6; if the process is gone, other files say so
-        return {}
