@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from iriscw.freeze.criu_log import classify, error_lines
-from iriscw.freeze.drivers.criu.finding import INSTALLER, OLDEST, find_criu
+from iriscw.freeze.drivers.criu.finding import OLDEST, find_criu, how_to_install
 from iriscw.freeze.model import CriuAbility, CriuMissing, CriuUnfit, NoRoom, RightsMissing
 
 FEATURES: Final = (
@@ -21,11 +21,14 @@ FEATURES: Final = (
 established connections, lazy restores.
 """
 
+SURE: Final = ("mem_dirty_track",)
+"""Those that a kernel was built with or not. CRIU tries the others out, and that may fail for want of room."""
+
 CHECK_S: Final = 30.0
 """For one call; it takes 10 ms, and the first one after a boot some more."""
 
 AGAIN_S: Final = 60.0
-"""After that long features that were not found are looked for again: a check may have failed for want of room."""
+"""After that long features that were not found, and are not :data:`SURE`, are looked for again."""
 
 _NO_ROOM: Final = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 
@@ -50,7 +53,7 @@ def probe(program: Path | None = None) -> CriuAbility:
     version = match.group("version")
     if _numbers(version) < OLDEST:
         oldest = ".".join(map(str, OLDEST))
-        raise CriuUnfit(f"{path} is version {version}, too old: `bash {INSTALLER}` installs one from {oldest} on")
+        raise CriuUnfit(f"{path} is version {version}, too old: {how_to_install()} installs one from {oldest} on")
     code, said = _run(path, "--no-default-config", "check")
     if code:
         raise _refusal(path, said)
@@ -92,7 +95,7 @@ def _run(path: Path, *arguments: str) -> tuple[int, str]:
     except OSError as error:
         if error.errno in _NO_ROOM:
             raise NoRoom(f"{path} could not be started: {error.strerror}") from error
-        raise CriuUnfit(f"{path} is no program for this machine: {error.strerror}") from error
+        raise CriuUnfit(f"{path} is not a program for this machine: {error.strerror}") from error
     except subprocess.TimeoutExpired as error:
         raise CriuUnfit(f"{path} {' '.join(arguments)} did not end within {CHECK_S:g} s") from error
     return done.returncode, (done.stdout + done.stderr).decode(errors="replace")

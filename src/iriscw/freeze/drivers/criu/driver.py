@@ -15,6 +15,11 @@ Where numbers of a tree are taken, it comes back in a PID namespace that is made
 (:mod:`iriscw.freeze.drivers.namespace.space`), and CRIU runs in there, then and at each freeze of it. Killing the first
 process of that kills CRIU with all that it made; and that process ends by itself if we die before the tree is whole.
 
+A tree with a terminal comes back in that of this process (:mod:`iriscw.freeze.drivers.criu.terminals`), and as its
+child: a stopped process group whose first process has no parent in its session is told by the kernel to hang up and to
+go on. It stays stopped as long as we live; should we die before it is let run, the kernel tells it so, and who has not
+ended of that is ended by a sweep.
+
 With lazy pages, a pager (:mod:`iriscw.freeze.drivers.paging.pager`) is there before CRIU is asked, and stays when CRIU
 has ended. A tree is killed before its pager is: that way no task of it ever runs without one.
 
@@ -23,11 +28,13 @@ A CRIU is never asked twice.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import re
 import signal
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
 
@@ -45,18 +52,20 @@ from iriscw.freeze.criu_rpc import (
     ask_restore,
     read_restore_statistics,
 )
-from iriscw.freeze.drivers.criu.ability import AGAIN_S, FEATURES, probe
 from iriscw.freeze.drivers.criu.bounds import broken_off, check_bounds, within
 from iriscw.freeze.drivers.criu.held import CriuHeldTree, stopped, untraced
 from iriscw.freeze.drivers.criu.network import DUMP_LOG, unlock_network
 from iriscw.freeze.drivers.criu.record import Run, forget_run, read_run, write_run
+from iriscw.freeze.drivers.criu.remembering import Probed, probed
 from iriscw.freeze.drivers.criu.swrk import Swrk, start
-from iriscw.freeze.drivers.criu.whole import check_whole
+from iriscw.freeze.drivers.criu.terminal_queues import give_back, put_in
+from iriscw.freeze.drivers.criu.terminals import check_numbers, check_terminals, settle, within_reach
+from iriscw.freeze.drivers.criu.whole import check_whole, mend
 from iriscw.freeze.drivers.identities import lives, open_task, to_task
 from iriscw.freeze.drivers.namespace import space
 from iriscw.freeze.drivers.paging import starting
 from iriscw.freeze.drivers.paging.notes import read_pager
-from iriscw.freeze.drivers.processes.driver import KernelProcesses, doom, end_tasks
+from iriscw.freeze.drivers.processes.driver import KernelProcesses, doom, end_tasks, supervised
 from iriscw.freeze.drivers.processes.reading import (
     descendants,
     held_below,
@@ -65,6 +74,7 @@ from iriscw.freeze.drivers.processes.reading import (
     read_tree,
     writers_of,
 )
+from iriscw.freeze.drivers.terminal import ControllingTerminal, lendable
 from iriscw.freeze.model import (
     CriuAbility,
     CriuFailed,
@@ -83,7 +93,7 @@ from iriscw.freeze.model import (
     UnsafeRequest,
 )
 from iriscw.freeze.ports import KILL_PATIENCE_NS, Report
-from iriscw.processes.identity import ProcessGone, boot_id, read_stat
+from iriscw.processes.identity import ProcessGone, boot_id, read_process_file, read_stat
 
 ENDING_NS: Final = 2_000_000_000
 """For a CRIU whose socket was closed, to undo what it did; with established connections that matters."""
@@ -108,29 +118,31 @@ KILL_ROUNDS: Final = 20
 
 
 class CriuSwrk:
-    """CRIU, one process for each operation."""
+    """CRIU, one process for each operation.
 
-    def __init__(self, program: Path | None = None) -> None:
+    Args:
+        program: the program, if it is to be a certain one.
+        remembered: a file of a folder of ours that keeps what it can for the next one of these.
+    """
+
+    def __init__(self, program: Path | None = None, remembered: Path | None = None) -> None:
         self._program = program
-        self._ability: CriuAbility | None = None
-        self._probed_s = 0.0
+        self._remembered = remembered
+        self._known: Probed | None = None
 
     async def ability(self) -> CriuAbility:
         """Find it and have it check itself (see the port). What was found is kept; what was not, for a while."""
-        known, now_s = self._ability, time.monotonic()
-        if known is None or (len(known.features) < len(FEATURES) and now_s - self._probed_s >= AGAIN_S):
-            self._ability = known = await anyio.to_thread.run_sync(probe, self._program)
-            self._probed_s = now_s
-        return known
+        if self._known is None or not self._known.holds(time.monotonic()):
+            self._known = await anyio.to_thread.run_sync(probed, self._program, self._remembered)
+        return self._known.ability
 
     async def dump(self, request: DumpRequest, report: Report) -> CriuHeldTree:
         """Write the images of a tree, and hold it (see the port)."""
         work = check_bounds(request)
         program = Path((await self.ability()).path)
         os.close(open_task(request.root))
-        silenced = (request.root,) if request.options.tcp_established else ()
         first = await anyio.to_thread.run_sync(space.of, request.root)
-        run = await self._started(program, work, restore=False, tasks=silenced, first=first)
+        run = await self._started(program, work, dump=request, first=first)
         try:
             return await within(request.within_ns, functools.partial(_dump, run, request, first is not None, report))
         except BaseException as error:
@@ -141,15 +153,39 @@ class CriuSwrk:
     async def restore(self, request: RestoreRequest, report: Report, pages: LazyPages | None = None) -> RestoreReport:
         """Bring a tree back, and leave all of it stopped (see the port)."""
         work = check_bounds(request)
-        if request.new_pid_namespace and (request.lazy or request.options.shell_job):
-            raise UnsafeRequest("neither a lazy restore nor one with a terminal goes into a PID namespace of its own")
+        if request.new_pid_namespace + request.lazy + request.options.shell_job > 1:
+            raise UnsafeRequest(
+                "a PID namespace of its own, lazy pages, a terminal: a restore has one of these at most"
+            )
         if request.lazy != (pages is not None):
             raise UnsafeRequest("a lazy restore without its pages, or pages of one that is not lazy")
         program = Path((await self.ability()).path)
+        await anyio.to_thread.run_sync(check_numbers, Path(request.images))
+        terminal = _lent() if request.options.shell_job else None
+        try:
+            with await anyio.to_thread.run_sync(within_reach, Path(request.images)):
+                return await self._restored_by(program, work, request, pages, terminal)
+        except BaseException:
+            if terminal is not None:
+                terminal.put_back()
+            raise
+        finally:
+            if terminal is not None:
+                terminal.close()
+
+    async def _restored_by(
+        self,
+        program: Path,
+        work: Path,
+        request: RestoreRequest,
+        pages: LazyPages | None,
+        terminal: ControllingTerminal | None,
+    ) -> RestoreReport:
         made = await _made_space(work, request) if request.new_pid_namespace else None
         first = made.first if made is not None else None
         try:
-            run = await self._started(program, work, restore=True, terminal=request.options.shell_job, first=first)
+            at = None if terminal is None else terminal.descriptor
+            run = await self._started(program, work, terminal=at, first=first)
         except BaseException as error:
             if made is not None:
                 made.close()
@@ -157,13 +193,13 @@ class CriuSwrk:
                 raise CriuFailed(str(error)) from error
             raise
         try:
-            return await within(request.within_ns, functools.partial(_restore, run, request, pages, made))
+            return await within(request.within_ns, functools.partial(_restore, run, request, pages, made, terminal))
         except BaseException as error:
             with anyio.CancelScope(shield=True):
                 if made is not None:
                     left = await _kill_space(run, made, KILL_PATIENCE_NS // 2)
                 else:
-                    left = await _kill_restore(run, request.started_after, KILL_PATIENCE_NS // 2)
+                    left = await _kill_restore(run, request, KILL_PATIENCE_NS // 2)
                 if pages is not None:
                     await starting.end_pager(work)
                 if not left:  # all of it has ended: a sweep has nothing to look for, and must not guess by numbers
@@ -187,8 +223,8 @@ class CriuSwrk:
         made = [task for task in run.tasks if run.restore and lives(task)]
         if lives(run.criu):
             made += await _end_stranger(run, request.within_ns)
-        if not run.restore and run.tasks:
-            await unlock_network(work, run.tasks[0])
+        if not run.restore:
+            await let_be(work, run)
         if run.restore and not run.tasks:
             made += await anyio.to_thread.run_sync(writers_of, work / RESTORE_LOG, request.started_after)
         pager = await anyio.to_thread.run_sync(read_pager, work)
@@ -209,12 +245,10 @@ class CriuSwrk:
         program: Path,
         work: Path,
         *,
-        restore: bool,
-        terminal: bool = False,
-        tasks: tuple[TaskIdentity, ...] = (),
+        dump: DumpRequest | None = None,
+        terminal: int | None = None,
         first: TaskIdentity | None = None,
     ) -> Swrk:
-        made = first if restore else None  # that of a dump is the tree's, and is not ours to end
         try:
             run = start(program, work, terminal=terminal, first=first)
             identity = run.identity()
@@ -222,7 +256,8 @@ class CriuSwrk:
                 await run.close(0)
                 raise CriuFailed(f"CRIU ended at once: {run.log('criu.out').strip()[:200]}")
             try:
-                await anyio.to_thread.run_sync(write_run, work, Run(identity, restore, tasks, made))
+                record = Run(identity, True, first=first) if dump is None else dumping(identity, dump)
+                await anyio.to_thread.run_sync(write_run, work, record)
             except BaseException:
                 with anyio.CancelScope(shield=True):
                     await run.close(0)
@@ -239,17 +274,18 @@ async def _dump(run: Swrk, request: DumpRequest, inside: bool, report: Report) -
     number = space.number_inside(request.root) if inside else request.root.pid
     images = Path(request.images)
     freezing_s = max(1, min(FREEZING_S, request.within_ns // 1_000_000_000))
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_tell_progress, images, report)
+    answer: Answer | None = None
+    async with bounded_progress(request, report):
         run.ask(ask_dump(number, request.options, images=request.images, timeout_s=freezing_s))
         answer = await run.receive()
         while answer is not None and answer.script and answer.script != POST_DUMP:
             run.reply(success=True)
             answer = await run.receive()
-        tasks.cancel_scope.cancel()
     if answer is None or answer.script != POST_DUMP:
         raise _failure(run, answer, DUMP_LOG, "freeze")
-    await anyio.to_thread.run_sync(check_whole, images)
+    await anyio.to_thread.run_sync(functools.partial(give_back, images, run.work / DUMP_LOG, request.root, held=True))
+    await anyio.to_thread.run_sync(judge_images, request)
+    await anyio.to_thread.run_sync(check_terminals, images)
     # It was asked for a number. Now that the tree is held, the number is certain to mean whom it means.
     held = await anyio.to_thread.run_sync(held_tree, request.root)
     size = await anyio.to_thread.run_sync(_pages_size, images)
@@ -258,16 +294,91 @@ async def _dump(run: Swrk, request: DumpRequest, inside: bool, report: Report) -
     return CriuHeldTree(run, held, written, silenced=request.options.tcp_established)
 
 
-async def _tell_progress(images: Path, report: Report) -> None:
-    pause_s = PROGRESS_S
-    while True:
-        await anyio.sleep(pause_s)
-        pause_s = min(PROGRESS_GROWTH * pause_s, PROGRESS_MOST_S)
-        report(Progress("dump", await anyio.to_thread.run_sync(_pages_size, images)))
+@contextlib.asynccontextmanager
+async def bounded_progress(request: DumpRequest, report: Report) -> AsyncIterator[None]:
+    """Tell how much of the images is written as long as the block lasts, and break it off when that is too much.
+
+    Raises:
+        NoRoom: more was written than was reserved.
+    """
+    images, beyond = Path(request.images), 0
+
+    async def tell() -> None:
+        nonlocal beyond
+        pause_s = PROGRESS_S
+        while True:
+            await anyio.sleep(pause_s)
+            pause_s = min(PROGRESS_GROWTH * pause_s, PROGRESS_MOST_S)
+            size = await anyio.to_thread.run_sync(_pages_size, images)
+            report(Progress("dump", size))
+            if 0 < request.most_bytes < size:
+                beyond = size
+                tasks.cancel_scope.cancel()
+
+    failure: Exception | None = None
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(tell)
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - raised below: a task group would wrap it
+            failure = error
+        tasks.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+    if beyond:
+        raise _too_much(request, beyond)
+
+
+def _too_much(request: DumpRequest, size: int) -> NoRoom:
+    text = f"the images take {size >> 20} MiB and more, and {request.most_bytes >> 20} MiB were reserved"
+    return NoRoom(f"{text}: the tree grew while it was frozen, or has what was not counted")
+
+
+def judge_images(request: DumpRequest) -> None:
+    """Refuse images that no CRIU restores, or that take too much; mend the others.
+
+    Raises: as :func:`.whole.check_whole`, and NoRoom.
+    """
+    images = Path(request.images)
+    orphaned = supervised(request.root)  # a copy of a task is thawed without the supervisor that it was to end with
+    stays = request.options.shell_job or request.container is not None or orphaned
+    try:
+        sockets = read_process_file(request.root.pid, "net/unix")
+    except (FileNotFoundError, ProcessLookupError) as error:
+        raise TargetGone(f"process {request.root.pid} has ended") from error
+    check_whole(images, stays_child=stays, root=Path(f"/proc/{request.root.pid}/root"), sockets=sockets)
+    mend(images, orphaned=orphaned)
+    size = sum(each.stat().st_size for each in images.iterdir())
+    if 0 < request.most_bytes < size:
+        raise _too_much(request, size)
 
 
 def _pages_size(images: Path) -> int:
     return sum(each.stat().st_size for each in images.glob("pages-*.img"))
+
+
+def dumping(criu: TaskIdentity, request: DumpRequest) -> Run:
+    """Return the record of a dump that this CRIU is asked for."""
+    return Run(criu, False, (request.root,), images=request.images, silenced=request.options.tcp_established)
+
+
+async def let_be(work: Path, run: Run) -> None:
+    """Undo what a dump of an earlier life has done to its tree, which nobody holds any more."""
+    for root in run.tasks:
+        if run.silenced:
+            await unlock_network(work, root)
+        if run.images:
+            await terminals_back(run.images, work, root)
+
+
+async def terminals_back(images: str, work: Path, root: TaskIdentity) -> None:
+    """Have a tree that runs have back what a dump took out of its terminals.
+
+    Raises:
+        CriuFailed: that did not work.
+    """
+    with contextlib.suppress(TargetGone):
+        await anyio.to_thread.run_sync(functools.partial(give_back, Path(images), work / DUMP_LOG, root, held=False))
 
 
 async def _undo_dump(run: Swrk, request: DumpRequest) -> None:
@@ -276,10 +387,12 @@ async def _undo_dump(run: Swrk, request: DumpRequest) -> None:
         tasks = tree.identities
     except OperationError:
         tasks = (request.root,)
+    run.write_no_more()
     await run.close(ENDING_NS)
     await untraced(tasks, KILL_PATIENCE_NS // 4)
     if request.options.tcp_established:
         await unlock_network(run.work, request.root)
+    await terminals_back(request.images, run.work, request.root)
 
 
 def _failure(run: Swrk, answer: Answer | None, log: str, doing: str) -> OperationError:
@@ -308,10 +421,16 @@ async def _made_space(work: Path, request: RestoreRequest) -> space.Space:
 
 
 async def _restore(
-    run: Swrk, request: RestoreRequest, pages: LazyPages | None, made: space.Space | None
+    run: Swrk,
+    request: RestoreRequest,
+    pages: LazyPages | None,
+    made: space.Space | None,
+    terminal: ControllingTerminal | None,
 ) -> RestoreReport:
     if pages is None:
         restored = await _restored(run, request, None if made is None else made.first)
+        if terminal is not None:
+            await anyio.to_thread.run_sync(settle, terminal, Path(request.images), restored.tasks)
         if made is not None:
             made.let_go()
         return restored
@@ -344,14 +463,38 @@ async def _restore(
     return reports[0]
 
 
+def _lent() -> ControllingTerminal:
+    terminal = lendable()
+    if terminal is None:
+        raise UnsafeRequest(
+            "a tree with a terminal comes back in that of whoever thaws it: standard input is none of this session, or "
+            "it is not in the foreground"
+        )
+    return terminal
+
+
 def _made(pid: int, request: RestoreRequest) -> tuple[TaskIdentity, ...]:
-    """Give what CRIU made and holds, in the order in which it was frozen."""
+    """Return what CRIU made and holds, in the order in which it was frozen."""
     places = {number: place for place, number in enumerate(request.pids)}
-    return tuple(sorted(held_below(pid), key=lambda task: places.get(_number(task, request), len(places))))
+    first = _child_of_ours(request)
+    below = held_below(pid) if first is None else (first, *held_below(first.pid))
+    return tuple(sorted(below, key=lambda task: places.get(_number(task, request), len(places))))
+
+
+def _child_of_ours(request: RestoreRequest) -> TaskIdentity | None:
+    """Return the first process of a tree with a terminal, if it is there already: CRIU makes it a child of ours."""
+    if not request.options.shell_job:
+        return None
+    try:
+        each = read_stat(request.pids[0])
+    except ProcessGone:
+        return None
+    ours = each.parent_pid == os.getpid() and each.start_ticks >= request.started_after
+    return identity_of(each) if ours else None
 
 
 def _number(task: TaskIdentity, request: RestoreRequest) -> int:
-    """Give the number that a task has in the images; 0 if it has ended."""
+    """Return the number that a task has in the images; 0 if it has ended."""
     if not request.new_pid_namespace:
         return task.pid
     try:
@@ -391,11 +534,12 @@ async def _restored(run: Swrk, request: RestoreRequest, first: TaskIdentity | No
     await run.close(ENDING_NS)
     if running := await stopped(tasks, KILL_PATIENCE_NS // 4):
         raise CriuFailed(f"tasks that were restored do not stop: {_named(running)}")
+    await anyio.to_thread.run_sync(put_in, Path(request.images), tasks)
     found = read_restore_statistics(run.statistics("stats-restore"))
     return attrs.evolve(found, tasks=tasks)
 
 
-async def _kill_restore(run: Swrk, started_after: int, within_ns: int) -> tuple[TaskIdentity, ...]:
+async def _kill_restore(run: Swrk, request: RestoreRequest, within_ns: int) -> tuple[TaskIdentity, ...]:
     """End a restore, half-way or at its end, with all that it made; give what does not end.
 
     If somebody killed CRIU, its tasks were adopted, and are not below it any more: they are known by its log.
@@ -405,11 +549,14 @@ async def _kill_restore(run: Swrk, started_after: int, within_ns: int) -> tuple[
     if not await run.ended(0):
         run.signal(signal.SIGSTOP)
     found = dict.fromkeys(recorded.tasks if recorded is not None and recorded.restore else ())
+    if (first := await anyio.to_thread.run_sync(_child_of_ours, request)) is not None:
+        found[first] = None
+        await _doom_below(first.pid, found)
     await _doom_below(run.pid, found)
     run.kill_group()
     await run.close(0)
     if recorded is None or not recorded.tasks:
-        stray = await anyio.to_thread.run_sync(writers_of, run.work / RESTORE_LOG, started_after)
+        stray = await anyio.to_thread.run_sync(writers_of, run.work / RESTORE_LOG, request.started_after)
         found.update(dict.fromkeys(stray))
     return await end_tasks(tuple(found), within_ns)
 

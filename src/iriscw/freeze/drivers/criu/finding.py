@@ -27,10 +27,17 @@ INSTALLER: Final = Path(iriscw.freeze.drivers.__path__[0]).parents[1] / "deploy"
 
 
 def installed_folder() -> Path:
-    """Give the folder of this user into which the installer puts CRIU."""
+    """Return the folder of this user into which the installer puts CRIU."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     system = platform.uname()
     return Path(cache) / "iriscw" / f"criu-{VERSION}-{system.system}-{system.machine}"
+
+
+def how_to_install(installer: Path = INSTALLER) -> str:
+    """Return the command that installs CRIU for this user, in the words of a message; a checkout has a shorter one."""
+    sources, checkout = installer.parents[2:4]
+    in_checkout = sources.name == "src" and (checkout / "Makefile").is_file()
+    return f"`make criu` in {checkout}" if in_checkout else f"`bash {installer}`"
 
 
 def find_criu(program: Path | None = None) -> Path:
@@ -45,5 +52,5 @@ def find_criu(program: Path | None = None) -> Path:
     for each in [named] if named else [installed, *([Path(on_path)] if on_path else [])]:
         if os.access(each, os.X_OK) and each.is_file():
             return each.absolute()
-    where = f"{named} is no program" if named else f"neither {installed} nor one in PATH is there"
-    raise CriuMissing(f"there is no CRIU: {where}; `bash {INSTALLER}` installs it for this user")
+    where = f"{named} is not a program" if named else f"neither {installed} nor one in PATH is there"
+    raise CriuMissing(f"there is no CRIU: {where}; {how_to_install()} installs it for this user")

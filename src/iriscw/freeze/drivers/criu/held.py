@@ -88,7 +88,7 @@ class CriuHeldTree:
 
     @property
     def tasks(self) -> tuple[TaskIdentity, ...]:
-        """Give those that are held, the root first."""
+        """Return those that are held, the root first."""
         return self._tasks
 
     @property

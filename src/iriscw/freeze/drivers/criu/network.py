@@ -5,6 +5,9 @@ where ``<id>`` is the beginning of an id that it drew for this run and wrote to 
 nobody removes it. Only a table whose name is the beginning of the id in the log of our own run is touched: the id is
 random, and long enough that nobody else has one like it.
 
+The table of a tree that is frozen stays: its peers are to be silent until it is thawed, and CRIU removes it then. When
+its checkpoint is removed nobody will, so that is done here (:func:`forget`). The images say which run made them.
+
 It is spoken to the kernel itself (netlink, the messages of ``nf_tables``): ``nft`` need not be installed. A connection
 of the tree does not outlive the death of its CRIU, because the kernel had been told to hold it; its peer hears so now.
 """
@@ -26,6 +29,8 @@ from typing import Final
 import anyio
 import anyio.to_thread
 
+from iriscw.files import read_bounded
+from iriscw.freeze.criu_protobuf import NotProtobuf, decode
 from iriscw.freeze.drivers.identities import lives
 from iriscw.freeze.drivers.namespace.entering import CLONE_NEWNET, within
 from iriscw.freeze.model import TaskIdentity
@@ -33,6 +38,7 @@ from iriscw.freeze.model import TaskIdentity
 log = logging.getLogger(__name__)
 
 _RUN_ID: Final = re.compile(r"CRIU run id = ([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
+_ID: Final = re.compile(rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _PREFIX: Final = "CRIU-"
 MIN_ID_CHARS: Final = 16
 """Of the id in a table's name. CRIU's names have room for 21 of its 36."""
@@ -40,6 +46,17 @@ MIN_ID_CHARS: Final = 16
 DUMP_LOG: Final = "dump.log"
 MAX_BEGINNING_BYTES: Final = 64 << 10
 """Of a log, in which the id of its run stands: it is among the first lines."""
+
+INVENTORY: Final = "inventory.img"
+INVENTORY_MAGIC: Final = bytes.fromhex("16313158")
+NONE: Final = "none"
+"""In place of the id of a run that made no rules: there is nothing to look for."""
+
+_LOCK_METHOD, _DUMP_RUN = 11, 13
+"""Fields of CRIU's ``inventory.proto``."""
+
+_LOCK_SKIPPED: Final = 2
+"""``NETWORK_LOCK_SKIP``: what we ask for where no connection is kept."""
 
 ANSWER_S: Final = 5.0
 """For an answer of the kernel, which comes before the call that asked returns."""
@@ -115,6 +132,46 @@ def unlock(log_file: Path, root: TaskIdentity) -> tuple[str, ...]:
             return within(((namespace.fileno(), CLONE_NEWNET),), lambda: _remove(run))
     except (FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
         return ()
+
+
+def forget(images: Path, work: Path) -> None:
+    """Remove the rules for a tree that will not be thawed, because its images are being removed.
+
+    Which run made them stands in the images, or, where it never came to their end, in its log. Only our own network
+    namespace is looked at: the tree of another one took that along, or runs again, and has been let go by then. That
+    it fails keeps nobody from removing images: it is logged.
+
+    Args:
+        images: the folder of the images; it need not be there.
+        work: that of CRIU's log, likewise.
+    """
+    try:
+        run = run_of(images / INVENTORY) or run_id(_beginning(work / DUMP_LOG))
+        for name in _remove(run) if run and run != NONE else ():
+            log.info("removed the nftables table %s, whose tree is thawed no more", name)
+    except OSError as error:
+        log.warning("rules for connections of a removed checkpoint may be left in nftables: %s", error)
+
+
+def run_of(inventory: Path) -> str:
+    """Read the id of the run that made images; empty if they do not say, :data:`NONE` if it made no rules."""
+    try:
+        data = read_bounded(inventory, MAX_BEGINNING_BYTES)
+    except (FileNotFoundError, ValueError):
+        return ""
+    size = int.from_bytes(data[4:8], "little")
+    if not data.startswith(INVENTORY_MAGIC) or len(data) < 8 + size:
+        return ""
+    try:
+        fields = decode(data[8 : 8 + size])
+    except NotProtobuf:
+        return ""
+    if fields.get(_LOCK_METHOD) == _LOCK_SKIPPED:
+        return NONE
+    match fields.get(_DUMP_RUN):
+        case bytes(text) if _ID.fullmatch(text):
+            return text.decode()
+    return ""
 
 
 def _remove(run: str) -> tuple[str, ...]:

@@ -23,13 +23,17 @@ MAX_BYTES: Final = 1 << 20
 
 @attrs.frozen
 class Run:
-    """One run: the CRIU, and the tasks of a restore; or, of a dump that silences peers, the first task of its tree."""
+    """One run: the CRIU, and the tasks of a restore; or, of a dump, the first task of its tree."""
 
     criu: TaskIdentity
     restore: bool
     tasks: tuple[TaskIdentity, ...] = ()
     first: TaskIdentity | None = None
     """Of a restore into a PID namespace that was made for it: the first process of that."""
+    images: str = ""
+    """Of a dump: the folder that it writes to."""
+    silenced: bool = False
+    """Of a dump: whether it silences the peers of connections."""
 
 
 def write_run(work: Path, run: Run) -> None:
@@ -42,6 +46,8 @@ def write_run(work: Path, run: Run) -> None:
         "criu": attrs.asdict(run.criu),
         "restore": run.restore,
         "tasks": [attrs.asdict(task) for task in run.tasks],
+        "images": run.images,
+        "silenced": run.silenced,
         "first": None if run.first is None else attrs.asdict(run.first),
     }
     # It is for the crash of a process, not of the machine: after a boot nothing that it names lives.
@@ -59,6 +65,8 @@ def read_run(work: Path) -> Run | None:
                     restore,
                     tuple(to_task(decode_identity(each)) for each in tasks),
                     None if first is None else to_task(decode_identity(first)),
+                    str(rest.get("images", "")),
+                    rest.get("silenced", bool(tasks) and not restore) is True,  # an older one names a tree only then
                 )
     except (OSError, ValueError):
         return None

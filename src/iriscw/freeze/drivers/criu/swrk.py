@@ -1,18 +1,20 @@
 """One run of ``criu swrk``: a process of its own, and a socket on which it is asked and answers.
 
 Theory of operation. CRIU is started, and does nothing before it was asked: whoever starts it writes down who it is
-first. It leads a session and a process group of its own, inherits no descriptor but the socket, and reads no
+first. It leads a session and a process group of its own, inherits no descriptor but the socket and no key, and reads no
 configuration of the machine: no option of ours can be changed by it. Its folder of plugins is one of ours that is
 empty, so its CUDA plugin is never loaded and exactly one owns the GPU's state (INV-C2, C5).
 
 The socket is the leash. When it is closed, by us or because this process died, CRIU undoes a dump whose result was not
-taken; a restore that has not been let go on fails.
+taken; a restore that has not been let go on fails. A dump is not killed where that can be helped: for some microseconds
+of each task, what CRIU has put into the task's program text would stay there, and end the task.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import select
 import signal
 import socket
@@ -26,6 +28,7 @@ import anyio
 from iriscw.files import make_private_folder
 from iriscw.freeze.criu_rpc import MAX_MESSAGE_BYTES, Answer, Kind, read_answer, reply
 from iriscw.freeze.drivers.identities import identify_task
+from iriscw.freeze.drivers.namespace.entering import without_keys
 from iriscw.freeze.drivers.namespace.space import inside
 from iriscw.freeze.model import CriuMissing, CriuUnfit, RightsMissing, TargetGone, TaskIdentity
 
@@ -100,6 +103,11 @@ class Swrk:
         """Close the socket: it undoes what it waits with, and ends. May be repeated."""
         self._channel.close()
 
+    def write_no_more(self) -> None:
+        """Let its next write to a file fail, as a full disk does: it undoes a dump then and ends by itself."""
+        with contextlib.suppress(ProcessLookupError):
+            resource.prlimit(self.pid, resource.RLIMIT_FSIZE, (0, 0))
+
     def signal(self, number: signal.Signals) -> None:
         """Signal it; one that has ended is left alone."""
         with contextlib.suppress(ProcessLookupError):
@@ -168,7 +176,7 @@ def start(
     work: Path,
     *,
     before: tuple[str, ...] = (),
-    terminal: bool = False,
+    terminal: int | None = None,
     first: TaskIdentity | None = None,
 ) -> Swrk:
     """Start a CRIU that waits for a request. Blocks for a few milliseconds.
@@ -177,7 +185,8 @@ def start(
         program: Where it is.
         work: Its folder for logs and statistics.
         before: A command line to which that of CRIU is appended, and which becomes it.
-        terminal: Whether it stays in this session, with this standard input: what it restores inherits the terminal.
+        terminal: A descriptor of this session's terminal, in which what it restores is to be: then it stays in this
+            session, in a process group of its own. None: it has a session of its own, and no terminal.
         first: The first process of a namespace of our own making, in which it is to be; None: in ours.
 
     Raises:
@@ -198,17 +207,18 @@ def start(
             def launch() -> subprocess.Popen[bytes]:
                 return subprocess.Popen(  # noqa: S603  # a list of arguments
                     [*argv, "swrk", str(its.fileno())],
-                    stdin=None if terminal else subprocess.DEVNULL,
+                    stdin=subprocess.DEVNULL if terminal is None else terminal,
                     stdout=output,
                     stderr=output,
                     cwd=work,
                     env=environment,
                     pass_fds=(its.fileno(),),
-                    start_new_session=not terminal,
-                    process_group=0 if terminal else None,
+                    start_new_session=terminal is None,
+                    process_group=None if terminal is None else 0,
+                    restore_signals=False,  # SIGXFSZ stays ignored: see write_no_more
                 )
 
-            process = launch() if first is None else inside(first, launch)
+            process = without_keys(launch if first is None else lambda: inside(first, launch))
     except TargetGone:
         ours.close()
         raise
@@ -221,7 +231,7 @@ def start(
     except OSError as error:
         ours.close()
         if error.errno in (8, 80):  # ENOEXEC, ELIBBAD
-            raise CriuUnfit(f"{program} is no program for this machine") from error
+            raise CriuUnfit(f"{program} is not a program for this machine") from error
         raise
     ours.setblocking(False)
     return Swrk(process, ours, work)

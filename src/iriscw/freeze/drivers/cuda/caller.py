@@ -4,8 +4,13 @@
 
 It is run by path (``python -I -S caller.py``) with nothing but the standard library. An order comes as one line of JSON
 on standard input: the library's name, and calls. Each call is answered by one line with the library's result and a
-value. It ends with the last one. Before each call that changes a process, and after the library was loaded, which takes
-long, it looks whether the number still means the process that was meant: if not, it answers ``gone`` (INV-C3).
+value. It ends with the last one. Before each call that changes a process, and after whatever takes long, it looks
+whether the number still means the process that was meant: if not, it answers ``gone`` (INV-C3).
+
+The driver is not started (``cuInit``) for a call that does not need it: that takes all GPUs, and long where persistence
+mode is off, and fails if one of them is broken, which is no reason to leave a process locked. NVIDIA asks for it before
+a restore alone, and there only without persistence mode. A call that answers that it needs it did nothing, and is made
+again after it.
 
 It is not killed when its starter dies: a call that was cut off half-way leaves the driver in a state that nobody knows.
 """
@@ -17,6 +22,7 @@ import json
 import sys
 from typing import Any
 
+NOT_INITIALIZED = 3
 NVML_NAME_BYTES = 96
 MAX_PROCESSES = 4096
 
@@ -108,18 +114,50 @@ def _serve_cuda(order: dict[str, Any]) -> None:
         _answer(missing=str(error))
         return
     assert probed is not None
-    result = library.cuInit(0)
     version = ctypes.c_int(0)
-    library.cuDriverGetVersion(ctypes.byref(version))
+    result = library.cuDriverGetVersion(ctypes.byref(version))
     _answer(result=result, value=version.value)
     if result != 0:
         return
+    started = False
     for call in order["calls"]:
+        if call["verb"] == "restore" and not started and not _stays_loaded(order["nvml"]):
+            result = library.cuInit(0)
+            if result != 0:
+                _answer(result=result, value=None, unstarted=True)
+                continue
+            started = True
         if not _is_meant(call):
             _answer(gone=True)
             continue
         result, value = _cuda(library, call)
+        if result == NOT_INITIALIZED and not started:
+            started = library.cuInit(0) == 0
+            if started and not _is_meant(call):
+                _answer(gone=True)
+                continue
+            result, value = _cuda(library, call) if started else (result, value)
         _answer(result=result, value=value)
+
+
+def _stays_loaded(nvml: str) -> bool:
+    """Say whether persistence mode is on for all GPUs: then the driver need not be started for a restore."""
+    count, device, mode = ctypes.c_uint(0), ctypes.c_void_p(), ctypes.c_uint(0)
+    try:
+        library = ctypes.CDLL(nvml)
+        told = library.nvmlInit_v2() == 0 and library.nvmlDeviceGetCount_v2(ctypes.byref(count)) == 0
+        return (
+            told
+            and count.value > 0
+            and all(
+                library.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(device)) == 0
+                and library.nvmlDeviceGetPersistenceMode(device, ctypes.byref(mode)) == 0
+                and mode.value == 1
+                for index in range(count.value)
+            )
+        )
+    except (OSError, AttributeError):
+        return False
 
 
 def _text(size: int, call: Any, *arguments: Any) -> str:
@@ -149,20 +187,20 @@ def _gpu(library: Any, index: int) -> dict[str, Any] | None:
     memory = _Memory()
     if library.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(device)) != 0:
         return None
-    if library.nvmlDeviceGetMemoryInfo(device, ctypes.byref(memory)) != 0:
-        return None
+    told = library.nvmlDeviceGetMemoryInfo(device, ctypes.byref(memory)) == 0
     count = ctypes.c_uint(MAX_PROCESSES)
     processes = (_Process * MAX_PROCESSES)()
-    if library.nvmlDeviceGetComputeRunningProcesses_v3(device, ctypes.byref(count), processes) != 0:
-        count.value = 0
-    used = {str(each.pid): each.used for each in processes[: count.value] if each.used < 1 << 63}  # -1: not told
+    listed = library.nvmlDeviceGetComputeRunningProcesses_v3(device, ctypes.byref(count), processes)
+    # -1: not told. That is not nothing: at most it is all that is used of the GPU, and None if that is not told either.
+    most = memory.used if told else None
+    used = {str(each.pid): each.used if each.used < 1 << 63 else most for each in processes[: count.value]}
     return {
         "uuid": _text(NVML_NAME_BYTES, library.nvmlDeviceGetUUID, device),
         "model": _text(NVML_NAME_BYTES, library.nvmlDeviceGetName, device),
         "index": index,
         "total_bytes": memory.total,
         "used_bytes": memory.used,
-        "processes": used,
+        "processes": used if listed == 0 else None,
     }
 
 

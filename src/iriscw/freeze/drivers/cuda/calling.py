@@ -25,6 +25,19 @@ KILLED_S: Final = 5.0
 """For a program that was killed, to be gone. One that hangs in the driver is not; it is left to the kernel."""
 
 
+PASSED_ON: Final = ("LD_LIBRARY_PATH",)
+"""Variables that a program gets of ours: some machines have the driver where only this one says (GKE, NixOS)."""
+
+
+def environment() -> dict[str, str]:
+    """Return what a program that calls the driver finds in its environment.
+
+    That is nothing that NVIDIA's libraries read.
+    """
+    passed = {name: os.environ[name] for name in PASSED_ON if os.environ.get(name)}
+    return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", **passed}
+
+
 @attrs.frozen
 class Said:
     """How a program ended: what it said on both outputs, and its exit code."""
@@ -54,7 +67,7 @@ async def run(argv: Sequence[str], order: str, within_ns: int, doing: str) -> Sa
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            env={"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"},
+            env=environment(),
         )
     except FileNotFoundError as error:
         raise CudaMissing(f"there is no {argv[0]}") from error

@@ -23,6 +23,7 @@ import attrs
 
 from iriscw.freeze.cuda_codes import NOT_PERMITTED, SUCCESS, code_said, refusal, state_of, state_said, uuid_bytes
 from iriscw.freeze.drivers.cuda.calling import ask, run
+from iriscw.freeze.drivers.cuda.finding import cuda_library, nvml_library
 from iriscw.freeze.drivers.cuda.nvml import NvmlGpus
 from iriscw.freeze.drivers.identities import lives
 from iriscw.freeze.model import (
@@ -39,10 +40,15 @@ from iriscw.freeze.model import (
 )
 from iriscw.freeze.ports import Gpus
 
-CUDA: Final = "libcuda.so.1"
 BINARY: Final = "cuda-checkpoint"
-PROBE_NS: Final = 30_000_000_000
-"""For a probe: the first call after a boot loads the driver, which takes seconds on machines with eight GPUs."""
+KERNEL: Final = Path("/proc/driver/nvidia/gpus")
+"""There where the kernel's half of the driver is loaded. CRIU's plugin looks for the same."""
+
+JOB: Final = b"CUDA_CHECKPOINT_JOB_FILE="
+"""In the environment of who was started by ``cuda-checkpoint --launch-job``."""
+
+PROBE_NS: Final = 60_000_000_000
+"""For a probe, where the first call after a boot loads the driver: seconds on machines with eight GPUs."""
 
 MARGIN: Final = 10
 """The driver's own limit for a lock is shorter than ours by one part in so many, so that it says no by itself."""
@@ -53,7 +59,19 @@ MAPPING_VERSION: Final = 580
 MISSING_FOR_S: Final = 30.0
 """For how long it is believed that there is no driver: whoever freezes processes without a GPU asks each time."""
 
+DRIVERS: Final = (Path("/proc/driver/nvidia"), Path("/dev/nvidiactl"), Path("/dev/dxg"))
+"""One of them is there where the kernel, or who stands in for it, has a driver of NVIDIA's. Without one its library
+finds no GPU; to have it say so takes another program, and half as long as a whole freeze of a small process.
+"""
+
 HOW: Final = "install NVIDIA's driver 570 or newer, or the program cuda-checkpoint from 555 on"
+
+HOLDS: Final = (
+    "it holds NVIDIA's devices and has no CUDA context: it was forked from one that has, or it only asks NVML, as a"
+    " parent that counts GPUs does. Have it close them or end (start children by spawn, call nvmlShutdown), or freeze"
+    " the processes below it without it"
+)
+"""What is said of who holds a device that the driver knows nothing of, with the way out."""
 
 
 @attrs.frozen
@@ -74,6 +92,8 @@ class Result:
     value: object = None
     said: str = ""
     gone: bool = False
+    unstarted: bool = False
+    """The driver did not start, and the call was not made: ``code`` says why."""
 
 
 class Interface(Protocol):
@@ -82,6 +102,11 @@ class Interface(Protocol):
     @property
     def name(self) -> str:
         """``api``, ``binary``, or what stands in."""
+        ...
+
+    @property
+    def can_map(self) -> bool | None:
+        """Whether a restore may name other GPUs, as a probe found; None: the driver's version says so."""
         ...
 
     async def probe(self, within_ns: int) -> str:
@@ -102,21 +127,34 @@ class Interface(Protocol):
 class LibraryInterface:
     """The driver's library, called by our own program."""
 
-    def __init__(self, library: str = CUDA, name: str = "api") -> None:
-        self._library = library
+    can_map: bool | None = None
+
+    def __init__(self, library: str = "", name: str = "api", nvml: str = "", kernel: Path | None = KERNEL) -> None:
+        """Take libraries.
+
+        Args:
+            library: The driver's; empty: see :mod:`iriscw.freeze.drivers.cuda.finding`.
+            name: How it is called in answers.
+            nvml: NVML; likewise.
+            kernel: What is there if the kernel's half of the driver is; None: nobody looks.
+        """
+        self._library, self._nvml, self._kernel = library, nvml, kernel
         self.name = name
 
     async def probe(self, within_ns: int) -> str:
-        """Say why it cannot be used; empty if it can."""
+        """Say why it cannot be used; empty if it can. The driver is not started for that."""
         try:
             await self.call((), within_ns)
         except (CudaMissing, CudaOverdue, CudaRefused, RightsMissing) as error:
             return str(error)
+        if self._kernel is not None and not await anyio.Path(self._kernel).exists():
+            return f"the kernel has not loaded NVIDIA's driver: there is no {self._kernel}"
         return ""
 
     async def call(self, calls: Sequence[Call], within_ns: int) -> tuple[Result, ...]:
         """Make calls (see :class:`Interface`)."""
-        order = {"serve": "cuda", "library": self._library, "calls": [_ordered(call) for call in calls]}
+        libraries = {"library": self._library or cuda_library(), "nvml": self._nvml or nvml_library()}
+        order = {"serve": "cuda", **libraries, "calls": [_ordered(call) for call in calls]}
         began, *answers = await ask(order, within_ns, _doing(calls))
         if "missing" in began:
             raise CudaMissing(f"the driver cannot checkpoint: {began['missing']}")
@@ -127,26 +165,35 @@ class LibraryInterface:
         if len(answers) != len(calls):
             raise CudaOverdue(f"the program that should {_doing(calls)} broke off: whether it did is not known")
         return tuple(
-            Result(0, gone=True) if "gone" in each else Result(each["result"], each["value"]) for each in answers
+            Result(0, gone=True)
+            if "gone" in each
+            else Result(each["result"], each["value"], unstarted="unstarted" in each)
+            for each in answers
         )
 
 
 class BinaryInterface:
-    """NVIDIA's program ``cuda-checkpoint``, one run for each call."""
+    """NVIDIA's program ``cuda-checkpoint``, one run for each call.
+
+    It starts the driver for each call, as its messages say: without persistence mode each takes as long as that.
+    """
 
     name = "binary"
 
     def __init__(self, program: str = BINARY) -> None:
         self._program = program
+        self._can_limit = False
+        self.can_map: bool | None = None
 
     async def probe(self, within_ns: int) -> str:
-        """Say why it cannot be used; empty if it can."""
+        """Say why it cannot be used; empty if it can. Its help, which is the driver's, says what it can."""
         if shutil.which(self._program) is None:
             return f"there is no {self._program} in PATH"
         try:
             said = await run([self._program, "--help"], "", within_ns, "say how it is used")
         except (CudaMissing, CudaOverdue, RightsMissing) as error:
             return str(error)
+        self._can_limit, self.can_map = "--timeout" in said.text, "--device-map" in said.text
         return "" if "--action" in said.text else f"{self._program} is too old: it knows no --action"
 
     async def call(self, calls: Sequence[Call], within_ns: int) -> tuple[Result, ...]:
@@ -156,21 +203,27 @@ class BinaryInterface:
             if not lives(call.task):
                 results.append(Result(0, gone=True))
                 continue
-            said = await run([self._program, *binary_arguments(call)], "", within_ns, _doing([call]))
+            arguments = binary_arguments(call, can_limit=self._can_limit)
+            said = await run([self._program, *arguments], "", within_ns, _doing([call]))
             code = code_said(said.text) if said.code else SUCCESS
             results.append(Result(code, said.text.strip(), said.text if said.code else ""))
         return tuple(results)
 
 
-def binary_arguments(call: Call) -> list[str]:
-    """Give the command line of a call, without the program."""
+def binary_arguments(call: Call, *, can_limit: bool = True) -> list[str]:
+    """Return the command line of a call, without the program.
+
+    Args:
+        call: The call.
+        can_limit: The program knows ``--timeout``. One that does not waits in a lock until it is killed.
+    """
     pid = ["--pid", str(call.task.pid)]
     if call.verb == "state":
         return ["--get-state", *pid]
     if call.verb == "restore-thread":
         return ["--get-restore-tid", *pid]
     arguments = ["--action", call.verb, *pid]
-    if call.verb == "lock":
+    if call.verb == "lock" and can_limit:
         arguments += ["--timeout", str(call.timeout_ms)]
     if call.gpus:
         arguments += ["--device-map", ",".join(f"{old}={new}" for old, new in call.gpus)]
@@ -202,7 +255,7 @@ class NvidiaCuda:
             gpus: Who says what memory a process has on each GPU, instead of NVML.
             missing_for_s: For how long it is believed that there is no driver, in seconds.
         """
-        self._interfaces = interfaces or (LibraryInterface(), BinaryInterface())
+        self._interfaces = interfaces
         self._gpus = NvmlGpus() if gpus is None else gpus
         self._chosen: Interface | None = None
         self._ability: CudaAbility | None = None
@@ -218,8 +271,9 @@ class NvidiaCuda:
         return known
 
     async def _probe(self) -> CudaAbility:
-        reasons = []
-        for interface in self._interfaces:
+        interfaces = self._interfaces or ((LibraryInterface(), BinaryInterface()) if _in_kernel() else ())
+        reasons = [] if interfaces else ["this kernel has no driver of NVIDIA's"]
+        for interface in interfaces:
             reason = await interface.probe(PROBE_NS)
             if reason:
                 reasons.append(f"{interface.name}: {reason}")
@@ -227,11 +281,12 @@ class NvidiaCuda:
             self._chosen = interface
             version = (await self._gpus.look()).driver_version if isinstance(self._gpus, NvmlGpus) else ""
             major = int(version.partition(".")[0]) if version.partition(".")[0].isdigit() else 0
-            return CudaAbility(True, version, interface.name, can_map_gpus=major >= MAPPING_VERSION)
+            can_map = major >= MAPPING_VERSION if interface.can_map is None else interface.can_map
+            return CudaAbility(True, version, interface.name, can_map_gpus=can_map)
         return CudaAbility(False, reason=f"no process of a GPU can be frozen here: {'; '.join(reasons)}; {HOW}")
 
     async def tasks(self, identities: Sequence[TaskIdentity], within_ns: int) -> tuple[CudaTask, ...]:
-        """Give those that have a CUDA context (see the port)."""
+        """Return those that have a CUDA context (see the port)."""
         holding = await anyio.to_thread.run_sync(_holders, tuple(identities))
         if not (await self.ability()).available:
             if holding:
@@ -249,10 +304,16 @@ class NvidiaCuda:
                 found.append((task, thread))
             elif task in holding:
                 error = refusal("find the context of", task.pid, result.code, root=_is_root(), said=result.said)
-                text = f"{error}; it holds NVIDIA's devices: a child that inherited them must close them or end"
+                text = f"{error}; {HOLDS}"
                 raise RightsMissing(text) if isinstance(error, RightsMissing) else CudaRefused(text, result.code)
         if not found:
             return ()
+        in_job = await anyio.to_thread.run_sync(_in_jobs, tuple(task for task, _ in found))
+        if in_job:
+            raise CudaRefused(
+                f"process {in_job[0].pid} is of a CUDA job (cuda-checkpoint --launch-job), which iriscw cannot freeze:"
+                " the driver keeps what its processes share (CUDA IPC) in a file of the job, which is in no checkpoint"
+            )
         states = await self._call([Call("state", task) for task, _ in found], within_ns)
         used = await self._gpus.used_by([task.pid for task, _ in found])
         return tuple(
@@ -262,6 +323,7 @@ class NvidiaCuda:
                 restore_thread=thread,
                 device_bytes=sum(used.get(task.pid, {}).values()),
                 gpus=tuple(sorted(used.get(task.pid, {}))),
+                held=tuple(sorted(used.get(task.pid, {}).items())),
             )
             for (task, thread), result in zip(found, states, strict=True)
             if not result.gone
@@ -300,6 +362,12 @@ class NvidiaCuda:
         (result,) = await self._call([call], within_ns)
         if result.gone:
             raise TargetGone(f"process {call.task.pid} has ended")
+        if result.unstarted:
+            raise CudaRefused(
+                f"NVIDIA's driver does not start (cuInit: result {result.code}), and without persistence mode it must"
+                f" for a restore: process {call.task.pid} was not touched",
+                result.code,
+            )
         if result.code != SUCCESS:
             raise refusal(call.verb, call.task.pid, result.code, root=_is_root(), said=result.said)
 
@@ -327,13 +395,29 @@ def _number(value: object) -> int:
         return -1
 
 
+def _in_kernel() -> bool:
+    return any(path.exists() for path in DRIVERS)
+
+
 def _is_root() -> bool:
     return os.geteuid() == 0
 
 
 def _holders(tasks: tuple[TaskIdentity, ...]) -> tuple[TaskIdentity, ...]:
-    """Give those that hold a device of NVIDIA's; one that may not be looked at holds none that we could name."""
+    """Return those that hold a device of NVIDIA's; one that may not be looked at holds none that we could name."""
     return tuple(task for task in tasks if _holds_device(task.pid))
+
+
+def _in_jobs(tasks: tuple[TaskIdentity, ...]) -> tuple[TaskIdentity, ...]:
+    """Return those that were started in a CUDA job."""
+    return tuple(task for task in tasks if _in_job(task.pid))
+
+
+def _in_job(pid: int) -> bool:
+    try:
+        return any(each.startswith(JOB) for each in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"))
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return False
 
 
 def _holds_device(pid: int) -> bool:

@@ -10,13 +10,13 @@ import attrs
 
 from iriscw.errors import OperationError
 from iriscw.freeze.drivers.cuda.calling import ask
-from iriscw.freeze.model import Gpu
+from iriscw.freeze.drivers.cuda.finding import nvml_library
+from iriscw.freeze.model import CudaRefused, Gpu
 
 log = logging.getLogger(__name__)
 
-NVML: Final = "libnvidia-ml.so.1"
-WITHIN_NS: Final = 20_000_000_000
-"""For one look at all GPUs. It takes 50 ms, and seconds where the driver is not kept loaded."""
+WITHIN_NS: Final = 60_000_000_000
+"""For one look at all GPUs. It takes 50 ms, and as long as the driver's start where that is not kept loaded."""
 
 
 @attrs.frozen
@@ -25,8 +25,10 @@ class Seen:
 
     driver_version: str = ""
     gpus: tuple[Gpu, ...] = ()
-    used: tuple[tuple[int, str, int], ...] = ()
-    """Process, GPU, bytes."""
+    used: tuple[tuple[int, str, int | None], ...] = ()
+    """Process, GPU, bytes at most; None: nobody tells."""
+    unlisted: tuple[str, ...] = ()
+    """GPUs that do not tell who uses them."""
     missing: str = ""
     """Why there is nothing, in NVML's words."""
 
@@ -34,14 +36,16 @@ class Seen:
 class NvmlGpus:
     """The GPUs of this machine."""
 
-    def __init__(self, library: str = NVML, within_ns: int = WITHIN_NS) -> None:
+    def __init__(self, library: str = "", within_ns: int = WITHIN_NS) -> None:
+        """Take a library, or the one that belongs to the driver's (:mod:`iriscw.freeze.drivers.cuda.finding`)."""
         self._library = library
         self._within_ns = within_ns
 
     async def look(self) -> Seen:
         """Look at everything at once. What cannot be seen is not there; why stands in ``missing``."""
         try:
-            answers = await ask({"serve": "nvml", "library": self._library}, self._within_ns, "look at the GPUs")
+            library = self._library or nvml_library()
+            answers = await ask({"serve": "nvml", "library": library}, self._within_ns, "look at the GPUs")
         except OperationError as error:
             log.warning("the GPUs cannot be looked at: %s", error)
             return Seen(missing=str(error))
@@ -55,11 +59,19 @@ class NvmlGpus:
         return (await self.look()).gpus
 
     async def used_by(self, pids: Sequence[int]) -> Mapping[int, Mapping[str, int]]:
-        """Give for each process the bytes it holds by GPU (see the port)."""
+        """Return for each process the bytes it holds by GPU, at most (see the port)."""
+        seen = await self.look()
+        if seen.missing:
+            raise CudaRefused(f"what processes hold on GPUs cannot be looked at: {seen.missing}")
+        if seen.unlisted:
+            raise CudaRefused(f"GPU {seen.unlisted[0]} does not tell which processes use it")
         found: dict[int, dict[str, int]] = {}
-        for pid, uuid, size in (await self.look()).used:
-            if pid in pids:
-                found.setdefault(pid, {})[uuid] = size
+        for pid, uuid, size in seen.used:
+            if pid not in pids:
+                continue
+            if size is None:
+                raise CudaRefused(f"GPU {uuid} tells neither what process {pid} holds on it, nor what all do")
+            found.setdefault(pid, {})[uuid] = size
         return found
 
 
@@ -70,5 +82,6 @@ def _seen(value: dict[str, Any]) -> Seen:
         gpus=tuple(
             Gpu(each["uuid"], each["model"], each["index"], each["total_bytes"], each["used_bytes"]) for each in gpus
         ),
-        used=tuple((int(pid), each["uuid"], size) for each in gpus for pid, size in each["processes"].items()),
+        used=tuple((int(pid), each["uuid"], size) for each in gpus for pid, size in (each["processes"] or {}).items()),
+        unlisted=tuple(each["uuid"] for each in gpus if each["processes"] is None),
     )

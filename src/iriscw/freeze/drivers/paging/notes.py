@@ -84,7 +84,7 @@ class End:
 
 
 def encode_plan(plan: Plan) -> bytes:
-    """Give a plan as bytes."""
+    """Return a plan as bytes."""
     content = attrs.asdict(plan, recurse=False) | {
         "images": str(plan.images),
         "work": str(plan.work),

@@ -275,7 +275,7 @@ def _read_pagemap(path: Path) -> Pagemap:
     try:
         return read_pagemap(path.read_bytes(), PAGE)
     except NotPagemap as error:
-        raise Refused(f"{path.name} is no pagemap: {error}") from error
+        raise Refused(f"{path.name} is not a pagemap: {error}") from error
 
 
 def _exactly(channel: socket.socket, size: int) -> bytes:

@@ -26,7 +26,7 @@ class Refused(Exception):
 
 
 def maker_of(algorithm: str) -> Callable[[memoryview], Any]:
-    """Give what makes a digest; the names are those of manifests.
+    """Return what makes a digest; the names are those of manifests.
 
     Raises:
         Refused: this machine cannot make it.
@@ -47,7 +47,7 @@ class Pieces:
         """Open the files.
 
         Raises:
-            Refused: one is no plain file, or has another size.
+            Refused: one is not a plain file, or has another size.
             OSError: the folder cannot be opened.
         """
         self._digest = maker_of(algorithm)
@@ -66,16 +66,16 @@ class Pieces:
             os.close(directory)
 
     def size_of(self, name: str) -> int | None:
-        """Give the size of a file; None if there is none of this name."""
+        """Return the size of a file; None if there is none of this name."""
         found = self._open.get(name)
         return found[1].size_bytes if found else None
 
     def count_of(self, name: str) -> int:
-        """Give the number of pieces of a file."""
+        """Return the number of pieces of a file."""
         return -(-self._open[name][1].size_bytes // self._piece_bytes)
 
     def address_of(self, name: str, offset: int) -> int:
-        """Give where in our memory a byte of a file lies; its piece was compared. It is good until the next call.
+        """Return where in our memory a byte of a file lies; its piece was compared. It is good until the next call.
 
         Raises:
             Refused: the piece is not what was sealed.

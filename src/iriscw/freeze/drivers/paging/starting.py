@@ -103,7 +103,7 @@ class Pager:
         if self._process.stdout is not None:
             self._process.stdout.close()
         self._process.poll()
-        self._process.returncode = self._process.returncode or 0  # it is no child of this object's any more
+        self._process.returncode = self._process.returncode or 0  # it is not a child of this object's any more
 
 
 def start(work: Path, request: RestoreRequest, pages: LazyPages) -> Pager:
@@ -144,7 +144,7 @@ async def watched(pager: Pager, work: Path) -> Exception:
 
 
 def _why(work: Path) -> Exception:
-    """Give the error of a pager that has failed before its tree ran."""
+    """Return the error of a pager that has failed before its tree ran."""
     try:
         return failure(read_end(work), _last_words(work))
     except OSError as error:
@@ -222,7 +222,7 @@ def _reap(process: ProcessIdentity) -> None:
 
 
 def failure(end: End | None, said: str = "") -> Exception:
-    """Give the error for an end that is none of success."""
+    """Return the error for an end that is none of success."""
     if end is not None and end.kind == REFUSED:
         return ArtifactRefused(end.text)
     if end is not None:

@@ -43,7 +43,7 @@ class Event(NamedTuple):
     FORK       the descriptor of the new space, -, -; the descriptor is the reader's
     REMAP      from, to, length
     REMOVE     first address, the one after the last, -; its contents are given up
-    UNMAP      the same; it is no part of the space any more
+    UNMAP      the same; it is not part of the space any more
     ========== ========================================================================
     """
 

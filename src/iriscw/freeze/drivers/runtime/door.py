@@ -65,7 +65,7 @@ class CriuDoor:
             raise
 
     def environment(self, given: Mapping[str, str]) -> dict[str, str]:
-        """Give the environment in which a runtime finds this CRIU and no other."""
+        """Return the environment in which a runtime finds this CRIU and no other."""
         path = given.get("PATH") or os.defpath
         return {**given, "PATH": f"{self.folder}{os.pathsep}{path}", become_criu.FOLDER: str(self.folder)}
 
@@ -112,7 +112,7 @@ async def _taken(connection: socket.socket) -> CriuCall:
         _close_all(connection, descriptors)
         raise
     _close_all(connection, descriptors)
-    raise CriuFailed("a call of CRIU came from somebody who is no runtime of ours")
+    raise CriuFailed("a call of CRIU came from somebody who is not a runtime of ours")
 
 
 def _close_all(connection: socket.socket, descriptors: list[int]) -> None:

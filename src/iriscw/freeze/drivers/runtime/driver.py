@@ -44,12 +44,21 @@ from iriscw.freeze.criu_rpc import (
     taken_over,
 )
 from iriscw.freeze.drivers.criu.bounds import broken_off, check_bounds, within
-from iriscw.freeze.drivers.criu.driver import ENDING_NS, FREEZING_S, RESTORE_LOG, CriuSwrk
+from iriscw.freeze.drivers.criu.driver import (
+    ENDING_NS,
+    FREEZING_S,
+    RESTORE_LOG,
+    CriuSwrk,
+    bounded_progress,
+    dumping,
+    judge_images,
+    terminals_back,
+)
 from iriscw.freeze.drivers.criu.held import stopped, untraced
 from iriscw.freeze.drivers.criu.network import DUMP_LOG, unlock_network
 from iriscw.freeze.drivers.criu.record import Run, forget_run, read_run, write_run
 from iriscw.freeze.drivers.criu.swrk import MAX_LOG_BYTES, NO_PLUGINS
-from iriscw.freeze.drivers.criu.whole import check_whole
+from iriscw.freeze.drivers.criu.terminal_queues import give_back, put_in
 from iriscw.freeze.drivers.identities import lives, open_task
 from iriscw.freeze.drivers.processes.driver import doom, end_tasks
 from iriscw.freeze.drivers.processes.reading import below, descendants, identity_of, read_text, read_tree, writers_of
@@ -232,19 +241,18 @@ class _Dump:
             raise NoRoom(f"the runtime could not be started in {self.work}: {error.strerror or error}") from error
         call, asked = await _awaited(self.door, Kind.DUMP, self.program, self.work, self.runtime)
         self.call = call
-        silenced = (request.root,) if request.options.tcp_established else ()
-        await anyio.to_thread.run_sync(write_run, self.work, Run(call.identity, False, silenced))
+        await anyio.to_thread.run_sync(write_run, self.work, dumping(call.identity, request))
         freezing_s = max(1, min(FREEZING_S, request.within_ns // 1_000_000_000))
         _begin(call, self.program, self.work)
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_tell_progress, Path(request.images), report)
+        async with bounded_progress(request, report):
             call.ask(taken_over(asked, request.options, images=request.images, timeout_s=freezing_s))
             answer, data = await call.until(POST_DUMP)
-            tasks.cancel_scope.cancel()
         if answer is None or answer.script != POST_DUMP:
             call.tell(data)
             raise _failure(self.work, answer, DUMP_LOG, "freeze")
-        await anyio.to_thread.run_sync(check_whole, Path(request.images))
+        back = functools.partial(give_back, Path(request.images), self.work / DUMP_LOG, request.root, held=True)
+        await anyio.to_thread.run_sync(back)
+        await anyio.to_thread.run_sync(judge_images, request)
         tree = await anyio.to_thread.run_sync(read_tree, request.root)
         size = await anyio.to_thread.run_sync(_pages_size, Path(request.images))
         report(Progress("dump", size, size))
@@ -269,6 +277,7 @@ class _Dump:
         await untraced(tasks, KILL_PATIENCE_NS // 4)
         if self.request.options.tcp_established:
             await unlock_network(self.work, self.request.root)
+        await terminals_back(self.request.images, self.work, self.request.root)
         if lives(self.request.root):
             try:
                 await self.criu.awaken(self.container, self.work)
@@ -311,6 +320,7 @@ class _Restore:
         if running := await stopped(self.made, KILL_PATIENCE_NS // 4):
             named = ", ".join(str(task.pid) for task in running)
             raise CriuFailed(f"tasks that were restored do not stop: {named}")
+        await anyio.to_thread.run_sync(put_in, Path(request.images), self.made)
         found = read_restore_statistics(_tail(self.work / "stats-restore"))
         return RestoreReport(self.made, found.forking_us, found.restore_us, found.pages_restored)
 
@@ -383,7 +393,7 @@ def _begin(call: CriuCall, program: Path, work: Path) -> None:
 
 
 def _made(root: int, inner_pids: tuple[int, ...]) -> tuple[TaskIdentity, ...]:
-    """Give what came back in the order in which it was frozen, by the numbers in its own namespace.
+    """Return what came back in the order in which it was frozen, by the numbers in its own namespace.
 
     Raises:
         CriuFailed: it is not what was frozen.
@@ -445,12 +455,6 @@ def _tail(path: Path) -> bytes:
         return path.read_bytes()[-MAX_LOG_BYTES:]
     except OSError:
         return b""
-
-
-async def _tell_progress(images: Path, report: Report) -> None:
-    while True:
-        await anyio.sleep(0.1)
-        report(Progress("dump", await anyio.to_thread.run_sync(_pages_size, images)))
 
 
 def _pages_size(images: Path) -> int:

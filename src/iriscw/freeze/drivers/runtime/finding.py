@@ -22,7 +22,7 @@ def real_runc(environment: Mapping[str, str]) -> str:
     if named:
         if os.path.isabs(named) and os.access(named, os.X_OK) and not is_wrapper(named):  # noqa: PTH117 - quick
             return named
-        raise FileNotFoundError(f"{VARIABLE}={named} is no program with an absolute path, or is {WRAPPER} itself")
+        raise FileNotFoundError(f"{VARIABLE}={named} is not a program with an absolute path, or is {WRAPPER} itself")
     for folder in (environment.get("PATH") or os.defpath).split(os.pathsep):
         found = shutil.which("runc", path=folder) if folder else None
         if found and not is_wrapper(found):

@@ -12,6 +12,7 @@ from typing import Final
 import anyio
 import anyio.to_thread
 
+from iriscw.freeze.drivers.namespace.entering import without_keys
 from iriscw.freeze.drivers.runtime.finding import real_runc
 from iriscw.freeze.model import Container, CriuFailed, CriuMissing, CriuOptions
 
@@ -36,7 +37,7 @@ def find_runc() -> Path:
 
 
 def checkpoint_words(runc: Path, container: Container, options: CriuOptions, images: str, work: str) -> list[str]:
-    """Give the command line of a checkpoint that ends the container: whether it is ended is decided by us."""
+    """Return the command line of a checkpoint that ends the container: whether it is ended is decided by us."""
     words = [str(runc), "--root", container.root, "checkpoint", "--image-path", images, "--work-path", work]
     flags = (
         ("--tcp-established", options.tcp_established),
@@ -58,14 +59,16 @@ class Runtime:
 
     def __init__(self, words: list[str], work: Path, environment: Mapping[str, str]) -> None:
         with (work / OUTPUT).open("ab") as output:
-            self._process = subprocess.Popen(  # noqa: S603  # a list of arguments
-                words,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                cwd=work,
-                env=dict(environment),
-                start_new_session=True,
+            self._process = without_keys(
+                lambda: subprocess.Popen(  # noqa: S603  # a list of arguments
+                    words,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    cwd=work,
+                    env=dict(environment),
+                    start_new_session=True,
+                )
             )
         self._pidfd = os.pidfd_open(self._process.pid)
         self._work = work
@@ -89,7 +92,7 @@ class Runtime:
         return code
 
     def said(self) -> str:
-        """Give the last lines of what it said."""
+        """Return the last lines of what it said."""
         try:
             data = (self._work / OUTPUT).read_bytes()[-MAX_OUTPUT_BYTES:]
         except OSError:
