@@ -17,7 +17,7 @@ FROZEN = Frozen(
 
 
 def folders(tmp_path: Path, *, budget_bytes: int = 1 << 30, **words) -> Folders:
-    """Give a tier below ``tmp_path``."""
+    """Return a tier below ``tmp_path``."""
     return Folders("disk", tmp_path / "tier", budget_bytes, **words)
 
 
@@ -31,7 +31,7 @@ def fill(room: Room, *, large: bool = True) -> None:
 
 
 def published(tmp_path: Path, *, large: bool = True, **words) -> Folders:
-    """Give a tier with the artifact ``op-1``, of an operation that is over."""
+    """Return a tier with the artifact ``op-1``, of an operation that is over."""
     tier = folders(tmp_path, **words)
     fill(tier.reserve("op-1", 40 << 20), large=large)
     tier.seal("op-1", FROZEN, (("model", "a"),), default_reading(lambda count: None), lambda size: None)

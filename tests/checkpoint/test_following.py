@@ -134,6 +134,50 @@ def test_what_cannot_be_read_is_left_to_whoever_seals_it(tmp_path, monkeypatch, 
     assert known(followed, pages, 0) is None
 
 
+def test_the_rest_is_read_when_all_is_written(tmp_path):
+    """The ends of files are no whole pieces, and small files are all end; what is empty has nothing to read."""
+    contents = {"pages-1.img": bytes(PIECE_BYTES) + b"end", "pages-2.img": b"small", "pages-3.img": b""}
+    followed = Following(tmp_path, ALGORITHM, 1)
+    for name, data in contents.items():
+        (tmp_path / name).write_bytes(data)
+    followed.written()
+    until(lambda: followed.done_bytes == 3 * PIECE_BYTES)
+    for name, data in contents.items():
+        for at in range(0, len(data), PIECE_BYTES):
+            expected = hashlib.sha256(data[at : at + PIECE_BYTES]).digest()
+            assert known(followed, tmp_path / name, at) == expected
+    assert known(followed, tmp_path / "pages-3.img", 0) is None
+
+
+@pytest.mark.parametrize("ends", ["written", "stop"])
+def test_whoever_seals_does_not_wait_for_what_nobody_reads(tmp_path, monkeypatch, ends):
+    """It has threads of its own; what was to be read is not read twice."""
+    pages = tmp_path / "pages-1.img"
+    pages.write_bytes(bytes(2 * PIECE_BYTES) + b"end")
+    begun, go_on, read = threading.Event(), threading.Event(), []
+    real = following.digest_of_piece
+
+    def slowly(made, descriptor, name, piece, report):
+        begun.set()
+        assert go_on.wait(PATIENCE_S)
+        read.append(piece.start)
+        return real(made, descriptor, name, piece, report)
+
+    monkeypatch.setattr(following, "digest_of_piece", slowly)
+    followed = Following(tmp_path, ALGORITHM, 1)
+    assert begun.wait(PATIENCE_S)
+    followed.written()
+    if ends == "stop":  # it was given up afterwards
+        followed.stop()
+    assert known(followed, pages, PIECE_BYTES) is None
+    expected = [0] if ends == "stop" else [0, 2 * PIECE_BYTES]
+    go_on.set()
+    until(lambda: followed.done_bytes == len(expected) * PIECE_BYTES)
+    assert known(followed, pages, 0) == hashlib.sha256(bytes(PIECE_BYTES)).digest()
+    assert (known(followed, pages, 2 * PIECE_BYTES) is None) == (ends == "stop")
+    assert read == expected
+
+
 def test_what_has_not_begun_when_it_stops_is_not_read(tmp_path, monkeypatch):
     """A piece that is being read comes to its end, those behind it do not begin."""
     pages = tmp_path / "pages-1.img"
@@ -204,11 +248,11 @@ async def test_what_was_followed_is_not_read_again(tmp_path, made):
     with tiers.following("op-1", room.images):
         fill(room)
         until(lambda: made[0].done_bytes == 2 * PIECE_BYTES)
-    data = pages.read_bytes()
-    with pages.open("r+b") as file:  # not what CRIU does: it shows who was read when
-        file.write(bytes([data[0] ^ 1]))
-        file.seek(2 * PIECE_BYTES)
-        file.write(b"read when it is sealed")
+        data = pages.read_bytes()
+        with pages.open("r+b") as file:  # not what CRIU does: it shows who was read when
+            file.write(bytes([data[0] ^ 1]))
+            file.seek(2 * PIECE_BYTES)
+            file.write(b"read when all was written")
     seen = []
     sealed = await tiers.seal("op-1", FROZEN, (), seen.append)
     assert max(each.done_bytes for each in seen) == sealed.size_bytes

@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # for artifacts
 
 from artifacts import FROZEN
 
-import iriscw.worker.records  # noqa: F401 - some record that is no line of a manifest
+import iriscw.worker.records  # noqa: F401 - some record that is not a line of a manifest
 from iriscw.checkpoint import manifest
 from iriscw.checkpoint.manifest import MAX_FILE_BYTES, PIECE_BYTES, label_trouble, open_manifest, seal
 from iriscw.checkpoint.model import ImageFile
@@ -84,7 +84,7 @@ def test_pieces_that_do_not_fit_are_refused():
 )
 def test_escaping_names(name):
     """A file's name is one part, and a plain one."""
-    refused(text(files=(ImageFile(name, 1, "ab" * 32),)), "no plain name")
+    refused(text(files=(ImageFile(name, 1, "ab" * 32),)), "not a plain name")
 
 
 @pytest.mark.parametrize("size", [-1, MAX_FILE_BYTES + 1, 1 << 70])
@@ -114,10 +114,10 @@ def test_another_version():
     """A newer one is refused by its number, an unknown line by its name."""
     data = text()
     refused(data.replace(b'["checkpoint.seal",1', b'["checkpoint.seal",9'), "version 9, newer than 1")
-    refused(data.replace(b'["checkpoint.seal"', b'["checkpoint.other"'), "no record type")
+    refused(data.replace(b'["checkpoint.seal"', b'["checkpoint.other"'), "not a record type")
     refused(
         data.replace(b'["checkpoint.seal",1,', b'["worker.attempt_known",1,{"uid":"a"}]\n["checkpoint.seal",1,'),
-        "no line",
+        "not a line",
     )
 
 

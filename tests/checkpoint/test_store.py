@@ -21,13 +21,13 @@ from iriscw.checkpoint.drivers import digests, store
 from iriscw.checkpoint.drivers.digests import Reading, best_algorithm, digest_of
 from iriscw.checkpoint.manifest import MAX_FILE_BYTES, seal as seal_manifest
 from iriscw.files import TEMPORARY_PREFIX
-from iriscw.freeze.model import ArtifactInUse, ArtifactRefused, ArtifactUnknown, NoRoom, UnsafeRequest
+from iriscw.freeze.model import ArtifactInUse, ArtifactRefused, ArtifactUnknown, NoRoom, TaskIdentity, UnsafeRequest
 
 MIB = 1 << 20
 
 
 def reserved(tier):
-    """Give what the tier has reserved and what its artifacts take."""
+    """Return what the tier has reserved and what its artifacts take."""
     use = tier.use()
     return use.reserved_bytes, use.artifacts_bytes
 
@@ -502,3 +502,42 @@ def test_what_was_removed_stays_removed_after_a_power_cut(tmp_path, monkeypatch)
 
     monkeypatch.setattr(store, "remove_tree", nothing_goes_yet)
     tier.remove("op-1")
+
+
+def test_who_keeps_more_of_images_hears_that_they_go(tmp_path):
+    """Before they are removed, sealed or not: by then they say what of them lies elsewhere. Else nobody is told."""
+    told = []
+
+    def forget(images, work):
+        assert (images / "inventory.img").exists()
+        told.append((work / "dump.log").exists())
+
+    tier = published(tmp_path, large=False, forget=forget)
+    fill(tier.reserve("op-2", 1 << 20), large=False)
+    (tier.root / "work" / "op-2" / "dump.log").touch()
+    tier.pin("op-1", "op-3")
+    tier.unpin("op-1", "op-3")
+    assert told == []
+    tier.discard("op-2")
+    assert told == [True]
+    tier.discard("op-2")
+    tier.remove("op-1")
+    assert told == [True, False]
+
+
+def test_who_came_back_stands_beside_the_artifact(tmp_path):
+    """It is read with the artifact, replaced as a whole, and goes with it; nobody reads a damaged one as nobody."""
+    tier = published(tmp_path)
+    first, second = TaskIdentity(100, 5, "boot"), TaskIdentity(101, 6, "boot")
+    assert tier.pin("op-1", "th-1").returned == ()
+    tier.came_back("op-1", (first,))
+    tier.came_back("op-1", (first, second))
+    assert tier.pin("op-1", "th-2").returned == (first, second)
+    verify(tier, "op-1")
+    place = tier.images("op-1").parent / store.RETURNED
+    for broken in (b"", b"[[1]]", b"{}x", b'[["a",1,"b"]]'):
+        place.write_bytes(broken)
+        with pytest.raises(ArtifactRefused):
+            tier.pin("op-1", "th-2")
+    with pytest.raises(ArtifactUnknown):
+        tier.came_back("op-2", (first,))

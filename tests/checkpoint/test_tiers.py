@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import sys
+import threading
 from pathlib import Path
 
 import anyio
@@ -17,7 +18,11 @@ from iriscw.checkpoint.drivers.digests import best_algorithm
 from iriscw.checkpoint.drivers.store import Folders
 from iriscw.checkpoint.drivers.tiers import Tiers
 from iriscw.checkpoint.manifest import seal
-from iriscw.freeze.model import ArtifactRefused, ArtifactUnknown, UnsafeRequest
+from iriscw.freeze.messages import FreezeTree, ThawTree
+from iriscw.freeze.model import ArtifactRefused, ArtifactUnknown, FreezePlan, TaskIdentity, ThawPlan, UnsafeRequest
+
+PATIENCE_S = 60
+"""For what takes milliseconds on a machine that is not busy."""
 
 
 @pytest.fixture
@@ -155,16 +160,24 @@ async def test_only_memory_is_promised(tmp_path) -> None:
 async def test_a_cancelled_verification_ends(tmp_path) -> None:
     """It does not read to the end first."""
     tiers = tiers_of(tmp_path, published(tmp_path))
-    seen = []
+    seen, told, loop = [], threading.Event(), asyncio.get_running_loop()
+
+    async def tell() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            loop.call_soon(told.set)  # once all that was cancelled with it knows
+
+    def first(progress) -> None:
+        seen.append(progress.done_bytes)
+        if len(seen) == 1:
+            loop.call_soon_threadsafe(scope.cancel)
+            assert told.wait(PATIENCE_S)
+
     with anyio.CancelScope() as scope:
-
-        def first(progress) -> None:
-            seen.append(progress.done_bytes)
-            if len(seen) == 1:
-                loop.call_soon_threadsafe(scope.cancel)
-
-        loop = asyncio.get_running_loop()
-        await tiers.verify("op-1", first)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(tell)
+            await tiers.verify("op-1", first)
     assert scope.cancelled_caught
 
 
@@ -187,6 +200,22 @@ async def test_a_spoilt_tier_keeps_nobody_from_another_one(tmp_path) -> None:
     for call in (tiers.pin("op-1", "op-2"), tiers.find("op-1"), tiers.discard("op-3"), tiers.unpin("op-1", "op-2")):
         with pytest.raises(UnsafeRequest, match="ram is not a folder of mode 0700"):
             await call
+
+
+@pytest.mark.anyio
+async def test_an_operation_in_a_spoilt_tier_is_refused_before_it_begins(tmp_path) -> None:
+    """A freeze whose tier is not ours alone, and a thaw of what may lie there; nobody else is kept from anything."""
+    tiers = tiers_of(tmp_path, published(tmp_path, large=False))
+    freeze = FreezePlan("op-3", TaskIdentity(100, 1, "b"), "ram")
+    (tmp_path / "ram").mkdir(mode=0o700)
+    for message in (FreezeTree(freeze), ThawTree(ThawPlan("op-4", "op-1")), ThawTree(ThawPlan("op-4", "nowhere"))):
+        await tiers.check(message)
+    (tmp_path / "ram").chmod(0o750)
+    for message in (FreezeTree(attrs.evolve(freeze, tier="disk")), ThawTree(ThawPlan("op-4", "op-1"))):
+        await tiers.check(message)
+    for message in (FreezeTree(freeze), ThawTree(ThawPlan("op-4", "nowhere"))):
+        with pytest.raises(UnsafeRequest, match="ram is not a folder of mode 0700"):
+            await tiers.check(message)
 
 
 @pytest.mark.anyio

@@ -16,11 +16,14 @@ from iriscw.freeze.model import (
     RightsMissing,
     TargetGone,
     TargetUnfit,
+    TreeChanged,
     TreeLeft,
+    VerifyFailed,
 )
 
 FREEZE_FAULTS = {
     "tree": (TargetUnfit, RightsMissing),
+    "members": (TargetGone, TargetUnfit),
     "tasks": (CudaRefused, CudaOverdue),
     "reserve": (NoRoom,),
     "quiesce": (HookFailed,),
@@ -30,7 +33,7 @@ FREEZE_FAULTS = {
     "cuda_restore": (CudaRefused, CudaOverdue, CudaNoMemory),
     "unlock": (CudaRefused, CudaOverdue),
     "state": (CudaRefused, CudaOverdue),
-    "used_by": (),
+    "used_by": (CudaRefused,),
     "dump": (NoRoom, CriuFailed, CriuOverdue, TargetUnfit, TargetGone),
     "resume": (TreeLeft,),
     "held_end": (TreeLeft,),
@@ -46,12 +49,15 @@ THAW_FAULTS = {
     "pin": (ArtifactRefused,),
     "verify": (ArtifactRefused,),
     "restore": (CriuFailed, CriuOverdue, NoRoom),
+    "prove": (TreeChanged, TargetGone, RightsMissing),
+    "came_back": (NoRoom,),
     "proceed": (RightsMissing,),
     "sweep": (TreeLeft,),
     "state": (CudaRefused, CudaOverdue),
     "cuda_restore": (CudaRefused, CudaOverdue, CudaNoMemory),
     "unlock": (CudaRefused, CudaOverdue),
     "wake": (HookFailed,),
+    "confirm": (VerifyFailed,),
     "unpin": (OSError,),
 }
 
@@ -72,7 +78,7 @@ NO_CUDA = "no cuda"
 
 
 def every_fault(table, numbers=(1, 2)):
-    """Give each error of the table, for each of these calls of its method."""
+    """Return each error of the table, for each of these calls of its method."""
     return [(method, number, kind) for method, kinds in table.items() for kind in kinds for number in numbers]
 
 
@@ -138,7 +144,7 @@ def thaw_with(world: World, **words):
     expect(artifact.published and artifact.sealed, "a thaw changed its artifact")
     guarded = [each for each in world.processes if each.identity not in world.source][1:]
     for process in guarded if world.grant is False else ():
-        expect(process.progress == process.came_back_at, "what had no leave to go on has run")
+        expect(process.progress == process.came_back_at, "what had no grant to go on has run")
     if ended is None:
         expect(not living, "it never began, and something runs")
         return runner
@@ -154,7 +160,8 @@ def thaw_with(world: World, **words):
                 expect(process.progress >= snapshot[process.number], "it came back with less than it had")
         case Outcome.FAILED:
             expect(not living, f"C6: {living} is left of a thaw that failed")
-            hopeless = bool(faulty & {"CudaNoMemory", "RightsMissing", "GuardRefused"}) or world.lost_pages
+            refuted = {"VerifyFailed"} if words.get("verify") else set()
+            hopeless = bool(faulty & {"CudaNoMemory", "RightsMissing", "GuardRefused", *refuted}) or world.lost_pages
             expect(not world.killed_running or hopeless, "a tree that had run again was killed")
         case outcome:
             raise Broken(f"a thaw ends as {outcome}")

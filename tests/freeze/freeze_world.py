@@ -38,6 +38,7 @@ from iriscw.freeze.model import (
     Host,
     Kept,
     LazyPages,
+    Met,
     PagingFailed,
     RestoreReport,
     Room,
@@ -49,6 +50,7 @@ from iriscw.freeze.model import (
     ThawPlan,
     Tree,
 )
+from iriscw.freeze.traits import Hindrance
 from iriscw.runtime.vocabulary import (
     Cancel,
     CancelTimer,
@@ -96,6 +98,8 @@ class Process:
     device_bytes: int = 0
     resting: bool = False
     progress: int = 0
+    changed: bool = False
+    """It is traced, and would not be what it was if its tracer ended now."""
     came_back_at: int = 0
     """Its progress when it was thawed."""
     ours: bool = True
@@ -125,6 +129,7 @@ class Artifact:
     published: bool = False
     facts: object = None
     pins: list = attrs.field(factory=list)
+    returned: tuple = ()
 
 
 @attrs.define
@@ -148,9 +153,11 @@ class World:
     """The machine. ``faults`` maps a method and the number of its call to the error it raises then.
 
     With ``remover`` somebody removes each artifact as soon as nobody has pinned it, while its tree still lives.
-    With a ``grant`` the tree has a guard, which finds leave to go on (True) or none (False).
+    With a ``grant`` the tree has a guard, which finds one (True) or none (False).
     With ``attrition`` this process of a thawed tree ends by itself after a crash, if it runs by then.
     Who brings the pages of a lazy thaw outlives a crash, unless it is ``forsaken``: then nothing of the tree goes on.
+    With more than one of the ``gpus`` the first process is on the first one, and all others are on the second one.
+    With a ``communicator`` the driver answers nothing about a process that uses CUDA while another one is LOCKED.
     """
 
     def __init__(
@@ -167,11 +174,17 @@ class World:
         by_pieces=True,
         grant=None,
         strangers=(),
+        communicator=False,
+        gpus=1,
     ) -> None:
         self.strangers = tuple(strangers)
         """Numbers that somebody else has."""
         self.forsaken, self.uffd, self.by_pieces = forsaken, uffd, by_pieces
         self.followed = 0
+        self.cloned = False
+        """Whether a second tree is wanted."""
+        self.asked = 0
+        """How often somebody said that a tree is what it was."""
         self.missing = False
         """Whether pages of the thawed tree are missing."""
         self.pager = False
@@ -185,6 +198,10 @@ class World:
         self.calls: dict[str, int] = {}
         self.ticks = 1000
         self.memory, self.promised = FreeMemory(32 << 30), 0
+        self.taken = 0
+        """What other operations are about to take of the memory."""
+        self.holding = ""
+        """Who has memory that is not taken yet."""
         self.processes: list[Process] = []
         for index in range(tasks):
             identity = TaskIdentity(100 + index, 500 + index, BOOT)
@@ -198,10 +215,17 @@ class World:
         self.landing: list[tuple[int, Process, CudaState]] = []
         self.in_flight: list[tuple[Process, CudaState]] = []
         self.unknown: list[TaskIdentity] = []
+        self.communicator, self.gpus = communicator, gpus
+        self.cuda_calls: list[tuple[str, int]] = []
+        """What the driver was asked to change, and of which process."""
+        self.told: dict[TaskIdentity, CudaState | None] = {}
+        """What the driver said last of each process, None if it did not say."""
         self.verified = ""
         self.log: list[str] = []
         self.at_first_kill: dict[int, int] = {}
         self.killed_running = 0
+        self.all_run = False
+        """Whether the last process of a thawed tree was let run: before, what the others did may be lost."""
         self.after_crash: dict[str, type[Exception]] = {}
         self.always: dict[str, type[Exception]] = {}
         self.hopeless = False
@@ -228,7 +252,7 @@ class World:
 
     def crash(self, life: int) -> None:
         """The process that freezes is gone."""
-        self.always = self.after_crash
+        self.always, self.holding = self.after_crash, ""
         self.verified = ""
         if self.missing and self.forsaken:
             self.lose_pages()
@@ -280,6 +304,14 @@ class World:
     def used_bytes(self) -> int:
         return sum(each.reserved for each in self.artifacts.values())
 
+    def hindrances(self) -> tuple[Hindrance, ...]:
+        """Return what stands in the way of a freeze."""
+        return ()
+
+    def gpu_of(self, process: Process) -> str:
+        """Return the GPU that a process uses, or used when it was frozen."""
+        return "GPU-1" if self.gpus == 1 or process.number == self.source[0].pid else "GPU-2"
+
     def below(self, root: TaskIdentity) -> list[Process]:
         """Give the tree: all that live, unless some have left it."""
         return self.living()
@@ -318,10 +350,15 @@ class SimProcesses(Port):
     async def host(self):
         return Host(BOOT, "x86_64", 4096, "6.1", "node-1", ("avx",))
 
-    async def tree(self, root):
+    async def tree(self, root, *, closely=False):
         await self._step("tree")
         self._alive(root)
-        return Tree(tuple(self._task(each) for each in self.world.below(root)))
+        return Tree(tuple(self._task(each) for each in self.world.below(root)), self.world.hindrances())
+
+    async def members(self, root):
+        await self._step("members")
+        self._alive(root)
+        return {each.identity: each.was_stopped for each in self.world.below(root)}
 
     def _task(self, process: Process) -> Task:
         name = f"task-{process.identity.pid}"
@@ -336,8 +373,31 @@ class SimProcesses(Port):
         found = (*self.world.strangers, *(each.identity.pid for each in self.world.processes if each.alive))
         return tuple(pid for pid in pids if pid in found)
 
-    async def free_memory_bytes(self):
+    async def promise_memory(self, operation, size_bytes, group, besides_bytes=0):
+        self.world.holding = operation
+        return self.world.memory.machine_bytes - besides_bytes - self.world.taken
+
+    def memory_taken(self, operation):
+        self.world.holding = ""
+
+    async def free_memory_bytes(self, group=""):
         return 32 << 30
+
+    async def namespaces(self):
+        return ()
+
+    async def files(self, opened):
+        return tuple(opened)
+
+    async def meet(self, frozen, images, returned):
+        return Met()
+
+    async def prove(self, frozen, made):
+        await self._step("prove")
+        for was, task in zip(frozen, made, strict=True):
+            process = self._alive(task)
+            expect(process.number == was.number, f"{task.pid} is compared with {was.number}")
+            expect(process.progress == process.came_back_at, f"{task.pid} has run before it was compared")
 
     async def free_memory(self, task):
         return self.world.memory
@@ -345,13 +405,23 @@ class SimProcesses(Port):
     async def ticks(self):
         return self.world.ticks
 
-    async def proceed(self, tasks):
-        for task in tasks:
-            await self._step("proceed")
+    async def proceed(self, tasks, *, below=False):
+        self.world.all_run = self.world.all_run or not below
+        for task in reversed(tasks):
             process = self.world.find(task)
+            if process is not None:
+                expect(not process.changed, f"{task.pid} is let run, and is not as it was")
+                process.changed = below
+            await self._step("proceed")
+            if process is not None:
+                process.changed = False
+            if below and task == tasks[0]:
+                break
             if self.world.missing and not self.world.pager:
                 raise Broken("C9: a tree is let run whose pages nobody brings")
             if process is not None and process.alive:
+                known = [each for artifact in self.world.artifacts.values() for each in artifact.returned]
+                expect(task in self.world.source or task in known, f"{task.pid} is let run, and nobody wrote it down")
                 process.stopped = False
 
     async def guard(self, root):
@@ -365,15 +435,15 @@ class SimProcesses(Port):
         if tree[0] not in self.world.vouched:
             if not root.alive:
                 raise GuardRefused("simulated: it has ended")
-            root.stopped = False
+            root.stopped = root.was_stopped = False
             await Await()
             if not self.world.grant:
                 for task in reversed(tree):
                     self.world.kill(self.world.find(task))
-                raise GuardRefused("simulated: there is no leave")
+                raise GuardRefused("simulated: there is no grant")
             self.world.vouched.append(tree[0])
 
-    async def end(self, tasks, within_ns):
+    async def end(self, tasks, within_ns, *, heirs=False):
         assert within_ns > 0
         for task in tasks:
             await Await()
@@ -384,7 +454,7 @@ class SimProcesses(Port):
             await self._step("end")
             process = self.world.find(task)
             if process is not None and process.alive:
-                if process.progress > process.came_back_at:
+                if process.progress > process.came_back_at and self.world.all_run:
                     self.world.killed_running += 1
                 self.world.kill(process)
         return ()
@@ -401,24 +471,52 @@ class SimCuda(Port):
         await self._step("tasks")
         found = [self.world.find(each) for each in identities]
         return tuple(
-            CudaTask(each.identity, each.cuda, each.identity.pid, each.device_bytes, ("GPU-1",))
+            CudaTask(
+                each.identity,
+                each.cuda,
+                each.identity.pid,
+                each.device_bytes,
+                (self.world.gpu_of(each),),
+                ((self.world.gpu_of(each), each.device_bytes),),
+            )
             for each in found
             if each is not None and each.alive and each.cuda is not None
         )
 
     async def state(self, task, within_ns):
         assert within_ns > 0
+        self.world.told[task] = None
         await self._step("state")
         process = self._alive(task)
         if any(each[1] is process for each in self.world.landing):
             raise CudaOverdue("the process is within another call")
+        self._answers(process)
         if task in self.world.unknown:
             self.world.unknown.remove(task)
+        self.world.told[task] = process.cuda
         return process.cuda
+
+    def _answers(self, process):
+        """Nothing is said of one of a communicator while another one is locked."""
+        if self.world.communicator and any(
+            each.cuda is CudaState.LOCKED for each in self._peers() if each is not process
+        ):
+            raise CudaOverdue("the driver does not answer while another one is locked")
+
+    def _last_first(self, method, task, state):
+        """Who was locked last is let go first (INV-C4); only one that nobody could read does not count."""
+        after = False
+        for each in self._peers():
+            if after and each.cuda is state and self.world.told.get(each.identity) is state:
+                raise Broken(
+                    f"C4: {method} of {task.pid} before that of {each.identity.pid}, which was locked after it"
+                )
+            after = after or each.identity == task
 
     async def _verb(self, method, task, within_ns, before, after):
         world = self.world
         assert within_ns > 0
+        world.cuda_calls.append((method, task.pid))
         if task in world.unknown:
             raise Broken(f"C5: {method} of {task.pid} before its state was read")
         error = world.fault(method)
@@ -428,6 +526,8 @@ class SimCuda(Port):
             await Await()
             raise error
         flight = (self._alive(task), after)
+        if method == "lock":
+            self._answers(flight[0])
         world.in_flight.append(flight)
         try:
             await Await()
@@ -455,11 +555,16 @@ class SimCuda(Port):
         await self._verb("checkpoint", task, within_ns, CudaState.LOCKED, CudaState.CHECKPOINTED)
 
     async def restore(self, task, within_ns, gpus):
+        lacking = [each for each in map(self.world.gpu_of, self._peers()) if gpus and each not in gpus]
+        if lacking:
+            raise Broken(f"the map {gpus} lacks {lacking[0]}, which was checkpointed")
+        self._last_first("restore", task, CudaState.CHECKPOINTED)
         await self._verb("cuda_restore", task, within_ns, CudaState.CHECKPOINTED, CudaState.LOCKED)
 
     async def unlock(self, task, within_ns):
         if any(each.cuda is CudaState.CHECKPOINTED for each in self._peers()):
             raise Broken("C4: a process is unlocked before all are restored")
+        self._last_first("unlock", task, CudaState.LOCKED)
         await self._verb("unlock", task, within_ns, CudaState.LOCKED, CudaState.RUNNING)
 
 
@@ -467,12 +572,12 @@ class SimGpus(Port):
     """The GPUs."""
 
     async def list(self):
-        return (Gpu("GPU-1", "H200", 0, 80 << 30, 0),)
+        return tuple(Gpu(f"GPU-{number + 1}", "H200", number, 80 << 30, 0) for number in range(self.world.gpus))
 
     async def used_by(self, pids):
         await self._step("used_by")
         held = {each.identity.pid: each for each in self._peers() if each.cuda is not CudaState.CHECKPOINTED}
-        return {pid: {"GPU-1": held[pid].device_bytes} for pid in pids if pid in held}
+        return {pid: {self.world.gpu_of(held[pid]): held[pid].device_bytes} for pid in pids if pid in held}
 
 
 class SimCriu(Port):
@@ -519,7 +624,7 @@ class SimCriu(Port):
             raise Broken("C9: CRIU reads pages that nobody verified")
         if not artifact.published:
             raise Broken("C8: a restore of what was never published")
-        if world.living():
+        if world.living() and not world.cloned:
             raise Broken("P1: two living copies")
         fresh = request.new_pid_namespace
         if not fresh and set(request.pids) & set(world.strangers):
@@ -580,7 +685,7 @@ class SimCriu(Port):
         for process in world.living():
             told = process.fresh or process.identity.pid in request.pids
             if told and process.identity.start_ticks >= request.started_after:
-                if not process.stopped and not world.hopeless:
+                if not process.stopped and not world.hopeless and world.all_run:
                     world.killed_running += 1
                 world.kill(process)
                 killed.append(process.identity)
@@ -598,6 +703,12 @@ class SimHooks(Port):
         await self._step("wake")
         self._alive(root).resting = False
 
+    async def confirm(self, hook, root):
+        await self._step("confirm")
+        process = self._alive(root)
+        expect(not process.resting, f"{root.pid} is asked about before it was told to go on")
+        self.world.asked += 1
+
 
 class SimArtifacts(Port):
     """The tiers."""
@@ -607,8 +718,8 @@ class SimArtifacts(Port):
             raise ArtifactUnknown(f"operation {operation} has no room in any tier")
         return self.world.artifacts[operation]
 
-    async def promised(self, tier):
-        return self.world.promised if tier == "ram" else None
+    async def promised(self, tier=""):
+        return self.world.promised if tier in ("ram", "") else None
 
     async def reserve(self, operation, tier, size_bytes):
         await self._step("reserve")
@@ -657,7 +768,13 @@ class SimArtifacts(Port):
         if operation not in kept.pins:
             kept.pins.append(operation)
         room = Room(f"images-{id(kept)}", "work")
-        return Kept(kept.facts, room, Sealed(30 * MIB, "d", 3), by_pieces=self.world.by_pieces)
+        sealed = Sealed(30 * MIB, "d", 3)
+        return Kept(kept.facts, room, sealed, by_pieces=self.world.by_pieces, returned=kept.returned)
+
+    async def came_back(self, artifact, tasks):
+        await self._step("came_back")
+        self.world.artifacts[artifact].returned = tuple(tasks)
+        await Await()
 
     async def verify(self, artifact, report):
         await self._step("verify")
@@ -885,6 +1002,7 @@ def check(world: World, runner: Runner, *, unheard: bool = False) -> None:
     state = runner.state
     over = state.phase in (FreezePhase.OVER, ThawPhase.OVER, FreezePhase.NEW, ThawPhase.NEW)
     expect(over, f"nothing is owed, and it is {state.phase}")
+    expect(not world.holding, "P2: memory is promised to what is over")
     ends = [each for each in runner.events if isinstance(each, OperationEnded)]
     expect(len(ends) <= 1, "it ended twice")
     for process in world.living():

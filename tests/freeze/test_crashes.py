@@ -59,9 +59,12 @@ from iriscw.freeze.model import (
     RightsMissing,
     ThawPhase,
     ThawPlan,
+    TreeChanged,
     TreeLeft,
+    VerifyFailed,
 )
 from iriscw.freeze.records import FreezeFateKnown, FreezeSealed, ThawTakenUp
+from iriscw.freeze.traits import Hindrance, Obstacle
 from iriscw.runtime.vocabulary import Run
 
 CRASHES = [(orphan, late) for orphan in (False, True) for late in (False, True)]
@@ -215,7 +218,7 @@ def test_a_lazy_thaw_without_faults():
     assert (ended.outcome, ended.text) == (Outcome.THAWED, "")
     assert not world.missing
     steps = [each for each in world.log if each in ("restore", "proceed", "wake", "paging")]
-    assert steps == ["restore", "proceed", "proceed", "proceed", "wake", "paging"]
+    assert steps == ["restore", *["proceed"] * 4, "wake", "paging"]
 
 
 @pytest.mark.parametrize(
@@ -305,6 +308,18 @@ def test_a_guarded_thaw_with_a_crash_at_every_boundary(grant, everywhere):
     if grant:
         everywhere([("vouched", 1, GuardRefused)], grant=True)
         everywhere([("vouched", 1, RightsMissing)], grant=True)
+
+
+@pytest.mark.parametrize("stopped", [(0,), (1,), (0, 1), (1, 2), (0, 1, 2)])
+def test_who_was_stopped_stays_so_and_all_others_run(stopped):
+    """Also where the first process is a guard that somebody had stopped: it has to run, as nobody else can vouch."""
+    world = World(cuda=(), grant=True)
+    for index in stopped:
+        world.processes[index].stopped = world.processes[index].was_stopped = True
+    freeze_with(world)
+    runner = thaw(world)
+    assert runner.state.ended.outcome is Outcome.THAWED
+    assert [each.stopped for each in world.living()] == [False, *(index in stopped for index in (1, 2))]
 
 
 @pytest.mark.parametrize("cuda", [(), (0, 2)])
@@ -638,7 +653,7 @@ def test_a_thaw_with_each_fault():
     for method, number, kind in every_fault(THAW_FAULTS):
         world = frozen_world()
         world.faults = {(method, number): error(kind)}
-        thaw_with(world)
+        thaw_with(world, verify=HOOK)
 
 
 def test_a_lazy_thaw_with_each_fault():
@@ -783,6 +798,103 @@ def test_a_thaw_while_the_source_lives_is_refused():
     assert (ended.outcome, ended.kind) == (Outcome.FAILED, "GateRefused")
     assert ended.text.startswith("source:")
     assert len(world.living()) == 3
+
+
+def test_a_clone_is_made_beside_what_came_back_and_nothing_else_is():
+    """A second thaw of a tree that runs is refused by name; one that is asked for as a clone is not."""
+    world = frozen_world(cuda=())
+    thaw_with(world)
+    back = world.artifacts["op-1"].returned
+    assert back == tuple(each.identity for each in world.living())
+    ended = thaw(world).state.ended
+    assert (ended.outcome, ended.kind) == (Outcome.FAILED, "GateRefused")
+    assert ended.text.startswith(f"source: process {back[0].pid} was thawed from it")
+    world.cloned = True
+    clone = thaw(world, clone=True, numbers=Numbers.AUTO).state
+    assert clone.ended.outcome is Outcome.THAWED
+    assert world.artifacts["op-1"].returned == (*back, *clone.tasks)
+
+
+def test_what_differs_is_an_error_or_is_told():
+    """A tree that came back otherwise has not run and is ended; with leave it runs, and the end says in what."""
+    for force in (False, True):
+        world = frozen_world()
+        world.faults = {("prove", 1): TreeChanged("it has 7 threads")}
+        ended = thaw(world, force=force).state.ended
+        wanted = (Outcome.THAWED, "") if force else (Outcome.FAILED, "TreeChanged")
+        assert (ended.outcome, ended.kind) == wanted
+        assert "it has 7 threads" in ended.text
+        assert bool(world.living()) == force
+        assert not world.killed_running
+
+
+def test_somebody_is_asked_before_a_thaw_is_over():
+    """A yes ends it well; a no ends what came back; after a crash nobody is asked any more, and that is said."""
+    world = frozen_world()
+    ended = thaw_with(world, verify=HOOK).state.ended
+    assert (ended.outcome, ended.kind, ended.text) == (Outcome.THAWED, "", "")
+    assert world.asked == 1
+    world = frozen_world()
+    world.faults = {("confirm", 1): VerifyFailed("it has another answer")}
+    ended = thaw_with(world, verify=HOOK).state.ended
+    assert (ended.outcome, ended.kind, ended.text) == (Outcome.FAILED, "VerifyFailed", "it has another answer")
+    outcomes = thaw_everywhere(plan={"verify": HOOK})
+    assert {*outcomes} >= {Outcome.THAWED, Outcome.FAILED}
+    assert len(outcomes) > 150
+
+
+def test_an_application_is_told_wherever_a_thaw_that_is_verified_dies():
+    """It was brought to rest, and nobody else will ever tell it to go on."""
+    number, lives = 0, 2
+    while lives > 1:
+        number += 1
+        world = World()
+        freeze(world, hook=HOOK)
+        runner = thaw_with(world, crashes=(number,), verify=HOOK)  # which looks that nobody rests
+        lives = runner.lives
+    assert number > 40
+
+
+def test_a_tree_that_became_unfit_meanwhile_runs_on():
+    """What stands in its way is looked for again when it is held: a program may change while it is looked at."""
+
+    class Changing(World):
+        def hindrances(self):
+            return (Hindrance(Obstacle.PIPE, 100, "it shares a pipe"),) if "dump" in self.log else ()
+
+    ended = freeze_with(Changing()).state.ended
+    assert (ended.outcome, ended.kind) == (Outcome.UNDONE, "TargetUnfit")
+    assert ended.text == "target: it shares a pipe"
+
+
+def test_processes_that_share_a_communicator_are_let_go_again():
+    """The lock of the second one does not answer while the first one is locked: that is unlocked; nobody is killed."""
+    world = World(communicator=True)
+    runner = freeze_with(world)
+    assert runner.state.ended.outcome is Outcome.UNDONE
+    assert [each.cuda for each in world.living()] == [CudaState.RUNNING, None, CudaState.RUNNING]
+    assert world.cuda_calls == [("lock", 100), ("lock", 102), ("unlock", 100)]
+
+
+def test_gpus_are_called_one_after_the_other_and_undone_in_reverse():
+    """Locks and checkpoints in the order of the tree, restores and unlocks from the last one on (INV-C4)."""
+    world = World(tasks=3, cuda=(0, 1, 2), faults={("dump", 1): NoRoom("no room")})
+    assert freeze_with(world).state.ended.outcome is Outcome.UNDONE
+    forth, back = (100, 101, 102), (102, 101, 100)
+    steps = (("lock", forth), ("checkpoint", forth), ("cuda_restore", back), ("unlock", back))
+    assert world.cuda_calls == [(method, pid) for method, order in steps for pid in order]
+
+
+def test_a_tree_comes_back_although_only_one_of_its_gpus_moves():
+    """The driver wants all of those that it used in the map."""
+    assert thaw_a_part_elsewhere().state.ended.outcome is Outcome.THAWED
+
+
+def test_after_a_lock_that_is_refused_no_other_is_asked_for():
+    """What was locked before it is unlocked again, from the last one on."""
+    world = World(tasks=4, cuda=(0, 1, 2, 3), faults={("lock", 3): CudaRefused("no")})
+    assert freeze_with(world).state.ended.outcome is Outcome.UNDONE
+    assert world.cuda_calls == [("lock", 100), ("lock", 101), ("lock", 102), ("unlock", 101), ("unlock", 100)]
 
 
 def test_a_process_that_begins_to_use_cuda_meanwhile_undoes_the_freeze():
@@ -932,7 +1044,7 @@ def restore_again(monkeypatch):
 
     def recover(thaw, message, ctx):
         if thaw.phase is ThawPhase.RESTORING:
-            return (Run(thawing.KEY, thawing.Restore(thaw.request)),)
+            return (Run(thawing.KEY, thawing.Restore(thaw.request, 1, "")),)
         return real(thaw, message, ctx)
 
     monkeypatch.setattr(thawing, "recover", recover)
@@ -1007,6 +1119,17 @@ def killed_when_taken_up(monkeypatch):
     monkeypatch.setattr(thawing, "PHASES", row)
 
 
+def changed_and_taken_up(monkeypatch):
+    """What was traced when its tracer was killed is let run."""
+    real = thawing.recover
+
+    def recover(thaw, message, ctx):
+        thaw.ready = True
+        return real(thaw, message, ctx)
+
+    monkeypatch.setattr(thawing, "recover", recover)
+
+
 def killed_when_it_was_left(monkeypatch):
     """What has gone on is killed because it was not the last record."""
     row = _row(thawing.PHASES, ThawPhase.LEAVING, crashed=thawing.Turn.KILL)
@@ -1024,8 +1147,29 @@ def restore_with_faults():
         freeze_everywhere([fault])
 
 
+def undone_in_order(monkeypatch):
+    """Who was locked first is let go first."""
+    monkeypatch.setattr(
+        settling,
+        "_in_state",
+        lambda states, wanted: tuple(task for task, state in states.cuda if state is wanted),
+    )
+
+
+def map_as_it_was_asked_for(monkeypatch):
+    """The driver is given the pairs that somebody named, and no others."""
+    monkeypatch.setattr(thawing, "whole_map", lambda frozen, asked: asked)
+
+
+def thaw_a_part_elsewhere():
+    """Thaw a tree of two GPUs, one of which moves."""
+    return thaw_with(frozen_world(gpus=3), gpus=(("GPU-2", "GPU-3"),))
+
+
 PLANTED = [
     (lost_undo, freeze_everywhere),
+    (undone_in_order, freeze_everywhere),
+    (map_as_it_was_asked_for, thaw_a_part_elsewhere),
     (kill_before_publishing, freeze_everywhere),
     (lock_again, freeze_everywhere),
     (unlock_first, restore_with_faults),
@@ -1043,6 +1187,7 @@ PLANTED = [
     (swept_by_numbers_of_others, thaw_freshly_everywhere),
     (taken_up_and_forgotten, thaw_beside_deaths),
     (killed_when_taken_up, thaw_everywhere),
+    (changed_and_taken_up, thaw_everywhere),
     (killed_when_it_was_left, thaw_everywhere),
     (never_unpinned, freeze_everywhere),
     (unpinned_before_the_end, freeze_beside_a_remover),

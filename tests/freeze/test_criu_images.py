@@ -4,21 +4,32 @@ import pytest
 from hypothesis import given, strategies as st
 
 from iriscw.freeze.criu_images import (
+    CORE_MAGIC,
     FILES_MAGIC,
     IN_PARENT,
     LAZY,
+    MM_MAGIC,
     PAGEMAP_MAGIC,
     PRESENT,
     TREE_MAGIC,
     NotFiles,
+    NotImage,
     NotPagemap,
     NotTree,
     Span,
+    death_signal,
+    mended,
+    privately_mapped,
+    raw_entries,
     read_pagemap,
+    socket_names,
     strays,
+    threads_of,
     unresolved_peers,
+    waiting_on,
+    without_death_signal,
 )
-from iriscw.freeze.criu_protobuf import encode
+from iriscw.freeze.criu_protobuf import decode, encode, message
 
 PAGE = 4096
 
@@ -57,6 +68,26 @@ def test_pages_lie_one_after_the_other():
 def test_a_pagemap_without_pages_has_none():
     """A process may have no memory of its own."""
     assert read_pagemap(pagemap(), PAGE).size_bytes == 0
+
+
+def named_socket(kind: int, state: int, name: bytes, *more) -> bytes:
+    """Write an entry of a Unix socket that has a name."""
+    return entry((1, 5), (2, 1), (16, encode([(2, 1), (3, kind), (4, state), (11, name), *more])))
+
+
+def test_the_names_by_which_sockets_are_reached_are_found():
+    """One that listens, one for datagrams, one bound from its folder, one whose file is gone; not those of nobody."""
+    stream, datagram, connected, listens = 1, 2, 1, 10
+    data = FILES_MAGIC + PLAIN_FILE
+    data += named_socket(stream, listens, b"/a\0") + named_socket(datagram, connected, b"/b\0")
+    data += named_socket(stream, listens, b"c\0", (14, b"/folder")) + named_socket(stream, listens, b"/d\0", (15, 1))
+    data += named_socket(stream, connected, b"/accepted\0") + named_socket(stream, listens, b"\0abstract")
+    data += unix_socket(1, 2)
+    assert socket_names(data) == ((b"/a", False), (b"/b", False), (b"/folder/c", False), (b"/d", True))
+    with pytest.raises(NotFiles):
+        socket_names(b"")
+    with pytest.raises(NotFiles):
+        socket_names(data[:-1])
 
 
 @pytest.mark.parametrize(
@@ -126,6 +157,7 @@ def test_any_bytes_are_a_list_of_files_or_refused(data):
     """No other error, whatever is in the file."""
     try:
         unresolved_peers(FILES_MAGIC + data)
+        socket_names(FILES_MAGIC + data)
     except NotFiles:
         return
 
@@ -180,3 +212,119 @@ def test_any_bytes_are_a_list_of_tasks_or_refused(data):
         strays(TREE_MAGIC + data)
     except NotTree:
         return
+
+
+def image(magic, *entries):
+    """Return an image with these entries."""
+    return magic + b"".join(len(entry).to_bytes(4, "little") + entry for entry in entries)
+
+
+def regular(number, size=9):
+    """Return the entry of an open file."""
+    return encode([(1, 1), (2, number), (3, [(1, number), (2, 0), (3, 7), (6, "log"), (8, size), (10, 0o600)])])
+
+
+def timer(ticks, value, interval):
+    """Return the entry of a timer's descriptor: nanoseconds."""
+    return encode([(1, 17), (2, 5), (12, [(1, 5), (4, 1), (5, ticks), (7, 0), (8, value), (9, 0), (10, interval)])])
+
+
+def files_in(data):
+    """Return the entries of an image of files."""
+    return [*raw_entries(data, 1 << 20)]
+
+
+def test_sizes_of_open_files_are_left_out_but_of_those_with_pages_of_their_own() -> None:
+    """A log may grow; a library has to be the same. All else stays to the letter."""
+    pipe = encode([(1, 2), (2, 8), (18, [(1, 8), (2, 3)])])
+    kept, forgiven, other = files_in(mended(image(FILES_MAGIC, regular(1), regular(2), pipe), {1}))
+    assert (kept, other) == (regular(1), pipe)
+    assert 8 not in message(decode(forgiven)[3])
+    assert {**message(decode(forgiven)[3]), 8: 9} == message(decode(regular(2))[3])
+    with pytest.raises(NotFiles):
+        mended(image(CORE_MAGIC, regular(1)), ())
+    with pytest.raises(NotFiles):
+        mended(image(FILES_MAGIC, regular(1))[:-1], ())
+
+
+@pytest.mark.parametrize(
+    ("ticks", "value", "interval", "armed"),
+    [(1, 0, 20, 20), (0, 0, 20, 0), (1, 5, 20, 5), (1, 0, 0, 0), (0, 7, 0, 7)],
+)
+def test_a_periodic_timer_that_nobody_has_read_is_armed(ticks, value, interval, armed) -> None:
+    """The kernel would arm it at the next read. One that is armed, is not periodic, or was switched off stays so."""
+    (entry,) = files_in(mended(image(FILES_MAGIC, timer(ticks, value, interval)), ()))
+    found = message(decode(entry)[12])
+    assert (found[7], found[8], found[10]) == (0, armed, interval)
+
+
+EINTR = (1 << 64) - 4
+
+
+def core(ax=EINTR, call=7, machine=1, mode=1, pending=(), shared=()):
+    """Return the image of a thread, with what is pending for it and for its process."""
+    registers = [(11, ax), (16, call), (17, 1000), (18, 51), (28, mode)]
+    fields = [
+        (1, machine),
+        (2, [(1, 5), (2, registers)]),
+        (3, [(6, "x"), (10, [*shared])]),
+        (5, [(1, 2), (9, [*pending])]),
+    ]
+    return image(CORE_MAGIC, encode(fields))
+
+
+SIGNAL = ((1, b"x"),)
+
+
+@pytest.mark.parametrize("call", [7, 35, 202, 230])
+def test_a_thread_that_waits_or_sleeps_makes_the_call_again(call) -> None:
+    """At the instruction of two bytes before, with the number that it had."""
+    (entry,) = files_in(waiting_on(core(call=call)))
+    registers = message(message(decode(entry)[2])[2])
+    assert (registers[11], registers[16], registers[17], registers[18]) == (call, call, 998, 51)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"ax": 3},
+        {"call": 232},
+        {"call": (1 << 64) - 1},
+        {"machine": 3},
+        {"mode": 2},
+        {"pending": SIGNAL},
+        {"shared": SIGNAL},
+    ],
+    ids=str,
+)
+def test_other_threads_are_as_criu_wrote_them(words) -> None:
+    """Who is in another call, on another machine or in its other mode, or has a signal to take."""
+    assert waiting_on(core(**words)) == core(**words)
+
+
+def test_death_signals_and_private_mappings_are_read() -> None:
+    """Of a thread, and of a process: what it executes is among its files."""
+    assert death_signal(image(CORE_MAGIC, encode([(1, 1), (5, [(1, 2), (8, 15)])]))) == 15
+    assert death_signal(core()) == 0
+    marked = image(CORE_MAGIC, encode([(1, 1), (5, [(1, 2), (8, 15), (3, 4)])]))
+    assert without_death_signal(marked) == image(CORE_MAGIC, encode([(1, 1), (5, [(1, 2), (3, 4)])]))
+    maps = [
+        (14, [(1, 0), (4, 7), (7, 1 | 1 << 6)]),
+        (14, [(1, 1), (4, 8), (7, 1 | 1 << 7)]),
+        (14, [(1, 2), (4, 9), (7, 1 << 6)]),
+    ]
+    assert privately_mapped(image(MM_MAGIC, encode([(1, 0), (12, 3), *maps]))) == (3, 7, 9)
+    for reader in (death_signal, privately_mapped):
+        with pytest.raises(NotImage):
+            reader(image(FILES_MAGIC, b""))
+
+
+def test_threads_of_the_first_task() -> None:
+    """Each by itself, or many in one field."""
+    one = encode([(1, 5), (2, 0), (3, 5), (4, 5), (5, 5), (5, 6)])
+    many = encode([(1, 5), (2, 0), (3, 5), (4, 5), (5, bytes([5, 6, 0x80, 2]))])
+    assert threads_of(image(TREE_MAGIC, one, many)) == (5, 6)
+    assert threads_of(image(TREE_MAGIC, many)) == (5, 6, 256)
+    for broken in (image(FILES_MAGIC, one), image(TREE_MAGIC), image(TREE_MAGIC, one)[:-1]):
+        with pytest.raises(NotTree):
+            threads_of(broken)

@@ -1,11 +1,16 @@
 """What CRIU's log says of a failure, as a named error."""
 
-import pytest
-from hypothesis import given, settings, strategies as st
+import re
 
+import attrs
+import pytest
+from hypothesis import given, strategies as st
+
+from iriscw.cli.freezing import checkpoint, restore
 from iriscw.errors import OperationError
 from iriscw.freeze.criu_log import CAUSES, Cause, classify, error_lines
-from iriscw.freeze.model import CriuFailed, CriuUnfit, NoRoom, RightsMissing, TargetGone, TargetUnfit
+from iriscw.freeze.model import CriuFailed, CriuOptions, CriuUnfit, NoRoom, RightsMissing, TargetGone, TargetUnfit
+from profiles import examples
 
 LINES = [
     ("(00.1) Error (criu/tcp.c:1): tcp: Connected TCP socket, consider using --tcp-established option.", Cause.TCP),
@@ -35,6 +40,7 @@ LINES = [
         Cause.SHARED_MEMORY,
     ),
     ("(00.1) Error (criu/vdso.c:1): vdso: Unexpected rt vDSO area bounds", Cause.KERNEL),
+    ("(00.1) Error (criu/kerndat.c:1): kerndat_vdso_fill_symtable failed when initializing kerndat.", Cause.KERNEL),
     (
         "Error (criu/crtools.c:1): CRIU needs to have the CAP_SYS_ADMIN or the CAP_CHECKPOINT_RESTORE capability: ",
         Cause.RIGHTS,
@@ -56,6 +62,22 @@ LINES = [
     ("(00.1) Error (criu/sockets.c:1): sockets: BUG! Unknown socket collected (family 40)", Cause.UNKNOWN_FILE),
     ("(00.1) Error (criu/pidfd.c:1): pidfd: pidfd pid 1 is not a part of process tree..", Cause.UNKNOWN_FILE),
     ("(00.1) Error (criu/cr-dump.c:1): Can't dump file 3 of that type [600] (anon)", Cause.UNKNOWN_FILE),
+    ("(00.1) Error (criu/pipes.c:416): OOM storing pipe", Cause.PIPES),
+    ("(00.1) Error (criu/pipes.c:1): The packetized mode for pipes is not supported yet", Cause.PACKETS),
+    ("(00.1) Error (criu/timerfd.c:1): Unknown clock type 8 for 0", Cause.ALARM),
+    ("(00.1) Error (criu/sk-inet.c:1): inet: Can't dump corked dgram socket c42f1", Cause.CORKED),
+    (
+        "(00.1) 9: Error (criu/timens.c:101): timens: Unable to set a monotonic clock offset: Operation not permitted",
+        Cause.CLOCKS,
+    ),
+    (
+        "(00.1) 9: Error (criu/timens.c:116): timens: Unable to set a boottime clock offset: Operation not permitted",
+        Cause.CLOCKS,
+    ),
+    (
+        "(00.1) Error (criu/files-reg.c:1031): Can't dump ghost file /tmp/x of 600000000 size, increase limit",
+        Cause.UNLINKED,
+    ),
     ("(00.1) pie: 12: Error (criu/pie/restorer.c:1): sys_prctl(PR_SET_MM) failed with -16", Cause.UNKNOWN),
 ]
 
@@ -78,6 +100,50 @@ def test_causes_are_errors_of_the_port() -> None:
     assert isinstance(classify("", doing="freeze").as_error(), CriuFailed)
 
 
+OPTIONS = {
+    option
+    for command in (checkpoint, restore)
+    for parameter in command.params
+    for option in (*parameter.opts, *parameter.secondary_opts)
+}
+FIELDS = [field.name for field in attrs.fields(CriuOptions)]
+
+
+@pytest.mark.parametrize("row", CAUSES, ids=lambda row: row.cause.value)
+def test_advice_names_what_there_is(row) -> None:
+    """An option that it names is one of the commands; a field of a request is none that anybody could give."""
+    others = row.advice.replace("unshare --ipc", "").replace("`--loop asyncio`", "")
+    named = re.findall(r"--[a-z-]+", others)
+    assert {*named} <= OPTIONS
+    assert not [field for field in FIELDS if field in row.advice]
+    assert "allow" not in row.advice
+
+
+def test_the_limit_of_pipes_is_told() -> None:
+    """CRIU says that there is no memory; what there is too much of is pipes."""
+    found = classify("(00.1) Error (criu/pipes.c:416): OOM storing pipe\n", doing="freeze")
+    assert found.error is TargetUnfit
+    assert "more than 1024 pipes" in found.text
+
+
+def test_a_missing_right_to_set_clocks_is_named() -> None:
+    """It is not the one that else is missing when something is not permitted."""
+    log = "(00.1) Error (criu/timens.c:101): timens: Unable to set a monotonic clock offset: Operation not permitted\n"
+    found = classify(log, doing="thaw")
+    assert found.error is RightsMissing
+    assert "CAP_SYS_TIME" in found.text
+    assert "CAP_SYS_ADMIN" not in found.text
+
+
+def test_a_helper_that_has_ended_is_not_the_process() -> None:
+    """A CRIU that may trace nobody says that its own child is gone: that says nothing of the target."""
+    lines = (
+        "(00.1) Error (criu/kerndat.c:1): ptrace(PTRACE_TRACEME): Operation not permitted",
+        "(00.1) Error (criu/kerndat.c:1): Failed to kill the child process: No such process",
+    )
+    assert classify("\n".join(lines), doing="freeze").cause is Cause.RIGHTS
+
+
 def test_who_does_not_stop_has_not_ended() -> None:
     """CRIU gives up one in vfork in several lines, and in the last one nothing is there: it lives, and waits."""
     lines = (
@@ -96,7 +162,7 @@ def test_what_is_harmless_is_no_reason() -> None:
     assert classify(log, doing="thaw").cause is Cause.UNKNOWN
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(st.text(max_size=1000), st.text(max_size=200))
 def test_whatever_the_log_holds_it_is_an_error_of_bounded_length(log, said) -> None:
     """A log of a stranger's making neither breaks nor floods the text."""

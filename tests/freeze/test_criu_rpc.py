@@ -1,7 +1,7 @@
 """What is asked of CRIU and what it answers, as bytes."""
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from iriscw.freeze.criu_protobuf import NotProtobuf, decode, encode, message, replaced, signed, text, unsigned
 from iriscw.freeze.criu_rpc import (
@@ -11,7 +11,6 @@ from iriscw.freeze.criu_rpc import (
     NotUnderstood,
     ask_dump,
     ask_restore,
-    ask_version,
     kind_of,
     read_answer,
     read_dump_statistics,
@@ -20,6 +19,7 @@ from iriscw.freeze.criu_rpc import (
     taken_over,
 )
 from iriscw.freeze.model import CriuOptions, DumpReport, RestoreReport
+from profiles import examples
 
 NUMBERS = st.integers(min_value=-(1 << 63), max_value=(1 << 63) - 1)
 
@@ -29,7 +29,7 @@ DUMPED = bytes.fromhex(
 )[:49]
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.dictionaries(st.integers(min_value=1, max_value=1 << 20), NUMBERS | st.binary(max_size=300)))
 def test_what_was_encoded_is_decoded(fields) -> None:
     """Numbers, negative ones too, and strings, whatever their fields are."""
@@ -52,7 +52,7 @@ def test_whatever_comes_is_decoded_or_refused(data) -> None:
         pass
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(st.lists(st.tuples(st.integers(1, 99), st.binary(max_size=20)), min_size=1), st.data())
 def test_a_message_that_is_cut_off_is_none(fields, data) -> None:
     """Unless it is cut between two fields: then it is a shorter one."""
@@ -87,7 +87,7 @@ def test_a_dump_is_asked_for() -> None:
         9: 4,
         10: b"dump.log",
         12: 1,
-        18: 1,
+        18: 0,
         35: 7,
         45: 3,
         52: 0,
@@ -102,7 +102,13 @@ def test_a_restore_is_asked_for_and_stays_stopped() -> None:
     request = decode(ask_restore(CriuOptions(), images="/i"))
     fields = message(request[2])
     assert (request[1], fields[69], fields[12], 2 in fields) == (Kind.RESTORE, 1, 1, False)
-    assert decode(ask_version()) == {1: Kind.VERSION}
+
+
+def test_who_asks_for_a_tree_with_a_terminal_becomes_its_parent() -> None:
+    """A stopped process group whose parent is of another session, or ends, is told to hang up."""
+    for shell_job in (False, True):
+        fields = message(decode(ask_restore(CriuOptions(shell_job=shell_job), images="/i"))[2])
+        assert (fields.get(26, 0), fields[7]) == (shell_job, shell_job)
 
 
 def test_a_notification_is_answered() -> None:
@@ -123,7 +129,7 @@ def test_answers_are_read() -> None:
 
 @pytest.mark.parametrize("data", [encode([(1, 99)]), encode([(1, Kind.NOTIFY), (5, b"\x08")]), b"\xff"])
 def test_what_criu_never_says_is_not_understood(data) -> None:
-    """A kind that nobody asked for, and what is no message."""
+    """A kind that nobody asked for, and what is not a message."""
     with pytest.raises(NotUnderstood):
         read_answer(data)
 
@@ -190,7 +196,7 @@ def test_a_request_that_is_none(request_) -> None:
 def test_a_question_that_is_not_ours() -> None:
     """A runtime may ask for what iriscw never does: that is no error by itself."""
     assert kind_of(encode([(1, 9)])) is None
-    assert kind_of(ask_version()) is Kind.VERSION
+    assert kind_of(encode([(1, Kind.VERSION)])) is Kind.VERSION
     with pytest.raises(NotUnderstood):
         kind_of(b"\xff")
 

@@ -7,13 +7,14 @@ from iriscw.freeze.model import CudaNoMemory, CudaRefused, CudaState, RightsMiss
 
 
 def test_states_by_number_and_by_word() -> None:
-    """Four of each; any other one is refused, not guessed."""
-    assert [state_of(number) for number in range(4)] == [state_said(each.value + "\n") for each in CudaState]
-    for number in (-1, 4):
-        with pytest.raises(CudaRefused):
-            state_of(number)
+    """Four of each; any other one has a name of its own, and is not guessed; what is no state is refused."""
+    assert [state_of(number) for number in range(5)] == [state_said(each.value + "\n") for each in CudaState]
+    assert {state_of(4), state_of(5), state_of(99), state_said("restoring")} == {CudaState.UNKNOWN}
     with pytest.raises(CudaRefused):
-        state_said("asleep")
+        state_of(-1)
+    for said in ("", "Error: 3", "running\nlocked"):
+        with pytest.raises(CudaRefused):
+            state_said(said)
 
 
 @pytest.mark.parametrize(
@@ -37,6 +38,7 @@ def test_what_the_program_says_is_a_number() -> None:
     """``not supported`` in the words of 304 is not 801."""
     said = ["OS call failed or operation not supported on this OS", "operation not supported", "Out of memory", "?"]
     assert [code_said(each) for each in said] == [304, 801, 2, 999]
+    assert code_said("Error getting process state: initialization error") == 3
 
 
 def test_uuids_are_bytes() -> None:

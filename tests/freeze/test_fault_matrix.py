@@ -20,14 +20,14 @@ IN_AN_END = {"GateRefused", "Interrupted"}
 
 @functools.cache
 def named_in(path: Path) -> frozenset[str]:
-    """Give the names of the tests in a file."""
+    """Return the names of the tests in a file."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     return frozenset(node.name for node in functions if node.name.startswith("test_"))
 
 
 def rows() -> list[str]:
-    """Give the rows of all tables, without their heads."""
+    """Return the rows of all tables, without their heads."""
     lines = PAGE.read_text(encoding="utf-8").splitlines()
     heads = [number - 1 for number, line in enumerate(lines) if line.startswith("| ---")]
     return [

@@ -12,7 +12,14 @@ from freeze_laws import frozen_world, thaw_with
 from freeze_world import SimGpus
 
 from iriscw.freeze.effects import Opened, Seen
-from iriscw.freeze.gates import FREEZE_GATES, MEMORY_MARGIN_BYTES, THAW_GATES, VRAM_MARGIN_BYTES, first_shut
+from iriscw.freeze.gates import (
+    FREEZE_GATES,
+    MEMORY_MARGIN_BYTES,
+    THAW_GATES,
+    VRAM_MARGIN_BYTES,
+    first_shut,
+    whole_map,
+)
 from iriscw.freeze.model import (
     CriuAbility,
     CriuOptions,
@@ -40,7 +47,7 @@ HOST = Host("boot", "x86_64", 4096, "6.18", "node", ("avx", "avx512f"))
 DRIVER = CudaAbility(True, "580.95.05", "api", can_map_gpus=True)
 GPU = Gpu("GPU-1", "H200", 0, 80 * GIB, 0)
 OTHER = Gpu("GPU-2", "H200", 1, 80 * GIB, 0)
-USER = CudaTask(ROOT, CudaState.RUNNING, 100, 70 * GIB, ("GPU-1",))
+USER = CudaTask(ROOT, CudaState.RUNNING, 100, 70 * GIB, ("GPU-1",), (("GPU-1", 70 * GIB),))
 FROZEN = Frozen(
     HOST,
     CriuAbility("criu", "4.2.1"),
@@ -63,12 +70,13 @@ OPENED = Opened(
     1 << 40,
     5,
 )
-TWO = (USER, attrs.evolve(USER, identity=TaskIdentity(101, 501, "boot"), gpus=("GPU-2",)))
+SECOND = attrs.evolve(USER, identity=TaskIdentity(101, 501, "boot"), gpus=("GPU-2",), held=(("GPU-2", 70 * GIB),))
+TWO = (USER, SECOND)
 OF_TWO = Kept(attrs.evolve(FROZEN, cuda_tasks=TWO), Room("/i", "/w"), Sealed(1, "d", 1))
 
 
 def on(**changes):
-    """Give the machine with these changes."""
+    """Return the machine with these changes."""
     return attrs.evolve(OPENED, **changes)
 
 
@@ -96,6 +104,7 @@ def test_where_all_fits_nothing_is_refused(plan):
         ("gpus", MAPPED, on(gpus=(GPU,)), "GPU-2 is not here"),
         ("gpus", MAPPED, on(gpus=(GPU, attrs.evolve(OTHER, model="A100"))), "GPU-2 is a A100"),
         ("gpus", MAPPED, on(kept=OF_TWO), "two GPUs would come to one"),
+        ("gpus", ThawPlan("th-1", "ck-1", (("GPU-9", "GPU-2"),)), OPENED, "names GPU GPU-9, and the tree used GPU-1"),
         ("vram", PLAN, on(gpus=(attrs.evolve(GPU, used_bytes=10 * GIB),)), "GPU-1 has 71680 MiB free"),
         ("vram", MAPPED, on(gpus=(GPU, attrs.evolve(OTHER, used_bytes=10 * GIB))), "GPU-2 has 71680 MiB free"),
         ("memory", PLAN, on(free_memory_bytes=70 * GIB), "of memory are free"),
@@ -109,6 +118,54 @@ def test_what_does_not_fit_is_refused(gate, plan, opened, said):
     assert said in refusal.text
 
 
+UNEVEN = attrs.evolve(USER, gpus=("GPU-1", "GPU-2"), device_bytes=71 * GIB)
+
+
+@pytest.mark.parametrize(
+    ("held", "free", "shut"),
+    [
+        ((("GPU-1", 70 * GIB), ("GPU-2", GIB)), (72, 2), None),
+        ((("GPU-1", 70 * GIB), ("GPU-2", GIB)), (40, 80), "GPU-1"),
+        ((("GPU-1", GIB), ("GPU-2", 70 * GIB)), (80, 40), "GPU-2"),
+        ((), (72, 72), None),  # written by an older iriscw: all of it may have been on either
+        ((), (72, 40), "GPU-2"),
+    ],
+)
+def test_memory_is_asked_of_the_gpu_that_it_was_on(held, free, shut):
+    """Not of all in the mean: a restore that runs out of it on one of them ruins the process for good."""
+    kept = Kept(
+        attrs.evolve(FROZEN, cuda_tasks=(attrs.evolve(UNEVEN, held=held),)), Room("/i", "/w"), Sealed(1, "d", 1)
+    )
+    gpus = tuple(
+        attrs.evolve(gpu, used_bytes=gpu.total_bytes - left * GIB) for gpu, left in zip((GPU, OTHER), free, strict=True)
+    )
+    refusal = first_shut(THAW_GATES, PLAN, on(kept=kept, gpus=gpus))
+    assert (refusal is not None and refusal.text.split()[1]) == (shut or False)
+
+
+def test_a_driver_that_moves_nothing_takes_a_map_in_which_nothing_moves():
+    """It is given none."""
+    stays = ThawPlan("th-1", "ck-1", (("GPU-1", "GPU-1"),))
+    assert first_shut(THAW_GATES, stays, on(cuda=attrs.evolve(DRIVER, can_map_gpus=False))) is None
+
+
+def test_a_map_of_all_that_an_attempt_had_may_name_what_it_did_not_use():
+    """Its job knows which GPUs it had, and not on which of them it put something: those are not asked for here."""
+    had = ThawPlan("th-1", "ck-1", (("GPU-1", "GPU-2"), ("GPU-9", "GPU-8")), unused_gpus=True)
+    assert first_shut(THAW_GATES, had, OPENED) is None
+    assert first_shut(THAW_GATES, attrs.evolve(had, unused_gpus=False), OPENED) is not None
+    assert whole_map(OPENED.kept.frozen, had.gpus) == (("GPU-1", "GPU-2"),)
+
+
+def test_a_map_is_whole_or_none():
+    """Each GPU that was used is in it, those that stay too: no other is taken by the driver. None if nothing moves."""
+    both = OF_TWO.frozen
+    assert both.used_gpus == ("GPU-1", "GPU-2")
+    assert whole_map(both, (("GPU-1", "GPU-3"),)) == (("GPU-1", "GPU-3"), ("GPU-2", "GPU-2"))
+    assert whole_map(both, (("GPU-2", "GPU-1"), ("GPU-1", "GPU-2"))) == (("GPU-1", "GPU-2"), ("GPU-2", "GPU-1"))
+    assert whole_map(both, ()) == whole_map(both, (("GPU-1", "GPU-1"),)) == ()
+
+
 def test_another_processor_is_forced():
     """Only that: what the program uses of it nobody knows."""
     opened = on(host=attrs.evolve(HOST, cpu_features=()))
@@ -120,6 +177,8 @@ def test_another_processor_is_forced():
     [
         ("cuda", {"cuda": CudaAbility(False, reason="driver 550 cannot")}, "driver 550 cannot"),
         ("cuda-state", {"cuda_tasks": (attrs.evolve(USER, state=CudaState.LOCKED),)}, "locked for CUDA already"),
+        ("cuda-state", {"cuda_tasks": (attrs.evolve(USER, state=CudaState.UNKNOWN),)}, "iriscw does not know"),
+        ("cuda-state", {"tree": Tree((attrs.evolve(FROZEN.tasks[0], stopped=True),))}, "let it go on"),
         ("gpus", {"gpus": (OTHER,)}, "GPU-1 is in use and not listed"),
     ],
 )

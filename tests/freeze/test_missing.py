@@ -12,7 +12,7 @@ ADDRESSES = st.integers(0, PAGES - 1)
 
 
 def as_pages(missing: Missing) -> dict[int, int]:
-    """Give the offset of each missing page, and check that the ranges are in order and add up."""
+    """Return the offset of each missing page, and check that the ranges are in order and add up."""
     found = {}
     last = -1
     for start, end, offset in missing.ranges():

@@ -7,6 +7,8 @@ from iriscw.freeze.model import (
     Container,
     CriuAbility,
     CriuOptions,
+    CudaState,
+    CudaTask,
     FreezePhase,
     FreezePlan,
     Frozen,
@@ -35,16 +37,20 @@ from iriscw.freeze.records import (
     FreezeUndoing,
     FreezeUnheard,
     ThawAccepted,
+    ThawConfirming,
     ThawEnded,
     ThawEnding,
     ThawLetGo,
+    ThawMade,
     ThawOpened,
     ThawPaging,
+    ThawReady,
     ThawRestored,
     ThawRestoring,
     ThawTakenUp,
     ThawUnheard,
 )
+from iriscw.freeze.traits import FileLock, OpenFile, ThreadTraits, Traits
 from iriscw.journal.records import REGISTRY
 
 WHO = TaskIdentity(100, 5, "b")
@@ -52,17 +58,18 @@ TASK = Task(WHO, 1, "t", 7)
 FROZEN = Frozen(Host("b", "x", 4096, "6", "n"), CriuAbility("c", "4.2"), CriuOptions(), (TASK,))
 ROOM = Room("/i", "/w")
 OPTIONS = (
-    '{"external_unix_sockets":false,"file_locks":true,"ghost_limit_bytes":536870912,"link_remap":true,'
+    '{"external_unix_sockets":false,"file_locks":true,"ghost_limit_bytes":4294967295,"link_remap":false,'
     '"shell_job":false,"tcp_close":false,"tcp_established":false}'
 )
 WHO_TEXT = '{"boot_id":"b","pid":100,"start_ticks":5}'
 TASK_TEXT = (
-    f'{{"identity":{WHO_TEXT},"inner_pid":0,"memory_bytes":7,"name":"t","parent_pid":1,"stopped":false,"traced_by":0}}'
+    f'{{"identity":{WHO_TEXT},"inner_pid":0,"memory_bytes":7,"name":"t","parent_pid":1,"stopped":false,"traced_by":0,'
+    '"traits":null}'
 )
 FROZEN_TEXT = (
     '{"container":null,"criu":{"features":[],"git_id":"","path":"c","version":"4.2"},"cuda_driver":"","cuda_tasks":[],'
-    '"frozen_wall_ns":0,"gpus":[],"guard":"","hook":null,"host":{"architecture":"x","boot_id":"b","cpu_features":[],'
-    f'"kernel":"6","node":"n","page_size":4096}},"left_running":false,"options":{OPTIONS},"tasks":[{TASK_TEXT}]}}'
+    '"files":[],"frozen_wall_ns":0,"gpus":[],"group":"","guard":"","hook":null,"host":{"architecture":"x","boot_id":"b","cpu_features":[],'
+    f'"kernel":"6","node":"n","page_size":4096}},"left_running":false,"namespaces":[],"options":{OPTIONS},"tasks":[{TASK_TEXT}]}}'
 )
 PLAN = FreezePlan("o", WHO, "ram", hook=Hook(HookKind.EXEC, ("p",), 9), labels=(("a", "b"),))
 REQUEST = RestoreRequest("o", "/i", "/w", CriuOptions(), (100,), 3, 4)
@@ -81,7 +88,10 @@ GOLDEN = [
     (FreezeHoused(ROOM), '["freeze.freeze_housed",1,{"room":{"images":"/i","work":"/w"}}]'),
     (
         FreezeDumped(Tree((TASK,)), (), 2),
-        f'["freeze.freeze_dumped",1,{{"cuda_tasks":[],"tree":{{"hindrances":[],"tasks":[{TASK_TEXT}]}},"wall_ns":2}}]',
+        (
+            f'["freeze.freeze_dumped",1,{{"cuda_tasks":[],"tree":{{"files":[],"group":"","hindrances":[],"namespaces":[],'
+            f'"shared_bytes":0,"tasks":[{TASK_TEXT}]}},"wall_ns":2}}]'
+        ),
     ),
     (
         FreezeSealed(Sealed(1, "d", 2)),
@@ -96,15 +106,15 @@ GOLDEN = [
     (
         ThawAccepted(ThawPlan("o", "a", (("x", "y"),)), 1),
         (
-            '["freeze.thaw_accepted",1,{"plan":{"artifact":"a","container":null,"force":false,"gpus":[["x","y"]],"lazy":false,'
-            '"numbers":"same","operation":"o","tier":""},"wall_ns":1}]'
+            '["freeze.thaw_accepted",1,{"plan":{"artifact":"a","clone":false,"container":null,"force":false,"gpus":[["x","y"]],"lazy":false,'
+            '"numbers":"same","operation":"o","terminal":false,"tier":"","unused_gpus":false,"verify":null},"wall_ns":1}]'
         ),
     ),
     (
         ThawOpened(Kept(FROZEN, ROOM, Sealed(1, "d", 2)), 4),
         (
             f'["freeze.thaw_opened",1,{{"eager":"","fresh":false,"kept":{{"by_pieces":false,"frozen":{FROZEN_TEXT},'
-            '"room":{"images":"/i","work":"/w"},'
+            '"returned":[],"room":{"images":"/i","work":"/w"},'
             '"sealed":{"digest":"d","files":2,"size_bytes":1}},"ticks":4}]'
         ),
     ),
@@ -116,9 +126,12 @@ GOLDEN = [
             f'"options":{OPTIONS},"paging_ns":0,"pids":[100],"started_after":3,"within_ns":4,"work":"/w"}}}}]'
         ),
     ),
-    (ThawRestored((WHO,)), f'["freeze.thaw_restored",1,{{"tasks":[{WHO_TEXT}]}}]'),
+    (ThawMade((WHO,)), f'["freeze.thaw_made",1,{{"tasks":[{WHO_TEXT}]}}]'),
+    (ThawRestored((WHO,)), f'["freeze.thaw_restored",1,{{"differs":"","tasks":[{WHO_TEXT}]}}]'),
+    (ThawConfirming(3), '["freeze.thaw_confirming",1,{"wall_ns":3}]'),
     (FreezeUnheard("t"), '["freeze.freeze_unheard",1,{"text":"t"}]'),
     (ThawPaging(3), '["freeze.thaw_paging",1,{"wall_ns":3}]'),
+    (ThawReady(3), '["freeze.thaw_ready",1,{"wall_ns":3}]'),
     (ThawTakenUp(3), '["freeze.thaw_taken_up",1,{"wall_ns":3}]'),
     (ThawLetGo("n"), '["freeze.thaw_let_go",1,{"note":"n"}]'),
     (ThawUnheard("t"), '["freeze.thaw_unheard",1,{"text":"t"}]'),
@@ -166,7 +179,20 @@ LATER_FIELDS = [
     (ThawRestoring(REQUEST), '"lazy":false,'),
     (ThawRestoring(REQUEST), '"paging_ns":0,'),
     (ThawAccepted(ThawPlan("o", "a"), 1), '"numbers":"same",'),
+    (ThawAccepted(ThawPlan("o", "a"), 1), '"terminal":false,'),
+    (ThawAccepted(ThawPlan("o", "a"), 1), '"unused_gpus":false,'),
     (ThawOpened(Kept(FROZEN, ROOM, Sealed(1, "d", 2)), 4), '"fresh":false,'),
+    (ThawOpened(Kept(FROZEN, ROOM, Sealed(1, "d", 2)), 4), '"returned":[],'),
+    (ThawAccepted(ThawPlan("o", "a"), 1), '"clone":false,'),
+    (ThawAccepted(ThawPlan("o", "a"), 1), ',"verify":null'),
+    (ThawRestored((WHO,)), '"differs":"",'),
+    (FreezeMeasured(FROZEN, 6), '"files":[],'),
+    (FreezeMeasured(FROZEN, 6), '"group":"",'),
+    (FreezeMeasured(FROZEN, 6), '"namespaces":[],'),
+    (FreezeMeasured(FROZEN, 6), ',"traits":null'),
+    (FreezeDumped(Tree((TASK,)), (), 2), '"shared_bytes":0,'),
+    (FreezeDumped(Tree((TASK,)), (), 2), '"files":[],'),
+    (FreezeDumped(Tree((TASK,)), (CudaTask(WHO, CudaState.RUNNING, 100, 7, ("GPU-1",)),), 3), '"held":[],'),
 ]
 
 
@@ -178,3 +204,22 @@ def test_what_an_older_iriscw_wrote_is_read(record: object, field: str) -> None:
     text = REGISTRY.encode(record)
     assert field in text
     assert REGISTRY.read(text.replace(field, ""), "a test") == record
+
+
+def test_traits_are_kept() -> None:
+    """What a process was beside its number is read back as it was written."""
+    thread = ThreadTraits("0-3", 16387, 50_000, "bind:0")
+    traits = Traits(
+        first=thread,
+        threads=(101, 102),
+        odd_threads=((102, ThreadTraits("1")),),
+        personality=0x40000,
+        dump_filter=0x33,
+        placed=((4096, 8192, "interleave:0-1"),),
+        locks=(FileLock(3, "POSIX", "WRITE", 0, -1, mapped=True),),
+        kept=(("Umask", "0022"),),
+    )
+    file = OpenFile("/log", 100, 1, 2, 3, 4, appended=True)
+    tree = Tree((attrs.evolve(TASK, traits=traits),), (), 5, (file,), (("mnt", 6),), "memory/a")
+    record = FreezeDumped(tree, (), 2)
+    assert REGISTRY.read(REGISTRY.encode(record), "a test") == record

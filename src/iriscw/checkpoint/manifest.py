@@ -2,7 +2,7 @@
 
 A manifest may have been written by anybody who could write into the folder, so nothing in it is believed: names are one
 part without a separator, sizes add up, digests have their form, and the last line has the digest of all before it. That
-last one is no signature. It finds damage, not forgery; who may write into a tier is trusted (docs/freezing.md).
+last one is not a signature. It finds damage, not forgery; who may write into a tier is trusted (docs/freezing.md).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def seal(
     software: str = "",
     wall_ns: int = 0,
 ) -> tuple[bytes, Sealed]:
-    """Give the text of a manifest, and what it says in short.
+    """Return the text of a manifest, and what it says in short.
 
     Raises:
         InvalidRecord: a line is larger than a record may be.
@@ -118,7 +118,7 @@ def _assembled(artifact: str, data: bytes, lines: list[Line]) -> Manifest:
 
 
 def _files(artifact: str, lines: list[Line]) -> tuple[ImageFile, ...]:
-    """Give the files that these lines name, each with the digests of its pieces, where there are some."""
+    """Return the files that these lines name, each with the digests of its pieces, where there are some."""
     files: list[ImageFile] = []
     for line in lines:
         match line:
@@ -134,7 +134,7 @@ def _files(artifact: str, lines: list[Line]) -> tuple[ImageFile, ...]:
 
 
 def _trouble(artifact: str, manifest: Manifest) -> str:
-    """Give the first thing that is wrong with it; empty if nothing is."""
+    """Return the first thing that is wrong with it; empty if nothing is."""
     if manifest.artifact != artifact:
         return f"the manifest is that of {manifest.artifact[:80]!r}"
     if manifest.algorithm not in ALGORITHMS:
@@ -154,7 +154,7 @@ def _trouble(artifact: str, manifest: Manifest) -> str:
 
 def _file_trouble(file: ImageFile) -> str:
     if not FILE_NAME.fullmatch(file.name):
-        return f"it names a file {file.name[:80]!r}, which is no plain name"
+        return f"it names a file {file.name[:80]!r}, which is not a plain name"
     if not 0 <= file.size_bytes <= MAX_FILE_BYTES:
         return f"{file.name} has {file.size_bytes} bytes"
     if not _DIGEST.fullmatch(file.digest):

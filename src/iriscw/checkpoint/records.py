@@ -63,7 +63,7 @@ Line = FactsLine | FileLine | PiecesLine | SealLine
 
 
 def written(lines: Sequence[Line]) -> bytes:
-    """Give the text of these lines.
+    """Return the text of these lines.
 
     Raises:
         InvalidRecord: one is larger than a record may be.
@@ -86,5 +86,5 @@ def read(data: bytes) -> Iterator[Line]:
         except RecursionError as error:
             raise ValueError(f"line {number} is nested too deeply") from error
         if not isinstance(line, FactsLine | FileLine | PiecesLine | SealLine):
-            raise ValueError(f"line {number} is no line of a manifest")  # noqa: TRY004 - what was read is wrong
+            raise ValueError(f"line {number} is not a line of a manifest")  # noqa: TRY004 - what was read is wrong
         yield line

@@ -2,27 +2,36 @@
 
 import contextlib
 
+import anyio
 import pytest
 
 from iriscw.freeze.drivers.desk import Desk
-from iriscw.freeze.effects import Dump, Look
+from iriscw.freeze.effects import Dump, Look, Open, ReadStates
 from iriscw.freeze.model import (
     CriuAbility,
     CriuFailed,
     CriuOptions,
     CudaAbility,
+    CudaOverdue,
+    CudaRefused,
     CudaState,
     CudaTask,
     DumpReport,
     DumpRequest,
     FreeMemory,
+    Frozen,
     Gpu,
     Host,
+    Kept,
+    Room,
+    Sealed,
     Task,
     TaskIdentity,
     Tree,
 )
+from iriscw.freeze.traits import Traits
 
+PATIENCE_S = 60.0
 ROOT = TaskIdentity(2, 3, "boot")
 USED = CudaTask(ROOT, CudaState.RUNNING, restore_thread=2, device_bytes=1)
 GPU = Gpu("GPU-1", "H100", 0, 1 << 30, 0)
@@ -44,7 +53,7 @@ class Ports:
     async def host(self):
         return Host("boot", "x86_64", 4096, "6.18", "node")
 
-    async def tree(self, root):
+    async def tree(self, root, *, closely=False):
         return Tree((Task(root, 1, "python", 1 << 20),))
 
     async def tasks(self, identities, within_ns):
@@ -86,6 +95,44 @@ async def test_gpus_are_listed_where_they_are_used(used):
     assert ports.listed == len(used)
 
 
+class Asked:
+    """Processes of a machine: it keeps what it is asked for, and gives nothing back."""
+
+    def __init__(self):
+        self.about = {}
+
+    def __getattr__(self, name):
+        async def ask(*about):
+            self.about[name] = about
+            return ()
+
+        return ask
+
+
+class Shelf:
+    """One artifact."""
+
+    def __init__(self, kept):
+        self.kept = kept
+
+    async def pin(self, artifact, operation):
+        return self.kept
+
+
+async def test_what_a_thaw_looks_for_on_its_machine():
+    """Numbers of threads beside those of processes, who came back beside who was frozen, memory where it lands."""
+    back = TaskIdentity(7, 8, "boot")
+    task = Task(ROOT, 1, "python", 1 << 20, inner_pid=20, traits=Traits(threads=(21, 22)))
+    host, ability = Host("boot", "x86_64", 4096, "6.18", "node"), CriuAbility("criu", "4.2")
+    frozen = Frozen(host, ability, CriuOptions(), (task,), group="/sys/fs/cgroup/box")
+    shelf, asked = Shelf(Kept(frozen, Room("/i", "/w"), Sealed(1, "d", 1), returned=(back,))), Asked()
+    able = Able(ability, Ports(()))
+    await Desk(asked, able, able, None, None, shelf).open(Open("ck-1", "op-1", 1))
+    assert asked.about["taken"] == ([20, 21, 22],)
+    assert asked.about["living"] == ((ROOT, back),)
+    assert asked.about["free_memory_bytes"] == ("/sys/fs/cgroup/box",)
+
+
 class Dumping:
     """What a dump needs: who is to be frozen, a CRIU that may fail, and who reads beside it."""
 
@@ -93,8 +140,11 @@ class Dumping:
         self.error = error
         self.said = []
 
-    async def tree(self, root):
+    async def tree(self, root, *, closely=False):
         return Tree((Task(root, 1, "python", 1 << 20),))
+
+    async def members(self, root):
+        return {root: False}
 
     async def ability(self):
         return CudaAbility(available=False)
@@ -129,3 +179,69 @@ async def test_images_are_read_beside_criu_where_the_tree_waits_for_that(ends, e
         with pytest.raises(CriuFailed):
             await desk.dump(effect)
     assert ports.said == (["follow op-1 in /images", "dump", "stop"] if ends else ["dump"])
+
+
+class Gpus:
+    """GPUs that tell who uses them, or cannot be looked at."""
+
+    def __init__(self, used=None):
+        self.used = used
+
+    async def used_by(self, pids):
+        if self.used is None:
+            raise CudaRefused("NVML is not there")
+        return self.used
+
+
+class Driver:
+    """A driver that knows of these users of CUDA, and does not answer about some while others are asked about."""
+
+    def __init__(self, users=(), silent=()):
+        self.users, self.silent = users, silent
+        self.asked = []
+        self.all_asked = anyio.Event()
+
+    async def ability(self):
+        return CudaAbility(available=True)
+
+    async def tasks(self, identities, within_ns):
+        return self.users
+
+    async def state(self, task, within_ns):
+        self.asked.append(task)
+        if len(self.asked) == 3:
+            self.all_asked.set()
+        await self.all_asked.wait()  # would wait for ever if they were asked one after the other
+        if task in self.silent:
+            raise CudaOverdue("no answer")
+        return CudaState.LOCKED
+
+
+async def test_states_are_read_at_the_same_time():
+    """One that is not answered holds up no other, and is told as not known."""
+    tasks = tuple(TaskIdentity(pid, 1, "b") for pid in (2, 3, 4))
+
+    class Living:
+        async def living(self, asked):
+            return asked
+
+    desk = Desk(Living(), None, Driver(silent=tasks[:1]), None, None, None)
+    with anyio.fail_after(PATIENCE_S):
+        states = await desk.read_states(ReadStates(tasks, tasks, 1))
+    assert states.cuda == ((tasks[0], None), (tasks[1], CudaState.LOCKED), (tasks[2], CudaState.LOCKED))
+
+
+async def test_gpus_that_cannot_be_looked_at_matter_to_who_uses_them():
+    """A tree without CUDA is frozen all the same; of one with CUDA it must be known that nobody else of it began."""
+    request = DumpRequest("ck-1", ROOT, "/i", "/w", CriuOptions(), 1)
+    for users, gpus, found in (((), Gpus(), ()), ((USED,), Gpus({}), (USED,))):
+        ports = Dumping()
+        dumped = await Desk(ports, ports, Driver(users), gpus, None, ports).dump(Dump(request))
+        assert dumped.cuda_tasks == found
+    ports = Dumping()
+    (stranger,) = (
+        await Desk(ports, ports, Driver(), Gpus({ROOT.pid: {"GPU-1": 5}}), None, ports).dump(Dump(request))
+    ).cuda_tasks
+    assert (stranger.identity, stranger.device_bytes, stranger.by_gpu) == (ROOT, 5, {"GPU-1": 5})
+    with pytest.raises(CudaRefused, match="NVML is not there"):
+        await Desk(ports, ports, Driver((USED,)), Gpus(), None, ports).dump(Dump(request))

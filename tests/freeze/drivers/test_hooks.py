@@ -8,7 +8,8 @@ import anyio
 import pytest
 
 from iriscw.freeze.drivers.hooks import ASKED, READY, THAWED, ApplicationHooks
-from iriscw.freeze.model import Hook, HookFailed, HookKind, TaskIdentity
+from iriscw.freeze.model import Hook, HookFailed, HookKind, TaskIdentity, VerifyFailed
+from iriscw.processes.identity import identify, is_alive
 
 ROOT = TaskIdentity(100, 1, "boot-1")
 PATIENCE_NS = 60_000_000_000
@@ -23,7 +24,7 @@ def anyio_backend() -> str:
 
 
 def program(code: str, within_ns: int = PATIENCE_NS) -> Hook:
-    """Give a hook that runs this."""
+    """Return a hook that runs this."""
     return Hook(HookKind.EXEC, (sys.executable, "-S", "-c", code), within_ns)
 
 
@@ -44,6 +45,30 @@ async def test_a_program_that_hangs() -> None:
     """Its time is bounded."""
     with pytest.raises(HookFailed, match=r"within 0\.2 s"):
         await ApplicationHooks().quiesce(program("import time; time.sleep(1000)", SHORT_NS), ROOT)
+
+
+async def test_nothing_is_left_of_a_program_that_hangs(tmp_path) -> None:
+    """What it has started ends with it, in whatever process group that is."""
+    file = tmp_path / "started"
+    code = f"""
+import os, subprocess, time
+one = subprocess.Popen(["sleep", "1000"])
+two = subprocess.Popen(["sleep", "1000"], process_group=0)
+with open({str(file)!r} + ".new", "w") as said:
+    said.write(f"{{one.pid}} {{two.pid}}")
+os.rename({str(file)!r} + ".new", {str(file)!r})
+time.sleep(1000)
+"""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(ApplicationHooks().quiesce, program(code), ROOT)
+        with anyio.fail_after(60):
+            while not file.exists():  # noqa: ASYNC110 - nobody is told of it
+                await anyio.sleep(0.005)
+        started = [identify(int(pid)) for pid in file.read_text().split()]
+        tasks.cancel_scope.cancel()
+    with anyio.fail_after(60):
+        while any(is_alive(each) for each in started):  # noqa: ASYNC110 - they are nobody's children
+            await anyio.sleep(0.005)
 
 
 async def test_files(tmp_path) -> None:
@@ -98,3 +123,37 @@ async def test_a_post() -> None:
         assert "hunter2" not in str(failure.value)
     with pytest.raises(HookFailed, match="could not be told"):
         await ApplicationHooks().quiesce(hook, ROOT)
+
+
+async def test_a_program_says_whether_a_tree_is_what_it_was(tmp_path) -> None:
+    """It hears whom it is about; only 0 is yes, and its time is bounded."""
+    file = tmp_path / "said"
+    hook = program(f"import sys; open({str(file)!r}, 'a').write(' '.join(sys.argv[1:]))")
+    await ApplicationHooks().confirm(hook, ROOT)
+    assert file.read_text() == "verify 100"
+    for no in (program("raise SystemExit(7)"), program("import time; time.sleep(1000)", SHORT_NS)):
+        with pytest.raises(VerifyFailed):
+            await ApplicationHooks().confirm(no, ROOT)
+
+
+async def test_a_server_is_asked_until_it_says_that_all_is_well() -> None:
+    """One that has trouble, or does not listen yet, may be well later; of one that never is, why is said."""
+    asked = []
+
+    async def answer(request: aiohttp.web.Request) -> aiohttp.web.Response:
+        asked.append(request.path)
+        return aiohttp.web.Response(status=200 if request.path == "/well" and len(asked) > 2 else 503)
+
+    server = aiohttp.web.AppRunner(app := aiohttp.web.Application())
+    app.router.add_get("/{place}", answer)
+    await server.setup()
+    site = aiohttp.web.TCPSite(server, "127.0.0.1", 0)
+    await site.start()
+    address = f"http://127.0.0.1:{server.addresses[0][1]}"
+    await ApplicationHooks().confirm(Hook(HookKind.HTTP, (f"{address}/well",), PATIENCE_NS), ROOT)
+    assert asked == ["/well"] * 3
+    with pytest.raises(VerifyFailed, match="answered 503"):
+        await ApplicationHooks().confirm(Hook(HookKind.HTTP, (f"{address}/ill",), SHORT_NS), ROOT)
+    await server.cleanup()
+    with pytest.raises(VerifyFailed, match="does not answer"):
+        await ApplicationHooks().confirm(Hook(HookKind.HTTP, (f"{address}/well",), SHORT_NS), ROOT)

@@ -6,17 +6,21 @@ import select
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import anyio
 import anyio.to_thread
+import attrs
 import pytest
 
 from iriscw.freeze.drivers.identities import identify_task, lives
 from iriscw.freeze.drivers.paging.notes import PAGER_NAME
-from iriscw.freeze.drivers.processes import driver as driver_module, reading
+from iriscw.freeze.drivers.processes import driver as driver_module, outside, reading
 from iriscw.freeze.drivers.processes.driver import KernelProcesses
+from iriscw.freeze.drivers.processes.outside import programs
 from iriscw.freeze.drivers.processes.reading import ancestors, descendants, read_tree, with_all_below
-from iriscw.freeze.model import GuardUntold, Obstacle, TargetGone, TargetUnfit, TaskIdentity
+from iriscw.freeze.model import GuardUntold, TargetGone, TargetUnfit, TaskIdentity
+from iriscw.freeze.traits import Obstacle
 from iriscw.processes.identity import ProcessGone, read_stat
 
 pytestmark = pytest.mark.anyio
@@ -94,6 +98,56 @@ async def test_a_number_that_means_somebody_else_leads_nowhere(forking) -> None:
     assert before[0] == root
     assert await KernelProcesses().end([other], PATIENCE_NS) == ()
     assert all(lives(task) for task in before)
+
+
+ORPHANED = """
+import os, signal
+if os.fork() == 0:
+    if os.fork() == 0:
+        os.setpgid(0, 0)
+        print(os.getpid(), flush=True)
+        signal.pause()
+    os._exit(0)
+os.wait()
+print(flush=True)
+signal.pause()
+"""
+"""Forks a process whose parent ends at once, and which is in a process group of its own."""
+
+
+@pytest.fixture
+def orphaned():
+    """A process that leads its session, and one that came of it, though nothing leads to that; both are ended."""
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", ORPHANED], start_new_session=True, stdout=subprocess.PIPE, text=True
+    )
+    lines = [process.stdout.readline(), process.stdout.readline()]
+    orphan = identify_task(int("".join(lines)))
+    yield process, orphan
+    for pid in (process.pid, orphan.pid):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+
+
+@pytest.mark.parametrize("leader", ["lives", "is a zombie", "is gone"])
+async def test_what_came_of_a_thaw_is_ended_though_nothing_leads_to_it(orphaned, leader) -> None:
+    """It is in the session of the first process, which may have ended; it is left alone where nobody thawed that."""
+    process, orphan = orphaned
+    root = identify_task(process.pid)
+    assert orphan not in with_all_below([root])
+    if leader != "lives":
+        process.kill()
+        await anyio.to_thread.run_sync(os.waitid, os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    if leader == "is gone":
+        await anyio.to_thread.run_sync(process.wait)
+    another = TaskIdentity(root.pid, root.start_ticks + 10**6, root.boot_id)
+    assert with_all_below([another], heirs=[another]) == ()
+    assert await KernelProcesses().end([root], PATIENCE_NS) == ()
+    assert lives(orphan)
+    assert await KernelProcesses().end([root], PATIENCE_NS, heirs=True) == ()
+    assert not lives(orphan)
 
 
 async def test_a_stopped_process_is_ended_as_well(forking) -> None:
@@ -179,7 +233,7 @@ def test_a_tree_is_read_with_the_children_of_all_its_threads(threaded, monkeypat
     assert len(expected) == 7
     monkeypatch.setattr(reading, "_lists_children", lambda: lists)
     if lists:
-        monkeypatch.setattr(reading, "_all", forbidden)
+        monkeypatch.setattr(reading, "all_stats", forbidden)
     tree = read_tree(threaded)
     assert {task.identity.pid: task.parent_pid for task in tree.tasks} == expected
     assert reading.held_tree(threaded) == tree.identities
@@ -189,12 +243,79 @@ def test_a_tree_is_read_with_the_children_of_all_its_threads(threaded, monkeypat
         known.append(task.identity.pid)
 
 
+RING = """
+import ctypes, signal
+ring = ctypes.CDLL(None).syscall(425, 1, ctypes.create_string_buffer(120))
+print(ring, flush=True)
+signal.pause()
+"""
+
+
+def test_threads_of_the_kernel_are_no_programs(monkeypatch) -> None:
+    """A machine with many processors has thousands. Where their parent's number means a program, all are looked at."""
+    before = numbers()
+    found = programs()
+    assert os.getpid() in found
+    kernels = before & numbers() - found  # who came or went meanwhile says nothing
+    assert (2 in kernels) == (Path("/proc/2/comm").exists() and Path("/proc/2/comm").read_text() == "kthreadd\n")
+    for told in ({"comm": "bash\n"}, {"comm": "kthreadd\n", "cmdline": "kthreadd"}, {}):
+        # A program may have that number, and that name as well; or nobody has it.
+        monkeypatch.setattr(outside, "read_process_file", told_by(told))
+        assert programs() >= kernels & {2, 3}
+
+
+def numbers() -> set[int]:
+    """Return those of all processes."""
+    return {int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()}
+
+
+def told_by(files: dict[str, str]):
+    """Return a reader of ``/proc`` that knows these files of a process."""
+
+    def read(pid: int, name: str) -> str:
+        if name not in files:
+            raise FileNotFoundError(name)
+        return files[name]
+
+    return read
+
+
+async def test_the_members_of_a_tree_are_told_with_who_is_stopped(threaded) -> None:
+    """Nothing else of them is read; a root that has ended is told as elsewhere."""
+    processes = KernelProcesses()
+    tree = reading.held_tree(threaded)
+    stopped = tree[-1]
+    os.kill(stopped.pid, signal.SIGSTOP)
+    with anyio.fail_after(PATIENCE_NS / 1e9):
+        while read_stat(stopped.pid).state != "T":  # noqa: ASYNC110 - nobody but its parent is told
+            await anyio.sleep(0.001)
+    assert await processes.members(threaded) == {task: task == stopped for task in tree}
+    with pytest.raises(TargetGone):
+        await processes.members(attrs.evolve(threaded, start_ticks=threaded.start_ticks + 1))
+
+
+def test_an_io_uring_is_told_with_the_way_out() -> None:
+    """Who holds one, and how a task, another program and uvicorn are started without."""
+    with subprocess.Popen([sys.executable, "-I", "-S", "-c", RING], stdout=subprocess.PIPE) as process:
+        ring = int(process.stdout.readline())
+        try:
+            if ring < 0:
+                pytest.skip("this kernel gives no io_uring")
+            found = read_tree(identify_task(process.pid)).hindrances
+        finally:
+            process.kill()
+    (text,) = [each.text for each in found if each.obstacle is Obstacle.IO_URING]
+    assert text.startswith(f"process {process.pid} (")
+    ways = "freezable=True", "iriscw freezable -- COMMAND", "--loop asyncio", f"descriptor {ring}"
+    assert [each for each in ways if each not in text] == []
+
+
 def test_who_has_ended_is_not_looked_for(forking, monkeypatch) -> None:
     """Below a process that is gone, or a zombie, is nobody: the rest of the machine is not read to find that out."""
     process = forking(1)
     root = identify_task(process.pid)
     assert root in with_all_below([root])
-    monkeypatch.setattr(reading, "_all", forbidden)
+    monkeypatch.setattr(reading, "all_stats", forbidden)
     process.kill()
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     assert read_stat(process.pid).ended
@@ -296,7 +417,7 @@ ctypes.CDLL(None).syscall(60, 0)
 
 
 async def test_a_process_without_its_first_thread_has_not_ended() -> None:
-    """CRIU cannot freeze it, and that is said: it is no zombie."""
+    """CRIU cannot freeze it, and that is said: it is not a zombie."""
     with subprocess.Popen(  # noqa: ASYNC220 - a test's own loop may block
         [sys.executable, "-I", "-S", "-c", HEADLESS], stdout=subprocess.PIPE
     ) as process:
@@ -312,3 +433,30 @@ async def test_a_process_without_its_first_thread_has_not_ended() -> None:
         await anyio.to_thread.run_sync(process.wait)
         with pytest.raises(TargetGone):
             await KernelProcesses().identify(process.pid)
+
+
+@pytest.fixture
+def stopped():
+    """Three processes that are stopped; they are ended afterwards."""
+    processes = [subprocess.Popen(["sleep", "1000"], start_new_session=True) for _ in range(3)]
+    for each in processes:
+        os.kill(each.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, each.pid, os.WSTOPPED | os.WNOWAIT)
+    yield [identify_task(each.pid) for each in processes]
+    for each in processes:
+        each.kill()
+        each.wait()
+
+
+@pytest.mark.parametrize("below", [False, True])
+async def test_children_are_let_run_before_their_parents(below, stopped, monkeypatch):
+    """A parent that ran first would hear that its children were stopped: job control tells its user so."""
+    root, middle, leaf = stopped
+    ran, forgot = [], []
+    run, forget = driver_module.open_task, driver_module.forget_continued
+    monkeypatch.setattr(driver_module, "open_task", lambda task: ran.append(task) or run(task))
+    monkeypatch.setattr(driver_module, "forget_continued", lambda task: forgot.append(task) or forget(task))
+    await KernelProcesses().proceed(stopped, below=below)
+    assert ran == ([leaf, middle] if below else [leaf, middle, root])
+    assert forgot == ([leaf, middle, root] if below else [])
+    assert [read_stat(task.pid).state == "T" for task in stopped] == [below, False, False]

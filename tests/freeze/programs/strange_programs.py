@@ -33,9 +33,19 @@ class Missing(Exception):
 
 
 def fetched() -> Path | None:
-    """Give the folder of the programs that were fetched for these tests; None if there is none."""
+    """Return the folder of the programs that were fetched for these tests; None if there is none."""
     done = subprocess.run([INSTALLER, "--only-find"], capture_output=True, text=True, check=False)
     return Path(done.stdout.strip()) if done.returncode == 0 else None
+
+
+def libraries(folder: Path) -> str:
+    """Return the folders of what was fetched that have libraries, as the loader takes them.
+
+    An installed system has links to the linear algebra that was chosen; what is only unpacked has none.
+    """
+    system = f"{os.uname().machine}-linux-gnu"
+    below = (f"usr/lib/{system}", f"lib/{system}", "usr/lib", f"usr/lib/{system}/blas", f"usr/lib/{system}/lapack")
+    return ":".join(str(folder / each) for each in below)
 
 
 class Program:
@@ -44,7 +54,7 @@ class Program:
     def __init__(self, name: str, *places: Path) -> None:
         folder = fetched()
         if folder is not None:
-            places = (folder / "usr/bin", folder / "usr/sbin", *places)
+            places = (*(folder / each for each in ("usr/bin", "usr/sbin", "bin", "sbin")), *places)
         on_path = shutil.which(name)
         paths = [*(place / name for place in places), *([Path(on_path)] if on_path else [])]
         found = [path for path in paths if os.access(path, os.X_OK)]
@@ -57,13 +67,13 @@ class Program:
 
 
 def version_of(program: Program) -> tuple[int, ...]:
-    """Give the first version that a program says of itself with ``-v``; nothing if it says none."""
+    """Return the first version that a program says of itself with ``-v``; nothing if it says none."""
     done = subprocess.run([program.path, "-v"], env=program.environment, capture_output=True, text=True, check=False)
     return version_in(f"{done.stdout}{done.stderr}")
 
 
 def version_in(text: str) -> tuple[int, ...]:
-    """Give the first version in a text; nothing if there is none."""
+    """Return the first version in a text; nothing if there is none."""
     found = re.search(r"\d+(\.\d+)+", text)
     return tuple(map(int, found[0].split("."))) if found else ()
 
@@ -96,7 +106,7 @@ class Running:
         until(so, what)
 
     def processes(self) -> list[ProcessIdentity]:
-        """Give all that is of it and runs; a zombie of ours is reaped."""
+        """Return all that is of it and runs; a zombie of ours is reaped."""
         self.process.poll()
         found = []
         for pid in {self.pid, *session_of(self.pid), *(each.pid for each in descendants(self.pid))}:

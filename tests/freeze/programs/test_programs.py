@@ -1,6 +1,9 @@
 """Programs that nobody here wrote, frozen and thawed by the command: databases, a web server with workers, Node.js."""
 
 import json
+import os
+import re
+import shlex
 import shutil
 import signal
 import socket
@@ -237,3 +240,55 @@ def test_node(folder, command, start):
     assert after["ticks"] >= before["ticks"]
     assert after["worker"] >= before["worker"]
     until(answered(lambda now: now["ticks"] > after["ticks"] and now["worker"] > after["worker"]), "both count on")
+
+
+BIN = Path(sys.executable).parent
+PAGE = Path(__file__).parents[3] / "docs" / "freezing.md"
+
+
+def documented():
+    """Return the server on uvloop that the page of freezing shows, and the words that start it there."""
+    section = PAGE.read_text(encoding="utf-8").split("\n## Programs on io_uring\n")[1].split("\n## ")[0]
+    (code,) = re.findall(r"^```python\n(.*?)^```", section, re.DOTALL | re.MULTILINE)
+    (line,) = re.findall(r"^\$ (iriscw .*) > log 2>&1 &$", section, re.MULTILINE)
+    return code, shlex.split(line)
+
+
+@pytest.fixture
+def uvloop(folder, start):
+    """Start that server, as the page does or without what is in front of it; give it with its port."""
+    code, words = documented()
+    (folder / "server.py").write_text(code)
+
+    def begin(*, freezable):
+        first, *rest = words if freezable else words[words.index("--") + 1 :]
+        path = {"PATH": f"{BIN}:{os.environ['PATH']}"}
+        return on_free_port(lambda port: start(found(first, BIN), *rest[:-1], str(port), environment=path))
+
+    return begin
+
+
+def counted(channel):
+    """Have the server count once more."""
+    channel.sendall(b"one more\n")
+    return channel.recv(100)
+
+
+def test_a_server_on_uvloop(command, uvloop, connections):
+    """Started as the page says it is frozen and thawed, and the same connection counts on, the filter is there."""
+    running, port = uvloop(freezable=True)
+    with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as channel:
+        assert [counted(channel), counted(channel)] == [b"1\n", b"2\n"]
+        assert frozen_and_thawed(command, running, "--tcp-established") == 1
+        assert [counted(channel), counted(channel)] == [b"3\n", b"4\n"]
+    assert "\nSeccomp:\t2\n" in Path(f"/proc/{running.pid}/status").read_text()
+
+
+def test_a_server_on_uvloop_that_was_just_started(command, uvloop):
+    """It holds an io_uring: it is refused, told each way out, and runs on."""
+    running, port = uvloop(freezable=False)
+    code, _, err = command("checkpoint", "--pid", str(running.pid), "--tier", "disk")
+    assert (code, "io_uring" in err) == (3, True)
+    assert [way for way in ("freezable=True", "iriscw freezable -- COMMAND", "--loop asyncio") if way not in err] == []
+    with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as channel:
+        assert counted(channel) == b"1\n"

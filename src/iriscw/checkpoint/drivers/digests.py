@@ -41,7 +41,7 @@ class Digest(Protocol):
         ...
 
     def digest(self) -> bytes:
-        """Give 32 bytes."""
+        """Return 32 bytes."""
         ...
 
 
@@ -55,12 +55,12 @@ def _blake3() -> Callable[[], Digest] | None:
 
 
 def best_algorithm() -> str:
-    """Give the fastest one that is there."""
+    """Return the fastest one that is there."""
     return "blake3-8m" if _blake3() is not None else "sha256-8m"
 
 
 def digest_of(algorithm: str) -> Callable[[], Digest]:
-    """Give what makes a digest.
+    """Return what makes a digest.
 
     Raises:
         ArtifactRefused: the package that it needs is not installed.
@@ -74,7 +74,7 @@ def digest_of(algorithm: str) -> Callable[[], Digest]:
 
 
 def digest_of_pieces(made: Callable[[], Digest], pieces: bytes) -> str:
-    """Give the digest of a file whose pieces have these digests."""
+    """Return the digest of a file whose pieces have these digests."""
     whole = made()
     whole.update(memoryview(pieces))
     return whole.digest().hex()
@@ -96,7 +96,7 @@ class Reading:
         """Read the files of an open folder, which have these sizes.
 
         Raises:
-            ArtifactRefused: one is no plain file, has another size, or ends early.
+            ArtifactRefused: one is not a plain file, has another size, or ends early.
             Stopped: :attr:`stop` was set.
             OSError: one cannot be read.
         """
@@ -178,7 +178,7 @@ def open_image(folder: int, name: str, size: int | None = None) -> int:
     found = os.fstat(descriptor)
     trouble = ""
     if not stat.S_ISREG(found.st_mode):
-        trouble = f"{name} is no plain file"
+        trouble = f"{name} is not a plain file"
     elif found.st_nlink != 1:
         trouble = f"{name} has another name elsewhere, so somebody else may write to it"
     elif size is not None and found.st_size != size:
@@ -190,7 +190,7 @@ def open_image(folder: int, name: str, size: int | None = None) -> int:
 
 
 def open_folder(path: Path) -> int:
-    """Open a folder that is no link.
+    """Open a folder that is not a link.
 
     Raises:
         OSError: it is not there, or it is something else.
@@ -199,6 +199,6 @@ def open_folder(path: Path) -> int:
 
 
 def listed(folder: int) -> list[tuple[str, int]]:
-    """Give the names in an open folder with their sizes, sorted; links are not followed."""
+    """Return the names in an open folder with their sizes, sorted; links are not followed."""
     with os.scandir(folder) as entries:
         return sorted((entry.name, entry.stat(follow_symlinks=False).st_size) for entry in entries)

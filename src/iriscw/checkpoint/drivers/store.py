@@ -7,6 +7,7 @@
       reserved/<operation>       how many bytes it may write; removing it returns them, once
       staging/<operation>/       images/ as CRIU writes them, then manifest.jsonl
       artifacts/<id>/            the same, renamed: visible as a whole or not at all
+        returned                 who came back from it
       pins/<id>/<operation>      keeps an artifact from being removed
       work/<operation>/          logs and sockets of CRIU; no part of the artifact
       trash/                     renamed away before it is removed
@@ -25,7 +26,7 @@ import json
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import attrs
@@ -72,11 +73,15 @@ from iriscw.freeze.model import (
     PageFile,
     Room,
     Sealed,
+    TaskIdentity,
     UnsafeRequest,
 )
 from iriscw.processes.memory import free_bytes
 
 MANIFEST = "manifest.jsonl"
+RETURNED = "returned"
+MAX_RETURNED_BYTES = 4 << 20
+"""Of the list of who came back: a thousand processes of forty clones."""
 IMAGES = "images"
 NEEDED = ("inventory.img", "pstree.img")
 """What CRIU always writes: without them there is nothing to restore."""
@@ -96,6 +101,10 @@ def _room_of(root: Path) -> Iterator[None]:
         raise
 
 
+def _nothing_else(images: Path, work: Path) -> None:
+    """Know of nothing that images hold elsewhere."""
+
+
 @attrs.frozen
 class Folders:
     """One tier. ``volatile`` says that it is memory: nothing in it outlives the boot that ``boot_id`` names."""
@@ -107,6 +116,8 @@ class Folders:
     boot_id: str = ""
     free_memory: Callable[[], int] = free_bytes
     """Gives the memory that can still be had, where the tier is memory."""
+    forget: Callable[[Path, Path], None] = _nothing_else
+    """Told of images that are being removed, and of where CRIU's logs are: what they hold elsewhere is to go, too."""
 
     def check(self) -> None:
         """Refuse a folder that somebody else made, or may write to or read: images are run, and hold secrets.
@@ -126,7 +137,7 @@ class Folders:
     def _place(self, kind: str, name: str) -> Path:
         self.check()
         if not ARTIFACT_ID.fullmatch(name):
-            raise UnsafeRequest(f"{name[:80]!r} is no id: small letters, digits and '-'")
+            raise UnsafeRequest(f"{name[:80]!r} is not a valid id: small letters, digits and '-'")
         return self.root / kind / name
 
     def _made(self, kind: str, name: str) -> Path:
@@ -201,7 +212,7 @@ class Folders:
         return not any(_written(self.root / kind) for kind in ("artifacts", "staging", "reserved"))
 
     def promised_bytes(self) -> int:
-        """Give what running operations have reserved and not written yet.
+        """Return what running operations have reserved and not written yet.
 
         Raises:
             UnsafeRequest: the folder is somebody else's.
@@ -228,11 +239,11 @@ class Folders:
         reading: Reading,
         begin: Callable[[int], None],
     ) -> Sealed:
-        """Give every byte a digest, put all on the disk, and write the manifest last.
+        """Return every byte a digest, put all on the disk, and write the manifest last.
 
         Raises:
             NoRoom: the file system is full.
-            ArtifactRefused: what CRIU left is no image.
+            ArtifactRefused: what CRIU left is not an image.
         """
         staging = self._place("staging", operation)
         with _room_of(self.root):
@@ -295,11 +306,13 @@ class Folders:
             self.remove(operation, by=operation)
         with self._locked():
             self._let_go(operation, operation)
-        staging = self._place("staging", operation)
+        staging, work = self._place("staging", operation), self._place("work", operation)
+        if staging.exists():
+            self.forget(staging / IMAGES, work)
         _unlink_durably(staging / MANIFEST)  # before its files go: a power cut leaves no half of it that looks whole
         remove_tree(staging)
         self._give_back(operation)
-        remove_tree(self._place("work", operation))
+        remove_tree(work)
 
     # Reading
 
@@ -308,7 +321,7 @@ class Folders:
         return self._place("artifacts", artifact).is_dir()
 
     def images(self, artifact: str) -> Path:
-        """Give the folder with the images of an artifact."""
+        """Return the folder with the images of an artifact."""
         return self._place("artifacts", artifact) / IMAGES
 
     def has_room(self, operation: str) -> bool:
@@ -359,7 +372,38 @@ class Folders:
             images = self.images(artifact)
             room = Room(str(images), str(self._made("work", operation)))
             by_pieces = all(file.pieces for file in manifest.files if PIECES_OF.fullmatch(file.name))
-            return Kept(manifest.frozen, room, manifest.sealed, by_pieces)
+            return Kept(manifest.frozen, room, manifest.sealed, by_pieces, self.returned(artifact))
+
+    def returned(self, artifact: str) -> tuple[TaskIdentity, ...]:
+        """Return who came back from an artifact so far.
+
+        Raises:
+            ArtifactRefused: what says so is damaged, so a second tree could be made of one.
+        """
+        place = self._place("artifacts", artifact) / RETURNED
+        try:
+            found = json.loads(read_bounded(place, MAX_RETURNED_BYTES))
+            return tuple(TaskIdentity(int(pid), int(start), str(boot)) for pid, start, boot in found)
+        except FileNotFoundError:
+            return ()
+        except (OSError, ValueError, TypeError) as error:
+            raise ArtifactRefused(f"artifact {artifact}: who came back from it cannot be read: {error}") from error
+
+    def came_back(self, artifact: str, tasks: Sequence[TaskIdentity]) -> None:
+        """Write down who came back from an artifact, in place of what is there.
+
+        Raises:
+            ArtifactUnknown: there is none.
+            NoRoom: the file system is full, or there are too many.
+        """
+        place = self._place("artifacts", artifact)
+        text = json.dumps([[task.pid, task.start_ticks, task.boot_id] for task in tasks])
+        if len(text) > MAX_RETURNED_BYTES:
+            raise NoRoom(f"too many processes came back from {artifact} and live: end some of its clones")
+        with _room_of(self.root):
+            if not place.is_dir():
+                raise ArtifactUnknown(f"there is no artifact {artifact} in tier {self.name}")
+            write_atomic(place / RETURNED, text.encode())
 
     def _write_pin(self, artifact: str, operation: str) -> None:
         place = self._place("pins", artifact)
@@ -448,10 +492,11 @@ class Folders:
             place.rename(self.root / "trash" / temporary_name(artifact))
             sync_folder(place.parent)  # before its files go: a power cut brings back all of it or nothing
         for name in _names(self.root / "trash"):
+            self.forget(self.root / "trash" / name / IMAGES, self.root / "trash" / name)
             remove_tree(self.root / "trash" / name)
 
     def listing(self) -> list[Listed]:
-        """Give all artifacts, the trouble with those that are none of ours included.
+        """Return all artifacts, the trouble with those that are none of ours included.
 
         Raises:
             UnsafeRequest: the folder is somebody else's.
@@ -461,7 +506,7 @@ class Folders:
         return [found for found in map(self.look_at, names) if found is not None]
 
     def look_at(self, artifact: str) -> Listed | None:
-        """Give one artifact as :meth:`listing` does; None if it was removed meanwhile."""
+        """Return one artifact as :meth:`listing` does; None if it was removed meanwhile."""
         size = _bytes_below(self._place("artifacts", artifact))
         pins = tuple(_written(self.root / "pins" / artifact))
         try:
@@ -473,7 +518,7 @@ class Folders:
 
 
 def _names(folder: Path) -> list[str]:
-    """Give the names in a folder, sorted; none if there is no folder."""
+    """Return the names in a folder, sorted; none if there is no folder."""
     try:
         return sorted(entry.name for entry in os.scandir(folder))
     except (FileNotFoundError, NotADirectoryError):
@@ -481,7 +526,7 @@ def _names(folder: Path) -> list[str]:
 
 
 def _written(folder: Path) -> list[str]:
-    """Give the names of files that are whole: who was killed while it wrote one leaves a part under another name."""
+    """Return the names of files that are whole: who was killed while it wrote one leaves a part under another name."""
     return [name for name in _names(folder) if not name.startswith(TEMPORARY_PREFIX)]
 
 
@@ -510,7 +555,7 @@ def _remove_parts(folder: Path, name: str) -> None:
 
 
 def _bytes_below(folder: Path) -> int:
-    """Give what the plain files of an artifact take."""
+    """Return what the plain files of an artifact take."""
     total = 0
     for place in (folder, folder / IMAGES):
         with contextlib.suppress(OSError), os.scandir(place) as entries:
@@ -548,9 +593,9 @@ def _difference(wanted: list[tuple[str, int]], found: list[tuple[str, int]]) -> 
         if have[name] != size:
             return f"{name} has {have[name]} bytes, and {size} are sealed"
     extra = [name for name in have if name not in want]
-    return f"{extra[0][:80]!r} is no file of it" if extra else ""
+    return f"{extra[0][:80]!r} is not a file of it" if extra else ""
 
 
 def default_reading(report: Callable[[int], None]) -> Reading:
-    """Give a reading for sealing: the fastest digest there is, a thread for each processor."""
+    """Return a reading for sealing: the fastest digest there is, a thread for each processor."""
     return Reading(best_algorithm(), max(1, os.cpu_count() or 1), report)

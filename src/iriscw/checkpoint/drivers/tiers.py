@@ -20,7 +20,18 @@ from iriscw.checkpoint.drivers.following import Following, following_threads
 from iriscw.checkpoint.drivers.store import Folders, default_reading
 from iriscw.checkpoint.manifest import ARTIFACT_ID
 from iriscw.checkpoint.model import Listed, TierUse
-from iriscw.freeze.model import ArtifactUnknown, Frozen, Kept, LazyPages, Progress, Room, Sealed, UnsafeRequest
+from iriscw.freeze.messages import FreezeTree, ThawTree
+from iriscw.freeze.model import (
+    ArtifactUnknown,
+    Frozen,
+    Kept,
+    LazyPages,
+    Progress,
+    Room,
+    Sealed,
+    TaskIdentity,
+    UnsafeRequest,
+)
 from iriscw.freeze.ports import Report
 
 log = logging.getLogger(__name__)
@@ -40,8 +51,11 @@ class Tiers:
     _followed: dict[str, Following] = attrs.field(factory=dict, init=False)
     """What was read of images while they were written, by operation, until they are sealed or discarded."""
 
-    async def promised(self, tier: str) -> int | None:
+    async def promised(self, tier: str = "") -> int | None:
         """See the port."""
+        if not tier:
+            volatile = [each for each in self.folders.values() if each.volatile]
+            return sum([await anyio.to_thread.run_sync(each.promised_bytes) for each in volatile])
         folders = self._tier(tier)
         return await anyio.to_thread.run_sync(folders.promised_bytes) if folders.volatile else None
 
@@ -59,9 +73,12 @@ class Tiers:
             log.info("images of %s are not read while they are written: %s", operation, error)
         try:
             yield
-        finally:
+        except BaseException:
             if followed is not None:
                 followed.stop()
+            raise
+        if followed is not None:
+            followed.written()
 
     async def seal(self, operation: str, frozen: Frozen, labels: tuple[tuple[str, str], ...], report: Report) -> Sealed:
         """See the port."""
@@ -71,7 +88,11 @@ class Tiers:
         followed = self._followed.pop(operation, None)
         if followed is not None and followed.algorithm == reading.algorithm:
             reading.known = followed.known
-        return await _stoppable([reading], lambda: folders.seal(operation, frozen, labels, reading, count.begin))
+        try:
+            return await _stoppable([reading], lambda: folders.seal(operation, frozen, labels, reading, count.begin))
+        finally:
+            if followed is not None:
+                followed.stop()
 
     async def publish(self, operation: str) -> None:
         """See the port."""
@@ -80,7 +101,8 @@ class Tiers:
 
     async def discard(self, operation: str) -> None:
         """See the port."""
-        self._followed.pop(operation, None)
+        if (followed := self._followed.pop(operation, None)) is not None:
+            followed.stop()
         for folders in await self._those(lambda each: each.has_of(operation)):
             await anyio.to_thread.run_sync(folders.discard, operation)
 
@@ -88,6 +110,11 @@ class Tiers:
         """See the port."""
         folders = await self._holding(artifact)
         return await anyio.to_thread.run_sync(folders.pin, artifact, operation)
+
+    async def came_back(self, artifact: str, tasks: Sequence[TaskIdentity]) -> None:
+        """See the port."""
+        folders = await self._holding(artifact)
+        await anyio.to_thread.run_sync(folders.came_back, artifact, tasks)
 
     async def verify(self, artifact: str, report: Report) -> None:
         """See the port."""
@@ -118,8 +145,36 @@ class Tiers:
 
     # Beside the port
 
+    async def check(self, message: FreezeTree | ThawTree) -> None:
+        """Refuse an operation whose tier is a folder that is not ours alone: as yet there is nothing to undo in it.
+
+        Raises:
+            UnsafeRequest, OSError: a freeze would write there; or what is to be thawed is in no other tier.
+        """
+        if isinstance(message, ThawTree):
+            artifact = message.plan.artifact
+            if ARTIFACT_ID.fullmatch(artifact):
+                await self._those(lambda each: each.has(artifact))
+        elif message.plan.tier in self.folders:
+            await anyio.to_thread.run_sync(self.folders[message.plan.tier].check)
+
+    async def place(self, message: FreezeTree | ThawTree) -> Path | None:
+        """Return the folder of the tier that an operation has to do with; None if there is none.
+
+        Raises:
+            UnsafeRequest, OSError: what is to be thawed is in no tier that can be looked at, and one cannot be.
+        """
+        if isinstance(message, FreezeTree):
+            found = self.folders.get(message.plan.tier)
+            return None if found is None else found.root
+        artifact = message.plan.artifact
+        if ARTIFACT_ID.fullmatch(artifact):
+            for folders in await self._those(lambda each: each.has(artifact)):
+                return folders.root
+        return None
+
     async def find(self, artifact: str) -> Listed | None:
-        """Give one artifact as a listing shows it; None if there is none.
+        """Return one artifact as a listing shows it; None if there is none.
 
         Raises:
             UnsafeRequest, OSError: it is in no tier that can be looked at, and one cannot be.
@@ -129,7 +184,7 @@ class Tiers:
         return None
 
     async def listing(self) -> list[Listed]:
-        """Give all artifacts of all tiers."""
+        """Return all artifacts of all tiers."""
         found: list[Listed] = []
         for folders in self.folders.values():
             found += await anyio.to_thread.run_sync(folders.listing)
@@ -172,7 +227,7 @@ class Tiers:
 
 
 def _those(tiers: Sequence[Folders], hold: Callable[[Folders], bool]) -> list[Folders]:
-    """Give the tiers that hold something.
+    """Return the tiers that hold something.
 
     Raises:
         UnsafeRequest, OSError: none does of those that can be looked at, and this one cannot be.

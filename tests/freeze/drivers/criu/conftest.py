@@ -14,6 +14,10 @@ import anyio
 import anyio.to_thread
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parents[3] / "agent"))  # for real_trees
+
+from real_trees import until
+
 from iriscw.freeze.drivers.criu.driver import CriuSwrk
 from iriscw.freeze.drivers.identities import identify_task, lives
 from iriscw.freeze.drivers.processes.driver import KernelProcesses
@@ -102,7 +106,7 @@ class Frozen:
 
 @pytest.fixture
 async def program(folder, processes):
-    """Give a function that starts a program with some features; all of it is killed afterwards."""
+    """Yield a function that starts a program with some features; all of it is killed afterwards."""
     started = []
 
     def start(*features: str, **changes) -> Frozen:
@@ -130,6 +134,27 @@ async def program(folder, processes):
         tasks = [*each.restored]
         if lives(each.root):
             tasks += (await processes.tree(each.root)).identities
+        assert await processes.end(tasks, PATIENCE_NS) == ()
+        each.process.wait(PATIENCE_S)
+
+
+@pytest.fixture
+async def other_program(folder, processes):
+    """Yield a function that starts a program of the test's own, which says a line when it is ready; likewise."""
+    started = []
+
+    def start(text: str, **changes) -> tuple[Frozen, str]:
+        values = {"stdin": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "start_new_session": True, **changes}
+        said = folder / "said"
+        with said.open("w") as output:  # a pipe to us would be an end outside of the tree
+            process = subprocess.Popen([sys.executable, "-I", "-S", "-c", text, str(folder)], stdout=output, **values)
+        until(lambda: said.read_text().endswith("\n"), "it is ready")
+        started.append(Frozen(folder, process))
+        return started[-1], said.read_text().strip()
+
+    yield start
+    for each in started:
+        tasks = [*each.restored, *([each.root] if lives(each.root) else [])]
         assert await processes.end(tasks, PATIENCE_NS) == ()
         each.process.wait(PATIENCE_S)
 

@@ -15,5 +15,5 @@ EXPECTED = {
 
 
 def after(said: dict) -> dict:
-    """Give what it has to say when it is asked once more."""
+    """Return what it has to say when it is asked once more."""
     return {name: EXPECTED[name](before) for name, before in said.items()}

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from iriscw.freeze.drivers.criu import ability, driver
+from iriscw.freeze.drivers.criu import ability, driver, remembering
 from iriscw.freeze.drivers.criu.driver import CriuSwrk
 from iriscw.freeze.model import CriuAbility, CriuUnfit, NoRoom
 
@@ -35,8 +35,8 @@ def program(tmp_path):
 async def test_what_was_not_found_is_looked_for_again(tmp_path, program, monkeypatch) -> None:
     """Not at once, and only until all is there: a check may have failed for want of room."""
     now, asked = [1000.0], []
-    real = driver.probe
-    monkeypatch.setattr(driver, "probe", lambda path: asked.append(path) or real(path))
+    real = remembering.probe
+    monkeypatch.setattr(remembering, "probe", lambda path: asked.append(path) or real(path))
     monkeypatch.setattr(driver.time, "monotonic", lambda: now[0])
     criu = CriuSwrk(program)
     assert "uffd-noncoop" not in (await criu.ability()).features
@@ -55,7 +55,7 @@ async def test_what_was_not_found_is_looked_for_again(tmp_path, program, monkeyp
     [(errno.EAGAIN, NoRoom), (errno.ENOMEM, NoRoom), (errno.EMFILE, NoRoom), (errno.ENOEXEC, CriuUnfit)],
 )
 def test_want_of_room_says_nothing_of_criu(program, monkeypatch, number, error) -> None:
-    """It may be tried again; what is no program is none."""
+    """It may be tried again; what is not a program is none."""
 
     def run(*words, **more):
         raise OSError(number, os.strerror(number))

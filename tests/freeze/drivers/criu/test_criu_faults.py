@@ -22,6 +22,7 @@ from iriscw.freeze.model import (
     CriuFailed,
     CriuOptions,
     CriuOverdue,
+    DumpRequest,
     NoRoom,
     SweepRequest,
     TargetGone,
@@ -33,7 +34,9 @@ from iriscw.processes.identity import read_stat
 
 pytestmark = pytest.mark.slow
 
+ROOT = TaskIdentity(2, 3, "boot")
 PATIENCE_S = 60.0
+LARGE_BYTES = 256 << 20
 PATIENCE_NS = 60_000_000_000
 
 
@@ -164,7 +167,7 @@ async def test_the_death_of_who_freezes_lets_the_tree_run(criu, processes, progr
     ("feature", "options", "said"),
     [
         ("tcp", CriuOptions(), "TCP"),
-        ("uring", CriuOptions(), "io_uring"),
+        ("uring", CriuOptions(), "io_uring .*iriscw freezable -- COMMAND"),
         ("locks", CriuOptions(file_locks=False), "lock"),
     ],
 )
@@ -202,13 +205,36 @@ async def test_a_connection_that_nobody_has_accepted_is_named(criu, program, fol
         assert await goes_on(target)
 
 
+LISTENS = """
+import socket, sys, time
+server, inside = socket.socket(socket.AF_UNIX), socket.socket(socket.AF_UNIX)
+server.bind(sys.argv[1] + "/server")
+server.listen(5)
+inside.connect(sys.argv[1] + "/server")
+print("ready", flush=True)
+time.sleep(1 << 20)
+"""
+
+
+async def test_a_client_outside_that_was_not_accepted_is_named(criu, other_program) -> None:
+    """Its connection would be lost, and it would not know why. One inside of the tree comes back."""
+    target, _ = other_program(LISTENS)
+    held = await criu.dump(target.dump(), nothing)
+    await held.resume(PATIENCE_NS)
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(target.folder / "server"))
+        with pytest.raises(TargetUnfit, match=r"somebody outside .*server, and was not accepted yet"):
+            await criu.dump(target.dump(), nothing)
+        assert lives(target.root)
+
+
 async def test_a_terminal_is_named(criu, processes, program) -> None:
     """A program whose output is a terminal is told how to do without."""
     above, below = pty.openpty()
     try:
         target = program("memory", stdout=below)
         found = (await processes.tree(target.root)).hindrances
-        assert [each.obstacle.value for each in found] == ["terminal"]
+        assert [each.obstacle.value for each in found] == ["terminal", "leader"]
         with pytest.raises(TargetUnfit, match="terminal"):
             await criu.dump(target.dump(), nothing)
         assert await goes_on(target)
@@ -225,6 +251,25 @@ async def test_a_full_disk_is_named_and_the_tree_runs_on(criu, program, small_di
     with pytest.raises(NoRoom, match="full"):
         await criu.dump(request, nothing)
     assert await goes_on(target)
+
+
+async def test_a_dump_that_is_cancelled_is_undone_by_criu_itself(criu, other_program, monkeypatch) -> None:
+    """It writes no more and ends: one that is killed may leave a task with the instructions that it put there."""
+    runs = []
+    real = driver_module.start
+    monkeypatch.setattr(driver_module, "start", lambda *given, **named: runs.append(real(*given, **named)) or runs[-1])
+    monkeypatch.setattr(driver_module, "PROGRESS_S", 0.01)
+    target, _ = other_program(
+        f"import time; held = b'x' * {LARGE_BYTES}; print('ready', flush=True); time.sleep(1 << 20)"
+    )
+
+    with anyio.CancelScope() as scope:
+        await criu.dump(target.dump(), lambda progress: scope.cancel() if progress.done_bytes else None)
+    assert scope.cancelled_caught
+    assert runs[0]._process.returncode > 0
+    assert sum(each.stat().st_size for each in (target.at / "images").glob("pages-*.img")) < LARGE_BYTES
+    assert lives(target.root)
+    assert read_stat(target.root.pid).state in "RS"
 
 
 async def test_a_number_that_is_taken_is_named_and_nobody_is_touched(criu, processes, program) -> None:
@@ -418,11 +463,13 @@ async def test_a_long_dump_is_looked_at_less_and_less_often(tmp_path, monkeypatc
     def report(progress) -> None:
         told.append(progress.done_bytes)
         if len(told) == 20:
-            raise InterruptedError
+            enough.set()
 
     monkeypatch.setattr(driver_module.anyio, "sleep", sleep)
-    with pytest.raises(InterruptedError):
-        await driver_module._tell_progress(tmp_path, report)
-    assert told == [*range(1, 21)]
+    request = DumpRequest("freeze-1", ROOT, str(tmp_path), str(tmp_path), CriuOptions(), PATIENCE_NS)
+    enough = anyio.Event()
+    async with driver_module.bounded_progress(request, report):
+        await enough.wait()
+    assert told[:20] == [*range(1, 21)]
     assert pauses == sorted(pauses)
     assert (pauses[0], pauses[-1]) == (driver_module.PROGRESS_S, driver_module.PROGRESS_MOST_S)

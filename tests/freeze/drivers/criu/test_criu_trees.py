@@ -83,7 +83,7 @@ async def test_sessions_and_groups_come_back(criu, processes, program, how) -> N
 
 
 async def numbers_of(processes, root) -> list[int]:
-    """Give the numbers of all tasks of a tree."""
+    """Return the numbers of all tasks of a tree."""
     return [task.pid for task in (await processes.tree(root)).identities]
 
 
@@ -101,11 +101,11 @@ async def test_a_daemon_that_somebody_of_the_tree_adopted_is_refused(criu, proce
 
 
 async def test_what_does_not_come_back_whole_fails_and_leaves_nothing(criu, processes, program, monkeypatch) -> None:
-    """A process that CRIU has made and left to somebody else is no part of a tree, and does not stay."""
+    """A process that CRIU has made and left to somebody else is not part of a tree, and does not stay."""
     target = program("memory", "sessions:adopted")
     tree = await processes.tree(target.root)
     with monkeypatch.context() as patch:
-        patch.setattr(driver, "check_whole", lambda images: None)
+        patch.setattr(driver, "check_whole", lambda images, **words: None)
         held = await criu.dump(target.dump(), nothing)
     await held.end(PATIENCE_NS)
     target.reap()

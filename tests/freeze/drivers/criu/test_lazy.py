@@ -24,13 +24,13 @@ from iriscw.freeze.model import (
     ArtifactRefused,
     CriuFailed,
     LazyPages,
-    Obstacle,
     PageFile,
     PagingFailed,
     RestoreRequest,
     SweepRequest,
     UnsafeRequest,
 )
+from iriscw.freeze.traits import Obstacle
 from iriscw.processes.identity import read_stat
 
 pytestmark = pytest.mark.slow
@@ -46,7 +46,7 @@ def nothing(progress) -> None:
 
 
 def pages_of(images: Path, piece_bytes: int = PIECE) -> LazyPages:
-    """Give each piece of all files of pages a digest, as a manifest has them."""
+    """Return each piece of all files of pages a digest, as a manifest has them."""
     files = []
     for path in sorted(images.glob("pages-*.img")):
         data = path.read_bytes()
@@ -88,7 +88,7 @@ class Lazy:
 
 @pytest.fixture
 async def frozen(criu, processes, program):
-    """Give a function that freezes a program and says what a lazy restore of it asks for."""
+    """Yield a function that freezes a program and says what a lazy restore of it asks for."""
     if "uffd-noncoop" not in (await criu.ability()).features:
         pytest.skip("this kernel has no userfaultfd with its events")
     made = []
@@ -366,7 +366,7 @@ async def test_a_restore_that_is_cancelled_before_criu_is_asked_leaves_no_pager(
 
 
 def under(work: Path) -> list[int]:
-    """Give the processes that have this folder as theirs."""
+    """Return the processes that have this folder as theirs."""
     found = []
     for each in Path("/proc").iterdir():
         if each.name.isdigit():

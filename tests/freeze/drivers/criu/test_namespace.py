@@ -25,7 +25,8 @@ from iriscw.freeze.drivers.identities import identify_task, lives, open_task
 from iriscw.freeze.drivers.namespace import space
 from iriscw.freeze.drivers.namespace.first import NAME
 from iriscw.freeze.drivers.processes.reading import ancestors
-from iriscw.freeze.model import CriuFailed, CriuOptions, Obstacle, SweepRequest, UnsafeRequest
+from iriscw.freeze.model import CriuFailed, CriuOptions, SweepRequest, UnsafeRequest
+from iriscw.freeze.traits import Obstacle
 from iriscw.processes.identity import read_stat
 
 pytestmark = pytest.mark.slow

@@ -15,6 +15,7 @@ from pathlib import Path
 import attrs
 import pytest
 
+from iriscw.freeze.criu_protobuf import encode
 from iriscw.freeze.drivers.criu import network
 from iriscw.freeze.drivers.criu.network import is_table_of, run_id, unlock
 from iriscw.freeze.drivers.criu.record import read_run
@@ -83,6 +84,61 @@ def test_nothing_is_done_for_a_tree_that_has_ended(tmp_path, monkeypatch):
     assert unlock(tmp_path / "no.log", here) == ()
 
 
+def inventory(run=OURS, method=1):
+    """Write what CRIU says of its own run in its images."""
+    message = encode([(1, 2), (11, method), *([(13, run)] if run else [])])
+    return network.INVENTORY_MAGIC + len(message).to_bytes(4, "little") + message
+
+
+@pytest.mark.parametrize(
+    ("content", "run"),
+    [
+        (inventory(), OURS),
+        (inventory(method=2), network.NONE),
+        (inventory(""), ""),
+        (inventory("../../etc"), ""),
+        (inventory()[:-1], ""),
+        (b"x" + inventory()[1:], ""),
+        (network.INVENTORY_MAGIC + b"\x03\0\0\0\xff\xff\xff", ""),
+        (b"", ""),
+    ],
+    ids=["kept", "nobody silenced", "no id", "no real id", "cut off", "another image", "no message", "empty"],
+)
+def test_images_say_which_run_made_them(tmp_path, content, run):
+    """Or that no rules were made; whatever else they are, nothing is looked for by it."""
+    (tmp_path / network.INVENTORY).write_bytes(content)
+    assert network.run_of(tmp_path / network.INVENTORY) == run
+    assert network.run_of(tmp_path / "not there") == ""
+
+
+@pytest.mark.parametrize(
+    ("images", "log", "removed"),
+    [(inventory(), "", [OURS]), (inventory(method=2), LOG, []), (None, LOG, [OURS]), (None, "", [])],
+    ids=["by its images", "none were made", "by its log", "nothing is known"],
+)
+def test_the_rules_of_removed_images_go(tmp_path, monkeypatch, images, log, removed):
+    """Images that were never finished have a log that says the same."""
+    found = []
+    monkeypatch.setattr(network, "_remove", lambda run: (found.append(run), ())[1])
+    if images is not None:
+        (tmp_path / network.INVENTORY).write_bytes(images)
+    (tmp_path / network.DUMP_LOG).write_text(log)
+    network.forget(tmp_path, tmp_path)
+    assert found == removed
+
+
+def test_rules_that_cannot_be_removed_are_told(tmp_path, monkeypatch, caplog):
+    """That keeps nobody from removing the images."""
+
+    def refuse(run):
+        raise PermissionError(errno.EPERM, "nftables: Operation not permitted")
+
+    monkeypatch.setattr(network, "_remove", refuse)
+    (tmp_path / network.INVENTORY).write_bytes(inventory())
+    network.forget(tmp_path, tmp_path)
+    assert "may be left in nftables" in caplog.text
+
+
 # With a real CRIU
 
 
@@ -111,14 +167,14 @@ def somebody_elses():
 
 
 def table_of(work):
-    """Give the table of the run with this folder, if there is one."""
+    """Return the table of the run with this folder, if there is one."""
     run = run_id((Path(work) / "dump.log").read_text())
     return [name for name in tables() if is_table_of(name, run)]
 
 
 @pytest.fixture
 async def silenced(criu, program):
-    """Give a program with a connection, which may be frozen, and that connection."""
+    """Yield a program with a connection, which may be frozen, and that connection."""
     if "network_lock_nftables" not in (await criu.ability()).features:
         pytest.skip("the kernel or this CRIU has no nftables, which keep the peer silent")
     target = program("tcp")
@@ -153,6 +209,20 @@ async def test_a_held_tree_whose_criu_was_killed_is_heard_again(criu, silenced) 
     await held.resume(PATIENCE_NS)
     assert table_of(request.work) == []
     assert closed(channel)
+
+
+@pytest.mark.slow
+async def test_the_rules_of_a_frozen_tree_go_with_its_images(criu, silenced) -> None:
+    """They stay as long as it may be thawed; with them goes that table and no other."""
+    target, _ = silenced
+    request = target.dump()
+    held = await criu.dump(request, lambda progress: None)
+    await held.end(PATIENCE_NS)
+    assert len(table_of(request.work)) == 1
+    with somebody_elses() as other:
+        network.forget(Path(request.images), Path(request.work) / "not there")
+        assert table_of(request.work) == []
+        assert other in tables()
 
 
 FREEZER = """

@@ -36,7 +36,7 @@ def standin(tmp_path, compiled) -> StandIn:
 
 @pytest.fixture
 def process(standin):
-    """Give a function that starts a process, with a CUDA context of so many bytes or without one."""
+    """Yield a function that starts a process, with a CUDA context of so many bytes or without one."""
     started = []
 
     def start(size: int | None = 2 * GIB):

@@ -23,7 +23,7 @@ def compile_into(folder: Path) -> Path | None:
 
 
 class StandIn:
-    """A driver that stands in: one GPU of 16 GiB, 8 of them free."""
+    """A driver that stands in: one GPU of 16 GiB, 8 of them free; two where ``free2`` is put there."""
 
     def __init__(self, folder: Path, compiled: Path) -> None:
         self.folder = folder
@@ -31,7 +31,16 @@ class StandIn:
         shutil.copy(compiled, self.library)
         self.put("free", 8 * GIB)
         self.gpus = NvmlGpus(str(self.library))
-        self.cuda = NvidiaCuda(LibraryInterface(str(self.library), "stand-in"), gpus=self.gpus, missing_for_s=0)
+        self.cuda = NvidiaCuda(self.interface(), gpus=self.gpus, missing_for_s=0)
+
+    def interface(self) -> LibraryInterface:
+        """Make the way to the library, with no kernel behind it."""
+        return LibraryInterface(str(self.library), "stand-in", nvml=str(self.library), kernel=None)
+
+    def inits(self) -> int:
+        """Say how often the driver was started."""
+        path = self.folder / "inits"
+        return len(path.read_text().splitlines()) if path.exists() else 0
 
     def put(self, name: str, content: object) -> None:
         """Write one of its files, as a whole."""
@@ -49,35 +58,59 @@ class StandIn:
     def program(self) -> BinaryInterface:
         """Make a ``cuda-checkpoint`` over the same states."""
         path = self.folder / "cuda-checkpoint"
-        path.write_text(f"#!{sys.executable} -IS\n{PROGRAM.format(library=str(self.library))}")
+        path.write_text(f"#!{sys.executable} -IS\n{PROGRAM.format(library=str(self.library), help=HELP)}")
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
         return BinaryInterface(str(path))
 
 
+HELP = "--get-state --get-restore-tid --action lock|checkpoint|restore|unlock --timeout --device-map"
 PROGRAM = '''
 """A stand-in for NVIDIA's cuda-checkpoint: its options and words, over the stand-in of the library."""
-import ctypes, sys
-words = {{2: "out of memory", 304: "OS call failed or operation not supported on this OS",
+import ctypes, pathlib, sys, uuid
+words = {{1: "invalid argument", 2: "out of memory", 3: "initialization error",
+         100: "no CUDA-capable device is detected",
+         304: "OS call failed or operation not supported on this OS",
          401: "the operation cannot be performed in the present state", 801: "operation not supported"}}
+class Pair(ctypes.Structure):
+    _fields_ = (("old", ctypes.c_ubyte * 16), ("new", ctypes.c_ubyte * 16))
+class Restore(ctypes.Structure):
+    _fields_ = (("pairs", ctypes.POINTER(Pair)), ("count", ctypes.c_uint), ("reserved", ctypes.c_char * 52))
 library = ctypes.CDLL({library!r})
-arguments = dict(zip(sys.argv[1::2], sys.argv[2::2]))
-if "--help" in sys.argv:
-    print("--get-state --get-restore-tid --action lock|checkpoint|restore|unlock --timeout --device-map")
-    sys.exit()
 given = sys.argv[1:]
-pid = int(given[given.index("--pid") + 1])
+known = pathlib.Path({library!r}).with_name("help")
+known = known.read_text() if known.exists() else {help!r}
+if "--help" in given:
+    print(known)
+    sys.exit()
+for each in given:
+    if each.startswith("--") and each not in known + " --pid":
+        sys.exit(f"unknown option {{each}}")
+def value_of(option):
+    return given[given.index(option) + 1] if option in given else ""
+def gpu(name):
+    return (ctypes.c_ubyte * 16)(*uuid.UUID(name.removeprefix("GPU-")).bytes)
+pid = int(value_of("--pid"))
+code = library.cuInit(0)
+if code:
+    print(f"Error initializing CUDA: \\"{{words.get(code, code)}}\\"", file=sys.stderr)
+    sys.exit(1)
 value = ctypes.c_int()
-nothing = ctypes.create_string_buffer(64)
 if "--get-state" in given:
     code = library.cuCheckpointProcessGetState(pid, ctypes.byref(value))
-    said = ["running", "locked", "checkpointed", "failed"][value.value]
+    names = ["running", "locked", "checkpointed", "failed"]
+    said = names[value.value] if value.value < len(names) else "restoring"
 elif "--get-restore-tid" in given:
     code = library.cuCheckpointProcessGetRestoreThreadId(pid, ctypes.byref(value))
     said = value.value
 else:
-    verb = given[given.index("--action") + 1]
-    code = getattr(library, "cuCheckpointProcess" + verb.title())(pid, nothing)
-    said = ""
+    verb, said = value_of("--action"), ""
+    arguments = ctypes.create_string_buffer(64)
+    if verb == "lock":
+        arguments = (ctypes.c_uint * 16)(int(value_of("--timeout") or 0))
+    if verb == "restore" and value_of("--device-map"):
+        pairs = [tuple(gpu(side) for side in pair.split("=")) for pair in value_of("--device-map").split(",")]
+        arguments = Restore((Pair * len(pairs))(*pairs), len(pairs))
+    code = getattr(library, "cuCheckpointProcess" + verb.title())(pid, ctypes.byref(arguments))
 if code:
     print(f"Could not do it: \\"{{words.get(code, code)}}\\"", file=sys.stderr)
     sys.exit(1)

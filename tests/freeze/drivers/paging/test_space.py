@@ -79,7 +79,7 @@ class Area:
         return self.space.hear()
 
     def at(self, page: int) -> int:
-        """Give the address of a page."""
+        """Return the address of a page."""
         return self.start + page * PAGE
 
 
