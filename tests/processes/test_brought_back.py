@@ -92,7 +92,7 @@ class Frozen:
         """Bring it back and let it run as an agent does: the supervisor first.
 
         Raises:
-            GuardRefused: it had no leave.
+            GuardRefused: it had no grant.
         """
         tasks = await self.restore(images, inside=inside)
         await self.processes.vouched(tasks, str(self.asked.folder), PATIENCE_NS)
@@ -100,7 +100,7 @@ class Frozen:
         self.running = await adopt(self.asked.folder, self.running.markers)
 
     def count(self) -> int:
-        """Give how far it has counted."""
+        """Return how far it has counted."""
         return int(self.asked.stdout.read_bytes().rpartition(b"\n")[0].rpartition(b"\n")[2] or 0)
 
     async def counts_on(self) -> None:
@@ -114,7 +114,7 @@ class Frozen:
 
 
 def supervisor_clock(pid: int) -> int:
-    """Give how far the clock of a process is ahead of the machine's, in whole seconds: below 0 after a thaw."""
+    """Return how far the clock of a process is ahead of the machine's, in whole seconds: below 0 after a thaw."""
     offsets = Path(f"/proc/{pid}/timens_offsets").read_text().split()
     return int(offsets[offsets.index("monotonic") + 1])
 
@@ -213,7 +213,7 @@ async def test_without_a_grant_nothing_of_it_runs(frozen: Frozen, lease: LeaseFi
         offer(frozen.asked.folder, Grant("thaw-1", "next", lease.path))
         assert withdraw(frozen.asked.folder, "thaw-1") is Standing.WITHDRAWN
     log, identity = frozen.asked.stdout.read_bytes(), read_identity(frozen.asked.folder)
-    with pytest.raises(GuardRefused, match="no leave"):
+    with pytest.raises(GuardRefused, match="no grant"):
         await frozen.thaw()
     assert await frozen.processes.living(frozen.made) == ()
     assert frozen.asked.stdout.read_bytes() == log
@@ -229,7 +229,7 @@ async def test_it_comes_back_once(frozen: Frozen, lease: LeaseFile) -> None:
     await frozen.counts_on()
     await frozen.freeze()  # images again, and of a life that took its grant
     log = frozen.asked.stdout.read_bytes()
-    with pytest.raises(GuardRefused, match="no leave"):
+    with pytest.raises(GuardRefused, match="no grant"):
         await frozen.thaw()
     assert offer(frozen.asked.folder, Grant("thaw-1", "next", lease.path)) is Standing.TAKEN
     assert not (frozen.asked.folder / "grant.json").exists()

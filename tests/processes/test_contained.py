@@ -21,6 +21,7 @@ from iriscw.processes.contained import (
     command,
     is_ordered_to_stop,
     look,
+    named_gpus,
     provide_supervisor,
     withdraw,
     write_order,
@@ -83,14 +84,14 @@ class Container:
         }  # fmt: skip
         write_order(Program(**{**values, **changes}))
 
-    def begin(self):
+    def begin(self, **variables):
         """Start the container."""
         argv = [*self.prefix, *command(sys.executable, self.supervisor, self.folder)]
-        self.process = subprocess.Popen(argv, env={"PATH": os.environ["PATH"], "FROM_THE_IMAGE": "yes"})
+        self.process = subprocess.Popen(argv, env={"PATH": os.environ["PATH"], "FROM_THE_IMAGE": "yes", **variables})
         return self.process
 
     def found(self):
-        """Give what the folder says."""
+        """Return what the folder says."""
         return look(self.folder, ("program",), self.folder)
 
     async def until_up(self):
@@ -100,7 +101,7 @@ class Container:
                 await anyio.sleep(0.01)
 
     def said(self):
-        """Give what the program printed."""
+        """Return what the program printed."""
         log = self.folder / "log"
         return log.read_text() if log.exists() else ""
 
@@ -110,7 +111,7 @@ class Container:
             return await anyio.to_thread.run_sync(self.process.wait)
 
     def first_process(self):
-        """Give the number of the supervisor as it is seen from out here: unshare waits for it."""
+        """Return the number of the supervisor as it is seen from out here: unshare waits for it."""
         if not self.prefix:
             return self.process.pid
         return int(Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()[0])
@@ -139,6 +140,21 @@ async def test_a_program_runs_and_its_end_is_told(container):
     assert (found.report, found.began, found.stopping) == (Report(), True, False)
     assert (found.ending.code, found.ending.stopped) == (3, False)
     assert container.said() == f"1 {'no' if container.prefix else 'yes'} {container.folder}\n"
+
+
+async def test_the_gpus_of_a_container_are_told(container):
+    """As whoever made the container says, which is not what the order says."""
+    container.order("pass", environment={"NVIDIA_VISIBLE_DEVICES": "GPU-9"})
+    container.begin(NVIDIA_VISIBLE_DEVICES="GPU-1,GPU-2")
+    assert await container.ended() == 0
+    assert container.found().report == Report(gpus=("GPU-1", "GPU-2"))
+
+
+@pytest.mark.parametrize("text", ["", "all", "void", "none", "0,1", "GPU-1,all", "GPU-", ",", "GPU-1," * 65])
+def test_what_names_no_gpus_by_uuid_says_nothing(text):
+    """Words and numbers; one of those beside a UUID as well."""
+    assert named_gpus(text) == ()
+    assert named_gpus("GPU-1, MIG-a/b-1,GPU-1") == ("GPU-1", "MIG-a/b-1")
 
 
 async def test_a_stop_is_a_file(container):

@@ -1,8 +1,10 @@
 """A supervised program: started or not, ended how, and nothing of it left."""
 
+import fcntl
 import json
 import os
 import signal
+import socket
 import stat
 import sys
 from pathlib import Path
@@ -46,7 +48,7 @@ print("parent", flush=True)
 
 @pytest.fixture
 def build(tmp_path: Path):
-    """Give a function that describes a program which runs some Python."""
+    """Return a function that describes a program which runs some Python."""
     numbers = iter(range(100))
 
     def build(code: str | None = None, *argv: str, **changes) -> Program:
@@ -78,7 +80,7 @@ async def until_text(path: Path, text: str) -> str:
 
 
 def secret_places(folder: Path, pid: int) -> bytes:
-    """Give all that others could read of a program: its supervisor's command line, environment and files."""
+    """Return all that others could read of a program: its supervisor's command line, environment and files."""
     shown = [Path(f"/proc/{pid}/{kind}").read_bytes() for kind in ("cmdline", "environ")]
     return b"".join(shown + [path.read_bytes() for path in folder.iterdir()])
 
@@ -103,6 +105,36 @@ async def test_a_program_runs_in_its_own_session_with_its_own_files(build) -> No
     assert stat.S_IMODE(program.stdout.stat().st_mode) == 0o600
     assert stat.S_IMODE(program.folder.stat().st_mode) == 0o700
     assert not running.alive
+
+
+async def test_a_program_inherits_nothing_of_its_starters(build, tmp_path: Path) -> None:
+    """Not its open files, locks and sockets, not the signals that it ignores: not the supervisor either."""
+    lock = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    os.set_inheritable(lock, True)
+    listener = socket.create_server(("127.0.0.1", 0))
+    listener.set_inheritable(True)
+    before = signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+    try:
+        status = "open('/proc/self/status').read().split('SigIgn:')[1].split()[0]"
+        shown = f"print(sorted(os.listdir('/proc/self/fd')), {status}, flush=True)"
+        program = build(f"import os, time; {shown}; time.sleep(60)")
+        running = await launch(program)
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+        os.close(lock)
+        port = listener.getsockname()[1]
+        listener.close()
+    try:
+        said = await until_text(program.stdout, "\n")
+        descriptors, ignored = said.rsplit(" ", 1)
+        assert descriptors == "['0', '1', '2', '3']"  # 3 is what lists them
+        assert not int(ignored, 16) & 1 << signal.SIGUSR2 - 1
+        with (tmp_path / "lock").open() as again:
+            fcntl.flock(again, fcntl.LOCK_EX | fcntl.LOCK_NB)  # nobody holds it
+        socket.create_server(("127.0.0.1", port)).close()  # nobody listens there
+    finally:
+        await running.stop(0)
 
 
 @pytest.mark.parametrize(
@@ -130,16 +162,16 @@ async def test_what_cannot_start_has_a_name(build, tmp_path: Path) -> None:
     orphan = tmp_path / "orphan"
     orphan.write_text("#!/no/such/interpreter\n")
     orphan.chmod(0o700)
-    for argv, error in [
-        (("no-such-program-at-all",), MissingBinary),
-        ((str(tmp_path / "nothing"),), MissingBinary),
-        ((str(orphan),), MissingBinary),
-        ((str(plain),), BinaryRefused),
-        ((str(strange),), BinaryRefused),
-        ((str(tmp_path),), BinaryRefused),
+    for argv, error, said in [
+        (("no-such-program-at-all",), MissingBinary, "no program 'no-such-program-at-all' in its PATH$"),
+        ((str(tmp_path / "nothing"),), MissingBinary, "no program '.*nothing', or none where .*: No such file"),
+        ((str(orphan),), MissingBinary, "no program '.*orphan', or none where its first line says: No such file"),
+        ((str(plain),), BinaryRefused, "executed"),
+        ((str(strange),), BinaryRefused, "executed"),
+        ((str(tmp_path),), BinaryRefused, "executed"),
     ]:
         program = build(None, *argv)
-        with pytest.raises(error, match=r"program|executed"):
+        with pytest.raises(error, match=said):
             await launch(program)
         assert left_of(program) == 0
     with pytest.raises(WorkdirMissing):

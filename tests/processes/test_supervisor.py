@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -256,6 +257,7 @@ async def test_a_lease_that_was_put_back_is_found(tmp_path: Path, lease: LeaseFi
         assert (await running.wait()).lease_over
 
 
+@pytest.mark.slow  # the supervisor waits ten seconds for its writer
 @pytest.mark.parametrize("make", [None, Path.mkdir, os.mkfifo])
 async def test_a_lease_that_nobody_puts_back_ends(tmp_path: Path, lease: LeaseFile, make) -> None:
     """Its supervisor goes by what it read last, not for long if that may be shorter by now, and waits for no pipe."""
@@ -351,7 +353,7 @@ ESCAPE = "import os, time; os.fork() or (os.setsid(), time.sleep(600))"
 
 
 def spoil(what: str) -> str:
-    """Give code that puts something else in the place of all files in ``folder``."""
+    """Return code that puts something else in the place of all files in ``folder``."""
     return f"""
 import os, shutil, sys
 for name in os.listdir({{folder!r}}) + ["exit.json", "stop", "identity.json"]:
@@ -405,7 +407,7 @@ async def test_a_program_that_spoils_its_files_is_ended(tmp_path: Path, what: st
 
 
 def again_in(tmp_path: Path) -> dict[str, Path]:
-    """Give another folder for the second program of a test."""
+    """Return another folder for the second program of a test."""
     folder = tmp_path / "again"
     return {"folder": folder, "stdout": folder / "log", "stderr": folder / "log"}
 
@@ -472,3 +474,48 @@ def test_a_kernel_without_room_for_a_moment_ends_nothing(monkeypatch: pytest.Mon
     monkeypatch.setattr(supervisor, "_offset_ns", seldom(supervisor._offset_ns))
     assert supervisor._Lease(str(lease.path)).left_s() > 0
     assert failures == []
+
+
+GROUPED = """
+import os, sys, anyio
+from pathlib import Path
+from iriscw.processes.supervised import Program, launch
+Path(sys.argv[1], "cgroup.procs").write_text(str(os.getpid()))
+PYTHON = (sys.executable, "-I", "-S", "-c")
+SHOT = '''import os, signal
+signal.signal(15, lambda *_: os.kill(os.getpid(), 9))
+print('up', flush=True); signal.pause()'''
+def program(name, code):
+    folder = Path(sys.argv[2], name)
+    log, markers = folder / "log", {"IRIS_ATTEMPT_UID": str(folder)}
+    return Program((*PYTHON, code), folder, Path("/"), log, log, markers, {"PATH": os.environ["PATH"]})
+async def main():
+    shot = await launch(program("shot", SHOT))
+    while "up" not in (shot.folder / "log").read_text():
+        await anyio.sleep(0.01)
+    greedy = await launch(program("greedy", "x = b'x' * (1 << 30)"))
+    print(await greedy.wait())
+    os.kill(shot.target.pid, 15)
+    print(await shot.wait())
+anyio.run(main)
+"""
+
+
+def test_a_neighbour_that_is_killed_for_memory(tmp_path: Path) -> None:
+    """The count of such kills is the whole group's: who was killed otherwise meanwhile was perhaps killed for it."""
+    group = Path(f"/sys/fs/cgroup/memory/iriscw-test-{os.getpid()}")
+    try:
+        group.mkdir()
+        (group / "memory.limit_in_bytes").write_text(str(200 << 20))
+    except OSError:
+        pytest.skip("this user may not make a memory group")
+    try:
+        words = [sys.executable, "-c", GROUPED, str(group), str(tmp_path)]
+        done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60)
+    finally:
+        group.rmdir()
+    for line in done.stdout.splitlines():
+        assert "signal=9" in line
+        assert "perhaps_out_of_memory=True" in line
+        assert " out_of_memory=False" in line
+    assert len(done.stdout.splitlines()) == 2

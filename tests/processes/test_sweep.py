@@ -17,7 +17,7 @@ SLEEPER = [sys.executable, "-I", "-S", "-c", "import signal; print('up', flush=T
 
 @pytest.fixture
 def sleepers(tmp_path: Path):
-    """Give a function that starts a process which was told of a folder."""
+    """Yield a function that starts a process which was told of a folder."""
     started = []
 
     def start(folder: Path, variable: str = "IRIS_WORKDIR") -> int:

@@ -9,7 +9,7 @@ kernel's clock. So everything is a file (see :mod:`iriscw.processes.status` for 
                        renaming it to ``order.json.withdrawn``: whoever comes second finds none. So it is certain that
                        an order which was withdrawn is never carried out, however late a container starts, and however
                        often
-``report.json``        that it runs, or at which step and why it does not
+``report.json``        that it runs, and with which GPUs, or at which step and why it does not
 ``stop``               the order to end it; there is one where it can be read
 =====================  ===============================================================================================
 
@@ -19,6 +19,7 @@ All functions block.
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import attrs
@@ -40,15 +41,30 @@ TAKEN = f"{ORDER}.taken"
 WITHDRAWN = f"{ORDER}.withdrawn"
 REPORT = "report.json"
 
+MAX_GPUS = 64
+"""Of one container, parts of GPUs included: no machine has so many."""
+
+_GPU = re.compile(r"(GPU|MIG)-[0-9a-zA-Z/-]{1,72}")
+
 SUPERVISOR = "supervisor.py"
 """The name of the copy that containers are shown."""
 
 
+MAX_HOST_CHARS = 255
+"""Of a host's name, as DNS has it."""
+
+
 @attrs.frozen
 class Report:
-    """What a supervisor says of the start: it runs, or ``failure`` says why not."""
+    """What a supervisor says of the start: it runs, or ``failure`` says why not.
+
+    ``gpus``: those that its container was given, by UUID, as far as whoever made the container said so.
+    """
 
     failure: NotStarted | None = None
+    gpus: tuple[str, ...] = ()
+    host: str = ""
+    """The address that others reach it at, as its container was told; empty: it was not, or says something else."""
 
 
 def provide_supervisor(folder: Path) -> Path:
@@ -64,7 +80,7 @@ def provide_supervisor(folder: Path) -> Path:
 
 
 def command(interpreter: str, supervisor: Path, folder: Path) -> tuple[str, ...]:
-    """Give what a container runs."""
+    """Return what a container runs."""
     return interpreter, "-I", "-S", str(supervisor), str(folder / ORDER)
 
 
@@ -115,9 +131,18 @@ def read_report(folder: Path, name: str, workdir: Path) -> Report | None:
     match content:
         case {"failure": {"step": str(), "errno": int(), "text": str()} as failure}:
             return Report(not_started(name, workdir, failure))
-        case {"identity": {}}:
+        case {"identity": {}, "gpus": str() as gpus, "host": str() as host}:
+            return Report(gpus=named_gpus(gpus), host=host[:MAX_HOST_CHARS])
+        case {"identity": {}}:  # of an earlier version
             return Report()
     raise StatusDamaged(f"{folder / REPORT} holds something else")
+
+
+def named_gpus(text: str) -> tuple[str, ...]:
+    """Return the UUIDs in ``NVIDIA_VISIBLE_DEVICES``; what says no UUIDs (``all``, ``void``, numbers) says nothing."""
+    words = [word.strip() for word in text.split(",")]
+    known = len(words) <= MAX_GPUS and all(_GPU.fullmatch(word) for word in words)
+    return tuple(dict.fromkeys(words)) if known else ()
 
 
 def is_ordered_to_stop(folder: Path) -> bool:

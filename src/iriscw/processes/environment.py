@@ -10,14 +10,12 @@ from collections.abc import Mapping
 
 CARRIED = (
     "CUDA_DEVICE_ORDER",
-    "CUDA_VISIBLE_DEVICES",
     "HOME",
     "LANG",
     "LC_ALL",
     "LD_LIBRARY_PATH",
     "LOGNAME",
     "NVIDIA_DRIVER_CAPABILITIES",
-    "NVIDIA_VISIBLE_DEVICES",
     "PATH",
     "PYTHONPATH",
     "SSL_CERT_DIR",
@@ -32,5 +30,5 @@ DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def basic_environment(ours: Mapping[str, str]) -> dict[str, str]:
-    """Give what of the environment ``ours`` goes to every program; there is always a ``PATH``."""
+    """Return what of the environment ``ours`` goes to every program; there is always a ``PATH``."""
     return {"PATH": DEFAULT_PATH, **{name: ours[name] for name in CARRIED if name in ours}}

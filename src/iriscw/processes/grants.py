@@ -1,4 +1,4 @@
-"""Leave to go on for a program that was frozen: a file in its folder, for one thaw, that its supervisor takes once.
+"""A grant lets a frozen program go on: a file in its folder, for one thaw, that its supervisor takes once.
 
 A frozen program is a set of images, and images can be brought back twice, or when the program was given up long ago
 and begun elsewhere. So its supervisor (see :mod:`iriscw.processes.supervisor`), which comes back before all others,
@@ -59,14 +59,14 @@ class Standing(enum.Enum):
 
 @attrs.frozen
 class Grant:
-    """Leave for one thaw. ``lease`` is the file that says until when the program may run from then on."""
+    """What is needed for one thaw. ``lease`` is the file that says until when the program may run from then on."""
 
     id: str
     owner: str
     lease: Path
 
     def encode(self) -> bytes:
-        """Give the content of the file."""
+        """Return the content of the file."""
         return json.dumps({"id": self.id, "owner": self.owner, "lease": str(self.lease)}).encode()
 
 

@@ -132,18 +132,18 @@ def read_stat(pid: int) -> ProcessStat:
 
 @functools.cache
 def boot_id() -> str:
-    """Give the id that the kernel drew when this machine booted."""
+    """Return the id that the kernel drew when this machine booted."""
     return _BOOT_ID.read_text(encoding="ascii").strip()
 
 
 @functools.cache
 def pid_namespace() -> int:
-    """Give the inode of the PID namespace that this process is in: what its numbers of processes are numbers of."""
+    """Return the inode of the PID namespace that this process is in: what its numbers of processes are numbers of."""
     return Path("/proc/self/ns/pid").stat().st_ino
 
 
 def identify(pid: int) -> ProcessIdentity:
-    """Give the identity of the process that has the number ``pid`` now.
+    """Return the identity of the process that has the number ``pid`` now.
 
     Raises:
         ProcessGone: there is none, or it is a zombie.

@@ -36,12 +36,12 @@ MAX_LINE_BYTES = 128
 
 
 def encode(boot: str, until_ns: int) -> bytes:
-    """Give the line."""
+    """Return the line."""
     return f"{boot} {until_ns:020d} {until_ns:020d}\n".encode()
 
 
 def decode(line: bytes, boot: str) -> int:
-    """Give until when, in ns; 0 for what was never written, is damaged, or is of another boot."""
+    """Return until when, in ns; 0 for what was never written, is damaged, or is of another boot."""
     words = line.split()
     if len(words) != 3 or words[0] != boot.encode() or words[1] != words[2] or not words[1].isdigit():
         return 0
@@ -121,5 +121,5 @@ def _open(path: Path, more: int = 0) -> int:
     descriptor = os.open(path, flags, 0o600)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise OSError(f"{path} is no plain file")
+        raise OSError(f"{path} is not a plain file")
     return descriptor

@@ -16,7 +16,7 @@ from typing import Final
 import attrs
 
 _MEMINFO: Final = Path("/proc/meminfo")
-_GROUPS: Final = Path("/sys/fs/cgroup")
+GROUPS: Final = Path("/sys/fs/cgroup")
 
 _NO_LIMIT: Final = 1 << 60
 """What version 1 says of a group without a limit is larger than this, and no machine has as much."""
@@ -37,7 +37,7 @@ _OLDER: Final = _Layout("memory.limit_in_bytes", "memory.usage_in_bytes", ("tota
 
 
 def machine_free_bytes(meminfo: Path = _MEMINFO) -> int:
-    """Give what the machine can hand out without swapping (``MemAvailable``).
+    """Return what the machine can hand out without swapping (``MemAvailable``).
 
     A sandbox may show less than the kernel does: then it is what is free, with the cache of files as far as that is
     told. That is less than could be had, never more.
@@ -57,7 +57,7 @@ def _kibibytes(lines: Mapping[str, str], name: str) -> int:
 
 
 def group_of(pid: int | None = None) -> str:
-    """Give the memory group of a process, or of this one; empty if it is in none, or has ended."""
+    """Return the memory group of a process, or of this one; empty if it is in none, or has ended."""
     try:
         text = Path(f"/proc/{pid or 'self'}/cgroup").read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
@@ -80,13 +80,13 @@ def memory_group(text: str) -> str:
     return found
 
 
-def group_free_bytes(group: str, groups: Path = _GROUPS) -> int | None:
-    """Give what the limits on a group and on those above it leave; None if there is no limit, or no group."""
+def group_free_bytes(group: str, groups: Path = GROUPS) -> int | None:
+    """Return what the limits on a group and on those above it leave; None if there is no limit, or no group."""
     return min(limits_on(group, groups).values(), default=None)
 
 
-def limits_on(group: str, groups: Path = _GROUPS) -> dict[Path, int]:
-    """Give the groups with a limit among a group and those above it, with what each of them leaves."""
+def limits_on(group: str, groups: Path = GROUPS) -> dict[Path, int]:
+    """Return the groups with a limit among a group and those above it, with what each of them leaves."""
     if not group:
         return {}
     older = Path(group).parts[:1] == ("memory",) and (groups / "memory" / _OLDER.limit).exists()
@@ -102,13 +102,16 @@ def limits_on(group: str, groups: Path = _GROUPS) -> dict[Path, int]:
 
 
 def free_bytes(pid: int | None = None) -> int:
-    """Give what a process, or this one, can still take: the machine's memory, or less if its group is limited."""
+    """Return what a process, or this one, can still take: the machine's memory, or less if its group is limited."""
     left = group_free_bytes(group_of(pid))
     return machine_free_bytes() if left is None else min(machine_free_bytes(), left)
 
 
 def _free_bytes(place: Path, layout: _Layout) -> int | None:
-    """Give what the limit of one group leaves; None if it has none. The first group of all has no files of a limit."""
+    """Return what the limit of one group leaves.
+
+    None if it has none. The first group of all has no files of a limit.
+    """
     try:
         limit = (place / layout.limit).read_text(encoding="ascii").strip()
         if limit == "max" or int(limit) > _NO_LIMIT:

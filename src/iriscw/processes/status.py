@@ -32,7 +32,7 @@ STOP_LINE_BYTES = 64
 """A grace twice: a reader may see half of a write. ``supervisor.py`` has the same number."""
 
 NEVER_READ = (errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ENXIO, errno.EACCES, errno.EIO)
-"""Something that is no file of ours stands there, or the disk has lost it: waiting changes nothing."""
+"""Something that is not a file of ours stands there, or the disk has lost it: waiting changes nothing."""
 
 
 class StatusDamaged(OperationError):
@@ -54,8 +54,10 @@ class Ending:
     lease_over: bool = False
     """It was killed because its lease had run out."""
     out_of_memory: bool = False
-    """The kernel killed it for memory: its group's count of such kills rose and nobody else sent SIGKILL."""
+    """The kernel killed it for memory: in a group of its own the count of such kills rose, and we sent no SIGKILL."""
     max_rss_bytes: int = 0
+    perhaps_out_of_memory: bool = False
+    """Likewise, in a group that it shares with others: one of them may have been killed, and this one by somebody."""
 
 
 UNKNOWN_ENDING = Ending(code=None, signal=None)
@@ -63,7 +65,7 @@ UNKNOWN_ENDING = Ending(code=None, signal=None)
 
 
 def read_identity(folder: Path) -> tuple[ProcessIdentity, ProcessIdentity] | None:
-    """Give the supervisor and the program of ``folder``; None if nothing of the program was executed.
+    """Return the supervisor and the program of ``folder``; None if nothing of the program was executed.
 
     Raises:
         StatusDamaged: it cannot be told who they are.
@@ -79,7 +81,7 @@ def read_identity(folder: Path) -> tuple[ProcessIdentity, ProcessIdentity] | Non
 
 
 def decode_identities(content: object) -> tuple[ProcessIdentity, ProcessIdentity]:
-    """Give the supervisor and the program that ``identity.json`` names, and the supervisor's report.
+    """Return the supervisor and the program that ``identity.json`` names, and the supervisor's report.
 
     Raises:
         ValueError: it is something else.
@@ -110,7 +112,9 @@ def read_ending(folder: Path) -> Ending | None:
             "out_of_memory": bool(out_of_memory),
             "max_rss_bytes": int(max_rss_bytes),
         } if (code is None) is not (signal is None):
-            return Ending(code, signal, stopped, killed, lease_over, out_of_memory, max_rss_bytes)
+            # A supervisor may be older than that word.
+            perhaps = isinstance(content, dict) and content.get("perhaps_out_of_memory") is True
+            return Ending(code, signal, stopped, killed, lease_over, out_of_memory, max_rss_bytes, perhaps)
     raise StatusDamaged(f"{folder}/exit.json holds something else")
 
 

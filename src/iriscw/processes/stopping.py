@@ -6,7 +6,7 @@ import signal
 
 
 def stopping_signals() -> tuple[signal.Signals, ...]:
-    """Give them: Ctrl-C, SIGTERM, and that the terminal was closed, unless the process was started to outlive it.
+    """Return them: Ctrl-C, SIGTERM, and that the terminal was closed, unless the process was started to outlive it.
 
     ``nohup`` does that by having SIGHUP ignored.
     """

@@ -85,6 +85,10 @@ class SpawnFailed(NotStarted):
     retryable = True
 
 
+class FilterRefused(NotStarted):
+    """The kernel does not take the filter of system calls under which the program was to begin."""
+
+
 class LeaseOver(NotStarted):
     """The lease had run out before the program began: whoever granted it may have had it run elsewhere."""
 
@@ -107,7 +111,7 @@ class Limits:
     core_bytes: int | None = 0
 
     def by_name(self) -> dict[str, int]:
-        """Give the limits that are set under their names in the ``resource`` module."""
+        """Return the limits that are set under their names in the ``resource`` module."""
         values = {
             "RLIMIT_AS": self.address_space_bytes,
             "RLIMIT_NOFILE": self.open_files,
@@ -140,6 +144,10 @@ class Program:
     log_limit_bytes: int | None = None
     """Of each of ``stdout`` and ``stderr``: when it is reached, the file is renamed to ``<name>.1``, in place of the
     one before, and a new one begun. The outputs are pipes then. None: files without a bound.
+    """
+    syscall_filter: bytes = b""
+    """What the kernel asks about each of its system calls (see :mod:`iriscw.processes.syscall_filter`); empty: nothing.
+    Without ``CAP_SYS_ADMIN`` the program cannot gain rights then, by setuid programs neither (``no_new_privs``).
     """
 
 
@@ -226,7 +234,8 @@ async def launch(program: Program) -> Supervised:
     left; what is given then has an unknown end, if the program may have been executed.
 
     Raises:
-        MissingBinary, BinaryRefused, WorkdirMissing, SpawnFailed, LeaseOver: it did not start; nothing is left of it.
+        MissingBinary, BinaryRefused, WorkdirMissing, SpawnFailed, LeaseOver, FilterRefused: it did not start; nothing
+            is left of it.
         OSError: the folder could not be made.
     """
     await anyio.to_thread.run_sync(make_private_folder, program.folder)
@@ -289,7 +298,7 @@ async def _unreported(program: Program) -> Supervised:
 
 
 def order_of(program: Program) -> bytes:
-    """Give what the supervisor of a program is told."""
+    """Return what the supervisor of a program is told."""
     return json.dumps(
         {
             "argv": program.argv,
@@ -302,6 +311,7 @@ def order_of(program: Program) -> bytes:
             "grace_s": program.grace_s,
             "lease": None if program.lease is None else str(program.lease),
             "log_limit_bytes": program.log_limit_bytes,
+            "filter": program.syscall_filter.hex(),
         }
     ).encode()
 
@@ -408,14 +418,18 @@ def _reap_pidfd(descriptor: int) -> None:
 
 
 def not_started(name: str, workdir: Path, failure: Mapping[str, Any]) -> NotStarted:
-    """Give the error that a supervisor's report of a failure means, for the program of this name."""
+    """Return the error that a supervisor's report of a failure means, for the program of this name."""
     step, number, text = failure["step"], failure["errno"], failure["text"]
     if step == "lease":
         return LeaseOver(f"{name!r} was not started: {text}")
+    if step == "filter":
+        return FilterRefused(f"{name!r} was not started: this kernel takes no filter of system calls: {text}")
     if step == "workdir":
         return WorkdirMissing(f"cannot enter {workdir}: {text}")
     if step == "exec" and number in {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG}:
-        return MissingBinary(f"there is no program {name!r}: {text}")
+        if number == errno.ENOENT and "/" not in name:
+            return MissingBinary(f"there is no program {name!r} in its PATH")
+        return MissingBinary(f"there is no program {name!r}, or none where its first line says: {os.strerror(number)}")
     if step == "exec" and number in {errno.EACCES, errno.EPERM, errno.ENOEXEC, errno.EISDIR}:
         return BinaryRefused(f"{name!r} cannot be executed: {text}")
     return SpawnFailed(f"{name!r} was not started ({step}): {text}")

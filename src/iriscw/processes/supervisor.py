@@ -13,6 +13,7 @@ started the program (a controller, a worker) may be killed at any moment. So eac
 * It ends only after everything below it has ended. Whoever waits for the supervisor knows that nothing runs.
 * A full disk changes none of that. The program's process is made first, identified on the disk, and only then let go
   to become the program: without an ``identity.json`` nothing was executed. The room for the end is taken before, too.
+* With a *filter* (see :mod:`iriscw.processes.syscall_filter`) the kernel refuses the program some calls from its start.
 * With a lease (see :mod:`iriscw.processes.lease`) it does not even need its starter to end the program: when the
   lease has run out and was not renewed, it kills the program, whoever is left to want it.
 * It may be frozen with all below it, and brought back twice, or when the program was begun elsewhere. So if it finds
@@ -38,8 +39,7 @@ is taken by renaming it: once, and not any more if it was withdrawn. The report 
 the file ``stop`` alone, and a lease may end sooner than was read without anybody saying so: the kernel tells of writes
 to both (inotify), by a signal. What the image says of the environment is kept below what the order says.
 
-Waiting is ``sigtimedwait``: no polling; but in a container it looks every few seconds all the same, because not every
-sandbox passes on what is written outside of it.
+Waiting is ``sigtimedwait``. In a container it looks every few seconds as well: not every sandbox passes on all writes.
 """
 
 from __future__ import annotations
@@ -52,16 +52,16 @@ import os
 import resource
 import signal
 import stat
+import struct
 import sys
 import threading
 import time
 from typing import Any, NoReturn
 
-_PR_SET_PDEATHSIG = 1
-_PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
+_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 22, 2
 _WAITED = (signal.SIGCHLD, signal.SIGTERM, signal.SIGUSR1, signal.SIGIO, signal.SIGCONT)
 _SHIELDED = (*_WAITED, signal.SIGINT, signal.SIGHUP)
-_FAILED_EXEC_CODE = 127
 _LONGEST_WAIT_S = 1e9  # the kernel's and Python's types of time end a little further on
 _LEASE_READS = 100
 _LEASE_PATIENCE_NS = 10 * 10**9  # for its writer, who renews it every few seconds, to put a file back that is gone
@@ -72,17 +72,28 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _ROOM_RETRY_S = 1.0
 _ROOM_PATIENCE_S = 3600.0  # for a disk that copies what is overwritten, and was full all that time
 _LOOK_S = 5.0  # in a container, between two looks at the files for which nobody gave a signal
-_NO_ORDER_CODE, _NO_GRANT_CODE = 66, 67
+_NO_ORDER_CODE, _NO_GRANT_CODE, _FAILED_EXEC_CODE = 66, 67, 127
 _KERNEL_TRIES, _KERNEL_RETRY_S = 100, 0.1
 _FILE_BYTES, _STOP_LINE_BYTES = 64 << 10, 64
 _TICKS_OFF = 2  # what rounding makes of a time in another clock
 _IN_MODIFY, _IN_MOVED_TO, _IN_CREATE = 0x2, 0x80, 0x100
 
 
-def _prctl(option: int, value: int) -> None:
+def _prctl(option: int, value: int, third: int | bytes = 0) -> None:
     library = ctypes.CDLL(None, use_errno=True)
-    if library.prctl(option, value, 0, 0, 0) != 0:
+    if library.prctl(option, value, third, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl failed")
+
+
+def install_filter(program: bytes) -> None:
+    """Have the kernel ask this program (classic BPF) about each system call from now on, of what is started as well."""
+    code = ctypes.create_string_buffer(program, len(program))
+    whole = struct.pack("HP", len(program) // 8, ctypes.addressof(code))
+    try:
+        _prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, whole)
+    except PermissionError:  # without CAP_SYS_ADMIN only those may who can gain no rights
+        _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+        _prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, whole)
 
 
 def _clear(path: str) -> None:
@@ -165,19 +176,13 @@ def _oom_kills() -> int:
     except OSError:
         return 0
     for _, controllers, path in groups:
-        name = {"": f"/sys/fs/cgroup{path}/memory.events"}.get(controllers)
-        if controllers == "memory":
-            name = f"/sys/fs/cgroup/memory{path}/memory.oom_control"
-        if name is None:
-            continue
-        try:
-            with open(name, encoding="utf-8") as file:
-                for line in file:
-                    word, _, count = line.partition(" ")
-                    if word == "oom_kill":
-                        return int(count)
-        except OSError:
-            continue
+        files = {"": f"{path}/memory.events", "memory": f"/memory{path}/memory.oom_control"}
+        if controllers in files:
+            try:
+                words = _read(f"/sys/fs/cgroup{files[controllers]}").split()
+                return int(words[words.index(b"oom_kill") + 1])
+            except (OSError, ValueError):
+                continue
     return 0
 
 
@@ -198,14 +203,16 @@ def _become(order: dict[str, Any], parent: int, stdout: int, stderr: int, failur
             bound = value if hard == resource.RLIM_INFINITY else min(value, hard)
             resource.setrlimit(number, (bound, bound))
         step = "output"
-        null = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(null, 0)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(stdout, 1)
         os.dup2(stderr, 2)
         step = "signals"
-        for reset in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these two
-            signal.signal(reset, signal.SIG_DFL)
+        for ignored in (each for each in signal.valid_signals() if signal.getsignal(each) is signal.SIG_IGN):
+            signal.signal(ignored, signal.SIG_DFL)  # Python ignores two, and a shell some for what is in the background
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        step = "filter"
+        if filtered := bytes.fromhex(order.get("filter", "")):  # an order may be older than that word
+            install_filter(filtered)
         step = "exec"
         os.execvpe(order["argv"][0], order["argv"], order["environment"])  # noqa: S606  # no shell is the point
     except BaseException as error:  # noqa: BLE001  # whatever it was, the parent reports it
@@ -335,7 +342,7 @@ class _Lease:
             self._until_ns = self._read(path)
 
     def left_s(self) -> float:
-        """Give how long it lasts; 0 or less when it is over, and when the file says nothing that can be read."""
+        """Return how long it lasts; 0 or less when it is over, and when the file says nothing that can be read."""
         if self._path is None:
             return _LONGEST_WAIT_S
         now_ns: int = time.monotonic_ns() - _patiently(lambda: _offset_ns("monotonic"))
@@ -561,17 +568,7 @@ def _signal_group(pid: int) -> None:
         return
 
 
-def _report(content: dict[str, Any]) -> None:
-    """Tell the starter, who may be gone already: then the files are what it finds."""
-    try:
-        os.write(1, json.dumps(content).encode() + b"\n")
-    except BrokenPipeError:
-        pass
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, 1)
-
-
-def _ending(program: _Program, *, told: bool, lease_over: bool, killed: bool, out_of_memory: bool) -> dict[str, Any]:
+def _ending(program: _Program, *, told: bool, lease_over: bool, killed: bool) -> dict[str, Any]:
     status = program.status
     assert status is not None, "sweep ends only when the program was reaped"
     by_signal = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
@@ -581,7 +578,7 @@ def _ending(program: _Program, *, told: bool, lease_over: bool, killed: bool, ou
         "stopped": told or lease_over,
         "killed": killed,
         "lease_over": lease_over,
-        "out_of_memory": by_signal == signal.SIGKILL and not killed and out_of_memory,
+        "out_of_memory": False,
         "max_rss_bytes": program.max_rss_bytes,
     }
 
@@ -608,16 +605,23 @@ def _take_order(path: str) -> dict[str, Any] | None:
         return None
     with open(taken, encoding="utf-8") as file:
         order: dict[str, Any] = json.load(file)
-    order["environment"] = {**os.environ, **order["environment"]}
-    return order
+    return {**order, "environment": {**os.environ, **order["environment"]}}
 
 
-def _report_in_file(folder: str, content: dict[str, Any]) -> None:
-    """Tell whoever looks into the folder. Where that fails the program goes on: ``identity.json`` says who runs."""
+def _tell(folder: str, report: dict[str, Any], *, contained: bool) -> None:
+    """Tell whoever looks into the folder, or the starter. Who was not told finds ``identity.json``."""
+    if contained:
+        try:
+            gpus, host = (os.environ.get(name, "") for name in ("NVIDIA_VISIBLE_DEVICES", "IRIS_ADVERTISE_HOST"))
+            _Record(folder, "report.json").write({**report, "gpus": gpus, "host": host})
+        except OSError as error:
+            sys.stderr.write(f"the report could not be written: {error}\n")
+        return
     try:
-        _Record(folder, "report.json").write(content)
-    except OSError as error:
-        sys.stderr.write(f"the report could not be written: {error}\n")
+        os.write(1, json.dumps(report).encode() + b"\n")
+    except BrokenPipeError:  # the starter is gone
+        pass
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 class _Run:
@@ -646,13 +650,6 @@ class _Run:
         return _start(self.order, self.outputs)
 
 
-def _tell(folder: str, report: dict[str, Any], *, contained: bool) -> None:
-    if contained:
-        _report_in_file(folder, report)
-    else:
-        _report(report)
-
-
 def _failure(step: str, number: int, text: str) -> dict[str, Any]:
     return {"failure": {"step": step, "errno": number, "text": text}}
 
@@ -661,6 +658,8 @@ def main() -> int:
     """Carry out the order on standard input, or in a container the one in the file that is named."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _SHIELDED)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    for name in os.listdir("/proc/self/fd"):  # whoever started us may have had some that are inherited
+        os.closerange(max(3, int(name)), int(name) + 1)  # closes one; the one that lists them is closed already
     contained = len(sys.argv) > 1
     order = _take_order(sys.argv[1]) if contained else json.load(sys.stdin)
     if order is None:
@@ -686,8 +685,9 @@ def main() -> int:
         program.sweep()
         for output in run.outputs:
             output.finish()
-        ooms = _oom_kills() > oom_kills_before
-        ending = _ending(program, told=told, lease_over=lease_over, killed=killed, out_of_memory=ooms)
+        ending = _ending(program, told=told, lease_over=lease_over, killed=killed)
+        if ending["signal"] == signal.SIGKILL and not killed and _oom_kills() > oom_kills_before:
+            ending["out_of_memory" if contained else "perhaps_out_of_memory"] = True  # a group of its own, or shared
         _tell_end(run.record, ending, run.lease, life)
     except _Refused:
         return _NO_GRANT_CODE

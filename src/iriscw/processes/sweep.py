@@ -74,10 +74,28 @@ def processes_told_of(variable: str, folder: Path) -> tuple[ProcessIdentity, ...
     This one is excepted. Blocks for one pass over ``/proc``. Processes of other users are not seen.
     """
     if folder == Path("/") or not folder.is_absolute():
-        raise InvalidArgument(f"{folder} is no folder of ours: too many processes would be meant")
+        raise InvalidArgument(f"{folder} is not a folder of ours: too many processes would be meant")
     itself = f"{variable}=".encode() + os.fsencode(folder)
     below = itself + b"/"
     return _processes(lambda began_with: any(each == itself or each.startswith(below) for each in began_with))
+
+
+def environments_with(variable: str) -> tuple[dict[str, str], ...]:
+    """Return the environments that began with ``variable``, of all live processes but this one.
+
+    Blocks for one pass over ``/proc``. Processes of other users are not seen.
+    """
+    name = f"{variable}=".encode()
+    found: list[dict[str, str]] = []
+
+    def noted(began_with: list[bytes]) -> bool:
+        if any(each.startswith(name) for each in began_with):
+            pairs = (os.fsdecode(each).partition("=") for each in began_with)
+            found.append({key: value for key, _, value in pairs})
+        return False
+
+    _processes(noted)
+    return tuple(found)
 
 
 def _processes(wanted: Callable[[list[bytes]], bool]) -> tuple[ProcessIdentity, ...]:
