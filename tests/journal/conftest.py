@@ -20,7 +20,7 @@ PATIENCE_S = 30.0
 
 
 def sqlite_error(code: int) -> sqlite3.OperationalError:
-    """Give the error that SQLite raises with ``code``."""
+    """Return the error that SQLite raises with ``code``."""
     error = sqlite3.OperationalError(f"injected {code}")
     error.sqlite_errorcode = code
     return error

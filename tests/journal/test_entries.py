@@ -82,12 +82,12 @@ def test_compacted():
     "first", [Entry(1, "/a", "r", "1"), Entry(0, "", "b", "{}"), Entry(0, "", "r", '{"head":"","through":0}')]
 )
 def test_no_base(first):
-    """A file that does not start with a base is no journal."""
+    """A file that does not start with a base is not a journal."""
     with pytest.raises(JournalCorrupt, match="first entry"):
         follow(seal(GENESIS, [first]))
 
 
 def test_empty():
-    """A file without entries is no journal."""
+    """A file without entries is not a journal."""
     with pytest.raises(JournalCorrupt, match="no first entry"):
         Chain().finish(0, GENESIS)

@@ -27,7 +27,7 @@ class Placed:
 
 
 def present():
-    """Give today's record types."""
+    """Return today's record types."""
     registry = Registry()
     registry.record("golden.placed", version=2)(Placed)
     registry.upcaster("golden.placed", from_version=1)(lambda fields: {**fields, "placed_at_ns": 0})

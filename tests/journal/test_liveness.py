@@ -17,7 +17,7 @@ def below(path, other):
 
 
 def entries_of(steps):
-    """Give the entries of generated steps."""
+    """Return the entries of generated steps."""
     return [
         Entry(number, path, kind, EMPTY_SNAPSHOT if empty and kind == Kind.SNAPSHOT else "[1]")
         for number, (path, kind, empty) in enumerate(steps, 1)
@@ -25,7 +25,7 @@ def entries_of(steps):
 
 
 def model(entries):
-    """Give the entries that count, the slow way."""
+    """Return the entries that count, the slow way."""
     live = []
     for entry in entries:
         if entry.kind == Kind.FORGET:

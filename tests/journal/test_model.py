@@ -5,10 +5,11 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import settings, strategies as st
+from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from iriscw.journal.conformance import Fact
+from profiles import examples
 
 PATHS = ["/", "/a", "/a/b", "/a/b/c", "/ab", "/b"]
 paths = st.sampled_from(PATHS)
@@ -21,7 +22,7 @@ def takes(path, other):
 
 
 def replayed(log):
-    """Give what each path's records are after the operations of ``log``, in the order of their first."""
+    """Return what each path's records are after the operations of ``log``, in the order of their first."""
     live = {}
     for operation, path, value in log:
         if operation == "record":
@@ -111,6 +112,7 @@ class Model(RuleBasedStateMachine):
             self.journal.close()
 
 
+@pytest.mark.hypothesis
 def test_memory(memory_rig, monkeypatch):
     """The simulated disk follows the model; a crash may keep any prefix; it compacts all the time."""
     monkeypatch.setattr("iriscw.journal.memory.COMPACT_AFTER", 2)
@@ -123,9 +125,10 @@ def test_memory(memory_rig, monkeypatch):
             self.rig.disk.crash(keep)
             return before + keep
 
-    run_state_machine_as_test(MemoryModel, settings=settings(max_examples=60, stateful_step_count=25))
+    run_state_machine_as_test(MemoryModel, settings=examples(60, stateful_step_count=25))
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize("compact_after", [3, 1_000])
 def test_sqlite(sqlite_rig, compact_after):
     """The real disk follows the model, compacting all the time or never."""
@@ -141,9 +144,10 @@ def test_sqlite(sqlite_rig, compact_after):
             super().teardown()
             shutil.rmtree(self.folder)
 
-    run_state_machine_as_test(SqliteModel, settings=settings(max_examples=12, stateful_step_count=20))
+    run_state_machine_as_test(SqliteModel, settings=examples(12, stateful_step_count=20))
 
 
+@pytest.mark.hypothesis
 def test_replicated(replica_rig):
     """With a second copy: each crash takes the disk, and with it at most what was not durable."""
 
@@ -159,4 +163,4 @@ def test_replicated(replica_rig):
             if hasattr(self, "folder"):
                 shutil.rmtree(self.folder)
 
-    run_state_machine_as_test(ReplicatedModel, settings=settings(max_examples=20, stateful_step_count=20))
+    run_state_machine_as_test(ReplicatedModel, settings=examples(20, stateful_step_count=20))

@@ -28,7 +28,7 @@ class Site:
         return SqliteJournal.open(self.folder / name, replica=replica, **options)
 
     def segments(self):
-        """Give the names of all segments."""
+        """Return the names of all segments."""
         return self.vault.names(SEGMENTS)
 
 

@@ -47,7 +47,7 @@ class Ctx:
         self._walk = walk
 
     def new_id(self, prefix=""):
-        """Give an id."""
+        """Return an id."""
         self._walk.ids += 1
         return f"{prefix}{self._walk.ids:012d}"
 
@@ -243,9 +243,9 @@ class Walk:
         raise AssertionError("it never comes to rest")
 
     def said(self):
-        """Give what the controller knows of the node."""
+        """Return what the controller knows of the node."""
         return {key: fact for key, fact in self.mirror.facts.items() if key[0] != ORDER}
 
     def known(self):
-        """Give what the agent knows."""
+        """Return what the agent knows."""
         return {key: fact for key, fact in self.session.facts.items() if key[0] != ORDER}

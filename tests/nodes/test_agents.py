@@ -51,7 +51,7 @@ class Registry:
 
 
 def kinds(commands):
-    """Give the types of commands."""
+    """Return the types of commands."""
     return [type(each) for each in commands]
 
 

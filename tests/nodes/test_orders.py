@@ -16,7 +16,7 @@ class Context:
         self.wall, self._numbers = 0, itertools.count()
 
     def new_id(self, prefix):
-        """Give an id."""
+        """Return an id."""
         return f"{prefix}{next(self._numbers)}"
 
 
@@ -41,7 +41,7 @@ class Book:
         return reply.value.order.operation
 
     def asked(self, message):
-        """Give what is replied."""
+        """Return what is replied."""
         return self(message)[-1].value
 
 

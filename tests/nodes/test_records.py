@@ -14,7 +14,7 @@ FREEZE = Order(
     "ck-1", freeze=FreezeOrder(10, 20, "boot-1", "uid-1", "ram", True, False, True, (("a", "b"),), 30, True, "/w")
 )
 EARLIER = Order("ck-1", freeze=attrs.evolve(FREEZE.freeze, tcp_close=False, guard=""))
-THAW = Order("th-1", thaw=ThawOrder("ck-1", force=True, new_numbers=True))
+THAW = Order("th-1", thaw=ThawOrder("ck-1", force=True, new_numbers=True, gpus=(("GPU-1", "GPU-2"),)))
 REMOVE = Order("rm-1", remove=RemoveOrder("ck-1"))
 END = OrderEnd("ck-1", "copied", "", "note", 5, 6, 10, 1, "ram")
 
@@ -43,7 +43,8 @@ GOLDEN = [
         OrderPlaced("key", "n1", "agent-1", THAW, 7),
         (
             '["nodes.order_placed",1,{"agent_id":"agent-1","key":"key","node":"n1","order":{"freeze":null,"operat'
-            'ion":"th-1","remove":null,"thaw":{"checkpoint":"ck-1","force":true,"new_numbers":true}},"wall_ns":7}]'
+            'ion":"th-1","remove":null,"thaw":{"checkpoint":"ck-1","force":true,"gpus":[["GPU-1","GPU-2"]],"new'
+            '_numbers":true}},"wall_ns":7}]'
         ),
     ),
     (

@@ -52,18 +52,18 @@ FREEZES = st.builds(
 )
 ORDER = st.one_of(
     st.builds(lambda name, freeze: Order(name, freeze=freeze), IDS, FREEZES),
-    st.builds(lambda name, *asked: Order(name, thaw=ThawOrder(*asked)), IDS, IDS, st.booleans(), st.booleans()),
+    st.builds(lambda name, *asked: Order(name, thaw=ThawOrder(*asked)), IDS, IDS, st.booleans(), st.booleans(), LABELS),
     st.builds(lambda name, held: Order(name, remove=RemoveOrder(held)), IDS, IDS),
 )
 
 
 def several(kind):
-    """Give some."""
+    """Return some."""
     return st.lists(kind, max_size=4)
 
 
 def travelled(message):
-    """Give a message as it arrives."""
+    """Return a message as it arrives."""
     return type(message).parse(bytes(message))
 
 
@@ -83,7 +83,7 @@ def test_orders(begin, cancel, release, complete):
 
 
 def labelled(labels):
-    """Give a report of a checkpoint with labels."""
+    """Return a report of a checkpoint with labels."""
     return v1.AgentReport(checkpoints=[v1.CheckpointView(checkpoint_id="ck-1", tier="ram", labels=labels)])
 
 

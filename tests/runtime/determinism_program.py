@@ -98,7 +98,7 @@ def _root():
 
 
 def run(seed):
-    """Give the hash of a run with this seed."""
+    """Return the hash of a run with this seed."""
     simulation = Simulation(seed)
 
     def perform(operation):

@@ -1,5 +1,7 @@
 """What an actor of the reference does: it checks that what comes may come here and now, and does what the plan says."""
 
+from collections import deque
+
 from kernel_words import Act, Fact, Planned
 
 from iriscw.runtime import vocabulary as v
@@ -125,6 +127,9 @@ class Acting:
         depends on how far the actor has come by then. If it was not ``just_now`` nobody knows whether it was so.
         """
         node = life.node
+        if life.over:
+            life.stash = [number for number in life.stash if number not in self.notes]
+            node.returned = deque(number for number in node.returned if number not in self.notes)
         cell = self.tree.cells.get(node.path)
         if not just_now or (cell is not None and cell.parked is not None):
             node.passing |= {number: None for number in life.stash if number in self.asked}

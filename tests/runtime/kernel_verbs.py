@@ -20,7 +20,9 @@ class Verbs:
         commands.append(v.Tell(v.ActorPath(to), self.message(life.node, life.mark, plan), conflate=key))
 
     def _do_continue(self, life, message, ctx, commands, later, plan):
-        commands.append(v.Continue(self.message(life.node, life.mark, plan)))
+        act = self.message(life.node, life.mark, plan)
+        self.notes.add(act.number)
+        commands.append(v.Continue(act))
 
     def _do_request(self, life, message, ctx, commands, later, to, key, ms, plan):
         act = self.message(life.node, life.mark, plan)

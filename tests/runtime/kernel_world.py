@@ -89,7 +89,7 @@ class World(Family, Acting, Verbs):
         return self.system.tree
 
     def next(self):
-        """Give a number no one had."""
+        """Return a number no one had."""
         self.serial += 1
         return self.serial
 
@@ -131,6 +131,8 @@ class World(Family, Acting, Verbs):
         self.questions = {}
         self.asked = set()
         """What the host has asked."""
+        self.notes = set()
+        """What actors sent to themselves: only the incarnation that did sees it."""
         self.askers = {}
         """Of each request who asked, and under which key."""
         self.unanswered = {}
@@ -191,7 +193,7 @@ class World(Family, Acting, Verbs):
         )
 
     def life(self, node, state, ctx):
-        """Give the incarnation that decides; a new one knows what its start and its facts rest on."""
+        """Return the incarnation that decides; a new one knows what its start and its facts rest on."""
         life = node.life
         if life is None or life.incarnation != ctx.incarnation:
             if life is not None:
@@ -210,7 +212,7 @@ class World(Family, Acting, Verbs):
         return life
 
     def facts(self, path):
-        """Give the facts that the records of ``path`` say."""
+        """Return the facts that the records of ``path`` say."""
         found = []
         for _, at, number in self.log:
             if number is None:

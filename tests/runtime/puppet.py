@@ -11,7 +11,7 @@ class Do:
     """Raise ``error``, or return these commands."""
 
     commands: tuple = ()
-    error: Exception | None = None
+    error: BaseException | None = None
 
 
 @message
@@ -41,7 +41,7 @@ class Log(list):
 
 
 def puppet(log=None, **options):
-    """Give a behavior that does what :class:`Do` says, and notes all other messages in ``log``."""
+    """Return a behavior that does what :class:`Do` says, and notes all other messages in ``log``."""
 
     def decide(state, received, ctx):
         if type(received) is not Do:
@@ -76,7 +76,7 @@ class Added:
 
 
 def ledger():
-    """Give a durable counter."""
+    """Return a durable counter."""
 
     def add(state, received, ctx):
         return Decision(records=(Added(received.amount),), commands=(Reply(state[0] + received.amount),))

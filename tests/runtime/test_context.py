@@ -9,7 +9,7 @@ from iriscw.testing.simulation import EPOCH, Simulation
 
 
 def ask(made, path, look):
-    """Give what ``look(ctx)`` is in a decision of the actor at ``path``, which is made if need be."""
+    """Return what ``look(ctx)`` is in a decision of the actor at ``path``, which is made if need be."""
     if path not in made.tree.cells:
         made.spawn(path[1:], Behavior(decide=lambda state, told, ctx: (Reply(told(ctx)),)))
     return made.ask(path, look)

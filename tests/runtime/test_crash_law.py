@@ -7,13 +7,14 @@ records that were not durable, and booted on a copy of the disk; now and then th
 
 import attrs
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from iriscw.journal.memory import MemoryDisk
 from iriscw.journal.records import record
 from iriscw.runtime import vocabulary as v
 from iriscw.runtime.behavior import Behavior, ChildSpec, Restart
 from iriscw.testing import SimSystem, checks
+from profiles import examples
 
 LATE = 30 * v.SECOND
 
@@ -95,7 +96,7 @@ def parcel_evolve(state, fact):
 
 
 def owed(number):
-    """Give what the shop owes to an open order."""
+    """Return what the shop owes to an open order."""
     return (
         v.Run(("ship", number), Order(number)),
         v.SetTimer(("late", number), LATE, Late(number)),
@@ -209,7 +210,7 @@ class Run:
         self._spy()
 
     def said(self, last):
-        """Give the states that the books up to ``last`` say, without the kernel or the journal."""
+        """Return the states that the books up to ``last`` say, without the kernel or the journal."""
         shop, parcels = {}, {}
         for sequence, path, fact in self.books:
             if sequence > last or fact == "snapshot":
@@ -315,7 +316,6 @@ verbs = st.sampled_from(
 scripts = st.lists(st.tuples(verbs, numbers), min_size=5, max_size=25)
 
 
-@settings(max_examples=400, deadline=None)
 @given(seed=st.integers(0, 99), script=scripts)
 def test_replay_and_resume_at_every_crash_point(seed, script):
     """Whatever survives, the booted shop is the one of the durable records, and owes nothing that it does not do."""
@@ -323,7 +323,7 @@ def test_replay_and_resume_at_every_crash_point(seed, script):
 
 
 @pytest.mark.soak
-@settings(max_examples=5_000, deadline=None)
+@examples(100)
 @given(seed=st.integers(0, 1 << 16), script=st.lists(st.tuples(verbs, numbers), min_size=20, max_size=80))
 def test_replay_and_resume_at_every_crash_point_for_long(seed, script):
     """The same, longer and more often."""

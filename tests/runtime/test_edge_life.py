@@ -5,6 +5,7 @@
 import asyncio
 import gc
 import threading
+import time
 from contextlib import AsyncExitStack
 
 import anyio
@@ -12,7 +13,7 @@ import pytest
 from anyio import wait_all_tasks_blocked
 from puppet import Add, Do, Job, Log, Read, ledger, puppet
 
-from iriscw.errors import ActorStopped, JournalLost, OutcomeUnknown, RestartsExhausted, SystemClosed
+from iriscw.errors import ActorStopped, JournalLost, OutcomeUnknown, RestartsExhausted, SystemClosed, WrongTask
 from iriscw.journal.memory import MemoryDisk, MemoryJournal
 from iriscw.journal.sqlite import SqliteJournal
 from iriscw.runtime import (
@@ -418,17 +419,18 @@ async def test_nothing_is_left_behind():
 
 
 async def test_restarts_use_the_real_clock():
-    """A backoff delays the restart, and meanwhile messages wait."""
+    """A restart comes no earlier than its backoff says, and meanwhile messages wait."""
     log = Log()
-    rules = Supervision(backoff=Backoff(5 * MILLISECOND, jitter=0.0))
+    rules = Supervision(backoff=Backoff(50 * MILLISECOND, jitter=0.0))
     async with ActorSystem(puppet(supervision=rules)) as system:
         ref = system.spawn("a", puppet(log))
+        began = time.monotonic_ns()
         ref.tell(Do(error=Boom()))
         ref.tell("kept")
-        await wait_all_tasks_blocked()
-        assert log == []
         await log.wait()
+        waited = time.monotonic_ns() - began
     assert log == ["kept"]
+    assert waited >= 50 * MILLISECOND
     assert system.statistics().restarts == 1
 
 
@@ -527,3 +529,26 @@ async def test_a_stop_that_is_cut_waits_for_its_tasks(anyio_backend):
         assert error not in seen
         seen.append(error)
         error = error.__context__
+
+
+async def test_another_task_that_leaves_is_told():
+    """It stops the actors, in order, and says so; whoever entered can leave all the same."""
+    system = ActorSystem(name="shop")
+    order = ends(system)
+    left = anyio.Event()
+
+    async def host(*, task_status):
+        async with system:
+            system.spawn("a", puppet())
+            system.spawn("b", puppet())
+            task_status.started()
+            await left.wait()
+
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(host)
+        with pytest.raises(WrongTask, match="'shop' was entered by another task"):
+            await system.__aexit__(None, None, None)
+        assert [each.rpartition("/")[2] for each in map(str, order)] == ["b", "a", ""]
+        with pytest.raises(SystemClosed):
+            system.spawn("c", puppet())
+        left.set()

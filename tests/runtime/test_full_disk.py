@@ -3,7 +3,7 @@
 import anyio
 import pytest
 from anyio import wait_all_tasks_blocked
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from puppet import Add, Do, Log, Read, ledger, puppet
 
 from iriscw.errors import AskTimeout, JournalFull, JournalUnavailable, OutcomePending, OutcomeUnknown
@@ -53,7 +53,7 @@ class Count:
 
 
 def keeper():
-    """Give a durable set of keys; what asks to keep one may be repeated, as a submission may."""
+    """Return a durable set of keys; what asks to keep one may be repeated, as a submission may."""
 
     def keep(state, received, ctx):
         if received.key in state:
@@ -72,7 +72,7 @@ ROOT = Behavior(children=(ChildSpec("keys", keeper()), ChildSpec("ledger", ledge
 
 
 def simulated(seed=0, **options):
-    """Give a checked system with a durable actor, idle."""
+    """Return a checked system with a durable actor, idle."""
     system = SimSystem(ROOT, seed=seed, **options)
     checks.watch(system.simulation)
     system.run_until_idle()
@@ -282,7 +282,7 @@ class Story:
                     getattr(self.system.journal, verb)()
 
     def by_fate(self):
-        """Give the keys that were acknowledged, refused, and left pending."""
+        """Return the keys that were acknowledged, refused, and left pending."""
         fates = {"kept": set(), "refused": set(), "pending": set()}
         for key, slot in self.slots:
             if not slot.done or type(slot.error) is OutcomePending:
@@ -295,19 +295,18 @@ class Story:
         return fates
 
     def on_disk(self):
-        """Give how often each key is in what survives a crash right now."""
+        """Return how often each key is in what survives a crash right now."""
         again = SimSystem(ROOT, disk=self.copy_of_disk(), name="again")
         again.run_until_idle()
         return again.state("/keys")
 
     def copy_of_disk(self):
-        """Give the durable part."""
+        """Return the durable part."""
         copy = MemoryDisk()
         copy.entries, copy.last = list(self.system.disk.entries), self.system.disk.last
         return copy
 
 
-@settings(max_examples=200, deadline=None)
 @given(seed=st.integers(0, 99), script=st.lists(lines, max_size=40))
 def test_what_a_full_disk_leaves(seed, script):
     """At every end: acknowledged is on disk; what is on disk was acknowledged or pending; no key is there twice."""
@@ -322,7 +321,6 @@ def test_what_a_full_disk_leaves(seed, script):
             assert set(slot.value) <= set(found)
 
 
-@settings(max_examples=200, deadline=None)
 @given(seed=st.integers(0, 99), script=st.lists(lines, max_size=40), crash=st.booleans())
 def test_space_comes_back(seed, script, crash):
     """With room again all is answered without a restart, and repeating what was not acknowledged keeps it once."""

@@ -75,7 +75,7 @@ async def _never(*words):
 
 
 def system(log=None, **options):
-    """Give a checked system with a puppet at ``/a`` that keeps a log."""
+    """Return a checked system with a puppet at ``/a`` that keeps a log."""
     made = SimSystem(puppet(supervision=Supervision(restarts=1_000, backoff=Backoff(maximum=1))), **options)
     checks.watch(made.simulation)
     made.spawn("a", puppet(log, effects={Job: _never}, sessions={Job: _never}))

@@ -41,7 +41,7 @@ class Log(list):
 
 
 def do(log=None, **options):
-    """Give a behavior that does as it is told, and notes all else."""
+    """Return a behavior that does as it is told, and notes all else."""
     log = Log() if log is None else log
 
     def decide(state, message, ctx):
@@ -58,7 +58,7 @@ def do(log=None, **options):
 
 
 def system(root=None, **options):
-    """Give a checked system."""
+    """Return a checked system."""
     made = SimSystem(root or do(supervision=Supervision(restarts=1_000)), **options)
     checks.watch(made.simulation)
     made.run_until_idle()

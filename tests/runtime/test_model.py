@@ -1,10 +1,8 @@
 """The whole kernel against a reference: random programs, random faults, everything checked after every step."""
 
-import os
-
 import attrs
 import pytest
-from hypothesis import HealthCheck, settings, strategies as st
+from hypothesis import HealthCheck, strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
@@ -18,6 +16,7 @@ from kernel_world import FAMILY, Kind, Work, World
 from iriscw.runtime.behavior import Restart, Shutdown, Strategy
 from iriscw.runtime.cell import DRAINING
 from iriscw.testing import checks
+from profiles import examples
 
 NAMES = ("a", "b", "x", "y")
 PATHS = ("/a", "/b", "/a/x", "/a/y", "/b/x")
@@ -331,12 +330,7 @@ class Kernel(RuleBasedStateMachine):
             self._settle()
 
 
-Kernel.TestCase.settings = settings(
-    max_examples=int(os.environ.get("KERNEL_EXAMPLES", "500")),
-    stateful_step_count=25,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
+Kernel.TestCase.settings = examples(60, stateful_step_count=25, suppress_health_check=list(HealthCheck))
 
 
 class TestKernel(Kernel.TestCase):
@@ -347,13 +341,7 @@ class TestKernel(Kernel.TestCase):
 @pytest.mark.parametrize("part", range(20))
 def test_twenty_thousand_random_programs_keep_every_invariant(part):
     """In parts: Hypothesis keeps all programs of a run in memory, and these are longer."""
-    longer = settings(
-        max_examples=1_000,
-        stateful_step_count=60,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-        database=None,
-    )
+    longer = examples(20, stateful_step_count=60, suppress_health_check=list(HealthCheck), database=None)
     run_state_machine_as_test(Kernel, settings=longer)
 
 
@@ -376,6 +364,16 @@ def test_a_stashed_question_passes_what_waits_for_the_disk():
     kernel.ask(end=("reply",), path="/b", plan=(("stash",),))
     kernel.drought(end=("stopself",), over=False, path="/a")
     assert kernel.system.tree.parked
+    kernel.teardown()
+
+
+def test_what_an_actor_sent_to_itself_and_stashed_ends_with_it():
+    """Only the incarnation that sent it sees it; what others sent leaves the stash in order."""
+    kernel = Kernel()
+    kernel.boot(seed=0, careful=False, sync_ns=0, kind=Kind())
+    kernel.ask(end=("reply",), path="/b", plan=(("continue", (("stash",),)),))
+    kernel.settle()
+    kernel.aside(path="/b", then=("fail",))
     kernel.teardown()
 
 

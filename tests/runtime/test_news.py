@@ -74,7 +74,7 @@ def note(state, fact):
 
 
 def announced(sim):
-    """Give what the world was told."""
+    """Return what the world was told."""
     return [operation.effect.what for operation in sim.pending.values()]
 
 
@@ -86,7 +86,7 @@ def stalled(sim):
 
 
 def asker(about):
-    """Give an actor that asks ``about`` and announces how that failed."""
+    """Return an actor that asks ``about`` and announces how that failed."""
     return Behavior(
         on={
             Ask: lambda state, received, ctx: (

@@ -15,7 +15,7 @@ async def _never(*words):
 
 
 def system(log=None, **options):
-    """Give a checked system with a puppet at ``/a`` whose operations stay pending."""
+    """Return a checked system with a puppet at ``/a`` whose operations stay pending."""
     made = SimSystem(**options)
     checks.watch(made.simulation)
     made.spawn("a", puppet(log, effects={Job: _never}, sessions={Job: _never}))
@@ -30,7 +30,7 @@ def do(made, *commands):
 
 
 def current(made, key="k"):
-    """Give the operation that the actor waits for."""
+    """Return the operation that the actor waits for."""
     return made.tree.cells[ROOT / "a"].operations[key]
 
 

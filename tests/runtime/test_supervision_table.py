@@ -99,7 +99,7 @@ class Case:
         return Behavior(resume=resume, on={End: lambda state, message, ctx: end(message.how)})
 
     def cell(self, number):
-        """Give a child's cell."""
+        """Return a child's cell."""
         return self.system.tree.cells.get(v.ActorPath(f"/sup/c{number}"))
 
     def use_up(self, times):
@@ -142,7 +142,7 @@ class Case:
         return self.look(before)
 
     def incarnations(self):
-        """Give the incarnation of each child."""
+        """Return the incarnation of each child."""
         return [cell.incarnation if (cell := self.cell(number)) else None for number in range(3)]
 
     def look(self, before):
@@ -162,7 +162,7 @@ class Case:
 
 
 def expected(strategy, restart, entity, how, left, position, phase):
-    """Give what the tables say of a case."""
+    """Return what the tables say of a case."""
     if phase == "stopping":
         return "all gone", []
     what = outcome(restart, entity, how, left)

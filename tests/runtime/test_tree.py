@@ -29,7 +29,7 @@ B = ActorPath("/b")
 
 
 def system(**options):
-    """Give a checked system."""
+    """Return a checked system."""
     made = SimSystem(puppet(supervision=Supervision(restarts=1_000)), **options)
     checks.watch(made.simulation)
     return made

@@ -80,7 +80,7 @@ def _eventually(condition: Callable[[], bool], told: threading.Condition) -> Non
 
 
 def facts(*numbers: int) -> list[Fact]:
-    """Give records to write."""
+    """Return records to write."""
     return [Fact("fact", number) for number in numbers]
 
 
@@ -88,7 +88,7 @@ class JournalConformance:
     """The suite. Every test starts with an empty disk."""
 
     def rig(self) -> Rig:
-        """Give a rig with an empty disk."""
+        """Return a rig with an empty disk."""
         raise NotImplementedError
 
     def test_empty(self) -> None:

@@ -108,7 +108,7 @@ def _check_layout(connection: sqlite3.Connection, file: Path) -> None:
 
 
 def scan(connection: sqlite3.Connection) -> Iterator[tuple[Entry, bytes]]:
-    """Give all entries with their digests in order, the base first."""
+    """Yield all entries with their digests in order, the base first."""
     for *columns, digest in connection.execute(_SCAN):
         yield Entry(*columns), digest
 
@@ -144,17 +144,17 @@ def write(connection: sqlite3.Connection, rows: list[tuple[int, str, str, str, b
 
 
 def of_path(connection: sqlite3.Connection, path: str, first: int, last: int) -> list[Entry]:
-    """Give the entries of exactly ``path`` from sequence ``first`` to ``last``."""
+    """Return the entries of exactly ``path`` from sequence ``first`` to ``last``."""
     return [Entry(*row) for row in connection.execute(_OF_PATH, (path, first, last))]
 
 
 def after(connection: sqlite3.Connection, sequence: int) -> list[Entry]:
-    """Give all entries after a sequence, in order."""
+    """Return all entries after a sequence, in order."""
     return [Entry(*row) for row in connection.execute(_AFTER, (sequence,))]
 
 
 def base_of(connection: sqlite3.Connection) -> Base:
-    """Give what a file continues.
+    """Return what a file continues.
 
     Raises:
         JournalCorrupt: it has no beginning.
@@ -166,7 +166,7 @@ def base_of(connection: sqlite3.Connection) -> Base:
 
 
 def reach(connection: sqlite3.Connection) -> int:
-    """Give the last sequence that a file speaks for, superseded entries included; nothing is verified.
+    """Return the last sequence that a file speaks for, superseded entries included; nothing is verified.
 
     Raises:
         JournalCorrupt: it has no beginning or no head.
@@ -233,7 +233,7 @@ def _fill(connection: sqlite3.Connection, base: Base, entries: Iterable[Entry]) 
 
 
 def survivors(connection: sqlite3.Connection, liveness: Liveness) -> Iterator[Entry]:
-    """Give the entries that count, by ``liveness`` as of the file's last entry."""
+    """Yield the entries that count, by ``liveness`` as of the file's last entry."""
     for entry, _ in scan(connection):
         if liveness.counts(entry):
             yield entry

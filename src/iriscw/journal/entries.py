@@ -56,7 +56,7 @@ _HEADER = struct.Struct(">QcII")
 
 
 def digest_after(previous: bytes, entry: Entry) -> bytes:
-    """Give the digest of ``entry`` in a chain whose digest was ``previous``."""
+    """Return the digest of ``entry`` in a chain whose digest was ``previous``."""
     path = entry.path.encode()
     payload = entry.payload.encode()
     header = _HEADER.pack(entry.sequence, entry.kind.encode(), len(path), len(payload))
@@ -64,7 +64,7 @@ def digest_after(previous: bytes, entry: Entry) -> bytes:
 
 
 def seal(previous: bytes, entries: Iterable[Entry]) -> list[tuple[int, str, str, str, bytes]]:
-    """Give ``entries`` with their digests, as rows."""
+    """Return ``entries`` with their digests, as rows."""
     rows = []
     for entry in entries:
         previous = digest_after(previous, entry)
@@ -73,7 +73,7 @@ def seal(previous: bytes, entries: Iterable[Entry]) -> list[tuple[int, str, str,
 
 
 def check_path(path: str) -> None:
-    """Refuse what is no actor's path.
+    """Refuse what is not an actor's path.
 
     Raises:
         InvalidArgument: it is not ``/`` or ``/name/name``, or is not text that UTF-8 can hold.
@@ -81,12 +81,12 @@ def check_path(path: str) -> None:
     if path == "/":
         return
     if not path.startswith("/") or path.endswith("/") or "//" in path:
-        raise InvalidArgument(f"{path!r} is no actor's path: expected /name/name")
+        raise InvalidArgument(f"{path!r} is not an actor's path: expected /name/name")
     if not path.isascii():
         try:
             path.encode()
         except UnicodeEncodeError:
-            raise InvalidArgument(f"{path!r} is no actor's path: it is not valid text") from None
+            raise InvalidArgument(f"{path!r} is not an actor's path: it is not valid text") from None
 
 
 @attrs.frozen
@@ -97,7 +97,7 @@ class Base:
     through: int = 0
 
     def entry(self) -> Entry:
-        """Give the entry that a file starts with."""
+        """Return the entry that a file starts with."""
         payload = json.dumps({"head": self.head.hex(), "through": self.through}, sort_keys=True)
         return Entry(0, "", Kind.BASE, payload)
 

@@ -48,24 +48,24 @@ def sync(path: Path) -> None:
 
 
 def database(directory: Path, generation: int) -> Path:
-    """Give the file of a generation."""
+    """Return the file of a generation."""
     return directory / f"journal-{generation:06}.db"
 
 
 def draft(file: Path) -> Path:
-    """Give the name under which ``file`` is written until it is complete."""
+    """Return the name under which ``file`` is written until it is complete."""
     return file.with_name(file.name + ".new")
 
 
 def generation_of(file: Path) -> int:
-    """Give the generation of a database file."""
+    """Return the generation of a database file."""
     found = _DATABASE.fullmatch(file.name)
     assert found is not None
     return int(found[1])
 
 
 def newest(directory: Path) -> Path | None:
-    """Give the database that counts, or None if there is none yet."""
+    """Return the database that counts, or None if there is none yet."""
     found = [entry for entry in directory.iterdir() if _DATABASE.fullmatch(entry.name)] if directory.is_dir() else []
     return max(found, key=generation_of, default=None)
 
@@ -79,7 +79,7 @@ def set_aside(file: Path) -> None:
 
 
 def leftovers(directory: Path, current: Path) -> Iterator[Path]:
-    """Give the drafts and the files of other generations than that of ``current``."""
+    """Yield the drafts and the files of other generations than that of ``current``."""
     for entry in sorted(directory.iterdir()):
         found = _LEFTOVER.fullmatch(entry.name)
         if found and (int(found[1]) != generation_of(current) or (found[2] or "").startswith(".new")):
@@ -87,13 +87,13 @@ def leftovers(directory: Path, current: Path) -> Iterator[Path]:
 
 
 def size_bytes(current: Path) -> int:
-    """Give what a database and its write-ahead log take."""
+    """Return what a database and its write-ahead log take."""
     files = (current, current.with_name(current.name + "-wal"))
     return sum(file.stat().st_size for file in files if file.exists())
 
 
 def free_bytes(current: Path) -> int | None:
-    """Give what its disk has left for this user; None if the disk does not say. Waits for a disk that hangs."""
+    """Return what its disk has left for this user; None if the disk does not say. Waits for a disk that hangs."""
     try:
         disk = os.statvfs(current)
     except OSError:  # it is asked for a message about another failure, which counts

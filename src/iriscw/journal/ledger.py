@@ -61,7 +61,7 @@ class Ledger:
         return entry
 
     def batch(self, count: int | None = None) -> list[Entry]:
-        """Give the first ``count`` entries that are not durable; all of them without a count."""
+        """Return the first ``count`` entries that are not durable; all of them without a count."""
         return list(islice(self.pending, count))
 
     def settle(self, batch: Sequence[Entry]) -> None:
@@ -72,7 +72,7 @@ class Ledger:
             self.durable = entry.sequence
 
     def decode(self, path: str, entries: Sequence[Entry], expected: int) -> list[Any]:
-        """Give the records of ``entries``, which are all that count for ``path``.
+        """Return the records of ``entries``, which are all that count for ``path``.
 
         Raises:
             JournalCorrupt: there are not ``expected`` of them.

@@ -35,17 +35,17 @@ class Liveness:
         return path in self._nodes
 
     def start(self, path: str) -> int | None:
-        """Give the sequence of the first entry of ``path`` that counts; None if it has none."""
+        """Return the sequence of the first entry of ``path`` that counts; None if it has none."""
         node = self._nodes.get(path)
         return node.start if node is not None and node.live else None
 
     def count(self, path: str) -> int:
-        """Give how many entries of ``path`` count."""
+        """Return how many entries of ``path`` count."""
         node = self._nodes.get(path)
         return node.live if node is not None else 0
 
     def paths(self) -> list[str]:
-        """Give the paths with live entries, by their start."""
+        """Return the paths with live entries, by their start."""
         return sorted(
             (path for path, node in self._nodes.items() if node.live),
             key=lambda path: self._nodes[path].start,

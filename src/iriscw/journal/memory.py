@@ -43,7 +43,7 @@ class MemoryDisk:
         self.writer: MemoryJournal | None = None
 
     def pending_commits(self) -> int:
-        """Give how many entries are accepted and not durable."""
+        """Return how many entries are accepted and not durable."""
         return self.writer.pending_commits() if self.writer is not None else 0
 
     def crash(self, keep: int = 0) -> None:
@@ -208,7 +208,7 @@ class MemoryJournal:
     # What the simulation does
 
     def pending_commits(self) -> int:
-        """Give how many entries are accepted and not durable."""
+        """Return how many entries are accepted and not durable."""
         return len(self.pending)
 
     def commit(self, n: int | None = None) -> int:

@@ -115,7 +115,7 @@ class Journal(Protocol):
 
         Raises:
             InvalidRecord: one of them cannot be encoded, or is too large; none was accepted.
-            InvalidArgument: ``path`` is no actor's path.
+            InvalidArgument: ``path`` is not an actor's path.
             JournalLost: a write failed earlier.
             JournalClosed: the journal is closed.
         """
@@ -127,7 +127,7 @@ class Journal(Protocol):
             The sequence of the entry that says so.
 
         Raises:
-            InvalidArgument: ``path`` is no actor's path.
+            InvalidArgument: ``path`` is not an actor's path.
             JournalLost: a write failed earlier.
             JournalClosed: the journal is closed.
         """
@@ -141,13 +141,13 @@ class Journal(Protocol):
 
         Raises:
             InvalidRecord: one of them cannot be encoded, or all together are too large; nothing was accepted.
-            InvalidArgument: ``path`` is no actor's path.
+            InvalidArgument: ``path`` is not an actor's path.
             JournalLost: a write failed earlier.
             JournalClosed: the journal is closed.
         """
 
     def read(self, path: str) -> list[Any]:
-        """Give the records of exactly ``path`` in order, decoded, those not durable yet included.
+        """Return the records of exactly ``path`` in order, decoded, those not durable yet included.
 
         What a forget or a snapshot superseded is left out.
 
@@ -159,7 +159,7 @@ class Journal(Protocol):
         """
 
     def paths(self) -> list[str]:
-        """Give the paths that :meth:`read` has records for, in the order of the first of them."""
+        """Return the paths that :meth:`read` has records for, in the order of the first of them."""
 
     def watch(self, changed: Callable[[], None]) -> None:
         """Call ``changed`` after the watermark or the status changed, from any thread, even from within a
@@ -176,4 +176,4 @@ class Journal(Protocol):
         """
 
     def statistics(self) -> JournalStatistics:
-        """Give the journal in figures."""
+        """Return the journal in figures."""

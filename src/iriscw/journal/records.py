@@ -59,33 +59,55 @@ class Registry:
     """The record types a program knows. One is enough for all of iriscw; tests make their own."""
 
     def __init__(self) -> None:
+        self._declared: dict[str, tuple[type, int]] = {}
+        self._names: dict[type, str] = {}
         self._by_type: dict[type, RecordType] = {}
         self._by_name: dict[str, RecordType] = {}
+        """Those that were written or read: what writes and reads one is made then, and a program needs few of them."""
         self._upcasters: dict[tuple[str, int], Upcast] = {}
 
     def record(self, name: str, *, version: int = 1) -> Callable[[_T], _T]:
         """Declare the attrs class below as the record type ``name``, in its present ``version`` (from 1).
 
         Raises:
-            InvalidArgument: the name is taken, the class is no attrs class, or a field's type cannot be
-            journaled.
+            InvalidArgument: the name is taken, or it is not an attrs class. That a field's type cannot be journaled
+                is said by :meth:`misfits`, and when one is written or read.
         """
 
         def declare(type_: _T) -> _T:
             if version < 1 or not name:
                 raise InvalidArgument(f"record {name!r}: expected a name, and a version from 1")
-            if name in self._by_name:
-                raise InvalidArgument(f"record {name!r} is declared twice: {self._by_name[name].type} and {type_}")
-            if type_ in self._by_type:
-                raise InvalidArgument(f"{type_} is declared twice: {self._by_type[type_].name!r} and {name!r}")
+            if name in self._declared:
+                raise InvalidArgument(f"record {name!r} is declared twice: {self._declared[name][0]} and {type_}")
+            if type_ in self._names:
+                raise InvalidArgument(f"{type_} is declared twice: {self._names[type_]!r} and {name!r}")
             if "__attrs_attrs__" not in vars(type_):
-                raise InvalidArgument(f"record {name!r}: {type_} is no attrs class")
-            encode, decode = codec_for(type_)
-            prefix = f"[{json.dumps(name)},{version},"
-            self._by_name[name] = self._by_type[type_] = RecordType(name, version, type_, prefix, encode, decode)
+                raise InvalidArgument(f"record {name!r}: {type_} is not an attrs class")
+            self._declared[name] = (type_, version)
+            self._names[type_] = name
             return type_
 
         return declare
+
+    def _made(self, name: str | None) -> RecordType | None:
+        """Make what writes and reads a declared type; None if it is none."""
+        if name is None or name not in self._declared:
+            return None
+        type_, version = self._declared[name]
+        encode, decode = codec_for(type_)
+        made = RecordType(name, version, type_, f"[{json.dumps(name)},{version},", encode, decode)
+        self._by_name[name] = self._by_type[type_] = made
+        return made
+
+    def misfits(self) -> list[str]:
+        """Return the declared types that have a field which cannot be journaled, and why."""
+        found = []
+        for name in self._declared:
+            try:
+                self._made(name)
+            except InvalidArgument as error:
+                found.append(f"{name}: {error}")
+        return found
 
     def upcaster(self, name: str, *, from_version: int) -> Callable[[_U], _U]:
         """Declare the function below as the way from ``from_version`` of ``name`` to the next.
@@ -105,8 +127,8 @@ class Registry:
         return declare
 
     def gaps(self) -> list[str]:
-        """Give what old journals would stumble over: versions without upcaster, upcasters without version."""
-        needed = [(kind.name, version) for kind in self._by_name.values() for version in range(1, kind.version)]
+        """Return what old journals would stumble over: versions without upcaster, upcasters without version."""
+        needed = [(name, earlier) for name, (_, version) in self._declared.items() for earlier in range(1, version)]
         missing = [f"{name} has no upcaster from version {v}" for name, v in needed if (name, v) not in self._upcasters]
         spare = [
             f"{name} has a spare upcaster from version {v}" for name, v in self._upcasters if (name, v) not in needed
@@ -114,15 +136,15 @@ class Registry:
         return missing + spare
 
     def encode(self, record: Value) -> str:
-        """Give the text of a record.
+        """Return the text of a record.
 
         Raises:
             InvalidRecord: its type is not declared, a field is not of its type, or it is larger than
                 :data:`~iriscw.journal.port.MAX_RECORD_BYTES`.
         """
-        kind = self._by_type.get(type(record))
+        kind = self._by_type.get(type(record)) or self._made(self._names.get(type(record)))
         if kind is None:
-            raise InvalidRecord(f"{type(record).__qualname__} is no declared record type")
+            raise InvalidRecord(f"{type(record).__qualname__} is not a declared record type")
         try:
             text = f"{kind.prefix}{kind.encode(record)}]"
         except Mismatch as error:
@@ -134,7 +156,7 @@ class Registry:
         return text
 
     def encode_snapshot(self, records: Sequence[Any]) -> str:
-        """Give the text of a snapshot.
+        """Return the text of a snapshot.
 
         Raises:
             InvalidRecord: as :meth:`encode`, or they take more than
@@ -146,7 +168,9 @@ class Registry:
         return text
 
     def read(self, text: str, place: str) -> Any:
-        """Give the record that :meth:`encode` wrote as ``text``, in a file that is no journal; ``place`` is for errors.
+        """Return the record that :meth:`encode` wrote as ``text``, in a file that is not a journal.
+
+        ``place`` is for errors.
 
         Raises:
             UnreadableRecord: as :meth:`decode`.
@@ -155,7 +179,7 @@ class Registry:
         return read
 
     def decode(self, entry: Entry) -> list[Any]:
-        """Give the records of an entry: one, those of a snapshot, or none.
+        """Return the records of an entry: one, those of a snapshot, or none.
 
         Raises:
             UnreadableRecord: one is of an unknown type or a newer version, or does not fit its type.
@@ -179,9 +203,9 @@ class Registry:
                 pass
             case _:
                 raise UnreadableRecord(f"{_place(entry)}: not a record")
-        kind = self._by_name.get(name)
+        kind = self._by_name.get(name) or self._made(name)
         if kind is None:
-            raise UnreadableRecord(f"{_place(entry)}: {name!r} is no record type of this version of iriscw")
+            raise UnreadableRecord(f"{_place(entry)}: {name!r} is not a record type of this version of iriscw")
         if version != kind.version:
             fields = self._raised(entry, kind, version, fields)
         try:
@@ -190,7 +214,7 @@ class Registry:
             raise UnreadableRecord(f"{_place(entry)}: {name!r}: {error}") from error
 
     def _raised(self, entry: Entry, kind: RecordType, version: int, fields: dict[str, Any]) -> dict[str, Any]:
-        """Give the fields of the present version from those of ``version``."""
+        """Return the fields of the present version from those of ``version``."""
         if version > kind.version:
             raise UnreadableRecord(
                 f"{_place(entry)}: {kind.name!r} is of version {version}, newer than {kind.version}, the latest known"

@@ -93,13 +93,13 @@ class Vault(Protocol):
         """
 
     def get(self, name: str) -> bytes | None:
-        """Give an object, None if there certainly is none."""
+        """Return an object, None if there certainly is none."""
 
     def has(self, name: str) -> bool:
         """Tell whether there is an object of this name."""
 
     def names(self, prefix: str) -> list[str]:
-        """Give the names that begin with ``prefix``, in their order."""
+        """Return the names that begin with ``prefix``, in their order."""
 
     def delete(self, name: str) -> None:
         """Delete an object; that there is none is no error."""
@@ -131,7 +131,7 @@ class Mark:
 
 
 def identity_of(folder: Path) -> str:
-    """Give which journal the first copy in a folder is part of; empty: of none with a second copy."""
+    """Return which journal the first copy in a folder is part of; empty: of none with a second copy."""
     try:
         return read_bounded(folder / IDENTITY, MARK_BYTES).decode(errors="replace").strip()
     except FileNotFoundError:
@@ -213,7 +213,7 @@ class Replica:
         return mark.head.through == self.head.through and reach >= self.head.through
 
     def restore(self) -> list[Entry]:
-        """Give all entries that count, in order.
+        """Return all entries that count, in order.
 
         Raises:
             ReplicaUnreachable: see there.
@@ -251,7 +251,7 @@ class Replica:
         return Head(number, digest_of(data), segment.through, head.base, segment.journal)
 
     def _parts(self, *, last_look: bool) -> tuple[int, list[int]]:
-        """Give the number of the last base, and those of the segments after it."""
+        """Return the number of the last base, and those of the segments after it."""
         while True:
             base = max(numbers_of(self.vault.names(BASES)), default=0)
             after = sorted(number for number in numbers_of(self.vault.names(SEGMENTS)) if number > base)
@@ -402,5 +402,5 @@ class _Compacted(Exception):
 
 
 def _looks() -> Iterable[bool]:
-    """Give so many looks; the last one is told that it is."""
+    """Return so many looks; the last one is told that it is."""
     return (number == LOOKS for number in range(1, LOOKS + 1))

@@ -35,23 +35,23 @@ _DIGITS = 12
 
 
 def segment_name(number: int) -> str:
-    """Give the name of a segment, below the journal's prefix."""
+    """Return the name of a segment, below the journal's prefix."""
     return f"{SEGMENTS}{number:0{_DIGITS}}"
 
 
 def base_name(number: int) -> str:
-    """Give the name of the base that stands for the segments up to ``number``."""
+    """Return the name of the base that stands for the segments up to ``number``."""
     return f"{BASES}{number:0{_DIGITS}}"
 
 
 def number_of(name: str) -> int | None:
-    """Give the number in a name; None: it is no part of a journal's second copy, and somebody else's."""
+    """Return the number in a name; None: it is not part of a journal's second copy, and somebody else's."""
     digits = name.rpartition("/")[2]
     return int(digits) if len(digits) == _DIGITS and digits.isascii() and digits.isdecimal() else None
 
 
 def numbers_of(names: Iterable[str]) -> list[int]:
-    """Give the numbers in names, those of others left out."""
+    """Return the numbers in names, those of others left out."""
     return [number for number in map(number_of, names) if number is not None]
 
 
@@ -91,7 +91,7 @@ class Segment:
     """Which journal it is part of."""
 
     def encode(self) -> bytes:
-        """Give the object's content."""
+        """Return the object's content."""
         about = {"holder": self.holder, "number": self.number, "previous": self.previous, "through": self.through}
         about["journal"] = self.journal
         return _encode("segment", about, self.entries)
@@ -120,7 +120,7 @@ class Snapshot:
     entries: tuple[Entry, ...]
 
     def encode(self) -> bytes:
-        """Give the object's content."""
+        """Return the object's content."""
         head = self.head
         about = {"digest": head.digest, "journal": head.journal, "number": head.number, "through": head.through}
         return _encode("base", about, self.entries)
@@ -140,7 +140,7 @@ class Snapshot:
 
 
 def digest_of(data: bytes) -> str:
-    """Give the digest of an object."""
+    """Return the digest of an object."""
     return hashlib.sha256(data).hexdigest()
 
 

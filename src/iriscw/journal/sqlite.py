@@ -471,7 +471,7 @@ class SqliteJournal:
 
 
 def _restored(folder: Path, file: Path | None, replica: Replica, step: database.Step) -> Path | None:
-    """Give the file to open: the present one if it is where the replica is, or else one that is made from that."""
+    """Return the file to open: the present one if it is where the replica is, or else one that is made from that."""
     replica.look()
     reach = _reach(file) if file is not None else 0
     if reach is not None and replica.continues(Mark.read(folder), identity_of(folder), reach):
@@ -486,7 +486,7 @@ def _restored(folder: Path, file: Path | None, replica: Replica, step: database.
 
 
 def _reach(file: Path) -> int | None:
-    """Give the last sequence that a file speaks for; None if that cannot be read."""
+    """Return the last sequence that a file speaks for; None if that cannot be read."""
     try:
         reader = database.connect(file, readonly=True)
     except (sqlite3.Error, OperationError):

@@ -73,7 +73,7 @@ def verify(directory: str | Path) -> Verdict:
 
 
 def dump(directory: str | Path, path: str | None = None) -> Iterator[Line]:
-    """Give the entries of the journal in ``directory`` in order, all or those of exactly ``path``.
+    """Yield the entries of the journal in ``directory`` in order, all or those of exactly ``path``.
 
     Superseded entries are shown as long as the file has them. The chain is not checked: damaged journals are
     dumped as far as they can be read.
@@ -154,7 +154,7 @@ def _link_aside(file: Path) -> Path:
 
 
 def _prefix(connection: sqlite3.Connection, after: int) -> tuple[Base, Liveness]:
-    """Give the base of a file that continues after ``after``, and what counts there."""
+    """Return the base of a file that continues after ``after``, and what counts there."""
     chain, liveness = Chain(), Liveness()
     try:
         for entry, digest in database.scan(connection):

@@ -25,7 +25,7 @@ CAPACITY = 2 * MAX_NODES
 
 
 def mirror_child(node: str, streams: AgentStreams) -> ChildSpec:
-    """Give the child spec of ``/nodes/agent/<node>``."""
+    """Return the child spec of ``/nodes/agent/<node>``."""
     behavior = Behavior(
         initial=functools.partial(Mirror, node),
         on=mirror.rules(),
@@ -37,7 +37,7 @@ def mirror_child(node: str, streams: AgentStreams) -> ChildSpec:
 
 
 def nodes_child(streams: AgentStreams) -> ChildSpec:
-    """Give the child spec of ``/nodes``.
+    """Return the child spec of ``/nodes``.
 
     Args:
         streams: the doors' side of agents' streams.

@@ -75,7 +75,7 @@ def evolve(agents: Agents, record: object) -> None:
 
 
 def compact(agents: Agents) -> Iterator[object]:
-    """Give records from which an equal state is built."""
+    """Yield records from which an equal state is built."""
     for each in agents.known.values():
         yield AgentKnown(each.identity, each.wall_ns)
 
@@ -93,7 +93,7 @@ class AgentsDecisions:
         self.max_nodes = max_nodes
 
     def rules(self) -> dict[type, DecisionFunction]:
-        """Give the decision for each message."""
+        """Return the decision for each message."""
         return {
             AgentDialled: self.dialled,
             ListNodes: self.list_nodes,
@@ -152,7 +152,7 @@ class AgentsDecisions:
         return None
 
     def list_nodes(self, agents: Agents, message: ListNodes, ctx: Context) -> Outcome:
-        """Give the names."""
+        """Return the names."""
         return (Reply(tuple(sorted(agents.known))),)
 
     def undelivered(self, agents: Agents, message: Undelivered, ctx: Context) -> Outcome:

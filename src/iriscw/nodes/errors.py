@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from iriscw.errors import OperationError, UsageError
+
+STARTS_AGENT: Final = (
+    "`iriscw agent token FILE` gives the token for one, and `iriscw agent serve --controller HOST:PORT "
+    "--token-file FILE` runs it there"
+)
+"""What to do about a node that no agent has dialled from."""
 
 
 class NoSuchNode(UsageError, LookupError):

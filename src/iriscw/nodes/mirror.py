@@ -103,7 +103,7 @@ class Mirror:
 
 
 def rules() -> dict[type, DecisionFunction]:
-    """Give the decision for each message."""
+    """Return the decision for each message."""
     return {
         Arrived: arrived,
         Closed: closed,

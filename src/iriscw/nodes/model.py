@@ -167,7 +167,7 @@ CHECKPOINT, OPERATION, TIER, ORDER = "checkpoint", "operation", "tier", "order"
 
 
 def key_of(fact: Fact) -> FactKey:
-    """Give the key of a fact."""
+    """Return the key of a fact."""
     match fact:
         case CheckpointRow():
             return (CHECKPOINT, fact.checkpoint, fact.tier)
@@ -227,6 +227,8 @@ class ThawOrder:
     force: bool = False
     new_numbers: bool = False
     """If somebody has a number of the tree, it comes back in a PID namespace of its own."""
+    gpus: tuple[tuple[str, str], ...] = ()
+    """Pairs of UUIDs: where it was on the first, it comes to the second."""
 
 
 @attrs.frozen

@@ -75,7 +75,7 @@ class OrderBook:
     """The operation of each key, for as long as the order is remembered."""
 
     def find(self, operation: str) -> Placed | None:
-        """Give an order, open or ended."""
+        """Return an order, open or ended."""
         return self.open.get(operation) or self.ended.get(operation)
 
 
@@ -97,7 +97,7 @@ def evolve(book: OrderBook, record: object) -> None:
 
 
 def compact(book: OrderBook) -> Iterator[object]:
-    """Give records from which an equal state is built."""
+    """Yield records from which an equal state is built."""
     for placed in (*book.ended.values(), *book.open.values()):
         view = placed.view
         yield OrderPlaced(placed.key, view.node, view.agent_id, view.order, view.wall_ns)
@@ -108,7 +108,7 @@ def compact(book: OrderBook) -> Iterator[object]:
 
 
 def rules() -> dict[type, DecisionFunction]:
-    """Give the decision for each message."""
+    """Return the decision for each message."""
     return {
         PlaceOrder: place,
         CancelOrder: cancel,
@@ -190,7 +190,7 @@ def _unknown(operation: str) -> NoSuchOrder:
 
 
 def wanted(book: OrderBook, message: OrdersWanted, ctx: Context) -> Outcome:
-    """Give all that this agent has to do: what it knows it does not begin again."""
+    """Return all that this agent has to do: what it knows it does not begin again."""
     return (_all_of(book, message.node, message.agent_id),)
 
 

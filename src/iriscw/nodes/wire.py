@@ -72,9 +72,9 @@ def read_hello(message: v1.AgentHello) -> tuple[AgentIdentity, Abilities]:
         InvalidArgument: it is nobody.
     """
     if not NODE_NAME.fullmatch(message.node):
-        raise InvalidArgument(f"{message.node[:80]!a} is no name of a node")
+        raise InvalidArgument(f"{message.node[:80]!a} is not a valid node name")
     if not OPERATION_ID.fullmatch(message.agent_id) or message.starts < 1:
-        raise InvalidArgument(f"{message.agent_id[:80]!a} is no id of an agent that was started")
+        raise InvalidArgument(f"{message.agent_id[:80]!a} is not the id of an agent that was started")
     identity = AgentIdentity(message.node, message.agent_id, message.starts, message.boot_id[:MAX_ID_CHARS])
     return identity, read_capabilities(message.capabilities or v1.CapabilitiesResponse())
 
@@ -169,7 +169,7 @@ def read_report(message: v1.AgentReport) -> Report:
 
 def _id(given: str, of: str) -> str:
     if not OPERATION_ID.fullmatch(given):
-        raise InvalidArgument(f"{given[:80]!a} is no id of {of}")
+        raise InvalidArgument(f"{given[:80]!a} is not an id of {of}")
     return given
 
 
@@ -346,7 +346,9 @@ def _order(order: Order) -> v1.AgentOrder:
     elif order.thaw is not None:
         thaw = order.thaw
         numbers = v1.ProcessNumbers.AUTO if thaw.new_numbers else v1.ProcessNumbers.SAME
-        message.thaw = v1.ThawRequest(checkpoint_id=thaw.checkpoint, force=thaw.force, numbers=numbers)
+        message.thaw = v1.ThawRequest(
+            checkpoint_id=thaw.checkpoint, force=thaw.force, numbers=numbers, gpus=dict(thaw.gpus)
+        )
     elif order.remove is not None:
         message.remove = v1.RemoveCheckpointRequest(checkpoint_id=order.remove.checkpoint)
     return message
@@ -361,7 +363,7 @@ def read_orders(message: v1.AgentOrders) -> Orders:
     begin = tuple(order for each in message.begin if (order := _read_order(each)) is not None)
     for operation in (*(order.operation for order in begin), *message.cancel, *message.release):
         if not OPERATION_ID.fullmatch(operation):
-            raise InvalidArgument(f"{operation[:80]!a} is no id of an operation")
+            raise InvalidArgument(f"{operation[:80]!a} is not an operation id")
     return Orders(message.complete, begin, tuple(message.cancel), tuple(message.release))
 
 
@@ -387,7 +389,8 @@ def _read_order(message: v1.AgentOrder) -> Order | None:
     if message.thaw is not None:
         thaw = message.thaw
         new_numbers = thaw.numbers is v1.ProcessNumbers.AUTO
-        return Order(message.operation_id, thaw=ThawOrder(thaw.checkpoint_id, thaw.force, new_numbers))
+        gpus = _pairs(thaw.gpus)
+        return Order(message.operation_id, thaw=ThawOrder(thaw.checkpoint_id, thaw.force, new_numbers, gpus))
     if message.remove is not None:
         return Order(message.operation_id, remove=RemoveOrder(message.remove.checkpoint_id))
     return None

@@ -10,6 +10,7 @@ from iriscw.runtime.behavior import Backoff, Behavior, ChildSpec, Restart, Shutd
 from iriscw.runtime.edge.reference import ActorRef
 from iriscw.runtime.edge.session import SessionPort
 from iriscw.runtime.edge.system import ActorSystem
+from iriscw.runtime.inspection import ActorPage, ActorView
 from iriscw.runtime.tree import FailureReport, TreeStatistics
 from iriscw.runtime.vocabulary import (
     KEEP,
@@ -70,9 +71,11 @@ __all__ = [
     "NANOSECOND",
     "ROOT",
     "SECOND",
+    "ActorPage",
     "ActorPath",
     "ActorRef",
     "ActorSystem",
+    "ActorView",
     "Arrived",
     "Backoff",
     "Behavior",

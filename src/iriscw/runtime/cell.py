@@ -61,6 +61,9 @@ class _Rare:
     """The restarts that count against its own budget."""
     group_failures: History | None = None
     """Those of its children that count against one budget for all of them."""
+    failure: str = ""
+    """Its last failure, in one line."""
+    failed_at: int = 0
     over: bool = False
     """Whether its incarnation has failed or ended, and the next has not begun to start."""
     recovery: Recovery | None = None
@@ -128,7 +131,7 @@ class Cell(_Rare):
         return queued + stashed + parked - self.reserved - self.stashed_answers >= self.spec.capacity
 
     def box(self) -> deque[Any]:
-        """Give the mailbox; most actors of a large tree never need one."""
+        """Return the mailbox; most actors of a large tree never need one."""
         if self.mailbox is None:
             self.mailbox = deque()
         return self.mailbox

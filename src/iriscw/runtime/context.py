@@ -94,6 +94,6 @@ class DispatcherContext:
             raise unavailable(self.cell.tree)
 
     def new_id(self, prefix: str = "") -> str:
-        """Give an id that no other call gives."""
+        """Return an id that no other call gives."""
         bits = self.rng.getrandbits(5 * ID_LENGTH)
         return prefix + "".join(ID_ALPHABET[bits >> 5 * place & 31] for place in range(ID_LENGTH))

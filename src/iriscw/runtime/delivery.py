@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from iriscw.errors import as_failure
 from iriscw.runtime.cell import DRAINING, Cell
 from iriscw.runtime.envelope import FIRST_ANSWER, Envelope, Kind, Slot
 from iriscw.runtime.interpreter import Unavailable, carry_out
@@ -80,12 +81,12 @@ def unwrap(dispatcher: Dispatcher, cell: Cell, envelope: Envelope | Slot) -> Non
         elif latest and cell.conflated is not None:
             cell.conflated[envelope.key] = envelope  # it waits again
         park(cell, envelope)
-    except Exception as error:
-        dispatcher.lifecycle.failed(cell, message, error)
+    except BaseException as error:
+        dispatcher.lifecycle.failed(cell, message, as_failure(error))
 
 
 def _table(cell: Cell, kind: int) -> Any:
-    """Give where the cell keeps what an answer of this kind is checked against."""
+    """Return where the cell keeps what an answer of this kind is checked against."""
     match kind:
         case Kind.NOTE:
             return None
@@ -157,7 +158,8 @@ def question(dispatcher: Dispatcher, cell: Cell, slot: Slot) -> None:
     except Unavailable:
         if slot.asker is not None:  # a host was answered by name already
             park(cell, slot)
-    except Exception as error:
+    except BaseException as raised:
+        error = as_failure(raised)
         tree.fill(slot, None, error, cell.rests_on)
         dispatcher.lifecycle.failed(cell, message, error)
     else:

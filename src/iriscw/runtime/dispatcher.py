@@ -19,7 +19,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Protocol
 
-from iriscw.errors import AskInsideDecision, AskTimeout
+from iriscw.errors import AskInsideDecision, AskTimeout, as_failure
 from iriscw.runtime.cell import ACTIVE, DRAINING, Cell
 from iriscw.runtime.context import DispatcherContext
 from iriscw.runtime.delivery import park, question, unwrap
@@ -256,7 +256,7 @@ class Dispatcher:
         return quota
 
     def _turns(self, messages: int, until: Slot | None, quota: int, *, traced: bool) -> int:
-        """Give ready cells their turns: the hottest loop; outcomes that make up most of all are dealt with here."""
+        """Return ready cells their turns: the hottest loop; outcomes that make up most of all are dealt with here."""
         ready, control, context, rng = self.ready, self.control, self.context, self.rng
         cell, counts, throughput = None, self._counts, self.throughput
         timed = not self.virtual
@@ -310,8 +310,8 @@ class Dispatcher:
                     except Unavailable:
                         park(cell, received)
                         break
-                    except Exception as error:
-                        self.lifecycle.failed(cell, received, error)
+                    except BaseException as error:
+                        self.lifecycle.failed(cell, received, as_failure(error))
                         break
                 tree.delivered += taken
                 spent += taken
@@ -395,8 +395,8 @@ class Dispatcher:
                         carry_out(tree, cell, outcome, message)
                 except Unavailable:
                     park(cell, message)
-                except Exception as error:
-                    self.lifecycle.failed(cell, message, error)
+                except BaseException as error:
+                    self.lifecycle.failed(cell, message, as_failure(error))
         return taken
 
     def ask_now(self, slot: Slot) -> bool:

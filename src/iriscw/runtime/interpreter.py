@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from iriscw.errors import ActorStopped, InvalidDecision, JournalLost, MailboxFull
+from iriscw.errors import ActorStopped, InvalidDecision, JournalLost, MailboxFull, as_failure
 from iriscw.runtime.behavior import Behavior, ChildSpec
 from iriscw.runtime.cell import QUARANTINED, WAITING, Cell
 from iriscw.runtime.envelope import Envelope, Kind, Slot
@@ -68,7 +68,7 @@ class Unavailable(Exception):
 
 
 def unavailable(tree: Tree) -> Unavailable:
-    """Give what a decision that needs records raises now. A host that asked for it is told the reason, by name.
+    """Return what a decision that needs records raises now. A host that asked for it is told the reason, by name.
 
     Whoever catches it puts the message aside; only here is it known that nothing of the decision was carried out.
     """
@@ -493,7 +493,7 @@ def record(tree: Tree, cell: Cell, records: tuple[Any, ...]) -> None:
     except JournalLost as error:
         tree.lose(error)
         raise
-    except Exception:
+    except BaseException:
         tree.dispatcher.lifecycle.unload(cell)
         raise
     if cell.records_since_snapshot >= cell.behavior.snapshot_every:
@@ -512,8 +512,8 @@ def _snapshot(tree: Tree, cell: Cell) -> None:
     except JournalLost as error:
         tree.lose(error)
         raise
-    except Exception as error:
-        tree.dispatcher.lifecycle.no_snapshot(cell, error)
+    except BaseException as error:
+        tree.dispatcher.lifecycle.no_snapshot(cell, as_failure(error))
 
 
 def carry_out(tree: Tree, cell: Cell, outcome: Outcome, item: Any) -> None:

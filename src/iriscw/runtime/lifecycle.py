@@ -36,10 +36,12 @@ from iriscw.errors import (
     IriscwError,
     JournalCorrupt,
     RestartsExhausted,
+    as_failure,
 )
 from iriscw.runtime.behavior import ChildSpec, Restart, Shutdown, Strategy
 from iriscw.runtime.cell import ACTIVE, DRAINING, QUARANTINED, STOPPED, STOPPING, WAITING, Cell
 from iriscw.runtime.envelope import FIRST_ANSWER, Envelope, Kind, Slot
+from iriscw.runtime.inspection import failure_text
 from iriscw.runtime.interpreter import Unavailable, carry_out, unstash
 from iriscw.runtime.supervision import History, Verdict, affected, judge
 from iriscw.runtime.tree import FailureReport
@@ -74,7 +76,7 @@ class Recovery:
 
 
 def _without_stash(owed: Iterable[Any]) -> tuple[Any, ...]:
-    """Give what ``resume`` owes; there is no message to stash while an actor starts."""
+    """Return what ``resume`` owes; there is no message to stash while an actor starts."""
     commands = tuple(owed)
     if any(type(command) is Stash for command in commands):
         raise InvalidDecision("resume cannot stash: there is no message")
@@ -119,9 +121,9 @@ class Lifecycle:
         if behavior.starts_at_once and not control:
             try:
                 cell.state = behavior.initial()
-            except Exception as error:
+            except BaseException as error:
                 cell.scheduled = True
-                control.append((self.failed, (cell, None, error)))
+                control.append((self.failed, (cell, None, as_failure(error))))
             else:
                 cell.started_at = self.dispatcher.now
                 cell.status = ACTIVE
@@ -145,8 +147,8 @@ class Lifecycle:
                 cell.state = behavior.initial()
             elif cell.state is UNLOADED:
                 cell.state = self._load(cell)
-        except Exception as error:
-            self.failed(cell, None, error)
+        except BaseException as error:
+            self.failed(cell, None, as_failure(error))
             return
         control = dispatcher.control
         before = len(control)
@@ -166,10 +168,10 @@ class Lifecycle:
         for number, fact in enumerate(tree.journal.read(cell.path)):
             try:
                 evolve(state, fact)
-            except Exception as error:
+            except BaseException as error:
                 raise JournalCorrupt(
                     f"record {number} of {cell.path} ({type(fact).__name__}) cannot be applied"
-                ) from error
+                ) from as_failure(error)
         cell.rests_on = max(cell.rests_on, tree.journal.appended)
         return state
 
@@ -177,6 +179,7 @@ class Lifecycle:
         """Report that an actor could not be compacted: its records stay, and it is tried again after as many more."""
         tree = cell.tree
         tree.failures += 1
+        self._remember(cell, error)
         tree.publish(FailureReport(tree.name, cell.path, cell.incarnation, None, error, "none"))
 
     def unload(self, cell: Cell) -> None:
@@ -194,8 +197,8 @@ class Lifecycle:
             context.cell = cell
             try:
                 carry_out(cell.tree, cell, _without_stash(resume(cell.state, context)), None)
-            except Exception as error:
-                self.failed(cell, None, error)
+            except BaseException as error:
+                self.failed(cell, None, as_failure(error))
                 return
         if cell.status == ACTIVE:
             cell.scheduled = False
@@ -276,7 +279,13 @@ class Lifecycle:
         return judge(cell.spec, supervision, history, failed=failed, now=now, lived=now - cell.started_at, draw=draw)
 
     def _report(self, cell: Cell, cause: Any, error: Exception, verdict: Verdict) -> None:
+        self._remember(cell, error)
         cell.tree.publish(FailureReport(cell.tree.name, cell.path, cell.incarnation, cause, error, verdict.value))
+
+    def _remember(self, cell: Cell, error: Exception) -> None:
+        """Keep what an actor failed of for who inspects the tree: as a text, since an error holds on to its frames."""
+        cell.failure = failure_text(error)
+        cell.failed_at = self.dispatcher.now
 
     def _block(self, cell: Cell) -> None:
         cell.status = WAITING

@@ -56,7 +56,7 @@ class History:
 
 
 def backoff_delay(backoff: Backoff, in_a_row: int, draw: float) -> int:
-    """Give the wait before the restart after ``in_a_row`` earlier ones, in ns.
+    """Return the wait before the restart after ``in_a_row`` earlier ones, in ns.
 
     Args:
         backoff: the parameters.
@@ -115,7 +115,7 @@ def judge(
 
 
 def affected(strategy: Strategy, names: list[str], failed: str) -> list[str]:
-    """Give the children to restart when ``failed`` does, in start order.
+    """Return the children to restart when ``failed`` does, in start order.
 
     ``names`` are the supervisor's children in the order in which they were started.
     """

@@ -170,7 +170,7 @@ class Tree:
         self.slowest_actor = ""
 
     def serial(self) -> int:
-        """Give the next number of this tree: for operations, slots and generations."""
+        """Return the next number of this tree: for operations, slots and generations."""
         self._serial += 1
         return self._serial
 
@@ -399,7 +399,7 @@ class Tree:
     # Accounting
 
     def statistics(self) -> TreeStatistics:
-        """Give the counters; walks all cells."""
+        """Return the counters; walks all cells."""
         queued = stashed = answers_queued = 0
         live = 0
         for cell in self.cells.values():

@@ -40,7 +40,7 @@ SECOND = 1_000_000_000
 
 
 def seconds(value: float) -> int:
-    """Give ``value`` seconds as integer nanoseconds, rounded to the nearest."""
+    """Return ``value`` seconds as integer nanoseconds, rounded to the nearest."""
     return round(value * SECOND)
 
 
@@ -64,7 +64,7 @@ else:
 
 
 def replace(value: _T, **changes: Any) -> _T:
-    """Give a copy of a message or value with some fields changed; for cold paths, it costs several constructions."""
+    """Return a copy of a message or value with some fields changed; for cold paths, it costs several constructions."""
     changed: _T = attrs.evolve(value, **changes)  # type: ignore[misc]  # an attrs class, though typed as a dataclass
     return changed
 
@@ -75,7 +75,7 @@ class ActorPath(str):
     __slots__ = ()
 
     def __truediv__(self, name: str) -> ActorPath:
-        """Give the path of the child called ``name``."""
+        """Return the path of the child called ``name``."""
         return ActorPath(f"/{name}" if self == "/" else f"{self}/{name}")
 
     @property
@@ -145,7 +145,7 @@ class Context(Protocol):
         """
 
     def new_id(self, prefix: str = "") -> str:
-        """Give an id that no other call gives: ``prefix`` and 12 characters of ``[a-z2-7]``."""
+        """Return an id that no other call gives: ``prefix`` and 12 characters of ``[a-z2-7]``."""
 
 
 @message
@@ -234,7 +234,10 @@ class Refuse:
 
 @message
 class Continue:
-    """Send ``message`` to oneself: how a long piece of work lets others have their turn. Never undelivered."""
+    """Send ``message`` to oneself: how a long piece of work lets others have their turn.
+
+    Only the incarnation that sends it sees it: a restart drops it, stashed or not. Never undelivered.
+    """
 
     message: Any
 

@@ -7,9 +7,10 @@ named. Nothing is shrunk: to find is enough.
 import json
 import sys
 import time
+from pathlib import Path
 
 FOLDER, EXAMPLES = sys.argv[1], int(sys.argv[2])
-sys.path.insert(0, FOLDER)
+sys.path[:0] = [FOLDER, str(Path(FOLDER).parent)]  # for profiles
 
 import hypothesis  # noqa: E402
 from hypothesis import HealthCheck, Phase  # noqa: E402

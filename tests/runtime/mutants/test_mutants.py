@@ -9,16 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from anchors import plant, sources
+
 HERE = Path(__file__).parent
 TESTS = HERE.parent
 SOURCE = TESTS.parents[1] / "src" / "iriscw"
 EXAMPLES = 400
-SLICE = (
-    "reply-leaves-before-the-commit",
-    "second-effect-of-a-key-starts-at-once",
-    "mailbox-bound-not-checked",
-    "parked-messages-lost",
-)
+SLICE = ("reply-leaves-before-the-commit", "mailbox-bound-not-checked")
 """Found quickly, each by another checker: what `make test` runs."""
 
 DIRECTED = {
@@ -48,19 +45,17 @@ def planted(mutant, folder):
     """Copy what the kernel is made of to ``folder``, with the bug in it."""
     package = folder / "iriscw"
     for name in ("runtime", "journal", "testing"):
-        shutil.copytree(SOURCE / name, package / name, ignore=shutil.ignore_patterns("__pycache__", "conformance"))
+        # Bytecode comes along, but for what another process writes just now, under a name that ends otherwise.
+        shutil.copytree(SOURCE / name, package / name, ignore=shutil.ignore_patterns("*.pyc.*", "conformance"))
     for path in SOURCE.glob("*.py"):
         shutil.copy(path, package / path.name)
-    for module, old, new in mutant.edits if mutant else ():
-        path = package / module
-        text = path.read_text(encoding="utf-8")
-        assert text.count(old) == 1, f"{mutant.name}: {text.count(old)} places in {module} read {old!r}"
-        path.write_text(text.replace(old, new), encoding="utf-8")
+    if mutant:
+        plant(mutant, package)
     return folder
 
 
 def hunt(folder, hunters=(), examples=EXAMPLES):
-    """Give what the hunt reports of the kernel in ``folder``; without ``hunters``, all of them go."""
+    """Return what the hunt reports of the kernel in ``folder``; without ``hunters``, all of them go."""
     environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, str(HERE / "hunt.py"), str(TESTS), str(examples), *hunters]
     done = subprocess.run(
@@ -84,10 +79,10 @@ def test_a_slice_of_the_planted_bugs_is_found(name, tmp_path):
     find(name, tmp_path)
 
 
-def test_the_texts_to_replace_are_there(tmp_path):
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_its_place_is_there(mutant):
     """Every planted bug still fits the source."""
-    for mutant in MUTANTS:
-        planted(mutant, tmp_path / mutant.name)
+    assert sources(mutant, SOURCE)
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ import anyio
 import anyio.abc
 import anyio.lowlevel
 
-from iriscw.errors import ActorStopped, OutcomeUnknown
+from iriscw.errors import ActorStopped, OutcomeUnknown, as_failure
 from iriscw.runtime.cell import Cell
 from iriscw.runtime.dispatcher import Dispatcher
 from iriscw.runtime.edge.session import SessionPort
@@ -128,8 +128,16 @@ class Driver:
     def publish(self, event: Any) -> None:
         """Hand an event to the listener, outside the step."""
         if self._on_event is not None:
-            self.outbox.append((self._on_event, event))
+            self.outbox.append((self._hand_out, event))
             self.wake()
+
+    def _hand_out(self, event: Any) -> None:
+        assert self._on_event is not None
+        try:
+            self._on_event(event)
+        except BaseException as raised:
+            # A cancellation that nobody asked for would end the system, and the host's block, without a word.
+            raise as_failure(raised) from raised.__cause__
 
     def wake(self) -> None:
         """Have the driving task look for work."""
@@ -159,24 +167,31 @@ class Driver:
         self._effects.start_soon(self._perform, operation, name=f"{operation.path} {operation.key!r}")
 
     async def _perform(self, operation: Operation) -> None:
+        """Perform an operation to its end, however its function ends."""
+        assert self._effects is not None
         value: Any = None
         error: Exception | None = None
-        with anyio.CancelScope() as scope:
-            port = SessionPort(self.tree, operation) if operation.session else None
-            operation.edge_state = scope if port is None else (scope, port)
-            try:
-                if operation.phase is Phase.CANCELLING:
-                    error = ActorStopped(f"{operation.path} gave the operation up before it began")
-                elif port is None:
-                    value = await operation.function(operation.effect)
-                else:
-                    await operation.function(operation.effect, port)
-            except Exception as raised:
-                error = raised
+        scope = anyio.CancelScope()
+        try:
+            with scope:
+                value = await self._call(operation, scope)
+        except BaseException as raised:
+            if self._effects.cancel_scope.cancel_called and isinstance(raised, anyio.get_cancelled_exc_class()):
+                raise  # everything ends here
+            error = as_failure(raised)
         if scope.cancelled_caught and error is None:
             error = ActorStopped(f"{operation.path} gave the operation up")
         operation.edge_state = None
         self.tree.ended(operation, value, error)
+
+    async def _call(self, operation: Operation, scope: anyio.CancelScope) -> Any:
+        port = SessionPort(self.tree, operation) if operation.session else None
+        operation.edge_state = scope if port is None else (scope, port)
+        if operation.phase is Phase.CANCELLING:
+            raise ActorStopped(f"{operation.path} gave the operation up before it began")
+        if port is None:
+            return await operation.function(operation.effect)
+        return await operation.function(operation.effect, port)
 
     # Driving
 
@@ -243,7 +258,10 @@ class Driver:
 
 
 def _loop_caller() -> Callable[..., Any]:
-    """Give what schedules a call in this event loop from any thread: both backends have one, under different names."""
+    """Return what schedules a call in this event loop from any thread.
+
+    Both backends have one, under different names.
+    """
     native = anyio.lowlevel.current_token().native_token
     caller = getattr(native, "call_soon_threadsafe", None) or native.run_sync_soon  # type: ignore[attr-defined]
 

@@ -10,11 +10,14 @@
 One task drives the dispatcher and starts the effects, each in a task of its own. Both run below a shielded scope: when
 the host's scope is cancelled, or its block raises, the actors still stop in order, within a bounded grace. A bug in the
 dispatcher, an escalation past the root and a lost journal crash the host's ``async with`` block.
+
+The block is a task group's, so the task that enters it has to leave it, on either event loop. A cluster
+(:class:`iriscw.Cluster`) starts a task of its own for that, as only asyncio lets it.
 """
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
@@ -22,11 +25,12 @@ from typing import Any, Self
 import anyio
 import anyio.abc
 
-from iriscw.errors import InvalidArgument, NoSuchActor, SystemClosed, TellInsideDecision
+from iriscw.errors import InvalidArgument, NoSuchActor, SystemClosed, TellInsideDecision, WrongTask
 from iriscw.runtime.behavior import DEFAULT_CAPACITY, DEFAULT_SHUTDOWN, Behavior, ChildSpec, Restart, Shutdown
 from iriscw.runtime.cell import STOPPED
 from iriscw.runtime.edge.driver import Driver
 from iriscw.runtime.edge.reference import DEFAULT_ASK_TIMEOUT_S, ActorRef, refuse_late
+from iriscw.runtime.inspection import MAX_ROWS, ActorPage, inspect
 from iriscw.runtime.tree import JournalPort, TreeStatistics
 from iriscw.runtime.vocabulary import ActorPath, StopReason, seconds
 
@@ -60,7 +64,7 @@ class ActorSystem:
         self.name = name
         self._driver = Driver(
             name=name,
-            seed=seed if seed is not None else secrets.token_hex(16),
+            seed=seed if seed is not None else os.urandom(16).hex(),
             journal=journal,
             on_event=on_event,
         )
@@ -68,6 +72,8 @@ class ActorSystem:
         self._tree = self._driver.tree
         self._root_spec = ChildSpec("", root or Behavior(name="root"), shutdown_budget=seconds(grace_s))
         self._tasks: anyio.abc.TaskGroup | None = None
+        self._host: int | None = None
+        """The task that entered."""
 
     # The host's side
 
@@ -135,8 +141,21 @@ class ActorSystem:
         return await self.ref(path).ask(message, timeout_s)
 
     def statistics(self) -> TreeStatistics:
-        """Give the system's counters."""
+        """Return the system's counters."""
         return self._tree.statistics()
+
+    def inspect(
+        self,
+        under: str = "/",
+        *,
+        after: str = "",
+        depth: int | None = None,
+        troubled: bool = False,
+        limit: int = MAX_ROWS,
+    ) -> ActorPage:
+        """Describe the actors that there are; the parameters and errors are those of :func:`inspection.inspect`."""
+        now = self._dispatcher.clock.now()
+        return inspect(self._tree, now, under=under, after=after, depth=depth, troubled=troubled, limit=limit)
 
     @property
     def failure(self) -> Exception | None:
@@ -152,6 +171,7 @@ class ActorSystem:
     async def __aenter__(self) -> Self:
         if self._tasks is not None:
             raise SystemClosed("an actor system is entered once")
+        self._host = anyio.get_current_task().id
         self._driver.open()
         self._dispatcher.lifecycle.plant(self._tree, self._root_spec)
         self._tasks = tasks = anyio.create_task_group()
@@ -166,7 +186,19 @@ class ActorSystem:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
+        """Stop all actors in order, and end the block.
+
+        Raises:
+            WrongTask: another task has entered. The actors are stopped; that task still has to leave.
+            Exception: what ended the system from the inside.
+        """
         assert self._tasks is not None
+        if anyio.get_current_task().id != self._host:
+            await self.stop()
+            raise WrongTask(
+                f"the actor system {self.name!r} was entered by another task, which has to leave its block;"
+                " its actors have been stopped"
+            )
         try:
             await self.stop()
         except BaseException as cut:  # asyncio's own cancellation, which no shield holds off: the tasks are waited for
