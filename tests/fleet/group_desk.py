@@ -21,5 +21,5 @@ def send(group, ctx, message):
 
 
 def told(commands, kind):
-    """Give the messages of a kind that are told to anybody."""
+    """Return the messages of a kind that are told to anybody."""
     return [c.message for c in commands if isinstance(c, Tell) and isinstance(c.message, kind)]

@@ -61,6 +61,8 @@ class Walk:
         """Each slice that lives, with its last report."""
         self.briefed: dict[str, SliceBriefed] = {}
         self.dismissed: dict[str, None] = {}
+        self.were_stuck: dict[str, None] = {}
+        """Slices whose deletion was stuck: their places were given to others."""
         self.pools: dict[str, NodePool] = {}
         self.pods: dict[str, Pod] = {}
         self.rows: dict[str, SliceRow] = {}
@@ -147,6 +149,8 @@ class Walk:
             stuck=trouble is Trouble.STUCK_DELETION,
             bare=state in COMING[:2],
         )
+        if trouble is Trouble.STUCK_DELETION:
+            self.were_stuck[name] = None
         if state is SliceState.GONE:
             self.pools.pop(name, None)
         self.send(self.slices[name])
@@ -166,7 +170,7 @@ class Walk:
     # What the cloud shows
 
     def labels(self, slice_id):
-        """Give the labels of what belongs to a slice."""
+        """Return the labels of what belongs to a slice."""
         return {"iris-managed": "true", "iris-cluster": "test", "iris-scale-group": "gpu", "iris-slice-id": slice_id}
 
     def late(self, slice_id="") -> None:
@@ -212,9 +216,10 @@ class Walk:
     # What may come next
 
     def choices(self):
-        """Give all that may come next: a name and a function."""
+        """Yield all that may come next: a name and a function."""
         for count in (0, 1, 3):
             yield f"wanted {count}", lambda count=count: self.send(SlicesWanted(count))
+        yield "wanted 3 for a gang", lambda: self.send(SlicesWanted(3, spread=3))
         yield "time passes", lambda: (self.ctx.later(40), self.send(Evaluate()))
         yield "new scheduler", self.forget
         yield "reopened", lambda: self.send(ReopenGroup("gpu"))

@@ -55,7 +55,7 @@ class Walk:
         return commands
 
     def truth(self) -> PodReported:
-        """Give what a report would say now."""
+        """Return what a report would say now."""
         it = self.place
         return PodReported(it.seed.worker_id, it.state, it.info, it.reason, it.failures)
 
@@ -71,7 +71,7 @@ class Walk:
             return
         match effect:
             case CreatePod(spec=spec):
-                self._land(spec)
+                self.land(spec)
                 self.send(Completed(key, effect, self.pods[spec.name]))
             case ListPods(labels=labels):
                 found = [pod for pod in self.pods.values() if labels.items() <= pod.labels.items()]
@@ -84,14 +84,15 @@ class Walk:
                 self.pods[name] = attrs.evolve(pod, deleting=True)
                 self.send(Completed(key, effect, None))
 
-    def _land(self, spec) -> None:
+    def land(self, spec) -> None:
+        """Have the pod be there that a create asks for."""
         if spec.name not in self.pods:
             self.serial += 1
             self.pods[spec.name] = Pod(spec.name, f"u{self.serial}", "1", dict(spec.labels))
 
     def lose_answer(self) -> None:
         """Have a create land and its answer get lost."""
-        self._land(self.calls["pod"][0].spec)
+        self.land(self.calls["pod"][0].spec)
         self.answer("pod", Unavailable("no answer"))
 
     def ring(self, key) -> None:
@@ -112,7 +113,7 @@ class Walk:
     def appear(self) -> None:
         """Show a pod of this place that nobody here asked for."""
         other = self.place.seed.spec(f"other{self.serial}")
-        self._land(other)
+        self.land(other)
         self.show(other.name)
 
     def dial(self, incarnation=None) -> None:
@@ -126,7 +127,7 @@ class Walk:
         self.send(WorkerSeen(self.place.seed.worker_id, self.place.incarnation))
 
     def choices(self):
-        """Give all that may come next: a name and a function."""
+        """Yield all that may come next: a name and a function."""
         worker, who = self.place.seed.worker_id, self.place.incarnation
         if any(pod.labels[LABEL_INCARNATION] == who for pod in self.pods.values()):
             yield "dial", self.dial

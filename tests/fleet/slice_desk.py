@@ -14,22 +14,22 @@ def send(it, ctx, message):
 
 
 def runs(commands):
-    """Give the effects that are asked for."""
+    """Return the effects that are asked for."""
     return [command.effect for command in commands if isinstance(command, Run)]
 
 
 def told(commands, kind):
-    """Give the messages of a kind that are told to anybody."""
+    """Return the messages of a kind that are told to anybody."""
     return [c.message for c in commands if isinstance(c, Tell) and isinstance(c.message, kind)]
 
 
 def brief(pool=None, uid="", doomed="", pods=()):
-    """Give what a slice is told first."""
+    """Return what a slice is told first."""
     return SliceBriefed(9000 * SECOND, uid, doomed, pool, pods, 30 * SECOND, 45 * SECOND)
 
 
 def registered(it, index, incarnation="i1"):
-    """Give the report of a worker that is there."""
+    """Return the report of a worker that is there."""
     name = worker_name(NAME, index)
     config = it.seed.config
     info = WorkerInfo(name, incarnation, NAME, config.name, config.per_worker, config.attributes, "")

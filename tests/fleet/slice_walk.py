@@ -126,7 +126,7 @@ class Walk:
                 self.closed = None
 
     def truth(self) -> SliceReported:
-        """Give what a report would say now."""
+        """Return what a report would say now."""
         return slices.report(self.it, self.ctx).message
 
     # The pool
@@ -217,7 +217,7 @@ class Walk:
     # What may come next
 
     def choices(self):
-        """Give all that may come next: a name and a function."""
+        """Yield all that may come next: a name and a function."""
         yield "dismiss", lambda: self.send(Dismiss("enough"))
         yield "new scheduler", self.forget
         yield "missed", lambda: self.send(WorkersMissed(((worker_name(NAME, 0), "i0"),)))

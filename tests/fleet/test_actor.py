@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import HealthCheck, given, strategies as st
 
 from iriscw.cloud.effects import CreateNodePool, CreatePod, DeleteNodePool
 from iriscw.cloud.model import (
@@ -20,6 +20,7 @@ from iriscw.cloud.model import (
 )
 from iriscw.fleet.messages import ActivityChanged, ReopenGroup, SchedulerStarted, WorkerDialled
 from iriscw.fleet.model import Availability, NoSuchGroup, SliceState, Trouble, WorkerRefused
+from profiles import examples
 
 
 def calls(it, kind):
@@ -528,7 +529,7 @@ def test_unknown_group_cannot_be_reopened(world):
 # Chance
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), seed=st.integers(0, 1000))
 def test_any_weather_ends_with_nothing_left(world, demand, data, seed):
     """Demand, crashes, silent creates and lost pools in any order: the bounds hold, and all is gone in the end."""

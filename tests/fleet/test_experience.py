@@ -44,5 +44,4 @@ def test_what_was_let_go_is_no_churn_and_windows_end():
     for _ in range(3):
         known.ended(10, lived=1, failed=True)
     assert known.churn_percent(11) == 50
-    assert known.clears_at() == CHURN_WINDOW
     assert known.churn_percent(10 + CHURN_WINDOW) == 0

@@ -288,7 +288,6 @@ def test_a_life_is_measured_from_ready_to_its_end(walk, lived, short):
 def test_a_life_leaves_the_window_at_its_end():
     """Not an instant before."""
     known = Experience()
-    assert known.clears_at() == 0
     for _ in range(MIN_SAMPLES):
         known.ended(5, lived=0, failed=True)
     assert known.churn_percent(5 + CHURN_WINDOW - 1) == 100

@@ -9,7 +9,7 @@ MISSED = (("kept-0", "i1"), ("left-0", "i1"), ("gone-0", "i1"), ("gone-1", "i1")
 
 
 def answers(it, ctx):
-    """Give what a group tells whom about the missed."""
+    """Return what a group tells whom about the missed."""
     return [(each.to.name, each.message) for each in groups.workers_missed(it, MISSED, ctx)]
 
 

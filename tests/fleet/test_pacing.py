@@ -42,3 +42,15 @@ def test_a_bucket_never_gives_more_than_its_rate(asks, burst, interval):
             assert bucket.available(now + wait - 1) == 0
             assert bucket.available(now + wait) == 1
             now += wait
+
+
+@given(st.lists(st.integers(0, 40), min_size=1), st.integers(2, 8), st.integers(1, 10))
+def test_a_bucket_gives_all_of_its_rate(pauses, burst, interval):
+    """Who takes whatever there is gets the burst and then one per interval, however often it comes: fractions count."""
+    bucket = TokenBucket(burst, interval)
+    assert bucket.take(burst, 0) == burst
+    now = taken = 0
+    for pause in pauses:
+        now += min(pause, interval * (burst - 1))  # so it never stands full, where what falls in is lost
+        taken += bucket.take(burst, now)
+        assert taken == now // interval

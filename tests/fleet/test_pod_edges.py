@@ -7,12 +7,12 @@ import pytest
 from pod_walk import Walk
 
 from iriscw.cloud.effects import CreatePod, DeletePod, ListPods
-from iriscw.cloud.model import Attributes, Conflict, Gone, InvalidSpec, Pod, PodPhase, Unavailable
+from iriscw.cloud.model import Attributes, Conflict, Forbidden, Gone, InvalidSpec, Pod, PodPhase, Unavailable
 from iriscw.fleet import pods
-from iriscw.fleet.messages import DialAgain, WorkerDialled, WorkerHungUp, WorkerLost, WorkerSeen
+from iriscw.fleet.messages import DialAgain, WorkerDialled, WorkerExamined, WorkerHungUp, WorkerLost, WorkerSeen
 from iriscw.fleet.model import PodState
-from iriscw.fleet.signals import CheckLiveness, PodBriefed, PodSeen, PodVanished, RemovePod, TryAgain
-from iriscw.runtime.vocabulary import Completed, Refuse, Reply, Run, SetTimer, Tell, Undelivered
+from iriscw.fleet.signals import CheckLiveness, PodBriefed, PodReported, PodSeen, PodVanished, RemovePod, TryAgain
+from iriscw.runtime.vocabulary import Completed, Failed, Refuse, Reply, Run, SetTimer, Tell, Undelivered
 
 P = PodState
 
@@ -133,7 +133,8 @@ def test_a_pod_on_its_way_out_is_not_adopted(place, ctx, deleting):
     spec = place.seed.spec("other")
     found = Pod(spec.name, "u1", "1", dict(spec.labels), deleting=deleting)
     commands = pods.RULES[PodBriefed](place, PodBriefed((found,)), ctx)
-    assert (place.state is P.STARTING) != deleting
+    assert place.state is (P.VACANT if deleting else P.STARTING)
+    assert place.failures == 0, "somebody else's end is none of ours"
     assert runs(commands) == ([DeletePod(found.name, "u1")] if deleting else [])
 
 
@@ -161,6 +162,26 @@ def test_a_worker_that_registered_has_no_trouble_left(walk, big):
     assert walk.place.reason == walk.place.refusal == str(refused.error)
     walk.dial()
     assert (walk.place.reason, walk.place.refusal) == ("", "")
+
+
+def test_what_was_found_in_a_pod_is_its_reason(walk, big):
+    """For as long as it runs without its worker; a refusal says more, and of another pod it is nothing."""
+    worker, incarnation = walk.place.seed.worker_id, walk.place.incarnation
+    assert walk.send(WorkerExamined(worker, incarnation, "early")) == (), "there is no pod yet"
+    walk.answer("pod")
+    assert walk.send(WorkerExamined(worker, "other", "nothing")) == ()
+    (report,) = told(walk.send(WorkerExamined(worker, incarnation, "no such name")), PodReported)
+    assert report.reason == walk.place.reason
+    assert report.reason.endswith("has not registered: no such name")
+    walk.show(walk.place.pod.name, phase=PodPhase.RUNNING)
+    assert walk.place.reason == report.reason
+    walk.send(WorkerDialled(worker, incarnation, type(big)(1, 1), Attributes(), ""))
+    refused = walk.place.reason
+    assert walk.send(WorkerExamined(worker, incarnation, "no such name")) == ()
+    assert walk.place.reason == refused != report.reason
+    walk.dial()
+    assert (walk.place.reason, walk.place.finding) == ("", "")
+    assert walk.send(WorkerExamined(worker, incarnation, "late")) == ()
 
 
 def test_a_stranger_that_dials_changes_no_reason(registered):
@@ -215,6 +236,27 @@ def test_what_found_no_room_is_told_again(registered):
         clocks.append(clock)
         assert told(registered.send(clock.message), WorkerLost) == [loss]
     assert clocks[0].key != clocks[1].key
+
+
+def test_what_was_refused_is_told_as_long_as_its_reason_is(walk):
+    """A place that asks anew is not refused yet: it would hide one whose reason says so (seed 1119797, INV-F5)."""
+    walk.answer("pod")
+    gone = walk.place.pod
+    walk.vanish(gone.name)
+    walk.send(Failed("pod", ListPods(walk.place.seed.labels()), Forbidden("no right")))
+    assert walk.place.refused
+    walk.ring("fill")
+    assert (walk.place.reason, walk.place.refused) == ("a worker pod was asked for", False)
+
+
+def test_a_create_that_fails_says_nothing_of_a_pod_that_was_seen_meanwhile(walk):
+    """The watch was faster: users read how the pod fares."""
+    create = walk.calls["pod"][0]
+    walk.land(create.spec)
+    walk.show(create.spec.name)
+    before = walk.place.reason
+    assert walk.send(Failed("pod", create, Unavailable("x"))) == ()
+    assert (walk.place.reason, walk.place.retries) == (before, 0)
 
 
 def test_an_answer_to_an_older_create_is_nobodys(registered):

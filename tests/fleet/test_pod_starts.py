@@ -26,7 +26,7 @@ def runs(commands):
 
 
 def clock(commands):
-    """Give how long the clock was set for; None if it was stopped, empty if nothing was said of it."""
+    """Return how long the clock was set for; None if it was stopped, empty if nothing was said of it."""
     set_to = [each.delay for each in commands if isinstance(each, SetTimer) and each.key == "start"]
     stopped = [None for each in commands if isinstance(each, CancelTimer) and each.key == "start"]
     return set_to + stopped

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import HealthCheck, given, strategies as st
 from pod_walk import ERRORS, Walk
 
 from iriscw.fleet.model import PodState
 from iriscw.fleet.signals import RemovePod
+from profiles import examples
 
-WALKS = settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None, derandomize=True
-)
+WALKS = examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 STEPS = 20
 
 

@@ -6,7 +6,7 @@ import copy
 
 import attrs
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import HealthCheck, given, strategies as st
 
 from iriscw.cloud.effects import CreatePod, DeletePod, ListPods
 from iriscw.cloud.model import Attributes, Conflict, Forbidden, Gone, Pod, PodPhase, Throttled, Unavailable
@@ -23,6 +23,7 @@ from iriscw.fleet.signals import (
     TryAgain,
 )
 from iriscw.runtime.vocabulary import Completed, Failed, Refuse, Reply, Run, SetTimer, Tell, Undelivered
+from profiles import examples
 
 WORKER = "iris-gpu-a-0"
 
@@ -152,6 +153,19 @@ def test_registration_and_what_the_group_says_wins(starting, ctx, dial):
     assert starting.state is PodState.REGISTERED
 
 
+@pytest.mark.parametrize(("promised", "counted"), [(8, (8, "H100")), (0, (0, ""))])
+def test_gpus_that_nobody_promised_are_not_counted(starting, ctx, dial, promised, counted):
+    """A job with GPUs is never placed on a group that promised none, whatever its workers have."""
+    config = starting.seed.config
+    promise = attrs.evolve(config.per_worker, gpu_count=promised, gpu_class="H100" if promised else "")
+    starting.seed = attrs.evolve(starting.seed, config=attrs.evolve(config, per_worker=promise))
+    commands = send(starting, ctx, dial(starting.incarnation, gpu_count=16))
+    (reply,) = [command for command in commands if isinstance(command, Reply)]
+    capacity = reply.value.info.capacity
+    assert (capacity.gpu_count, capacity.gpu_class) == counted
+    assert not capacity.lacking(promise)
+
+
 @pytest.mark.parametrize(
     ("changes", "text"),
     [({"gpu_count": 0}, "gpu 0 < 8"), ({"gpu_class": "L40"}, "gpu_class 'L40'"), ({"memory_bytes": 1}, "memory 1")],
@@ -273,7 +287,7 @@ def messages(draw, place, make_pod, make_dial):
     )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150, deadline=None)
+@examples(30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_any_message_in_any_state(place, ctx, pod, dial, data):
     """Whatever comes, in whatever order: the place stays consistent, and says how it stands when that changed."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from asyncio import CancelledError
+
 import attrs
 import pytest
 from hypothesis import given, strategies as st
@@ -53,6 +55,8 @@ def test_the_default_policy():
     assert default_policy(VIEW) == 2 + 2 + 1
     assert default_policy(attrs.evolve(VIEW, wanted=4)) == 2 + 4 + 2
     assert default_policy(attrs.evolve(VIEW, wanted=0, min_slices=6)) == 6
+    assert default_policy(attrs.evolve(VIEW, kept=2)) == 2 + 2 + 2 + 1
+    assert default_policy(attrs.evolve(VIEW, wanted=4, kept=1, buffer_slices=0)) == 2 + 4 + 1 + 1
 
 
 @given(st.integers())
@@ -74,6 +78,8 @@ def test_slices_beyond_a_changed_bound_may_stay():
         (raising(ZeroDivisionError("no slices")), "ZeroDivisionError: no slices"),
         (raising(RecursionError("deep\n" * 100)), "RecursionError: deep"),
         (raising(Unspeakable()), "Unspeakable"),
+        (raising(SystemExit("no licence")), "StrayExit: SystemExit: no licence"),
+        (raising(CancelledError()), "StrayExit: CancelledError"),
         (lambda view: 2.5, "TypeError: 'float' object"),
         (lambda view: None, "TypeError: 'NoneType' object"),
         (lambda view: "3", "TypeError: 'str' object"),

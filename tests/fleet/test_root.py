@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 
 from iriscw.cloud.model import LABEL_CLUSTER, LABEL_MANAGED, LABEL_ROLE, NodePool, Relisted, Removed, Upserted
@@ -45,6 +46,15 @@ def test_one_quota_closes_all_groups_that_share_it(fleet, group_config):
     assert offered["b"].room == 0
     assert "'a'" in offered["b"].reason
     assert offered["c"].room == 3
+
+
+def test_what_a_group_says_of_boots_reaches_who_waits(fleet, group_config):
+    """When the first slice should be ready, and how long boots take."""
+    it = fleet(group_config("a"))
+    row = attrs.evolve(root.empty_row(it.config.groups[0]), boot_estimate=7)
+    it.reports["a"] = GroupReported(row, Availability.AVAILABLE, 1, 0, 3, expected_at=99)
+    (offered,) = root.offers(it)
+    assert (offered.expected_at, offered.boot_estimate) == (99, 7)
 
 
 def test_demand_beyond_the_limit_is_told_so(fleet, ctx, big):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 
 from iriscw.cloud.effects import DeleteNodePool, WatchNodePools, WatchPods
@@ -9,8 +10,11 @@ from iriscw.cloud.model import (
     LABEL_CLUSTER,
     LABEL_GROUP,
     LABEL_MANAGED,
+    Attributes,
+    Constraint,
     Gone,
     NodePool,
+    Op,
     Pod,
     Relisted,
     Removed,
@@ -87,7 +91,7 @@ def send(it, ctx, message):
 
 
 def told(commands, name=None):
-    """Give what is told, to one receiver or to all."""
+    """Return what is told, to one receiver or to all."""
     return [each.message for each in commands if isinstance(each, Tell) and name in (None, each.to.name)]
 
 
@@ -104,7 +108,7 @@ def row(name="iris-gpu-a", group="gpu"):
 
 
 def report(it, group, availability=Availability.AVAILABLE, room=2):
-    """Give the report of a group that can take ``room`` slices."""
+    """Return the report of a group that can take ``room`` slices."""
     (config,) = [each for each in it.config.groups if each.name == group]
     return GroupReported(root.empty_row(config), availability, 0, 0, room)
 
@@ -370,3 +374,39 @@ def test_an_orphan_in_line_is_not_asked_for_out_of_turn(fleet, ctx, labels):
     (clock,) = send(fleet, ctx, Failed(run.key, run.effect, Throttled(retry_after=SECOND)))
     assert send(fleet, ctx, TryAgain("reclaim")) == ()
     assert len(runs(send(fleet, ctx, clock.message))) == 1
+
+
+def test_a_group_is_told_which_idle_slices_do_not_do_for_a_gang(fleet, ctx, big):
+    """As soon as their workers are known, and again once other ones are there; nobody looks for less."""
+    it = fleet
+    asked = (Constraint("python", Op.EQ, ("3.12",)),)
+    gang = DemandEntry("gang", big, asked, 2, 2, 0, "group")
+    idle = attrs.evolve(row(), idle_since=1)
+    old, new = (Attributes({"python": python, "group": "gpu"}) for python in ("3.11", "3.12"))
+    assert looks(send(it, ctx, SliceRowChanged("iris-gpu-a", idle, (old,)))) == []
+    send(it, ctx, attrs.evolve(report(it, "gpu", room=3), idle=1))
+    send(it, ctx, DemandChanged((gang,)))
+    assert told(send(it, ctx, Evaluate()), "gpu") == [SlicesWanted(2, 2, ("iris-gpu-a",))]
+    assert looks(send(it, ctx, SliceRowChanged("iris-gpu-a", idle, (old,)))) == []
+    assert looks(send(it, ctx, SliceRowChanged("iris-gpu-a", idle, (new,)))) == [Evaluate()]
+    assert told(send(it, ctx, Evaluate()), "gpu") == [SlicesWanted(2, 2)]
+    assert looks(send(it, ctx, SliceRowChanged("iris-gpu-a", row(), (new,)))) == [Evaluate()]
+    send(it, ctx, Evaluate())
+    assert looks(send(it, ctx, SliceRowChanged("iris-gpu-a", None))) == []
+    send(it, ctx, GroupStarted("gpu"))
+    assert it.workers == {}
+
+
+@pytest.mark.parametrize("availability", Availability)
+def test_what_is_there_is_kept_for_a_gang_unless_people_have_to_act(fleet, ctx, big, availability):
+    """A closed group would bring the rest once it opens; one whose specification is invalid does not open by itself."""
+    it = fleet
+    zone = Attributes({"zone": "z"})
+    groups = tuple(attrs.evolve(each, attributes=zone, max_slices=1) for each in it.config.groups)
+    it.config = attrs.evolve(it.config, groups=groups)
+    here = report(it, "gpu", Availability.AT_MAX, room=0)
+    send(it, ctx, attrs.evolve(here, row=attrs.evolve(here.row, slices=1), idle=1))
+    send(it, ctx, report(it, "cpu", availability, room=0))
+    send(it, ctx, DemandChanged((DemandEntry("gang", big, (), 2, 2, 0, "zone"),)))
+    kept = 0 if availability is Availability.INVALID else 1
+    assert told(send(it, ctx, Evaluate()), "gpu") == [SlicesWanted(kept, kept)]

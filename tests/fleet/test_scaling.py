@@ -126,6 +126,37 @@ def test_failed_slice_is_doomed_and_closes_the_group(opened, ctx):
         assert (it.sight.closure.until is None) == (trouble is Trouble.INVALID)
 
 
+def test_the_worse_of_two_troubles_closes_the_group(opened, ctx):
+    """A short pause does not end what a slice learned of the quota, nor that one a wrong specification."""
+    orders = (
+        ((Trouble.WORKERS, Trouble.QUOTA), Trouble.QUOTA),
+        ((Trouble.QUOTA, Trouble.WORKERS), Trouble.QUOTA),
+        ((Trouble.QUOTA, Trouble.INVALID, Trouble.QUOTA), Trouble.INVALID),
+        ((Trouble.WORKERS, Trouble.SLOW_BOOT), Trouble.WORKERS),
+    )
+    for troubles, closed_for in orders:
+        it = opened()
+        until = 0
+        for trouble in troubles:
+            close(it, trouble, trouble.value, ctx)
+            closure = it.sight.closure
+            assert closure.until is None or closure.until >= until, "no trouble ends a pause early"
+            until = closure.until or 0
+        assert (it.sight.closure.trouble, it.sight.closure.reason) == (closed_for, closed_for.value)
+
+
+def test_a_worse_trouble_ends_no_longer_pause_early(opened, ctx):
+    """A quota's own pause may be the shorter one, after many failures."""
+    it = opened()
+    for _ in range(12):  # pauses double with each failure
+        it.sight.closure = None
+        close(it, Trouble.WORKERS, "failed", ctx)
+    long = it.sight.closure.until
+    close(it, Trouble.QUOTA, "no quota", ctx)
+    assert it.sight.closure.trouble is Trouble.QUOTA
+    assert it.sight.closure.until == long > ctx.now + it.config.timing.quota_backoff
+
+
 def test_pauses_double_and_success_ends_them(opened, ctx):
     """Failures in a row pause longer each time; a ready slice starts them anew."""
     it = opened()
@@ -372,11 +403,15 @@ def test_a_view_shows_the_group(opened, ctx):
     it = opened()
     names = ready_slices(it, ctx, 3)
     send(it, ctx, row(names[2], SliceState.READY, ctx, idle=False))
-    it.sight.wanted = 2
+    it.sight.wanted = SlicesWanted(5, spread=3)
     census = count_slices(it, ctx.later(5).now)
     view = view_of(it, census, ctx)
     assert (view.group, view.min_slices, view.max_slices, view.buffer_slices) == ("gpu", 0, 4, 0)
-    assert (view.ready, view.busy, view.fresh, view.wanted) == (3, 1, 0, 2)
+    assert (view.ready, view.busy, view.fresh) == (3, 1, 0)
+    assert (view.kept, view.wanted, view.needed) == (2, 3, 6), "a gang keeps what is idle, and waits for the rest"
+    it.sight.wanted = SlicesWanted(5, spread=3, unfit=(names[0], "gone"))
+    narrow = view_of(it, census, ctx)
+    assert (narrow.kept, narrow.wanted, narrow.needed) == (1, 4, 6), "but nothing on which it could not run"
     assert view.idle == tuple(ctx.now - since for since, _ in census.idle)
     assert list(view.idle) == sorted(view.idle, reverse=True)
     assert view.alive == census.alive

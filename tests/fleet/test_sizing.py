@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from iriscw.fleet import sizing
@@ -93,6 +94,15 @@ def test_each_kind_is_counted_once(group_config):
     assert [name for _, _, name in census.coming] == ["s1", "s2"]
 
 
+def test_the_first_boot_to_end_is_known(group_config):
+    """Of those on their way; what waits for machines, or is not wanted any more, ends no boot that counts."""
+    booting = report(SliceState.BOOTING)
+    later, sooner = (attrs.evolve(booting, row=attrs.evolve(booting.row, expected_at=at)) for at in (700, 500))
+    assert census_of(group_config(), later, sooner).expected_at == 500
+    assert census_of(group_config(), later, sooner, doomed=("s1",)).expected_at == 700
+    assert census_of(group_config(), report(SliceState.BOOTING, trouble=Trouble.CAPACITY), None).expected_at is None
+
+
 def test_the_doomed_only_take_room(group_config):
     """A doomed slice counts until it is gone, and for nothing else."""
     census = census_of(group_config(), report(SliceState.READY, ready_s=50, idle_s=50), doomed=("s0",))
@@ -164,7 +174,7 @@ def test_bounds_hold_whatever_there_is(group_config, data, reports, wanted):
         assert census.alive + target.request >= config.min_slices
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data(), st.lists(kinds, max_size=12), st.integers(0, 12))
 def test_the_default_policy_decides_as_ever(group_config, data, reports, wanted):
     """By way of one number comes out what demand, min, max and buffer said without it."""

@@ -187,6 +187,23 @@ def test_users_read_what_took_too_long(walk, what, span):
     assert f"within {seconds} s ({said})" in it.it.reason
 
 
+def test_each_clock_lasts_for_its_whole_span(walk):
+    """Neither longer nor shorter: a stage, the whole start, the grace of pods, and the patience with a deletion."""
+    it = walk()
+    timing = it.it.seed.config.timing
+
+    def lasts(clock):
+        return it.clocks[clock].delay
+
+    assert (lasts("stage"), lasts("startup")) == (timing.requesting_timeout, timing.startup_grace)
+    it.answer("pool")
+    assert (lasts("stage"), lasts("startup")) == (timing.boot_timeout, timing.startup_grace)
+    it.boot(2)
+    assert lasts("stage") == timing.init_timeout
+    it.send(Dismiss("idle"))
+    assert (lasts("pods"), lasts("stuck")) == (timing.pod_grace, timing.deletion_patience)
+
+
 # Restarts
 
 
@@ -403,6 +420,18 @@ def test_a_slice_that_never_saw_its_pool_looks_for_it(walk):
     assert it.it.state is S.GONE
 
 
+def test_a_look_that_fails_says_nothing_of_a_pool_that_was_seen_meanwhile(walk):
+    """The watch was faster, and shows what the pool waits for (seed 1111585, INV-F5)."""
+    it = walk(brief(uid="u1"))
+    (look,) = it.calls["pool"]
+    it.pool = NodePool(NAME, "u1", "1", dict(it.it.seed.labels), it.size)
+    it.show(conditions=CONDITIONS["waits for machines"])
+    assert (it.it.state, it.it.trouble) == (S.BOOTING, Trouble.CAPACITY)
+    before = it.it.reason
+    assert it.send(Failed("pool", look, Unavailable("x"))) == ()
+    assert (it.it.trouble, it.it.reason, it.it.retries) == (Trouble.CAPACITY, before, 0)
+
+
 def test_a_repeated_call_is_the_one_that_is_needed(walk):
     """A create while it is asked for, a look for a pool that was promised, a deletion while one is owed."""
     it = walk()
@@ -428,3 +457,25 @@ def test_a_registered_worker_is_announced_when_it_is_another(ready):
     again = registered(ready.it, 0, "i99")
     assert told(ready.send(again), WorkerReady) == [WorkerReady(again.info)]
     assert told(ready.send(again), WorkerReady) == []
+
+
+def test_a_create_that_lands_after_the_pool_vanished_is_looked_for(walk):
+    """It was sent twice, and answered by silence each time: the second pool may be there when the first has gone."""
+    it = walk()
+    steps = ("the create lands, unanswered", "ring pool", "0 nodes", "pool vanishes", "the create lands, unanswered")
+    for step in steps:
+        dict(it.choices())[step]()
+    it.send(Dismiss("enough"))
+    it.settle()
+    assert (it.it.state, it.pool) == (S.GONE, None)
+
+
+def test_a_slice_that_goes_waits_for_the_answer_to_its_create(walk):
+    """Its pool has vanished, and another one may come of the create that is under way."""
+    it = walk()
+    for step in ("the create lands, unanswered", "ring pool", "0 nodes", "dismiss", "pool vanishes"):
+        dict(it.choices())[step]()
+    assert it.it.state is S.DELETING
+    it.lose_answer()
+    it.settle()
+    assert (it.it.state, it.pool) == (S.GONE, None)

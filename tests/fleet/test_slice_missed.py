@@ -29,7 +29,7 @@ def miss(it, ctx, *places):
 
 @pytest.fixture
 def pod(labels):
-    """Give the pod of a worker's incarnation."""
+    """Return the pod of a worker's incarnation."""
 
     def make(worker_id, incarnation="i1", **changes):
         return Pod(pod_name(worker_id, incarnation), "u", "1", labels(NAME, worker_id, incarnation), **changes)

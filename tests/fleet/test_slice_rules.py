@@ -6,7 +6,7 @@ import copy
 
 import attrs
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import HealthCheck, given, strategies as st
 from slice_desk import NAME, brief, registered, runs, send, told
 
 from iriscw.cloud.effects import CreateNodePool, DeleteNodePool, ListNodePools, ListPods
@@ -57,6 +57,7 @@ from iriscw.runtime.vocabulary import (
     StopReason,
     Terminated,
 )
+from profiles import examples
 
 
 @pytest.fixture
@@ -366,7 +367,7 @@ def _path(name):
     return ActorPath(f"/fleet/gpu/{NAME}/{name}")
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100, deadline=None)
+@examples(30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_any_message_in_any_state(piece, ctx, pool, labels, data):
     """Whatever comes: the slice stays consistent, reports what changed, and never leaves its end again."""

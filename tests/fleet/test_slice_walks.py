@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import attrs
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import HealthCheck, given, strategies as st
 from slice_walk import Walk
 
 from iriscw.fleet.model import SliceState, Trouble
 from iriscw.fleet.signals import Dismiss
+from profiles import examples
 
 S = SliceState
-WALKS = settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None, derandomize=True
-)
+WALKS = examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 STEPS = 25
 GOING = (S.DRAINING, S.DELETING, S.GONE)
 TO_READY = {"stage", "startup", "slow"}

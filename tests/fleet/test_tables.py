@@ -58,7 +58,7 @@ def written_out(text, states, events):
 
 
 def leading_on(table, states):
-    """Give the rows of a table that lead to a state."""
+    """Return the rows of a table that lead to a state."""
     return {key: following for key, following in table.items() if isinstance(following, states)}
 
 

@@ -36,7 +36,7 @@ def fleet_behavior(
     effects: Mapping[type, EffectFunction],
     sessions: Mapping[type, SessionFunction],
 ) -> Behavior:
-    """Give the behavior of ``/fleet``, with all its groups.
+    """Return the behavior of ``/fleet``, with all its groups.
 
     Args:
         config: groups, paths, delays.

@@ -47,15 +47,15 @@ class Experience:
         self.lives.append((now, failed and lived < SHORT_LIFE))
 
     def boot_estimate(self, default: int) -> int:
-        """Give the median of the boots remembered, in ns."""
+        """Return the median of the boots remembered, in ns."""
         return sorted(self.boots)[len(self.boots) // 2] if self.boots else default
 
     def slow_after(self, default: int) -> int:
-        """Give the duration from which a boot is called slow, in ns."""
+        """Return the duration from which a boot is called slow, in ns."""
         return self.boot_estimate(default) * SLOW_FACTOR_PERCENT // 100
 
     def churn_percent(self, now: int) -> int:
-        """Give the share of short lives within the window; 0 with too few samples."""
+        """Return the share of short lives within the window; 0 with too few samples."""
         while self.lives and self.lives[0][0] + CHURN_WINDOW <= now:
             self.lives.popleft()
         if len(self.lives) < MIN_SAMPLES:
@@ -63,7 +63,7 @@ class Experience:
         return 100 * sum(short for _, short in self.lives) // len(self.lives)
 
     def allowed(self, wanted: int, now: int) -> int:
-        """Give how many of ``wanted`` new slices the churn allows."""
+        """Return how many of ``wanted`` new slices the churn allows."""
         assert wanted >= 0
         churn = self.churn_percent(now)
         if churn < 20:
@@ -73,7 +73,3 @@ class Experience:
         if churn < 80:
             return -(-wanted // 10)
         return 0
-
-    def clears_at(self) -> int:
-        """Give when the oldest life leaves the window."""
-        return self.lives[0][0] + CHURN_WINDOW if self.lives else 0

@@ -87,9 +87,9 @@ def on_takeover(group: Group, message: Takeover, ctx: Context) -> Outcome:
 
 def on_wanted(group: Group, message: SlicesWanted, ctx: Context) -> Outcome:
     """Take note of the demand that was routed here."""
-    if group.sight.wanted == message.count:
+    if group.sight.wanted == message:
         return None
-    group.sight.wanted = message.count
+    group.sight.wanted = message
     return tuple(look(group))
 
 

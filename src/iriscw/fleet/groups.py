@@ -44,6 +44,7 @@ from iriscw.fleet.signals import (
     SliceBriefed,
     SliceReported,
     SliceRowChanged,
+    SlicesWanted,
     Takeover,
 )
 from iriscw.fleet.slices import PlaceSpec, SliceSeed
@@ -78,7 +79,7 @@ class GroupSeed:
     policy: Policy = attrs.field(default=default_policy, eq=False, repr=False)
 
     def slice(self, slice_id: str) -> ChildSpec:
-        """Give the child that stands for a slice."""
+        """Return the child that stands for a slice."""
         return self.piece(SliceSeed(self.config, self.cluster, slice_id, self.scheduler, self.links, self.place))
 
 
@@ -129,7 +130,7 @@ class Sight:
     experience: Experience = attrs.field(factory=Experience)
     creates: TokenBucket = attrs.field(factory=lambda: TokenBucket.per_minute(CREATES_BURST, CREATES_PER_MINUTE))
     removals: TokenBucket = attrs.field(factory=lambda: TokenBucket.per_minute(REMOVALS_BURST, REMOVALS_PER_MINUTE))
-    wanted: int = 0
+    wanted: SlicesWanted = attrs.field(factory=lambda: SlicesWanted(0))
     closure: Closure | None = None
     failures: dict[Trouble, int] = attrs.field(factory=dict)
     """How often the group was closed in a row, by cause."""
@@ -167,7 +168,7 @@ def apply(group: Group, fact: object) -> None:
 
 
 def snapshot(group: Group) -> Iterable[object]:
-    """Give records that make equal promises."""
+    """Return records that make equal promises."""
     return compact(group.promises)
 
 
@@ -337,7 +338,7 @@ def _orphan(group: Group, slice_id: str) -> None:
 
 
 def dooming(group: Group, slice_id: str, reason: str, ctx: Context, *, failed: bool) -> list[object]:
-    """Give the record that a slice goes, and put it in line to be told."""
+    """Return the record that a slice goes, and put it in line to be told."""
     sight, promise = group.sight, group.promises[slice_id]
     if promise.doomed:
         return []
@@ -349,7 +350,7 @@ def dooming(group: Group, slice_id: str, reason: str, ctx: Context, *, failed: b
 
 
 def pool_created(promise: Promise, report: SliceReported) -> list[object]:
-    """Give the record of a pool that was not known yet."""
+    """Return the record of a pool that was not known yet."""
     if not report.pool_uid or report.pool_uid == promise.pool_uid:
         return []
     return [SlicePoolCreated(report.row.slice_id, report.pool_uid)]
@@ -412,7 +413,7 @@ def slice_broken(group: Group, slice_id: str, reason: StopReason, ctx: Context) 
 
 
 def empty_row(config: GroupConfig) -> GroupRow:
-    """Give the row of a group that has not reported yet."""
+    """Return the row of a group that has not reported yet."""
     return GroupRow(
         config.name,
         Availability.COOLDOWN,

@@ -153,13 +153,13 @@ POD_TABLE: PodTable = _pod_rows()
 
 
 def next_slice_state(state: SliceState, event: SliceEvent) -> SliceState | None:
-    """Give the state that follows, or None if nothing does."""
+    """Return the state that follows, or None if nothing does."""
     following = SLICE_TABLE[state, event]
     return following if isinstance(following, SliceState) else None
 
 
 def next_pod_state(state: PodState, event: PodEvent) -> PodState | None:
-    """Give the state that follows, or None if nothing does."""
+    """Return the state that follows, or None if nothing does."""
     following = POD_TABLE[state, event]
     return following if isinstance(following, PodState) else None
 

@@ -12,7 +12,7 @@ forgotten is asked to dial again (:class:`DialAgain`) at its next sign of life.
 from __future__ import annotations
 
 from iriscw.cloud.model import Attributes, Capacity, Constraint
-from iriscw.fleet.model import SliceRow, SliceState, Trouble, WorkerInfo
+from iriscw.fleet.model import SLICE_ID, SliceRow, SliceState, Trouble, WorkerInfo
 from iriscw.runtime.vocabulary import message
 
 MAX_DEMAND_ENTRIES = 1_000
@@ -28,8 +28,8 @@ so."""
 class DemandEntry:
     """Tasks of one shape that cannot be placed now.
 
-    ``count`` is the number of tasks, a multiple of ``gang_size``; a gang's tasks go into one slice
-    together. ``band`` is the priority band: lower ones are routed first.
+    ``count`` is the number of tasks, a multiple of ``gang_size``; a gang's tasks go together to workers that share the
+    attribute ``gang_by``. ``band`` is the priority band: lower ones are routed first.
     """
 
     demand_id: str
@@ -38,6 +38,7 @@ class DemandEntry:
     count: int
     gang_size: int
     band: int
+    gang_by: str = SLICE_ID
 
 
 @message
@@ -141,9 +142,13 @@ class Uncordon:
 
 @message
 class DemandRouted:
-    """What the fleet does about each demand: ``(demand_id, sentence)``, complete each time (INV-J7)."""
+    """What the fleet does about each demand: ``(demand_id, sentence)``, complete each time (INV-J7).
+
+    ``never`` are those that no group of this configuration can ever run.
+    """
 
     reasons: tuple[tuple[str, str], ...]
+    never: tuple[str, ...] = ()
 
 
 # doors -> fleet, to the worker's path (:func:`iriscw.fleet.model.worker_path`)
@@ -187,6 +192,15 @@ class WorkerHungUp:
 
     worker_id: str
     incarnation: str
+
+
+@message
+class WorkerExamined:
+    """Somebody looked into the worker's pod, which runs without having registered, and found this."""
+
+    worker_id: str
+    incarnation: str
+    finding: str
 
 
 # fleet -> doors, to the worker's link

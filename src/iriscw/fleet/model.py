@@ -16,7 +16,7 @@ import enum
 import attrs
 
 from iriscw.cloud.model import Attributes, Capacity, rfc1123
-from iriscw.errors import InvalidArgument, OperationError
+from iriscw.errors import InvalidArgument, OperationError, UsageError
 from iriscw.runtime.vocabulary import SECOND, ActorPath, message
 
 MINUTE = 60 * SECOND
@@ -90,6 +90,14 @@ TASK_RUNTIME = "task-runtime"
 TASK_RUNTIME_POD = "pod"
 TASK_RUNTIME_DOCKER = "docker"
 TASK_RUNTIMES = (TASK_RUNTIME_POD, TASK_RUNTIME_DOCKER)
+
+SLICE_ID = "slice-id"
+WORKER_ID = "worker-id"
+"""Attributes that tell a worker's slice, and the worker itself, from all others."""
+
+FREEZABLE = "freezable"
+"""The attribute of workers that can start attempts so that they get no io_uring. A worker says it of itself: an older
+one, one whose attempts are its own threads, and one on a machine for which there is no filter do not."""
 
 
 @attrs.frozen
@@ -352,32 +360,32 @@ class WorkerRefused(OperationError):
         """True: this incarnation is over for good, and its processes must end."""
 
 
-class NoSuchGroup(OperationError):
+class NoSuchGroup(UsageError, LookupError):
     """The fleet has no scale group of this name."""
 
 
 def slice_name(group: str, unique: str) -> str:
-    """Give a slice's id, which is its pool's name, too: ``iris-{group}-{unique}`` as an RFC 1123 label."""
+    """Return a slice's id, which is its pool's name, too: ``iris-{group}-{unique}`` as an RFC 1123 label."""
     return f"iris-{rfc1123(group, MAX_GROUP_IN_NAME)}-{unique}"
 
 
 def worker_name(slice_id: str, index: int) -> str:
-    """Give the id of the worker at place ``index`` of a slice."""
+    """Return the id of the worker at place ``index`` of a slice."""
     return f"{slice_id}-{index}"
 
 
 def slice_of(worker_id: str) -> str:
-    """Give the slice a worker belongs to."""
+    """Return the slice a worker belongs to."""
     return worker_id.rpartition("-")[0]
 
 
 def pod_name(worker_id: str, incarnation: str) -> str:
-    """Give the name of the pod of one incarnation: never used twice, so that no dead pod is mistaken for a
+    """Return the name of the pod of one incarnation: never used twice, so that no dead pod is mistaken for a
     new one.
     """
     return f"{worker_id}-{incarnation}"
 
 
 def worker_path(fleet: ActorPath, group: str, worker_id: str) -> ActorPath:
-    """Give the path of the actor that answers a worker's dial."""
+    """Return the path of the actor that answers a worker's dial."""
     return fleet / group / slice_of(worker_id) / worker_id

@@ -40,7 +40,7 @@ class Orphans:
 
     @staticmethod
     def name_of(thing: Thing) -> str:
-        """Give the key of an orphan: ``pool:<name>`` or ``pod:<name>``."""
+        """Return the key of an orphan: ``pool:<name>`` or ``pod:<name>``."""
         return f"{'pool' if isinstance(thing, NodePool) else 'pod'}:{thing.name}"
 
     def found(self, thing: Thing) -> None:

@@ -24,7 +24,7 @@ REMOVALS_PER_MINUTE = 32
 
 
 def backoff(in_a_row: int, first: int, longest: int, rng: Random) -> int:
-    """Give the wait after ``in_a_row`` failures (1 for the first), in ns: doubling from ``first``, with
+    """Return the wait after ``in_a_row`` failures (1 for the first), in ns: doubling from ``first``, with
     jitter.
 
     The result lies between three quarters of the plain wait and the whole of it, and is at least 1.
@@ -50,7 +50,7 @@ class TokenBucket:
 
     @classmethod
     def per_minute(cls, burst: int, rate: int) -> TokenBucket:
-        """Give a full bucket that gains ``rate`` tokens a minute."""
+        """Return a full bucket that gains ``rate`` tokens a minute."""
         return cls(burst, 60 * SECOND // rate)
 
     def _refill(self, now: int) -> None:
@@ -75,6 +75,6 @@ class TokenBucket:
         return taken
 
     def wait(self, now: int) -> int:
-        """Give the time until one can be taken, in ns; 0 if one can be now."""
+        """Return the time until one can be taken, in ns; 0 if one can be now."""
         self._refill(now)
         return 0 if self.tokens else self.filled_at + self.interval - now

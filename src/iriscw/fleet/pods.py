@@ -39,7 +39,15 @@ from iriscw.cloud.model import (
     Throttled,
 )
 from iriscw.fleet.lifecycle import PodEvent, next_pod_state
-from iriscw.fleet.messages import Accepted, DialAgain, WorkerDialled, WorkerHungUp, WorkerLost, WorkerSeen
+from iriscw.fleet.messages import (
+    Accepted,
+    DialAgain,
+    WorkerDialled,
+    WorkerExamined,
+    WorkerHungUp,
+    WorkerLost,
+    WorkerSeen,
+)
 from iriscw.fleet.model import GroupConfig, PodState, WorkerInfo, WorkerRefused, pod_name, worker_name
 from iriscw.fleet.pacing import backoff
 from iriscw.fleet.registration import judge_dial
@@ -110,7 +118,7 @@ class PodSeed:
         return worker_name(self.slice_id, self.index)
 
     def labels(self, incarnation: str = "") -> dict[str, str]:
-        """Give the labels of the pods of this place, or of one incarnation."""
+        """Return the labels of the pods of this place, or of one incarnation."""
         labels = {
             LABEL_MANAGED: "true",
             LABEL_CLUSTER: self.cluster,
@@ -121,7 +129,7 @@ class PodSeed:
         return {**labels, LABEL_INCARNATION: incarnation} if incarnation else labels
 
     def spec(self, incarnation: str) -> PodSpec:
-        """Give the pod of one incarnation."""
+        """Return the pod of one incarnation."""
         return PodSpec(
             name=pod_name(self.worker_id, incarnation),
             pool=self.slice_id,
@@ -158,13 +166,20 @@ class Place:
     """Whether the create of this incarnation was not answered: it is not asked for again."""
     retries: int = 0
     """Calls that failed in a row."""
-    refused: bool = False
-    """Whether the credentials did not allow the last call."""
+    denied: str = ""
+    """What was said when the credentials did not allow the last call."""
     health: PodHealth = PodHealth.WELL
     """What keeps the pod from running; the clock for that runs unless it is nothing."""
     reason: str = ""
     refusal: str = ""
     """Why the worker that dialled may not register: said instead of how its pod fares."""
+    finding: str = ""
+    """What was found in the pod of a worker that has not dialled: said instead of that it runs."""
+
+    @property
+    def refused(self) -> bool:
+        """Whether what is told of it now is that the credentials do not allow something."""
+        return bool(self.denied) and self.reason == self.denied
 
     def check(self) -> None:
         """Assert what must always hold."""
@@ -270,7 +285,7 @@ def _acknowledge(place: Place, pod: Pod, ctx: Context) -> list[Command]:
     """Take note of the pod that holds the place."""
     place.pod = pod
     place.retries = 0
-    place.unsure = place.refused = False
+    place.unsure, place.denied = False, ""
     commands: list[Command] = []
     following = next_pod_state(place.state, PodEvent.ACKNOWLEDGED)
     if following is not None:
@@ -289,13 +304,13 @@ def _acknowledge(place: Place, pod: Pod, ctx: Context) -> list[Command]:
         return commands + _give_up(place, ctx, fenced=False)
     if place.state is PodState.STARTING:
         state = f"the worker pod is {pod.phase.value.lower()}" + (f": {pod.why}" if pod.why else "")
-        place.reason = place.refusal or state
+        place.reason = place.refusal or place.finding or state
         commands = [*_start_clock(place, judge_pod(pod)), _report(place, ctx)]
     return commands
 
 
 def _start_clock(place: Place, health: PodHealth) -> list[Command]:
-    """Give a pod time for what keeps it from running: anew for each thing that does."""
+    """Return a pod time for what keeps it from running: anew for each thing that does."""
     if health is place.health:
         return []
     place.health = health
@@ -344,8 +359,9 @@ def _pod_gone(place: Place, ctx: Context) -> list[Command]:
     commands = [_lost(place, fenced=True), CancelTimer("pod"), CancelTimer("liveness")]
     commands += _start_clock(place, PodHealth.WELL)
     place.state = following
-    place.incarnation, place.pod, place.info, place.retries, place.refusal = "", None, None, 0, ""
-    place.unsure = place.refused = False
+    place.incarnation, place.pod, place.info, place.retries = "", None, None, 0
+    place.refusal = place.finding = ""
+    place.unsure, place.denied = False, ""
     if following is PodState.VACANT:
         timing = place.seed.config.timing
         delay = backoff(max(1, place.failures), timing.retry_backoff, timing.retry_backoff_max, ctx.rng)
@@ -442,15 +458,17 @@ def failed(place: Place, message: Failed, ctx: Context) -> Outcome:
         if judgement.refusal is Refusal.ABSENT:
             return (*_stray_gone(place, stray, ctx), _report(place, ctx))
         return (_stray_again(place, name, ctx),)
+    if isinstance(message.effect, CreatePod):
+        place.asking = False
+        if place.pod is not None and place.state not in (PodState.ENDING, PodState.REMOVING):
+            return None  # it was seen meanwhile
     place.retries += 1
-    place.reason, place.refused = judgement.text, judgement.refusal is Refusal.FORBIDDEN
+    place.reason = judgement.text
+    place.denied = judgement.text if judgement.refusal is Refusal.FORBIDDEN else ""
     match message.effect:
         case CreatePod():
-            place.asking = False
             if place.state in (PodState.ENDING, PodState.REMOVING):
                 return (*_end(place), _report(place, ctx))
-            if place.pod is not None:
-                return None
             if place.state is PodState.CREATING and judgement.refusal not in _PASSING:
                 return (*_give_up(place, ctx, fenced=False), _report(place, ctx))
             place.unsure = not isinstance(message.error, HAD_NO_EFFECT)
@@ -526,8 +544,16 @@ def dialled(place: Place, message: WorkerDialled, ctx: Context) -> Outcome:
         timeout = place.seed.config.timing.liveness_timeout
         commands.append(SetTimer("liveness", timeout, CheckLiveness(), attentive=True))
     place.info = verdict
-    place.reason = place.refusal = ""
+    place.reason = place.refusal = place.finding = ""
     return (*commands, _report(place, ctx))
+
+
+def examined(place: Place, message: WorkerExamined, ctx: Context) -> Outcome:
+    """Say what was found in the pod of a worker that has not registered; that it was refused says more."""
+    if place.state is not PodState.STARTING or message.incarnation != place.incarnation or place.refusal:
+        return None
+    place.reason = place.finding = f"the worker pod runs, and its worker has not registered: {message.finding}"
+    return (_report(place, ctx),)
 
 
 def contact(place: Place, message: WorkerSeen, ctx: Context) -> Outcome:
@@ -586,6 +612,7 @@ RULES: Mapping[type[Any], DecisionFunction] = {
     WorkerDialled: dialled,
     WorkerSeen: contact,
     WorkerHungUp: hung_up,
+    WorkerExamined: examined,
     CheckLiveness: check_liveness,
     CheckStart: check_start,
     Undelivered: undelivered,

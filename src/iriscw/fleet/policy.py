@@ -25,6 +25,7 @@ from typing import TypeAlias
 
 import attrs
 
+from iriscw.errors import as_failure
 from iriscw.fleet.model import Availability
 
 MAX_ERROR_CHARS = 200
@@ -33,7 +34,7 @@ MAX_ERROR_CHARS = 200
 
 @attrs.frozen
 class GroupView:
-    """What a policy may know of its group: all in slices, but for the last four. Durations and times are integer ns.
+    """What a policy may know of its group: in slices where nothing else is said. Durations and times are integer ns.
 
     A slice that is ready is either running something (:attr:`busy`), or it is *fresh*, or it is in ``idle``.
     """
@@ -65,6 +66,8 @@ class GroupView:
     """The monotonic clock: only differences mean something."""
     wall: int
     """The wall clock, since 1970 in UTC. It may jump."""
+    kept: int = 0
+    """Idle slices on which a gang waits for the rest of its slices. They are not part of ``wanted``."""
 
     @property
     def alive(self) -> int:
@@ -83,8 +86,8 @@ class GroupView:
 
     @property
     def needed(self) -> int:
-        """Slices that are busy, or have demand routed to them: with fewer something waits."""
-        return self.busy + self.wanted
+        """Slices that are busy, kept for a gang, or have demand routed to them: with fewer something waits."""
+        return self.busy + self.kept + self.wanted
 
 
 Policy: TypeAlias = Callable[[GroupView], int]
@@ -102,13 +105,13 @@ class Answer:
 
 
 def default_policy(view: GroupView) -> int:
-    """Give what demand needs and ``buffer_slices`` on top, at least ``min_slices``.
+    """Return what demand needs and ``buffer_slices`` on top, at least ``min_slices``.
 
     As long as demand misses slices no idle one goes: it may be about to be taken.
     """
     spare = view.buffer_slices
     if view.wanted > view.absorbing:
-        spare = max(spare, len(view.idle))
+        spare = max(spare, len(view.idle) - view.kept)
     return max(view.min_slices, view.needed + spare)
 
 
@@ -117,7 +120,8 @@ def ask(policy: Policy, view: GroupView) -> Answer:
     error = ""
     try:
         slices = int(operator.index(policy(view)))
-    except Exception as problem:  # noqa: BLE001 - it is somebody else's code; what it raised is reported
+    except BaseException as raised:  # noqa: BLE001 - it is somebody else's code; what it raised is reported
+        problem = as_failure(raised)
         error = "".join(traceback.format_exception_only(problem)).strip()[:MAX_ERROR_CHARS]
         slices = default_policy(view)
     most = max(view.max_slices, view.alive)

@@ -76,7 +76,7 @@ def evolve(promises: Promises, fact: object) -> None:
 
 
 def compact(promises: Promises) -> list[object]:
-    """Give records from which the same promises follow."""
+    """Return records from which the same promises follow."""
     records: list[object] = []
     for slice_id, promise in promises.items():
         records.append(SliceRequested(slice_id, promise.requested_at_ns))

@@ -3,14 +3,17 @@
 A worker is who its incarnation says, never who its address says: machines get addresses that others had
 before. So the first question is whether this incarnation is the one that holds the place; everyone else is
 fenced off for good. The second is whether the worker keeps its group's promise: work is placed by what
-groups promise, so a worker with less would fail tasks one by one instead of failing once, by name.
+groups promise, so a worker with less would fail tasks one by one instead of failing once, by name. GPUs beyond the
+promise are not counted.
 """
 
 from __future__ import annotations
 
+import attrs
+
 from iriscw.cloud.model import Attributes
 from iriscw.fleet.messages import WorkerDialled
-from iriscw.fleet.model import GroupConfig, PodState, WorkerInfo, WorkerRefused
+from iriscw.fleet.model import SLICE_ID, WORKER_ID, GroupConfig, PodState, WorkerInfo, WorkerRefused
 
 HOLDING = (PodState.CREATING, PodState.STARTING, PodState.REGISTERED)
 """States in which a place has an incarnation that may register."""
@@ -19,7 +22,7 @@ HOLDING = (PodState.CREATING, PodState.STARTING, PodState.REGISTERED)
 def judge_dial(
     dial: WorkerDialled, *, config: GroupConfig, slice_id: str, state: PodState, incarnation: str, briefed: bool
 ) -> WorkerInfo | WorkerRefused:
-    """Give the registration, or why there is none.
+    """Return the registration, or why there is none.
 
     Args:
         dial: what the worker says of itself.
@@ -46,13 +49,16 @@ def judge_dial(
             for name in short
         )
         return WorkerRefused(f"worker {dial.worker_id} has less than scale group {config.name!r} promises: {details}")
-    known = Attributes({"slice-id": slice_id, "worker-id": dial.worker_id, "group": config.name})
+    # More than was promised is nobody's to place work on: it may be another worker's of the same machine.
+    gpu_class = dial.capacity.gpu_class if promised.gpu_count else ""
+    capacity = attrs.evolve(dial.capacity, gpu_count=promised.gpu_count, gpu_class=gpu_class)
+    known = Attributes({SLICE_ID: slice_id, WORKER_ID: dial.worker_id, "group": config.name})
     return WorkerInfo(
         worker_id=dial.worker_id,
         incarnation=incarnation,
         slice_id=slice_id,
         group=config.name,
-        capacity=dial.capacity,
+        capacity=capacity,
         attributes=dial.attributes.merged(config.attributes).merged(known),
         address=dial.address,
         node=dial.node,

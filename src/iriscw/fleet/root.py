@@ -27,6 +27,7 @@ from iriscw.cloud.model import (
     LABEL_MANAGED,
     LABEL_ROLE,
     ROLE_CONTROLLER,
+    Attributes,
     NodePool,
     Pod,
     Relisted,
@@ -52,13 +53,14 @@ from iriscw.fleet.model import (
     FleetDescription,
     NoSuchGroup,
     SliceRow,
+    SliceState,
     Timing,
     slice_name,
     slice_of,
 )
 from iriscw.fleet.orphans import Orphans, Thing
 from iriscw.fleet.pacing import REMOVALS_BURST, REMOVALS_PER_MINUTE, TokenBucket, backoff
-from iriscw.fleet.routing import Offer, Routing, route
+from iriscw.fleet.routing import IdleSlice, Offer, Routing, route, spreads
 from iriscw.fleet.signals import (
     Evaluate,
     GroupReported,
@@ -119,9 +121,11 @@ class Fleet:
     config: FleetConfig
     reports: dict[str, GroupReported] = attrs.field(factory=dict)
     rows: dict[str, SliceRow] = attrs.field(factory=dict)
+    workers: dict[str, tuple[Attributes, ...]] = attrs.field(factory=dict)
+    """What the workers of each slice in ``rows`` that is ready are like."""
     watches: dict[str, Watching] = attrs.field(factory=lambda: {POOLS: Watching(), PODS: Watching()})
     demand: tuple[DemandEntry, ...] = ()
-    wanted: dict[str, int] = attrs.field(factory=dict)
+    wanted: dict[str, SlicesWanted] = attrs.field(factory=dict)
     """What each group was told last."""
     routed: tuple[tuple[str, str], ...] | None = None
     """What the scheduler was told last."""
@@ -169,7 +173,7 @@ def group_started(fleet: Fleet, message: GroupStarted, ctx: Context) -> Outcome:
     fleet.wanted.pop(message.group, None)
     fleet.reports.pop(message.group, None)
     for slice_id in [name for name, row in fleet.rows.items() if row.group == message.group]:
-        del fleet.rows[slice_id]
+        del fleet.rows[slice_id], fleet.workers[slice_id]
     commands = _reroute(fleet)
     if not fleet.relisting:
         fleet.relisting = True
@@ -316,13 +320,14 @@ def route_demand(fleet: Fleet, message: Evaluate, ctx: Context) -> Outcome:
     routing = route(fleet.demand[:MAX_DEMAND_ENTRIES], offers(fleet))
     commands: list[Command] = []
     for group, count in routing.wanted.items():
-        if fleet.wanted.get(group) != count:
-            fleet.wanted[group] = count
-            commands.append(Tell(ctx.path / group, SlicesWanted(count), conflate="wanted"))
+        wanted = SlicesWanted(count, routing.spread[group], routing.unfit[group])
+        if fleet.wanted.get(group) != wanted:
+            fleet.wanted[group] = wanted
+            commands.append(Tell(ctx.path / group, wanted, conflate="wanted"))
     reasons = _reasons(fleet, routing)
     if reasons != fleet.routed:
         fleet.routed = reasons
-        commands.append(Tell(fleet.config.scheduler, DemandRouted(reasons), conflate="routed"))
+        commands.append(Tell(fleet.config.scheduler, DemandRouted(reasons, routing.never), conflate="routed"))
     return tuple(commands)
 
 
@@ -332,12 +337,13 @@ def _reasons(fleet: Fleet, routing: Routing) -> tuple[tuple[str, str], ...]:
 
 
 def offers(fleet: Fleet) -> list[Offer]:
-    """Give what each group can take; one quota that is used up closes all groups that share it."""
+    """Return what each group can take; one quota that is used up closes all groups that share it."""
     used_up = {
         group.quota_pool: group.name
         for group in fleet.config.groups
         if group.quota_pool and _availability(fleet, group.name) is Availability.QUOTA_EXCEEDED
     }
+    idle = _idle(fleet)
     result = []
     for group in fleet.config.groups:
         report = fleet.reports.get(group.name)
@@ -349,8 +355,50 @@ def offers(fleet: Fleet) -> list[Offer]:
         if group.quota_pool in used_up and state.accepts:
             state, room = Availability.QUOTA_EXCEEDED, 0
             reason = f"it shares the quota {group.quota_pool!r} with {used_up[group.quota_pool]!r}"
-        result.append(Offer(group, state, reason, report.absorbing, room, report.waiting))
+        result.append(
+            Offer(
+                group,
+                state,
+                reason,
+                report.absorbing,
+                room,
+                report.waiting,
+                expected_at=report.expected_at,
+                boot_estimate=report.row.boot_estimate,
+                idle=report.idle,
+                later=0 if state is Availability.INVALID else max(0, group.max_slices - report.row.slices),
+                known=idle.get(group.name, ()),
+            )
+        )
     return result
+
+
+def _idle(fleet: Fleet) -> dict[str, tuple[IdleSlice, ...]]:
+    """Return the idle slices of each group, the longest idle first, where a gang that spreads may be waiting on them.
+
+    Those that only just became ready come last, so that the first ones are those that groups count as idle.
+    """
+    if not _spreading(fleet):
+        return {}
+    found: dict[str, list[tuple[int, str]]] = {}
+    for slice_id, row in fleet.rows.items():
+        if row.state is SliceState.READY and row.idle_since is not None:
+            found.setdefault(row.group, []).append((row.idle_since, slice_id))
+    return {
+        group: tuple(IdleSlice(slice_id, fleet.workers[slice_id]) for _, slice_id in sorted(idle))
+        for group, idle in found.items()
+    }
+
+
+def _idle_workers(fleet: Fleet, slice_id: str) -> tuple[Attributes, ...] | None:
+    """Return what the workers of a slice are like if it is ready and idle."""
+    row = fleet.rows.get(slice_id)
+    idle = row is not None and row.state is SliceState.READY and row.idle_since is not None
+    return fleet.workers[slice_id] if idle else None
+
+
+def _spreading(fleet: Fleet) -> bool:
+    return any(spreads(entry) for entry in fleet.demand)
 
 
 def _availability(fleet: Fleet, group: str) -> Availability | None:
@@ -405,11 +453,16 @@ def workers_missed(fleet: Fleet, message: WorkersMissed, ctx: Context) -> Outcom
 
 def row_changed(fleet: Fleet, message: SliceRowChanged, ctx: Context) -> Outcome:
     """Keep what users see of a slice."""
+    before = _idle_workers(fleet, message.slice_id)
     if message.row is None:
         fleet.rows.pop(message.slice_id, None)
+        fleet.workers.pop(message.slice_id, None)
     else:
         fleet.rows[message.slice_id] = message.row
-    return None
+        fleet.workers[message.slice_id] = message.workers
+    # Groups tell how many are idle; which ones are matters only to a gang that spreads over them.
+    changed = _idle_workers(fleet, message.slice_id) != before
+    return tuple(_reroute(fleet)) if changed and _spreading(fleet) else None
 
 
 def describe(fleet: Fleet, message: DescribeFleet, ctx: Context) -> Outcome:

@@ -3,7 +3,7 @@
 Theory of operation. Demand comes as entries, each so many tasks of one shape that the scheduler cannot
 place now. They are routed in order of their band, gangs and big shapes first, as first-fit-decreasing does.
 An entry may go to the groups whose workers could run it at all; those that meet more of its preferences
-come first, then those with a lower ``priority``. It is packed in three rounds:
+come first, then those with a lower ``priority``. It is packed in rounds:
 
 1. into slices that are on their way already;
 2. into slices that could still be asked for;
@@ -13,19 +13,32 @@ A *bay* is the paper model of one group: slices that are untouched, and workers 
 the same room are kept as one stack, so that packing costs by shapes, not by tasks. A gang takes its workers
 in one untouched slice; it fits where its members fit into ``num_vms`` workers (INV-J4).
 
+A gang whose members share another attribute *spreads* over slices of all groups with one value of it. Slices of one
+gang become ready one after the other, and stand idle until the last one is: for such a gang, and for nothing else,
+idle slices are packed too, before all others. They are *kept* for it, and only the rest is asked for. What is missing
+is asked for only where the whole gang finds room, since half of its machines would be bought for nothing. Of several
+values that one is taken for which the least has to be asked for, so that a gang stays where some of its machines are.
+Where a group that is closed for a while would have room once it is open, what is there is kept until then.
+Idle slices whose workers, as they registered, do not do for the gang are not packed: they would be kept for ever.
+Idle slices of one *kind* are alike in all that gangs ask for.
+
 For every demand the result has a sentence that says what is done about it, or what is missing (INV-J7).
 """
 
 from __future__ import annotations
 
+import difflib
 import enum
+import functools
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 import attrs
 
-from iriscw.cloud.model import Capacity, Constraint, Op
+from iriscw.cloud.model import Attributes, Capacity, Constraint, Op
 from iriscw.fleet.messages import DemandEntry
-from iriscw.fleet.model import Availability, GroupConfig
+from iriscw.fleet.model import FREEZABLE, SLICE_ID, WORKER_ID, Availability, GroupConfig
+from iriscw.runtime.vocabulary import SECOND
 
 MAX_STACKS = 64
 """Stacks of partly used workers in a bay; with more, those with the least room are taken for full."""
@@ -33,16 +46,33 @@ MAX_STACKS = 64
 MAX_GROUPS_NAMED = 3
 """Groups that a sentence for users names."""
 
-DECIDED_BY_WORKERS = ("python",)
+MAX_GROUPS_REMEMBERED = 1_024
+"""Groups whose attributes are put together once, and not for each entry of each decision."""
+
+LONG_BOOT = 120 * SECOND
+"""A boot from this on is told in minutes."""
+
+DECIDED_BY_WORKERS = ("python", FREEZABLE)
 """Attributes that only a running worker has, and that any new one may meet."""
 
 
 class Round(enum.Enum):
-    """The three rounds of packing."""
+    """The rounds of packing, in order."""
 
+    IDLE = "ready, and nothing runs there"
+    """For gangs that spread alone: whatever else waits has no room there, or it would run."""
     ABSORBING = "on their way"
     ROOM = "to be asked for"
     WAITING = "waiting for machines"
+
+
+@attrs.frozen
+class IdleSlice:
+    """A slice that is ready, and on which nothing runs."""
+
+    slice_id: str
+    workers: tuple[Attributes, ...]
+    """What each of its workers is like."""
 
 
 @attrs.frozen
@@ -55,6 +85,17 @@ class Offer:
     absorbing: int = 0
     room: int = 0
     waiting: int = 0
+    expected_at: int | None = None
+    """When the first slice on its way should be ready, in wall-clock ns."""
+    boot_estimate: int = 0
+    """How long a boot is thought to take, in ns; 0: nobody knows."""
+    idle: int = 0
+    """Slices that are ready, and on which nothing runs."""
+    later: int = 0
+    """Slices that could be asked for once the group opens by itself: ``room`` where it is open."""
+    known: tuple[IdleSlice, ...] = ()
+    """The idle ones by name, the longest idle first; after ``idle`` of them come those that were ready only just. Where
+    there are too few, or workers are not known, a slice is thought to do for every gang."""
 
 
 @attrs.frozen
@@ -62,7 +103,14 @@ class Routing:
     """What was decided: slices wanted by group, and a sentence for each demand."""
 
     wanted: Mapping[str, int]
+    """Those that demand was routed to."""
+    spread: Mapping[str, int]
+    """Of these, the ones for gangs that spread: a slice that is ready and idle is as good as one on its way."""
+    unfit: Mapping[str, tuple[str, ...]]
+    """Idle slices that are not: none of the gangs that the group takes slices for could run there."""
     reasons: tuple[tuple[str, str], ...]
+    never: tuple[str, ...] = ()
+    """Demands that no group can ever run, whatever its workers turn out to be like."""
 
 
 @attrs.define
@@ -72,8 +120,12 @@ class Bay:
     config: GroupConfig
     untouched: int
     used: int = 0
+    spread: int = 0
+    """Of the used ones, those that a gang that spreads touched first."""
     stacks: list[tuple[Capacity, int]] = attrs.field(factory=list)
     """(room on each, how many such workers)."""
+    slices: tuple[str, ...] = ()
+    """All of them by name, where those are known."""
 
     def place(self, demand: Capacity, count: int, gang: int) -> int:
         """Pack up to ``count`` tasks; give how many found a place."""
@@ -81,6 +133,22 @@ class Bay:
             return self._place_gangs(demand, count // gang, gang) * gang
         placed = self._place_in_stacks(demand, count)
         return placed + self._place_in_untouched(demand, count - placed)
+
+    def has_room(self, demand: Capacity, count: int) -> int:
+        """Say how many of up to ``count`` tasks of a gang that spreads would find a place."""
+        room = self.untouched * self.config.num_vms * self.config.per_worker.times(demand) if self.untouched else 0
+        for stack, workers in self.stacks:
+            if room >= count:
+                return count
+            room += stack.times(demand) * workers
+        return min(room, count)
+
+    def spread_over(self, demand: Capacity, count: int) -> None:
+        """Pack ``count`` tasks of a gang that spreads, for which there is room."""
+        used = self.used
+        placed = self.place(demand, count, 1)
+        assert placed == count
+        self.spread += self.used - used
 
     def _place_in_stacks(self, demand: Capacity, count: int) -> int:
         placed = 0
@@ -166,24 +234,69 @@ def _after(room: Capacity, demand: Capacity, times: int) -> Capacity:
 
 def misfit(config: GroupConfig, entry: DemandEntry) -> str:
     """Say why no slice of this group can ever run the entry; empty if one can."""
-    short = config.per_worker.lacking(entry.demand)
+    short = config.per_worker.shortage(entry.demand)
     if short:
-        return f"its workers have too little {', '.join(short)}"
+        return f"its workers are too small ({short})"
     for constraint in entry.constraints:
         if constraint.required and not _may_satisfy(constraint, config):
             return f"it does not meet '{constraint}'"
-    if entry.gang_size > 1:
-        each = config.per_worker.times(entry.demand)
-        if -(-entry.gang_size // each) > config.num_vms:
-            return f"a gang of {entry.gang_size} needs more than the {config.num_vms} workers of a slice"
+    return _gang_misfit(config, entry) if entry.gang_size > 1 else ""
+
+
+def _gang_misfit(config: GroupConfig, entry: DemandEntry) -> str:
+    size, by = entry.gang_size, entry.gang_by
+    if by not in (SLICE_ID, WORKER_ID) and not _is_shared(by, config):
+        return f"no worker is known to have the attribute '{by}'{_meant(by, config)}"
+    needed = -(-size // config.per_worker.times(entry.demand))
+    if by == WORKER_ID and needed > 1:
+        return f"a gang of {size} needs room on one worker, and takes {needed}"
+    if not spreads(entry) and needed > config.num_vms:
+        return f"a gang of {size} needs {needed} workers of one slice, which has {config.num_vms} (num_vms)"
     return ""
 
 
+def spreads(entry: DemandEntry) -> bool:
+    """Whether its tasks run together, on workers of one slice or of several."""
+    return entry.gang_size > 1 and entry.gang_by not in (SLICE_ID, WORKER_ID)
+
+
+def _is_shared(attribute: str, config: GroupConfig) -> bool:
+    """Whether the workers of a group share a value of the attribute, as far as is known before there are some."""
+    return attribute in _attributes(config) or attribute in DECIDED_BY_WORKERS
+
+
+def _meant(attribute: str, config: GroupConfig) -> str:
+    known = [*(name for name, _ in _attributes(config).pairs), *DECIDED_BY_WORKERS, SLICE_ID, WORKER_ID]
+    near = difflib.get_close_matches(attribute, known, n=1)
+    return f" (did you mean '{near[0]}'?)" if near else ""
+
+
+def is_final(config: GroupConfig, entry: DemandEntry) -> bool:
+    """Tell whether a misfit lies in what the configuration says: a worker may bring attributes that no group names."""
+    if config.per_worker.lacking(entry.demand):
+        return True
+    named = _attributes(config)
+    wrong = [each for each in entry.constraints if each.required and not _may_satisfy(each, config)]
+    if not wrong and entry.gang_by not in (SLICE_ID, WORKER_ID):
+        return False  # workers may bring the attribute, and those of several slices may share it
+    return any(each.key in named for each in wrong) or (not wrong and bool(misfit(config, entry)))
+
+
 def _may_satisfy(constraint: Constraint, config: GroupConfig) -> bool:
-    name = constraint.key
-    if name in DECIDED_BY_WORKERS and name not in config.attributes:
+    name, named = constraint.key, _attributes(config)
+    if name in DECIDED_BY_WORKERS and name not in named:
         return constraint.op is not Op.NOT_EXISTS
-    return constraint.satisfied(config.attributes)
+    return constraint.satisfied(named)
+
+
+def _attributes(config: GroupConfig) -> Attributes:
+    """Return what is known of all workers of a group before there is one."""
+    return _with_group(config.attributes, config.name)
+
+
+@functools.lru_cache(maxsize=MAX_GROUPS_REMEMBERED)
+def _with_group(attributes: Attributes, group: str) -> Attributes:
+    return attributes.merged(Attributes({"group": group}))
 
 
 def _disliked(config: GroupConfig, entry: DemandEntry) -> int:
@@ -201,50 +314,95 @@ def _order(entry: DemandEntry) -> tuple[int, int, int, int, int, str]:
 
 def route(entries: Sequence[DemandEntry], offers: Sequence[Offer]) -> Routing:
     """Route all demand: pure, and the same for the same arguments."""
-    # Where there are no slices there is nothing to place: in a large fleet that is at work, almost everywhere.
-    bays = {
-        (offer.config.name, round_): Bay(offer.config, slices)
-        for offer in offers
-        for round_, slices in (
-            (Round.ABSORBING, offer.absorbing),
-            (Round.ROOM, offer.room),
-            (Round.WAITING, offer.waiting),
-        )
-        if slices
-    }
+    bays = _lay_out(entries, offers)
     by_name = {offer.config.name: offer for offer in offers}
     reasons: list[tuple[str, str]] = []
+    never: list[str] = []
+    fit: Fit = {}
     for entry in sorted((entry for entry in entries if entry.count > 0), key=_order):
         misfits = {offer.config.name: misfit(offer.config, entry) for offer in offers}
+        if spreads(entry):
+            misfits |= _too_few(entry, [offer.config for offer in offers if not misfits[offer.config.name]])
         fitting = sorted(
             (offer.config for offer in offers if not misfits[offer.config.name]),
             key=lambda config: (_disliked(config, entry), config.priority, config.name),
         )
         if not fitting:
-            reasons.append((entry.demand_id, _impossible(misfits)))
+            final = all(is_final(offer.config, entry) for offer in offers)
+            reasons.append((entry.demand_id, _impossible(misfits, final=final)))
+            if final:
+                never.append(entry.demand_id)
             continue
-        shares, left = _pack(entry, fitting, bays)
+        if spreads(entry):
+            shares, left = _spread(entry, fitting, bays, by_name, fit)
+        else:
+            shares, left = _pack(entry, fitting, bays)
         reasons.append((entry.demand_id, _sentence(shares, left, fitting, by_name)))
     wanted = {offer.config.name: 0 for offer in offers}
-    for (name, _), bay in bays.items():
+    spread = dict(wanted)
+    unfit: dict[str, tuple[str, ...]] = dict.fromkeys(wanted, ())
+    for place, bay in bays.items():
+        name = place[0]
         wanted[name] += bay.used
-    return Routing(wanted, tuple(sorted(reasons)))
+        spread[name] += bay.spread
+        if name in fit and place not in fit[name]:
+            unfit[name] += bay.slices
+    return Routing(wanted, spread, unfit, tuple(sorted(reasons)), tuple(sorted(never)))
 
 
-Shares = dict[tuple[str, Round], int]
+Kind: TypeAlias = tuple[Attributes, ...]
+"""What the workers of an idle slice are like, as far as gangs ask for it; empty where that is not known."""
+
+ANY: Kind = ()
+"""What is still to come may be of any kind."""
+
+Place: TypeAlias = tuple[str, Round, Kind]
+Bays: TypeAlias = dict[Place, Bay]
+Shares: TypeAlias = dict[tuple[str, Round], int]
+Fit: TypeAlias = dict[str, dict[Place, None]]
+"""By group: where its idle slices are that do for a gang that it takes slices for."""
 
 
-def _pack(
-    entry: DemandEntry, fitting: Sequence[GroupConfig], bays: Mapping[tuple[str, Round], Bay]
-) -> tuple[Shares, int]:
+def _lay_out(entries: Sequence[DemandEntry], offers: Sequence[Offer]) -> Bays:
+    """Return a bay for all slices of a group that are in one round, and alike."""
+    gangs = [entry for entry in entries if entry.count > 0 and spreads(entry)]
+    asked = dict.fromkeys(entry.gang_by for entry in gangs)
+    asked |= dict.fromkeys(each.key for entry in gangs for each in entry.constraints if each.required)
+    bays: Bays = {}
+    for offer in offers:
+        name = offer.config.name
+        coming = ((Round.ABSORBING, offer.absorbing), (Round.ROOM, offer.room), (Round.WAITING, offer.waiting))
+        for round_, slices in coming:
+            # Where there are no slices there is nothing to place: in a large fleet that is at work, almost everywhere.
+            if slices:
+                bays[name, round_, ANY] = Bay(offer.config, slices)
+        if not gangs:
+            continue
+        known = [each for each in offer.known[: offer.idle] if each.workers]
+        kinds: dict[Kind, list[str]] = {}
+        for each in known:
+            kinds.setdefault(_kind(each, asked), []).append(each.slice_id)
+        for kind, names in kinds.items():
+            bays[name, Round.IDLE, kind] = Bay(offer.config, len(names), slices=tuple(names))
+        if offer.idle > len(known):
+            bays[name, Round.IDLE, ANY] = Bay(offer.config, offer.idle - len(known))
+    return bays
+
+
+def _kind(idle: IdleSlice, asked: Mapping[str, None]) -> Kind:
+    workers = (Attributes({name: value for name, value in each.pairs if name in asked}) for each in idle.workers)
+    return tuple(dict.fromkeys(workers))
+
+
+def _pack(entry: DemandEntry, fitting: Sequence[GroupConfig], bays: Bays) -> tuple[Shares, int]:
     """Pack one entry: give how many tasks went where, and how many found no place."""
     left = entry.count
     shares: Shares = {}
     if not bays:
         return shares, left
-    for round_ in Round:
+    for round_ in (Round.ABSORBING, Round.ROOM, Round.WAITING):
         for config in fitting:
-            bay = bays.get((config.name, round_))
+            bay = bays.get((config.name, round_, ANY))
             placed = bay.place(entry.demand, left, entry.gang_size) if bay is not None and left else 0
             if placed:
                 shares[config.name, round_] = placed
@@ -253,15 +411,174 @@ def _pack(
     return shares, left
 
 
+# Gangs that spread
+
+
+@attrs.frozen
+class Sharing:
+    """Groups whose workers share a value of a gang's attribute."""
+
+    members: Sequence[GroupConfig]
+    idle: Mapping[str, Sequence[Place]]
+    """By group: where its idle slices are whose workers have the value, and do for the gang."""
+
+
+@attrs.frozen
+class Trial:
+    """How one gang would be packed into the groups that share a value of its attribute."""
+
+    sharing: Sharing
+    places: Mapping[Place, int]
+    """How many of its tasks go where."""
+    left: int
+
+    @property
+    def cost(self) -> tuple[bool, int]:
+        """Whether it waits for machines, and for how many of its tasks some have to be asked for: less is better."""
+        asked = sum(count for (_, round_, _), count in self.places.items() if round_ is Round.ROOM)
+        return any(round_ is Round.WAITING for _, round_, _ in self.places), asked
+
+
+def _by_value(entry: DemandEntry, fitting: Sequence[GroupConfig]) -> list[list[GroupConfig]]:
+    """Return the groups whose workers share a value of the gang's attribute, in order of the first of each.
+
+    What a group does not name only its workers know, so nothing is said of those of two groups.
+    """
+    values: dict[tuple[bool, str], list[GroupConfig]] = {}
+    for config in fitting:
+        value = _attributes(config).get(entry.gang_by)
+        values.setdefault((value is None, config.name if value is None else str(value)), []).append(config)
+    return list(values.values())
+
+
+def _sharings(entry: DemandEntry, fitting: Sequence[GroupConfig], bays: Bays) -> list[Sharing]:
+    """Return the groups that share a value, with their idle slices that the gang could run on, in order of liking.
+
+    A group that names no value is there once for each value that workers of its idle slices have: what is still to come
+    may have any.
+    """
+    usable: dict[str, list[Place]] = {}
+    for place in bays:
+        name, round_, kind = place
+        if round_ is Round.IDLE and _does(kind, entry):
+            usable.setdefault(name, []).append(place)
+    result = []
+    for members in _by_value(entry, fitting):
+        places = [place for each in members for place in usable.get(each.name, ())]
+        found = dict.fromkeys(value for _, _, kind in places for value in _values(kind, entry))
+        for value in sorted(found) or [""]:
+            idle: dict[str, list[Place]] = {}
+            for place in places:
+                if _values(place[2], entry) in ([], [value]):
+                    idle.setdefault(place[0], []).append(place)
+            result.append(Sharing(members, idle))
+    return result
+
+
+def _does(kind: Kind, entry: DemandEntry) -> bool:
+    """Whether members of one gang may run on all workers of a slice of this kind."""
+    required = [each for each in entry.constraints if each.required]
+    return all(entry.gang_by in worker and all(each.satisfied(worker) for each in required) for worker in kind) and (
+        len(_values(kind, entry)) <= 1
+    )
+
+
+def _values(kind: Kind, entry: DemandEntry) -> list[str]:
+    """Return the values that workers of this kind have of what the gang shares, each once."""
+    return list(dict.fromkeys(str(worker.get(entry.gang_by)) for worker in kind))
+
+
+def _too_few(entry: DemandEntry, configs: Sequence[GroupConfig]) -> dict[str, str]:
+    """Say of groups that have no room for a gang, with all that share their value, why not."""
+    result: dict[str, str] = {}
+    for members in _by_value(entry, configs):
+        most = sum(each.max_slices * each.num_vms * each.per_worker.times(entry.demand) for each in members)
+        if most < entry.gang_size:
+            why = f"of a gang of {entry.gang_size} at most {most} fit where '{entry.gang_by}' is the same (max_slices)"
+            result |= dict.fromkeys((each.name for each in members), why)
+    return result
+
+
+def _spread(
+    entry: DemandEntry,
+    fitting: Sequence[GroupConfig],
+    bays: Bays,
+    offers: Mapping[str, Offer],
+    fit: Fit,
+) -> tuple[Shares, int]:
+    """Pack gangs that spread, one after the other: give how many tasks went where, and how many found no place.
+
+    Which idle slices do for them is added to ``fit``, for each group that they take slices of.
+    """
+    shares: Shares = {}
+    left = entry.count
+    sharings = _sharings(entry, fitting, bays)
+    trials = [_try(entry, entry.gang_size, sharing, bays, tuple(Round)) for sharing in sharings]
+    for _ in range(entry.count // entry.gang_size):
+        whole = [trial for trial in trials if not trial.left]
+        # Of equals the first is taken: the one that is liked best.
+        chosen = min(whole, key=lambda trial: trial.cost, default=None) or _keep(entry, sharings, bays, offers)
+        if chosen is None:
+            break
+        for place, count in chosen.places.items():
+            bays[place].spread_over(entry.demand, count)
+            name, round_, _ = place
+            shares[name, round_] = shares.get((name, round_), 0) + count
+            fit.setdefault(name, {}).update(dict.fromkeys(chosen.sharing.idle.get(name, ())))
+        left -= entry.gang_size - chosen.left
+        # What other values have is as it was: so many gangs of one entry cost no more than so many entries of one.
+        trials = [
+            _try(entry, entry.gang_size, trial.sharing, bays, tuple(Round))
+            if trial.sharing.members is chosen.sharing.members and left
+            else trial
+            for trial in trials
+        ]
+    return shares, left
+
+
+def _try(entry: DemandEntry, count: int, sharing: Sharing, bays: Bays, rounds: Sequence[Round]) -> Trial:
+    """Say where so many tasks of one gang would go, without placing them."""
+    found: dict[Place, int] = {}
+    left = count
+    for round_ in rounds:
+        for config in sharing.members:
+            name = config.name
+            places = sharing.idle.get(name, ()) if round_ is Round.IDLE else ((name, round_, ANY),)
+            for place in places:
+                room = bays[place].has_room(entry.demand, left) if left and place in bays else 0
+                if room:
+                    found[place] = room
+                    left -= room
+    return Trial(sharing, found, left)
+
+
+def _keep(entry: DemandEntry, sharings: Sequence[Sharing], bays: Bays, offers: Mapping[str, Offer]) -> Trial | None:
+    """Keep what is there for one gang, where groups that are closed now would have room for the rest."""
+    best: Trial | None = None
+    for sharing in sharings:
+        there = _try(entry, entry.gang_size, sharing, bays, (Round.IDLE, Round.ABSORBING, Round.WAITING))
+        opened: Bays = {}
+        for each in sharing.members:
+            place = (each.name, Round.ROOM, ANY)
+            taken = bays[place].used if place in bays else 0
+            opened[place] = Bay(each, max(0, offers[each.name].later - taken))
+        rest = _try(entry, there.left, sharing, opened, (Round.ROOM,))
+        if not rest.left and (best is None or there.left < best.left):
+            best = there
+    return best if best is not None and best.places else None
+
+
 # Sentences
 
 
-def _impossible(misfits: Mapping[str, str]) -> str:
+def _impossible(misfits: Mapping[str, str], *, final: bool) -> str:
+    """Say what each group lacks; what is not ``final`` a worker may bring."""
     if not misfits:
         return "there is no scale group"
     named = [f"{name}: {why}" for name, why in sorted(misfits.items())[:MAX_GROUPS_NAMED]]
     more = len(misfits) - len(named)
-    return "no scale group can ever run this: " + "; ".join(named) + (f"; and {more} more" if more else "")
+    why = "; ".join(named) + (f"; and {more} more" if more else "")
+    return f"no scale group can ever run this: {why}" if final else f"no scale group is known to run this: {why}"
 
 
 def _sentence(shares: Shares, left: int, fitting: Sequence[GroupConfig], offers: Mapping[str, Offer]) -> str:
@@ -269,10 +586,12 @@ def _sentence(shares: Shares, left: int, fitting: Sequence[GroupConfig], offers:
     for (name, round_), count in shares.items():
         tasks = f"{count} task{'s' if count != 1 else ''}"
         match round_:
+            case Round.IDLE:
+                parts.append(f"{tasks} for idle slices of {name!r}, which are kept for the rest of the gang")
             case Round.ABSORBING:
-                parts.append(f"{tasks} for slices of {name!r} that are on their way")
+                parts.append(f"{tasks} for slices of {name!r} that are on their way{_ready(offers[name])}")
             case Round.ROOM:
-                parts.append(f"{tasks} for new slices of {name!r}")
+                parts.append(f"{tasks} for new slices of {name!r}{_boots(offers[name])}")
             case Round.WAITING:
                 parts.append(f"{tasks} for slices of {name!r} that wait for machines: {offers[name].reason}")
     if left:
@@ -283,3 +602,24 @@ def _sentence(shares: Shares, left: int, fitting: Sequence[GroupConfig], offers:
         ]
         parts.append(f"no group takes {left} more now: " + ", ".join(closed))
     return "; ".join(parts)
+
+
+def _ready(offer: Offer) -> str:
+    """Say when the first slice on its way should be ready: by the clock, so that the sentence stays the same."""
+    if offer.expected_at is None:
+        return ""
+    seconds = -(-offer.expected_at // SECOND)
+    if offer.boot_estimate >= LONG_BOOT:
+        seconds = -(-seconds // 60) * 60
+    hour, minute, second = seconds // 3600 % 24, seconds // 60 % 60, seconds % 60
+    at = f"{hour:02}:{minute:02}" if offer.boot_estimate >= LONG_BOOT else f"{hour:02}:{minute:02}:{second:02}"
+    return f", the first ready at about {at} UTC"
+
+
+def _boots(offer: Offer) -> str:
+    """Say how long boots take."""
+    if not offer.boot_estimate:
+        return ""
+    if offer.boot_estimate >= LONG_BOOT:
+        return f", which take about {-(-offer.boot_estimate // (60 * SECOND))} min to boot"
+    return f", which take about {max(1, round(offer.boot_estimate / SECOND))} s to boot"

@@ -71,6 +71,9 @@ _CLOSED_AS: Mapping[Trouble, Availability] = {
 }
 """All other troubles close a group as failures do."""
 
+_GRAVITY: Mapping[Trouble, int] = {Trouble.QUOTA: 1, Trouble.INVALID: 2}
+"""Which trouble closes a group that another one has closed: the one with more."""
+
 
 # Reports
 
@@ -94,7 +97,8 @@ def slice_reported(group: Group, report: SliceReported, ctx: Context) -> Decisio
         records += dooming(group, slice_id, report.row.reason, ctx, failed=True)
     if state in (SliceState.INITIALIZING, SliceState.READY):
         _machines_came(group, slice_id, report, ctx)
-    commands.append(Tell(ctx.path.parent, SliceRowChanged(slice_id, report.row), conflate=("row", slice_id)))
+    shown = SliceRowChanged(slice_id, report.row, report.workers)
+    commands.append(Tell(ctx.path.parent, shown, conflate=("row", slice_id)))
     if before is None or _matters(before, report):
         commands += look(group)
     return Decision(records=tuple(records), commands=tuple(commands))
@@ -129,9 +133,14 @@ def _machines_came(group: Group, slice_id: str, report: SliceReported, ctx: Cont
 
 
 def close(group: Group, trouble: Trouble, reason: str, ctx: Context) -> None:
-    """Close the group for what made a slice fail. A group that is closed already stays as it is."""
+    """Close the group for what made a slice fail.
+
+    A group that is closed already stays as it is, unless this is worse: of two slices that fail at once the second may
+    have learned that the quota is used up, and the short pause of the first must not end that.
+    """
     sight, timing = group.sight, group.config.timing
-    if is_closed(group, ctx.now) and trouble is not Trouble.INVALID:
+    closed = sight.closure if is_closed(group, ctx.now) else None
+    if closed is not None and _GRAVITY.get(trouble, 0) <= _GRAVITY.get(closed.trouble, 0):
         return
     kind = trouble if trouble in _CLOSED_AS else Trouble.WORKERS
     count = sight.failures[kind] = sight.failures.get(kind, 0) + 1
@@ -142,6 +151,8 @@ def close(group: Group, trouble: Trouble, reason: str, ctx: Context) -> None:
     if kind is Trouble.QUOTA:
         first, longest = timing.quota_backoff, timing.quota_backoff_max
     pause = backoff(count, first, longest, ctx.rng)
+    if closed is not None and closed.until is not None:
+        pause = max(pause, closed.until - ctx.now)
     sight.closure = Closure(kind, reason, ctx.now + pause, ctx.wall + pause)
 
 
@@ -212,8 +223,9 @@ def count_slices(group: Group, now: int) -> Census:
 def _plan(group: Group, census: Census, ctx: Context) -> tuple[Plan, list[Command]]:
     """Say how far the group is from the size that its policy wants; a policy that fails is reported."""
     sight = group.sight
-    answer = ask(group.seed.policy, view_of(group, census, ctx))
-    target = plan(group.config, census, sight.wanted, answer.slices)
+    view = view_of(group, census, ctx)
+    answer = ask(group.seed.policy, view)
+    target = plan(group.config, census, view.wanted, answer.slices)
     if not answer.error:
         return target, []
     sight.policy_failures += 1
@@ -224,15 +236,17 @@ def _plan(group: Group, census: Census, ctx: Context) -> tuple[Plan, list[Comman
 
 
 def view_of(group: Group, census: Census, ctx: Context) -> GroupView:
-    """Give what a policy may know."""
+    """Return what a policy may know."""
     sight, config = group.sight, group.config
     until = sight.closure.until if sight.closure is not None else None
+    unfit = dict.fromkeys(sight.wanted.unfit)
+    kept = min(sight.wanted.spread, sum(slice_id not in unfit for _, slice_id in census.idle))
     return GroupView(
         group=config.name,
         min_slices=config.min_slices,
         max_slices=config.max_slices,
         buffer_slices=config.buffer_slices,
-        wanted=sight.wanted,
+        wanted=sight.wanted.count - kept,
         ready=census.ready,
         booting=census.moving,
         waiting=census.waiting,
@@ -244,6 +258,7 @@ def view_of(group: Group, census: Census, ctx: Context) -> GroupView:
         boot_estimate=sight.experience.boot_estimate(config.timing.boot_estimate),
         now=ctx.now,
         wall=ctx.wall,
+        kept=kept,
     )
 
 
@@ -383,7 +398,7 @@ def _report(group: Group, census: Census, ctx: Context) -> list[Command]:
         reason=reason,
         slices=census.counted,
         ready=census.ready,
-        wanted=sight.wanted,
+        wanted=sight.wanted.count,
         min_slices=config.min_slices,
         max_slices=config.max_slices,
         boot_estimate=sight.experience.boot_estimate(config.timing.boot_estimate),
@@ -397,6 +412,8 @@ def _report(group: Group, census: Census, ctx: Context) -> list[Command]:
         absorbing=census.moving + census.fresh,
         waiting=census.waiting,
         room=max(0, config.max_slices - census.counted) if state.accepts else 0,
+        expected_at=census.expected_at,
+        idle=len(census.idle),
     )
     if told == sight.told:
         return []
@@ -405,7 +422,7 @@ def _report(group: Group, census: Census, ctx: Context) -> list[Command]:
 
 
 def _next_look(group: Group, census: Census, now: int) -> int:
-    """Give the time until something comes due, in ns: at most the evaluation interval.
+    """Return the time until something comes due, in ns: at most the evaluation interval.
 
     What is due already could not be done for another reason, whose end is an event or comes due itself.
     """

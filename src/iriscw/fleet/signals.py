@@ -7,7 +7,7 @@ sender, so reports conflate, and whoever starts anew asks for a briefing instead
 
 from __future__ import annotations
 
-from iriscw.cloud.model import NodePool, Pod
+from iriscw.cloud.model import Attributes, NodePool, Pod
 from iriscw.fleet.model import Availability, GroupRow, PodState, SliceRow, WorkerInfo
 from iriscw.runtime.vocabulary import message
 
@@ -30,9 +30,16 @@ class PodsListed:
 
 @message
 class SlicesWanted:
-    """So many slices, those on their way included, have demand routed to them. Conflated."""
+    """So many slices, those on their way included, have demand routed to them. Conflated.
+
+    Of these, ``spread`` are for gangs over several slices: for such a one it does not matter whether a slice is on its
+    way or ready and idle. So that stays true while slices become ready. Idle slices on which none of them could run, as
+    their workers are, are named in ``unfit``.
+    """
 
     count: int
+    spread: int = 0
+    unfit: tuple[str, ...] = ()
 
 
 # group -> /fleet
@@ -57,6 +64,10 @@ class GroupReported:
     """Slices that wait in the cloud's queue for machines."""
     room: int
     """Slices that could still be asked for."""
+    expected_at: int | None = None
+    """When the first slice on its way should be ready, in wall-clock ns."""
+    idle: int = 0
+    """Slices that are ready, and on which nothing runs."""
 
 
 @message
@@ -65,6 +76,8 @@ class SliceRowChanged:
 
     slice_id: str
     row: SliceRow | None
+    workers: tuple[Attributes, ...] = ()
+    """What each worker of a slice that is ready is like."""
 
 
 # group -> slice
@@ -128,6 +141,8 @@ class SliceReported:
     stuck: bool
     bare: bool
     """Whether no worker was ever started on it: then nothing can run there."""
+    workers: tuple[Attributes, ...] = ()
+    """What each worker of a slice that is ready is like."""
 
 
 @message

@@ -33,6 +33,8 @@ class Census:
     ready: int = 0
     moving: int = 0
     """On their way, and not waiting for machines."""
+    expected_at: int | None = None
+    """When the first of these should be ready, in wall-clock ns; None where none is."""
     waiting: int = 0
     """In the cloud's queue for machines."""
     fresh: int = 0
@@ -74,6 +76,7 @@ def take_census(config: GroupConfig, reports: Iterable[tuple[str, SliceReported 
                 census.waiting += 1
             else:
                 census.moving += 1
+                _expect(census, report.row.expected_at)
             if report.bare:
                 census.coming.append((COMING.index(state), -report.row.requested_at, slice_id))
         elif state is SliceState.READY:
@@ -81,6 +84,11 @@ def take_census(config: GroupConfig, reports: Iterable[tuple[str, SliceReported 
     census.idle.sort()
     census.coming.sort()
     return census
+
+
+def _expect(census: Census, expected_at: int | None) -> None:
+    if expected_at is not None and (census.expected_at is None or expected_at < census.expected_at):
+        census.expected_at = expected_at
 
 
 def _count_ready(census: Census, config: GroupConfig, slice_id: str, report: SliceReported, now: int) -> None:

@@ -71,8 +71,11 @@ def delete_again(piece: Slice, ctx: Context) -> Command:
 
 
 def pool_is_gone(piece: Slice, ctx: Context) -> list[Command]:
-    """Note that the pool is gone: the end of a slice that goes, the failure of one that does not."""
-    piece.pool, piece.pool_uid, piece.pool_gone = None, "", True
+    """Note that the pool is gone: the end of a slice that goes, the failure of one that does not.
+
+    While a create is under way another pool may come of it: then the end looks again once that is answered.
+    """
+    piece.pool, piece.pool_uid, piece.pool_gone = None, "", not piece.asking
     if piece.state in GOING:
         return proceed(piece, ctx)
     commands = move(piece, SliceEvent.POOL_GONE, ctx, "the node pool was removed from outside")

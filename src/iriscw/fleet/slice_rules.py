@@ -178,6 +178,8 @@ def failed(piece: Slice, message: Failed, ctx: Context) -> Outcome:
             return (*_create_failed(piece, judgement, ctx), report(piece, ctx))
         case DeleteNodePool(uid=uid) if judgement.refusal is Refusal.ABSENT:
             return (*pool_is_gone(piece, ctx), report(piece, ctx)) if uid == piece.pool_uid else None
+        case ListNodePools() if piece.state not in (SliceState.REQUESTED, SliceState.DELETING):
+            return None  # the pool was seen meanwhile
         case ListPods():
             return (list_failed(piece, judgement, ctx),)
         case DeletePod():

@@ -40,6 +40,7 @@ from iriscw.fleet.model import (
     SliceRow,
     SliceState,
     Trouble,
+    WorkerInfo,
     slice_of,
     worker_name,
 )
@@ -164,8 +165,13 @@ class Slice:
         """The workers that are registered, in order of their places."""
         return tuple(name for name, each in self.places.items() if each is not None and each.info is not None)
 
+    @property
+    def infos(self) -> list[WorkerInfo]:
+        """The registrations of these."""
+        return [each.info for each in self.places.values() if each is not None and each.info is not None]
+
     def row(self) -> SliceRow:
-        """Give what users see."""
+        """Return what users see."""
         expected = self.requested_at + self.boot_estimate if self.state in COMING else None
         return SliceRow(
             slice_id=self.seed.slice_id,
@@ -200,6 +206,7 @@ def report(piece: Slice, ctx: Context) -> Command:
         used=piece.used,
         stuck=piece.stuck,
         bare=not piece.places,
+        workers=tuple(info.attributes for info in piece.infos) if piece.state is SliceState.READY else (),
     )
     return Tell(ctx.path.parent, told, conflate="slice")
 
@@ -267,7 +274,7 @@ def give_up(piece: Slice, ctx: Context, trouble: Trouble, reason: str) -> list[C
 
 
 def _open(piece: Slice, ctx: Context) -> list[Command]:
-    """Give the slice to the scheduler, as a whole."""
+    """Return the slice to the scheduler, as a whole."""
     piece.trouble, piece.retries = Trouble.NONE, 0
     piece.ready_at, piece.ready_since = ctx.wall, ctx.now
     set_idle(piece, ctx)
@@ -281,8 +288,7 @@ def _open(piece: Slice, ctx: Context) -> list[Command]:
 def announce(piece: Slice) -> list[Command]:
     """Tell the scheduler of each worker."""
     assert piece.state is SliceState.READY
-    infos = [each.info for each in piece.places.values() if each is not None and each.info is not None]
-    return [Tell(piece.seed.scheduler, WorkerReady(info), conflate=("ready", info.worker_id)) for info in infos]
+    return [Tell(piece.seed.scheduler, WorkerReady(info), conflate=("ready", info.worker_id)) for info in piece.infos]
 
 
 def close(piece: Slice, workers: tuple[str, ...], ctx: Context) -> list[Command]:
@@ -390,7 +396,7 @@ def pod_shown(piece: Slice, pod: Pod, ctx: Context) -> list[Command]:
 
 
 def place_index(piece: Slice, worker_id: str) -> int | None:
-    """Give the index of a worker's place in this slice, or None if it has none."""
+    """Return the index of a worker's place in this slice, or None if it has none."""
     text = worker_id.rpartition("-")[2]
     if slice_of(worker_id) != piece.seed.slice_id or not text.isdecimal():
         return None
