@@ -86,12 +86,12 @@ class NoFreezer:
 def job_behavior(
     entry: Entry, logs: Logs, settings: JobSettings = DEFAULT_SETTINGS, freezer: Freezer | None = None
 ) -> Behavior:
-    """Give the behavior of ``/jobs/<job_id>``, from what the registry recorded of it."""
+    """Return the behavior of ``/jobs/<job_id>``, from what the registry recorded of it."""
     decisions = JobDecisions(settings)
     freezer = NoFreezer() if freezer is None else freezer
     job_id, order, spec, submitted = entry.job_id, entry.order, entry.spec, entry.submitted_wall_ns
     return Behavior(
-        initial=lambda: Ledger(job_id, order, spec, submitted),
+        initial=lambda: Ledger(job_id, order, spec, submitted, namespace=entry.root),
         on=decisions.rules(),
         resume=decisions.resume,
         evolve=ledger.evolve,
@@ -108,7 +108,7 @@ def job_behavior(
 
 
 def link_behavior(worker_id: str, incarnation: str, streams: Streams, stop_grace_ns: int) -> Behavior:
-    """Give the behavior of ``/jobs/links/<worker_id>``."""
+    """Return the behavior of ``/jobs/links/<worker_id>``."""
     decisions = LinkDecisions(stop_grace_ns)
     return Behavior(
         initial=lambda: Link(worker_id, incarnation),
@@ -120,7 +120,7 @@ def link_behavior(worker_id: str, incarnation: str, streams: Streams, stop_grace
 
 
 def links_behavior(streams: Streams, stop_grace_ns: int) -> Behavior:
-    """Give the behavior of ``/jobs/links``."""
+    """Return the behavior of ``/jobs/links``."""
 
     def child(worker_id: str, incarnation: str) -> ChildSpec:
         behavior = link_behavior(worker_id, incarnation, streams, stop_grace_ns)
@@ -131,7 +131,7 @@ def links_behavior(streams: Streams, stop_grace_ns: int) -> Behavior:
 
 
 def scheduler_behavior(fleet: ActorPath) -> Behavior:
-    """Give the behavior of ``/jobs/scheduler``."""
+    """Return the behavior of ``/jobs/scheduler``."""
     decisions = SchedulerDecisions(fleet)
     return Behavior(initial=Scheduler, on=decisions.rules(), resume=decisions.resume, name="scheduler")
 
@@ -139,7 +139,7 @@ def scheduler_behavior(fleet: ActorPath) -> Behavior:
 def jobs_behavior(
     streams: Streams, logs: Logs, config: JobsConfig | None = None, freezer: Freezer | None = None
 ) -> Behavior:
-    """Give the behavior of ``/jobs``, with all below it.
+    """Return the behavior of ``/jobs``, with all below it.
 
     Args:
         streams: the doors' side of worker streams.
@@ -172,5 +172,5 @@ def jobs_behavior(
 def jobs_child(
     streams: Streams, logs: Logs, config: JobsConfig | None = None, freezer: Freezer | None = None
 ) -> ChildSpec:
-    """Give the child spec of ``/jobs``."""
+    """Return the child spec of ``/jobs``."""
     return ChildSpec("jobs", jobs_behavior(streams, logs, config, freezer), capacity=REGISTRY_CAPACITY)

@@ -9,7 +9,7 @@ wanted   the worker's word   what follows
 =======  ==================  ===========================================================================
 run      alive               told to the job; ordered again, which is harmless
 run      suspending          told to the job; ordered to go on
-run      suspended           told to the job; ordered again: with leave it is brought back
+run      suspended           told to the job; ordered again: with a grant it is brought back
 run      ended as E          the job is told: E
 run      unknown, fresh      ordered (again)
 run      unknown, started    the job is told: MISSING
@@ -131,11 +131,14 @@ AGREEMENT: Mapping[tuple[Wish, Word], tuple[Step, Told]] = {
     (Wish.NOTHING, Word.SUSPENDED): (Step.RELEASE, Told.NOTHING),
     (Wish.NOTHING, Word.ENDED): (Step.RELEASE, Told.NOTHING),
 }
-"""What nobody wants and nobody knows is no case."""
+"""What nobody wants and nobody knows is not a case."""
 
 
 def wish_for(ordered: Ending | None, *, freeze: bool = False) -> Wish:
-    """Give the wish of a job that ordered a stop with this ending, or (None) none; that has it frozen, if it lives."""
+    """Return the wish of a job that ordered a stop with this ending.
+
+    Without an ending: of one that runs, or has its attempt frozen.
+    """
     if ordered is not None:
         return Wish.STOP
     return Wish.FREEZE if freeze else Wish.RUN
@@ -152,14 +155,14 @@ def word_of(seen: Observation | None, *, started: bool) -> Word:
 
 
 def step_for(ordered: Ending | None, seen: Observation | None, *, started: bool, freeze: bool = False) -> Step:
-    """Give what to order of the worker; the arguments are those of :func:`tell_of` and :func:`wish_for`."""
+    """Return what to order of the worker; the arguments are those of :func:`tell_of` and :func:`wish_for`."""
     if seen is not None and seen.ending is None and seen.suspension is Suspension.NONE and not freeze:
         return _ALIVE[ordered is None]  # the common case, without a look at names
     return AGREEMENT[wish_for(ordered, freeze=freeze), word_of(seen, started=started)][0]
 
 
 def step_for_unwanted(seen: Observation) -> Step:
-    """Give what to order of the worker about an attempt that nobody wants there."""
+    """Return what to order of the worker about an attempt that nobody wants there."""
     return AGREEMENT[Wish.NOTHING, word_of(seen, started=True)][0]
 
 
@@ -167,7 +170,7 @@ _ALIVE = {each is Wish.RUN: AGREEMENT[each, Word.ALIVE][0] for each in (Wish.RUN
 
 
 def tell_of(uid: str, ordered: Ending | None, seen: Observation | None, *, started: bool) -> Observation | None:
-    """Give what to tell the job; None: nothing.
+    """Return what to tell the job; None: nothing.
 
     Args:
         uid: of the attempt.

@@ -8,18 +8,19 @@ from typing import Any
 import attrs
 
 from iriscw.jobs import views
+from iriscw.jobs.desired_attempts import latest_attempt, link_of, scheduler_of, stops
 from iriscw.jobs.ledger import Ledger, Place
 from iriscw.jobs.lifecycle import LOST, judge
 from iriscw.jobs.messages import AttemptsOver, Disband, Refusal, ReleaseAttempts, Settle, StopRest
 from iriscw.jobs.model import MAX_FAULTS_CHARS, TASK_TERMINAL, Assembly, AwaitLogs, Ending, Observation, TaskState
 from iriscw.jobs.records import AttemptEnded, GangAssembly, LogsSettled
 from iriscw.jobs.refusals import rest_of
-from iriscw.jobs.steps import STEP_ATTEMPTS
+from iriscw.jobs.step_limits import STEP_ATTEMPTS
 from iriscw.jobs.suspension.messages import SuspensionChanged
 from iriscw.jobs.suspension.model import Stage
-from iriscw.jobs.suspension.moves import Move, after, drop_of, left, view_of
-from iriscw.jobs.wishes import latest_attempt, link_of, scheduler_of, stops
+from iriscw.jobs.suspension.moves import Move, after, drop_of, left, log_end_unknown, view_of
 from iriscw.runtime.vocabulary import (
+    SECOND,
     Cancel,
     CancelTimer,
     Command,
@@ -49,6 +50,8 @@ class Ends:
     released: dict[Place, list[str]] = attrs.field(factory=dict)
     faults_chars: int = 0
     stops_gang: bool = False
+    unjudged: int = 0
+    """How many members of a gang say that they failed, which has to wait for the others' ends."""
     waiting: list[Command] = attrs.field(factory=list)
     """What the scheduler is told of suspended attempts, behind what takes no room any more."""
     moves: dict[str, Move] = attrs.field(factory=dict)
@@ -61,7 +64,7 @@ def await_logs(uid: str, index: int, offset: int, bound_ns: int) -> Run:
 
 
 def move_of(ledger: Ledger, uid: str, ends: Ends) -> Move | None:
-    """Give what is known of an attempt's suspensions, as of the records gathered so far."""
+    """Return what is known of an attempt's suspensions, as of the records gathered so far."""
     return ends.moves.get(uid) or ledger.moves.get(uid)
 
 
@@ -95,6 +98,9 @@ def end_attempt(
         preemptions=task.preemptions,
         unstarted=task.unstarted,
     )
+    reason, timeout_ns = seen.reason, ledger.spec.timeout_ns
+    if ending is Ending.TIMED_OUT and timeout_ns:  # its worker knows only that it was told to end it
+        reason = f"TaskTimeout: it ran for its timeout of {timeout_ns / SECOND:g} s"
     final = judged.then in TASK_TERMINAL
     logs_due = final and ending not in LOST and seen.log_offset > seen.logs_stored
     room = ledger.faults_chars + ends.faults_chars + len(seen.fault) <= MAX_FAULTS_CHARS
@@ -111,7 +117,7 @@ def end_attempt(
             preemption=judged.preemption,
             unstarted=judged.unstarted,
             exit_code=seen.exit_code,
-            reason=seen.reason,
+            reason=reason,
             log_offset=seen.log_offset,
             logs_due=logs_due,
             fault=fault,
@@ -121,7 +127,7 @@ def end_attempt(
     move = move_of(ledger, seen.uid, ends)
     unknown_log = False
     if move is not None:
-        unknown_log = move.away and not move.vacated
+        unknown_log = log_end_unknown(move, seen)
         _end_move(seen.uid, index, move, ends, ctx)
     if unknown_log and not logs_due and ending not in LOST:
         ends.records.append(LogsSettled(index, seen.uid, complete=False))
@@ -150,7 +156,7 @@ def end_attempt(
             seen.uid,
             attempt.worker_id,
             exit_code=seen.exit_code,
-            reason=seen.reason,
+            reason=reason,
             log_offset=seen.log_offset,
             logs_complete=ending not in LOST and not unknown_log,
             wall_ns=ctx.wall,
@@ -187,7 +193,7 @@ def conclude(ledger: Ledger, ends: Ends, ctx: Context) -> Outcome:
         commands.append(Tell(link_of(ctx, worker_id), ReleaseAttempts(incarnation, tuple(uids))))
     if ends.stops_gang and ledger.open:
         _break_gang(ledger, ends, ctx)
-    if ends.records:
+    if ends.records or ends.unjudged:
         commands.append(Continue(Settle(ledger.shown())))
     if not commands:
         return None
@@ -199,8 +205,8 @@ def _break_gang(ledger: Ledger, ends: Ends, ctx: Context) -> None:
     if ledger.assembly is Assembly.GATHERING:
         ends.records.insert(0, GangAssembly(Assembly.DISBANDING))
         ends.commands.append(Continue(Disband()))
-    elif ledger.assembly is Assembly.NONE and not ledger.broken:
-        over_now = dict.fromkeys(ends.uids)
+    elif ledger.assembly is Assembly.NONE and not ledger.broken and len(ledger.unjudged) == ends.unjudged:
+        over_now = dict.fromkeys((*ends.uids, *ledger.unjudged))
         siblings = tuple(uid for uid in ledger.live if uid not in over_now)
         ends.commands += stop_all(ledger, siblings, Ending.GANG_STOPPED, ctx)
 

@@ -13,6 +13,10 @@ class JobExists(UsageError):
     """A job of this name has not ended yet, and the submission said ``existing="error"``."""
 
 
+class ParentOver(UsageError):
+    """The job whose task submits this one is over, and this one would end with it: ``detached=True`` lets it run."""
+
+
 class KeyReused(UsageError):
     """The idempotency key was used before, for another specification."""
 
@@ -33,6 +37,10 @@ class ImageNotSupported(UsageError):
     """The job names an image of its own, and this cluster runs tasks as processes of their workers."""
 
 
+class PythonNotSupported(UsageError):
+    """The job is a callable that another Python wrote than any worker of this cluster can have."""
+
+
 class TaskNotRunning(OperationError):
     """The task has no attempt whose process is known to run now: it waits, starts, or its worker is not heard of."""
 
@@ -49,5 +57,19 @@ class GangNotSuspendable(UsageError):
 
 class SuspensionRefused(OperationError):
     """The task cannot be suspended just now, and the text says why."""
+
+    retryable = True
+
+
+class CommandNotStarted(UsageError):
+    """Where the task runs there is no such program, or it cannot be executed: nothing was run."""
+
+
+class CommandKilled(OperationError):
+    """The command was killed before it ended by itself: its time was over, its task ended, or the way to it broke."""
+
+
+class TooManyCommands(OperationError):
+    """As many commands run beside tasks as one controller attends."""
 
     retryable = True

@@ -20,20 +20,70 @@ incarnation of the job tells links all of it. A member that ends before others w
 ordered to run and to stop in one go, so that their workers have the last word on them, as on any attempt.
 
 A gang within one step is placed by one decision, and none of this exists for it.
+
+**An end may come before its cause.** When a machine dies, the other members see their connections close within a second
+and end by themselves, with an exit code or an exception; that the machine is gone is known much later. So a member's
+failure is not believed before the rest of its gang is over: it is asked to stop, as for any failure, and the failed
+member lives on in the ledger meanwhile (its worker keeps the end until it is taken). If it turns out that another
+member was lost to the infrastructure, what the failed one did is its consequence and counts against nothing; otherwise
+it is what it said. That is said when nobody is left who could still be lost: a worker that says how its member ended
+lives, and if its machine goes later, nobody can tell whether that was the cause. To wait for that would hold back
+every failure for as long as a silent worker is waited for.
 """
 
 from __future__ import annotations
 
 from iriscw.jobs import views
+from iriscw.jobs.desired_attempts import latest_attempt, runs, scheduler_of, stop_for, stops
 from iriscw.jobs.ledger import Ledger
+from iriscw.jobs.lifecycle import CONSEQUENCES, Budget
 from iriscw.jobs.messages import AttemptsOver, Disband, Placed, StartRest
-from iriscw.jobs.model import Assembly, TaskState
+from iriscw.jobs.model import Assembly, Ending, Observation, TaskState
 from iriscw.jobs.records import AttemptPlaced, GangAssembly
-from iriscw.jobs.steps import STEP_ATTEMPTS
-from iriscw.jobs.wishes import latest_attempt, runs, scheduler_of, stop_for, stops
-from iriscw.runtime.vocabulary import Command, Context, Continue, Decision, Emit, Tell
+from iriscw.jobs.step_limits import STEP_ATTEMPTS
+from iriscw.runtime.vocabulary import Command, Context, Continue, Decision, Emit, Tell, replace
 
 NOT_WHOLE = "its gang could not be placed as a whole"
+
+
+def must_wait(ledger: Ledger, seen: Observation) -> bool:
+    """Tell whether the end of an attempt may be the consequence of another one's that is not known yet."""
+    return (
+        ledger.gang
+        and ledger.open
+        and ledger.assembly is Assembly.NONE
+        and seen.ending is not None
+        and CONSEQUENCES[seen.ending].budget is Budget.FAILURE
+    )
+
+
+def lost_member(ledger: Ledger) -> int | None:
+    """Return the index of a member whose latest attempt was lost to the infrastructure; None: there is none.
+
+    All members but those that succeeded are placed together, so their latest attempts are of one run.
+    """
+    for index, task in ledger.tasks.items():
+        ending = None if task.attempt is None else task.attempt.ending
+        if ending is not None and CONSEQUENCES[ending].budget is Budget.PREEMPTION:
+            return index
+    return None
+
+
+def believed(seen: Observation, lost: int | None) -> Observation:
+    """Say how a member ended that said it failed."""
+    if lost is None:
+        return seen
+    said = seen.reason or (f"exit code {seen.exit_code}" if seen.exit_code is not None else "it failed")
+    return replace(seen, ending=Ending.GANG_STOPPED, reason=f"{said}, as task {lost} of its gang was lost")
+
+
+def because_of(ledger: Ledger, seen: Observation) -> Observation:
+    """Say of a member that was stopped because of whom: its worker knows only that it was told to end it."""
+    if seen.ending is not Ending.GANG_STOPPED:
+        return seen
+    failed = next((ledger.live[uid] for uid in ledger.unjudged if uid in ledger.live), None)
+    who = "another task of its gang ended" if failed is None else f"task {failed} of its gang failed"
+    return replace(seen, reason=f"stopped because {who}")
 
 
 def in_parts(message: Placed) -> bool:

@@ -36,10 +36,14 @@ from typing import Any
 
 import attrs
 
-from iriscw.jobs import gangs, questions, reports, views
+from iriscw.jobs import gangs, job_queries, reports, views
+from iriscw.jobs.desired_attempts import desired_on, latest_attempt, link_of, run_order, scheduler_of, stops
 from iriscw.jobs.ends import Ends, await_logs, conclude, end_attempt, stop_all
 from iriscw.jobs.ledger import Ledger, Place
 from iriscw.jobs.lifecycle import ADVANCE, verdict_of
+from iriscw.jobs.meeting.decisions import heard, list_endpoints
+from iriscw.jobs.meeting.messages import ListEndpoints
+from iriscw.jobs.meeting.places import places_of
 from iriscw.jobs.messages import (
     AttemptsLost,
     AttemptsObserved,
@@ -54,6 +58,7 @@ from iriscw.jobs.messages import (
     JobWithdrawn,
     LinkNeedsDesired,
     ListTasks,
+    NeverPlaced,
     Placed,
     ReportJob,
     ReportRest,
@@ -73,10 +78,12 @@ from iriscw.jobs.model import (
     JobState,
     Observation,
     RunOrder,
+    Suspension,
     TaskState,
 )
 from iriscw.jobs.records import (
     AttemptAdvanced,
+    AttemptEquipped,
     AttemptOverran,
     AttemptPlaced,
     GangAssembly,
@@ -87,10 +94,9 @@ from iriscw.jobs.records import (
     WorkerSuspected,
 )
 from iriscw.jobs.settings import DEFAULT_SETTINGS, JobSettings
-from iriscw.jobs.steps import STEP_ATTEMPTS
+from iriscw.jobs.step_limits import STEP_ATTEMPTS
 from iriscw.jobs.suspension.decisions import SuspendDecisions
 from iriscw.jobs.suspension.messages import EndAway
-from iriscw.jobs.wishes import desired_on, latest_attempt, link_of, run_order, scheduler_of, stops
 from iriscw.runtime.vocabulary import (
     SECOND,
     CancelTimer,
@@ -126,9 +132,10 @@ class JobDecisions:
         self.suspending = SuspendDecisions(settings)
 
     def rules(self) -> dict[type, DecisionFunction]:
-        """Give the decision for each message."""
+        """Return the decision for each message."""
         return {
             Placed: self.placed,
+            NeverPlaced: self.never_placed,
             AttemptsObserved: self.observed,
             AttemptsLost: self.lost,
             LinkNeedsDesired: self.link_needs_desired,
@@ -144,10 +151,11 @@ class JobDecisions:
             Completed: self.completed,
             Failed: self.failed,
             Undelivered: self.undelivered,
-            DescribeJob: questions.ask_reason,
-            ListTasks: questions.ask_reason,
-            Replied: questions.explained,
-            RequestFailed: questions.unexplained,
+            DescribeJob: job_queries.ask_reason,
+            ListTasks: job_queries.ask_reason,
+            Replied: job_queries.explained,
+            RequestFailed: job_queries.unexplained,
+            ListEndpoints: list_endpoints,
             **self.suspending.rules(),
         }
 
@@ -162,6 +170,7 @@ class JobDecisions:
         declined = []
         orders: dict[Place, list[RunOrder]] = {}
         changes = []
+        gang = places_of(ledger, message.placements)
         for each in message.placements:
             usable = ledger.open and ledger.state_of(each.index) is TaskState.PENDING
             if not usable or each.index in taken:
@@ -172,7 +181,7 @@ class JobDecisions:
             number = 1 if task is None or task.attempt is None else task.attempt.number + 1
             records.append(AttemptPlaced(each.index, each.uid, number, each.worker_id, each.incarnation, ctx.wall))
             orders.setdefault((each.worker_id, each.incarnation), []).append(
-                run_order(ledger, each.index, each.uid, number)
+                run_order(ledger, each.index, each.uid, number, gang.get(each.index))
             )
             changes.append(
                 views.task_changed(ledger, each.index, TaskState.ASSIGNED, each.uid, each.worker_id, wall_ns=ctx.wall)
@@ -189,6 +198,12 @@ class JobDecisions:
         if records and not ledger.telling:
             commands.append(SetTimer("tally", TALLY_EVERY, Due("tally")))
         return Decision(records=tuple(records), commands=tuple(commands))
+
+    def never_placed(self, ledger: Ledger, message: NeverPlaced, ctx: Context) -> Outcome:
+        """Give up what waits for ever. What has an attempt was placed since."""
+        if not ledger.open or not ledger.counts[TaskState.PENDING] or ledger.live or ledger.away:
+            return None
+        return self._reach(ledger, JobState.UNSCHEDULABLE, TaskState.UNSCHEDULABLE, message.reason, ctx)
 
     def start_rest(self, ledger: Ledger, message: StartRest, ctx: Context) -> Outcome:
         """Go on starting a gang that is whole."""
@@ -213,10 +228,19 @@ class JobDecisions:
             index = here.get(seen.uid)
             if index is None:
                 stray.append(seen)
+                continue
+            self._equip(ledger, index, seen, ends)
+            if gangs.must_wait(ledger, seen):
+                ledger.unjudged[seen.uid] = seen
+                ends.unjudged += 1
+                ends.stops_gang = True
             elif seen.ending is not None:
-                self._end(ledger, index, self.suspending.ended(ledger, seen), ends, ctx)
+                heard(ledger, index, seen, ends)
+                ended = gangs.because_of(ledger, self.suspending.ended(ledger, seen))
+                self._end(ledger, index, ended, ends, ctx)
             else:
                 self._advance(ledger, index, seen, ends, ctx)
+                heard(ledger, index, seen, ends)
                 self.suspending.heard(ledger, index, seen, ends, ctx)
         if place in ledger.suspects:
             ends.records.append(WorkerReturned(*place))
@@ -242,6 +266,11 @@ class JobDecisions:
         ends.records.append(AttemptAdvanced(index, seen.uid, seen.state, ctx.wall))
         change = views.task_changed(ledger, index, seen.state, seen.uid, attempt.worker_id, wall_ns=ctx.wall)
         ends.commands.append(Emit(change))
+
+    def _equip(self, ledger: Ledger, index: int, seen: Observation, ends: Ends) -> None:
+        """Write down which GPUs an attempt has. Until it runs again, those of a suspended one are what it had."""
+        if seen.suspension is Suspension.NONE and seen.gpus and seen.gpus != latest_attempt(ledger, index).gpus:
+            ends.records.append(AttemptEquipped(index, seen.uid, seen.gpus))
 
     def _end(self, ledger: Ledger, index: int, seen: Observation, ends: Ends, ctx: Context) -> None:
         assert seen.ending is not None
@@ -330,6 +359,8 @@ class JobDecisions:
         """Do what follows from the ledger as it is now."""
         if ledger.ended is not None:
             return None
+        if ledger.unjudged and len(ledger.unjudged) == len(ledger.live):
+            return self._judge_gang(ledger, ctx)
         if ledger.verdict is None:
             verdict = verdict_of(ledger.spec, ledger.counts)
             if verdict is None:
@@ -353,6 +384,14 @@ class JobDecisions:
                 Emit(JobChanged(ledger.job_id, verdict, reason, ctx.wall)),
             ),
         )
+
+    def _judge_gang(self, ledger: Ledger, ctx: Context) -> Outcome:
+        """Record the ends of members that said they failed, now that all others are over."""
+        ends = Ends()
+        lost = gangs.lost_member(ledger)
+        for seen in islice(ledger.unjudged.values(), STEP_ATTEMPTS):
+            self._end(ledger, ledger.live[seen.uid], gangs.believed(seen, lost), ends, ctx)
+        return conclude(ledger, ends, ctx)
 
     def _go_on(self, ledger: Ledger, message: Settle, ctx: Context) -> tuple[Command, ...]:
         commands = [*self._show(ledger, message, ctx), *self._clocks(ledger, ctx)]
@@ -549,7 +588,7 @@ def _left(since_wall_ns: int, timeout_ns: int, ctx: Context) -> int:
 
 
 def _waiting_since(ledger: Ledger) -> int:
-    """Give when the task that waits longest began to."""
+    """Return when the task that waits longest began to."""
     if ledger.untouched:
         return ledger.submitted_wall_ns
     return ledger.tasks[next(iter(ledger.waiting))].since_wall_ns

@@ -12,13 +12,15 @@ suspended), what their checkpoints have left to be removed.
 Of those only the newest are kept: ``MAX_ATTEMPTS_SHOWN`` of a task, the latest included, and
 ``MAX_EARLIER_ATTEMPTS`` of the job. What they said beyond a sentence is bounded for the job as a whole.
 
-``told``, ``telling``, ``requeued``, ``rest_ns`` and ``heard`` are notes, not facts: what others were told last is told
-again after a restart, a rest is cut short by it, and what the scheduler said last is only a courtesy.
+``told``, ``telling``, ``requeued``, ``unjudged``, ``rest_ns``, ``reached``, ``ranks`` and ``heard`` are notes, not
+facts: what others were told last is told again after a restart, as workers tell where attempts are reached and again of
+ends that nobody has taken; a rest is cut short by it, and
+what the scheduler said last is only a courtesy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -29,21 +31,24 @@ from iriscw.jobs.model import (
     MAX_ATTEMPTS_SHOWN,
     MAX_EARLIER_ATTEMPTS,
     TASK_LIVE,
-    TASK_TERMINAL,
     Assembly,
     Attempt,
     Ending,
+    GangPlace,
     JobSpec,
     JobState,
+    Observation,
     TaskState,
 )
 from iriscw.jobs.records import (
     AttemptAdvanced,
     AttemptEnded,
+    AttemptEquipped,
     AttemptKept,
     AttemptOverran,
     AttemptPlaced,
     GangAssembly,
+    GangMet,
     JobBegan,
     JobEnded,
     LogsSettled,
@@ -96,6 +101,8 @@ class Ledger:
     order: int
     spec: JobSpec
     submitted_wall_ns: int
+    namespace: str = attrs.field(default="", eq=False)
+    """The job at the top of its parents, as the registry has it: no record of its own says so."""
     tasks: dict[int, Task] = attrs.field(factory=dict)
     counts: dict[TaskState, int] = attrs.field(factory=dict)
     live: dict[str, int] = attrs.field(factory=dict)
@@ -130,12 +137,20 @@ class Ledger:
     """Of a gang: whether it is being placed, part by part."""
     verdict: VerdictReached | None = None
     ended: JobEnded | None = None
+    met: GangMet | None = None
+    """Of a gang: where its leader is reached, or was; of its latest attempt, if the uid is that."""
+    reached: dict[str, tuple[str, tuple[tuple[str, int], ...]]] = attrs.field(factory=dict, eq=False)
+    """Host and ports of live attempts, by uid, as their workers said."""
+    ranks: dict[int, GangPlace] | None = attrs.field(default=None, eq=False)
+    """Of a gang: where its members stand, by index, so that it is not found out for each of them."""
     told: JobTally | None = attrs.field(default=None, eq=False)
     """What the registry was told last."""
     telling: bool = attrs.field(default=False, eq=False)
     """Whether a timer runs at which it is told what has changed by then."""
     requeued: bool = attrs.field(default=False, eq=False)
     """Of a gang: whether the scheduler was told that it waits, since a member lived last."""
+    unjudged: dict[str, Observation] = attrs.field(factory=dict, eq=False)
+    """Of a gang: how live members say that they ended, by uid, until it is known why. Their workers keep it, too."""
     rest_ns: int = attrs.field(default=0, eq=False)
     """Of a gang: how long it rests before it waits again, because members did not begin."""
     heard: str = attrs.field(default="", eq=False)
@@ -172,7 +187,7 @@ class Ledger:
         return len(self.live) + self.counts.get(TaskState.SUCCEEDED, 0) < self.spec.replicas
 
     def state_of(self, index: int) -> TaskState:
-        """Give the state of a task."""
+        """Return the state of a task."""
         task = self.tasks.get(index)
         state = TaskState.PENDING if task is None else task.state
         if state is TaskState.PENDING and self.verdict is not None:
@@ -180,11 +195,11 @@ class Ledger:
         return state
 
     def shown(self) -> JobState:
-        """Give the job's state as users see it."""
+        """Return the job's state as users see it."""
         return self.ended.state if self.ended is not None else shown_state(self.spec, self.counts)
 
     def pending_ranges(self) -> tuple[tuple[int, int], ...]:
-        """Give the tasks that wait, as ranges ``(first, end)``: first those that never ran, by index.
+        """Return the tasks that wait, as ranges ``(first, end)``: first those that never ran, by index.
 
         Those that wait again follow, the one that waits longest first; neighbours that follow each other are one range.
         """
@@ -207,7 +222,7 @@ class Ledger:
         return (*ranges, *again)
 
     def visible_counts(self) -> tuple[tuple[TaskState, int], ...]:
-        """Give the counts as users see them: a task whose logs are due still shows what its attempt was."""
+        """Return the counts as users see them: a task whose logs are due still shows what its attempt was."""
         counts = dict(self.counts)
         for index in self.due:
             task = self.tasks[index]
@@ -222,7 +237,7 @@ class Ledger:
         self.counts[after] = self.counts.get(after, 0) + number
 
     def holder(self, index: int) -> Attempt | None:
-        """Give the live attempt of a task; None if it has none."""
+        """Return the live attempt of a task; None if it has none."""
         task = self.tasks.get(index)
         attempt = None if task is None else task.attempt
         return attempt if attempt is not None and attempt.live else None
@@ -244,6 +259,7 @@ def _placed(ledger: Ledger, record: AttemptPlaced) -> None:
         record.uid, record.number, record.worker_id, record.incarnation, TaskState.ASSIGNED, record.wall_ns
     )
     ledger.waiting.pop(record.index, None)
+    ledger.ranks = None
     _lives(ledger, record.index, task.attempt)
 
 
@@ -286,6 +302,13 @@ def _advanced(ledger: Ledger, record: AttemptAdvanced) -> None:
 def _runs(ledger: Ledger, attempt: Attempt, wall_ns: int) -> None:
     attempt.started_wall_ns = wall_ns
     ledger.started_wall_ns = ledger.started_wall_ns or wall_ns
+
+
+def _equipped(ledger: Ledger, record: AttemptEquipped) -> None:
+    task = ledger.tasks[record.index]
+    for attempt in (*task.earlier, *(() if task.attempt is None else (task.attempt,))):
+        if attempt.uid == record.uid:
+            attempt.gpus = record.gpus
 
 
 def _overran(ledger: Ledger, record: AttemptOverran) -> None:
@@ -346,11 +369,13 @@ def _is_over(ledger: Ledger, attempt: Attempt) -> None:
 def _leaves(ledger: Ledger, attempt: Attempt) -> None:
     """Its worker does not have it any more."""
     del ledger.live[attempt.uid]
+    ledger.reached.pop(attempt.uid, None)
     place = (attempt.worker_id, attempt.incarnation)
     del ledger.places[place][attempt.uid]
     if not ledger.places[place]:
         del ledger.places[place]
     ledger.timed.pop(attempt.uid, None)
+    ledger.unjudged.pop(attempt.uid, None)
 
 
 def _is_to_drop(ledger: Ledger, uid: str) -> None:
@@ -381,7 +406,7 @@ def _moves(ledger: Ledger, record: Any) -> None:
 
 
 def _counted_from(ledger: Ledger, attempt: Attempt) -> int:
-    """Give when an attempt began to run, on the wall clock, as if it had never been suspended."""
+    """Return when an attempt began to run, on the wall clock, as if it had never been suspended."""
     move = ledger.moves.get(attempt.uid)
     return attempt.started_wall_ns + (0 if move is None else move.paused_ns)
 
@@ -433,6 +458,10 @@ def _assembly(ledger: Ledger, record: GangAssembly) -> None:
     ledger.assembly = record.assembly
 
 
+def _met(ledger: Ledger, record: GangMet) -> None:
+    ledger.met = record
+
+
 def _job_ended(ledger: Ledger, record: JobEnded) -> None:
     ledger.ended = record
 
@@ -479,11 +508,12 @@ def _began(ledger: Ledger, record: JobBegan) -> None:
     ledger.started_wall_ns = record.wall_ns
 
 
-_ATTEMPT_FIELDS = tuple(field.name for field in attrs.fields(Attempt) if field.name != "state")
+_ATTEMPT_FIELDS = tuple(field.name for field in attrs.fields(Attempt) if field.name not in ("state", "gpus"))
 
 _EVOLVE: dict[type, Any] = {
     AttemptPlaced: _placed,
     AttemptAdvanced: _advanced,
+    AttemptEquipped: _equipped,
     AttemptOverran: _overran,
     AttemptEnded: _ended,
     LogsSettled: _settled,
@@ -491,6 +521,7 @@ _EVOLVE: dict[type, Any] = {
     WorkerReturned: _returned,
     VerdictReached: _verdict,
     GangAssembly: _assembly,
+    GangMet: _met,
     JobEnded: _job_ended,
     TaskKept: _kept,
     AttemptKept: _earlier_kept,
@@ -503,35 +534,50 @@ _EVOLVE: dict[type, Any] = {
 
 
 def compact(ledger: Ledger) -> Iterable[Any]:
-    """Give records from which :func:`evolve` builds an equal ledger.
+    """Yield records from which :func:`evolve` builds an equal ledger.
 
-    Tasks come in the order in which their state began, so that what is kept oldest first comes out so again.
+    Tasks come in the order in which their state began, so that what is kept oldest first comes out so again: of those
+    that began at one moment, too, as the tasks of a worker that was lost wait again.
     """
     if ledger.started_wall_ns:
         yield JobBegan(ledger.started_wall_ns)
-    for index, task in sorted(ledger.tasks.items(), key=lambda item: _age(ledger, *item)):
+    timed = {ledger.live[uid]: position for position, uid in enumerate(ledger.timed)}
+    others = (index for index in ledger.tasks if index not in ledger.waiting)
+    for index in (*sorted(others, key=lambda index: _age(ledger, index, timed)), *ledger.waiting):
+        task = ledger.tasks[index]
         yield _keep((index, task))
+        if task.attempt is not None and task.attempt.gpus:
+            yield AttemptEquipped(index, task.attempt.uid, task.attempt.gpus)
         move = None if task.attempt is None else ledger.moves.get(task.attempt.uid)
         if move is not None:
             yield keep(index, move)
     for drop in ledger.drops.values():
         yield CheckpointDue(drop.key, drop.checkpoint, drop.node)
     for uid, index in ledger.earlier.items():
-        yield _keep_earlier(index, next(each for each in ledger.tasks[index].earlier if each.uid == uid))
+        earlier = next(each for each in ledger.tasks[index].earlier if each.uid == uid)
+        yield _keep_earlier(index, earlier)
+        if earlier.gpus:
+            yield AttemptEquipped(index, uid, earlier.gpus)
     for (worker_id, incarnation), reason in ledger.suspects.items():
         yield WorkerSuspected(worker_id, incarnation, reason, 0)
     if ledger.assembly is not Assembly.NONE:
         yield GangAssembly(ledger.assembly)
+    if ledger.met is not None:
+        yield ledger.met
     if ledger.verdict is not None:
         yield ledger.verdict
     if ledger.ended is not None:
         yield ledger.ended
 
 
-def _age(ledger: Ledger, index: int, task: Task) -> tuple[int, int]:
+def _age(ledger: Ledger, index: int, timed: Mapping[int, int]) -> tuple[int, int]:
+    task = ledger.tasks[index]
     attempt = task.attempt
     running = task.state in TASK_LIVE and attempt is not None and attempt.started_wall_ns
-    return (_counted_from(ledger, attempt) if running and attempt is not None else task.since_wall_ns, index)
+    return (
+        _counted_from(ledger, attempt) if running and attempt is not None else task.since_wall_ns,
+        timed.get(index, index),
+    )
 
 
 def _keep(item: tuple[int, Task]) -> TaskKept:
@@ -557,13 +603,8 @@ def _keep_earlier(index: int, attempt: Attempt) -> AttemptKept:
     return AttemptKept(index=index, attempt_state=attempt.state, **fields)
 
 
-def terminal_tasks(ledger: Ledger) -> int:
-    """Count the tasks that are over for good."""
-    return sum(ledger.counts.get(state, 0) for state in TASK_TERMINAL)
-
-
 def live_attempts(ledger: Ledger) -> Iterator[tuple[int, Attempt]]:
-    """Give each live attempt that has a worker, with the index of its task."""
+    """Yield each live attempt that has a worker, with the index of its task."""
     for index in ledger.live.values():
         attempt = ledger.tasks[index].attempt
         assert attempt is not None

@@ -124,7 +124,7 @@ def judge(
 
 
 def stopped_as(spec: JobSpec, verdict: JobState) -> TaskState:
-    """Give the state of a task that was stopped, or never placed again, because of its job's verdict."""
+    """Return the state of a task that was stopped, or never placed again, because of its job's verdict."""
     if spec.group_by is not None and verdict in (JobState.FAILED, JobState.WORKER_FAILED):
         return TaskState.COSCHED_FAILED
     return TaskState.KILLED
@@ -148,7 +148,7 @@ def verdict_of(spec: JobSpec, counts: Mapping[TaskState, int]) -> JobState | Non
 
 
 def shown_state(spec: JobSpec, counts: Mapping[TaskState, int]) -> JobState:
-    """Give the state that a job without an end shows."""
+    """Return the state that a job without an end shows."""
     if counts.get(TaskState.RUNNING, 0):
         return JobState.RUNNING
     finished = any(counts.get(state, 0) for state in TASK_TERMINAL)

@@ -46,7 +46,7 @@ from iriscw.jobs.model import (
     TaskState,
     WorkerStream,
 )
-from iriscw.jobs.steps import steps_of
+from iriscw.jobs.step_limits import steps_of
 from iriscw.jobs.suspension.messages import ContinueAttempts, SuspendAttempts
 from iriscw.runtime.vocabulary import (
     SECOND,
@@ -125,7 +125,7 @@ class LinkDecisions:
         self.stop_grace_ns = stop_grace_ns
 
     def rules(self) -> dict[type, DecisionFunction]:
-        """Give the decision for each message."""
+        """Return the decision for each message."""
         return {
             AnnounceLink: self.announce,
             LinkExpects: self.expects,
@@ -191,7 +191,7 @@ class LinkDecisions:
             if seen is not None:
                 _note(held, seen)
                 if seen.suspension is Suspension.SUSPENDED and each.stop is None and not each.suspend:
-                    run.append(each.order)  # it waits here for the leave that it has now
+                    run.append(each.order)  # it waits here for the grant that it has now
             elif known is None:
                 # One that is to stop, too: its worker may never have heard of it, and has the last word.
                 run.append(each.order)
@@ -219,6 +219,8 @@ class LinkDecisions:
             known = link.held.get(order.uid)
             if known is None or _leave(known.order) != _leave(order):
                 link.held[order.uid] = Held(order)
+            else:
+                known.order = order  # of a gang: it need not wait any more
             if link.unclaimed is not None:
                 link.unclaimed.pop(order.uid, None)  # suspended here, and let go; it comes back to this worker
         return tuple(self._feed(link, Orders(run=message.orders)))
@@ -298,7 +300,7 @@ class LinkDecisions:
         yield from self._tell_all(link, told, ctx)
 
     def _wanted(self, link: Link) -> Orders:
-        """Give what is wanted of all that is not known to have ended. What is not named the worker may stop."""
+        """Return what is wanted of all that is not known to have ended. What is not named the worker may stop."""
         run, stop, suspend, go_on = [], [], [], []
         for uid, held in link.held.items():
             step = step_for(held.stop, held.seen, started=held.started, freeze=held.freeze)
@@ -414,7 +416,7 @@ class LinkDecisions:
 
 
 def _leave(order: RunOrder) -> str:
-    """Give the leave by which the worker has an attempt; empty if it began there. Two words of one are one order."""
+    """Return the grant by which the worker has an attempt; empty if it began there. Two words of one are one order."""
     return "" if order.resumption is None else order.resumption.grant
 
 

@@ -54,7 +54,7 @@ class LinksDecisions:
         self.child = child
 
     def rules(self) -> dict[type, DecisionFunction]:
-        """Give the decision for each message."""
+        """Return the decision for each message."""
         return {
             LinkWanted: self.wanted,
             LinkUnwanted: self.unwanted,

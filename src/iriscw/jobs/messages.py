@@ -5,19 +5,17 @@ Paths: ``/jobs`` (registry), ``/jobs/scheduler``, ``/jobs/links`` with ``/jobs/l
 
 The life of a task, in messages::
 
-    door --SubmitJob--> /jobs --JobIntroduced--> scheduler --Placed--> job --RunAttempts--> link ==Orders==>
-    worker worker ==Observed==> link --AttemptsObserved--> job --AttemptsOver--> scheduler,
-    --ReleaseAttempts--> link job --JobDone--> /jobs
+    door --SubmitJob--> /jobs --JobIntroduced--> scheduler --Placed--> job --RunAttempts--> link ==Orders==> worker
+    worker ==Observed==> link --AttemptsObserved--> job --AttemptsOver--> scheduler, --ReleaseAttempts--> link
+    job --JobDone--> /jobs
 
 Nothing here is lost for good: every plain-state actor (scheduler, links) asks for all it needs when it starts.
 
-* A new scheduler tells ``/jobs`` :class:`SchedulerAwake` and is told :class:`JobsKnown`; it asks each of
-  these jobs with :class:`ReportJob` and opens for placement when all have answered with :class:`JobReport`.
-  The question is a barrier: whatever the scheduler had told the job before has been decided on when the
-  report is made.
-* A new link tells the scheduler :class:`LinkStarted`; the scheduler tells it :class:`LinkExpects` whose jobs
-  have attempts on its worker and asks these with :class:`LinkNeedsDesired`; each answers the link with
-  :class:`DesiredOn`.
+* A new scheduler tells ``/jobs`` :class:`SchedulerAwake` and is told :class:`JobsKnown`; it asks each of these jobs
+  with :class:`ReportJob` and opens for placement when all have answered with :class:`JobReport`. The question is a
+  barrier: whatever the scheduler had told the job before has been decided on when the report is made.
+* A new link tells the scheduler :class:`LinkStarted`; the scheduler tells it :class:`LinkExpects` whose jobs have
+  attempts on its worker and asks these with :class:`LinkNeedsDesired`; each answers the link with :class:`DesiredOn`.
 * A new job that has records tells the scheduler :class:`JobAwake` and is asked for a report.
 """
 
@@ -89,6 +87,7 @@ class JobTally:
         preemptions: attempts lost to the infrastructure.
         started_wall_ns: when the user's code was first known to run; 0 if it never did.
         reason: why the job is not further, as far as the job itself knows; empty if there is nothing to say.
+        suspended: tasks that are on no worker, as their state lies in a checkpoint.
     """
 
     counts: tuple[tuple[TaskState, int], ...] = ()
@@ -96,6 +95,7 @@ class JobTally:
     preemptions: int = 0
     started_wall_ns: int = 0
     reason: str = ""
+    suspended: int = 0
 
 
 @message
@@ -135,7 +135,7 @@ class DescribeJob:
 
 @message
 class JobView:
-    """All that is known of a job as a whole. ``counts`` has each state that occurs, in the order of the states.
+    """All that is known of a job as a whole; ``counts``, ``suspended``: as in :class:`JobTally`.
 
     ``fault`` is what the failed task of lowest index said in more than one line.
     """
@@ -153,6 +153,7 @@ class JobView:
     ended_wall_ns: int
     started_wall_ns: int = 0
     fault: str = ""
+    suspended: int = 0
 
 
 @message
@@ -179,6 +180,7 @@ class AttemptRow:
     placed_wall_ns: int
     started_wall_ns: int
     ended_wall_ns: int
+    gpus: tuple[str, ...] = ()
 
 
 @message
@@ -210,6 +212,7 @@ class TaskRow:
     fault: str = ""
     earlier: tuple[AttemptRow, ...] = ()
     suspension: SuspensionView | None = None
+    gpus: tuple[str, ...] = ()
 
 
 @message
@@ -418,6 +421,13 @@ class AttemptsLost:
     worker_id: str
     incarnation: str
     fenced: bool
+    reason: str
+
+
+@message
+class NeverPlaced:
+    """Told to a job: no worker will ever take its tasks, and why."""
+
     reason: str
 
 
@@ -636,6 +646,15 @@ class LinkRest:
 @message
 class Pass:
     """Go on placing."""
+
+
+@message
+class EndChildren:
+    """A job is over: go on ending those that end with it, of ``job_ids`` those from ``first``."""
+
+    parent: str
+    job_ids: tuple[str, ...]
+    first: int = 0
 
 
 @message

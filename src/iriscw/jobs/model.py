@@ -217,6 +217,7 @@ class JobSpec:
         max_retries_preemption: attempts that a task may lose to the infrastructure before it is given up.
         max_task_failures: tasks that may be FAILED before the job is.
         parent_job_id: the job from whose task this one was submitted; empty if none.
+        detached: it goes on when that job ends; otherwise it ends with it.
     """
 
     name: str
@@ -234,6 +235,7 @@ class JobSpec:
     max_retries_preemption: int = 100
     max_task_failures: int = 0
     parent_job_id: str = ""
+    detached: bool = False
 
 
 def check_spec(spec: JobSpec) -> None:
@@ -282,22 +284,24 @@ def check_spec(spec: JobSpec) -> None:
 
 
 def canonical_spec(spec: JobSpec) -> JobSpec:
-    """Give the same specification with constraint values as texts: as they are compared, and as they are journaled."""
+    """Return the same specification as it is compared, and journaled: constraint values are texts, and only a job that
+    has a parent can be detached from it.
+    """
     texts: list[Any] = [[str(value) for value in each.values] for each in spec.constraints]
     constraints = tuple(
         Constraint(each.key, each.op, values, each.mode) for each, values in zip(spec.constraints, texts, strict=True)
     )
-    return attrs.evolve(spec, constraints=constraints)
+    return attrs.evolve(spec, constraints=constraints, detached=spec.detached and bool(spec.parent_job_id))
 
 
 def spec_fingerprint(spec: JobSpec) -> str:
-    """Give a text that is equal for equal specifications and holds none of their secrets."""
+    """Return a text that is equal for equal specifications and holds none of their secrets."""
     parts = [repr(spec), *(f"{name}={value}" for name, value in spec.environment)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
 
 def job_uid(job_id: str) -> str:
-    """Give the 16 hexadecimal characters that follow from a job's id."""
+    """Return the 16 hexadecimal characters that follow from a job's id."""
     return hashlib.sha256(job_id.encode()).hexdigest()[:16]
 
 
@@ -342,6 +346,8 @@ class Attempt:
     """Whether it is being stopped because it ran too long."""
     fault: str = ""
     """What the user's code said about its end, in more than one line; empty if ``reason`` says it all."""
+    gpus: tuple[str, ...] = ()
+    """Its own, or those that it had, by UUID, in its order."""
 
     @property
     def live(self) -> bool:
@@ -362,7 +368,7 @@ class Suspension(enum.Enum):
     SUSPENDED = "suspended"
     """Nothing of it runs."""
     RESUMING = "resuming"
-    """A worker has leave to bring it back."""
+    """A worker has a grant to bring it back."""
 
 
 @message
@@ -393,6 +399,9 @@ class Observation:
             brought back, and not before; of one that is SUSPENDING if the worker says so already.
         ports: by name, in order, the numbers that its worker picked.
         process_started_wall_ns: when its process was started, by the worker's clock; 0: not yet, or not told.
+        gpus: its own, by UUID, in its order; of one that is SUSPENDED or has ended, those that it had.
+        host: where others reach what it listens to; empty: it has not begun, or nobody said.
+        rendezvous_port: of a gang's leader, where the others meet it; 0: not yet, or not told.
 
     Of one that is SUSPENDED ``log_offset`` is final, too.
     """
@@ -411,6 +420,9 @@ class Observation:
     folder: str = ""
     ports: tuple[tuple[str, int], ...] = ()
     process_started_wall_ns: int = 0
+    gpus: tuple[str, ...] = ()
+    host: str = ""
+    rendezvous_port: int = 0
 
 
 @message
@@ -429,14 +441,16 @@ class Observed:
 
 @message
 class Resumption:
-    """Leave for one thaw of an attempt that was suspended.
+    """A grant for one thaw of an attempt that was suspended.
 
     Args:
-        grant: names this leave; no other one is ever called so.
+        grant: names this grant; no other one is ever called so.
         folder: where its files are, as the worker said that had it. Absolute.
         started_wall_ns: when its process was started, by the clock of the worker that did; 0: never told.
-        paused_ns: how long it was suspended altogether, as of when the leave was given.
+        paused_ns: how long it was suspended altogether, as of when the grant was given.
         ports: by name, in order, as they were told.
+        gpus: those that it had, by UUID: it gets as many.
+        host: where others reached it, as it was told.
     """
 
     grant: str
@@ -444,11 +458,41 @@ class Resumption:
     started_wall_ns: int = 0
     paused_ns: int = 0
     ports: tuple[tuple[str, int], ...] = ()
+    gpus: tuple[str, ...] = ()
+    host: str = ""
+
+
+@message
+class GangPlace:
+    """Where an attempt stands in its gang.
+
+    Args:
+        local_rank: which of the members on its worker it is, by index.
+        local_world_size: how many these are.
+        node_rank: which of the gang's workers that is, in the order of their first members.
+        nodes: how many these are.
+        leads: whether it is the one at whose address the others meet: member 0.
+        waits: whether it is not to be started before it is ordered again without this.
+        leader_host: of the leader, once it waits no longer; empty: nobody could say.
+        leader_port: likewise; 0: nobody could say.
+    """
+
+    local_rank: int
+    local_world_size: int
+    node_rank: int
+    nodes: int
+    leads: bool
+    waits: bool = False
+    leader_host: str = ""
+    leader_port: int = 0
 
 
 @message
 class RunOrder:
-    """Have this attempt run; with a ``resumption`` have it brought back, and never started. Twice is harmless."""
+    """Have this attempt run; with a ``resumption`` have it brought back, and never started. Twice is harmless.
+
+    ``gang`` is None where its job is none. One that waits for its gang's leader is ordered again when that runs.
+    """
 
     uid: str
     job_id: str
@@ -457,6 +501,8 @@ class RunOrder:
     number: int
     spec: JobSpec
     resumption: Resumption | None = None
+    namespace: str = ""
+    gang: GangPlace | None = None
 
 
 @message

@@ -23,7 +23,7 @@ from heapq import heapify, heappop, heappush
 import attrs
 
 from iriscw.cloud.model import Attributes, Capacity, Constraint
-from iriscw.fleet.model import WorkerInfo
+from iriscw.fleet.model import SLICE_ID, WORKER_ID, WorkerInfo
 
 MAX_ATTEMPTS_PER_WORKER = 256
 """Attempts that live on one worker at a time. Kubernetes' default is 110 pods per node."""
@@ -35,7 +35,7 @@ comes back. The heap of a demand that waits is empty; all full, those of a pool 
 LOG_LIMIT = 4096
 """Entries of a pool's log after which it starts anew, and the heaps with it."""
 
-UNIQUE = ("worker-id", "slice-id")
+UNIQUE = (WORKER_ID, SLICE_ID)
 """Attributes that do not divide workers into pools."""
 
 DEMOTED = 1 << 40
@@ -53,7 +53,7 @@ class Wish:
     python: str = ""
 
     def required(self) -> tuple[Constraint, ...]:
-        """Give the constraints that must hold."""
+        """Return the constraints that must hold."""
         return tuple(each for each in self.constraints if each.required)
 
 
@@ -152,7 +152,7 @@ class Pool:
             self._epoch += 1
 
     def find(self, demand: Capacity, special: tuple[Constraint, ...]) -> Host | None:
-        """Give the first worker that takes the demand and satisfies the constraints on unique attributes."""
+        """Return the first worker that takes the demand and satisfies the constraints on unique attributes."""
         heap = self._heap(demand, special)
         ranks = heap.ranks
         while ranks:
@@ -271,7 +271,7 @@ class Inventory:
     # Search
 
     def pools_for(self, wish: Wish) -> list[Pool]:
-        """Give the pools whose workers may do, best first."""
+        """Return the pools whose workers may do, best first."""
         required = [each for each in wish.required() if each.key not in UNIQUE]
         preferred = [each for each in wish.constraints if not each.required and each.key not in UNIQUE]
         fitting = [
@@ -286,7 +286,7 @@ class Inventory:
         return fitting
 
     def find(self, wish: Wish, pools: Iterable[Pool]) -> Host | None:
-        """Give the first worker with room for the wish; one that refused, if there is no other."""
+        """Return the first worker with room for the wish; one that refused, if there is no other."""
         special = tuple(each for each in wish.required() if each.key in UNIQUE)
         key = (wish.demand, special)
         misses = self._misses.get(key)
@@ -308,7 +308,7 @@ class Inventory:
         return demoted
 
     def find_gang(self, wish: Wish, pools: Iterable[Pool], group_by: str, size: int) -> list[Host] | None:
-        """Give a worker for each of ``size`` tasks, all with the same value of ``group_by``, or None.
+        """Return a worker for each of ``size`` tasks, all with the same value of ``group_by``, or None.
 
         The first such value wins, in the order of pools and ranks. Takes time in proportion to the workers looked at,
         but once only for all gangs of a kind: where a small one finds no room, none of its size or above does until

@@ -42,6 +42,9 @@ class Waiting:
     reported: dict[str, None] = attrs.field(factory=dict)
     """The attempts that the parts of a report have named so far."""
     withdrawn: bool = False
+    accepted_here: bool = False
+    """Whether it was submitted to the fleet's present configuration: one from before may wait for another one."""
+    told_never: bool = False
 
     resting: dict[int, tuple[tuple[int, int], ...]] = attrs.field(factory=dict)
     """Tasks that wait before they wait for a worker, by the first of them."""
@@ -76,7 +79,7 @@ class Shape:
     """What the fleet knows it by, once it was named."""
 
     def candidates(self, inventory: Inventory) -> list[Pool]:
-        """Give the pools that may take it."""
+        """Return the pools that may take it."""
         if self.generation != inventory.generation:
             self.pools = inventory.pools_for(self.wish)
             self.generation = inventory.generation
@@ -84,7 +87,7 @@ class Shape:
 
 
 def key_of(job: Waiting) -> Key:
-    """Give the key of the shape that a job's tasks have."""
+    """Return the key of the shape that a job's tasks have."""
     spec = job.spec
     assert spec is not None
     wish = Wish(spec.demand, spec.constraints, spec.entrypoint.python)
@@ -143,14 +146,14 @@ class Queues:
             self._discard(shape)
 
     def head(self) -> Shape | None:
-        """Give the shape whose turn it is."""
+        """Return the shape whose turn it is."""
         for ring in self.rings.values():
             if ring:
                 return ring[0]
         return None
 
     def take(self, shape: Shape, number: int) -> list[int]:
-        """Give the next tasks of the head's first job, ``number`` of them; then it is the next one's turn."""
+        """Return the next tasks of the head's first job, ``number`` of them; then it is the next one's turn."""
         job = shape.jobs[0]
         indexes = []
         for _ in range(number):

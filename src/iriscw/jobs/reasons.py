@@ -8,6 +8,9 @@ that is short.
 
 from __future__ import annotations
 
+import difflib
+
+from iriscw.fleet.model import FREEZABLE
 from iriscw.jobs.placement import MAX_ATTEMPTS_PER_WORKER, PYTHON, UNIQUE, Host, Inventory, Pool, Wish
 from iriscw.jobs.refusals import explain_pause
 
@@ -42,16 +45,33 @@ def explain(inventory: Inventory, wish: Wish, *, gang: tuple[str, int] | None = 
     if gang is not None and ready:
         group_by, size = gang
         said = f"{said}, " if said else ""
-        said += f"{ready} with room, but no {size} tasks fit where {group_by} is the same"
+        said += f"{ready} with room, but {_gang_cause(inventory, group_by, size)}"
     return f"of {_workers(number)}: {said}{named}" if said else "about to be placed"
 
 
-def lacks_only_python(inventory: Inventory, wish: Wish) -> bool:
-    """Tell whether there are workers that would do but for their Python: then more of them would not help."""
-    return any(_pool_cause(pool, wish).startswith(_PYTHON_CAUSE) for pool in inventory.pools.values())
+def _gang_cause(inventory: Inventory, group_by: str, size: int) -> str:
+    known = dict.fromkeys(name for host in inventory.hosts.values() for name, _ in host.info.attributes.pairs)
+    if group_by in known:
+        return f"no {size} tasks fit where {group_by} is the same"
+    near = difflib.get_close_matches(group_by, known, n=1)
+    return f"no worker has the attribute '{group_by}'" + (f" (did you mean '{near[0]}'?)" if near else "")
 
 
-_PYTHON_CAUSE = "run|runs Python "
+def lacks_only_software(inventory: Inventory, wish: Wish) -> bool:
+    """Tell whether there are workers that would do but for what is installed on them, their Python or a version of
+    iriscw that cannot start tasks as ``freezable``: then more of them would not help.
+    """
+    plain = Wish(wish.demand, tuple(each for each in wish.constraints if each.key != FREEZABLE))
+    if plain == wish:
+        return False
+    return any(_pool_cause(pool, wish) and not _pool_cause(pool, plain) for pool in inventory.pools.values())
+
+
+def could_run(inventory: Inventory, wish: Wish) -> bool:
+    """Tell whether a worker that is there would do, once it has room."""
+    return any(not _pool_cause(pool, wish) for pool in inventory.pools.values())
+
+
 _REFUSES = "refuse|refuses attempts"
 
 
@@ -63,12 +83,12 @@ def _pool_cause(pool: Pool, wish: Wish) -> str:
     for each in wish.required():
         if each.key not in UNIQUE and not each.satisfied(pool.attributes):
             return f"fail|fails the constraint {each}"
-    short = pool.capacity.lacking(wish.demand)
+    short = pool.capacity.shortage(wish.demand)
     if short:
-        return f"are|is too small ({', '.join(NAMES.get(name, name) for name in short)})"
+        return f"are|is too small ({short})"
     python = pool.attributes.get(PYTHON)
     if wish.python and python != wish.python:
-        return f"{_PYTHON_CAUSE}{python if python is not None else 'of an unknown version'}, not {wish.python}"
+        return f"run|runs Python {python if python is not None else 'of an unknown version'}, not {wish.python}"
     return ""
 
 

@@ -49,10 +49,12 @@ class StoredSpec:
     max_retries_preemption: int
     max_task_failures: int
     parent_job_id: str
+    detached: bool = True
+    """Jobs of before this was written down did not end with their parents."""
 
 
 def store_spec(spec: JobSpec) -> StoredSpec:
-    """Give the journaled form of a specification."""
+    """Return the journaled form of a specification."""
     fields = {field.name: getattr(spec, field.name) for field in attrs.fields(JobSpec)}
     fields["constraints"] = tuple(
         StoredConstraint(each.key, each.op, tuple(str(value) for value in each.values), each.mode)
@@ -62,11 +64,12 @@ def store_spec(spec: JobSpec) -> StoredSpec:
 
 
 def load_spec(stored: StoredSpec) -> JobSpec:
-    """Give the specification that :func:`store_spec` was given, constraint values as texts."""
+    """Return the specification that :func:`store_spec` was given, constraint values as texts."""
     fields: dict[str, Any] = {field.name: getattr(stored, field.name) for field in attrs.fields(StoredSpec)}
     fields["constraints"] = tuple(
         Constraint(each.key, each.op, list[Any](each.values), each.mode) for each in stored.constraints
     )
+    fields["detached"] = stored.detached and bool(stored.parent_job_id)
     return JobSpec(**fields)
 
 
@@ -78,7 +81,8 @@ def load_spec(stored: StoredSpec) -> JobSpec:
 class JobAccepted:
     """A job was promised. ``replaces`` names the job of the same name that it takes the place of.
 
-    In snapshots that is one that has not ended: the job whose place it took at first may be forgotten.
+    In snapshots that is one that has not ended: the job whose place it took at first may be forgotten. ``root`` is the
+    job at the top of its parents; empty: not written down.
     """
 
     job_id: str
@@ -87,6 +91,7 @@ class JobAccepted:
     spec: StoredSpec
     wall_ns: int
     replaces: str = ""
+    root: str = ""
 
 
 @record("jobs.shown", version=1)
@@ -157,6 +162,19 @@ class GangAssembly:
     assembly: Assembly
 
 
+@record("jobs.gang_met", version=1)
+@message
+class GangMet:
+    """It is known where the leader of a gang is reached, its attempt ``uid``: the others may start.
+
+    An empty host, and port 0: it has begun, and nobody could say where.
+    """
+
+    uid: str
+    host: str
+    port: int
+
+
 @record("jobs.attempt_advanced", version=1)
 @message
 class AttemptAdvanced:
@@ -166,6 +184,16 @@ class AttemptAdvanced:
     uid: str
     state: TaskState
     wall_ns: int
+
+
+@record("jobs.attempt_equipped", version=1)
+@message
+class AttemptEquipped:
+    """Its worker has said which GPUs an attempt has, by UUID. In snapshots it is behind its attempt."""
+
+    index: int
+    uid: str
+    gpus: tuple[str, ...]
 
 
 @record("jobs.attempt_overran", version=1)

@@ -41,12 +41,12 @@ MAX_REASON_CHARS = 200
 
 
 def pause_of(refusals: int) -> int:
-    """Give how long a worker gets nothing after so many refusals in a row, ns."""
+    """Return how long a worker gets nothing after so many refusals in a row, ns."""
     return min(FIRST_PAUSE << min(refusals - 1, 6), LONGEST_PAUSE)
 
 
 def rest_of(unstarted: int) -> int:
-    """Give how long a task rests of which so many attempts did not begin, ns."""
+    """Return how long a task rests of which so many attempts did not begin, ns."""
     return pause_of(unstarted - TRIES_AT_ONCE) if unstarted > TRIES_AT_ONCE else 0
 
 

@@ -14,6 +14,10 @@ What the tasks of each job are up to is told by the job itself, a second late at
 records: a listing asks nobody, and a job of 100,000 tasks costs it what one of a single task does. Notes are not
 journaled, because each job tells them again when it starts.
 
+A job that is submitted by a task ends with the job of that task, its parent, unless it is detached: when the parent is
+over, however it ended, its children are told to end, and they tell theirs. Whether they have heard is looked at again
+with every start. What is not detached is only taken while its parent is not over.
+
 Finished jobs stay listed, with their actors, up to ``finished`` of them; then the oldest is stopped and its
 records are dropped.
 """
@@ -26,9 +30,10 @@ from typing import Any
 import attrs
 
 from iriscw.errors import InvalidArgument
-from iriscw.jobs.errors import JobExists, KeyReused, NoSuchJob, TooManyJobs, TooManyTasks
+from iriscw.jobs.errors import JobExists, KeyReused, NoSuchJob, ParentOver, TooManyJobs, TooManyTasks
 from iriscw.jobs.messages import (
     MAX_PAGE,
+    EndChildren,
     JobAbsent,
     JobAdvanced,
     JobChanged,
@@ -106,6 +111,9 @@ AGAIN = 1 * SECOND
 SWEEP_BATCH = 32
 """Finished jobs that are forgotten in one go."""
 
+END_BATCH = 256
+"""Children that are told to end in one go."""
+
 SPEC_OVERHEAD_BYTES = 1024
 """What a specification takes on disk beside its environment, roughly."""
 
@@ -140,6 +148,8 @@ class Entry:
     reason: str = ""
     ended_wall_ns: int = 0
     superseded: bool = False
+    root: str = ""
+    """The job at the top of its parents: itself if it has none."""
     after: str = ""
     """The job that must have ended before this one is placed; empty if none."""
     tally: JobTally | None = attrs.field(default=None, eq=False)
@@ -167,6 +177,8 @@ class Registry:
     keys: dict[str, str] = attrs.field(factory=dict)
     finished: dict[str, None] = attrs.field(factory=dict)
     """Finished jobs, in the order in which they ended."""
+    children: dict[str, dict[str, None]] = attrs.field(factory=dict)
+    """By parent, the jobs that end with it and have not ended."""
     orders: int = 0
     live_tasks: int = 0
     specs_bytes: int = 0
@@ -185,6 +197,9 @@ def evolve(registry: Registry, record: Any) -> None:
 def _accepted(registry: Registry, record: JobAccepted) -> None:
     spec = load_spec(record.spec)
     entry = Entry(record.job_id, record.order, record.key, spec, record.wall_ns)
+    entry.root = record.root or _root(registry, spec, record.job_id)
+    if _bound(spec):
+        registry.children.setdefault(spec.parent_job_id, {})[record.job_id] = None
     if record.replaces in registry.entries:
         older = registry.entries[record.replaces]
         older.superseded = True
@@ -208,6 +223,11 @@ def _finished(registry: Registry, record: JobFinished) -> None:
     entry.ended_wall_ns = record.wall_ns
     registry.finished[record.job_id] = None
     registry.live_tasks -= entry.spec.replicas
+    siblings = registry.children.get(entry.spec.parent_job_id)
+    if siblings is not None:
+        siblings.pop(record.job_id, None)
+        if not siblings:
+            del registry.children[entry.spec.parent_job_id]
     successor = _successor(registry, entry)
     if successor is not None:
         successor.after = entry.after
@@ -246,11 +266,11 @@ _EVOLVE: dict[type, Callable[[Registry, Any], None]] = {
 
 
 def compact(registry: Registry) -> Iterable[Any]:
-    """Give records from which :func:`evolve` builds an equal registry."""
+    """Yield records from which :func:`evolve` builds an equal registry."""
     for entry in registry.entries.values():
         spec = store_spec(entry.spec)
         behind = _behind(registry, entry)
-        yield JobAccepted(entry.job_id, entry.order, entry.key, spec, entry.submitted_wall_ns, behind)
+        yield JobAccepted(entry.job_id, entry.order, entry.key, spec, entry.submitted_wall_ns, behind, entry.root)
         if entry.superseded:
             yield JobSuperseded(entry.job_id)
         if not entry.ended and entry.state is not JobState.PENDING:
@@ -262,7 +282,7 @@ def compact(registry: Registry) -> Iterable[Any]:
 
 
 def _behind(registry: Registry, entry: Entry) -> str:
-    """Give the job whose place ``entry`` took, for a snapshot: the one it took it of at first may be forgotten.
+    """Return the job whose place ``entry`` took, for a snapshot: the one it took it of at first may be forgotten.
 
     One that has ended is behind the job that now holds its name, if that is older, so that its end, which follows in
     the snapshot, gives the name back.
@@ -273,8 +293,33 @@ def _behind(registry: Registry, entry: Entry) -> str:
     return holder.job_id if holder is not None and holder.order < entry.order else ""
 
 
+def _bound(spec: JobSpec) -> bool:
+    """Whether a job ends with its parent."""
+    return bool(spec.parent_job_id) and not spec.detached
+
+
+def _root(registry: Registry, spec: JobSpec, job_id: str) -> str:
+    """Return the job at the top of a job's parents, as far as they are known."""
+    if not spec.parent_job_id:
+        return job_id
+    parent = registry.entries.get(spec.parent_job_id)
+    return spec.parent_job_id if parent is None else parent.root
+
+
+def _is_over(registry: Registry, job_id: str) -> bool:
+    """Whether a job has ended. One that is not known has ended and was forgotten."""
+    entry = registry.entries.get(job_id)
+    return entry is None or entry.ended
+
+
+def _check_parent(registry: Registry, spec: JobSpec) -> None:
+    """Refuse a job that would have to end at once."""
+    if _bound(spec) and _is_over(registry, spec.parent_job_id):
+        raise ParentOver(f"{spec.parent_job_id} is over; detached=True lets a job outlive its parent")
+
+
 def _successor(registry: Registry, entry: Entry) -> Entry | None:
-    """Give the job that waits for the end of ``entry``."""
+    """Return the job that waits for the end of ``entry``."""
     if not entry.superseded:
         return None
     waiting = [other for other in registry.entries.values() if other.after == entry.job_id]
@@ -294,7 +339,7 @@ class RegistryDecisions:
         self.limits = limits
 
     def rules(self) -> dict[type, DecisionFunction]:
-        """Give the decision for each message."""
+        """Return the decision for each message."""
         return {
             SubmitJob: self.submit,
             TerminateJob: self.terminate,
@@ -304,6 +349,7 @@ class RegistryDecisions:
             SchedulerAwake: self.scheduler_awake,
             Terminated: self.terminated,
             Sweep: self.sweep,
+            EndChildren: self.end_children,
             Replied: self.terminate_noted,
             RequestFailed: self.terminate_failed,
             Undelivered: self.undelivered,
@@ -315,6 +361,7 @@ class RegistryDecisions:
             yield Spawn(self.child(entry))
             if entry.superseded and not entry.ended:
                 yield _supersede(ctx, entry.job_id)
+        yield from _orphans(registry)
         yield Continue(Sweep())
 
     # Submission
@@ -329,8 +376,9 @@ class RegistryDecisions:
             known = self._known(registry, message, spec, holder)
             if known is not None:
                 return (Reply(Submitted(known.job_id, job_uid(known.job_id), fresh=False)),)
+            _check_parent(registry, spec)
             self._check_room(registry, spec)
-        except (InvalidArgument, JobExists, KeyReused, TooManyJobs, TooManyTasks) as error:
+        except (InvalidArgument, JobExists, KeyReused, ParentOver, TooManyJobs, TooManyTasks) as error:
             return (Refuse(error),)
         return self._accept(registry, message, spec, holder, ctx)
 
@@ -366,9 +414,10 @@ class RegistryDecisions:
         job_id = ctx.new_id("job-")
         order = registry.orders
         replaces = "" if holder is None else holder.job_id
-        record = JobAccepted(job_id, order, message.key, store_spec(spec), ctx.wall, replaces)
+        root = _root(registry, spec, job_id)
+        record = JobAccepted(job_id, order, message.key, store_spec(spec), ctx.wall, replaces, root)
         commands: list[Command] = [
-            Spawn(self.child(Entry(job_id, order, message.key, spec, ctx.wall))),
+            Spawn(self.child(Entry(job_id, order, message.key, spec, ctx.wall, root=root))),
             Reply(Submitted(job_id, job_uid(job_id), fresh=True)),
             Emit(JobChanged(job_id, JobState.PENDING, "", ctx.wall)),
         ]
@@ -391,7 +440,7 @@ class RegistryDecisions:
         return Decision(records=(JobShown(message.job_id, message.state),))
 
     def done(self, registry: Registry, message: JobDone, ctx: Context) -> Outcome:
-        """Keep a job's end; have its successor placed; forget the oldest."""
+        """Keep a job's end; have its successor placed and its children ended; forget the oldest."""
         entry = registry.entries.get(message.job_id)
         if entry is None:
             return None
@@ -403,10 +452,27 @@ class RegistryDecisions:
         if successor is not None and not entry.after:
             introduced = JobIntroduced(successor.job_id, successor.order, successor.spec)
             commands.append(Tell(_scheduler(ctx), introduced))
+        if message.job_id in registry.children:
+            commands.append(_end_children(registry, message.job_id))
         if len(registry.finished) >= self.limits.finished:
             commands.append(Continue(Sweep()))
         record = JobFinished(message.job_id, message.state, message.reason, message.wall_ns)
         return Decision(records=(record,), commands=tuple(commands))
+
+    def end_children(self, registry: Registry, message: EndChildren, ctx: Context) -> Outcome:
+        """Have some jobs ended whose parent is over."""
+        parent = registry.entries.get(message.parent)
+        how = "ended" if parent is None else f"ended as {parent.state.value}"
+        end = message.first + END_BATCH
+        live = registry.children.get(message.parent, {})
+        commands: list[Command] = [
+            Tell(ctx.path / job_id, TerminateJob(job_id, f"its parent {message.parent} {how}"))
+            for job_id in message.job_ids[message.first : end]
+            if job_id in live
+        ]
+        if end < len(message.job_ids):
+            commands.append(Continue(EndChildren(message.parent, message.job_ids, end)))
+        return tuple(commands)
 
     def sweep(self, registry: Registry, message: Sweep, ctx: Context) -> Outcome:
         """Stop the oldest finished jobs beyond the limit; :class:`Terminated` follows, whatever their state."""
@@ -451,7 +517,7 @@ class RegistryDecisions:
         return (Refuse(message.error, to=_slot(message.key)),)
 
     def list_jobs(self, registry: Registry, message: ListJobs, ctx: Context) -> Outcome:
-        """Give a page of jobs, latest first."""
+        """Return a page of jobs, latest first."""
         if ctx.reply_to is None:
             return None
         bound = registry.orders
@@ -475,7 +541,7 @@ class RegistryDecisions:
         live = [entry for entry in registry.entries.values() if not entry.ended]
         known = tuple(entry.job_id for entry in live if not entry.after)
         reminders = [_supersede(ctx, entry.job_id) for entry in live if entry.superseded]
-        return (Tell(_scheduler(ctx), JobsKnown(known)), *reminders)
+        return (Tell(_scheduler(ctx), JobsKnown(known)), *reminders, *_orphans(registry))
 
     def undelivered(self, registry: Registry, message: Undelivered, ctx: Context) -> Outcome:
         """A mailbox was full: tell again in a while."""
@@ -492,6 +558,17 @@ def _slot(key: Any) -> ReplyTo:
 
 def _supersede(ctx: Context, job_id: str) -> Tell:
     return Tell(ctx.path / job_id, TerminateJob(job_id, "replaced by a new submission of the same name"))
+
+
+def _end_children(registry: Registry, parent: str) -> Command:
+    return Continue(EndChildren(parent, tuple(registry.children[parent])))
+
+
+def _orphans(registry: Registry) -> Iterator[Command]:
+    """Have jobs ended whose parent is over: they may not have heard."""
+    for parent in registry.children:
+        if _is_over(registry, parent):
+            yield _end_children(registry, parent)
 
 
 def _matches(entry: Entry, question: ListJobs) -> bool:

@@ -7,12 +7,12 @@ places nothing for a job that reports.
 
 from __future__ import annotations
 
+from iriscw.jobs.desired_attempts import latest_attempt, scheduler_of
 from iriscw.jobs.ledger import Ledger
 from iriscw.jobs.messages import JobReport, LiveAttempt, ReportRest
-from iriscw.jobs.steps import STEP_ATTEMPTS
+from iriscw.jobs.step_limits import STEP_ATTEMPTS
 from iriscw.jobs.suspension.messages import SuspendedAttempt
 from iriscw.jobs.suspension.moves import waits_for_worker
-from iriscw.jobs.wishes import latest_attempt, scheduler_of
 from iriscw.runtime.vocabulary import Command, Context, Continue, Tell
 
 

@@ -12,7 +12,7 @@ from iriscw.jobs.ledger import Place
 from iriscw.jobs.messages import SchedulerStatistics
 from iriscw.jobs.placement import Commitment, Host, Inventory
 from iriscw.jobs.queues import Queues, Shape, Waiting, demand_name
-from iriscw.jobs.returns import Returns
+from iriscw.jobs.resuming import Returns
 from iriscw.runtime.vocabulary import MILLISECOND
 
 DEMAND_INTERVAL = 100 * MILLISECOND
@@ -52,13 +52,16 @@ class Scheduler:
     """The demand that the fleet was told; None: nothing since we began, and it may remember what another one told."""
     told_at: int = -DEMAND_INTERVAL
     routed: dict[str, str] = attrs.field(factory=dict)
+    """What the fleet does about each demand."""
+    never: dict[str, None] = attrs.field(factory=dict)
+    """Those of them that no group can ever run."""
     tokens: int = 0
     placements: int = 0
     passes: int = 0
 
 
 def statistics(state: Scheduler) -> SchedulerStatistics:
-    """Give the figures of a scheduler."""
+    """Return the figures of a scheduler."""
     inventory = state.inventory
     return SchedulerStatistics(
         syncing=state.syncing,

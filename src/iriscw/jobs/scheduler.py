@@ -40,9 +40,10 @@ from iriscw.fleet.messages import (
     WorkersMissed,
 )
 from iriscw.fleet.model import slice_of
-from iriscw.jobs.briefing import brief, link_some, links_of
 from iriscw.jobs.explaining import explain_jobs, explain_pending
+from iriscw.jobs.fleet_reports import tell_activity, tell_demand, tell_never
 from iriscw.jobs.ledger import Place
+from iriscw.jobs.link_briefing import brief, link_some, links_of
 from iriscw.jobs.messages import (
     AttemptsLost,
     AttemptsOver,
@@ -76,11 +77,10 @@ from iriscw.jobs.model import attempt_uid
 from iriscw.jobs.placement import Commitment, Host
 from iriscw.jobs.queues import Shape, Waiting
 from iriscw.jobs.refusals import note_beginning, note_refusal, rest, said_of
-from iriscw.jobs.returns import place_some
+from iriscw.jobs.resuming import place_some
 from iriscw.jobs.schedule import Scheduler, statistics
-from iriscw.jobs.steps import STEP_WORKERS, parts_of
+from iriscw.jobs.step_limits import STEP_WORKERS, parts_of
 from iriscw.jobs.suspension.messages import PlaceSuspended, SuspendedPlaced, SuspendedUnwanted
-from iriscw.jobs.telling import tell_activity, tell_demand
 from iriscw.runtime.vocabulary import (
     SECOND,
     ActorPath,
@@ -124,7 +124,7 @@ class SchedulerDecisions:
         self.fleet = fleet
 
     def rules(self) -> dict[type, DecisionFunction]:
-        """Give the decision for each message."""
+        """Return the decision for each message."""
         return {
             JobsKnown: self.jobs_known,
             JobIntroduced: self.job_introduced,
@@ -201,7 +201,7 @@ class SchedulerDecisions:
         """A job was accepted."""
         if message.job_id in state.jobs:
             return None
-        job = state.jobs[message.job_id] = Waiting(message.job_id, message.order, message.spec)
+        job = state.jobs[message.job_id] = Waiting(message.job_id, message.order, message.spec, accepted_here=True)
         state.queues.add(job, ((0, message.spec.replicas),))
         return self._go(state)
 
@@ -361,6 +361,9 @@ class SchedulerDecisions:
             if not same:
                 commands += self._losses(host, fenced=False, reason="replaced by another incarnation", ctx=ctx)
                 self._retire(state, host, keep=True)
+                if host.commitments:  # certain losses are not waited for: the fleet knows whether its pod is gone
+                    before = (host.info.worker_id, host.info.incarnation)
+                    commands.append(Tell(self.fleet, WorkersMissed((before,)), conflate=f"missed {before[0]}"))
             refusing, host = host if same else None, None
         else:
             moved, refusing = {}, None
@@ -567,6 +570,7 @@ class SchedulerDecisions:
         else:
             state.passing = False
             commands += tell_demand(state, self.fleet, ctx)
+            commands += tell_never(state, ctx)
         return tuple(commands)
 
     def _choose(self, state: Scheduler, shape: Shape) -> list[Host]:
@@ -590,9 +594,10 @@ class SchedulerDecisions:
     # The fleet
 
     def demand_routed(self, state: Scheduler, message: DemandRouted, ctx: Context) -> Outcome:
-        """Keep what the fleet does about each demand."""
+        """Keep what the fleet does about each demand; have jobs give up what nobody will ever run."""
         state.routed = dict(message.reasons)
-        return None
+        state.never = dict.fromkeys(message.never)
+        return tuple(tell_never(state, ctx))
 
     # Clocks, questions, full mailboxes
 
@@ -628,7 +633,7 @@ class SchedulerDecisions:
         return tuple(self._open(state, ctx))
 
     def figures(self, state: Scheduler, message: SchedulerFigures, ctx: Context) -> Outcome:
-        """Give figures."""
+        """Return figures."""
         return None if ctx.reply_to is None else (Reply(statistics(state)),)
 
     def undelivered(self, state: Scheduler, message: Undelivered, ctx: Context) -> Outcome:
@@ -664,6 +669,6 @@ def _host(state: Scheduler, place: Place) -> Host | None:
 
 
 def _told(batch: list[Placement]) -> Iterator[Placed]:
-    """Give what a job is told of its placements: in parts, if it is a large gang's."""
+    """Return what a job is told of its placements: in parts, if it is a large gang's."""
     parts = tuple(parts_of(tuple(batch)))
     return (Placed(part, number, number + 1 < len(parts)) for number, part in enumerate(parts))

@@ -42,22 +42,24 @@ def answer(ledger: Ledger, question: DescribeJob | ListTasks, pending_reason: st
         ended_wall_ns=end.wall_ns if end is not None else 0,
         started_wall_ns=ledger.started_wall_ns,
         fault=_fault(ledger) if end is not None and end.state is JobState.FAILED else "",
+        suspended=len(ledger.away),
     )
 
 
 def tally(ledger: Ledger) -> JobTally:
-    """Give what a listing shows of the job's tasks."""
+    """Return what a listing shows of the job's tasks."""
     return JobTally(
         counts=ledger.visible_counts(),
         failures=ledger.failures,
         preemptions=ledger.preemptions,
         started_wall_ns=ledger.started_wall_ns,
         reason=_stopping(ledger),
+        suspended=len(ledger.away),
     )
 
 
 def _fault(ledger: Ledger) -> str:
-    """Give what the task said that :func:`reason_of` a failed job names."""
+    """Return what the task said that :func:`reason_of` a failed job names."""
     if ledger.culprit is None:
         return ""
     attempt = ledger.tasks[ledger.culprit].attempt
@@ -119,11 +121,12 @@ def _task_row(ledger: Ledger, index: int) -> TaskRow:
         fault="" if task.logs_due else attempt.fault,
         earlier=tuple(_attempt_row(each) for each in reversed(task.earlier)),
         suspension=view,
+        gpus=attempt.gpus,
     )
 
 
 def _with_lost_log(reason: str) -> str:
-    return f"{reason}; the end of its log was lost" if reason else "the end of its log was lost"
+    return f"{reason}; the last log lines may be missing" if reason else "the last log lines may be missing"
 
 
 def _attempt_row(attempt: Attempt) -> AttemptRow:
@@ -140,6 +143,7 @@ def _attempt_row(attempt: Attempt) -> AttemptRow:
         placed_wall_ns=attempt.placed_wall_ns,
         started_wall_ns=attempt.started_wall_ns,
         ended_wall_ns=attempt.ended_wall_ns,
+        gpus=attempt.gpus,
     )
 
 
@@ -156,7 +160,7 @@ def task_changed(
     log_offset: int = 0,
     logs_complete: bool = False,
 ) -> TaskChanged:
-    """Give the event of a task's new state."""
+    """Return the event of a task's new state."""
     return TaskChanged(
         ledger.job_id,
         index,
@@ -172,7 +176,7 @@ def task_changed(
 
 
 def waiting_state(spec: JobSpec, verdict: JobState) -> TaskState:
-    """Give the state of the tasks that wait when a verdict is reached."""
+    """Return the state of the tasks that wait when a verdict is reached."""
     if verdict is JobState.UNSCHEDULABLE:
         return TaskState.UNSCHEDULABLE
     return stopped_as(spec, verdict)

@@ -46,13 +46,14 @@ from itertools import islice
 from typing import Any
 
 from iriscw.errors import InvalidArgument
+from iriscw.jobs.desired_attempts import latest_attempt, link_of, run_order, scheduler_of, stop_for
 from iriscw.jobs.ends import Ends, conclude, end_attempt, move_of, step
 from iriscw.jobs.errors import GangNotSuspendable, SuspensionRefused, TaskEnded, TaskNotRunning
 from iriscw.jobs.ledger import Ledger
 from iriscw.jobs.messages import AttemptsOver, RunAttempts, StopAttempts
 from iriscw.jobs.model import TASK_TERMINAL, Attempt, Ending, Observation, Suspension, TaskState
 from iriscw.jobs.settings import JobSettings
-from iriscw.jobs.steps import STEP_ATTEMPTS
+from iriscw.jobs.step_limits import STEP_ATTEMPTS
 from iriscw.jobs.suspension.effects import FreezeAttempt, Frozen, FrozenAttempt, ThawAttempt, Thawed, ThawedAttempt
 from iriscw.jobs.suspension.messages import (
     CheckpointLeft,
@@ -97,7 +98,6 @@ from iriscw.jobs.suspension.records import (
     SuspensionUndone,
     ThawUndone,
 )
-from iriscw.jobs.wishes import latest_attempt, link_of, run_order, scheduler_of, stop_for
 from iriscw.runtime.vocabulary import (
     Cancel,
     CancelTimer,
@@ -131,7 +131,7 @@ class SuspendDecisions:
         self.settings = settings
 
     def rules(self) -> dict[type, DecisionFunction]:
-        """Give the decision for each message."""
+        """Return the decision for each message."""
         return {
             SuspendTask: self.suspend,
             ResumeTask: self.resume_task,
@@ -209,7 +209,7 @@ class SuspendDecisions:
         match move.stage, seen.suspension:
             case Stage.ASKED, Suspension.SUSPENDING if stop_for(ledger, latest_attempt(ledger, index)) is None:
                 freezing = AttemptFreezing(
-                    index, seen.uid, seen.folder, ctx.wall, seen.ports, seen.process_started_wall_ns
+                    index, seen.uid, seen.folder, ctx.wall, seen.ports, seen.process_started_wall_ns, seen.host
                 )
                 then = step(ledger, index, seen.uid, ends, ctx, freezing)
                 ends.commands.append(self._freeze(ledger, index, seen.uid, then))
@@ -218,7 +218,9 @@ class SuspendDecisions:
             case ((Stage.FREEZING | Stage.FROZEN), Suspension.SUSPENDED) if not move.vacated:
                 self._vacated(ledger, index, seen, move, ends, ctx)
             case Stage.RESUMING, Suspension.RESUMING if seen.folder and not move.thawing:
-                then = step(ledger, index, seen.uid, ends, ctx, AttemptThawing(index, seen.uid, ctx.wall))
+                had = latest_attempt(ledger, index).gpus
+                others = tuple(pair for pair in zip(had, seen.gpus, strict=False) if pair[0] != pair[1])
+                then = step(ledger, index, seen.uid, ends, ctx, AttemptThawing(index, seen.uid, ctx.wall, others))
                 ends.commands.append(self._thaw(index, seen.uid, then))
             case Stage.RESUMING, Suspension.NONE if seen.state is TaskState.RUNNING:
                 self._resumed(ledger, index, seen.uid, move, ends, ctx)
@@ -227,7 +229,14 @@ class SuspendDecisions:
 
     def _vacated(self, ledger: Ledger, index: int, seen: Observation, move: Move, ends: Ends, ctx: Context) -> None:
         vacated = AttemptVacated(
-            index, seen.uid, seen.folder, seen.ports, seen.process_started_wall_ns, seen.log_offset, ctx.wall
+            index,
+            seen.uid,
+            seen.folder,
+            seen.ports,
+            seen.process_started_wall_ns,
+            seen.log_offset,
+            ctx.wall,
+            seen.host,
         )
         then = step(ledger, index, seen.uid, ends, ctx, vacated)
         if then.stage is Stage.FROZEN:
@@ -336,6 +345,7 @@ class SuspendDecisions:
             tier=move.tier,
             force=move.force,
             labels=move.labels,
+            gpus=attempt.gpus,
         )
         return Run(("freeze", index, uid), effect)
 
@@ -405,13 +415,13 @@ class SuspendDecisions:
         grant = grant_of(uid, move)
         named = AttemptResuming(index, uid, message.worker_id, message.incarnation, grant, ctx.wall)
         then = step(ledger, index, uid, ends, ctx, named)
-        order = run_order(ledger, index, uid, attempt.number, then)
+        order = run_order(ledger, index, uid, attempt.number, None, then)
         tell = Tell(link_of(ctx, message.worker_id), RunAttempts(message.incarnation, (order,)))
         commands = (*ends.commands, tell, self._limit(index, uid, then, ctx))
         return Decision(records=tuple(ends.records), commands=commands)
 
     def _thaw(self, index: int, uid: str, move: Move) -> Command:
-        return Run(("thaw", index, uid), ThawAttempt(thaw_key(uid, move), uid, move.checkpoint, move.node))
+        return Run(("thaw", index, uid), ThawAttempt(thaw_key(uid, move), uid, move.checkpoint, move.node, move.gpus))
 
     def _thaw_ended(self, ledger: Ledger, key: Any, outcome: Thawed, reason: str, ctx: Context) -> Outcome:
         """Try again in a while, or give it up. That it is back its worker says."""
@@ -420,7 +430,7 @@ class SuspendDecisions:
         if outcome is Thawed.THAWED or move is None or move.stage is not Stage.RESUMING or uid not in ledger.live:
             return None
         if stop_for(ledger, latest_attempt(ledger, index)) is not None:
-            return None  # its worker takes the leave back
+            return None  # its worker takes the grant back
         ends = Ends()
         reason = reason[:MAX_REASON_CHARS] or f"the thaw is {outcome.value}"
         then = step(ledger, index, uid, ends, ctx, ThawUndone(index, uid, reason, ctx.wall))

@@ -44,6 +44,7 @@ class FreezeAttempt:
         tier: where the checkpoint goes, ``ram`` or ``disk``.
         force: freeze also if its quiescing fails.
         labels: of the user, for the checkpoint.
+        gpus: that it has, by UUID, for the checkpoint's labels.
     """
 
     key: str
@@ -55,6 +56,7 @@ class FreezeAttempt:
     tier: str
     force: bool
     labels: Labels
+    gpus: tuple[str, ...] = ()
 
 
 @message
@@ -69,12 +71,16 @@ class FrozenAttempt:
 
 @message
 class ThawAttempt:
-    """Bring a suspended attempt back. ``key`` names this try."""
+    """Bring a suspended attempt back. ``key`` names this try.
+
+    ``gpus`` has a pair for each GPU of which the content comes to another one: by UUID, from and to.
+    """
 
     key: str
     uid: str
     checkpoint: str
     node: str
+    gpus: tuple[tuple[str, str], ...] = ()
 
 
 @message

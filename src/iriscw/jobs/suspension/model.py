@@ -15,7 +15,7 @@ ASKED      its worker is told that it will be frozen; nobody may do so yet      
 FREEZING   somebody may be freezing it                                               SUSPENDING
 FROZEN     it is a checkpoint; its worker has not said that nothing of it runs       SUSPENDING
 SUSPENDED  it has no worker and takes no room; it may wait for a worker              SUSPENDED
-RESUMING   one worker has leave to bring it back                                     RESUMING
+RESUMING   one worker has a grant to bring it back                                     RESUMING
 ========== ========================================================================= ==========
 
 From each of them it may end. One that is FREEZING may lose its worker: then it has none and takes no room, and what

@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 
-from iriscw.jobs.model import Resumption, Suspension
+from iriscw.jobs.model import Observation, Resumption, Suspension
 from iriscw.jobs.suspension.effects import DropCheckpoint
 from iriscw.jobs.suspension.messages import PhaseOver, SuspensionView
 from iriscw.jobs.suspension.model import MARKED, TOLD, Labels, Stage
@@ -57,6 +57,7 @@ class Move:
     vacated: bool = False
     """Whether its worker has said that nothing of it runs."""
     ports: tuple[tuple[str, int], ...] = ()
+    host: str = ""
     process_started_wall_ns: int = 0
     log_offset: int = 0
     """The bytes of its log, final while it is suspended."""
@@ -68,7 +69,7 @@ class Move:
     resume_key: str = ""
     """What whoever asked last that it goes on called that."""
     grant: str = ""
-    """The leave that its worker has; empty if it began there."""
+    """The grant that its worker has; empty if it began there."""
     thawing: bool = False
     """Whether somebody may be bringing it back."""
     tries: int = 0
@@ -80,6 +81,8 @@ class Move:
     """Why it is being stopped; empty if it is not."""
     away: bool = False
     """Whether it has no worker."""
+    gpus: tuple[tuple[str, str], ...] = ()
+    """While it is brought back: which of its GPUs become others, by UUID."""
 
 
 def freeze_key(uid: str, move: Move) -> str:
@@ -99,7 +102,7 @@ def thaw_keys(freeze: str) -> tuple[str, ...]:
 
 
 def grant_of(uid: str, move: Move) -> str:
-    """Name the leave to go on: one for each suspension, because whoever has it has it until the end."""
+    """Name the grant to go on: one for each suspension, because whoever has it has it until the end."""
     return f"leave-{uid}-{move.number}"
 
 
@@ -110,11 +113,27 @@ def drop_of(uid: str, move: Move | None) -> DropCheckpoint | None:
     return DropCheckpoint(freeze_key(uid, move), move.checkpoint, move.node)
 
 
-def resumption_of(move: Move | None) -> Resumption | None:
-    """Give the leave by which the worker of an attempt has it; None if it began there."""
-    if move is None or not move.grant:
+def log_end_unknown(move: Move, seen: Observation) -> bool:
+    """Tell whether nobody can say how long the log of an attempt that ends now is.
+
+    Its worker went before it said so, and no other one can: there is none yet, or it only has a grant to bring the
+    attempt back. One that ran tells how its process ended, or of bytes.
+    """
+    if move.vacated or not (move.away or move.stage is Stage.RESUMING):
+        return False
+    return move.away or (seen.exit_code is None and not seen.log_offset)
+
+
+def resumption_of(move: Move, gpus: tuple[str, ...]) -> Resumption | None:
+    """Return the grant by which the worker of an attempt has it.
+
+    None if it began there. ``gpus``: those that it had.
+    """
+    if not move.grant:
         return None
-    return Resumption(move.grant, move.folder, move.process_started_wall_ns, move.paused_ns, move.ports)
+    return Resumption(
+        move.grant, move.folder, move.process_started_wall_ns, move.paused_ns, move.ports, gpus, move.host
+    )
 
 
 def waits_for_worker(move: Move) -> bool:
@@ -123,7 +142,7 @@ def waits_for_worker(move: Move) -> bool:
 
 
 def view_of(index: int, uid: str, move: Move) -> SuspensionView:
-    """Give what is told of it."""
+    """Return what is told of it."""
     return SuspensionView(
         index=index,
         uid=uid,
@@ -157,6 +176,7 @@ _OUTCOMES: Mapping[tuple[Suspension, Suspension], str] = {
 
 
 def _sentence(move: Move) -> str:
+    """Say what the phase and the checkpoint do not say already: readers see those beside it."""
     if move.given_up:
         return f"given up: {move.given_up}"
     match move.stage:
@@ -166,21 +186,17 @@ def _sentence(move: Move) -> str:
             return "its worker is told that it will be frozen"
         case Stage.FREEZING if move.away:
             return f"{move.reason}; nobody has said yet what became of its freeze"
-        case Stage.FREEZING:
-            return "it is being frozen"
         case Stage.FROZEN:
-            return f"frozen as {move.checkpoint}; its worker has not said so yet"
+            return "it is frozen, and its worker has not said so yet"
         case Stage.SUSPENDED if move.wanted:
-            return f"suspended ({move.checkpoint}); waits for a worker with room on {move.node}"
-        case Stage.SUSPENDED:
-            return f"suspended ({move.checkpoint})"
+            return f"waits for a worker with room on {move.node}"
         case Stage.RESUMING if move.tries:
-            return f"being brought back from {move.checkpoint}, after {move.tries} tries: {move.reason}"
-    return f"being brought back from {move.checkpoint}"
+            return f"try {move.tries} of {THAWS} did not bring it back: {move.reason}"
+    return ""
 
 
 def after(move: Move | None, records: Iterable[Any]) -> Move:
-    """Give what a suspension is once these records were applied."""
+    """Return what a suspension is once these records were applied."""
     move = Move() if move is None else move
     for record in records:
         then = _APPLY[type(record)](move, record)
@@ -200,6 +216,7 @@ def _asked(move: Move, record: SuspensionAsked) -> Move:
         labels=record.labels,
         folder=move.folder,
         ports=move.ports,
+        host=move.host,
         process_started_wall_ns=move.process_started_wall_ns,
         resume_key=move.resume_key,
         grant=move.grant,
@@ -213,6 +230,7 @@ def _freezing(move: Move, record: AttemptFreezing) -> Move:
         stage=Stage.FREEZING,
         folder=record.folder or move.folder,
         ports=record.ports or move.ports,
+        host=record.host or move.host,
         process_started_wall_ns=record.process_started_wall_ns or move.process_started_wall_ns,
     )
 
@@ -223,6 +241,7 @@ def _vacated(move: Move, record: AttemptVacated) -> Move:
         vacated=True,
         folder=record.folder or move.folder,
         ports=record.ports or move.ports,
+        host=record.host or move.host,
         process_started_wall_ns=record.process_started_wall_ns or move.process_started_wall_ns,
         log_offset=record.log_offset,
     )
@@ -256,6 +275,7 @@ def _resuming(move: Move, record: AttemptResuming) -> Move:
         away=False,
         wanted=False,
         grant=record.grant,
+        gpus=(),
         thawing=False,
         tries=0,
         paused_ns=_paused_until(move, record.wall_ns),
@@ -264,7 +284,7 @@ def _resuming(move: Move, record: AttemptResuming) -> Move:
 
 
 def _thawing(move: Move, record: AttemptThawing) -> Move:
-    return attrs.evolve(move, thawing=True)
+    return attrs.evolve(move, thawing=True, gpus=record.gpus)
 
 
 def _thaw_undone(move: Move, record: ThawUndone) -> Move:
@@ -315,10 +335,10 @@ _FIELDS = tuple(field.name for field in attrs.fields(Move))
 
 
 def keep(index: int, move: Move) -> SuspensionKept:
-    """Give what a snapshot holds of it."""
+    """Return what a snapshot holds of it."""
     return SuspensionKept(index=index, **{name: getattr(move, name) for name in _FIELDS})
 
 
 def kept(record: SuspensionKept) -> Move:
-    """Give what :func:`keep` was given."""
+    """Return what :func:`keep` was given."""
     return Move(**{name: getattr(record, name) for name in _FIELDS})

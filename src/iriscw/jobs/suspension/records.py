@@ -39,6 +39,7 @@ class AttemptFreezing:
     wall_ns: int
     ports: tuple[tuple[str, int], ...] = ()
     process_started_wall_ns: int = 0
+    host: str = ""
 
 
 @record("jobs.attempt_vacated", version=1)
@@ -53,6 +54,7 @@ class AttemptVacated:
     process_started_wall_ns: int
     log_offset: int
     wall_ns: int
+    host: str = ""
 
 
 @record("jobs.attempt_frozen", version=1)
@@ -115,7 +117,7 @@ class ResumptionWanted:
 @record("jobs.attempt_resuming", version=1)
 @message
 class AttemptResuming:
-    """A worker was chosen that may have it: the only one from here on. ``grant`` is the leave that it gets."""
+    """A worker was chosen that may have it: the only one from here on. ``grant`` is the grant that it gets."""
 
     index: int
     uid: str
@@ -128,11 +130,15 @@ class AttemptResuming:
 @record("jobs.attempt_thawing", version=1)
 @message
 class AttemptThawing:
-    """Its worker has put the leave on offer. From here on somebody may thaw it."""
+    """Its worker has put the grant on offer. From here on somebody may thaw it.
+
+    ``gpus``: pairs of UUIDs, of the GPUs that it had and the others that it has instead.
+    """
 
     index: int
     uid: str
     wall_ns: int
+    gpus: tuple[tuple[str, str], ...] = ()
 
 
 @record("jobs.thaw_undone", version=1)
@@ -209,6 +215,8 @@ class SuspensionKept:
     suspended_wall_ns: int
     given_up: str
     away: bool
+    gpus: tuple[tuple[str, str], ...] = ()
+    host: str = ""
 
 
 @record("jobs.checkpoint_due", version=1)

@@ -2,7 +2,7 @@
 
 Both are states of which only the latest matters, so a message replaces an earlier one that still waits. Activity is
 told of some workers at a time (INV-R10). Demand is told when it has changed, at most once in ``DEMAND_INTERVAL``; what
-only the wrong Python stands against is left out, since more workers of the same image would not help.
+only the wrong Python or an old iriscw stands against is left out, since more workers of the same image would not help.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from itertools import chain, islice
 
 from iriscw.fleet.messages import MAX_DEMAND_ENTRIES, ActivityChanged, DemandChanged, DemandEntry
-from iriscw.jobs import returns
-from iriscw.jobs.messages import Pass
-from iriscw.jobs.reasons import lacks_only_python
+from iriscw.fleet.model import SLICE_ID
+from iriscw.jobs import resuming
+from iriscw.jobs.messages import NeverPlaced, Pass
+from iriscw.jobs.reasons import could_run, lacks_only_software
 from iriscw.jobs.schedule import DEMAND_INTERVAL, Scheduler, demand_id
-from iriscw.jobs.steps import STEP_WORKERS
+from iriscw.jobs.step_limits import STEP_WORKERS
 from iriscw.runtime.vocabulary import ActorPath, Command, Context, SetTimer, Tell
 
 
@@ -38,7 +39,7 @@ def tell_demand(state: Scheduler, fleet: ActorPath, ctx: Context) -> Iterator[Co
         yield SetTimer("demand-soon", soon, Pass())
         return
     state.demand_changed = False
-    entries = tuple(islice(chain(_entries(state), returns.demand(state)), MAX_DEMAND_ENTRIES))
+    entries = tuple(islice(chain(_entries(state), resuming.demand(state)), MAX_DEMAND_ENTRIES))
     if entries != state.told:
         if entries or state.told is not None:  # what an earlier one told is taken back in passing
             state.told_at = ctx.now
@@ -48,10 +49,33 @@ def tell_demand(state: Scheduler, fleet: ActorPath, ctx: Context) -> Iterator[Co
 
 def _entries(state: Scheduler) -> Iterator[DemandEntry]:
     for shape in state.queues.blocked.values():
-        if shape.wish.python and lacks_only_python(state.inventory, shape.wish):
+        if lacks_only_software(state.inventory, shape.wish):
             continue
         count = shape.count
         gang_size = count if shape.gang is not None else 1
         yield DemandEntry(
-            demand_id(shape), shape.wish.demand, shape.wish.constraints, count, gang_size, int(shape.band)
+            demand_id(shape),
+            shape.wish.demand,
+            shape.wish.constraints,
+            count,
+            gang_size,
+            int(shape.band),
+            shape.gang or SLICE_ID,
         )
+
+
+def tell_never(state: Scheduler, ctx: Context) -> Iterator[Command]:
+    """Tell jobs that nobody will ever run them, once: no group of the configuration can, and no worker that is there.
+
+    Only those that were submitted under this configuration: after a restart one that lacks a group may be a slip, for
+    which no job should end.
+    """
+    if not state.never or state.syncing:
+        return
+    for shape in state.queues.blocked.values():
+        if demand_id(shape) not in state.never or could_run(state.inventory, shape.wish):
+            continue
+        for job in shape.jobs:
+            if job.accepted_here and not job.told_never and not job.live and not job.reporting:
+                job.told_never = True
+                yield Tell(ctx.path.parent / job.job_id, NeverPlaced(state.routed[demand_id(shape)]))

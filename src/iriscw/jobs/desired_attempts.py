@@ -5,34 +5,42 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from iriscw.jobs.ledger import Ledger, Place
+from iriscw.jobs.meeting.places import place_of
 from iriscw.jobs.messages import Desired, DesiredOn, RunAttempts, StopAttempts
-from iriscw.jobs.model import Assembly, Attempt, Ending, RunOrder, TaskState, job_uid
+from iriscw.jobs.model import Assembly, Attempt, Ending, GangPlace, RunOrder, TaskState, job_uid
 from iriscw.jobs.suspension.model import SUSPENDING, Stage
 from iriscw.jobs.suspension.moves import Move, resumption_of
 from iriscw.runtime.vocabulary import ActorPath, Command, Context, Tell
 
 
 def scheduler_of(ctx: Context) -> ActorPath:
-    """Give the scheduler of a job."""
+    """Return the scheduler of a job."""
     return ctx.path.parent / "scheduler"
 
 
 def link_of(ctx: Context, worker_id: str) -> ActorPath:
-    """Give a worker's link."""
+    """Return a worker's link."""
     return ctx.path.parent / "links" / worker_id
 
 
 def latest_attempt(ledger: Ledger, index: int) -> Attempt:
-    """Give the latest attempt of a task that has one."""
+    """Return the latest attempt of a task that has one."""
     attempt = ledger.tasks[index].attempt
     assert attempt is not None
     return attempt
 
 
-def run_order(ledger: Ledger, index: int, uid: str, number: int, move: Move | None = None) -> RunOrder:
-    """Give the order that has an attempt run; one that began elsewhere (``move``, or as recorded) is never started."""
-    leave = resumption_of(move or ledger.moves.get(uid))
-    return RunOrder(uid, ledger.job_id, job_uid(ledger.job_id), index, number, ledger.spec, leave)
+def run_order(
+    ledger: Ledger, index: int, uid: str, number: int, gang: GangPlace | None, move: Move | None = None
+) -> RunOrder:
+    """Return the order that has an attempt run.
+
+    One that began elsewhere (``move``, or as recorded) is never started.
+    """
+    move = move or ledger.moves.get(uid)
+    resumption = None if move is None else resumption_of(move, latest_attempt(ledger, index).gpus)
+    uid_of_job = job_uid(ledger.job_id)
+    return RunOrder(uid, ledger.job_id, uid_of_job, index, number, ledger.spec, resumption, ledger.namespace, gang)
 
 
 def stop_for(ledger: Ledger, attempt: Attempt) -> Ending | None:
@@ -45,7 +53,7 @@ def stop_for(ledger: Ledger, attempt: Attempt) -> Ending | None:
     move = ledger.moves.get(attempt.uid)
     if move is not None and move.given_up:
         return Ending.KILLED
-    return Ending.GANG_STOPPED if ledger.broken else None
+    return Ending.GANG_STOPPED if ledger.broken or ledger.unjudged else None
 
 
 def desired_on(ledger: Ledger, place: Place, ctx: Context) -> Command:
@@ -54,7 +62,7 @@ def desired_on(ledger: Ledger, place: Place, ctx: Context) -> Command:
     here = ledger.places.get(place, {}) if ledger.assembly is Assembly.NONE else {}
     for uid, index in here.items():
         attempt = latest_attempt(ledger, index)
-        order = run_order(ledger, index, uid, attempt.number)
+        order = run_order(ledger, index, uid, attempt.number, place_of(ledger, index))
         move = ledger.moves.get(uid)
         stage = Stage.RUNS if move is None else move.stage
         # One that is RESUMING has not begun with this worker, as far as anybody but that knows.
@@ -70,7 +78,7 @@ def runs(ledger: Ledger, uids: Iterable[str], ctx: Context) -> Iterator[Command]
         index = ledger.live[uid]
         attempt = latest_attempt(ledger, index)
         place = (attempt.worker_id, attempt.incarnation)
-        orders.setdefault(place, []).append(run_order(ledger, index, uid, attempt.number))
+        orders.setdefault(place, []).append(run_order(ledger, index, uid, attempt.number, place_of(ledger, index)))
     for (worker_id, incarnation), run in orders.items():
         yield Tell(link_of(ctx, worker_id), RunAttempts(incarnation, tuple(run)))
 

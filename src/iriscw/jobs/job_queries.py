@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from iriscw.jobs import views
+from iriscw.jobs.desired_attempts import scheduler_of
 from iriscw.jobs.ledger import Ledger
 from iriscw.jobs.messages import DescribeJob, ExplainPending, ListTasks
 from iriscw.jobs.model import TaskState
-from iriscw.jobs.wishes import scheduler_of
 from iriscw.runtime.vocabulary import (
     SECOND,
     Command,

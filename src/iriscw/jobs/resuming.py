@@ -102,7 +102,7 @@ def place_some(state: Scheduler, budget: int) -> Iterator[tuple[str, SuspendedPl
 
 
 def wish_of(job: Waiting) -> Wish:
-    """Give what a suspended attempt of a job wants of a worker: its own Python it brings along."""
+    """Return what a suspended attempt of a job wants of a worker: its own Python it brings along."""
     assert job.spec is not None
     return Wish(job.spec.demand, job.spec.constraints)
 
@@ -115,7 +115,7 @@ def _find(state: Scheduler, node: str, wish: Wish) -> Host | None:
 
 
 def demand(state: Scheduler) -> Iterator[DemandEntry]:
-    """Give what waits and may be helped by further workers."""
+    """Yield what waits and may be helped by further workers."""
     counts: dict[tuple[Band, Wish], int] = {}
     for each in state.returns.waiting.values():
         job = state.jobs.get(each.job_id)

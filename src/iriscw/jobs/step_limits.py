@@ -69,5 +69,5 @@ def steps_of(observations: Iterable[Observation]) -> Iterator[tuple[Observation,
 
 
 def _bytes_of(text: str) -> int:
-    """Give what a text takes in a record, at most: a character that is not ASCII is written as six or twelve."""
+    """Return what a text takes in a record, at most: a character that is not ASCII is written as six or twelve."""
     return 2 * len(text) if text.isascii() else 12 * len(text)

@@ -11,12 +11,12 @@ from itertools import islice
 from iriscw.jobs.ledger import Place
 from iriscw.jobs.messages import LinkExpects, LinkNeedsDesired, LinkRest, LinkWanted
 from iriscw.jobs.schedule import Scheduler
-from iriscw.jobs.steps import STEP_WORKERS
+from iriscw.jobs.step_limits import STEP_WORKERS
 from iriscw.runtime.vocabulary import ActorPath, Command, Context, Continue, Tell
 
 
 def links_of(ctx: Context) -> ActorPath:
-    """Give where the links stand, as the scheduler sees it."""
+    """Return where the links stand, as the scheduler sees it."""
     return ctx.path.parent / "links"
 
 
