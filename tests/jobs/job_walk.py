@@ -86,7 +86,7 @@ ANSWERS = {
 
 
 def latest(ledger, uid):
-    """Give a live attempt."""
+    """Return a live attempt."""
     return ledger.tasks[ledger.live[uid]].attempt
 
 
@@ -234,7 +234,7 @@ class Walk:
         return ()
 
     def _is_allowed(self, effect) -> None:
-        """Nobody freezes what its worker was not told, nor thaws what nobody has leave for."""
+        """Nobody freezes what its worker was not told, nor thaws what nobody has a grant for."""
         if isinstance(effect, FreezeAttempt) and effect.uid in self.ledger.live:
             assert self.bodies[effect.uid] in (Suspension.SUSPENDING, Suspension.SUSPENDED)
         if isinstance(effect, ThawAttempt):
@@ -337,7 +337,7 @@ class Walk:
         self.send(clock.message)
 
     def choices(self):
-        """Give all that may come next: a name and a function."""
+        """Yield all that may come next: a name and a function."""
         yield "terminate", lambda: self.send(TerminateJob("job-a", "enough"))
         for index in self.waiting:
             for worker in WORKERS:
@@ -375,7 +375,7 @@ class Walk:
             yield f"ring {key}", lambda key=key: self.ring(key)
 
     def moves(self):
-        """Give what may come next of suspending and resuming."""
+        """Yield what may come next of suspending and resuming."""
         for index in range(self.ledger.spec.replicas):
             yield f"suspend {index}", lambda index=index: self.ask(SuspendTask, index)
             yield f"resume {index}", lambda index=index: self.ask(ResumeTask, index)
@@ -393,7 +393,7 @@ class Walk:
                 yield f"{worker} still has {uid}", lambda said=said: self.send(said)
 
     def next_words(self, uid, body):
-        """Give what the worker of an attempt may say of it next."""
+        """Return what the worker of an attempt may say of it next."""
         if uid not in self.ledger.live:
             return ()
         if body is Suspension.NONE:
@@ -407,7 +407,7 @@ class Walk:
         return (Suspension.SUSPENDED,)
 
     def late(self):
-        """Give the clocks at which a link is told again what it had no room for."""
+        """Return the clocks at which a link is told again what it had no room for."""
         return [key for key in self.clocks if key[0] == "link"]
 
     def catch_up(self) -> None:

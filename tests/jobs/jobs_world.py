@@ -44,13 +44,13 @@ LEASE_S = 45
 
 
 def command_spec(name="count", **fields):
-    """Give a specification of a job that runs a command."""
+    """Return a specification of a job that runs a command."""
     fields.setdefault("demand", Capacity(cpu_milli=1000, memory_bytes=GIB))
     return JobSpec(name, Entrypoint(EntrypointKind.COMMAND, "0" * 64), **fields)
 
 
 def worker_info(number, *, cpus=4, slice_id=None, incarnation="a", node="node", **attributes):
-    """Give a worker with ``cpus`` CPUs and as many GiB."""
+    """Return a worker with ``cpus`` CPUs and as many GiB."""
     slice_id = slice_id or f"slice-{number}"
     pairs = {"worker-id": f"{slice_id}-{number}", "slice-id": slice_id, "python": "3.11", **attributes}
     capacity = Capacity(cpus * 1000, cpus * GIB)
@@ -77,7 +77,7 @@ class FakeContext:
         """Go on: this journal takes everything."""
 
     def new_id(self, prefix=""):
-        """Give the next id."""
+        """Return the next id."""
         number = next(self.ids)
         letters = "abcdefghijklmnopqrstuvwxyz234567"
         return prefix + "".join(letters[number >> 5 * place & 31] for place in range(12))
@@ -103,7 +103,7 @@ class ScriptedWorker:
     granted: object = None
     """The last order that brought an attempt back."""
     had: dict = attrs.field(factory=dict)
-    """The leave by which it has, or had, each of those."""
+    """The grant by which it has, or had, each of those."""
 
     def attach(self, handle):
         """Begin a stream."""
@@ -183,11 +183,11 @@ class ScriptedWorker:
 
     @property
     def name(self):
-        """Give who this is."""
+        """Return who this is."""
         return self.info.worker_id, self.info.incarnation
 
     def take_over(self, order):
-        """Offer the leave, once, unless it was taken back."""
+        """Offer the grant, once, unless it was taken back."""
         known = self.attempts.get(order.uid)
         had = order.resumption.grant == self.had.get(order.uid)
         here = known is not None and (known.suspension is not Suspension.SUSPENDED or had)
@@ -198,6 +198,7 @@ class ScriptedWorker:
                 started=True,
                 suspension=Suspension.RESUMING,
                 folder=order.resumption.folder,
+                gpus=tuple(self.world.other_gpus.get(uuid, uuid) for uuid in order.resumption.gpus),
             )
             self.forgotten.pop(order.uid, None)
             self.granted = order
@@ -258,7 +259,7 @@ class Bodies:
     thaws: list = attrs.field(factory=list)
 
     def holder(self, uid):
-        """Give the worker on which an attempt has processes."""
+        """Return the worker on which an attempt has processes."""
         return next((worker for worker in self.world.workers.values() if uid in worker.running), None)
 
     def freeze(self, effect, outcome):
@@ -281,7 +282,7 @@ class Bodies:
         return answer
 
     def offer(self, uid, grant, worker):
-        """Put a leave on offer, unless it was before."""
+        """Put a grant on offer, unless it was before."""
         if grant in self.leaves:
             return self.leaves[grant] == worker.name and self.offered.get(uid) == grant
         self.leaves[grant] = worker.name
@@ -299,7 +300,7 @@ class Bodies:
         self.thaws.append(effect.uid)
         grant = self.offered.get(effect.uid)
         if outcome is Thawed.UNDONE or grant is None or effect.checkpoint[3:] not in self.images:
-            return ThawedAttempt(Thawed.UNDONE, "no leave")
+            return ThawedAttempt(Thawed.UNDONE, "no grant")
         worker = self.world.workers.get(self.leaves[grant][0])
         known = None if worker is None else worker.attempts.get(effect.uid)
         if worker is None or worker.name != self.leaves[grant] or known is None:
@@ -339,6 +340,8 @@ class World:
         self.freezes = []
         """Effects on attempts that wait for an answer."""
         self.logs_stored = None
+        self.other_gpus = {}
+        """Which GPU an attempt gets in whose place when it is brought back."""
         spec = jobs_child(self, self, config or JobsConfig())
         fleet = Behavior(decide=self._hear, initial=list)
         root = Behavior(children=(ChildSpec("fleet", fleet, capacity=100_000), spec), name="root")
@@ -411,5 +414,5 @@ class World:
         return self.sim.ask("/jobs", SubmitJob(spec, key, **fields)).job_id
 
     def told(self, kind):
-        """Give what the fleet heard of one kind."""
+        """Return what the fleet heard of one kind."""
         return [message for message in self.heard if type(message) is kind]

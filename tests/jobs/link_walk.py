@@ -63,7 +63,7 @@ class Walk:
         self.stopping: dict[str, None] = {}
         """Attempts that the worker was told to stop."""
         self.had: dict[str, Resumption] = {}
-        """The leave by which the worker has, or had, each attempt that came back."""
+        """The grant by which the worker has, or had, each attempt that came back."""
         self.away: dict[str, tuple[str, RunOrder]] = {}
         """Attempts that the worker was to let go: they may be with another one, or with none."""
         self.up = False
@@ -222,7 +222,7 @@ class Walk:
         self.send(self.clocks.pop(key).message)
 
     def choices(self):
-        """Give all that may come next: a name and a function."""
+        """Yield all that may come next: a name and a function."""
         yield "briefed", self.brief
         yield "begins anew", self.born
         for job in JOBS:

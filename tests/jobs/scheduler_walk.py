@@ -76,6 +76,8 @@ class Walk:
         """Those that are to go on."""
         self.mail: dict[str, list[SuspendedPlaced]] = defaultdict(list)
         """What each job was told of such and has not read."""
+        self.late: dict[str, list[SuspendedPlaced]] = defaultdict(list)
+        """The same, of attempts that have ended meanwhile: no room is held for them, and they are declined, too."""
         self.parts: dict[str, list[str]] = {}
         """Of each job that reports, the attempts that it has not reported yet."""
         self.closed: dict[str, None] = {}
@@ -176,6 +178,9 @@ class Walk:
         if self.away[name]:
             gone = tuple(self.away[name])
             self.away[name].clear()
+            mail, self.mail[name] = self.mail[name], []
+            for told in mail:
+                (self.late if told.uid in gone else self.mail)[name].append(told)
             self.send(AttemptsOver(name, gone))
 
     def suspend(self, name, uid) -> None:
@@ -197,7 +202,7 @@ class Walk:
 
     def read(self, name) -> None:
         """Have a job take the workers that it was told of, or decline them."""
-        mail, self.mail[name] = self.mail[name], []
+        mail, self.mail[name], self.late[name] = self.mail[name] + self.late[name], [], []
         for told in mail:
             if told.uid in self.away[name] and told.uid in self.wanted:
                 del self.away[name][told.uid]
@@ -215,7 +220,7 @@ class Walk:
         self.send(WorkerReady(self.info(worker)))
 
     def info(self, worker):
-        """Give what the fleet says of a worker."""
+        """Return what the fleet says of a worker."""
         return worker_info(WORKERS[worker], cpus=CPUS, incarnation=self.workers[worker], node=NODES[worker])
 
     def link(self, worker) -> None:
@@ -301,7 +306,7 @@ class Walk:
         self.send(clock.message)
 
     def choices(self):
-        """Give all that may come next: a name and a function."""
+        """Yield all that may come next: a name and a function."""
         yield "restart", self.restart
         yield "links awake", self.awake_links
         for name, spec in SPECS.items():
@@ -313,7 +318,7 @@ class Walk:
                 yield f"{name} begins anew", lambda name=name: self.awake(name)
             if name in self.asked:
                 yield f"{name} reports", lambda name=name: self.report_part(name)
-            if self.mail[name]:
+            if self.mail[name] or self.late[name]:
                 yield f"{name} reads", lambda name=name: self.read(name)
             for uid in self.away[name]:
                 if uid in self.wanted:
@@ -357,7 +362,7 @@ class Walk:
         for worker in WORKERS:
             self.announce(worker, fresh=False)
             self.link(worker)
-        while self.asked or any(self.mail.values()):
+        while self.asked or any((*self.mail.values(), *self.late.values())):
             for name in [*self.mail]:
                 self.read(name)
             for name in [*self.asked]:
@@ -366,11 +371,11 @@ class Walk:
             self.ring("demand-soon")
 
     def taken(self) -> Counter:
-        """Give how many attempts live on each worker, as jobs have it."""
+        """Return how many attempts live on each worker, as jobs have it."""
         told = [(each.worker_id, each.incarnation) for mail in self.mail.values() for each in mail]
         return Counter(told + [where[1:] for attempts in self.jobs.values() for where in attempts.values()])
 
     def waits(self, name):
-        """Give the suspended attempts of a job that wait for a worker."""
+        """Return the suspended attempts of a job that wait for a worker."""
         told = {each.uid for each in self.mail[name]}
         return [each for uid, each in self.away[name].items() if uid in self.wanted and uid not in told]

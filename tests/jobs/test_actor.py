@@ -54,7 +54,7 @@ def rows(world, job_id, **page):
 
 
 def figures(world):
-    """Give the scheduler's figures."""
+    """Return the scheduler's figures."""
     return world.sim.ask("/jobs/scheduler", SchedulerFigures())
 
 
@@ -252,11 +252,12 @@ def test_terminate(world):
         world.sim.ask("/jobs", TerminateJob("job-nowhere"))
 
 
-def test_terminal_state_waits_for_the_log(world):
+@pytest.mark.parametrize("stored", [0, 40, 99])
+def test_terminal_state_waits_for_the_log(world, stored):
     """A task's end is shown when its last log byte is stored, and its room is free before that."""
     world.script = lambda order: [
         *succeed(order)[:2],
-        (1.2, Observation("", TaskState.RUNNING, Ending.SUCCEEDED, True, 0, log_offset=100, logs_stored=40)),
+        (1.2, Observation("", TaskState.RUNNING, Ending.SUCCEEDED, True, 0, log_offset=100, logs_stored=stored)),
     ]
     world.add(worker_info(0))
     job_id = world.submit(command_spec())
@@ -273,9 +274,10 @@ def test_terminal_state_waits_for_the_log(world):
     assert view(world, job_id).state is JobState.SUCCEEDED
 
 
-def test_lost_log_is_named(world):
-    """A log store that gives up lets the task end, which says that its log is incomplete."""
-    world.logs_stored = 40
+@pytest.mark.parametrize("stored", [40, 99])
+def test_lost_log_is_named(world, stored):
+    """A log store that gives up lets the task end, which says that its log is incomplete, by a byte too."""
+    world.logs_stored = stored
     world.script = lambda order: [
         (1.2, Observation("", TaskState.RUNNING, Ending.SUCCEEDED, True, 0, log_offset=100, logs_stored=40))
     ]
@@ -284,13 +286,14 @@ def test_lost_log_is_named(world):
     world.sim.advance(3)
     (row,) = rows(world, job_id)
     assert (row.state, row.logs_complete) == (TaskState.SUCCEEDED, False)
-    assert row.reason == "the end of its log was lost"
+    assert row.reason == "the last log lines may be missing"
 
 
-def test_stored_log_needs_no_waiting(world):
+@pytest.mark.parametrize("stored", [100, 101])
+def test_stored_log_needs_no_waiting(world, stored):
     """If the door has stored the whole log already nobody is asked."""
     world.script = lambda order: [
-        (1.2, Observation("", TaskState.RUNNING, Ending.SUCCEEDED, True, 0, log_offset=100, logs_stored=100))
+        (1.2, Observation("", TaskState.RUNNING, Ending.SUCCEEDED, True, 0, log_offset=100, logs_stored=stored))
     ]
     world.add(worker_info(0))
     job_id = world.submit(command_spec())
@@ -309,6 +312,7 @@ def test_timeout():
     world.sim.advance(15)
     (row,) = rows(world, job_id)
     assert (row.state, row.number, row.failures, row.ending) == (TaskState.FAILED, 2, 2, Ending.TIMED_OUT)
+    assert row.reason == "TaskTimeout: it ran for its timeout of 10 s"
 
 
 def test_scheduling_timeout(world):
@@ -346,7 +350,7 @@ def test_pending_tasks_have_a_reason(world):
         "of 2 workers: 1 fails the constraint zone=b, 1 lacks CPU, 1 lacks memory"
     )
     big = world.submit(command_spec("big", demand=Capacity(8000, GIB)))
-    assert view(world, big).pending_reason == "of 2 workers: 2 are too small (CPU)"
+    assert view(world, big).pending_reason == "of 2 workers: 2 are too small (8 CPU asked, 2 there)"
 
 
 def test_python_mismatch(world):
@@ -520,7 +524,7 @@ def test_listing_pages(world):
 
 
 def listed(world):
-    """Give the rows of a listing by job."""
+    """Return the rows of a listing by job."""
     return {row.job_id: row for row in world.sim.ask("/jobs", ListJobs()).rows}
 
 

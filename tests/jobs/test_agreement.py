@@ -34,7 +34,7 @@ def judged(told, *, started, verdict=None):
 
 
 def test_the_table_is_complete():
-    """Each wish meets each word; only what nobody wants and nobody knows is no case."""
+    """Each wish meets each word; only what nobody wants and nobody knows is not a case."""
     cases = set(product(Wish, Word)) - {(Wish.NOTHING, Word.FRESH), (Wish.NOTHING, Word.GONE)}
     assert set(AGREEMENT) == cases
 

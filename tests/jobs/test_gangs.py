@@ -23,7 +23,7 @@ from iriscw.jobs.messages import (
 )
 from iriscw.jobs.model import Assembly, Ending, JobState, TaskState
 from iriscw.jobs.records import AttemptEnded, AttemptPlaced, VerdictReached
-from iriscw.jobs.steps import STEP_ATTEMPTS
+from iriscw.jobs.step_limits import STEP_ATTEMPTS
 from iriscw.runtime.vocabulary import Continue, Decision, Tell
 
 SIZE = 6
@@ -76,7 +76,7 @@ class Gang:
 
 
 def told(messages, kind):
-    """Give the messages of one kind."""
+    """Return the messages of one kind."""
     return [message for message in messages if isinstance(message, kind)]
 
 
@@ -236,7 +236,11 @@ class Torn:
         assert not unexpected, unexpected[:3]
 
 
-@pytest.mark.parametrize("steps", [0, 1, 3, 8])
+MOMENTS = [1, *(pytest.param(steps, marks=pytest.mark.slow) for steps in (0, 3, 8))]
+"""After how many steps the parts are torn. Each of these worlds takes a second."""
+
+
+@pytest.mark.parametrize("steps", MOMENTS)
 def test_a_crash_between_two_parts(steps):
     """The controller dies while parts are recorded or orders leave, and starts again on its disk."""
     torn = Torn()
@@ -249,8 +253,10 @@ def test_a_crash_between_two_parts(steps):
     torn.check()
 
 
-@pytest.mark.parametrize("steps", [0, 1, 3, 8])
-@pytest.mark.parametrize("who", ["/jobs/{}", "/jobs/scheduler", "/jobs/links"])
+@pytest.mark.parametrize("steps", MOMENTS)
+@pytest.mark.parametrize(
+    "who", ["/jobs/{}", *(pytest.param(each, marks=pytest.mark.slow) for each in ("/jobs/scheduler", "/jobs/links"))]
+)
 def test_an_actor_that_fails_between_two_parts(who, steps):
     """The job, the scheduler or the links begin anew while parts are recorded or orders leave."""
     torn = Torn()
@@ -259,6 +265,7 @@ def test_an_actor_that_fails_between_two_parts(who, steps):
     torn.check()
 
 
+@pytest.mark.slow
 def test_a_part_that_finds_no_room():
     """A part comes back because the job's mailbox was full: the gang disbands, and is placed again."""
     torn = Torn()

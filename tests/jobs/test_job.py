@@ -14,7 +14,7 @@ DECISIONS = JobDecisions()
 
 
 def ledger_with(*records, **fields):
-    """Give a ledger after some records."""
+    """Return a ledger after some records."""
     ledger = Ledger("job-a", 0, command_spec(**fields), 0)
     for record in records:
         evolve(ledger, record)

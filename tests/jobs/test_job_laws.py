@@ -23,7 +23,7 @@ RUNS = AttemptAdvanced(0, "u", TaskState.RUNNING, 2)
 
 
 def ledger_with(*records, **fields):
-    """Give a ledger after some records."""
+    """Return a ledger after some records."""
     ledger = Ledger("job-a", 0, command_spec(**fields), 0)
     for record in records:
         evolve(ledger, record)
@@ -31,7 +31,7 @@ def ledger_with(*records, **fields):
 
 
 def told(outcome, kind):
-    """Give the messages of one kind, with the names of those who get them."""
+    """Return the messages of one kind, with the names of those who get them."""
     commands = outcome.commands if isinstance(outcome, Decision) else outcome or ()
     return [(c.to.name, c.message) for c in commands if isinstance(c, Tell) and isinstance(c.message, kind)]
 

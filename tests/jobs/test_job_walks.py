@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from job_walk import Walk
 from jobs_world import command_spec
 
@@ -13,8 +13,9 @@ from iriscw.jobs.ledger import Ledger, compact, evolve
 from iriscw.jobs.messages import Settle
 from iriscw.jobs.model import TASK_TERMINAL, TaskState
 from iriscw.runtime.vocabulary import SECOND
+from profiles import examples
 
-WALKS = settings(max_examples=60, deadline=None, derandomize=True)
+WALKS = examples(60)
 STEPS = 20
 SPECS = st.builds(
     command_spec,
@@ -86,7 +87,7 @@ def test_workers_run_what_lives_and_forget_what_is_over(spec, data):
 
 
 def _elsewhere(walk, uids, workers):
-    """Give those that are on none of these workers."""
+    """Return those that are on none of these workers."""
     return {uid for uid in uids if walk.where[uid][0] not in workers}
 
 
@@ -130,6 +131,23 @@ def test_listeners_hear_each_state_once(spec, data):
                 assert (index, task.attempt.uid) in ended or task.state is not TaskState.SUCCEEDED
 
 
+def built_again(ledger, spec):
+    """Return a ledger of what a snapshot of this one keeps."""
+    again = Ledger(ledger.job_id, ledger.order, spec, ledger.submitted_wall_ns)
+    for record in compact(ledger):
+        evolve(again, record)
+    return again
+
+
+def test_a_snapshot_keeps_the_order_of_what_began_at_one_moment():
+    """The tasks of a worker that was lost wait again in the order in which they were placed."""
+    spec = command_spec(replicas=3)
+    walk = Walk(spec)
+    for step in ("place 0 on w0", "place 2 on w0", "place 1 on w0", "u1 SUCCEEDED 0", "w0 lost, fenced: True"):
+        dict(walk.choices())[step]()
+    assert [*walk.ledger.waiting] == [*built_again(walk.ledger, spec).waiting] == [2, 1]
+
+
 @WALKS
 @given(SPECS, st.data())
 def test_a_snapshot_keeps_what_comes_first(spec, data):
@@ -137,9 +155,7 @@ def test_a_snapshot_keeps_what_comes_first(spec, data):
     walk = Walk(spec)
     for _ in steps(walk, data):
         ledger = walk.ledger
-        again = Ledger(ledger.job_id, ledger.order, spec, ledger.submitted_wall_ns)
-        for record in compact(ledger):
-            evolve(again, record)
+        again = built_again(ledger, spec)
         assert [*again.timed.items()] == [*ledger.timed.items()]
         assert [*again.waiting] == [*ledger.waiting]
         assert {**again.tasks} == {**ledger.tasks}

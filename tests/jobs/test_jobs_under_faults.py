@@ -133,7 +133,7 @@ class Trial:
         self.rng.choice(faults)()
 
     def some_worker(self):
-        """Give any worker, or None."""
+        """Return any worker, or None."""
         return self.rng.choice(list(self.world.workers.values())) if self.world.workers else None
 
     def hang_up(self):
@@ -284,6 +284,7 @@ def clean(state):
     return state
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_faults(seed):
     """Whatever happens, INV-J1, J2 and J3 hold at every step, and all ends once it is healed."""
@@ -296,6 +297,7 @@ def run_all(seeds):
         Trial(seed).run()
 
 
+@pytest.mark.slow
 def test_a_loss_that_counts_as_a_failure_is_noticed(monkeypatch):
     """INV-J5: with the ending that was ordered for an end that nobody saw, some seed finds a failure that was none."""
     monkeypatch.setitem(AGREEMENT, (Wish.STOP, Word.GONE), (Step.LEAVE, Told.STOPPED))

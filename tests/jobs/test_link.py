@@ -19,6 +19,7 @@ from iriscw.jobs.messages import (
 )
 from iriscw.jobs.model import (
     Ending,
+    GangPlace,
     Observation,
     Observed,
     Orders,
@@ -30,7 +31,7 @@ from iriscw.jobs.model import (
     Suspension,
     TaskState,
 )
-from iriscw.jobs.steps import STEP_ATTEMPTS, STEP_BYTES
+from iriscw.jobs.step_limits import STEP_ATTEMPTS, STEP_BYTES
 from iriscw.runtime.vocabulary import (
     ActorPath,
     Arrived,
@@ -43,6 +44,7 @@ from iriscw.runtime.vocabulary import (
     SetTimer,
     Tell,
     Undelivered,
+    replace,
 )
 
 SPEC = command_spec()
@@ -52,7 +54,7 @@ SUSPENDED = Observation("u", TaskState.RUNNING, started=True, suspension=Suspens
 
 
 def order(uid="u", job_id="job-a"):
-    """Give an order."""
+    """Return an order."""
     return RunOrder(uid, job_id, "0", 0, 1, SPEC)
 
 
@@ -123,7 +125,7 @@ def test_agreement(wanted, known, run, stop, release, told, stream_first):
 
 
 def made_up(count, start=0):
-    """Give observations of attempts that nobody ever ordered."""
+    """Return observations of attempts that nobody ever ordered."""
     return tuple(Observation(f"x{number}", TaskState.RUNNING) for number in range(start, start + count))
 
 
@@ -218,6 +220,20 @@ def test_a_stream_that_breaks_meanwhile_begins_with_all_that_is_known():
     assert wire.up(attrs.evolve(ENDED, uid="x")).fed == []
     (orders,) = wire.tell(DesiredOn("job-a", "a", ())).fed
     assert (orders.complete, orders.stop, orders.release) == (True, (), ("x",))
+
+
+def test_a_new_stream_begins_with_the_latest_orders():
+    """A member of a gang that need not wait any more is told so by each stream that follows, not only by the first."""
+    waits = GangPlace(0, 1, 1, 2, leads=False, waits=True)
+    goes = GangPlace(0, 1, 1, 2, leads=False, leader_host="10.0.0.1", leader_port=9)
+    wire = Wire().synced()
+    wire.up()
+    for place in (waits, goes):
+        (orders,) = wire.tell(RunAttempts("a", (replace(order(), gang=place),))).fed
+        assert [each.gang for each in orders.run] == [place]
+    wire.tell(Closed("stream", None))
+    (orders,) = wire.up(Observation("u", TaskState.BUILDING)).fed
+    assert [each.gang for each in orders.run] == [goes]
 
 
 def test_orders_pass_while_the_stream_is_up():
@@ -328,7 +344,7 @@ def test_redial():
 
 
 def leave(grant, **fields):
-    """Give an order with a leave."""
+    """Return an order with a grant."""
     return attrs.evolve(order(), resumption=Resumption(grant, "/u", **fields))
 
 
@@ -378,7 +394,7 @@ def test_what_is_for_an_earlier_incarnation(kind):
 
 
 def test_a_suspended_one_that_is_claimed_late():
-    """It waits for its leave, and gets it, although other jobs have not spoken."""
+    """It waits for its grant, and gets it, although other jobs have not spoken."""
     wire = Wire()
     wire.tell(LinkExpects("a", ("job-a", "job-b")))
     wire.tell(Due("sync"))

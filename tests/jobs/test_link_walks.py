@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from link_walk import JOBS, Walk
 
 from iriscw.jobs.model import Suspension
+from profiles import examples
 
-WALKS = settings(max_examples=60, deadline=None, derandomize=True)
+WALKS = examples(60)
 STEPS = 25
 
 

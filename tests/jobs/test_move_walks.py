@@ -8,6 +8,7 @@ from collections import Counter
 from job_walk import Walk
 from jobs_world import command_spec
 
+from iriscw.jobs.desired_attempts import latest_attempt, stop_for
 from iriscw.jobs.ledger import Ledger, compact, evolve
 from iriscw.jobs.messages import AttemptsLost
 from iriscw.jobs.model import Observation, Suspension, TaskState
@@ -23,7 +24,6 @@ from iriscw.jobs.suspension.records import (
     SuspensionUndone,
     ThawUndone,
 )
-from iriscw.jobs.wishes import latest_attempt, stop_for
 from iriscw.runtime.vocabulary import SECOND
 
 SEEDS = range(120)
@@ -34,7 +34,7 @@ MOVING = ("suspend", "resume", "returns", "says", "('freeze'", "('thaw'", "('dro
 
 
 def histories(seeds=SEEDS):
-    """Give walks after each of their steps: mostly what has to do with suspending, else anything."""
+    """Yield walks after each of their steps: mostly what has to do with suspending, else anything."""
     for seed in seeds:
         rng = random.Random(seed)
         spec = command_spec(
@@ -54,14 +54,14 @@ def histories(seeds=SEEDS):
 
 
 def ended_histories():
-    """Give walks after their last steps."""
+    """Yield walks after their last steps."""
     for seed in SEEDS:
         *_, walk = histories((seed,))
         yield walk
 
 
 def made_of(ledger, records):
-    """Give what these records make of a job."""
+    """Return what these records make of a job."""
     made = Ledger(ledger.job_id, ledger.order, ledger.spec, ledger.submitted_wall_ns)
     for record in records:
         evolve(made, record)

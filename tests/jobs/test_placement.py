@@ -1,6 +1,6 @@
 """First fit over the index, compared with a plain search; sums of room."""
 
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from jobs_world import GIB, worker_info
 
 from iriscw.cloud.model import Capacity, Constraint, Mode, Op
@@ -34,7 +34,6 @@ def wish_for(demand, zone):
     return Wish(demand, () if zone is None else (Constraint("zone", Op.EQ, (zone,)),))
 
 
-@settings(max_examples=200)
 @given(STEPS)
 def test_first_fit_and_sums(steps):
     """INV-J3; a place is found exactly when a search of all workers finds one, and is the first of its pool."""

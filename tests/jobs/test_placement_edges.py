@@ -20,7 +20,7 @@ def add(inventory, number, **fields):
 
 
 def find(inventory, wish):
-    """Give the worker for a wish."""
+    """Return the worker for a wish."""
     return inventory.find(wish, inventory.pools_for(wish))
 
 

@@ -1,14 +1,16 @@
 """Reasons: one sentence, with counts."""
 
+import pytest
 from jobs_world import GIB, worker_info
 
 from iriscw.cloud.model import Capacity, Constraint, Op
+from iriscw.fleet.model import FREEZABLE
 from iriscw.jobs.placement import Commitment, Inventory, Wish
-from iriscw.jobs.reasons import explain, lacks_only_python
+from iriscw.jobs.reasons import explain, lacks_only_software
 
 
 def fleet(*infos):
-    """Give an inventory of usable workers."""
+    """Return an inventory of usable workers."""
     inventory = Inventory()
     for info in infos:
         inventory.add(info).linked = True
@@ -30,7 +32,7 @@ def test_each_cause_is_counted():
     wish = Wish(Capacity(2000, 2 * GIB), (Constraint("zone", Op.EQ, ("a",)),))
     assert explain(inventory, wish) == (
         "of 10 workers: 1 is being drained, 1 is out of reach, 1 is connecting, 2 lack CPU, 3 lack memory, "
-        "1 is too small (CPU, memory), 1 fails the constraint zone=a"
+        "1 is too small (2 CPU asked, 1 there; 2GiB memory asked, 1GiB there), 1 fails the constraint zone=a"
     )
 
 
@@ -44,9 +46,13 @@ def test_room_is_no_reason():
     assert explain(fleet(worker_info(0)), Wish(Capacity(1000))) == "about to be placed"
 
 
-def test_python_alone():
-    """Only a worker that would do but for its Python makes more of the same useless."""
+@pytest.mark.parametrize("wanted", [{"python": "3.12"}, {"constraints": (Constraint(FREEZABLE, Op.EXISTS),)}])
+def test_software_alone(wanted):
+    """Only a worker that would do but for its Python, or its version of iriscw, makes more of the same useless."""
     inventory = fleet(worker_info(0))
-    assert lacks_only_python(inventory, Wish(Capacity(1000), python="3.12"))
-    assert not lacks_only_python(inventory, Wish(Capacity(8000), python="3.12"))
-    assert not lacks_only_python(inventory, Wish(Capacity(1000), python="3.11"))
+    assert lacks_only_software(inventory, Wish(Capacity(1000), **wanted))
+    assert not lacks_only_software(inventory, Wish(Capacity(8000), **wanted))
+    assert not lacks_only_software(inventory, Wish(Capacity(1000), python="3.11"))
+    assert not lacks_only_software(
+        fleet(worker_info(0, freezable="true")), Wish(Capacity(1000), **wanted | {"python": ""})
+    )

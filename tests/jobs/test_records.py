@@ -29,7 +29,9 @@ FACTS = [
     records.JobSuperseded("job-a"),
     records.JobsCounted(7),
     records.AttemptPlaced(1, "u", 2, "w", "a", 3),
+    records.GangMet("u", "10.0.0.1", 20_000),
     records.AttemptAdvanced(1, "u", TaskState.RUNNING, 4),
+    records.AttemptEquipped(1, "u", ("GPU-1", "GPU-2")),
     records.AttemptOverran(1, "u", 5),
     records.AttemptEnded(1, "u", Ending.FAILED, TaskState.PENDING, 6, failure=True, exit_code=-9, log_offset=7),
     records.LogsSettled(1, "u", complete=False),
@@ -89,3 +91,12 @@ def test_stored_spec_has_every_field():
     """A field added to the specification must be journaled too."""
     names = [[field.name for field in attrs.fields(kind)] for kind in (records.JobSpec, records.StoredSpec)]
     assert names[0] == names[1]
+
+
+def test_jobs_of_before_go_on_without_their_parents():
+    """A job that was accepted before children ended with their parents was promised another life, and keeps it."""
+    fields = attrs.asdict(store_spec(attrs.evolve(SPEC, parent_job_id="job-p")), recurse=False)
+    del fields["detached"]
+    assert load_spec(records.StoredSpec(**fields)).detached
+    fields["parent_job_id"] = ""
+    assert not load_spec(records.StoredSpec(**fields)).detached

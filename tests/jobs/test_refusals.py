@@ -4,7 +4,7 @@ from collections import Counter
 
 import attrs
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from jobs_world import GIB, World, command_spec, succeed, worker_info
 from test_scheduler import Bench
 
@@ -36,6 +36,7 @@ from iriscw.jobs.refusals import (
     rest_of,
 )
 from iriscw.runtime.vocabulary import SECOND, ReplyTo
+from profiles import examples
 
 SPEC = command_spec()
 PAUSES_S = (1, 2, 4, 8, 16, 32, 60, 60)
@@ -80,7 +81,7 @@ class Lone(Bench):
         self.tell(JobIntroduced("job-a", 0, spec))
 
     def placed(self):
-        """Give what was placed last."""
+        """Return what was placed last."""
         return self.heard(Placed)[-1].placements[0]
 
     def over(self, *, refused=True, rest_ns=0, began=False):
@@ -254,7 +255,7 @@ def test_nobody_waits_for_what_no_worker_can_start():
     assert world.sim.ask(f"/jobs/{job_id}", DescribeJob()).state is JobState.SUCCEEDED
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.integers(0, 2), st.integers(1, 3), st.integers(1, 4), st.integers(1, 8))
 def test_no_refusal_loop_runs_hot(good, bad, cpus, replicas):
     """In no minute does a worker refuse more often than its pauses allow, times its room. With room elsewhere all tasks

@@ -1,25 +1,31 @@
 """The registry: which jobs there are. Its answers to submissions are in test_actor.py."""
 
 import attrs
-from hypothesis import example, given, settings, strategies as st
+import pytest
+from hypothesis import example, given, strategies as st
 from jobs_world import FakeContext, command_spec
 
+from iriscw.jobs.errors import ParentOver
 from iriscw.jobs.messages import (
+    EndChildren,
     JobAdvanced,
     JobDone,
     JobIntroduced,
     JobTally,
     ListJobs,
+    SchedulerAwake,
     SubmitJob,
     Submitted,
     Sweep,
+    TerminateJob,
 )
-from iriscw.jobs.model import Band, Existing, JobState, TaskState
+from iriscw.jobs.model import JOB_TERMINAL, Band, Existing, JobState, TaskState
 from iriscw.jobs.records import JobAccepted
-from iriscw.jobs.registry import Registry, RegistryDecisions, RegistryLimits, compact, evolve
+from iriscw.jobs.registry import END_BATCH, Registry, RegistryDecisions, RegistryLimits, compact, evolve
 from iriscw.runtime.behavior import Behavior, ChildSpec
 from iriscw.runtime.vocabulary import (
     ActorPath,
+    Continue,
     Decision,
     Forget,
     Refuse,
@@ -38,6 +44,7 @@ STEPS = st.lists(
         st.tuples(st.just("advance"), st.integers(0, 9), st.sampled_from([JobState.RUNNING, JobState.PENDING])),
         st.tuples(st.just("gone"), st.integers(0, 9), st.none()),
         st.tuples(st.just("restart"), st.just(0), st.none()),
+        st.tuples(st.just("child"), st.integers(0, 9), st.booleans()),
     ),
     max_size=40,
 )
@@ -95,7 +102,9 @@ class Bench:
             self.state = replayed(compact(self.state), self.state)
         elif jobs:
             job_id = jobs[number % len(jobs)]
-            if kind == "done":
+            if kind == "child":
+                self.submit(f"child{len(self.records)}", parent_job_id=job_id, detached=other)
+            elif kind == "done":
                 self.decide(JobDone(job_id, other, "", 1))
             elif kind == "advance":
                 self.decide(JobAdvanced(job_id, other))
@@ -104,7 +113,10 @@ class Bench:
 
 
 def replayed(records, state):
-    """Give the registry that records build: it equals ``state``, its orders too, and no record names an unknown job."""
+    """Return the registry that records build.
+
+    It equals ``state``, its orders too, and no record names an unknown job.
+    """
     again = Registry()
     for record in records:
         if isinstance(record, JobAccepted):
@@ -115,7 +127,6 @@ def replayed(records, state):
     return again
 
 
-@settings(max_examples=200)
 @given(STEPS)
 @example([*BETWEEN_FORGOTTEN])
 @example([*BETWEEN_FORGOTTEN, ("done", 1, JobState.KILLED)])
@@ -135,6 +146,11 @@ def test_laws(steps):
         assert len(free) == len(set(free))
         assert {entry.job_id for entry in live if not entry.after} <= set(bench.introduced)
         assert not {entry.job_id for entry in live if entry.after} & set(bench.introduced)
+        bound = [each for each in live if each.spec.parent_job_id and not each.spec.detached]
+        assert state.children == {
+            parent: {each.job_id: None for each in bound if each.spec.parent_job_id == parent}
+            for parent in {each.spec.parent_job_id for each in bound}
+        }
     assert len(bench.introduced) == len(set(bench.introduced))
     for records in (bench.records, compact(bench.state)):
         replayed(records, bench.state)
@@ -170,7 +186,7 @@ def test_specifications_are_bounded():
 
 
 def listed(bench):
-    """Give the rows of a listing."""
+    """Return the rows of a listing."""
     (reply,) = bench.decide(ListJobs(), asked=True)
     return {row.job_id: row for row in reply.value.rows}
 
@@ -187,9 +203,89 @@ def test_an_untouched_job_waits_with_all_its_tasks():
 def test_a_listing_says_what_was_asked_for():
     """Size, priority and parent of a job are listed as they were submitted, without asking the job."""
     bench = Bench()
-    job_id = bench.submit("a", band=Band.BATCH, parent_job_id="job-p")
+    parent = bench.submit("p")
+    job_id = bench.submit("a", band=Band.BATCH, parent_job_id=parent)
     row = listed(bench)[job_id]
-    assert (row.demand, row.band, row.parent_job_id) == (command_spec().demand, Band.BATCH, "job-p")
+    assert (row.demand, row.band, row.parent_job_id) == (command_spec().demand, Band.BATCH, parent)
+
+
+def ended_by(bench, commands):
+    """Carry out the steps in which children are ended; give the jobs that are told to end, and how often it went on."""
+    told, steps = [], 0
+    for command in commands:
+        if isinstance(command, Tell) and isinstance(command.message, TerminateJob):
+            told.append((command.to.name, command.message.reason))
+        elif isinstance(command, Continue) and isinstance(command.message, EndChildren):
+            more, further = ended_by(bench, bench.decide(command.message))
+            told, steps = [*told, *more], steps + 1 + further
+    return told, steps
+
+
+@pytest.mark.parametrize("state", JOB_TERMINAL)
+def test_children_end_with_their_parent(state):
+    """However a job ends, those that its tasks submitted are told to end, and why; not those that are detached."""
+    bench = Bench()
+    parent = bench.submit("p")
+    child, other = bench.submit("c", parent_job_id=parent), bench.submit("o")
+    bench.submit("d", parent_job_id=parent, detached=True)
+    bench.submit("grandchild", parent_job_id=child)
+    over = bench.submit("over", parent_job_id=parent)
+    bench.decide(JobDone(over, JobState.SUCCEEDED, "", 1))
+    assert ended_by(bench, bench.decide(JobDone(other, state, "", 1))) == ([], 0)
+    told, _ = ended_by(bench, bench.decide(JobDone(parent, state, "", 1)))
+    assert told == [(child, f"its parent {parent} ended as {state.value}")]
+
+
+def test_many_children_end_in_steps():
+    """A job of thousands of children does not hold up the others for as long as telling all of them takes."""
+    bench = Bench()
+    parent = bench.submit("p")
+    children = [bench.submit(f"c{number}", parent_job_id=parent) for number in range(2 * END_BATCH + 1)]
+    told, steps = ended_by(bench, bench.decide(JobDone(parent, JobState.KILLED, "", 1)))
+    assert ([job_id for job_id, _ in told], steps) == (children, 3)
+
+
+def test_children_are_ended_again_by_each_start():
+    """A controller that dies before children have heard of their parent's end tells them when it is back."""
+    bench = Bench()
+    parent = bench.submit("p")
+    child, _ = bench.submit("c", parent_job_id=parent), bench.submit("d", parent_job_id=parent, detached=True)
+    assert ended_by(bench, bench.decisions.resume(bench.state, bench.ctx)) == ([], 0)
+    bench.decide(JobDone(parent, JobState.SUCCEEDED, "", 1))
+    bench.decide(Terminated(ActorPath("/jobs") / parent, StopReason.NORMAL))  # forgotten meanwhile
+    bench.state = replayed(compact(bench.state), bench.state)
+    for commands in (bench.decisions.resume(bench.state, bench.ctx), bench.decide(SchedulerAwake())):
+        told, _ = ended_by(bench, commands)
+        assert told == [(child, f"its parent {parent} ended")]
+
+
+def test_a_job_is_not_begun_to_be_ended():
+    """While its parent is not over a job is taken; afterwards only if it is detached, and the refusal says so."""
+    bench = Bench()
+    parent = bench.submit("p")
+    assert bench.submit("c", parent_job_id=parent) is not None
+    bench.decide(JobDone(parent, JobState.SUCCEEDED, "", 1))
+    for gone in (parent, "job-forgotten"):
+        refused = SubmitJob(command_spec("late", parent_job_id=gone), gone, Existing.ERROR)
+        (answer,) = bench.decide(refused, asked=True)
+        assert isinstance(answer.error, ParentOver)
+        assert "detached=True" in str(answer.error)
+        assert bench.submit(f"d{gone}", parent_job_id=gone, detached=True) is not None
+
+
+def test_a_namespace_is_the_job_at_the_top():
+    """All that descends from a job has its id as its namespace, whoever is forgotten in between."""
+    bench = Bench()
+    top = bench.submit("top")
+    child = bench.submit("child", parent_job_id=top)
+    grandchild = bench.submit("grandchild", parent_job_id=child)
+    for gone in (top, child):
+        bench.decide(JobDone(gone, JobState.SUCCEEDED, "", 1))
+        bench.decide(Terminated(ActorPath("/jobs") / gone, StopReason.NORMAL))
+    bench.state = replayed(compact(bench.state), bench.state)
+    last = bench.submit("last", parent_job_id=grandchild)
+    assert {entry.root for entry in bench.state.entries.values()} == {top}
+    assert [*bench.state.entries] == [grandchild, last]
 
 
 def test_tallies_are_noted_and_not_recorded():

@@ -3,7 +3,7 @@
 from jobs_world import FakeContext, command_spec, worker_info
 
 from iriscw.cloud.model import Capacity
-from iriscw.fleet.messages import Cordon, Cordoned, SliceGone, WorkerLost, WorkerReady, WorkersMissed
+from iriscw.fleet.messages import Cordon, Cordoned, DemandRouted, SliceGone, WorkerLost, WorkerReady, WorkersMissed
 from iriscw.jobs import explaining
 from iriscw.jobs.messages import (
     AttemptsLost,
@@ -22,6 +22,7 @@ from iriscw.jobs.messages import (
     LinkSynced,
     LinkUnwanted,
     LiveAttempt,
+    NeverPlaced,
     Pass,
     Placed,
     ReportJob,
@@ -61,7 +62,7 @@ class Bench:
         return self.told
 
     def heard(self, kind):
-        """Give what was told of one kind."""
+        """Return what was told of one kind."""
         return [message for message in self.told if type(message) is kind]
 
     def worker(self, number, **fields):
@@ -161,6 +162,53 @@ def crowd(bench, *specs):
         bench.tell(JobIntroduced(f"job-{number}", number, spec))
 
 
+def never(bench):
+    """Have the fleet say that no group can ever run what it was told of; give what jobs are told."""
+    told = bench.state.told or ()
+    bench.tell(DemandRouted(tuple((each.demand_id, "because") for each in told), tuple(e.demand_id for e in told)))
+    return bench.heard(NeverPlaced)
+
+
+def test_what_no_group_can_ever_run_is_given_up_once():
+    """Its job is told why; what only waits for room is not, nor what a worker that is there could run."""
+    bench = Bench(["job-z"])
+    bench.worker(0, cpus=1)
+    crowd(bench, command_spec(demand=Capacity(9_000)))
+    assert never(bench) == [NeverPlaced("because")]
+    assert never(bench) == []
+    bench.worker(1, cpus=9)
+    assert bench.heard(Placed), "a worker may have more than its group promises"
+    crowd(bench, command_spec(demand=Capacity(9_000)), command_spec(demand=Capacity(9_000)))
+    assert never(bench) == []
+
+
+def test_a_worker_that_goes_leaves_what_nobody_will_run():
+    """What the fleet said before counts."""
+    bench = Bench(["job-z"])
+    bench.worker(0, cpus=9)
+    crowd(bench, command_spec(demand=Capacity(9_000)), command_spec(demand=Capacity(8_000)))
+    assert never(bench) == []
+    bench.tell(WorkerLost("slice-0-0", "a", "gone", True))
+    assert bench.heard(NeverPlaced) == [NeverPlaced("because")]
+
+
+def test_jobs_of_an_earlier_configuration_wait():
+    """They were accepted where they could run: a group that is missing now may be a slip."""
+    bench = Bench(["job-0"])
+    bench.report("job-0")
+    assert bench.state.told
+    assert never(bench) == []
+
+
+def test_the_fleet_is_told_by_what_a_gang_is_held_together():
+    """It is the judge of whether that can ever be."""
+    for group_by in ("group", "slice-id"):
+        bench = Bench()
+        bench.tell(JobIntroduced(f"job-{group_by}", 0, command_spec(replicas=9, group_by=group_by)))
+        assert [each.gang_by for each in bench.state.told] == [group_by]
+        assert never(bench) == [NeverPlaced("because")]
+
+
 def test_jobs_are_explained_together(monkeypatch):
     """Jobs that are placed alike are looked into once; unknown ones have their sentence, too."""
     bench = Bench(["job-z"])
@@ -173,8 +221,12 @@ def test_jobs_are_explained_together(monkeypatch):
     answer = explained(bench, "job-0", "job-1", "job-2", "job-x")
     assert [job_id for job_id, _ in answer.reasons] == ["job-0", "job-1", "job-2", "job-x"]
     reasons = dict(answer.reasons)
-    assert reasons["job-0"] == reasons["job-2"] == "of 1 worker: 1 is too small (CPU, memory)"
-    assert reasons["job-1"] == "of 1 worker: 1 is too small (CPU)"
+    assert (
+        reasons["job-0"]
+        == reasons["job-2"]
+        == ("of 1 worker: 1 is too small (1 CPU asked, 0 there; 1GiB memory asked, 0B there)")
+    )
+    assert reasons["job-1"] == "of 1 worker: 1 is too small (9 CPU asked, 0 there)"
     assert reasons["job-x"] == "waits for the job that it replaces to end"
     assert (len(looked), answer.rest) == (2, ())
 
@@ -235,6 +287,7 @@ def test_new_incarnation_starts_empty():
     bench.tell(JobIntroduced("job-a", 0, SPEC))
     bench.tell(WorkerReady(worker_info(0, incarnation="b")))
     assert bench.heard(AttemptsLost) == [AttemptsLost("slice-0-0", "a", False, "replaced by another incarnation")]
+    assert bench.heard(WorkersMissed) == [WorkersMissed((("slice-0-0", "a"),))], "the fleet may know that it is gone"
     host = bench.state.inventory.hosts["slice-0-0"]
     assert (host.info.incarnation, host.commitments) == ("b", {})
     bench.tell(AttemptsOver("job-a", tuple(bench.state.jobs["job-a"].live)))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from scheduler_walk import CPUS, SPECS, WORKERS, Walk
 
 from iriscw.jobs.scheduler import DEMAND_REPEAT
+from profiles import examples
 
-WALKS = settings(max_examples=60, deadline=None, derandomize=True)
+WALKS = examples(60)
 STEPS = 25
 
 
@@ -112,7 +113,7 @@ ABOUT_SUSPENDED = ("suspended", "go on", "stay", "read", "report", "anew", "rest
 
 
 def busy():
-    """Give a walk in which tasks of two jobs run."""
+    """Return a walk in which tasks of two jobs run."""
     walk = Walk()
     for worker in WORKERS:
         walk.announce(worker, fresh=True)

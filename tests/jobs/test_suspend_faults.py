@@ -8,7 +8,7 @@ from test_jobs_under_faults import Trial
 
 from iriscw.cloud.model import Capacity
 from iriscw.errors import IriscwError
-from iriscw.jobs import ledger as ledgers, wishes
+from iriscw.jobs import desired_attempts, ledger as ledgers
 from iriscw.jobs.errors import SuspensionRefused
 from iriscw.jobs.ledger import Ledger
 from iriscw.jobs.messages import SubmitJob
@@ -41,7 +41,7 @@ class MovingTrial(Trial):
         return [(after_s + 40 * (seen.ending is not None), seen) for after_s, seen in super().script(order)]
 
     def submit(self, number):
-        """Submit a job that is no gang, mostly."""
+        """Submit a job that is not a gang, mostly."""
         rng = self.rng
         if rng.randrange(4) == 0:
             super().submit(number)
@@ -186,6 +186,7 @@ def run_all(seeds):
         MovingTrial(seed).run()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_suspensions(seed):
     """Whatever happens, an attempt has one body and no room without one, and all ends once it is healed."""
@@ -207,7 +208,7 @@ def test_trials_do_what_they_claim():
 
 
 def test_a_second_start_is_noticed(monkeypatch):
-    """INV-J2: where the order has no leave in it, some seed starts an attempt anew that was suspended."""
-    monkeypatch.setattr(wishes, "resumption_of", lambda move: None)
+    """INV-J2: where the order has no grant in it, some seed starts an attempt anew that was suspended."""
+    monkeypatch.setattr(desired_attempts, "resumption_of", lambda move, gpus: None)
     with pytest.raises(AssertionError, match="started twice"):
         run_all(range(SEEDS))

@@ -8,8 +8,8 @@ from iriscw.cloud.model import Capacity
 from iriscw.errors import InvalidArgument
 from iriscw.fleet.messages import WorkerLost, WorkerReady
 from iriscw.jobs.errors import GangNotSuspendable, SuspensionRefused, TaskEnded, TaskNotRunning
-from iriscw.jobs.messages import DescribeJob, ListTasks, TerminateJob
-from iriscw.jobs.model import JobState, Observation, Suspension, TaskState
+from iriscw.jobs.messages import DescribeJob, ListJobs, ListTasks, TerminateJob
+from iriscw.jobs.model import Ending, JobState, Observation, Suspension, TaskState
 from iriscw.jobs.suspension.effects import DropCheckpoint, FreezeAttempt, Frozen, FrozenAttempt, ThawAttempt, Thawed
 from iriscw.jobs.suspension.messages import CheckpointLeft, PhaseOver, ResumeTask, SuspendTask
 
@@ -39,6 +39,12 @@ class Bench:
     def row(self):
         """What is shown of the task."""
         return self.ask(ListTasks()).rows[0]
+
+    def suspended(self):
+        """Return how many tasks are, as the job says it and as the listing does, a second late at most."""
+        self.sim.advance(1)
+        (row,) = self.sim.ask("/jobs", ListJobs()).rows
+        return self.ask(DescribeJob()).suspended, row.tally.suspended
 
     @property
     def phase(self):
@@ -94,7 +100,7 @@ class Bench:
         self.sim.advance(1)
 
     def room(self):
-        """Give how much is taken."""
+        """Return how much is taken."""
         return len(self.sim.state("/jobs/scheduler").inventory.where)
 
 
@@ -104,7 +110,9 @@ def test_a_task_goes_on_with_another_worker():
     before = bench.row
     assert (bench.row.suspension, bench.room()) == (None, 1)
     assert bench.ask(SuspendTask(0, "s", labels=(("a", "b"),))).phase is Suspension.SUSPENDING
+    assert bench.suspended() == (0, 0)  # it runs yet
     frozen = bench.freeze()
+    assert bench.suspended() == (1, 1)
     assert (frozen.uid, frozen.worker_id, frozen.labels) == (before.uid, before.worker_id, (("a", "b"),))
     row = bench.row
     assert (row.state, row.worker_id, row.suspension.phase) == (TaskState.RUNNING, "", Suspension.SUSPENDED)
@@ -118,10 +126,11 @@ def test_a_task_goes_on_with_another_worker():
     assert (after.uid, after.number, after.started_wall_ns) == (before.uid, before.number, before.started_wall_ns)
     assert after.worker_id not in ("", before.worker_id)
     assert (bench.room(), bench.world.bodies.images) == (1, {})
+    assert bench.suspended() == (0, 0)
 
 
 def test_it_goes_on_again_and_again():
-    """On the only worker there is: each time under another leave, and in the end as the same attempt."""
+    """On the only worker there is: each time under another grant, and in the end as the same attempt."""
     bench = Bench(workers=1)
     uid = bench.row.uid
     for number in range(3):
@@ -179,7 +188,7 @@ def test_a_freeze_that_is_undone(outcome):
 
 
 def attempt_of(outcome):
-    """Give an answer of that outcome."""
+    """Return an answer of that outcome."""
     return FrozenAttempt(outcome, reason="too many threads")
 
 
@@ -237,6 +246,30 @@ def test_what_it_has_to_know_survives_its_worker():
     assert leave.started_wall_ns == 7
 
 
+def test_its_gpus_are_shown_and_become_others():
+    """It gets as many as it had; what was on those comes to the ones that its next worker has for it, try after try."""
+    bench = Bench(script=lambda order: [(0.1, attrs.evolve(RUNS, gpus=("GPU-0", "GPU-1")))])
+    assert bench.row.gpus == ("GPU-0", "GPU-1")
+    bench.ask(SuspendTask(0, "s"))
+    assert bench.freeze().gpus == ("GPU-0", "GPU-1")
+    assert bench.phase is Suspension.SUSPENDED
+    assert bench.row.gpus == ("GPU-0", "GPU-1")
+    bench.world.other_gpus = {"GPU-0": "GPU-7"}
+    bench.ask(ResumeTask(0, "r"))
+    first = bench.thaw(Thawed.UNDONE)
+    bench.sim.advance(60)
+    second = bench.thaw()
+    (order,) = [each.granted for each in bench.world.workers.values() if each.granted is not None]
+    assert order.resumption.gpus == ("GPU-0", "GPU-1")
+    assert first.gpus == second.gpus == (("GPU-0", "GPU-7"),)
+    assert bench.row.gpus == ("GPU-7", "GPU-1")
+    bench.drop()
+    bench.suspend("s2")
+    bench.world.other_gpus = {}
+    bench.ask(ResumeTask(0, "r2"))
+    assert bench.thaw().gpus == ()
+
+
 @pytest.mark.parametrize("wrote", [0, 5])
 def test_the_log_of_what_is_stopped_while_suspended(wrote):
     """It is complete with the last byte that its worker told of, also if that is none."""
@@ -246,6 +279,50 @@ def test_the_log_of_what_is_stopped_while_suspended(wrote):
     bench.ask(TerminateJob(bench.job))
     bench.sim.advance(1)
     assert (bench.row.logs_complete, bench.row.log_offset, bench.row.reason) == (True, wrote, "")
+
+
+class Deserted(Bench):
+    """A world whose attempt wrote a log, lost its worker while it was frozen, and is on its way back elsewhere."""
+
+    def __init__(self):
+        super().__init__(script=lambda order: [(0.1, attrs.evolve(RUNS, log_offset=5))])
+        self.world.logs_stored = 5
+        worker_id = self.row.worker_id
+        self.ask(SuspendTask(0, "s"))
+        operation = self.effect(FreezeAttempt)
+        answer = self.world.bodies.freeze(operation.effect, Frozen.FROZEN)
+        self.lose(worker_id)
+        operation.complete(answer)
+        self.ask(ResumeTask(0, "r"))
+        self.sim.advance(1)
+        assert self.phase is Suspension.RESUMING
+
+    def worker(self):
+        """Return the worker that has it, and its attempt there."""
+        ((worker, seen),) = [(each, seen) for each in self.world.workers.values() for seen in each.attempts.values()]
+        return worker, seen
+
+
+def test_the_log_of_one_that_lost_its_worker_while_it_was_frozen():
+    """Nobody knows how long it is until it runs again: if it is stopped before that, it is not called complete."""
+    bench = Deserted()
+    bench.ask(TerminateJob(bench.job))
+    bench.sim.advance(1)
+    assert (bench.row.state, bench.row.log_offset, bench.row.logs_complete) == (TaskState.KILLED, 0, False)
+    bench.sim.crash()
+    bench.sim.restart()
+    assert not bench.row.logs_complete, "also by what is on the disk"
+
+
+@pytest.mark.parametrize("said", [{"log_offset": 5}, {"exit_code": 0}])
+def test_the_log_of_one_that_came_back_and_ended_at_once(said):
+    """Its new worker has seen it run, though it never said so before the end: it tells how long the log is."""
+    bench = Deserted()
+    worker, seen = bench.worker()
+    over = attrs.evolve(seen, ending=Ending.SUCCEEDED, suspension=Suspension.NONE, folder="", **said)
+    worker.becomes(over)
+    bench.sim.advance(1)
+    assert (bench.row.state, bench.row.logs_complete) == (TaskState.SUCCEEDED, True)
 
 
 def test_a_worker_that_dies_before_the_freeze():
@@ -400,6 +477,28 @@ def test_a_worker_that_has_not_said_so_yet():
     bench.world.bodies.freeze(operation.effect, Frozen.FROZEN)
     bench.sim.advance(1)
     assert (bench.phase, bench.room()) == (Suspension.SUSPENDED, 0)
+
+
+def test_a_reason_does_not_repeat_the_phase():
+    """It says what is waited for or went wrong; what is suspended, and where, stands beside it."""
+    bench = Bench(workers=1)
+    told = [bench.ask(SuspendTask(0, "s")).reason]
+    operation = bench.effect(FreezeAttempt)
+    told.append(bench.row.suspension.reason)
+    operation.complete(bench.world.bodies.freeze(operation.effect, Frozen.FROZEN))
+    bench.sim.advance(1)
+    told.append(bench.row.suspension.reason)
+    bench.lose("slice-0-0")
+    told.append(bench.ask(ResumeTask(0, "r")).reason)
+    bench.world.add(worker_info(1, cpus=1))
+    operation = bench.effect(ThawAttempt)
+    told.append(bench.row.suspension.reason)
+    operation.complete(bench.world.bodies.thaw(operation.effect, Thawed.UNDONE))
+    bench.sim.advance(1)
+    told.append(bench.row.suspension.reason)
+    waits = "waits for a worker with room on node"
+    assert told[:-1] == ["its worker is told that it will be frozen", "", "", waits, ""]
+    assert told[-1].startswith("try 1 of 3 did not bring it back: ")
 
 
 def test_what_is_published_for_those_who_count():

@@ -18,7 +18,7 @@ from iriscw.jobs.records import (
 
 
 def ledger_with(*records, **fields):
-    """Give a ledger after some records."""
+    """Return a ledger after some records."""
     ledger = Ledger("job-a", 0, command_spec(**fields), 5)
     for record in records:
         evolve(ledger, record)
@@ -29,7 +29,7 @@ RUNNING = (AttemptPlaced(0, "u", 1, "w", "a", 6), AttemptAdvanced(0, "u", TaskSt
 
 
 def ended(ending, then, **fields):
-    """Give the record of an end."""
+    """Return the record of an end."""
     return AttemptEnded(0, "u", ending, then, 8, log_offset=9, **fields)
 
 
@@ -63,13 +63,13 @@ def test_ends_wait_for_logs():
 
 
 def test_lost_logs_and_workers_are_named():
-    """A row says that its worker is out of reach, and that the end of its log was lost."""
+    """A row says that its worker is out of reach, and that the last lines of its log may be missing."""
     ledger = ledger_with(*RUNNING, WorkerSuspected("w", "a", "silent", 8))
     assert "out of reach (silent)" in views.answer(ledger, ListTasks(), "").rows[0].reason
     assert "1 workers out of reach, first w" in views.answer(ledger, DescribeJob(), "").reason
     evolve(ledger, ended(Ending.WORKER_LOST, TaskState.WORKER_FAILED, reason="gone"))
     (row,) = views.answer(ledger, ListTasks(), "").rows
-    assert (row.reason, row.logs_complete) == ("gone; the end of its log was lost", False)
+    assert (row.reason, row.logs_complete) == ("gone; the last log lines may be missing", False)
 
 
 def test_a_lost_log_is_the_attempts_own():
@@ -78,7 +78,7 @@ def test_a_lost_log_is_the_attempts_own():
     evolve(ledger, AttemptPlaced(0, "v", 2, "w", "a", 9))
     (row,) = views.answer(ledger, ListTasks(), "").rows
     assert (row.uid, row.reason) == ("v", "")
-    assert [(each.uid, each.reason) for each in row.earlier] == [("u", "gone; the end of its log was lost")]
+    assert [(each.uid, each.reason) for each in row.earlier] == [("u", "gone; the last log lines may be missing")]
 
 
 def test_reasons_name_the_first_culprit():

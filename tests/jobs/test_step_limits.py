@@ -7,7 +7,7 @@ from metering import Meter, OneSlice
 from iriscw.jobs.messages import DescribeJob, TerminateJob
 from iriscw.jobs.model import Ending, JobState, Observation, TaskState
 from iriscw.jobs.placement import MAX_ATTEMPTS_PER_WORKER
-from iriscw.jobs.steps import STEP_ATTEMPTS, STEP_BYTES, STEP_WORKERS, parts_of, steps_of
+from iriscw.jobs.step_limits import STEP_ATTEMPTS, STEP_BYTES, STEP_WORKERS, parts_of, steps_of
 from iriscw.runtime.vocabulary import SECOND
 
 LARGEST_BYTES = 64 * 1024
@@ -16,7 +16,7 @@ LARGEST_BYTES = 64 * 1024
 LARGEST_COMMANDS = 2 * STEP_ATTEMPTS + 3 * STEP_WORKERS
 """What one decision may tell: two things of each attempt, and three of each worker."""
 
-SIZES = [1, STEP_ATTEMPTS, STEP_ATTEMPTS + 1, 1_000]
+SIZES = [1, STEP_ATTEMPTS, STEP_ATTEMPTS + 1, pytest.param(1_000, marks=pytest.mark.slow)]
 
 
 def runs_and_is_stopped(plane, tasks, **fields):
@@ -148,9 +148,9 @@ def test_every_decision_of_10_000_tasks_is_a_step(monkeypatch, story, slots):
 @pytest.mark.parametrize("story", STORIES)
 def test_steps_are_linear(monkeypatch, story):
     """Four times the tasks on four times the workers are at most four times the decisions."""
-    small = told(monkeypatch, story, 400, slots=10)
+    small = told(monkeypatch, story, 130, slots=10)
     monkeypatch.undo()
-    large = told(monkeypatch, story, 1_600, slots=10)
+    large = told(monkeypatch, story, 520, slots=10)
     assert large.decisions <= 4.2 * small.decisions
 
 
