@@ -10,9 +10,10 @@ from pathlib import Path
 
 import betterproto2
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import iriscw.proto.iriscw.v1 as v1
+from profiles import examples
 
 ROOT = Path(__file__).parents[2]
 MESSAGES = sorted(
@@ -90,7 +91,7 @@ def messages(draw, message, depth=4):
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda each: each.__name__)
-@settings(max_examples=20)
+@examples(8)  # of each of two hundred messages
 @given(data=st.data())
 def test_round_trip(message, data):
     """Every message survives the wire."""
@@ -114,6 +115,7 @@ def test_units_are_last(message):
         if field.proto_type == "int64" and message is not v1.Duration:
             plain = {"offset", "log_end_offset", "round", "sequence", "version", "after_version", "number"}
             plain |= {"starts", "pid_namespace"}  # a count, and the name of a namespace
+            plain |= {"restarts", "queued", "capacity", "operations", "children"}  # counts of an actor
             assert name.endswith(("_ms", "_bytes", "_milli", "_ticks")) or name in plain, name
 
 
@@ -219,13 +221,17 @@ def test_services():
     }
     agent = {path: handler.cardinality.name for path, handler in v1.AgentServiceBase().__mapping__().items()}
     assert agent == {"/iriscw.v1.AgentService/Connect": "STREAM_STREAM"}
+    inspection = {path: each.cardinality.name for path, each in v1.InspectionServiceBase().__mapping__().items()}
+    assert inspection == {"/iriscw.v1.InspectionService/ListActors": "UNARY_UNARY"}
     streams = {
         "WatchJob": "UNARY_STREAM",
         "FetchLogs": "UNARY_STREAM",
+        "ExecTask": "UNARY_STREAM",
         "GetResults": "UNARY_STREAM",
         "PutBundle": "STREAM_UNARY",
         "ListNodeCheckpoints": "UNARY_STREAM",
         "WatchOrder": "UNARY_STREAM",
+        "WatchEndpoints": "UNARY_STREAM",
     }
     unary = [
         "SubmitJob",
@@ -235,6 +241,7 @@ def test_services():
         "TerminateJob",
         "ListSlices",
         "ListPools",
+        "ReopenPool",
         "GetClusterStatus",
         "ListNodes",
         "CheckpointTask",

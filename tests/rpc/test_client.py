@@ -1,6 +1,7 @@
 """Channels: the four shapes, errors by name, deadlines, cancellation, retries."""
 
 import asyncio
+import os
 import random
 from collections.abc import AsyncIterator
 
@@ -328,6 +329,7 @@ async def test_messages_too_large(server: RpcServer) -> None:
         assert (await ask(channel)).text == "hi"
 
 
+@pytest.mark.slow
 async def test_thousand_calls(channel: RpcChannel, echo: EchoService, server: RpcServer) -> None:
     """A thousand calls run at once on one fresh connection."""
     async with anyio.create_task_group() as tasks:
@@ -369,3 +371,18 @@ def test_other_loops_are_refused() -> None:
     for use in (channel, server):
         with pytest.raises(NeedsAsyncio, match="asyncio only"):
             anyio.run(use, backend="trio")
+
+
+async def test_a_text_that_is_not_utf8(channel: RpcChannel) -> None:
+    """It is the caller's mistake, by name; the channel goes on."""
+    with pytest.raises(InvalidArgument, match="EchoRequest was to hold a text that is not UTF-8 at character 2"):
+        await channel.unary(UNARY, EchoRequest(text="a\udcff"), EchoReply)
+    assert (await channel.unary(UNARY, EchoRequest(text="a"), EchoReply)).text == "a"
+
+
+async def test_a_channel_in_a_forked_child(channel: RpcChannel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its connection is its parent's: using it from both would mix their calls."""
+    await channel.unary(UNARY, EchoRequest(text="a"), EchoReply)
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    with pytest.raises(ClientClosed, match="forked"):
+        await channel.unary(UNARY, EchoRequest(text="a"), EchoReply)

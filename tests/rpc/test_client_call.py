@@ -26,7 +26,7 @@ class Interrupted:
 
 
 async def start() -> Interrupted:
-    """Give one that waits already."""
+    """Return one that waits already."""
     waiting = Interrupted()
     await asyncio.sleep(0)
     return waiting

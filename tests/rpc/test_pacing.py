@@ -1,11 +1,14 @@
 """The turnstile lets few in per turn of the loop, in order, and never sleeps."""
 
 import asyncio
+import selectors
+import socket
 from collections.abc import Callable
+from contextlib import ExitStack
 
 from hypothesis import given, strategies as st
 
-from iriscw.rpc.pacing import Turnstile
+from iriscw.rpc.pacing import EVENTS_PER_TURN, FewAtATime, Turnstile, short_turned_loop
 
 
 class Turns:
@@ -21,7 +24,7 @@ class Turns:
         asyncio.get_running_loop().call_soon(self.count)
 
     def newcomer(self, index: int) -> Callable[[], None]:
-        """Give what the turnstile runs."""
+        """Return what the turnstile runs."""
         return lambda: self.admitted.append((self.number, index))
 
 
@@ -68,3 +71,62 @@ async def test_latecomers_queue_behind() -> None:
     while turnstile.statistics().waiting:  # noqa: ASYNC110 - turns are what is counted
         await asyncio.sleep(0)
     assert [index for _, index in turns.admitted] == list(range(6))
+
+
+def ready_sockets(stack: ExitStack, count: int) -> list[socket.socket]:
+    """Sockets on which something has come."""
+    found = []
+    for _ in range(count):
+        near, far = socket.socketpair()
+        stack.callback(near.close)
+        stack.callback(far.close)
+        far.send(b"x")
+        found.append(near)
+    return found
+
+
+def test_few_sockets_at_a_time() -> None:
+    """Of those that are ready, so many are reported by one look; each once before any is reported again."""
+    count = 3 * EVENTS_PER_TURN + 1
+    with ExitStack() as stack, FewAtATime() as selector:
+        for near in ready_sockets(stack, count):
+            selector.register(near.fileno(), selectors.EVENT_READ)
+        looks = [[key.fd for key, _ in selector.select()] for _ in range(4)]
+        assert [len(look) for look in looks] == [EVENTS_PER_TURN] * 3 + [1]
+        assert len({fd for look in looks for fd in look}) == count
+        assert len(selector.select(0)) == EVENTS_PER_TURN
+
+
+def test_sockets_that_changed_since() -> None:
+    """One that was closed, or is somebody else's by now, is not reported for what an earlier look saw."""
+    with ExitStack() as stack, FewAtATime() as selector:
+        for near in ready_sockets(stack, EVENTS_PER_TURN + 2):
+            selector.register(near.fileno(), selectors.EVENT_READ)
+        told = {key.fd for key, _ in selector.select()}
+        gone, other = (fd for fd in list(selector.get_map()) if fd not in told)
+        selector.unregister(gone)
+        selector.unregister(other)
+        selector.register(other, selectors.EVENT_WRITE, data="somebody else")
+        assert selector.select() == []
+        assert (other, "somebody else") in [(key.fd, key.data) for _ in range(3) for key, _ in selector.select(0)]
+
+
+def test_timers_between_sockets() -> None:
+    """A loop of short turns runs what is due between the sockets, not after all of them."""
+    order: list[str] = []
+
+    async def crowd_of_sockets() -> None:
+        loop = asyncio.get_running_loop()
+        with ExitStack() as stack:
+            nears = ready_sockets(stack, 4 * EVENTS_PER_TURN)
+            for near in nears:
+                loop.add_reader(near, order.append, "socket")
+            loop.call_soon(loop.call_soon, loop.call_soon, order.append, "timer")
+            while len(order) < len(nears):  # noqa: ASYNC110 - turns are what is counted
+                await asyncio.sleep(0)
+            for near in nears:
+                loop.remove_reader(near)
+
+    with asyncio.Runner(loop_factory=short_turned_loop) as runner:
+        runner.run(crowd_of_sockets())
+    assert order.index("timer") <= 3 * EVENTS_PER_TURN

@@ -25,6 +25,7 @@ from iriscw.rpc.errors import (
     InsecureDoor,
     InvalidAddress,
     PeerNotTrusted,
+    PermissionDenied,
     RpcUnavailable,
     Unauthenticated,
 )
@@ -32,13 +33,16 @@ from iriscw.rpc.http1 import HttpResponse, Route
 from iriscw.rpc.limits import RpcLimits
 from iriscw.rpc.server import RpcServer
 from iriscw.rpc.tls import client_tls, server_tls
+from iriscw.rpc.tokens import ClusterTokens, Secret
+from iriscw.rpc.transport import STOOD_STILL_S
 
 HELLO = EchoRequest(text="hi")
 EMPTY_SETTINGS = b"\0\0\0\x04\0\0\0\0\0"
 
 ROUTES = {
     "/health": Route(lambda: HttpResponse(200, "text/plain", b"ok\n"), public=True),
-    "/metrics": Route(lambda: HttpResponse(200, "text/plain", b"up 1\n")),
+    "/metrics": Route(lambda: HttpResponse(200, "text/plain", b"up 1\n"), figures=True),
+    "/page": Route(lambda: HttpResponse(200, "text/plain", b"whose\n")),
 }
 
 
@@ -74,6 +78,22 @@ async def test_one_port_two_protocols(stack: AsyncExitStack, echo: EchoService) 
     assert await ask(curl, port, "/metrics", "admin-token") == (200, b"up 1\n")
     assert (await ask(curl, port, UNARY))[0] == 404
     assert (await ask(curl, port, UNARY, method="POST"))[0] == 405
+
+
+async def test_a_token_for_metrics_reads_figures_alone(stack: AsyncExitStack, echo: EchoService) -> None:
+    """It calls no method, even of a service without rules, and reads no other page."""
+    tokens = ClusterTokens(Secret("cluster"), admins=[ADMIN], metrics=[Secret("for-metrics")])
+    server = RpcServer([echo], authenticate=tokens.authenticate, routes=ROUTES)
+    await stack.enter_async_context(server)
+    port = (await server.listen_tcp("127.0.0.1", 0)).port
+    ask = asyncio.to_thread
+    answers = [(await ask(curl, port, path, "for-metrics"))[0] for path in (*ROUTES, "/nowhere", UNARY)]
+    assert answers == [200, 200, 403, 404, 404]
+    assert (await ask(curl, port, "/page", ADMIN.reveal()))[0] == 200
+    async with RpcChannel(f"http://127.0.0.1:{port}", Secret("for-metrics")) as channel:
+        with pytest.raises(PermissionDenied, match="calls nothing"):
+            await channel.unary(UNARY, HELLO, EchoReply)
+    assert echo.calls == 0
 
 
 async def test_unix_door(stack: AsyncExitStack, echo: EchoService, tmp_path: Path) -> None:
@@ -324,6 +344,26 @@ async def test_stopped_server_is_noticed(stack: AsyncExitStack, echo: EchoServic
     async with mute, RpcChannel(f"127.0.0.1:{mute.sockets[0].getsockname()[1]}", ADMIN, limits=limits) as channel:
         with pytest.raises(RpcUnavailable, match="keepalive"):
             await channel.unary(UNARY, HELLO, EchoReply, timeout_s=600)
+
+
+async def test_a_peer_is_heard_before_it_is_given_up(stack: AsyncExitStack, echo: EchoService) -> None:
+    """Who was asked and said something else lives; if this process stood still, it reads first, and judges later."""
+    server = await open_server(stack, echo)
+    async with RpcChannel(server.address, ADMIN) as channel:
+        await channel.unary(UNARY, HELLO, EchoReply)
+        connection, now = channel._connector._protocol.connection, asyncio.get_running_loop().time()
+        connection._asked_at = now + 1
+        connection._unanswered(now - 2 * STOOD_STILL_S)
+        assert connection._close_by_ping_handler.when() >= now + RpcLimits().keepalive_timeout_s, "asked to wait again"
+        connection.ping_ack_process()
+        await channel.unary(UNARY, HELLO, EchoReply)
+        connection._asked_at = connection.heard_at - 1
+        connection._unanswered(now)
+        await channel.unary(UNARY, HELLO, EchoReply)
+        assert not connection.is_closing()
+        connection._asked_at = now + 10
+        connection._unanswered(now + 10)
+        assert connection.is_closing()
 
 
 async def _mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -12,6 +12,7 @@ import pytest
 from rpc_echo import EchoReply, EchoRequest, EchoServiceBase
 from rpc_world import ADMIN, CHAT, PREFIX, UNARY, EchoService, authenticate, until
 
+from iriscw.errors import StrayExit
 from iriscw.rpc import server as server_module
 from iriscw.rpc.client import RpcChannel
 from iriscw.rpc.context import call_context
@@ -40,6 +41,12 @@ class Odd(EchoServiceBase):
                     await anyio.sleep_forever()
                 finally:
                     raise ZeroDivisionError("in clean-up")
+            case "stray":
+                future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                future.cancel()
+                await future
+            case "exits":
+                raise SystemExit(3)
             case "nothing":
                 return None  # type: ignore[return-value]
             case "slow":
@@ -66,6 +73,17 @@ async def test_sole_error_of_a_group(server: RpcServer) -> None:
     """The one error inside a task group's wrapping is the caller's error."""
     with pytest.raises(InvalidAddress, match="one error in a group"):
         await ask(server, "grouped")
+
+
+@pytest.mark.parametrize("way", ["stray", "exits"])
+async def test_a_method_that_ends_with_no_exception(
+    server: RpcServer, caplog: pytest.LogCaptureFixture, way: str
+) -> None:
+    """Somebody else's cancelled future, or an exit: that call fails, is logged, and the next one is answered."""
+    with pytest.raises(StrayExit):
+        await ask(server, way)
+    assert "Unary failed" in caplog.text
+    await ask(server, "well")
 
 
 async def test_no_answer(server: RpcServer, caplog: pytest.LogCaptureFixture) -> None:

@@ -96,7 +96,7 @@ def test_a_loop_that_ends_with_the_channel(files: Path) -> None:
 
 
 def test_bad_files(files: Path, tmp_path: Path) -> None:
-    """A missing file, one without a key, and one that is no certificate are named."""
+    """A missing file, one without a key, and one that is not a certificate are named."""
     (tmp_path / "junk.pem").write_text("junk")
     with pytest.raises(InvalidTls, match=r"missing\.pem"):
         server_tls(tmp_path / "missing.pem", tmp_path / "missing.pem")

@@ -2,6 +2,7 @@
 
 import logging
 import pickle
+import re
 import stat
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from iriscw.rpc.tokens import (
     Role,
     Secret,
     SignedNames,
+    digest_of,
+    has_digest,
     mint_token,
     read_token_file,
     write_token_file,
@@ -49,7 +52,7 @@ def test_secret_equality() -> None:
 
 @pytest.mark.parametrize("text", ["", "a b", "ä", "a\nb"])
 def test_invalid_secret(text: str) -> None:
-    """What cannot travel in a header is no secret; the error does not quote it."""
+    """What cannot travel in a header is not a secret; the error does not quote it."""
     with pytest.raises(InvalidArgument, match="printable ASCII"):
         Secret(text)
 
@@ -118,6 +121,13 @@ def test_bad_token_file(tmp_path: Path, content: bytes) -> None:
         read_token_file(path)
 
 
+def test_a_token_file_that_cannot_be_read(tmp_path: Path) -> None:
+    """One that is not there, or is a folder, is the same named error, with the path and the reason."""
+    for path, why in ((tmp_path / "none", "No such file"), (tmp_path, "directory")):
+        with pytest.raises(InvalidTokenFile, match=f"{re.escape(str(path))} cannot be read: .*{why}"):
+            read_token_file(path)
+
+
 def test_kinds_of_signed_names_are_apart() -> None:
     """Names signed as one kind, or with another secret, are no names of another kind."""
     secret = mint_token()
@@ -127,3 +137,22 @@ def test_kinds_of_signed_names_are_apart() -> None:
     for other in (SignedNames(secret, "k1", b"kind 2\0"), SignedNames(mint_token(), "k1", b"kind 1\0")):
         assert other.names(token) is None
     assert [ours.names(text) for text in ("", "k1", token[:-1], f"{token}x", "ü", "x" * 3000)] == [None] * 6
+
+
+def test_a_token_for_metrics() -> None:
+    """It is one role and no other: where the same text is an admin's, too, the role that may do less counts."""
+    reader = Secret("reader")
+    tokens = ClusterTokens(Secret("key"), admins=[ADMIN, reader], metrics=[reader])
+    assert tokens.authenticate("reader") == Principal(Role.METRICS)
+    assert tokens.authenticate("admin") == Principal(Role.ADMIN)
+    assert CLUSTER.authenticate("reader") is None
+
+
+@given(NAMES, NAMES)
+def test_a_digest_knows_its_token_alone(one: str, other: str) -> None:
+    """Law: of all texts only the token has it, and none has the empty one."""
+    digest = digest_of(Secret("t"))
+    assert has_digest("t", digest)
+    assert not has_digest("t" + one, digest)
+    assert not has_digest(one, "")
+    assert not has_digest(one, other)

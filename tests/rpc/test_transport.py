@@ -1,6 +1,8 @@
 """The bounds under grpclib: frames, messages, interrupted reads."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -8,15 +10,22 @@ import pytest
 from grpclib.const import Status
 from grpclib.exceptions import GRPCError
 from grpclib.protocol import Buffer
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.events import DataReceived, Event, StreamEnded
 from h2.exceptions import FrameTooLargeError
 from hypothesis import given, strategies as st
-from rpc_echo import EchoRequest
+from rpc_echo import EchoReply, EchoRequest
+from rpc_world import CHAT, UNARY, WORKER, EchoService, authenticate
 
 from iriscw.errors import InvalidArgument
+from iriscw.rpc.buffer import MessageBuffer
+from iriscw.rpc.context import call_context
 from iriscw.rpc.errors import MalformedMessage, MessageTooLarge
 from iriscw.rpc.limits import RpcLimits
 from iriscw.rpc.rules import Bounds
-from iriscw.rpc.transport import BoundedCodec, BoundedStream, StrictFrames
+from iriscw.rpc.server import RpcServer
+from iriscw.rpc.transport import AT_ONCE_BYTES, BoundedCodec, BoundedStream, StrictFrames
 
 
 def make_stream(limit: int = 1000) -> BoundedStream:
@@ -106,7 +115,7 @@ def test_codec() -> None:
 
 
 def test_codec_bounds_what_is_received() -> None:
-    """Its own bounds come before those of all messages; a field that is no field of the type is named at once."""
+    """Its own bounds come before those of all messages; a field that is not a field of the type is named at once."""
     message = EchoRequest(text="x" * 100, count=1)
     data = bytes(message)
     with pytest.raises(MessageTooLarge, match="more than 1 parts"):
@@ -129,3 +138,110 @@ def test_overlong_frame() -> None:
     frames.add_data(b"\xff\xff\xff\x00\x00\x00\x00\x00\x01")
     with pytest.raises(FrameTooLargeError):
         next(frames)
+
+
+def test_only_a_message_that_is_whole_and_alone_is_answered_at_once() -> None:
+    """Whatever waits before it, on either way, has the message wait as well; nothing is asked of the answerer then."""
+    asked: list[bytes] = []
+    body = b"beat"
+
+    def fresh(**changes: object) -> Any:
+        stream: Any = make_stream()
+        stream.id, stream.buffer = 1, MessageBuffer(lambda _: None)
+        h2 = SimpleNamespace(
+            streams={1: SimpleNamespace(outbound_flow_control_window=100, closed=False)},
+            outbound_flow_control_window=100,
+            acknowledge_received_data=lambda *_: None,
+        )
+        written: list[bytes] = []
+        write_ready = asyncio.Event()
+        write_ready.set()
+        stream._h2_connection = h2
+        stream._transport = SimpleNamespace(write=written.append)
+        stream.connection = SimpleNamespace(write_ready=write_ready, flush=lambda: None)
+        stream.at_once = lambda data: asked.append(data) or data.upper()
+        stream.written = written
+        for name, value in changes.items():
+            setattr(stream, name, value)
+        return stream
+
+    stream = fresh()
+    assert stream.answer(frame(body), 9)
+    assert stream.written == [b"\0\0\x09" + b"\0\0" + b"\0\0\0\x01" + frame(b"BEAT")]
+    assert stream._h2_connection.outbound_flow_control_window == 91
+    assert stream._h2_connection.streams[1].outbound_flow_control_window == 91
+    assert asked == [body]
+    asked.clear()
+
+    no_room, no_room_for_all, reset, forgotten, unread, held = (fresh() for _ in range(6))
+    no_room._h2_connection.streams[1].outbound_flow_control_window = AT_ONCE_BYTES - 1
+    no_room_for_all._h2_connection.outbound_flow_control_window = AT_ONCE_BYTES - 1
+    reset._h2_connection.streams[1].closed = True
+    del forgotten._h2_connection.streams[1]
+    unread.buffer.add(b"x", 1)
+    held.buffer._held.add(b"x")
+    full = fresh()
+    full.connection.write_ready.clear()
+    waiting = [fresh(_sending=True), fresh(_head=frame(b"")), fresh(at_once=None), unread, held, full]
+    waiting += [no_room, no_room_for_all, reset, forgotten]
+    assert not any(each.answer(frame(body), 9) for each in waiting)
+    for piece in (frame(body)[:-1], frame(body) * 2, frame(body)[:3], frame(body, 1), frame(b"x" * AT_ONCE_BYTES), b""):
+        assert not fresh().answer(piece, len(piece))
+    assert asked == []
+    assert not fresh(at_once=lambda _: None).answer(frame(body), 9), "left to the method"
+
+
+class AtOnceService(EchoService):
+    """Answers what a stream says as it arrives, and counts that."""
+
+    answered = 0
+
+    async def chat(self, messages: AsyncIterator[EchoRequest]) -> AsyncIterator[EchoReply]:
+        """Echo the first message; the others need no method."""
+        async for message in messages:
+            call_context().answer_at_once(self._answer)
+            yield EchoReply(count=message.count)
+
+    def _answer(self, data: bytes) -> bytes:
+        self.answered += 1
+        return data
+
+
+async def test_a_call_that_is_reset_with_its_last_message_takes_no_other_with_it() -> None:
+    """A message, its call's reset and the next call in one read: the connection stays, and the next call is served."""
+    service, message = AtOnceService(), frame(bytes(EchoRequest(count=2)))
+    events: list[Event] = []
+    h2 = H2Connection(H2Configuration(client_side=True))
+    async with RpcServer([service], authenticate=authenticate) as server:
+        await server.listen_tcp("127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection(server.address.host, server.address.port)
+
+        async def until_seen(kind: type[Event], stream: int) -> None:
+            writer.write(h2.data_to_send())
+            while not any(isinstance(each, kind) and each.stream_id == stream for each in events):
+                data = await reader.read(1 << 16)
+                assert data, "the connection was cut"
+                events.extend(h2.receive_data(data))
+                writer.write(h2.data_to_send())
+            events.clear()
+
+        def call(stream: int, path: str) -> None:
+            head = {":method": "POST", ":scheme": "http", ":path": path, ":authority": "x", "te": "trailers"}
+            head |= {"content-type": "application/grpc", "authorization": f"Bearer {WORKER.reveal()}"}
+            h2.send_headers(stream, list(head.items()))
+            h2.send_data(stream, message)
+
+        with anyio.fail_after(30):
+            h2.initiate_connection()
+            call(1, CHAT)
+            await until_seen(DataReceived, 1)
+            h2.send_data(1, message)
+            await until_seen(DataReceived, 1)
+            assert service.answered == 1
+            h2.send_data(1, message)
+            h2.reset_stream(1)
+            call(3, UNARY)
+            h2.end_stream(3)
+            await until_seen(StreamEnded, 3)
+        assert service.answered == 1, "nobody reads an answer there"
+        writer.close()

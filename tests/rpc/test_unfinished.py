@@ -205,6 +205,7 @@ async def test_bytes_are_given_back(door: RpcServer, peer: Peer, end: str) -> No
     await until(lambda: door.statistics().calls_in_flight == 0)
 
 
+@pytest.mark.slow
 async def test_heavy_callers_are_not_hurt(stack: AsyncExitStack, echo: EchoService) -> None:
     """An upload of 64 MiB in pieces, and 65 MiB of large messages at once that may be repeated, arrive whole under the
     limits as they are.

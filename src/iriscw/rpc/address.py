@@ -41,16 +41,16 @@ class Address:
         if text.startswith("unix:"):
             return cls(path=_unix_path(text))
         if not text.isprintable():  # urlsplit drops line feeds and tabs in silence
-            raise InvalidAddress(f"{text!r} is no address: it holds unprintable characters")
+            raise InvalidAddress(f"{text!r} is not an address: it holds unprintable characters")
         try:
             parts = urlsplit(text if "://" in text else f"//{text}", scheme="http")
             host, port = parts.hostname or "", parts.port
         except ValueError as error:
-            raise InvalidAddress(f"{text!r} is no address: {error}") from error
+            raise InvalidAddress(f"{text!r} is not an address: {error}") from error
         if parts.scheme not in ("http", "https") or not _HOST.fullmatch(host) or _has_more(parts):
-            raise InvalidAddress(f"{text!r} is no address: write host:port, http://host:port or unix:/path")
+            raise InvalidAddress(f"{text!r} is not an address: write host:port, http://host:port or unix:/path")
         if port == 0:
-            raise InvalidAddress(f"{text!r} is no address: the port must be between 1 and 65535")
+            raise InvalidAddress(f"{text!r} is not an address: the port must be between 1 and 65535")
         return cls(host=host, port=DEFAULT_PORT if port is None else port, tls=parts.scheme == "https")
 
     @property
@@ -86,7 +86,7 @@ def _unix_path(text: str) -> str:
     if path.startswith("//"):
         path = "/" + path.lstrip("/")
     if not path.startswith("/") or "\0" in path:
-        raise InvalidAddress(f"{text!r} is no address: a unix socket is written unix:/absolute/path")
+        raise InvalidAddress(f"{text!r} is not an address: a unix socket is written unix:/absolute/path")
     if len(path.encode()) > MAX_UNIX_PATH_BYTES:
         raise InvalidAddress(f"{text!r} is too long: a unix socket's path has at most {MAX_UNIX_PATH_BYTES} bytes")
     return path

@@ -75,7 +75,7 @@ _anatomies: dict[type[Any], Anatomy] = {}
 
 
 def anatomy_of(message_type: type[Any]) -> Anatomy:
-    """Give the shape of a generated class, which is read once."""
+    """Return the shape of a generated class, which is read once."""
     found = _anatomies.get(message_type)
     if found is None:
         found = _anatomies[message_type] = _read(message_type)
@@ -100,7 +100,7 @@ def _read(message_type: type[Any]) -> Anatomy:
 
 
 def by_number(message_type: type[Any], field_bytes: Mapping[str, int]) -> dict[int, int]:
-    """Give sizes by the numbers of fields, for those by their names.
+    """Return sizes by the numbers of fields, for those by their names.
 
     Raises:
         InvalidArgument: the class has no field of that name.
@@ -123,7 +123,7 @@ def examine(data: bytes, message_type: type[Any], max_parts: int, field_bytes: M
 
     Raises:
         MessageTooLarge: it has more parts, or a field of more bytes, or is too deep.
-        MalformedMessage: it is no message of this class.
+        MalformedMessage: it is not a message of this class.
     """
     try:
         return _walk(data, message_type, max_parts, field_bytes)

@@ -24,6 +24,7 @@ repeated.
 
 from __future__ import annotations
 
+import os
 import random
 import ssl
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
@@ -39,9 +40,9 @@ from iriscw.errors import IriscwError, OperationError
 from iriscw.rpc.address import Address
 from iriscw.rpc.client_call import CallStream, Connector
 from iriscw.rpc.context import IDEMPOTENCY_KEY, PROTOCOL_KEY, PROTOCOL_VERSION
-from iriscw.rpc.errors import ClientClosed, InsecureDoor, MalformedReply, RpcDeadline, RpcUnavailable
+from iriscw.rpc.errors import ClientClosed, InsecureDoor, MalformedReply, RpcDeadline, RpcUnavailable, WrongLoop
 from iriscw.rpc.limits import RpcLimits
-from iriscw.rpc.listening import require_asyncio
+from iriscw.rpc.listening import require_asyncio, running_loop
 from iriscw.rpc.tls import client_tls
 from iriscw.rpc.tokens import Secret
 
@@ -76,7 +77,7 @@ class RpcChannel:
         rng: draws the jitter of retries.
 
     Raises:
-        InvalidAddress: the text is no address.
+        InvalidAddress: the text is not an address.
         NeedsAsyncio: it is made outside of an asyncio loop.
         InsecureDoor: the token would leave this machine in plain text, and nobody said
         ``insecure_plaintext``.
@@ -101,18 +102,20 @@ class RpcChannel:
                 f"the token would travel to {self.address} in plain text: use https://, or say insecure_plaintext=True"
             )
         require_asyncio()
+        self._loop = running_loop()
         self._limits = limits or RpcLimits()
         self._connector = Connector(self.address, tls, self._limits, server_name)
         self._token = token
         self._rng = rng or random.Random()  # noqa: S311 - spreads retries, keeps no secret
         self._started = self._failed = self._retries = 0
         self._closed = False
+        self._pid = os.getpid()
 
     def __repr__(self) -> str:
         return f"<RpcChannel to {self.address}>"
 
     def statistics(self) -> RpcChannelStatistics:
-        """Give the counts of this moment."""
+        """Return the counts of this moment."""
         return RpcChannelStatistics(self._started, self._failed, self._retries)
 
     def close(self) -> None:
@@ -121,7 +124,7 @@ class RpcChannel:
         self._connector.close()
 
     async def __aenter__(self) -> Self:
-        """Give the channel. The first call connects."""
+        """Return the channel. The first call connects."""
         return self
 
     async def __aexit__(
@@ -155,6 +158,7 @@ class RpcChannel:
 
         Raises:
             ClientClosed: the channel was closed.
+            WrongLoop: it was made on another event loop than this call's.
             RpcDeadline: no answer in time; it may have had its effect.
             RpcUnavailable: no connection, or it was lost. Likewise.
             IriscwError: what the service or the door raised.
@@ -285,8 +289,15 @@ class RpcChannel:
         timeout_s: float | None,
         metadata: Mapping[str, str] | None,
     ) -> AsyncIterator[CallStream]:
+        if os.getpid() != self._pid:
+            raise ClientClosed(f"the client of {self.address} belongs to the process that this one was forked from")
         if self._closed:
             raise ClientClosed(f"the client of {self.address} was used after its block: connect again")
+        if running_loop() is not self._loop:  # its connection would wait for that one
+            raise WrongLoop(
+                f"the client of {self.address} belongs to the event loop on which it was made: connect once for each"
+                " loop, or use iriscw.blocking"
+            )
         timeout_s = self._limits.stream_timeout_s if timeout_s is None else timeout_s
         if timeout_s <= 0:
             raise RpcDeadline(f"{route} to {self.address}: no time was left for the call")

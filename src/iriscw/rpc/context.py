@@ -6,7 +6,7 @@ variable is set in the task that runs the method and in what that task starts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 
 import attrs
@@ -16,6 +16,10 @@ from iriscw.rpc.tokens import Principal, Role
 
 IDEMPOTENCY_KEY = "iriscw-idempotency-key"
 """Metadata: the key under which the service recognises a repeated call."""
+
+AtOnce = Callable[[bytes], bytes | None]
+"""Gives the bytes of the answer to the bytes of a message; None leaves the message to the call's method. Called between
+two reads of the socket: it neither blocks nor raises."""
 
 PROTOCOL_KEY = "iriscw-protocol"
 """Metadata: the version of the protocol that the caller speaks."""
@@ -42,13 +46,27 @@ class CallContext:
     metadata: Mapping[str, str | bytes] = attrs.field(repr=False)
     """What the caller sent along, without its token."""
 
+    _answering: Callable[[AtOnce], None] | None = attrs.field(default=None, repr=False, eq=False)
+
+    def answer_at_once(self, answer: AtOnce) -> None:
+        """Have small messages of this stream answered as they arrive, before the method reads them.
+
+        What is answered so may overtake what the method is still at, and its answer what the method has not sent yet.
+        Call it when the first answer of the method has been sent.
+
+        Args:
+            answer: gives the bytes of the answer to the bytes of a message, or None to leave it to the method.
+        """
+        if self._answering is not None:
+            self._answering(answer)
+
     @property
     def idempotency_key(self) -> str:
         """The caller's key; empty if it gave none."""
         return str(self.metadata.get(IDEMPOTENCY_KEY, ""))
 
     def require(self, *roles: Role) -> Principal:
-        """Give the caller if it has one of ``roles``.
+        """Return the caller if it has one of ``roles``.
 
         Raises:
             PermissionDenied: it has not.
@@ -63,7 +81,7 @@ _current: ContextVar[CallContext] = ContextVar("iriscw_call")
 
 
 def call_context() -> CallContext:
-    """Give the call that this task serves.
+    """Return the call that this task serves.
 
     Raises:
         NotInsideCall: it serves none.

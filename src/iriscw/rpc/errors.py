@@ -8,7 +8,12 @@ the door refused (:class:`Unauthenticated`, :class:`PermissionDenied`, :class:`V
 
 from __future__ import annotations
 
+from typing import Final
+
 from iriscw.errors import InternalError, OperationError, UsageError
+
+NO_KEEPALIVE: Final = "no answer to keepalive"
+"""Why a connection ends whose peer takes bytes and says nothing: its process is stopped, or its network is gone."""
 
 
 class RpcUnavailable(OperationError):
@@ -68,7 +73,7 @@ class MalformedMessage(UsageError):
 
 
 class InvalidAddress(UsageError, ValueError):
-    """Text that is no address. Addresses are ``host:port``, with or without ``http://``, or
+    """Text that is not an address. Addresses are ``host:port``, with or without ``http://``, or
     ``unix:/path``.
     """
 
@@ -86,7 +91,7 @@ class PeerNotTrusted(OperationError):
 
 
 class InvalidTokenFile(UsageError):
-    """A token file is empty, too large or not text. The error names the file, never its content."""
+    """A token file cannot be read, is empty, too large or not text. The error names the file, never its content."""
 
 
 class AddressInUse(OperationError):
@@ -114,11 +119,15 @@ class MalformedReply(InternalError):
 
 
 class ClientClosed(UsageError):
-    """A client, or a job it gave, was used after the block it belongs to. Connect again."""
+    """A client, or a job it gave, was used after the block it belongs to, or in a forked child. Connect again."""
 
 
 class NeedsAsyncio(UsageError):
     """A client or a cluster was opened where no asyncio loop runs: on trio, or on no event loop at all."""
+
+
+class WrongLoop(UsageError):
+    """A client, a job or a cluster was used from another event loop than the one on which it was entered."""
 
 
 class NotInsideCall(InternalError):

@@ -21,7 +21,7 @@ import anyio
 import attrs
 
 from iriscw.rpc.limits import RpcLimits
-from iriscw.rpc.tokens import Principal
+from iriscw.rpc.tokens import Principal, Role
 
 log = logging.getLogger(__name__)
 
@@ -51,11 +51,12 @@ class Route:
     """One path of a door's HTTP side.
 
     ``respond`` must not block: it runs in the event loop. ``public`` routes are answered without a token; the
-    others want ``Authorization: Bearer <token>``.
+    others want ``Authorization: Bearer <token>``. Those with ``figures`` are all that a token for metrics opens.
     """
 
     respond: Callable[[], HttpResponse]
     public: bool = False
+    figures: bool = False
 
 
 @attrs.frozen
@@ -197,8 +198,12 @@ class HttpSide:
         route = self._routes.get(request.path)
         if route is None:
             return _plain(404, "nothing is served here over HTTP/1.1")
-        if not (route.public or trusted or self._authenticate(request.token)):
-            return _plain(401, "a bearer token is needed")
+        if not (route.public or trusted):
+            principal = self._authenticate(request.token)
+            if principal is None:
+                return _plain(401, "a bearer token is needed")
+            if principal.role is Role.METRICS and not route.figures:
+                return _plain(403, "this token is for metrics")
         try:
             return route.respond()
         except Exception:

@@ -32,14 +32,22 @@ def require_asyncio() -> None:
         ) from None
 
 
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """Return the asyncio loop that runs this; None where none does."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
 async def exposed_addresses(host: str, port: int) -> list[str]:
-    """Give the addresses behind ``host`` that other machines can reach. An empty host is every address there is.
+    """Return the addresses behind ``host`` that other machines can reach. An empty host is every address there is.
 
     Raises:
         InvalidAddress: the host has no address, or the port is none.
     """
     if not 0 <= port < 1 << 16:
-        raise InvalidAddress(f"{port} is no port: it must be between 0 and 65535")
+        raise InvalidAddress(f"{port} is not a port: it must be between 0 and 65535")
     try:
         found = await asyncio.get_running_loop().getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -91,7 +99,7 @@ def _remove_stale(path: Path) -> None:
 
 
 def peer_uid(transport: asyncio.BaseTransport | None) -> int:
-    """Give the user whose process is at the other end of a unix socket, as the kernel says; -1 where it does not."""
+    """Return the user whose process is at the other end of a unix socket, as the kernel says; -1 where it does not."""
     sock = None if transport is None else transport.get_extra_info("socket")
     if sock is None:
         return -1
@@ -102,8 +110,8 @@ def peer_uid(transport: asyncio.BaseTransport | None) -> int:
 def widen_backlog(sockets: Iterable[Any], connections: int) -> None:
     """Let the kernel hold more connections for listening sockets than their loop accepts at a time.
 
-    asyncio has one number for both. To listen again changes the kernel's only. What has no descriptor is no socket of
-    the kernel's: a loop that simulates its network has its own backlog.
+    asyncio has one number for both. To listen again changes the kernel's only. What has no descriptor is not one of the
+    kernel's sockets: a loop that simulates its network has its own backlog.
     """
     for listening in sockets:
         if listening.fileno() < 0:

@@ -1,17 +1,23 @@
-"""A turnstile: so many newcomers in each turn of the event loop, in the order in which they came.
+"""Short turns of the event loop, however many peers have something to say.
 
 What thousands of peers ask for at once is ready in one turn of the loop, and the loop serves nobody else until that
-turn is over. Behind a turnstile a turn takes a few of them; between two turns the loop looks at all other sockets and
-timers. Nothing waits for a clock: an idle server lets newcomers in as fast as it can.
+turn is over. Behind a turnstile a turn takes a few of them, in the order in which they came; between two turns the loop
+looks at all other sockets and timers. Nothing waits for a clock: an idle server lets newcomers in as fast as it can.
+
+:class:`FewAtATime` does the same for all sockets of a loop: of those that are ready, a turn serves a few.
 """
 
 from __future__ import annotations
 
 import asyncio
+import selectors
 from collections import deque
 from collections.abc import Callable
 
 import attrs
+
+EVENTS_PER_TURN = 64
+"""Sockets that a turn serves, at up to 0.1 ms each (nginx takes 512 events, at a hundredth of that)."""
 
 
 @attrs.frozen
@@ -37,7 +43,7 @@ class Turnstile:
         self._most_in_turn = 0
 
     def statistics(self) -> TurnstileStatistics:
-        """Give the counts of this moment."""
+        """Return the counts of this moment."""
         return TurnstileStatistics(self._admitted, len(self._queue), self._most_waiting, self._most_in_turn)
 
     def enter(self, proceed: Callable[[], None]) -> bool:
@@ -63,3 +69,32 @@ class Turnstile:
         self._this_turn = 0
         for _ in range(min(self._per_turn, len(self._queue))):
             self._let_in(self._queue.popleft())
+
+
+class FewAtATime(selectors.DefaultSelector):
+    """A loop's selector that reports at most ``EVENTS_PER_TURN`` sockets at a time; all of a look before the next look.
+
+    asyncio serves whatever a look reports before it looks at a timer or at any other socket: with 5,000 workers that
+    can be half a second.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._left: deque[tuple[selectors.SelectorKey, int]] = deque()
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        """Report sockets that are ready; those of an earlier look first, without waiting."""
+        if not self._left:
+            self._left.extend(super().select(timeout))
+        ready: list[tuple[selectors.SelectorKey, int]] = []
+        registered = self.get_map()
+        while self._left and len(ready) < EVENTS_PER_TURN:
+            key, events = self._left.popleft()
+            if registered.get(key.fd) is key:  # else it was closed or changed since: the next look knows
+                ready.append((key, events))
+        return ready
+
+
+def short_turned_loop() -> asyncio.AbstractEventLoop:
+    """Make an event loop whose turns are short, for processes that serve thousands."""
+    return asyncio.SelectorEventLoop(FewAtATime())

@@ -59,7 +59,7 @@ MethodRules = Mapping[str, MethodRule]
 
 
 def rule_of(service: Any, route: str) -> MethodRule | None:
-    """Give the rule of one of a service's methods, by its route; None for a service without rules.
+    """Return the rule of one of a service's methods, by its route; None for a service without rules.
 
     Raises:
         InvalidArgument: the service has rules, and none for this method.

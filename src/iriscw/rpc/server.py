@@ -150,7 +150,7 @@ class RpcServer:
         return tuple(self._addresses)
 
     def statistics(self) -> RpcServerStatistics:
-        """Give the counts of this moment."""
+        """Return the counts of this moment."""
         return RpcServerStatistics(
             connections=self._connections,
             connections_refused=self._refused,
@@ -241,10 +241,10 @@ class RpcServer:
         return DrainReport(calls_cut=cut, methods_left=left)
 
     async def __aenter__(self) -> Self:
-        """Give the server; :meth:`listen_tcp` and :meth:`listen_unix` open its doors.
+        """Return the server; :meth:`listen_tcp` and :meth:`listen_unix` open its doors.
 
         Raises:
-            NeedsAsyncio: this is no task of an asyncio loop.
+            NeedsAsyncio: this is not a task of an asyncio loop.
         """
         require_asyncio()
         return self

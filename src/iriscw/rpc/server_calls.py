@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Mapping
 from contextlib import aclosing
@@ -33,9 +34,16 @@ from grpclib.protocol import Stream as ProtocolStream
 from grpclib.server import Handler as GrpclibTasks, Stream
 from h2.exceptions import ProtocolError
 
-from iriscw.errors import OperationError, UsageError
+from iriscw.errors import OperationError, StrayExit, UsageError, as_failure, is_stray
 from iriscw.rpc.context import PROTOCOL_KEY, PROTOCOL_VERSION, CallContext, enter_call
-from iriscw.rpc.errors import RpcCancelled, RpcDeadline, RpcUnavailable, Unauthenticated, VersionMismatch
+from iriscw.rpc.errors import (
+    PermissionDenied,
+    RpcCancelled,
+    RpcDeadline,
+    RpcUnavailable,
+    Unauthenticated,
+    VersionMismatch,
+)
 from iriscw.rpc.limits import RpcLimits
 from iriscw.rpc.rules import MethodRule, rule_of
 from iriscw.rpc.status import WireError, to_wire
@@ -100,11 +108,15 @@ class _Call:
         try:
             with self._scope:
                 await self._method(self._stream)
-        except Exception as failure:  # noqa: BLE001 - every failure becomes the call's outcome
+        except BaseException as raised:
+            if isinstance(raised, asyncio.CancelledError) and not is_stray(raised):  # the whole process is ended
+                raise
+            failure = as_failure(raised)
             error = RpcCancelled(f"the caller left: {_sole(failure)}") if _caller_left(failure) else _sole(failure)
         if self._scope.cancelled_caught and error is None:
             error = RpcDeadline(f"{self._context.method} took longer than its deadline")
-        if error is not None and not isinstance(error, UsageError | OperationError | GRPCError):
+        known = isinstance(error, UsageError | OperationError | GRPCError) and not isinstance(error, StrayExit)
+        if error is not None and not known:
             log.error("%s failed", self._context.method, exc_info=error)
         if not self.outcome.done():
             self.outcome.set_result(error)
@@ -171,7 +183,7 @@ class Calls:
         return len(self._live)
 
     def table(self, service: IServable) -> dict[str, Handler]:
-        """Give grpclib's table of a service's methods, each behind its gate.
+        """Return grpclib's table of a service's methods, each behind its gate.
 
         Raises:
             InvalidArgument: the service has rules (:mod:`iriscw.rpc.rules`), and they do not fit its methods.
@@ -263,6 +275,9 @@ class Calls:
             except (UsageError, OperationError):
                 connection.refusals += 1
                 raise
+        if principal.role is Role.METRICS:  # whatever the rules of a service say, or do not say
+            connection.refusals += 1
+            raise PermissionDenied(f"a token for metrics reads /metrics, and calls nothing: not {gate.route}")
         connection.authenticated = True
         if gate.rule is not None:
             gate.rule.admit(principal, gate.route)
@@ -277,6 +292,7 @@ class Calls:
             principal=principal,
             deadline_s=anyio.current_time() + self._timeout_s(gate.method.cardinality, stream),
             metadata=metadata,
+            answering=functools.partial(setattr, stream._stream, "at_once"),
         )
 
     async def _caller(self, gate: _Gate, authorizations: list[str], connection: BoundedConnection) -> Principal:
@@ -323,7 +339,7 @@ def _caller_left(error: BaseException) -> bool:
 
 
 def _sole(error: BaseException) -> BaseException:
-    """Give the one error inside a task group's wrapping; a group of several stays one."""
+    """Return the one error inside a task group's wrapping; a group of several stays one."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error

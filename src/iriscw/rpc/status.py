@@ -75,7 +75,7 @@ class WireError:
 
 
 def to_wire(error: BaseException) -> WireError:
-    """Give the status, text and name under which ``error`` leaves the process."""
+    """Return the status, text and name under which ``error`` leaves the process."""
     name = type(error).__name__
     if isinstance(error, UsageError | OperationError):
         return WireError(_status(error), str(error)[:MAX_TEXT_CHARS] or name, name)
@@ -100,7 +100,7 @@ def _status(error: IriscwError) -> Status:
 
 
 def from_wire(status: Status, text: str | None, name: str = "") -> IriscwError:
-    """Give the error that a peer's status stands for.
+    """Return the error that a peer's status stands for.
 
     Args:
         status: any but OK.

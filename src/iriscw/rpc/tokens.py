@@ -56,7 +56,7 @@ class Secret:
         self._text: Final = text
 
     def reveal(self) -> str:
-        """Give the text. Whoever calls this answers for where it goes."""
+        """Return the text. Whoever calls this answers for where it goes."""
         return self._text
 
     def matches(self, text: str) -> bool:
@@ -96,6 +96,9 @@ class Role(enum.Enum):
     JOB = "job"
     """User code inside one attempt of one task."""
 
+    METRICS = "metrics"
+    """Whoever reads figures: no method of any service, and of the paths of HTTP those with figures only."""
+
     LOCAL = "local"
     """Whoever can open the 0600 socket: the user who runs this process, or root."""
 
@@ -118,6 +121,16 @@ class Principal:
 def mint_token() -> Secret:
     """Make a new random token. For edges only: it reads the operating system's randomness."""
     return Secret(secrets.token_urlsafe(TOKEN_BYTES))
+
+
+def digest_of(token: Secret) -> str:
+    """Return the SHA-256 of a token, in hex: who has it knows the token when it is shown, and cannot show it."""
+    return hashlib.sha256(token.reveal().encode()).hexdigest()
+
+
+def has_digest(token: str, digest: str) -> bool:
+    """Whether ``token`` has this digest, in a time that depends on neither's content; none has the empty one."""
+    return bool(digest) and hmac.compare_digest(hashlib.sha256(token.encode()).hexdigest().encode(), digest.encode())
 
 
 class SignedNames:
@@ -147,7 +160,7 @@ class SignedNames:
         return Secret(f"{claim}.{self._signature(claim)}")
 
     def names(self, token: str) -> tuple[str, ...] | None:
-        """Give the names of a token that was signed so, None of any other. All these take the same time."""
+        """Return the names of a token that was signed so, None of any other. All these take the same time."""
         if not _may_be_token(token):
             return None
         claim, _, signature = token.rpartition(".")
@@ -169,14 +182,21 @@ class ClusterTokens:
         cluster_secret: derives the tokens of jobs; the same on every controller of the cluster.
         admins: tokens that may do everything.
         workers: tokens of worker processes.
+        metrics: tokens of those who read figures.
     """
 
     def __init__(
-        self, cluster_secret: Secret, *, admins: Iterable[Secret] = (), workers: Iterable[Secret] = ()
+        self,
+        cluster_secret: Secret,
+        *,
+        admins: Iterable[Secret] = (),
+        workers: Iterable[Secret] = (),
+        metrics: Iterable[Secret] = (),
     ) -> None:
         self._jobs = SignedNames(cluster_secret, _JOB_PREFIX, _JOB_DOMAIN)
         self._fixed = [(token, Principal(Role.ADMIN)) for token in admins]
         self._fixed += [(token, Principal(Role.WORKER)) for token in workers]
+        self._fixed += [(token, Principal(Role.METRICS)) for token in metrics]  # last: of two roles the least counts
 
     def job_token(self, job_id: str, attempt_uid: str) -> Secret:
         """Derive the token of one attempt. The same names give the same token.
@@ -228,11 +248,13 @@ def read_token_file(path: Path) -> Secret:
     Any file mode will do: Kubernetes mounts secrets as 0644 inside a pod.
 
     Raises:
-        InvalidTokenFile: the file holds no token.
-        OSError: as the file system says it.
+        InvalidTokenFile: the file cannot be read, or holds no token.
     """
-    with path.open("rb") as file:
-        data = file.read(MAX_TOKEN_CHARS + 2)
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_TOKEN_CHARS + 2)
+    except OSError as error:
+        raise InvalidTokenFile(f"the token file {path} cannot be read: {error.strerror or error}") from error
     if len(data) > MAX_TOKEN_CHARS + 1:
         raise InvalidTokenFile(f"{path} is larger than a token of {MAX_TOKEN_CHARS} characters")
     try:

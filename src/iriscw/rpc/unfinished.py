@@ -45,11 +45,11 @@ class Pool:
         self.refused = 0
 
     def statistics(self) -> UnfinishedStatistics:
-        """Give the counts of this moment."""
+        """Return the counts of this moment."""
         return UnfinishedStatistics(self.held, self.most_held, self.refused)
 
     def share(self) -> Share:
-        """Give a new connection its share."""
+        """Return a new connection its share."""
         return Share(self)
 
 
