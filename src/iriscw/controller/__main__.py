@@ -13,6 +13,7 @@ import anyio
 from iriscw.controller.logging import configure
 from iriscw.controller.serve import serve
 from iriscw.errors import IriscwError, UsageError
+from iriscw.rpc.pacing import short_turned_loop
 
 USAGE = 2
 REFUSED = 3
@@ -43,7 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 bundle_prefix=said.bundle_prefix,
                 state_dir=said.state_dir,
                 insecure_plaintext=said.insecure_plaintext,
-            )
+            ),
+            backend_options={"loop_factory": short_turned_loop},
         )
     except IriscwError as error:
         sys.stderr.write(f"{type(error).__name__}: {error}\n")

@@ -70,7 +70,7 @@ class AdmissionGate:
         self._most_waiting = 0
 
     def statistics(self) -> AdmissionStatistics:
-        """Give the counts of this moment."""
+        """Return the counts of this moment."""
         return AdmissionStatistics(
             self._admitted, self._turned_away, self._inside, len(self._queue), self._most_waiting
         )

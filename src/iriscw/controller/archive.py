@@ -6,7 +6,7 @@ already, or what nobody refers to. It is found again by listing: nothing of it h
 
 The folder is the journal's (:func:`folders`): two installations that share a store never see each other's files. What
 the journal does not know any more may be deleted, once it is certain that nobody else had taken it over when the files
-were listed (:mod:`iriscw.controller.tending`).
+were listed (:mod:`iriscw.controller.upkeep`).
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Archive:
         self._folders = tuple(dict.fromkeys(folders))
 
     def key(self, job_id: str, name: str) -> str:
-        """Give the key of a new file."""
+        """Return the key of a new file."""
         return f"{self._folders[0]}/{job_id}/{name}"
 
     async def has(self, key: str, size_bytes: int) -> bool:
@@ -110,7 +110,7 @@ class Archive:
                 await self._store.put(key, data, condition=condition)
 
     async def read(self, key: str, size_bytes: int, sha256: str) -> AsyncGenerator[bytes, None]:
-        """Give a file's bytes, as :func:`verified` does.
+        """Yield a file's bytes, as :func:`verified` does.
 
         Raises:
             StoredDamaged: see there; or it is gone.
@@ -188,7 +188,7 @@ class Archive:
 
 
 def folders(state: Path, kind: str, journal: str) -> list[str]:
-    """Give the folders of files of one kind, for an :class:`Archive`. Blocks on the disk.
+    """Return the folders of files of one kind, for an :class:`Archive`. Blocks on the disk.
 
     Args:
         state: the controller's folder. Who has only that is known by a name of its own, which is written down there.
@@ -210,7 +210,7 @@ def folders(state: Path, kind: str, journal: str) -> list[str]:
 
 
 async def pieces(file: BinaryIO) -> AsyncGenerator[bytes, None]:
-    """Give the rest of a file in pieces. Its name may be removed meanwhile.
+    """Yield the rest of a file in pieces. Its name may be removed meanwhile.
 
     Raises:
         OSError: it cannot be read.
@@ -220,7 +220,7 @@ async def pieces(file: BinaryIO) -> AsyncGenerator[bytes, None]:
 
 
 async def verified(data: AsyncIterable[bytes], size_bytes: int, sha256: str, what: str) -> AsyncGenerator[bytes, None]:
-    """Give the same bytes, the last piece only if all of them are what they should be; one empty piece for none.
+    """Yield the same bytes, the last piece only if all of them are what they should be; one empty piece for none.
 
     So whoever has got as many bytes as were announced has the right ones.
 

@@ -47,30 +47,35 @@ from iriscw.controller.cloud import CloudBinding
 from iriscw.controller.doors.access import Access
 from iriscw.controller.doors.agents import AgentDoor
 from iriscw.controller.doors.clients import ClientDoor
+from iriscw.controller.doors.commands import CommandsDoor
 from iriscw.controller.doors.freezing import NodesDoor
 from iriscw.controller.doors.http import ControllerStatistics, routes
 from iriscw.controller.doors.overview import ClusterFacts, Overview
 from iriscw.controller.doors.workers import WorkerDoor, WorkerSettings
 from iriscw.controller.errors import OwnershipUnclear, StateUnusable
 from iriscw.controller.events import EventHub
-from iriscw.controller.given import GivenSecrets, read_secrets
-from iriscw.controller.held import HeldAttempts
-from iriscw.controller.lives import Lives, workers_of
+from iriscw.controller.granted_attempts import HeldAttempts
+from iriscw.controller.local_leftovers import Lives, workers_of
 from iriscw.controller.logs import LogLimits, LogStore
+from iriscw.controller.mounted_secrets import METRICS_TOKEN, GivenSecrets, read_secrets
 from iriscw.controller.moving import Moves
+from iriscw.controller.ordered_exit import uncut
 from iriscw.controller.payloads import Payloads
-from iriscw.controller.phases import Phases
+from iriscw.controller.plugin import open_plugin
+from iriscw.controller.replica_store import open_vault
 from iriscw.controller.results import LARGE_BYTES, ResultStore
 from iriscw.controller.stores import Stores
-from iriscw.controller.tending import Tending
+from iriscw.controller.suspension_figures import Phases
 from iriscw.controller.tokens import ControllerTokens, keep_token
-from iriscw.controller.uncut import uncut
-from iriscw.controller.vault import open_vault
+from iriscw.controller.unregistered import Unregistered
+from iriscw.controller.upkeep import Tending
+from iriscw.controller.waiting import Reasons
 from iriscw.errors import InvalidArgument
 from iriscw.files import make_private_folder, write_atomic
 from iriscw.fleet.actor import FLEET_CAPACITY, fleet_behavior
 from iriscw.fleet.model import FleetConfig
 from iriscw.fleet.policy import Policy, default_policy
+from iriscw.inspection.doors import InspectionDoor
 from iriscw.jobs.actor import jobs_child
 from iriscw.jobs.registry import RegistryLimits
 from iriscw.journal.replica import Replica
@@ -80,15 +85,16 @@ from iriscw.rpc.address import Address
 from iriscw.rpc.errors import InsecureDoor
 from iriscw.rpc.listening import require_asyncio
 from iriscw.rpc.server import RpcServer
-from iriscw.rpc.tokens import Secret
+from iriscw.rpc.tokens import Role, Secret
 from iriscw.runtime import ActorSystem, Behavior, ChildSpec, Strategy, Supervision
+from iriscw.runtime.vocabulary import SECOND
 from iriscw.tiers.drivers.checking import NEW_KEY_S, check_store
-from iriscw.tiers.drivers.opening import open_store
+from iriscw.tiers.drivers.opening import StoreFactory, opener
 from iriscw.tiers.ports import ObjectStore
 
 if TYPE_CHECKING:
+    from iriscw.controller.agent_proofs import AgentProofs
     from iriscw.controller.notices import PoolNotices
-    from iriscw.controller.proving import AgentProofs
 
 log = logging.getLogger(__name__)
 
@@ -139,6 +145,7 @@ class Controller:
         self._host = host if host is not None else chosen
         self._port = port if port is not None else config.controller.port
         self._bundle_prefix = bundle_prefix or config.controller.bundle_prefix
+        self._open_store = opener(settings.store_variables(config))
         self._limits = limits or RegistryLimits()
         self._log_limits = log_limits
         there = config.controller.coreweave
@@ -192,7 +199,7 @@ class Controller:
         return Path(self.config.controller.secrets_dir) if self._given is not None else self.state_dir / "secrets"
 
     def statistics(self) -> ControllerStatistics:
-        """Give its figures, without asking any actor.
+        """Return its figures, without asking any actor.
 
         Raises:
             InvalidArgument: it does not run.
@@ -223,13 +230,14 @@ class Controller:
             strangers=self._workers.intake.strangers,
             moves=dict(self._moves.ends),
             phases=self._phases.statistics(),
+            commands=self._commands.statistics(),
         )
 
     async def __aenter__(self) -> Self:
         """Open everything; the controller serves when this returns.
 
         Raises:
-            NeedsAsyncio: this is no task of an asyncio loop.
+            NeedsAsyncio: this is not a task of an asyncio loop.
             StateUnusable: the state folder cannot be used.
             CannotLead: there is no getting at the Lease of the cluster.
             LeadershipLost: also later, out of the block: another controller leads the cluster.
@@ -239,6 +247,7 @@ class Controller:
             SecretsMissing, InvalidTls: the folder with secrets lacks some, or its certificate is no good.
             WorkdirLocked, WorkdirCorrupt: see the local platform.
             InvalidAccess, NoSuchNamespace, CloudError: see :func:`iriscw.controller.coreweave.open_coreweave`.
+            NoSuchPlatform, AmbiguousPlatform, BrokenPlatform, InvalidSettings: of a package, see ``open_plugin``.
             InvalidStoreUrl, NoSuchStore: the bundle prefix is none.
             StoreAccessDenied, StoreUnreachable, ConditionsIgnored: an object store cannot be used.
             AddressInUse, AddressUnavailable, InsecureDoor: the door cannot be opened.
@@ -275,7 +284,8 @@ class Controller:
         self._journal = await self._open_journal(stack)
         stack.push_async_callback(uncut, self._journal.close)  # bounded by the disk: what was accepted is written
         self._logs = await LogStore.open(state / "logs", self._log_limits)
-        objects = await stack.enter_async_context(_object_store(self._bundle_prefix or _beside_journal(config, state)))
+        url = self._bundle_prefix or _beside_journal(config, state)
+        objects = await stack.enter_async_context(_object_store(url, self._open_store))
         self._results = await self._open_results(objects)
         await stack.enter_async_context(_beside(self._results.run))
         stores = Stores(self._logs, self._results, Payloads(objects, ""), objects, BUNDLE_PREFIX)
@@ -291,9 +301,23 @@ class Controller:
         access = Access(self._logs)
         self._overview = Overview(access, self._facts(fleet), self._workers.switchboard, self._journal)
         images = settings.has_task_images(self.config)
+        pythons = settings.pythons(config, fleet, started_here=self._given_drivers is None)
         self._agents = AgentDoor(config.name)
         nodes = NodesDoor(access, self._hub, self._workers.switchboard, tokens, self._agents.board)
-        clients = ClientDoor(access, stores, hub=self._hub, overview=self._overview, nodes=nodes, images=images)
+        self._commands = CommandsDoor(access, self._workers.switchboard, drivers)
+        reasons = Reasons(access, self._hub)
+        clients = ClientDoor(
+            access,
+            stores,
+            hub=self._hub,
+            overview=self._overview,
+            nodes=nodes,
+            commands=self._commands,
+            reasons=reasons,
+            images=images,
+            pythons=pythons,
+            switchboard=self._workers.switchboard,
+        )
         self._lives = self._lives_of(drivers, access)
         dropped = self._lives.ring if self._lives is not None else lambda: None
         self._moves = Moves(access, self._hub, self._workers.switchboard, dropped)
@@ -302,6 +326,10 @@ class Controller:
         self.system = access.system = self._workers.system = self._agents.system = self._tree(fleet, drivers)
         await stack.enter_async_context(self.system)
         await stack.enter_async_context(_beside(self._tending.run))
+        await stack.enter_async_context(_beside(reasons.run))
+        waits_s = min((group.timing.init_timeout for group in fleet.groups), default=SECOND) / SECOND
+        missed = Unregistered(access, self._workers.switchboard, drivers, lambda: self._tending.fleet, waits_s)
+        await stack.enter_async_context(_beside(missed.run))
         if self._lives is not None:
             await stack.enter_async_context(_beside(self._lives.run))
         await self._open_door(stack, clients, tokens)
@@ -310,7 +338,7 @@ class Controller:
         folder, controller = self.state_dir / "journal", self.config.controller
         if controller.durability is Durability.REPLICATED and controller.replica_prefix:
             vaults = contextlib.ExitStack()
-            opening = open_vault(controller.replica_prefix, open_store, JOURNAL_PREFIX)
+            opening = open_vault(controller.replica_prefix, self._open_store, JOURNAL_PREFIX)
             vault = await anyio.to_thread.run_sync(vaults.enter_context, opening)
             stack.push_async_callback(uncut, vaults.close)
             self._replica = Replica(vault, f"{socket.gethostname()} {uuid.uuid4()}")
@@ -348,10 +376,11 @@ class Controller:
             self._given = await anyio.to_thread.run_sync(read_secrets, Path(self.config.controller.secrets_dir))
         if self._given is not None:
             self._admin_token = self._given.admin_token
-            return ControllerTokens(self._given.cluster_secret, [self._admin_token])
+            return ControllerTokens(self._given.cluster_secret, [self._admin_token], self._given.metrics_token)
         secret = await anyio.to_thread.run_sync(keep_token, folder / "cluster-secret")
         self._admin_token = await anyio.to_thread.run_sync(keep_token, folder / "admin-token")
-        return ControllerTokens(secret, [self._admin_token])
+        metrics = await anyio.to_thread.run_sync(keep_token, folder / METRICS_TOKEN)
+        return ControllerTokens(secret, [self._admin_token], metrics)
 
     async def _open_platform(self, stack: AsyncExitStack, tokens: ControllerTokens) -> tuple[CloudDrivers, str]:
         """Open the drivers; give them, and the word by which they know whose a machine is."""
@@ -364,6 +393,10 @@ class Controller:
             containers = local.task_containers(config, os.environ)
             opened = local.open_local(options, tokens, self.state_dir / "secrets" / "workers", containers)
             return await stack.enter_async_context(opened), config.name
+        if config.platform.kind is PlatformKind.PLUGIN:
+            address = config.defaults.bootstrap.controller_address or f"{_dialled(self._host)}:{self._port}"
+            plugged = open_plugin(config, tokens, self.state_dir / "platform", address)
+            return await stack.enter_async_context(plugged), config.name
         from iriscw.controller.coreweave import open_coreweave  # its libraries are for those who use it
 
         tls, plaintext = self._tls is not None, self._insecure_plaintext
@@ -373,7 +406,7 @@ class Controller:
         return drivers, drivers.cluster
 
     def _lives_of(self, drivers: CloudDrivers, access: Access) -> Lives | None:
-        """Give who removes what workers left, where they are processes of this machine."""
+        """Return who removes what workers left, where they are processes of this machine."""
         if self._given_drivers is not None or self.config.platform.kind is not PlatformKind.LOCAL:
             return None
         return Lives(local.cache_dir(self.config, self.state_dir), drivers, access, self._logs)
@@ -396,15 +429,15 @@ class Controller:
         return WorkerSettings(
             cluster=self.config.name,
             groups={group.name: group for group in fleet.groups},
-            task_environment=self.config.defaults.task_env,
-            heartbeat_interval_ms=settings.heartbeat_interval_ms(self.config),
+            task_environment=settings.task_environment(self.config),
+            heartbeats=settings.heartbeats(self.config),
             lease_ms=settings.lease_ms(self.config),
         )
 
     def _facts(self, fleet: FleetConfig) -> ClusterFacts:
         return ClusterFacts(
             name=self.config.name,
-            platform=self.config.platform.kind.value,
+            platform=self.config.platform.name,
             durability=self.config.controller.durability.value,
             started_wall_ns=time.time_ns(),
             groups={group.name: group for group in fleet.groups},
@@ -412,7 +445,7 @@ class Controller:
 
     async def _open_door(self, stack: AsyncExitStack, clients: ClientDoor, tokens: ControllerTokens) -> None:
         self._server = RpcServer(
-            [clients, self._workers, self._agents],
+            [clients, self._workers, self._agents, InspectionDoor(lambda: self.system, Role.ADMIN, Role.LOCAL)],
             authenticate=tokens.authenticate,
             prove=None if self._proofs is None else self._proofs.prove,
             routes=routes(self._read_statistics),
@@ -438,7 +471,7 @@ class Controller:
 
 
 def default_state_dir(config: ClusterConfig) -> Path:
-    """Give the folder of a controller's state, as the configuration says it."""
+    """Return the folder of a controller's state, as the configuration says it."""
     platform = config.platform.local
     if platform is not None:
         return Path(platform.workdir) / "controller"
@@ -446,7 +479,7 @@ def default_state_dir(config: ClusterConfig) -> Path:
 
 
 def _beside_journal(config: ClusterConfig, state: Path) -> str:
-    """Give where bundles and run documents are if nobody says it: where they live as long as the jobs do."""
+    """Return where bundles and run documents are if nobody says it: where they live as long as the jobs do."""
     controller = config.controller
     replicated = controller.durability is Durability.REPLICATED and controller.replica_prefix
     return f"{controller.replica_prefix.rstrip('/')}/objects" if replicated else f"file://{state}/objects"
@@ -457,7 +490,7 @@ def _dialled(host: str) -> str:
 
 
 def _usual_port(path: Path, host: str) -> int:
-    """Give the port of last time if it is free, else any free one, and write it down."""
+    """Return the port of last time if it is free, else any free one, and write it down."""
     try:
         usual = int(path.read_text(encoding="ascii"))
     except (OSError, ValueError):
@@ -500,7 +533,7 @@ async def _drop_stale(held: HeldAttempts, drivers: CloudDrivers) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _object_store(url: str) -> AsyncIterator[ObjectStore]:
+async def _object_store(url: str, open_store: StoreFactory) -> AsyncIterator[ObjectStore]:
     if url.startswith("file:///"):
         await anyio.to_thread.run_sync(make_private_folder, Path(url.removeprefix("file://")))
     store = open_store(url)

@@ -34,7 +34,7 @@ class CloudBinding:
     drivers: CloudDrivers
 
     def effects(self) -> Effects:
-        """Give the function for each effect."""
+        """Return the function for each effect."""
         return {
             CreateNodePool: self._create_pool,
             DeleteNodePool: self._delete_pool,
@@ -45,7 +45,7 @@ class CloudBinding:
         }
 
     def sessions(self) -> Sessions:
-        """Give the function for each watch."""
+        """Return the function for each watch."""
         return {WatchNodePools: self._watch_pools, WatchPods: self._watch_pods}
 
     async def _create_pool(self, effect: CreateNodePool) -> NodePool:

@@ -42,14 +42,15 @@ from iriscw.cloud.kube.settings import GroupSettings, KubeSettings, SecretKey, T
 from iriscw.cloud.model import LABEL_WORKER, Pod, PodSpec, Removed, Throttled, Unavailable, WatchEvent
 from iriscw.cloud.ports import Connection, NodePoolDriver, PodDriver
 from iriscw.config.model import ClusterConfig, CoreweaveSliceConfig, ScaleGroupConfig
+from iriscw.controller.agent_proofs import PATIENCE_S, AgentProofs
 from iriscw.controller.errors import NoSuchNamespace, StateUnusable
 from iriscw.controller.notices import PoolNotices
-from iriscw.controller.proving import PATIENCE_S, AgentProofs
-from iriscw.controller.settings import task_image, worker_image
+from iriscw.controller.settings import store_variables, task_image, worker_image
 from iriscw.controller.tokens import ControllerTokens
 from iriscw.errors import OperationError
 from iriscw.files import write_atomic
 from iriscw.runtime.vocabulary import SECOND
+from iriscw.tiers.drivers.s3_place import with_own
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +78,7 @@ MAX_DROPPED = 10_000
 
 
 def kube_settings(config: ClusterConfig, cluster: str, *, tls: bool, plaintext: bool) -> KubeSettings:
-    """Give how the driver behaves towards a cluster. Pure.
+    """Return how the driver behaves towards a cluster. Pure.
 
     Args:
         config: the cluster's.
@@ -94,7 +95,7 @@ def kube_settings(config: ClusterConfig, cluster: str, *, tls: bool, plaintext: 
         image=worker_image(config),
         command=WORKER_COMMAND,
         image_pull_secrets=(platform.image_pull_secret,) if platform.image_pull_secret else (),
-        environment={**_storage(config), **bootstrap.env_vars},
+        environment=with_own({**_storage(config), **store_variables(config)}, bootstrap.env_vars),
         controller_address=_dialled(bootstrap.controller_address, tls=tls),
         worker_port=bootstrap.worker_port,
         cache_dir=bootstrap.cache_dir,
@@ -149,7 +150,7 @@ def _taints(pool: CoreweaveSliceConfig) -> tuple[Taint, ...]:
 
 
 async def cluster_identity(objects: Objects, namespace: str, state_dir: Path) -> str:
-    """Give the value of ``iris-cluster``: the namespace's uid, or the one that is remembered if nobody answers.
+    """Return the value of ``iris-cluster``: the namespace's uid, or the one that is remembered if nobody answers.
 
     Raises:
         NoSuchNamespace: there is none of this name.
@@ -253,6 +254,7 @@ class TokenedPods:
         if before != spec.name:
             self.dropped.add(before)
         self._asked[worker_id] = spec.name
+        spec = attrs.evolve(spec, environment={**self.tokens.told, **spec.environment})
         call = create_pod(self.caller.settings, spec, self.caller.rng, token=token.reveal())
         return await self.caller.carry_out(call)
 
@@ -298,15 +300,19 @@ class CoreweaveDrivers:
         return self.drivers.node_pools
 
     def connection(self, pod: str, uid: str) -> Connection:
-        """Give the connection to one incarnation of a pod."""
+        """Return the connection to one incarnation of a pod."""
         return self.drivers.connection(pod, uid)
+
+    async def task_connection(self, worker: Pod, attempt_uid: str) -> Connection:
+        """Return the connection to the pod that an attempt has of its own."""
+        return await self.drivers.task_connection(worker, attempt_uid)
 
 
 # Node agents
 
 
 def agent_proofs(api: KubeApi, namespace: str) -> AgentProofs:
-    """Give what says which agents of a namespace hold which tokens."""
+    """Return what says which agents of a namespace hold which tokens."""
     settings = KubeSettings(cluster="", qps=REVIEWS_PER_S, burst=REVIEWS_AT_ONCE)
     asking = Caller(api, settings, timeout_s=PATIENCE_S)  # nothing is changed, so there is no fence
 

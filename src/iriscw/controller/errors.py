@@ -18,10 +18,6 @@ class NoSuchNamespace(UsageError, LookupError):
     """The Kubernetes cluster has no namespace of the configured name."""
 
 
-class PlatformMissing(UsageError):
-    """The configuration names a platform for which the controller was given no drivers."""
-
-
 class InvalidPageToken(UsageError, ValueError):
     """A page token that no listing of this kind ever gave."""
 

@@ -20,6 +20,7 @@ from typing import Any
 
 import anyio
 
+from iriscw.jobs.meeting.messages import EndpointsChanged
 from iriscw.jobs.messages import JobChanged, TaskChanged
 from iriscw.jobs.suspension.messages import SuspensionChanged
 from iriscw.nodes.messages import NodeChanged, OrderChanged
@@ -29,7 +30,7 @@ MAX_VERSIONS = 20_000
 
 
 def node_key(node: str) -> str:
-    """Give by what name news of a node is waited for."""
+    """Return by what name news of a node is waited for."""
     return f"node {node}"
 
 
@@ -76,10 +77,12 @@ class EventHub:
             self._changed(event.job_id)
         elif isinstance(event, SuspensionChanged):
             self._changed(event.job_id)
+        elif isinstance(event, EndpointsChanged):
+            self.ring(event.job_id)
         elif isinstance(event, OrderChanged):
             self._changed(event.operation)
         elif isinstance(event, NodeChanged):
-            self._ring(node_key(event.node))
+            self.ring(node_key(event.node))
         self._report(event)
 
     def _changed(self, job_id: str) -> None:
@@ -88,14 +91,15 @@ class EventHub:
         if len(self._versions) > MAX_VERSIONS:
             _, forgotten = self._versions.popitem(last=False)
             self._floor = max(self._floor, forgotten)
-        self._ring(job_id)
+        self.ring(job_id)
 
-    def _ring(self, name: str) -> None:
+    def ring(self, name: str) -> None:
+        """Wake all who wait for news of this."""
         for subscription in self._subscribed.get(name, ()):
             subscription.ring()
 
     def version(self, job_id: str) -> int:
-        """Give the job's version now."""
+        """Return the job's version now."""
         return self._versions.get(job_id, self._floor)
 
     @contextlib.contextmanager

@@ -27,7 +27,7 @@ LEASE = "iris-controller"
 
 
 def lease_path(namespace: str) -> str:
-    """Give where the Lease of the controller in a namespace is."""
+    """Return where the Lease of the controller in a namespace is."""
     return f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{LEASE}"
 
 

@@ -19,7 +19,7 @@ import attrs
 from iriscw.cloud.drivers.loading import CloudDrivers
 from iriscw.cloud.drivers.local.drivers import local
 from iriscw.cloud.drivers.local.platform import LocalOptions
-from iriscw.cloud.model import LABEL_GROUP, Capacity, Pod, PodSpec, Removed, Unavailable, WatchEvent
+from iriscw.cloud.model import LABEL_GROUP, Capacity, Gone, Pod, PodSpec, Removed, Unavailable, WatchEvent
 from iriscw.cloud.ports import Connection, NodePoolDriver, PodDriver
 from iriscw.config.model import ClusterConfig, TaskRuntimeKind
 from iriscw.controller.settings import per_worker
@@ -37,7 +37,7 @@ TASK_CONTAINERS_VARIABLE = "IRISCW_TASK_CONTAINERS"
 
 
 def local_options(config: ClusterConfig, state_dir: Path, controller_address: str) -> LocalOptions:
-    """Give what the local platform is opened with.
+    """Return what the local platform is opened with.
 
     Args:
         config: the cluster's.
@@ -59,12 +59,14 @@ def local_options(config: ClusterConfig, state_dir: Path, controller_address: st
 
 
 def cache_dir(config: ClusterConfig, state_dir: Path) -> Path:
-    """Give the folder in which the workers of the local platform keep what they have."""
+    """Return the folder in which the workers of the local platform keep what they have."""
     return state_dir / config.defaults.bootstrap.cache_dir
 
 
 def task_containers(config: ClusterConfig, environment: Mapping[str, str]) -> dict[str, str]:
-    """Give what workers are told of their tasks' containers, by scale group; groups whose tasks have none are left out.
+    """Return what workers are told of their tasks' containers, by scale group.
+
+    Groups whose tasks have none are left out.
 
     Args:
         config: the cluster's.
@@ -119,7 +121,7 @@ class TokenedPods:
             await anyio.to_thread.run_sync(write_token_file, path, token)
         except OSError as error:
             raise Unavailable(f"the worker's token cannot be written: {error.strerror or error}") from error
-        environment = {**spec.environment, TOKEN_FILE_VARIABLE: str(path)}
+        environment = {**self.tokens.told, **spec.environment, TOKEN_FILE_VARIABLE: str(path)}
         if containers := self.containers.get(spec.labels.get(LABEL_GROUP, "")):
             environment[TASK_CONTAINERS_VARIABLE] = containers
         return await self.pods.create(attrs.evolve(spec, environment=environment))
@@ -159,7 +161,7 @@ class TokenedDrivers:
     """The local drivers with :class:`TokenedPods`."""
 
     drivers: CloudDrivers
-    pods: PodDriver
+    pods: TokenedPods
 
     @property
     def node_pools(self) -> NodePoolDriver:
@@ -167,8 +169,19 @@ class TokenedDrivers:
         return self.drivers.node_pools
 
     def connection(self, pod: str, uid: str) -> Connection:
-        """Give the connection to one incarnation of a pod."""
+        """Return the connection to one incarnation of a pod."""
         return self.drivers.connection(pod, uid)
+
+    async def task_connection(self, worker: Pod, attempt_uid: str) -> Connection:
+        """Return the connection to the container of an attempt, whose name is its own."""
+        from iriscw.cloud.docker.containers import decode_task_containers  # for those who use it
+        from iriscw.cloud.drivers.docker.connection import DockerConnection
+        from iriscw.cloud.kube.tasks import task_name_of
+
+        containers = self.pods.containers.get(worker.labels.get(LABEL_GROUP, ""))
+        if containers is None:
+            raise Gone(f"the tasks of {worker.name} have no containers any more")
+        return DockerConnection(decode_task_containers(containers).socket, task_name_of(worker, attempt_uid))
 
 
 @asynccontextmanager

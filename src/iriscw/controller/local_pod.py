@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 
 def command(arguments: Sequence[str], environment: Mapping[str, str]) -> list[str]:
-    """Give the worker's command line.
+    """Return the worker's command line.
 
     Raises:
         SystemExit: the arguments are not an address and a folder, or the environment does not say who this is.

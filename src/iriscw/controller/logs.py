@@ -1,10 +1,12 @@
 """The log store: what attempts wrote, bounded, on disk, readable while it grows.
 
 Layout. ``<root>/<job id>/<index>-<number>-<uid>.<start>.log``: a *segment* with the bytes of one attempt's log from
-``start`` on. The names say everything, so a restarted controller finds its place by listing folders. A segment that
-is full is followed by the next, at the start of a line; beyond ``attempt_bytes`` the oldest of the attempt goes, beyond
-``total_bytes`` the logs of the jobs that finished longest ago. What is gone leaves an empty segment that starts where
-the log ended: readers see a gap in the offsets, never a shorter log.
+``start`` on. The names say everything, so a restarted controller finds its place by listing folders. An attempt that
+has not said anything has no segment; ``<root>/<job id>/attempts`` names all that were opened, a line each, so that many
+are opened by one write. A segment that is full is followed by the next, at the start of a line; beyond
+``attempt_bytes`` the oldest of the attempt goes, beyond ``total_bytes`` the logs of the jobs that finished longest ago.
+What is gone leaves an empty segment that starts where the log ended: readers see a gap in the offsets, never a shorter
+log.
 
 Offsets count bytes of the attempt's log from its start. Appending is idempotent: what is there already is skipped,
 and a chunk that begins beyond the end changes nothing. The answer is always the end, from which the worker goes on.
@@ -18,9 +20,10 @@ from __future__ import annotations
 import collections
 import contextlib
 import logging
+import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -31,7 +34,7 @@ import attrs
 from iriscw.controller.events import Subscription
 from iriscw.controller.stored_files import append_whole, naming, read_at
 from iriscw.errors import OperationError
-from iriscw.files import make_private_folder
+from iriscw.files import make_private_folder, write_atomic
 from iriscw.jobs.model import AwaitLogs
 from iriscw.runtime.vocabulary import SECOND
 
@@ -43,6 +46,10 @@ LINE_SHARE = 256
 """By this part of its size, and a chunk, a full segment grows while its last line has no end: 64 KiB, the longest line
 that readers get in one piece."""
 
+ROLL = "attempts"
+"""The file in a job's folder that names all its attempts, a line each; one that says nothing has no other file."""
+
+_CALLED = re.compile(r"(\d{1,6})-(\d{1,6})-([0-9a-f]{16})")
 _NAME = re.compile(r"(\d{1,6})-(\d{1,6})-([0-9a-f]{16})\.(\d{1,15})\.log")
 _JOB = re.compile(r"job-[a-z2-7]{12}")
 
@@ -73,6 +80,15 @@ class LogStatistics:
     """Bytes that limits took, since the start."""
 
 
+@attrs.frozen
+class Named:
+    """Which attempt of its job one is."""
+
+    index: int
+    number: int
+    uid: str
+
+
 @attrs.define(eq=False)
 class AttemptLog:
     """One attempt's log."""
@@ -87,7 +103,14 @@ class AttemptLog:
     """Whether the attempt was seen to end: nothing more comes."""
     ends_line: bool = False
     """Whether the last byte is known to end a line; it is not after a restart."""
-    lock: anyio.Lock = attrs.field(factory=anyio.Lock)
+    _lock: anyio.Lock | None = None
+
+    @property
+    def lock(self) -> anyio.Lock:
+        """Held while something is stored. Made late: most attempts that are ordered at once say nothing for a while."""
+        if self._lock is None:
+            self._lock = anyio.Lock()
+        return self._lock
 
     @property
     def begin(self) -> int:
@@ -105,7 +128,7 @@ class AttemptLog:
         return sum(size for _, size in self.segments)
 
     def name(self, start: int) -> str:
-        """Give the file name of a segment."""
+        """Return the file name of a segment."""
         return f"{self.index}-{self.number}-{self.uid}.{start}.log"
 
 
@@ -117,7 +140,7 @@ class LogFollower(Subscription):
         self.changed: dict[str, None] = {}
 
     def take(self) -> list[str]:
-        """Give the uids of the attempts that grew since the last call."""
+        """Return the uids of the attempts that grew since the last call."""
         uids = list(self.changed)
         self.changed.clear()
         return uids
@@ -134,6 +157,7 @@ class LogStore:
         self._finished: collections.OrderedDict[str, None] = collections.OrderedDict()
         self._followers: dict[str, dict[LogFollower, None]] = {}
         self._stored_bytes = self._appended_bytes = self._dropped_bytes = 0
+        self._roll_locks: dict[str, anyio.Lock] = {}
 
     @classmethod
     async def open(cls, root: Path, limits: LogLimits | None = None) -> LogStore:
@@ -152,6 +176,8 @@ class LogStore:
         for folder in sorted(self._root.iterdir()):
             if not _JOB.fullmatch(folder.name):
                 continue
+            for each in _called(folder / ROLL):
+                self._register(AttemptLog(folder.name, each.index, each.number, each.uid))
             for path in folder.iterdir():
                 match = _NAME.fullmatch(path.name)
                 if match is not None:
@@ -159,6 +185,7 @@ class LogStore:
                     attempt.segments.append([int(match[4]), path.stat().st_size])
         for attempt in self._attempts.values():
             attempt.segments.sort()
+            attempt.segments = attempt.segments or [[0, 0]]
             self._stored_bytes += attempt.stored_bytes
 
     def _register(self, attempt: AttemptLog) -> AttemptLog:
@@ -170,17 +197,25 @@ class LogStore:
     # Writing
 
     async def begin(self, job_id: str, index: int, number: int, uid: str) -> None:
-        """Take logs of this attempt from now on. Repeating it is fine.
+        """Take logs of this attempt from now on; see :meth:`begin_all`."""
+        await self.begin_all(job_id, (Named(index, number, uid),))
+
+    async def begin_all(self, job_id: str, attempts: Iterable[Named]) -> None:
+        """Take logs of these attempts of a job from now on. Repeating it is fine.
 
         Raises:
-            LogStoreBroken: nothing can be written; the attempt is as unknown as before.
+            LogStoreBroken: nothing can be written; the attempts are as unknown as before.
         """
-        if uid in self._attempts:
-            return
-        attempt = AttemptLog(job_id, index, number, uid, segments=[[0, 0]])
-        with _named(self._root):
-            await anyio.to_thread.run_sync(self._write, attempt, 0, b"")
-        self._register(attempt)  # now that its file is there: what only memory knows is lost with the process
+        # An append that fails cuts its file, and must not cut another one's lines.
+        async with self._roll_locks.setdefault(job_id, anyio.Lock()):
+            fresh = [each for each in attempts if each.uid not in self._attempts]
+            if not fresh:
+                return
+            lines = "".join(f"{each.index}-{each.number}-{each.uid}\n" for each in fresh)
+            with _named(self._root):
+                await anyio.to_thread.run_sync(append_whole, self._root / job_id / ROLL, lines.encode())
+            for each in fresh:  # now that they are written down: what only memory knows is lost with the process
+                self._register(AttemptLog(job_id, each.index, each.number, each.uid, segments=[[0, 0]]))
 
     async def append(self, uid: str, offset: int, data: bytes) -> int | None:
         """Store a chunk; give the offset up to which the log is stored now, None for an unknown attempt.
@@ -272,6 +307,7 @@ class LogStore:
         Raises:
             LogStoreBroken: files cannot be removed.
         """
+        self._roll_locks.pop(job_id, None)
         for attempt in self._jobs.pop(job_id, {}).values():
             del self._attempts[attempt.uid]
             self._stored_bytes -= attempt.stored_bytes
@@ -282,19 +318,19 @@ class LogStore:
     # Reading
 
     def attempt(self, uid: str) -> AttemptLog | None:
-        """Give what is known of an attempt's log."""
+        """Return what is known of an attempt's log."""
         return self._attempts.get(uid)
 
     def attempts(self, job_id: str) -> list[AttemptLog]:
-        """Give the attempts of a job that have logs, by task and number."""
+        """Return the attempts of a job that have logs, by task and number."""
         return sorted(self._jobs.get(job_id, {}).values(), key=lambda each: (each.index, each.number))
 
     def jobs(self) -> list[str]:
-        """Give the jobs that have logs."""
+        """Return the jobs that have logs."""
         return list(self._jobs)
 
     async def read(self, attempt: AttemptLog, offset: int, limit_bytes: int) -> tuple[int, bytes]:
-        """Give the bytes from ``offset`` on, at most ``limit_bytes``, and the offset at which they really begin.
+        """Return the bytes from ``offset`` on, at most ``limit_bytes``, and the offset at which they really begin.
 
         That is later than asked for where bytes were dropped. No bytes: ``offset`` is the end.
 
@@ -315,7 +351,7 @@ class LogStore:
         return max(offset, attempt.begin), b""
 
     async def tail(self, attempt: AttemptLog, lines: int, search_bytes: int = MIB) -> int:
-        """Give the offset at which the last ``lines`` lines begin, looking at most ``search_bytes`` back."""
+        """Return the offset at which the last ``lines`` lines begin, looking at most ``search_bytes`` back."""
         offset = max(attempt.begin, attempt.end - search_bytes)
         found: list[int] = []
         while True:
@@ -361,8 +397,34 @@ class LogStore:
         return attempt.end
 
     def statistics(self) -> LogStatistics:
-        """Give the store in figures."""
+        """Return the store in figures."""
         return LogStatistics(len(self._attempts), self._stored_bytes, self._appended_bytes, self._dropped_bytes)
+
+
+def _called(path: Path) -> list[Named]:
+    """Return the attempts that a job's roll names.
+
+    Half a line, where the machine stopped, is taken away. What cannot be read names nobody: attempts that have written
+    something are known by their files.
+    """
+    try:
+        with open(path, "rb", opener=_no_link) as file:
+            *lines, rest = file.read().decode("ascii", "replace").split("\n")
+    except FileNotFoundError:
+        return []  # all that began under an older controller have a file each
+    except OSError as error:
+        log.warning("%s cannot be read, and names no attempts: %s", path, error.strerror or error)
+        return []
+    if rest:
+        write_atomic(path, "".join(f"{line}\n" for line in lines).encode(), durable=False)
+    matches = [_CALLED.fullmatch(line) for line in lines]
+    if damaged := matches.count(None):
+        log.warning("%s: %d lines name no attempt, and are left out", path, damaged)
+    return [Named(int(match[1]), int(match[2]), match[3]) for match in matches if match is not None]
+
+
+def _no_link(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC)
 
 
 def _read_if_there(path: Path, position: int, count: int) -> bytes | None:

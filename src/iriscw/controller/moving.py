@@ -21,6 +21,7 @@ from typing import Any, Final
 
 import anyio
 
+from iriscw.controller.checkpoint_labels import task_labels
 from iriscw.controller.doors.access import Access
 from iriscw.controller.doors.streams import Switchboard
 from iriscw.controller.errors import CheckpointKept
@@ -37,7 +38,7 @@ from iriscw.jobs.suspension.effects import (
     ThawedAttempt,
 )
 from iriscw.jobs.suspension.moves import thaw_keys
-from iriscw.nodes.errors import NoSuchOrder
+from iriscw.nodes.errors import STARTS_AGENT, NoSuchOrder
 from iriscw.nodes.messages import (
     AGENTS,
     ORDERS,
@@ -126,7 +127,6 @@ class Moves:
         node = connection.hello.node
         if process is None or not folder or not node:
             raise SuspensionRefused(f"worker {effect.worker_id} names no process of {effect.uid} that can be frozen")
-        own = {"job": effect.job_id, "task": str(effect.index)}
         freeze = FreezeOrder(
             pid=process.pid,
             start_ticks=process.start_ticks,
@@ -135,7 +135,7 @@ class Moves:
             tier=effect.tier,
             leave_running=False,
             force=effect.force,
-            labels=tuple(sorted({**dict(effect.labels), **own}.items())),
+            labels=task_labels(dict(effect.labels), effect.job_id, effect.index, effect.gpus),
             pid_namespace=process.pid_namespace,
             tcp_close=True,
             guard=folder,
@@ -149,7 +149,7 @@ class Moves:
             SuspensionRefused: the node has no agent any more. Nothing of it runs.
         """
         key = PREFIX + effect.key
-        order = Order("", thaw=ThawOrder(effect.checkpoint, new_numbers=True))
+        order = Order("", thaw=ThawOrder(effect.checkpoint, new_numbers=True, gpus=effect.gpus))
         view = await self._find(key) or await self._place(key, effect.node, order)
         end = await self._end_of(view)
         outcome = _THAWS.get(end.outcome, Thawed.UNKNOWN)
@@ -211,7 +211,8 @@ class Moves:
         with self._hub.subscribed(node_key(node)) as events:
             while True:
                 if node not in await self._ask(AGENTS, ListNodes()):
-                    raise SuspensionRefused(f"no agent has dialled from node {node}, or it was forgotten")
+                    said = f"no agent has dialled from node {node}, or it was forgotten"
+                    raise SuspensionRefused(f"{said}: {STARTS_AGENT}")
                 view: NodeView = await self._ask(AGENTS / node, DescribeNode(()))
                 if view.state is not NodeState.UNKNOWN and view.identity is not None:
                     return view.identity.agent_id

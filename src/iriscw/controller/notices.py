@@ -36,7 +36,7 @@ _INCOMPLETE = (SliceState.BOOTING, SliceState.INITIALIZING)
 
 
 def notices_of(event: SliceChanged) -> Iterator[Notice]:
-    """Give what is told of a slice that changed: each trouble and each turn of its life once, when it begins."""
+    """Yield what is told of a slice that changed: each trouble and each turn of its life once, when it begins."""
     row = event.row
 
     def notice(reason: str, text: str, *, warning: bool) -> Notice:
@@ -72,5 +72,5 @@ class PoolNotices:
                 self._noticing.tell(each)
 
     def statistics(self) -> NoticeStatistics:
-        """Give figures of now."""
+        """Return figures of now."""
         return self._noticing.statistics()

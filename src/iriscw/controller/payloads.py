@@ -1,9 +1,9 @@
 """What jobs run, kept outside of their records: entrypoints in the object store, named by their hash.
 
 The journal holds facts, not data: a job's record has the SHA-256 of its *run document*, an encoded
-``TaskSpecification`` of which only the entrypoint and the bundle are set. It lies at ``<prefix>/payloads/<sha256>``,
-was written before the job was accepted, and is put together with the rest of the specification when a worker is told
-to run the job.
+``TaskSpecification`` of which only the entrypoint, the bundle, the image and ``freezable`` are set. It lies at
+``<prefix>/payloads/<sha256>``, was written before the job was accepted, and is put together with the rest of the
+specification when a worker is told to run the job.
 """
 
 from __future__ import annotations
@@ -41,14 +41,17 @@ class Payloads:
         self._cache: collections.OrderedDict[str, bytes] = collections.OrderedDict()
         self._cached_bytes = 0
 
-    async def keep(self, entrypoint: WireEntrypoint, bundle_id: str, image: str = "") -> Entrypoint:
+    async def keep(
+        self, entrypoint: WireEntrypoint, bundle_id: str, image: str = "", *, freezable: bool = False
+    ) -> Entrypoint:
         """Store what a job runs; give what its record says of it.
 
         Raises:
             SubmissionTooLarge: it is larger than a specification may be.
             StoreAccessDenied, StoreUnreachable, StoreFull: see ``ObjectStore.put``.
         """
-        document = bytes(TaskSpecification(entrypoint=entrypoint, bundle_id=bundle_id, image=image))
+        run = TaskSpecification(entrypoint=entrypoint, bundle_id=bundle_id, image=image, freezable=freezable)
+        document = bytes(run)
         if len(document) > MAX_DOCUMENT_BYTES:
             raise SubmissionTooLarge(f"the entrypoint takes {len(document)} bytes, more than {MAX_DOCUMENT_BYTES}")
         sha256 = hashlib.sha256(document).hexdigest()
@@ -64,7 +67,7 @@ class Payloads:
         return Entrypoint(EntrypointKind.CALLABLE, sha256, called.python_version)
 
     async def load(self, sha256: str) -> TaskSpecification:
-        """Give a run document.
+        """Return a run document.
 
         Raises:
             ObjectNotFound: the store has lost it.

@@ -105,7 +105,14 @@ class AttemptResult:
     """Whether the disk has it: as long as it is not archived, and maybe later."""
     counted_bytes: int | None = None
     """As what it counts among those that wait; None if it does not."""
-    lock: anyio.Lock = attrs.field(factory=anyio.Lock)
+    _lock: anyio.Lock | None = None
+
+    @property
+    def lock(self) -> anyio.Lock:
+        """Held while something is stored. Made late: most attempts that are ordered at once say nothing for a while."""
+        if self._lock is None:
+            self._lock = anyio.Lock()
+        return self._lock
 
     @property
     def name(self) -> str:

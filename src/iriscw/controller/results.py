@@ -403,7 +403,7 @@ class ResultStore:
     # Reading
 
     async def find(self, job_id: str, uid: str) -> AttemptResult | None:
-        """Give the verified result of an attempt; None if it certainly has none.
+        """Return the verified result of an attempt; None if it certainly has none.
 
         Raises:
             StoreAccessDenied, StoreUnreachable: that cannot be told.
@@ -413,17 +413,17 @@ class ResultStore:
         return self.result(uid)
 
     def result(self, uid: str) -> AttemptResult | None:
-        """Give the verified result of an attempt; None if this controller knows of none."""
+        """Return the verified result of an attempt; None if this controller knows of none."""
         result = self._results.get(uid)
         return result if result is not None and result.reference is not None else None
 
     def stored(self, uid: str) -> int:
-        """Give the offset up to which an attempt's result is stored."""
+        """Return the offset up to which an attempt's result is stored."""
         result = self._results.get(uid)
         return 0 if result is None else result.size_bytes
 
     async def read(self, result: AttemptResult) -> AsyncGenerator[bytes, None]:
-        """Give the bytes of a verified result, the last of them only if they are what was stored.
+        """Yield the bytes of a verified result, the last of them only if they are what was stored.
 
         Raises:
             ResultStoreBroken: the file cannot be read.
@@ -463,7 +463,7 @@ class ResultStore:
     # What goes
 
     async def jobs(self) -> list[str]:
-        """Give the jobs that have results, here or in the object store.
+        """Return the jobs that have results, here or in the object store.
 
         Raises:
             StoreAccessDenied, StoreUnreachable: the object store cannot say it.
@@ -500,7 +500,7 @@ class ResultStore:
         self._jobs.pop(job_id, None)
 
     def statistics(self) -> ResultStatistics:
-        """Give the store in figures."""
+        """Return the store in figures."""
         return ResultStatistics(
             known=len(self._results),
             waiting=self._waiting,

@@ -6,18 +6,33 @@ name follow the same rule.
 
 from __future__ import annotations
 
+import sys
+
 import attrs
 
 from iriscw.cloud.model import Attributes, Capacity
-from iriscw.config.model import AcceleratorType, ClusterConfig, PlatformKind, ScaleGroupConfig, TaskRuntimeKind
+from iriscw.config.model import (
+    AcceleratorType,
+    ClusterConfig,
+    PlatformKind,
+    ScaleGroupConfig,
+    SliceConfig,
+    TaskRuntimeKind,
+)
+from iriscw.controller.heartbeats import Heartbeats
 from iriscw.fleet.model import TASK_RUNTIME, FleetConfig, GroupConfig, Timing
 from iriscw.jobs.actor import JobsConfig
+from iriscw.jobs.placement import PYTHON
 from iriscw.jobs.registry import RegistryLimits
 from iriscw.jobs.settings import JobSettings
 from iriscw.runtime.vocabulary import MILLISECOND, SECOND
+from iriscw.tiers.drivers.s3_place import place_variables, with_own
 
 HEARTBEATS_PER_TIMEOUT = 5
 """Heartbeats within a worker's timeout: one may come late, or with the next."""
+
+LONGEST_HEARTBEAT = 0.4
+"""The longest interval of heartbeats, as a part of the timeout, for a large fleet: one may come with the next."""
 
 LEASE_TIMEOUTS = 2
 """A worker without contact ends its attempts itself after so many timeouts."""
@@ -28,7 +43,7 @@ GRACE_TIMEOUTS = 3
 
 
 def fleet_config(config: ClusterConfig, cluster: str = "") -> FleetConfig:
-    """Give the fleet's configuration. ``cluster`` says whose the machines are; by default the cluster's name does."""
+    """Return the fleet's configuration. ``cluster`` says whose the machines are; by default the cluster's name does."""
     local = config.platform.kind is PlatformKind.LOCAL
     groups = tuple(_group(config, group, local=local) for group in config.scale_groups.values())
     takeover = 0 if local else 2 * config.platform.timeouts.api_timeout
@@ -38,7 +53,7 @@ def fleet_config(config: ClusterConfig, cluster: str = "") -> FleetConfig:
 def _group(config: ClusterConfig, group: ScaleGroupConfig, *, local: bool) -> GroupConfig:
     is_gpu = group.accelerator_type is AcceleratorType.GPU
     template = group.slice_template
-    region = template.coreweave.region if template.coreweave is not None else "local"
+    region, instance_type = _place(config, template)
     variant = group.accelerator_variant
     known = {
         "device-type": group.accelerator_type.value,
@@ -53,7 +68,7 @@ def _group(config: ClusterConfig, group: ScaleGroupConfig, *, local: bool) -> Gr
         name=group.name,
         per_worker=per_worker(group),
         attributes=Attributes({**group.attributes, **known}),
-        instance_type=template.coreweave.instance_type if template.coreweave is not None else "local",
+        instance_type=instance_type,
         region=region,
         num_vms=group.num_vms,
         min_slices=group.min_slices,
@@ -67,23 +82,60 @@ def _group(config: ClusterConfig, group: ScaleGroupConfig, *, local: bool) -> Gr
     )
 
 
+def _place(config: ClusterConfig, template: SliceConfig) -> tuple[str, str]:
+    """Return the region and the type of machine of a group's slices."""
+    if template.coreweave is not None:
+        return template.coreweave.region, template.coreweave.instance_type
+    name, plugin = config.platform.name, template.plugin
+    return (name, name) if plugin is None else (plugin.region or name, plugin.instance_type or name)
+
+
 def has_task_images(config: ClusterConfig) -> bool:
     """Whether the tasks of any group have pods or containers of their own, so that a job may name an image."""
     return any(group.task_runtime is not TaskRuntimeKind.PROCESS for group in config.scale_groups.values())
 
 
+def pythons(config: ClusterConfig, fleet: FleetConfig, *, started_here: bool) -> tuple[str, ...]:
+    """Return the Pythons that workers can have; none if that is known only when there is a worker.
+
+    Args:
+        config: the cluster's.
+        fleet: its groups, with the attributes that all workers of each have.
+        started_here: whether workers are started by this process, with its own Python: on the ``local`` platform.
+    """
+    if started_here and config.platform.kind is PlatformKind.LOCAL:
+        return (f"{sys.version_info.major}.{sys.version_info.minor}",)
+    named = [group.attributes.get(PYTHON) for group in fleet.groups]
+    return tuple(dict.fromkeys(str(each) for each in named if each)) if named and all(named) else ()
+
+
 def worker_image(config: ClusterConfig) -> str:
-    """Give the worker's image by its full name."""
+    """Return the worker's image by its full name."""
     return full_image(config, config.defaults.bootstrap.docker_image)
 
 
+def store_variables(config: ClusterConfig) -> dict[str, str]:
+    """Return the variables that say where ``s3://`` is, if the configuration does."""
+    platform = config.platform.coreweave
+    if platform is None:
+        return {}
+    return place_variables(platform.object_storage_endpoint, platform.object_storage_region)
+
+
+def task_environment(config: ClusterConfig) -> dict[str, str]:
+    """Return what the tasks of every job find in their environment, beside the secrets."""
+    own, secrets = config.defaults.task_env, config.defaults.task_secrets
+    found = with_own(store_variables(config), {**secrets, **own})
+    return {name: value for name, value in found.items() if name not in secrets}
+
+
 def task_image(config: ClusterConfig, group: ScaleGroupConfig) -> str:
-    """Give the image of a group's tasks by its full name; empty where they have no pods."""
+    """Return the image of a group's tasks by its full name; empty where they have no pods."""
     return full_image(config, group.task_image) if group.task_runtime is TaskRuntimeKind.POD else ""
 
 
 def full_image(config: ClusterConfig, image: str) -> str:
-    """Give an image's full name: with the configured registry in front, unless it names one itself."""
+    """Return an image's full name: with the configured registry in front, unless it names one itself."""
     platform = config.platform.coreweave
     first, slash, _ = image.partition("/")
     named = slash and ("." in first or ":" in first or first == "localhost")
@@ -92,7 +144,7 @@ def full_image(config: ClusterConfig, image: str) -> str:
 
 
 def per_worker(group: ScaleGroupConfig) -> Capacity:
-    """Give what one worker of a group promises."""
+    """Return what one worker of a group promises."""
     offered = group.resources
     is_gpu = group.accelerator_type is AcceleratorType.GPU
     return Capacity(
@@ -139,25 +191,26 @@ def _local_timing(config: ClusterConfig, group: ScaleGroupConfig) -> Timing:
 
 
 def worker_timeout(config: ClusterConfig) -> int:
-    """Give the longest time without contact after which a worker of any group counts as lost, in ns."""
+    """Return the longest time without contact after which a worker of any group counts as lost, in ns."""
     every = [group.timeouts.worker_timeout for group in config.scale_groups.values()]
     return max([config.platform.timeouts.worker_timeout, *every])
 
 
-def heartbeat_interval_ms(config: ClusterConfig) -> int:
-    """Give how often workers send a sign of life."""
+def heartbeats(config: ClusterConfig) -> Heartbeats:
+    """Return how often workers send a sign of life."""
     every = [group.timeouts.worker_timeout for group in config.scale_groups.values()]
-    shortest = min([config.platform.timeouts.worker_timeout, *every])
-    return max(1, shortest // HEARTBEATS_PER_TIMEOUT // MILLISECOND)
+    strictest = min([config.platform.timeouts.worker_timeout, *every])
+    shortest_ms = max(1, strictest // HEARTBEATS_PER_TIMEOUT // MILLISECOND)
+    return Heartbeats(shortest_ms, max(shortest_ms, int(LONGEST_HEARTBEAT * strictest) // MILLISECOND))
 
 
 def lease_ms(config: ClusterConfig) -> int:
-    """Give after how long without the controller a worker ends its attempts."""
+    """Return after how long without the controller a worker ends its attempts."""
     return LEASE_TIMEOUTS * worker_timeout(config) // MILLISECOND
 
 
 def jobs_config(config: ClusterConfig, limits: RegistryLimits | None = None) -> JobsConfig:
-    """Give the configuration of jobs."""
+    """Return the configuration of jobs."""
     local = config.platform.kind is PlatformKind.LOCAL
     settings = JobSettings(lease_grace_ns=GRACE_TIMEOUTS * worker_timeout(config))
     stop_grace_ns = 5 * SECOND if local else 10 * SECOND

@@ -26,7 +26,7 @@ def naming(kind: type[OperationError], what: str, path: Path) -> Iterator[None]:
 
 
 def read_at(path: Path, position: int, count: int) -> bytes:
-    """Read at most ``count`` bytes of a file that is no link, from ``position`` on. Blocks on the disk.
+    """Read at most ``count`` bytes of a file that is not a link, from ``position`` on. Blocks on the disk.
 
     Raises:
         OSError: as the file system says it.
@@ -39,7 +39,7 @@ def read_at(path: Path, position: int, count: int) -> bytes:
 
 
 def open_plain(path: Path) -> BinaryIO:
-    """Open a file that is no link, to be read from its start. Blocks on the disk.
+    """Open a file that is not a link, to be read from its start. Blocks on the disk.
 
     Raises:
         OSError: as the file system says it.
@@ -48,7 +48,7 @@ def open_plain(path: Path) -> BinaryIO:
 
 
 def append_whole(path: Path, data: bytes) -> None:
-    """Append all of ``data``, or nothing, to a file that is no link; one is made (0600) if need be. Blocks on the disk.
+    """Append all of ``data``, or nothing, to a file that is not a link; it is made (0600) if need be. Blocks on disk.
 
     Raises:
         OSError: as the file system says it; the file is as long as it was.

@@ -27,5 +27,5 @@ class Stores:
     """Of their keys."""
 
     def bundle_key(self, bundle_id: str) -> str:
-        """Give the key of a bundle in its object store."""
+        """Return the key of a bundle in its object store."""
         return bundle_key(self.bundle_prefix, bundle_id)

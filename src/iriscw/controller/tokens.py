@@ -1,4 +1,5 @@
-"""Who may call the controller: admins, workers bound to one incarnation, agents bound to one node, attempts of jobs.
+"""Who may call the controller: admins, workers bound to one incarnation, agents bound to one node, attempts of jobs,
+and who reads figures.
 
 One secret of the cluster lies in the controller's folder. Everything else follows from it: a worker's token is an
 HMAC of the worker's id and incarnation, as a job's is of its attempt, so a restarted controller knows all tokens it
@@ -24,10 +25,14 @@ from iriscw.rpc.tokens import (
     Role,
     Secret,
     SignedNames,
+    digest_of,
     mint_token,
     read_token_file,
     write_token_file,
 )
+
+METRICS_VARIABLE = "IRISCW_METRICS_TOKEN_SHA256"
+"""Where a worker finds the digest of the token that reads its figures."""
 
 _WORKER_PREFIX = "iww1"
 _WORKER_DOMAIN = b"iriscw worker token 1\0"
@@ -66,12 +71,15 @@ class ControllerTokens:
     Args:
         cluster_secret: what all other tokens are derived from.
         admins: tokens that may do everything a client may.
+        metrics: the token that reads figures; None: there is none.
     """
 
-    def __init__(self, cluster_secret: Secret, admins: Iterable[Secret]) -> None:
+    def __init__(self, cluster_secret: Secret, admins: Iterable[Secret], metrics: Secret | None = None) -> None:
         self._workers = SignedNames(cluster_secret, _WORKER_PREFIX, _WORKER_DOMAIN)
         self._agents = SignedNames(cluster_secret, _AGENT_PREFIX, _AGENT_DOMAIN)
-        self._cluster = ClusterTokens(cluster_secret, admins=admins)
+        self._cluster = ClusterTokens(cluster_secret, admins=admins, metrics=() if metrics is None else (metrics,))
+        self.told = {} if metrics is None else {METRICS_VARIABLE: digest_of(metrics)}
+        """What workers are told of the token for metrics, in their environment: how to know it, and not what it is."""
 
     def worker_token(self, worker_id: str, incarnation: str) -> Secret:
         """Derive the token of one incarnation of a worker.
@@ -106,7 +114,7 @@ class ControllerTokens:
 
 
 def keep_token(path: Path) -> Secret:
-    """Give the token in the file ``path``; mint and write one (0600) if there is none. Blocks on the disk.
+    """Return the token in the file ``path``; mint and write one (0600) if there is none. Blocks on the disk.
 
     Raises:
         StateUnusable: the file holds no token, cannot be read or written, or another user could have put it there.
@@ -120,7 +128,7 @@ def keep_token(path: Path) -> Secret:
         token = mint_token()
         write_token_file(path, token)
     except InvalidTokenFile as error:
-        raise StateUnusable(str(error)) from None
+        raise StateUnusable(str(error)) from error
     except OSError as error:
         raise StateUnusable(f"{path}: {error.strerror or error}") from error
     return token

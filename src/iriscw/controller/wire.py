@@ -6,13 +6,23 @@ A number that this version does not know counts as "not said", as the protocol d
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
 from iriscw.cloud.model import Attributes, AttributeValue, Capacity, Constraint, Mode, Op
 from iriscw.errors import InvalidArgument
-from iriscw.fleet.model import TASK_RUNTIME, TASK_RUNTIMES, Availability, GroupConfig, GroupRow, SliceRow, SliceState
+from iriscw.fleet.model import (
+    FREEZABLE,
+    TASK_RUNTIME,
+    TASK_RUNTIMES,
+    Availability,
+    GroupConfig,
+    GroupRow,
+    SliceRow,
+    SliceState,
+)
+from iriscw.jobs.faults import one_line
 from iriscw.jobs.messages import AttemptRow, JobRow, JobView, TaskRow
 from iriscw.jobs.model import (
     JOB_TERMINAL,
@@ -21,6 +31,7 @@ from iriscw.jobs.model import (
     Ending,
     Entrypoint,
     Existing,
+    GangPlace,
     JobSpec,
     JobState,
     Observation,
@@ -32,7 +43,9 @@ from iriscw.jobs.model import (
 )
 from iriscw.jobs.suspension.messages import SuspensionView
 from iriscw.proto.iriscw import v1
+from iriscw.resources import GPU_LIMIT
 from iriscw.runtime.vocabulary import MILLISECOND
+from iriscw.tiers.drivers.s3_place import with_own
 
 DEFAULT_RETRIES_FAILURE = 0
 DEFAULT_RETRIES_PREEMPTION = 100
@@ -51,8 +64,16 @@ MAX_FAULT_CHARS = 4096
 CUT = "..."
 """The first line of a fault of which the beginning is left out."""
 
+MAX_HOST_CHARS = 255
+"""Of a host's name, as DNS has it."""
+
+MAX_PORT = 65_535
+
 MAX_FOLDER_CHARS = 4096
 """Of a path: as long as the kernel takes."""
+
+MAX_GPU_CHARS = 80
+"""Of the UUID of a GPU, which has 40, or of a part of one (MIG), which has a few more."""
 
 _SUSPENSIONS = {
     v1.Suspension.SUSPENDING: Suspension.SUSPENDING,
@@ -124,6 +145,11 @@ def of_task_images(spec: JobSpec) -> JobSpec:
     return attrs.evolve(spec, constraints=(*spec.constraints, own))
 
 
+def of_freezable(spec: JobSpec) -> JobSpec:
+    """Have the tasks of a job placed only where they can be started so that they can be frozen."""
+    return attrs.evolve(spec, constraints=(*spec.constraints, Constraint(FREEZABLE, Op.EXISTS)))
+
+
 def job_spec(sent: v1.SubmitJobRequest, entrypoint: Entrypoint, parent_job_id: str) -> JobSpec:
     """Read a submission.
 
@@ -147,6 +173,7 @@ def job_spec(sent: v1.SubmitJobRequest, entrypoint: Entrypoint, parent_job_id: s
         max_retries_preemption=DEFAULT_RETRIES_PREEMPTION if preemptions is None else preemptions,
         max_task_failures=sent.max_task_failures,
         parent_job_id=parent_job_id,
+        detached=sent.detached,
     )
 
 
@@ -188,6 +215,7 @@ def job_status(view: JobView, *, version: int, entrypoint: str) -> v1.JobStatus:
         failures=view.failures,
         preemptions=view.preemptions,
         entrypoint=entrypoint,
+        suspended=view.suspended,
     )
 
 
@@ -218,6 +246,7 @@ def job_row(row: JobRow, version: int, pending_reason: str = "") -> v1.JobStatus
         resources=amount(row.demand),
         failures=tally.failures,
         preemptions=tally.preemptions,
+        suspended=tally.suspended,
     )
 
 
@@ -284,6 +313,7 @@ def _attempt(row: TaskRow | AttemptRow, state: TaskState) -> v1.AttemptStatus:
         started_at_ms=_ms(row.started_wall_ns),
         finished_at_ms=_ms(row.ended_wall_ns),
         log_end_offset=row.log_offset,
+        gpus=list(row.gpus),
     )
 
 
@@ -313,9 +343,6 @@ _ENDED_AS = {
 
 # Workers
 
-TIMEOUT_KIND = "TaskTimeout"
-"""The kind of the fault of an attempt that was stopped because it ran too long."""
-
 _ENDINGS = {
     v1.TaskState.SUCCEEDED: Ending.SUCCEEDED,
     v1.TaskState.FAILED: Ending.FAILED,
@@ -325,6 +352,8 @@ _ENDINGS = {
     v1.TaskState.COSCHED_FAILED: Ending.GANG_STOPPED,
     v1.TaskState.MISSING: Ending.MISSING,
 }
+"""What a worker means that says no ending, or none that is known here: it is of another version."""
+
 _STOPS = {
     Ending.KILLED: v1.StopReason.KILLED,
     Ending.PREEMPTED: v1.StopReason.PREEMPTED,
@@ -335,9 +364,9 @@ _STOPS = {
 
 def ending_of(sent: v1.AttemptObserved) -> Ending | None:
     """Say how an attempt ended; None while it lives."""
+    if (told := Ending.__members__.get(sent.ending.name or "")) is not None:
+        return told
     ending = _ENDINGS.get(sent.state)
-    if ending is Ending.FAILED and sent.fault is not None and sent.fault.kind == TIMEOUT_KIND:
-        return Ending.TIMED_OUT
     if ending is Ending.WORKER_LOST and not sent.was_started:
         return Ending.REFUSED
     return ending
@@ -375,6 +404,9 @@ def observation(sent: v1.AttemptObserved, *, logs_stored: int, with_end: bool = 
         folder=sent.folder[:MAX_FOLDER_CHARS],
         ports=tuple(sorted(sent.ports.items()))[:MAX_PORTS],
         process_started_wall_ns=max(0, sent.started_at_ms) * MILLISECOND,
+        gpus=tuple(each[:MAX_GPU_CHARS] for each in sent.gpus[:GPU_LIMIT]),
+        host=sent.host[:MAX_HOST_CHARS],
+        rendezvous_port=sent.rendezvous_port if 0 < sent.rendezvous_port <= MAX_PORT else 0,
     )
 
 
@@ -384,19 +416,22 @@ def _exit_code(sent: v1.ProcessExit | None) -> int | None:
     return -sent.signal if sent.signal is not None else sent.code
 
 
+STOPPED: Final = "AttemptStopped"
+"""The kind of a fault whose sentence says what its name does."""
+
+
 def _reason(fault: v1.Fault | None) -> str:
     if fault is None:
         return ""
-    lines = [line.strip() for line in fault.text.splitlines() if line.strip()]
-    said = lines[-1] if lines else ""
+    said = one_line(fault.text, fault.kind)
     name = fault.kind.rpartition(".")[2]  # as a traceback ends: without the module if that is the program itself
-    named = fault.kind in said or said == name or said.startswith(f"{name}:")
+    named = fault.kind == STOPPED or fault.kind in said or said == name or said.startswith(f"{name}:")
     whole = said if named else f"{fault.kind}: {said}".removesuffix(": ")
     return whole[:MAX_REASON_CHARS]
 
 
 def _last_lines(fault: v1.Fault | None) -> str:
-    """Give the end of what the user's code said, if that is more than the line that the reason has."""
+    """Return the end of what the user's code said, if that is more than the line that the reason has."""
     if fault is None:
         return ""
     whole = fault.text.strip("\n")
@@ -410,7 +445,9 @@ def _last_lines(fault: v1.Fault | None) -> str:
 def specification(
     order: RunOrder, document: v1.TaskSpecification, environment: Mapping[str, str]
 ) -> v1.TaskSpecification:
-    """Put together what all attempts of a job share. ``environment`` is the cluster's; the job's own values win."""
+    """Put together what all attempts of a job share. ``environment`` is the cluster's; the job's own values win.
+    A job that says where ``s3://`` is, by whichever variable, is not told where the cluster has it.
+    """
     spec = order.spec
     return v1.TaskSpecification(
         job_id=order.job_id,
@@ -418,11 +455,13 @@ def specification(
         entrypoint=document.entrypoint,
         bundle_id=document.bundle_id,
         image=document.image,
+        freezable=document.freezable,
         resources=amount(spec.demand),
-        environment={**environment, **dict(spec.environment)},
+        environment=with_own(environment, dict(spec.environment)),
         ports=list(spec.ports),
         num_tasks=spec.replicas,
         parent_job_id=spec.parent_job_id,
+        namespace=order.namespace,
         timeout_ms=0,  # the controller's clock judges, so that a worker's never disagrees with it
     )
 
@@ -437,6 +476,20 @@ def run_attempt(order: RunOrder, specification_hash: bytes, token: str) -> v1.Ru
         attempt_number=attempt_number(order.number),
         token=token,
         resumption=None if order.resumption is None else _resumption(order.resumption),
+        gang=None if order.gang is None else _gang_place(order.gang),
+    )
+
+
+def _gang_place(place: GangPlace) -> v1.GangPlace:
+    return v1.GangPlace(
+        local_rank=place.local_rank,
+        local_world_size=place.local_world_size,
+        node_rank=place.node_rank,
+        nodes=place.nodes,
+        leads=place.leads,
+        waits=place.waits,
+        leader_host=place.leader_host,
+        leader_port=place.leader_port,
     )
 
 
@@ -448,6 +501,8 @@ def _resumption(leave: Resumption) -> v1.Resumption:
         timeout_ms=0,  # the controller's clock judges
         paused_ms=leave.paused_ns // MILLISECOND,
         ports=dict(leave.ports),
+        gpus=list(leave.gpus),
+        host=leave.host,
     )
 
 
@@ -492,6 +547,7 @@ def slice_status(row: SliceRow, workers: list[v1.WorkerStatus]) -> v1.SliceStatu
         ready_at_ms=_ms(row.ready_at),
         idle_since_ms=_ms(row.idle_since),
         workers=workers,
+        expected_at_ms=_ms(row.expected_at),
     )
 
 
@@ -515,3 +571,26 @@ def pool_status(row: GroupRow, group: GroupConfig | None, slices: tuple[SliceRow
         slices=[v1.SliceCount(state=state, count=count) for state, count in counts.items()],
         **details,
     )
+
+
+_BEAT, _ACK = b"\x12", b"\x52"
+"""How a message of a worker begins that holds a heartbeat, and one of the controller that acknowledges it."""
+
+_SEQUENCE = 0x08
+"""How the sequence begins in both."""
+
+_LONGEST_SEQUENCE = 9
+"""Bytes of 63 bits, 7 in each."""
+
+
+def heartbeat_ack(data: bytes) -> bytes | None:
+    """Return the bytes that acknowledge a heartbeat's; None if they are of anything else, or of more than that.
+
+    Both hold a sequence and nothing else, so all but the first byte is the same.
+    """
+    if data[:1] != _BEAT or len(data) < 4 or data[1] != len(data) - 2 or data[2] != _SEQUENCE:
+        return None
+    sequence = data[3:]
+    if len(sequence) > _LONGEST_SEQUENCE or sequence[-1] & 0x80 or any(not byte & 0x80 for byte in sequence[:-1]):
+        return None
+    return _ACK + data[1:]

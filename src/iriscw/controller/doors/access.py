@@ -13,8 +13,10 @@ from typing import Any
 from iriscw.controller.errors import JobUnavailable
 from iriscw.controller.logs import LogStore
 from iriscw.errors import ActorRestarted, ActorStopped, InvalidArgument, NoSuchActor
-from iriscw.jobs.errors import NoSuchJob
-from iriscw.jobs.messages import DescribeJob, JobPage, JobView, ListJobs, ListTasks, TaskPage
+from iriscw.jobs.errors import NoSuchJob, TaskEnded
+from iriscw.jobs.messages import DescribeJob, JobPage, JobView, ListJobs, ListTasks, TaskPage, TaskRow
+from iriscw.jobs.model import TASK_TERMINAL
+from iriscw.nodes.messages import AGENTS, ORDERS
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.context import call_context
 from iriscw.rpc.errors import PermissionDenied
@@ -23,6 +25,9 @@ from iriscw.runtime import ActorSystem
 
 MAX_DEPTH = 16
 """How many generations above a job are looked through for the asker's."""
+
+STANDING = ("/fleet", "/jobs", "/jobs/scheduler", "/jobs/links", AGENTS, ORDERS)
+"""Actors that a controller always has, but for moments in which their supervisor is restarted."""
 
 JOB_ID = re.compile(r"job-[a-z2-7]{12}")
 """As the registry gives them."""
@@ -41,12 +46,22 @@ class Access:
         """Set by the assembly, once the tree stands and before the door opens."""
 
     async def ask(self, path: str, message: Any) -> Any:
-        """Ask an actor; a question that met a restart is asked once more."""
+        """Ask an actor; a question that met a restart is asked once more.
+
+        Raises:
+            ActorStopped: it is one of those that are always there, and is not there yet: its supervisor begins anew.
+            NoSuchActor: there is no such job or node.
+        """
         assert self.system is not None
         try:
-            return await self.system.ask(path, message)
-        except ActorRestarted:
-            return await self.system.ask(path, message)
+            try:
+                return await self.system.ask(path, message)
+            except ActorRestarted:
+                return await self.system.ask(path, message)
+        except NoSuchActor as error:
+            if path not in STANDING:
+                raise
+            raise ActorStopped(f"{path} is being started anew") from error
 
     def admin(self) -> Principal:
         """Let only those in who may do everything.
@@ -96,6 +111,21 @@ class Access:
         if principal.role is Role.JOB:
             await self._require_kinship(view, principal)
         return view
+
+    async def task(self, job_id: str, index: int) -> TaskRow:
+        """Describe a task that is not over.
+
+        Raises:
+            InvalidArgument: the job has no such task.
+            TaskEnded: it is over.
+        """
+        page: TaskPage = await self.ask(f"/jobs/{job_id}", ListTasks(index, 1))
+        rows = [row for row in page.rows if row.index == index]
+        if not rows:
+            raise InvalidArgument(f"{job_id} has no task {index}")
+        if rows[0].state in TASK_TERMINAL:
+            raise TaskEnded(f"task {index} of {job_id} is over: {rows[0].state.value}")
+        return rows[0]
 
     async def forgotten(self, job_id: str) -> bool:
         """Tell whether there is no such job: the registry says so, who knows all of them.

@@ -93,7 +93,7 @@ class AgentConnection:
 
     @classmethod
     def make(cls, identity: AgentIdentity, abilities: Abilities) -> AgentConnection:
-        """Give a connection with empty queues. An agent has one report on its way at a time."""
+        """Return a connection with empty queues. An agent has one report on its way at a time."""
         reports_in, reports = anyio.create_memory_object_stream[Report](1)
         outgoing_in, outgoing = anyio.create_memory_object_stream[v1.NodeMessage](MAX_OUTGOING)
         return cls(identity, abilities, reports_in, reports, outgoing_in, outgoing)
@@ -140,7 +140,7 @@ class AgentBoard:
             del self._shaking[node]
 
     def find(self, node: str) -> AgentConnection | None:
-        """Give the stream of a node."""
+        """Return the stream of a node."""
         return self._connections.get(node)
 
     def plug(self, connection: AgentConnection) -> AgentConnection | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import AsyncIterator
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 
 from iriscw._version import __version__
 from iriscw.bundles.pack import BundleLimits, BundleTooLarge
@@ -17,15 +17,22 @@ from iriscw.cloud.model import InvalidSpec, check_image
 from iriscw.controller import wire
 from iriscw.controller.doors import reading
 from iriscw.controller.doors.access import Access
+from iriscw.controller.doors.commands import CommandsDoor
+from iriscw.controller.doors.endpoints import EndpointWatch
 from iriscw.controller.doors.freezing import NodesDoor
+from iriscw.controller.doors.listing import Pages
 from iriscw.controller.doors.overview import Overview
 from iriscw.controller.doors.rules import CLIENT_RULES
+from iriscw.controller.doors.streams import Switchboard
 from iriscw.controller.errors import BundleMismatch, InvalidPageToken, NoSuchBundle
 from iriscw.controller.events import EventHub
 from iriscw.controller.payloads import display_name
 from iriscw.controller.stores import Stores
+from iriscw.controller.waiting import Reasons, steady
 from iriscw.errors import InvalidArgument, OperationError
-from iriscw.jobs.errors import ImageNotSupported
+from iriscw.fleet.messages import ReopenGroup
+from iriscw.jobs.errors import ImageNotSupported, PythonNotSupported
+from iriscw.jobs.job_queries import OWN_STATE
 from iriscw.jobs.messages import (
     MAX_PAGE,
     ExplainJobs,
@@ -41,11 +48,12 @@ from iriscw.jobs.messages import (
     TerminateJob,
 )
 from iriscw.jobs.model import JOB_TERMINAL
-from iriscw.jobs.questions import OWN_STATE
+from iriscw.jobs.placement import PYTHON
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.context import call_context
 from iriscw.rpc.errors import PermissionDenied
 from iriscw.rpc.tokens import Principal, Role
+from iriscw.runtime.vocabulary import replace
 from iriscw.tiers.ports import IfAbsent, ObjectExists, ObjectNotFound
 
 DEFAULT_PAGE = 100
@@ -64,7 +72,7 @@ _INDEX = re.compile(r"\d{1,6}")
 
 
 def page_size(asked: int) -> int:
-    """Give how many rows a page has: what was asked for, within the limit."""
+    """Return how many rows a page has: what was asked for, within the limit."""
     return min(asked, MAX_PAGE) if asked > 0 else DEFAULT_PAGE
 
 
@@ -77,7 +85,11 @@ class ClientDoor(v1.ControllerServiceBase):
         hub: rings when a job changes.
         overview: answers about the whole cluster.
         nodes: answers about nodes, and orders.
+        commands: runs commands beside tasks.
+        reasons: rings when a job that is watched waits for another reason.
         images: whether a job may name an image: the tasks of some group have pods of their own.
+        pythons: of the workers that there can be; none if that is known only when there is a worker.
+        switchboard: the workers that are there; an older one may have another Python.
     """
 
     method_rules = CLIENT_RULES
@@ -90,14 +102,23 @@ class ClientDoor(v1.ControllerServiceBase):
         hub: EventHub,
         overview: Overview,
         nodes: NodesDoor,
+        commands: CommandsDoor,
+        reasons: Reasons,
         images: bool = False,
+        pythons: tuple[str, ...] = (),
+        switchboard: Switchboard,
     ) -> None:
+        self._pythons = pythons
+        self._switchboard = switchboard
         self._nodes = nodes
+        self._commands = commands
+        self._why = reasons
         self._images = images
         self._access = access
         self._stores = stores
         self._hub = hub
         self._overview = overview
+        self._pages = Pages(hub.version)
 
     # Jobs
 
@@ -114,15 +135,21 @@ class ClientDoor(v1.ControllerServiceBase):
             await self._require_bundle(message.bundle_id)
         if message.image:
             self._check_image(message.image)
-        kept = await self._stores.payloads.keep(entrypoint, message.bundle_id, message.image)
+        if entrypoint.callable is not None:
+            self._check_python(entrypoint.callable.python_version)
+        kept = await self._stores.payloads.keep(
+            entrypoint, message.bundle_id, message.image, freezable=message.freezable
+        )
         spec = wire.job_spec(message, kept, parent)
         if message.image:
             spec = wire.of_task_images(spec)
+        if message.freezable:
+            spec = wire.of_freezable(spec)
         submitted: Submitted = await self._access.ask("/jobs", SubmitJob(spec, key, wire.existing(message.existing)))
         return v1.SubmitJobResponse(job_id=submitted.job_id, job_uid=submitted.uid, created=submitted.fresh)
 
     def _kinship(self, message: v1.SubmitJobRequest, principal: Principal) -> tuple[str, str]:
-        """Give the parent and the key of a submission. A job's keys are its own: no two jobs' keys meet."""
+        """Return the parent and the key of a submission. A job's keys are its own: no two jobs' keys meet."""
         key = message.idempotency_key or call_context().idempotency_key
         if principal.role is not Role.JOB:
             return message.parent_job_id, key
@@ -142,6 +169,14 @@ class ClientDoor(v1.ControllerServiceBase):
             check_image(image)
         except InvalidSpec as error:
             raise InvalidArgument(str(error)) from error
+
+    def _check_python(self, wanted: str) -> None:
+        there = {each.info.attributes.get(PYTHON): None for each in self._switchboard.by_worker().values()}
+        if self._pythons and wanted not in self._pythons and wanted not in there:
+            raise PythonNotSupported(
+                f"the callable comes from Python {wanted}, and workers of this cluster run {', '.join(self._pythons)}:"
+                " submit it from that Python, or run a program of yours as a Command"
+            )
 
     async def _require_bundle(self, bundle_id: str) -> None:
         try:
@@ -164,7 +199,7 @@ class ClientDoor(v1.ControllerServiceBase):
         return wire.job_status(view, version=known, entrypoint=name)
 
     async def list_jobs(self, message: v1.ListJobsRequest) -> v1.ListJobsResponse:
-        """Give a page of jobs, latest first."""
+        """Return a page of jobs, latest first."""
         self._access.admin()
         states = wire.job_states(message.states)
         token, size = message.page_token, page_size(message.page_size)
@@ -176,8 +211,7 @@ class ClientDoor(v1.ControllerServiceBase):
             if not token or len(rows) == size:
                 break
         reasons = await self._reasons(tuple(row.job_id for row in rows if wire.waits(row)))
-        jobs = [wire.job_row(row, self._hub.version(row.job_id), reasons.get(row.job_id, "")) for row in rows]
-        return v1.ListJobsResponse(jobs=jobs, next_page_token=token)
+        return await self._pages.write(rows, reasons, token)
 
     async def _reasons(self, job_ids: tuple[str, ...]) -> dict[str, str]:
         """Say why the tasks of some jobs wait; a listing does not fail because the scheduler starts."""
@@ -194,11 +228,11 @@ class ClientDoor(v1.ControllerServiceBase):
         return reasons
 
     async def list_tasks(self, message: v1.ListTasksRequest) -> v1.ListTasksResponse:
-        """Give a page of a job's tasks by index."""
+        """Return a page of a job's tasks by index."""
         principal = await self._access.client()
         view = await self._access.view(message.job, principal)
         if message.page_token and not _INDEX.fullmatch(message.page_token):
-            raise InvalidPageToken(f"{message.page_token!r:.32} is no page of this listing")
+            raise InvalidPageToken(f"{message.page_token!r:.32} is not a page of this listing")
         start, size = int(message.page_token or 0), page_size(message.page_size)
         wanted = {each.name for each in message.states}
         rows: list[v1.TaskStatus] = []
@@ -227,11 +261,11 @@ class ClientDoor(v1.ControllerServiceBase):
         return v1.TerminateJobResponse(state=v1.JobState[view.state.name])
 
     async def watch_job(self, message: v1.WatchJobRequest) -> AsyncIterator[v1.JobStatus]:
-        """Give the status now and after each change, to the end."""
+        """Yield the status now and after each change, to the end; another reason why tasks wait is a change."""
         principal = await self._access.client()
         view = await self._access.view(message.job, principal)
         ref = v1.JobRef(job_id=view.job_id, job_uid=view.uid)
-        told = message.after_version
+        told, why = message.after_version, view.pending_reason
         with self._hub.subscribed(view.job_id) as events:
             while True:
                 # Read first: an event in between makes the version too old, never too new, and the ring that it
@@ -240,16 +274,38 @@ class ClientDoor(v1.ControllerServiceBase):
                 view = await self._access.view(ref, principal)
                 over = view.state in JOB_TERMINAL
                 if version > told or over:
-                    told = version
+                    told, why = version, view.pending_reason
                     yield await self._status(view, version)
                 if over:
+                    return
+                with self._why.watched(view.job_id, why) if view.pending_reason else nullcontext():
+                    # What this stream has just read is newer than what was found by the last look.
+                    found = "" if why == OWN_STATE else self._why.known(view.job_id, why)
+                    while version == self._hub.version(view.job_id):
+                        before, found = found, self._why.known(view.job_id, why)
+                        if found != before and steady(found) != steady(why):
+                            why = found
+                            yield await self._status(replace(view, pending_reason=why), version)
+                        await events.wait()
+
+    async def watch_endpoints(self, message: v1.WatchEndpointsRequest) -> AsyncIterator[v1.EndpointsUpdate]:
+        """Yield where a job's tasks are reached, and each change, to the end."""
+        principal = await self._access.client()
+        view = await self._access.view(message.job, principal)
+        watched = EndpointWatch(view.job_id, view.spec.replicas, self._access.ask)
+        with self._hub.subscribed(view.job_id) as events:
+            while True:
+                async with aclosing(watched.news()) as updates:
+                    async for update in updates:
+                        yield update
+                if watched.ended or not message.follow:
                     return
                 await events.wait()
 
     # What is stored
 
     async def fetch_logs(self, message: v1.FetchLogsRequest) -> AsyncIterator[v1.LogBatch]:
-        """Give logs, as far as they are stored or until the job ends."""
+        """Yield logs, as far as they are stored or until the job ends."""
         principal = await self._access.client()
         view = await self._access.view(message.job, principal)
         ref = v1.JobRef(job_id=view.job_id, job_uid=view.uid)
@@ -264,8 +320,16 @@ class ClientDoor(v1.ControllerServiceBase):
             async for batch in batches:
                 yield batch
 
+    async def exec_task(self, message: v1.ExecTaskRequest) -> AsyncIterator[v1.ExecTaskReply]:
+        """Run a command beside a task."""
+        principal = self._access.admin()
+        view = await self._access.view(message.job, principal)
+        async with aclosing(self._commands.run(message, view, principal)) as replies:
+            async for reply in replies:
+                yield reply
+
     async def get_results(self, message: v1.GetResultsRequest) -> AsyncIterator[v1.ResultPart]:
-        """Give what the tasks returned, once the job is over."""
+        """Yield what the tasks returned, once the job is over."""
         principal = await self._access.client()
         view = await self._access.view(message.job, principal)
         ref = v1.JobRef(job_id=view.job_id, job_uid=view.uid)
@@ -301,17 +365,23 @@ class ClientDoor(v1.ControllerServiceBase):
     # The cluster
 
     async def list_slices(self, message: v1.ListSlicesRequest) -> v1.ListSlicesResponse:
-        """Give a page of slices by id."""
+        """Return a page of slices by id."""
         self._access.admin()
         size = page_size(message.page_size)
         slices, token = await self._overview.slices(message.page_token, size, message.scale_group)
         return v1.ListSlicesResponse(slices=slices, next_page_token=token)
 
     async def list_pools(self, message: v1.ListPoolsRequest) -> v1.ListPoolsResponse:
-        """Give a page of scale groups by name."""
+        """Return a page of scale groups by name."""
         self._access.admin()
         pools, token = await self._overview.pools(message.page_token, page_size(message.page_size))
         return v1.ListPoolsResponse(pools=pools, next_page_token=token)
+
+    async def reopen_pool(self, message: v1.ReopenPoolRequest) -> v1.ReopenPoolResponse:
+        """Have a closed scale group try again."""
+        self._access.admin()
+        await self._access.ask("/fleet", ReopenGroup(message.scale_group))
+        return v1.ReopenPoolResponse()
 
     async def get_cluster_status(self, message: v1.GetClusterStatusRequest) -> v1.ClusterStatus:
         """Describe the controller."""
@@ -321,12 +391,12 @@ class ClientDoor(v1.ControllerServiceBase):
     # Nodes
 
     async def list_nodes(self, message: v1.ListNodesRequest) -> v1.ListNodesResponse:
-        """Give the nodes that agents have dialled from."""
+        """Return the nodes that agents have dialled from."""
         self._access.admin()
         return await self._nodes.nodes()
 
     async def list_node_checkpoints(self, message: v1.ListNodeCheckpointsRequest) -> AsyncIterator[v1.NodeCheckpoint]:
-        """Give the checkpoints of nodes."""
+        """Yield the checkpoints of nodes."""
         self._access.admin()
         async with aclosing(self._nodes.checkpoints(message)) as found:
             async for each in found:
@@ -363,14 +433,14 @@ class ClientDoor(v1.ControllerServiceBase):
         return await self._nodes.cancel(message)
 
     async def watch_order(self, message: v1.WatchOrderRequest) -> AsyncIterator[v1.OrderStatus]:
-        """Give an order now and after each change."""
+        """Yield an order now and after each change."""
         self._access.admin()
         async with aclosing(self._nodes.watch(message)) as statuses:
             async for status in statuses:
                 yield status
 
     async def get_agent_token(self, message: v1.GetAgentTokenRequest) -> v1.GetAgentTokenResponse:
-        """Give the token of a node's agent."""
+        """Return the token of a node's agent."""
         self._access.admin()
         return self._nodes.agent_token(message)
 
@@ -381,7 +451,7 @@ class ClientDoor(v1.ControllerServiceBase):
 
 
 async def _verified(messages: AsyncIterator[v1.PutBundleRequest], header: v1.BundleHeader) -> AsyncIterator[bytes]:
-    """Give a bundle's bytes; raise at the end of those that are not what the header says, so nothing is stored."""
+    """Yield a bundle's bytes; raise at the end of those that are not what the header says, so nothing is stored."""
     digest, received = hashlib.sha256(), 0
     async for message in messages:
         data = message.data

@@ -29,12 +29,12 @@ async def forget_node(access: Access, board: AgentBoard, node: str) -> int:
         node: its name.
 
     Raises:
-        InvalidArgument: it is no name of a node.
+        InvalidArgument: it is not a valid node name.
         NoSuchNode: there is none, and no open order of one.
         NodeConnected: its agent has a stream, or begins one.
     """
     if not NODE_NAME.fullmatch(node):
-        raise InvalidArgument(f"{node[:80]!a} is no name of a node")
+        raise InvalidArgument(f"{node[:80]!a} is not a valid node name")
     with board.handshake(node) as turn:
         if not turn or board.find(node) is not None or await _is_up(access, node):
             raise NodeConnected(f"the agent of {node} has a stream: end it there before the node is forgotten")

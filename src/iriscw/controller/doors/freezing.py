@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator
 import attrs
 
 from iriscw.controller import wire
+from iriscw.controller.checkpoint_labels import MAX_USER_LABELS, task_labels, without_gpus
 from iriscw.controller.doors.access import JOB_ID, Access
 from iriscw.controller.doors.agents import AgentBoard
 from iriscw.controller.doors.forgetting import forget_node
@@ -20,12 +21,13 @@ from iriscw.controller.errors import JobUnavailable
 from iriscw.controller.events import EventHub
 from iriscw.controller.tokens import ControllerTokens
 from iriscw.errors import ActorStopped, InvalidArgument, NoSuchActor
-from iriscw.jobs.errors import TaskEnded, TaskNotRunning
+from iriscw.jobs.errors import TaskNotRunning
 from iriscw.jobs.messages import ListTasks, TaskPage, TaskRow
-from iriscw.jobs.model import TASK_TERMINAL, Suspension
+from iriscw.jobs.model import Suspension
 from iriscw.jobs.suspension.messages import ResumeTask, SuspendTask, SuspensionView
 from iriscw.nodes import wire as nodes_wire
 from iriscw.nodes.errors import (
+    STARTS_AGENT,
     AgentAway,
     CheckpointAmbiguous,
     CheckpointNeeded,
@@ -49,7 +51,6 @@ from iriscw.nodes.model import (
     CHECKPOINT,
     MAX_KEY_CHARS,
     MAX_LABEL_CHARS,
-    MAX_LABELS,
     NODE_NAME,
     OPERATION,
     OPERATION_ID,
@@ -108,12 +109,12 @@ class NodesDoor:
     # What there is
 
     async def nodes(self) -> v1.ListNodesResponse:
-        """Give all nodes by name."""
+        """Return all nodes by name."""
         found = [await self._view(node, (CHECKPOINT, OPERATION, TIER)) for node in await self._names()]
         return v1.ListNodesResponse(nodes=[_node_status(view) for view in found if view is not None])
 
     async def checkpoints(self, message: v1.ListNodeCheckpointsRequest) -> AsyncGenerator[v1.NodeCheckpoint, None]:
-        """Give the checkpoints of all nodes, or of one, as they were last known."""
+        """Yield the checkpoints of all nodes, or of one, as they were last known."""
         wanted = dict(message.labels)
         names = await self._names()
         if message.node and message.node not in names:
@@ -147,15 +148,15 @@ class NodesDoor:
         tier = tier_of(message.tier)
         key = order_key(message.idempotency_key)
         check_labels(tuple(message.labels.items()))
-        own = {"job": job_id, "task": str(message.task_index)}
-        labels = tuple(sorted({**message.labels, **own}.items()))
+        labels = task_labels(message.labels, job_id, message.task_index)
         before = await self._placed_before(key)
         if before is not None:  # its attempt may have ended since: the answer is the same all the same
             frozen = before.order.freeze
-            if frozen is None or (frozen.labels, frozen.tier) != (labels, tier):
+            if frozen is None or (without_gpus(frozen.labels), frozen.tier) != (labels, tier):
                 raise _reused()
             return await self._status(before)
-        row = await self._task(job_id, message.task_index)
+        row = await self._access.task(job_id, message.task_index)
+        labels = task_labels(message.labels, job_id, message.task_index, row.gpus)
         process, node = self._reach(job_id, row)
         freeze = FreezeOrder(
             pid=process.pid,
@@ -170,15 +171,6 @@ class NodesDoor:
             pid_namespace=process.pid_namespace,
         )
         return await self._place(key, node, Order("", freeze=freeze))
-
-    async def _task(self, job_id: str, index: int) -> TaskRow:
-        page: TaskPage = await self._access.ask(f"/jobs/{job_id}", ListTasks(index, 1))
-        rows = [row for row in page.rows if row.index == index]
-        if not rows:
-            raise InvalidArgument(f"{job_id} has no task {index}")
-        if rows[0].state in TASK_TERMINAL:
-            raise TaskEnded(f"task {index} of {job_id} is over: {rows[0].state.value}")
-        return rows[0]
 
     def _reach(self, job_id: str, row: TaskRow) -> tuple[v1.ProcessRef, str]:
         """Find the process of a task that runs, and the machine that it is on."""
@@ -204,7 +196,7 @@ class NodesDoor:
         """Have a task suspended: its job decides. What cannot be where it runs is said at once."""
         key, tier = order_key(message.idempotency_key), tier_of(message.tier)
         check_labels(tuple(message.labels.items()))
-        row = await self._task(job_id, message.task_index)
+        row = await self._access.task(job_id, message.task_index)
         if row.suspension is None or (row.suspension.phase is Suspension.NONE and row.suspension.key != key):
             _, node = self._reach(job_id, row)
             await self._agent(node)
@@ -235,7 +227,7 @@ class NodesDoor:
         return await self._status(view)
 
     async def watch(self, message: v1.WatchOrderRequest) -> AsyncGenerator[v1.OrderStatus, None]:
-        """Give an order now and after each change, to its end."""
+        """Yield an order now and after each change, to its end."""
         told: v1.OrderStatus | None = None
         with self._hub.subscribed(message.operation_id) as events:
             while True:
@@ -249,9 +241,9 @@ class NodesDoor:
                 await events.wait()
 
     def agent_token(self, message: v1.GetAgentTokenRequest) -> v1.GetAgentTokenResponse:
-        """Give the token of a node's agent."""
+        """Return the token of a node's agent."""
         if not NODE_NAME.fullmatch(message.node):
-            raise InvalidArgument(f"{message.node[:80]!a} is no name of a node")
+            raise InvalidArgument(f"{message.node[:80]!a} is not a valid node name")
         return v1.GetAgentTokenResponse(token=self._tokens.agent_token(message.node).reveal())
 
     async def forget(self, message: v1.ForgetNodeRequest) -> v1.ForgetNodeResponse:
@@ -298,7 +290,7 @@ class NodesDoor:
                 )
 
     async def _ordered_labels(self, checkpoint: str) -> tuple[tuple[str, str], ...]:
-        """Give the labels with which a checkpoint was ordered, for one that its node has not told of yet."""
+        """Return the labels with which a checkpoint was ordered, for one that its node has not told of yet."""
         try:
             view: OrderView = await self._access.ask(ORDERS, DescribeOrder(checkpoint))
         except NoSuchOrder:
@@ -308,7 +300,7 @@ class NodesDoor:
     async def _holder(self, checkpoint: str, named: str) -> tuple[str, CheckpointRow | None]:
         """Find the node that has a checkpoint, and what is known of it there."""
         if not OPERATION_ID.fullmatch(checkpoint):
-            raise InvalidArgument(f"{checkpoint[:80]!a} is no id of a checkpoint")
+            raise InvalidArgument(f"{checkpoint[:80]!a} is not a checkpoint id")
         holders: list[tuple[str, CheckpointRow]] = []
         away = []
         for node in (named,) if named else await self._names():
@@ -331,10 +323,10 @@ class NodesDoor:
         return holders[0]
 
     async def _agent(self, node: str) -> str:
-        """Give the agent of a node that is heard of."""
+        """Return the agent of a node that is heard of."""
         view = await self._view(node, ()) if NODE_NAME.fullmatch(node) else None
         if view is None:
-            raise NoSuchNode(f"no agent has dialled from node {node[:80]!r}: `iriscw agent serve` runs one there")
+            raise NoSuchNode(f"no agent has dialled from node {node[:80]!r}: {STARTS_AGENT}")
         if view.state is NodeState.UNKNOWN or view.identity is None:
             raise AgentAway(f"the agent of {node} has no stream to the controller now")
         return view.identity.agent_id
@@ -378,7 +370,7 @@ def _reused() -> OrderKeyReused:
 
 
 def order_key(given: str) -> str:
-    """Give the key of a call that changes something.
+    """Return the key of a call that changes something.
 
     Raises:
         InvalidArgument: it has none.
@@ -390,7 +382,7 @@ def order_key(given: str) -> str:
 
 
 def tier_of(given: str) -> str:
-    """Give the tier that a call means.
+    """Return the tier that a call means.
 
     Raises:
         InvalidArgument: there is none of this name.
@@ -407,8 +399,8 @@ def check_labels(labels: tuple[tuple[str, str], ...]) -> None:
     Raises:
         InvalidArgument: there are too many, or one is none.
     """
-    if len(labels) > MAX_LABELS - 2:  # the job and the task are labels, too
-        raise InvalidArgument(f"{len(labels)} labels: at most {MAX_LABELS - 2}")
+    if len(labels) > MAX_USER_LABELS:
+        raise InvalidArgument(f"{len(labels)} labels: at most {MAX_USER_LABELS}")
     for name, value in labels:
         short = 0 < len(name) <= MAX_LABEL_CHARS and len(value) <= MAX_LABEL_CHARS
         if not short or not name.isprintable() or not value.isprintable():

@@ -20,9 +20,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from iriscw.controller.admission import AdmissionStatistics
+from iriscw.controller.doors.commands import CommandStatistics
 from iriscw.controller.logs import LogStatistics
-from iriscw.controller.phases import BOUNDS_S, OUTCOMES, PhaseStatistics
 from iriscw.controller.result_model import ResultStatistics
+from iriscw.controller.suspension_figures import BOUNDS_S, OUTCOMES, PhaseStatistics
 from iriscw.fleet.model import FleetDescription
 from iriscw.jobs.messages import SchedulerStatistics
 from iriscw.journal.port import JournalStatistics
@@ -62,6 +63,8 @@ class ControllerStatistics:
     """Orders of jobs to agents, by kind and outcome, since the start."""
     phases: PhaseStatistics = attrs.field(factory=PhaseStatistics)
     """Suspensions of attempts, since the start."""
+    commands: CommandStatistics = attrs.field(factory=CommandStatistics)
+    """Commands beside tasks."""
     agents_connected: int = 0
     agents_refused: int = 0
     """Hellos of node agents that were refused, since the start."""
@@ -85,6 +88,7 @@ class _Figures(Collector):
         yield from _gauges("iriscw_logs", figures.logs)
         yield from _gauges("iriscw_results", figures.results)
         yield from _gauges("iriscw_admission", figures.admission)
+        yield from _gauges("iriscw_commands", figures.commands)
         yield GaugeMetricFamily("iriscw_workers_connected", "Workers with a stream.", figures.workers_connected)
         yield GaugeMetricFamily("iriscw_agents_connected", "Node agents with a stream.", figures.agents_connected)
         text = "Hellos of node agents that were refused."
@@ -180,7 +184,7 @@ def _fleet(fleet: FleetDescription) -> Iterator[Metric]:
 
 
 def routes(read: Callable[[], ControllerStatistics]) -> dict[str, Route]:
-    """Give the HTTP side of one controller; ``read`` must not block."""
+    """Return the HTTP side of one controller; ``read`` must not block."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Figures(read))
 
@@ -192,4 +196,4 @@ def routes(read: Callable[[], ControllerStatistics]) -> dict[str, Route]:
     def metrics() -> HttpResponse:
         return HttpResponse(200, METRICS_TYPE, generate_latest(registry))
 
-    return {"/health": Route(health, public=True), "/metrics": Route(metrics)}
+    return {"/health": Route(health, public=True), "/metrics": Route(metrics, figures=True)}

@@ -1,7 +1,7 @@
 """What workers say of attempts: whose word counts, what is stored of it, and which ends wait for it.
 
-A worker is believed about the attempts that it was given (:meth:`iriscw.controller.held.HeldAttempts.owns`), and about
-no other: neither a log line nor a result, which clients unpickle, nor an end of another worker's attempt comes from it.
+A worker is believed about the attempts that it was given (``HeldAttempts.owns``) and about no other: neither a log line
+nor a result, which clients unpickle, nor an end of another worker's attempt comes from it.
 What it says of strangers changes nothing, as the protocol demands, and the stream goes on: a worker that was told to
 forget an attempt long ago may still have it. Its link hears that it has *something* of that name, and has it stopped or
 forgotten; of an attempt that the link wants after all, it hears that nothing can be had of it any more.
@@ -22,7 +22,7 @@ import anyio
 from iriscw.controller import wire
 from iriscw.controller.doors.rules import MAX_HELD_ATTEMPTS
 from iriscw.controller.doors.streams import Connection, PendingEnd
-from iriscw.controller.held import HeldAttempts
+from iriscw.controller.granted_attempts import HeldAttempts
 from iriscw.controller.logs import AttemptLog, LogStore
 from iriscw.controller.result_model import Reference, Verdict
 from iriscw.controller.results import ResultStore
@@ -40,7 +40,8 @@ RESULT_PATIENCE_S = 300.0
 """How long an end waits for a result when nothing of the attempt comes: in the end it costs the attempt."""
 
 LONGEST_STEP_S = 15.0
-"""What one heartbeat adds to the wait at most: while this process stood still, no worker could have been heard."""
+"""What one heartbeat adds to the wait at most, or their interval if that is longer: while this process stood still, no
+worker could have been heard."""
 
 MAX_UID_CHARS = 64
 """Characters of an attempt's name, as a worker says it; ours have 16."""
@@ -69,7 +70,7 @@ class Intake:
         """Messages that were not believed, since the start."""
 
     def _known(self, uid: str, connection: Connection) -> AttemptLog | None:
-        """Give what is known of an attempt, if this worker was given it.
+        """Return what is known of an attempt, if this worker was given it.
 
         Raises:
             InvalidArgument: there can be no attempt of this name.
@@ -90,7 +91,7 @@ class Intake:
         """Store a piece of a log, and acknowledge it; pass the end on that waited for it.
 
         Raises:
-            InvalidArgument: it is no piece of a log.
+            InvalidArgument: it is not a piece of a log.
             LogStoreBroken: it cannot be stored.
             ResultStoreBroken: the result cannot be kept.
         """
@@ -112,7 +113,7 @@ class Intake:
         A worker that outlived the controller sends what it has before the link orders anything, and only once.
 
         Raises:
-            InvalidArgument: it is no piece of a result.
+            InvalidArgument: it is not a piece of a result.
             ResultStoreBroken: it cannot be stored.
         """
         uid = chunk.attempt_uid
@@ -222,7 +223,7 @@ class Intake:
             ResultStoreBroken: what there is of the result cannot be removed.
         """
         now = anyio.current_time()
-        step_s = min(now - connection.beat_at, LONGEST_STEP_S)
+        step_s = min(now - connection.beat_at, max(LONGEST_STEP_S, connection.heartbeat_ms / 1000))
         connection.beat_at = now
         for uid, waiting in list(connection.pending_ends.items()):
             waiting.idle_s += step_s
@@ -250,7 +251,7 @@ async def _acknowledge_result(uid: str, offset: int, connection: Connection) -> 
 
 def _check_offset(offset: int) -> None:
     if not 0 <= offset <= MAX_OFFSET_BYTES:
-        raise InvalidArgument(f"{offset} is no offset")
+        raise InvalidArgument(f"{offset} is not an offset")
 
 
 def _note_stranger(uid: str, connection: Connection) -> None:

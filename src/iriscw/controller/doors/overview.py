@@ -70,7 +70,7 @@ class Overview:
         return found
 
     async def slices(self, after: str, size: int, group: str) -> tuple[list[v1.SliceStatus], str]:
-        """Give a page of slices and the token of the next."""
+        """Return a page of slices and the token of the next."""
         rows = [
             row for row in (await self.fleet()).slices if row.slice_id > after and (not group or row.group == group)
         ]
@@ -101,7 +101,7 @@ class Overview:
         return workers
 
     async def pools(self, after: str, size: int) -> tuple[list[v1.PoolStatus], str]:
-        """Give a page of scale groups and the token of the next."""
+        """Return a page of scale groups and the token of the next."""
         fleet = await self.fleet()
         rows = sorted((row for row in fleet.groups if row.group > after), key=lambda row: row.group)
         page = [wire.pool_status(row, self._facts.groups.get(row.group), fleet.slices) for row in rows[:size]]

@@ -69,14 +69,14 @@ class LogReading:
         )
 
     async def present(self, *, over: bool) -> AsyncGenerator[v1.LogBatch, None]:
-        """Give what there is of all attempts, in the order of tasks. ``over``: no attempt writes any more."""
+        """Yield what there is of all attempts, in the order of tasks. ``over``: no attempt writes any more."""
         for attempt in self._store.attempts(self._job_id):
             if self._wanted(attempt):
                 async for batch in self._rest(attempt, over=over):
                     yield batch
 
     async def follow(self, hub: EventHub, is_over: IsOver) -> AsyncGenerator[v1.LogBatch, None]:
-        """Give what there is and what comes, until the job is over."""
+        """Yield what there is and what comes, until the job is over."""
         with self._store.following(self._job_id) as follower, hub.subscribed(self._job_id) as events:
             over = await is_over()
             async for batch in self.present(over=over):
@@ -95,7 +95,7 @@ class LogReading:
                 yield batch
 
     async def _rest(self, attempt: AttemptLog, *, over: bool) -> AsyncGenerator[v1.LogBatch, None]:
-        """Give what one attempt has beyond what was given; the last batch of an ended one says so."""
+        """Yield what one attempt has beyond what was given; the last batch of an ended one says so."""
         if attempt.uid in self._ended:
             return
         position = self._positions.get(attempt.uid)
@@ -136,7 +136,7 @@ async def _first_of(*waits: Callable[[], Awaitable[None]]) -> None:
 
 
 async def results(store: ResultStore, job_id: str, ask: Ask) -> AsyncGenerator[v1.ResultPart, None]:
-    """Give the results of a job's tasks, in order; a task whose last attempt has none is left out.
+    """Yield the results of a job's tasks, in order; a task whose last attempt has none is left out.
 
     Raises:
         ResultStoreBroken, StoredDamaged, StoreAccessDenied, StoreUnreachable: see ``ResultStore.read``.

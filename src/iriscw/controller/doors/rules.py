@@ -32,12 +32,16 @@ CLIENT_RULES: MethodRules = {
     "ListTasks": MethodRule(roles=_CLIENTS),
     "TerminateJob": MethodRule(roles=_ADMINS),
     "WatchJob": MethodRule(roles=_CLIENTS),
+    "WatchEndpoints": MethodRule(roles=_CLIENTS),
     # Cursors of 4 parts and some 30 bytes each: of 2,400 attempts.
     "FetchLogs": MethodRule(roles=_CLIENTS, request=Bounds(max_bytes=256 * KIB, max_parts=10_000)),
+    # As a submission's command: 128 KiB in words of which there may be thousands.
+    "ExecTask": MethodRule(roles=_ADMINS, request=Bounds(max_bytes=256 * KIB, max_parts=10_000)),
     "GetResults": MethodRule(roles=_CLIENTS),
     "PutBundle": MethodRule(roles=_CLIENTS, request=Bounds(max_bytes=CHUNK_BYTES + _ROOM_BYTES, max_parts=16)),
     "ListSlices": MethodRule(roles=_ADMINS),
     "ListPools": MethodRule(roles=_ADMINS),
+    "ReopenPool": MethodRule(roles=_ADMINS),
     "GetClusterStatus": MethodRule(roles=_ADMINS),
     "ListNodes": MethodRule(roles=_ADMINS),
     "ListNodeCheckpoints": MethodRule(roles=_ADMINS),
@@ -66,7 +70,7 @@ AGENT_RULES: MethodRules = {
 }
 
 WORKER_RULES: MethodRules = {
-    # The set of all that a worker holds: 512 attempts of 28 parts, a named port, and 4 Ki characters of a fault.
+    # The set of all that a worker holds: 512 attempts of 30 parts, a named port, and 4 Ki characters of a fault.
     "Connect": MethodRule(
         roles=(Role.WORKER,),
         request=Bounds(

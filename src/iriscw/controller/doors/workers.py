@@ -4,7 +4,8 @@ The stream of a worker, in order::
 
     Hello -> wait for a turn (:mod:`iriscw.controller.admission`), or Refused and the end
     ask the fleet (WorkerDialled) -> Welcome, or Refused and the end
-    what it may hold (:mod:`iriscw.controller.held`) -> the link answers: DesiredSet -> ObservedSet -> deltas both ways
+    what it may hold (:mod:`~iriscw.controller.granted_attempts`) -> the link answers: DesiredSet -> ObservedSet
+    -> deltas both ways
 
 The door keeps three promises to the actors behind it:
 
@@ -17,14 +18,19 @@ and one to everybody else: a worker is believed about the attempts that it was g
 
 Flow control: each chunk is acknowledged when it is stored; the worker keeps at most a window of bytes unacknowledged.
 Chunks do not pass through mailboxes. Contact is told to the fleet at most twice a second and conflated.
+
+A heartbeat that says nothing new is answered where it is read, and its answer may overtake others: it says that the
+worker was heard of, and nothing of what it sent before.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import logging
 import secrets
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from functools import partial
 
 import anyio
 import attrs
@@ -35,10 +41,20 @@ from iriscw.controller.doors.intake import Intake
 from iriscw.controller.doors.rules import CHUNK_BYTES, MAX_HELD_ATTEMPTS, WORKER_RULES
 from iriscw.controller.doors.streams import Connection, Switchboard
 from iriscw.controller.errors import NoSuchBundle
-from iriscw.controller.held import HeldAttempts
+from iriscw.controller.granted_attempts import HeldAttempts
+from iriscw.controller.heartbeats import Heartbeats
+from iriscw.controller.logs import Named
 from iriscw.controller.stores import Stores
 from iriscw.controller.tokens import ControllerTokens, WorkerPrincipal
-from iriscw.errors import ActorRestarted, ActorStopped, AskTimeout, InvalidArgument, NoSuchActor, SystemClosed
+from iriscw.errors import (
+    ActorRestarted,
+    ActorStopped,
+    AskTimeout,
+    InvalidArgument,
+    MailboxFull,
+    NoSuchActor,
+    SystemClosed,
+)
 from iriscw.fleet.messages import Accepted, WorkerDialled, WorkerHungUp, WorkerSeen
 from iriscw.fleet.model import GroupConfig, WorkerRefused, slice_name, worker_path
 from iriscw.jobs.model import (
@@ -80,7 +96,7 @@ class WorkerSettings:
     cluster: str
     groups: Mapping[str, GroupConfig]
     task_environment: Mapping[str, str] = attrs.field(repr=False)
-    heartbeat_interval_ms: int
+    heartbeats: Heartbeats
     lease_ms: int
     window_bytes: int = 1 << 20
 
@@ -121,7 +137,8 @@ class WorkerDoor(v1.WorkerServiceBase):
 
     async def connect(self, messages: AsyncIterator[v1.WorkerMessage]) -> AsyncIterator[v1.ControllerMessage]:
         """Serve one stream of one worker."""
-        principal = call_context().require(Role.WORKER)
+        call = call_context()
+        principal = call.require(Role.WORKER)
         first = None
         with anyio.move_on_after(HELLO_TIMEOUT_S):
             first = await anext(messages, None)
@@ -138,7 +155,8 @@ class WorkerDoor(v1.WorkerServiceBase):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._read, messages, connection)
                 tasks.start_soon(self.intake.pass_settled, connection)
-                yield v1.ControllerMessage(welcome=self._welcome())
+                yield v1.ControllerMessage(welcome=self._welcome(connection))
+                call.answer_at_once(partial(self._beat, connection))
                 async for message in connection.outgoing:
                     yield message
                 tasks.cancel_scope.cancel()
@@ -149,7 +167,7 @@ class WorkerDoor(v1.WorkerServiceBase):
                 self._tell_fleet(connection, WorkerHungUp(*connection.key))
 
     async def get_bundle(self, message: v1.GetBundleRequest) -> AsyncIterator[v1.BundleChunk]:
-        """Give the bytes of a bundle from an offset on."""
+        """Yield the bytes of a bundle from an offset on."""
         call_context().require(Role.WORKER, Role.ADMIN)
         key = self._stores.bundle_key(message.bundle_id)
         try:
@@ -237,25 +255,27 @@ class WorkerDoor(v1.WorkerServiceBase):
             older.send_last(v1.ControllerMessage(refused=refusal))
             older.over.set()
 
-    def _welcome(self) -> v1.Welcome:
+    def _welcome(self, connection: Connection) -> v1.Welcome:
         settings = self._settings
+        connection.heartbeat_ms = settings.heartbeats.interval_ms(len(self.switchboard))
         return v1.Welcome(
             protocol_version=PROTOCOL_VERSION,
             session_id=secrets.token_hex(8),
             cluster=settings.cluster,
-            heartbeat_interval_ms=settings.heartbeat_interval_ms,
+            heartbeat_interval_ms=connection.heartbeat_ms,
             lease_ms=settings.lease_ms,
             window_bytes=settings.window_bytes,
         )
 
     def _tell_fleet(self, connection: Connection, message: WorkerSeen | WorkerHungUp) -> None:
+        """Tell the worker's actor, if it takes it: the next beat or its liveness timer makes up for what is lost."""
         info = connection.info
         path = worker_path(ROOT / "fleet", info.group, info.worker_id)
         assert self.system is not None
         try:
             self.system.ref(path).tell_latest(message, type(message).__name__)
-        except (NoSuchActor, SystemClosed):
-            log.debug("worker %s has no actor any more", info.worker_id)
+        except (MailboxFull, NoSuchActor, SystemClosed) as error:
+            log.debug("the fleet was not told %s of worker %s: %s", type(message).__name__, info.worker_id, error)
 
     # Up
 
@@ -265,10 +285,7 @@ class WorkerDoor(v1.WorkerServiceBase):
             async for message in messages:
                 if connection.over.is_set():
                     return
-                now = anyio.current_time()
-                if now - connection.seen_at >= SEEN_INTERVAL_S:
-                    connection.seen_at = now
-                    self._tell_fleet(connection, WorkerSeen(*connection.key))
+                self._seen(connection)
                 if message.goodbye is not None:
                     return
                 async with connection.turn:
@@ -277,6 +294,26 @@ class WorkerDoor(v1.WorkerServiceBase):
             connection.over.set()
             connection.outgoing_in.close()
 
+    def _seen(self, connection: Connection) -> float:
+        """Tell the fleet of a sign of life, unless it was just told of one; give the time."""
+        now = asyncio.get_running_loop().time()  # anyio's is for tasks only
+        if now - connection.seen_at >= SEEN_INTERVAL_S:
+            connection.seen_at = now
+            self._tell_fleet(connection, WorkerSeen(*connection.key))
+        return now
+
+    def _beat(self, connection: Connection, data: bytes) -> bytes | None:
+        """Answer a heartbeat that says nothing new, as bytes: it is all that a fleet at rest sends."""
+        answer = wire.heartbeat_ack(data)
+        if answer is None or connection.pending_ends or connection.over.is_set() or self._other_interval_ms(connection):
+            return None
+        connection.beat_at = self._seen(connection)  # nothing waits for the time that has passed
+        return answer
+
+    def _other_interval_ms(self, connection: Connection) -> int:
+        """Return the interval of heartbeats that the worker is to be told; 0: the one that it knows will do."""
+        return self._settings.heartbeats.news_ms(connection.heartbeat_ms, len(self.switchboard))
+
     async def _take(self, message: v1.WorkerMessage, connection: Connection) -> None:
         intake = self.intake
         if message.log is not None:
@@ -284,8 +321,7 @@ class WorkerDoor(v1.WorkerServiceBase):
         elif message.result is not None:
             await intake.take_result(message.result, connection)
         elif message.heartbeat is not None:
-            ack = v1.HeartbeatAck(sequence=message.heartbeat.sequence)
-            await connection.send(v1.ControllerMessage(heartbeat_ack=ack))
+            await self._acknowledge(message.heartbeat, connection)
             await intake.pass_time(connection)
         elif message.observed is not None:
             await connection.report(Observed((await intake.observation(message.observed, connection),)))
@@ -296,6 +332,12 @@ class WorkerDoor(v1.WorkerServiceBase):
             seen = [await intake.observation(each, connection) for each in message.observed_set.attempts]
             await connection.report(Observed((*seen, *_absent(message.observed_set, connection))))
             self._tell_of_suspensions(message.observed_set.attempts)
+
+    async def _acknowledge(self, beat: v1.Heartbeat, connection: Connection) -> None:
+        other_ms = self._other_interval_ms(connection)
+        connection.heartbeat_ms = other_ms or connection.heartbeat_ms
+        ack = v1.HeartbeatAck(sequence=beat.sequence, heartbeat_interval_ms=other_ms)
+        await connection.send(v1.ControllerMessage(heartbeat_ack=ack))
 
     def _tell_of_suspensions(self, said: Iterable[v1.AttemptObserved]) -> None:
         if any(each.suspension is v1.Suspension.SUSPENDING for each in said):
@@ -339,60 +381,72 @@ class WorkerDoor(v1.WorkerServiceBase):
             connection.send_last(v1.ControllerMessage(refused=answer))
 
     async def _order(self, connection: Connection, orders: Orders) -> None:
+        """Send what a link orders as one message, once it is written down what the worker may hold; stops go before."""
+        stops = []
         for stop in orders.stop:
             connection.strange_uids.pop(stop.uid, None)
             if self._held.owns(connection.key, stop.uid):  # there is no end to names that a worker can make up
                 connection.stops[stop.uid] = stop.ending
-            await connection.send(v1.ControllerMessage(stop=_stop(stop)))
-        runs = []
-        for order in orders.run:
-            run = await self._prepare(connection, order)
-            if run is not None:
-                runs.append(run)
+            stops.append(v1.ControllerMessage(stop=_stop(stop)))
+        await connection.send_all(stops)  # they do not wait for what the others need from a disk or an object store
+        runs = await self._prepare(connection, orders.run)
         uids = [run.attempt_uid for run in runs]
         connection.desired.update(dict.fromkeys(uids))
         await self._held.give(connection.key, uids)
+        sent = []
         if orders.complete:
             # What must be stopped was named before with its reason; here it is merely absent.
-            await connection.send(v1.ControllerMessage(desired_set=v1.DesiredSet(round=1, attempts=runs)))
+            sent.append(v1.ControllerMessage(desired_set=v1.DesiredSet(round=1, attempts=runs)))
         else:
-            for run in runs:
-                await connection.send(v1.ControllerMessage(run=run))
-        for uid in orders.suspend:
-            await connection.send(v1.ControllerMessage(suspend=v1.SuspendAttempt(attempt_uid=uid)))
-        for uid in orders.go_on:
-            await connection.send(v1.ControllerMessage(continue_=v1.ContinueAttempt(attempt_uid=uid)))
+            sent += [v1.ControllerMessage(run=run) for run in runs]
+        sent += [v1.ControllerMessage(suspend=v1.SuspendAttempt(attempt_uid=uid)) for uid in orders.suspend]
+        sent += [v1.ControllerMessage(continue_=v1.ContinueAttempt(attempt_uid=uid)) for uid in orders.go_on]
         for uid in orders.release:
             for table in (connection.pending_ends, connection.desired, connection.stops, connection.strange_uids):
                 table.pop(uid, None)
-            await connection.send(v1.ControllerMessage(forget=v1.ForgetAttempt(attempt_uid=uid)))
+            sent.append(v1.ControllerMessage(forget=v1.ForgetAttempt(attempt_uid=uid)))
+        await connection.send_all(sent)
         suspended = [uid for uid in orders.release if uid in connection.suspended]
         await self._held.let_go(connection.key, suspended)
         await self._held.strike(connection.key, orders.release)
 
-    async def _prepare(self, connection: Connection, order: RunOrder) -> v1.RunAttempt | None:
-        """Open the attempt's log, send the job's specification if the worker has not got it; None if it is lost."""
+    async def _prepare(self, connection: Connection, orders: Sequence[RunOrder]) -> list[v1.RunAttempt]:
+        """Open the attempts' logs, send the jobs' specifications if the worker has not got them; leave the lost out."""
+        ready: list[v1.RunAttempt] = []
+        opened: dict[str, list[Named]] = {}
+        for order in orders:
+            digest = await self._specified(connection, order)
+            if digest is None:
+                continue
+            number = wire.attempt_number(order.number)
+            opened.setdefault(order.job_id, []).append(Named(order.index, number, order.uid))
+            token = self._tokens.job_token(order.job_id, order.uid).reveal()
+            ready.append(wire.run_attempt(order, digest, token))
+        for job_id, attempts in opened.items():
+            await self._stores.logs.begin_all(job_id, attempts)
+            for each in attempts:
+                self._stores.results.begin(job_id, each.index, each.number, each.uid)
+        return ready
+
+    async def _specified(self, connection: Connection, order: RunOrder) -> bytes | None:
+        """Return the hash of a job's specification, which the worker has now; None if it is lost."""
         digest = connection.specifications.get(order.job_id)
-        if digest is None:
-            try:
-                document = await self._stores.payloads.load(order.spec.entrypoint.payload_sha256)
-            except ObjectNotFound as error:
-                # Nobody could begin it: that is not this worker's fault.
-                refused = Observation(
-                    order.uid, TaskState.ASSIGNED, Ending.REFUSED, reason=str(error), unstartable=True
-                )
-                await connection.report(Observed((refused,)))
-                return None
-            content = bytes(wire.specification(order, document, self._settings.task_environment))
-            digest = hashlib.sha256(content).digest()
-            if digest not in connection.hello.specification_hashes:
-                message = v1.Specification(hash=digest, content=content)
-                await connection.send(v1.ControllerMessage(specification=message))
-            connection.specifications[order.job_id] = digest
-        number = wire.attempt_number(order.number)
-        await self._stores.logs.begin(order.job_id, order.index, number, order.uid)
-        self._stores.results.begin(order.job_id, order.index, number, order.uid)
-        return wire.run_attempt(order, digest, self._tokens.job_token(order.job_id, order.uid).reveal())
+        if digest is not None:
+            return digest
+        try:
+            document = await self._stores.payloads.load(order.spec.entrypoint.payload_sha256)
+        except ObjectNotFound as error:
+            # Nobody could begin it: that is not this worker's fault.
+            refused = Observation(order.uid, TaskState.ASSIGNED, Ending.REFUSED, reason=str(error), unstartable=True)
+            await connection.report(Observed((refused,)))
+            return None
+        content = bytes(wire.specification(order, document, self._settings.task_environment))
+        digest = hashlib.sha256(content).digest()
+        if digest not in connection.hello.specification_hashes:
+            message = v1.Specification(hash=digest, content=content)
+            await connection.send(v1.ControllerMessage(specification=message))
+        connection.specifications[order.job_id] = digest
+        return digest
 
 
 def _absent(observed: v1.ObservedSet, connection: Connection) -> list[Observation]:

@@ -64,7 +64,7 @@ def threads_dismissed() -> Iterator[None]:
     The same goes for a block that an interrupt ends: it has come through this task, and ends the main thread after it.
 
     Raises:
-        NeedsAsyncio: this is no task of an asyncio loop.
+        NeedsAsyncio: this is not a task of an asyncio loop.
     """
     require_asyncio()
     left = threading.Event()

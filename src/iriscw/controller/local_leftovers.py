@@ -36,7 +36,7 @@ AGAIN_S = 5.0
 
 
 def workers_of(pods: Iterable[Pod]) -> Iterator[tuple[str, str]]:
-    """Give the worker's id and incarnation of each pod."""
+    """Yield the worker's id and incarnation of each pod."""
     for pod in pods:
         incarnation = pod.labels.get(LABEL_INCARNATION, "")
         yield pod.name.removesuffix(f"-{incarnation}"), incarnation

@@ -76,7 +76,7 @@ class HeldAttempts:
         self._lock = anyio.Lock()
 
     async def of(self, key: Key) -> tuple[str, ...]:
-        """Give the uids that the worker may hold, in the order in which they were given to it.
+        """Return the uids that the worker may hold, in the order in which they were given to it.
 
         Raises:
             HeldBroken: the record cannot be read.
@@ -185,7 +185,7 @@ class HeldAttempts:
 
 
 def _read(path: Path) -> tuple[list[str], bool]:
-    """Give the lines, and whether the machine stopped while one was written: that one never counted."""
+    """Return the lines, and whether the machine stopped while one was written: that one never counted."""
     try:
         *lines, rest = path.read_text(encoding="ascii").split("\n")
     except FileNotFoundError:

@@ -73,5 +73,5 @@ class Phases:
                 self._lasted[key] = self._lasted.get(key, Lasted()).with_one(event.lasted_ns / SECOND)
 
     def statistics(self) -> PhaseStatistics:
-        """Give what was counted."""
+        """Return what was counted."""
         return PhaseStatistics(dict(self._outcomes), dict(self._lasted), self._left)

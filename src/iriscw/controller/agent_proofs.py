@@ -87,7 +87,7 @@ def claims_of(token: str) -> Claims | None:
 
 
 def judge(said: Reviewed, account: str, audience: str) -> str:
-    """Give the node whose agent a token is of.
+    """Return the node whose agent a token is of.
 
     Raises:
         AgentUnproven: it is no agent's of ours, or its node is not known.
@@ -229,7 +229,7 @@ class AgentProofs:
 
 
 def _without(token: str, reason: str) -> str:
-    """Give the server's reason, unless the token would go to the log with it."""
+    """Return the server's reason, unless the token would go to the log with it."""
     return "its reason quotes the token, and is left out" if token[:QUOTED_CHARS] in reason else reason
 
 

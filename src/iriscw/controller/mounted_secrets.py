@@ -19,6 +19,7 @@ from iriscw.rpc.tokens import Secret, read_token_file
 
 CLUSTER_SECRET = "cluster-secret"  # noqa: S105 - the names of files, as all of these
 ADMIN_TOKEN = "admin-token"  # noqa: S105
+METRICS_TOKEN = "metrics-token"  # noqa: S105
 CERTIFICATE = "tls.crt"
 PRIVATE_KEY = "tls.key"
 AUTHORITY = "ca.crt"
@@ -30,6 +31,8 @@ class GivenSecrets:
 
     cluster_secret: Secret
     admin_token: Secret
+    metrics_token: Secret | None = None
+    """Opens ``/metrics`` and nothing else; None: the folder has none."""
     tls: ssl.SSLContext | None = attrs.field(default=None, repr=False)
     trusted: Path | None = None
     """Whom a client has to trust to know the controller by its certificate: its authority, if that lies there too, else
@@ -56,13 +59,12 @@ def read_secrets(folder: Path) -> GivenSecrets | None:
         )
     tls = server_tls(folder / CERTIFICATE, folder / PRIVATE_KEY) if halves else None
     trusted = next(folder / name for name in (AUTHORITY, CERTIFICATE) if (folder / name).exists()) if halves else None
-    return GivenSecrets(_token(folder / CLUSTER_SECRET), _token(folder / ADMIN_TOKEN), tls, trusted)
+    metrics = _token(folder / METRICS_TOKEN) if (folder / METRICS_TOKEN).exists() else None
+    return GivenSecrets(_token(folder / CLUSTER_SECRET), _token(folder / ADMIN_TOKEN), metrics, tls, trusted)
 
 
 def _token(path: Path) -> Secret:
     try:
         return read_token_file(path)
     except InvalidTokenFile as error:
-        raise StateUnusable(str(error)) from None
-    except OSError as error:
-        raise StateUnusable(f"{path}: {error.strerror or error}") from error
+        raise StateUnusable(str(error)) from error

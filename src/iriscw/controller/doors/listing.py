@@ -1,0 +1,91 @@
+"""Writes the pages of a listing: in parts, and each job only when something of it has changed.
+
+A page of 1,000 jobs is a thousand messages within one. To write all of them in one go would keep everybody else waiting
+for some 30 ms, and whoever shows a listing asks for the same page again and again. So a page is put together from its
+jobs' encoded entries, with a turn of the loop for others after every few that had to be written, and entries are kept:
+one whose job looks as it did is used as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import anyio.lowlevel
+import attrs
+
+from iriscw.controller import wire
+from iriscw.jobs.messages import MAX_PAGE, JobRow
+from iriscw.proto.iriscw import v1
+from iriscw.rpc.encoding import encode
+
+PART = 100
+"""Entries that are written in one turn of the loop: about 3 ms."""
+
+MAX_ENTRIES = 5 * MAX_PAGE
+"""Entries that are kept, at about a kilobyte."""
+
+
+class WrittenPage(v1.ListJobsResponse):
+    """A page that is encoded already."""
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__()
+        self._content = content
+
+    def __bytes__(self) -> bytes:
+        """Return the page as it travels."""
+        return self._content
+
+
+@attrs.frozen
+class _Entry:
+    row: JobRow
+    version: int
+    reason: str
+    content: bytes
+
+
+class Pages:
+    """Writes pages, and keeps the entries of the jobs that were listed last.
+
+    Args:
+        version: gives the version of a job by its id.
+    """
+
+    def __init__(self, version: Callable[[str], int]) -> None:
+        self._version = version
+        self._entries: dict[str, _Entry] = {}
+        self.written = 0
+        """Entries that had to be written, since the start."""
+
+    async def write(self, rows: Sequence[JobRow], reasons: Mapping[str, str], next_token: str) -> WrittenPage:
+        """Write a page.
+
+        Args:
+            rows: the jobs, in order.
+            reasons: why tasks wait, by job.
+            next_token: of the next page; empty: this is the last one.
+        """
+        parts = []
+        before = self.written
+        for row in rows:
+            parts.append(self._entry(row, reasons.get(row.job_id, "")))
+            if self.written - before >= PART:
+                before = self.written
+                await anyio.lowlevel.checkpoint()
+        parts.append(encode(v1.ListJobsResponse(next_page_token=next_token)))
+        return WrittenPage(b"".join(parts))
+
+    def _entry(self, row: JobRow, reason: str) -> bytes:
+        version = self._version(row.job_id)
+        known = self._entries.get(row.job_id)
+        if known is not None and known.version == version and known.reason == reason and known.row == row:
+            return known.content
+        # A page of one job is what that job adds to any page: repeated fields of messages are joined end to end.
+        content = encode(v1.ListJobsResponse(jobs=[wire.job_row(row, version, reason)]))
+        self.written += 1
+        self._entries.pop(row.job_id, None)
+        self._entries[row.job_id] = _Entry(row, version, reason, content)
+        if len(self._entries) > MAX_ENTRIES:
+            del self._entries[next(iter(self._entries))]
+        return content
