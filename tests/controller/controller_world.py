@@ -59,7 +59,10 @@ class Drivers:
 class World:
     """A controller on a state folder that outlives it, a fake cloud that outlives both, and a client."""
 
-    def __init__(self, state: Path, *, limits: RegistryLimits | None = None, cloud: FakeCloud | None = None) -> None:
+    def __init__(
+        self, state: Path, *, limits: RegistryLimits | None = None, cloud: FakeCloud | None = None, config=CONFIG
+    ) -> None:
+        self.described = config
         self.state = state
         self.limits = limits
         self.cloud = cloud or FakeCloud(budget=Capacity(100_000, 100 * GIB, 0, 0, ""), cluster="test")
@@ -69,7 +72,7 @@ class World:
 
     async def __aenter__(self) -> Self:
         self.controller = Controller(
-            build_config(CONFIG), state_dir=self.state, drivers=Drivers(self.cloud), limits=self.limits
+            build_config(self.described), state_dir=self.state, drivers=Drivers(self.cloud), limits=self.limits
         )
         await self._stack.enter_async_context(self.controller)
         self.client = await self._stack.enter_async_context(self.channel(self.controller.admin_token))
@@ -157,12 +160,25 @@ class FakeWorker:
         manual: do nothing with orders but remember them.
         result: what each attempt returns; None for nothing.
         node: the machine that it says it is on.
+        takes_batches: whether it says that it does, as all do but those of an older release.
         memory: attempts that an earlier connection had, by uid, as they were last reported.
     """
 
-    def __init__(self, world, worker_id, incarnation, *, manual=False, result=None, memory=None, node="") -> None:
+    def __init__(
+        self,
+        world,
+        worker_id,
+        incarnation,
+        *,
+        manual=False,
+        result=None,
+        memory=None,
+        node="",
+        takes_batches=True,
+    ) -> None:
         self.world, self.worker_id, self.incarnation = world, worker_id, incarnation
         self.manual, self.result, self.node = manual, result, node
+        self.takes_batches = takes_batches
         self.held: dict[str, v1.AttemptObserved] = {} if memory is None else memory
         self.runs: dict[str, v1.RunAttempt] = {}
         self.specifications: list[v1.TaskSpecification] = []
@@ -202,27 +218,32 @@ class FakeWorker:
             attributes={"python": v1.AttributeValue(text="3.11")},
             address="127.0.0.1:1",
             node=self.node,
+            takes_batches=self.takes_batches,
         )
 
     async def _serve(self) -> None:
-        async for message in self.call:
-            self.received.append(message)
-            if message.specification is not None:
-                content = message.specification.content
-                assert hashlib.sha256(content).digest() == message.specification.hash
-                self.specifications.append(v1.TaskSpecification.parse(content))
-            elif message.desired_set is not None:
-                observed = v1.ObservedSet(round=message.desired_set.round, attempts=list(self.held.values()))
-                await self.call.send(v1.WorkerMessage(observed_set=observed))
-                for run in message.desired_set.attempts:
-                    await self._run(run)
-            elif message.run is not None:
-                await self._run(message.run)
-            elif message.stop is not None:
-                self.stops.append(message.stop)
-            elif message.forget is not None:
-                self.forgotten.append(message.forget.attempt_uid)
-                self.held.pop(message.forget.attempt_uid, None)
+        async for received in self.call:
+            self.received.append(received)
+            for message in received.batch.messages if received.batch is not None else (received,):
+                await self._take(message)
+
+    async def _take(self, message: v1.ControllerMessage) -> None:
+        if message.specification is not None:
+            content = message.specification.content
+            assert hashlib.sha256(content).digest() == message.specification.hash
+            self.specifications.append(v1.TaskSpecification.parse(content))
+        elif message.desired_set is not None:
+            observed = v1.ObservedSet(round=message.desired_set.round, attempts=list(self.held.values()))
+            await self.call.send(v1.WorkerMessage(observed_set=observed))
+            for run in message.desired_set.attempts:
+                await self._run(run)
+        elif message.run is not None:
+            await self._run(message.run)
+        elif message.stop is not None:
+            self.stops.append(message.stop)
+        elif message.forget is not None:
+            self.forgotten.append(message.forget.attempt_uid)
+            self.held.pop(message.forget.attempt_uid, None)
 
     async def _run(self, run: v1.RunAttempt) -> None:
         self.runs[run.attempt_uid] = run

@@ -22,6 +22,7 @@ from iriscw.rpc.client import RpcChannel
 from iriscw.rpc.tokens import Secret
 from iriscw_sims.serve.server import SimServer
 from iriscw_sims.serve.settings import ServeSettings, Timing
+from iriscw_sims.serve.streams import PodStreams
 
 PODS = "/api/v1/namespaces/iris/pods"
 SECRETS = "/api/v1/namespaces/iris/secrets"
@@ -31,7 +32,7 @@ SPEED = 50
 
 
 def configuration(kubeconfig: Path, **group: Any) -> ClusterConfig:
-    """Give a configuration whose only group has one slice of a node with eight GPUs."""
+    """Return a configuration whose only group has one slice of a node with eight GPUs."""
     return build_config(
         {
             "name": "research",
@@ -99,11 +100,11 @@ class Cluster:
 
 
 @asynccontextmanager
-async def serving(folder: Path, **more: Any) -> AsyncIterator[Cluster]:
-    """Serve an empty cluster."""
+async def serving(folder: Path, streams: PodStreams | None = None, **more: Any) -> AsyncIterator[Cluster]:
+    """Serve an empty cluster; ``streams`` knows the inside of its containers."""
     async with AsyncExitStack() as stack:
         settings = ServeSettings(kubeconfig=folder / "kubeconfig", timing=Timing.QUICK, speed=SPEED, **more)
-        server = await stack.enter_async_context(SimServer(settings))
+        server = await stack.enter_async_context(SimServer(settings, streams=streams))
         access = await find_access(folder / "kubeconfig")
         objects = await stack.enter_async_context(open_objects(access))
         lease = await objects.create(LEASES, {"metadata": {"name": LEASE}, "spec": {}})
@@ -125,7 +126,7 @@ class Handed:
         return self
 
     def worker_token(self, worker_id: str, incarnation: str) -> Secret:
-        """Give the one token there is."""
+        """Return the one token there is."""
         return self.token
 
     def channel(self, token: Secret) -> RpcChannel:

@@ -1,12 +1,16 @@
 """Each effect of the cloud is the drivers' call of that name; watches pass everything on."""
 
+from types import SimpleNamespace
+
 import anyio
+import pytest
 from controller_world import Drivers
 
 from iriscw.cloud import effects
 from iriscw.cloud.drivers.fake import FakeCloud
 from iriscw.cloud.model import LABEL_CLUSTER, LABEL_INCARNATION, LABEL_SLICE, Capacity, NodePoolSpec, PodSpec, Relisted
 from iriscw.controller.cloud import CloudBinding
+from iriscw.runtime.vocabulary import MILLISECOND, SECOND
 
 EACH = Capacity(1000, 1 << 30)
 
@@ -55,3 +59,22 @@ async def test_effects_and_watches() -> None:
     await run[effects.DeletePod](effects.DeletePod(pod.name, pod.uid))
     await run[effects.DeleteNodePool](effects.DeleteNodePool(pool.name, pool.uid))
     assert cloud.calls["pods.delete"] == cloud.calls["pools.delete"] == 1
+
+
+class NotedPods:
+    """A driver of pods that keeps what it was asked to delete."""
+
+    def __init__(self) -> None:
+        self.deleted: list[tuple[str, str, float]] = []
+
+    async def delete(self, name: str, uid: str, grace_s: float) -> None:
+        self.deleted.append((name, uid, grace_s))
+
+
+@pytest.mark.parametrize(("grace_ns", "grace_s"), [(0, 0), (1500 * MILLISECOND, 1.5), (45 * SECOND, 45)])
+async def test_a_pod_gets_its_grace(grace_ns: int, grace_s: float) -> None:
+    """Neither more nor less: effects count in ns, drivers in seconds."""
+    pods = NotedPods()
+    binding = CloudBinding(SimpleNamespace(pods=pods))
+    await binding.effects()[effects.DeletePod](effects.DeletePod("p", "u", grace_ns))
+    assert pods.deleted == [("p", "u", grace_s)]

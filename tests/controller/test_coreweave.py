@@ -13,10 +13,11 @@ from coreweave_world import PODS, POOLS, SECRETS, GpuWorker, Handed, configurati
 
 from iriscw.cloud.drivers.kube.leading import LeadershipLost
 from iriscw.cloud.kube import mounts
+from iriscw.cloud.kube.manifests import pod_manifest
 from iriscw.cloud.lifecycle import PodHealth
 from iriscw.cloud.model import Capacity, Forbidden, PodSpec, Unavailable
 from iriscw.config.load import build_config
-from iriscw.controller import coreweave, given
+from iriscw.controller import coreweave, mounted_secrets
 from iriscw.controller.coreweave import IDENTITY_FILE, cluster_identity, kube_settings
 from iriscw.controller.errors import NoSuchNamespace, StateUnusable
 from iriscw.controller.tokens import ControllerTokens
@@ -76,6 +77,24 @@ def test_credentials_of_stores_that_are_used(tmp_path: Path, prefix: str, names:
     config = configuration(tmp_path)
     config = attrs.evolve(config, controller=attrs.evolve(config.controller, bundle_prefix=prefix))
     assert list(kube_settings(config, "u", tls=False, plaintext=False).environment) == names
+
+
+def test_where_stores_are(tmp_path: Path) -> None:
+    """Workers are told by the variables that every S3 client reads; the worker's own environment wins over them."""
+    config = configuration(tmp_path)
+    platform = attrs.evolve(
+        config.platform.coreweave, object_storage_endpoint="http://cwlota.com", object_storage_region="eu-1"
+    )
+    config = attrs.evolve(config, platform=attrs.evolve(config.platform, coreweave=platform))
+    said = {"AWS_ENDPOINT_URL_S3": "http://cwlota.com", "AWS_REGION": "eu-1", "AWS_DEFAULT_REGION": "eu-1"}
+    assert kube_settings(config, "u", tls=False, plaintext=False).environment == said
+    pod = pod_manifest(kube_settings(config, "u", tls=False, plaintext=False), PodSpec("w", "pool", {}, Capacity(1000)))
+    (container,) = pod["spec"]["containers"]
+    assert said.items() <= {each["name"]: each.get("value") for each in container["env"]}.items()
+    bootstrap = attrs.evolve(config.defaults.bootstrap, env_vars={"AWS_ENDPOINT_URL": "http://mine"})
+    config = attrs.evolve(config, defaults=attrs.evolve(config.defaults, bootstrap=bootstrap))
+    found = kube_settings(config, "u", tls=False, plaintext=False).environment
+    assert found == {"AWS_REGION": "eu-1", "AWS_DEFAULT_REGION": "eu-1", "AWS_ENDPOINT_URL": "http://mine"}
 
 
 @pytest.mark.parametrize(
@@ -230,7 +249,15 @@ def test_what_is_installed_is_what_is_looked_for() -> None:
     assert coreweave.CONFIG_MAP == names.CONFIG_MAP
     assert coreweave.AUTHORITY_SECRET == names.AUTHORITY_SECRET
     assert mounts.CA_FILE.endswith(f"/{names.AUTHORITY_KEY}")
-    given_keys = (given.CLUSTER_SECRET, given.ADMIN_TOKEN, given.CERTIFICATE, given.PRIVATE_KEY)
+    given_keys = (
+        *(
+            mounted_secrets.CLUSTER_SECRET,
+            mounted_secrets.ADMIN_TOKEN,
+            mounted_secrets.METRICS_TOKEN,
+            mounted_secrets.CERTIFICATE,
+            mounted_secrets.PRIVATE_KEY,
+        ),
+    )
     assert given_keys == names.CONTROLLER_SECRET_KEYS
 
 

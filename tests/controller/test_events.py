@@ -5,6 +5,7 @@ from hypothesis import given, strategies as st
 
 from iriscw.controller import events as module
 from iriscw.controller.events import EventHub
+from iriscw.jobs.meeting.messages import EndpointsChanged
 from iriscw.jobs.messages import JobChanged
 from iriscw.jobs.model import JobState
 
@@ -48,3 +49,13 @@ async def test_bell() -> None:
     assert not hub._subscribed
     assert len(seen) == 3
     assert hub.job_changes == {"RUNNING": 3}
+
+
+async def test_an_address_rings_and_is_no_version() -> None:
+    """Who waits for endpoints is woken; a job's status is what it was, so its watchers are told nothing."""
+    hub = EventHub(7, lambda _: None)
+    with hub.subscribed("a") as bell:
+        hub.publish(EndpointsChanged("a"))
+        with anyio.fail_after(5):
+            await bell.wait()
+    assert hub.version("a") == 7

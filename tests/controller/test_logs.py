@@ -3,15 +3,19 @@
 import errno
 import os
 import tempfile
+import threading
 from pathlib import Path
 
 import anyio
+import anyio.from_thread
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
-from iriscw.controller.logs import LINE_SHARE, AttemptLog, LogLimits, LogStore, LogStoreBroken
+from iriscw.controller import logs
+from iriscw.controller.logs import LINE_SHARE, ROLL, AttemptLog, LogLimits, LogStore, LogStoreBroken, Named
 from iriscw.jobs.model import AwaitLogs
 from iriscw.runtime.vocabulary import SECOND
+from profiles import examples
 
 JOB = "job-aaaaaaaaaaaa"
 OTHER = "job-bbbbbbbbbbbb"
@@ -56,11 +60,12 @@ async def test_append(tmp_path: Path) -> None:
         4,
     ]
     assert await everything(store, known(store)) == (0, b"abcd")
-    (file,) = (tmp_path / "logs" / JOB).iterdir()
-    assert file.stat().st_mode & 0o777 == 0o600
+    files = sorted((tmp_path / "logs" / JOB).iterdir())
+    assert [file.name for file in files] == [f"3-0-{UID}.0.log", ROLL]
+    assert [file.stat().st_mode & 0o777 for file in files] == [0o600, 0o600]
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(
     text=st.binary(min_size=1, max_size=200),
     cuts=st.lists(st.tuples(st.integers(0, 200), st.integers(0, 60)), max_size=20),
@@ -104,7 +109,8 @@ async def test_segments_begin_with_lines(tmp_path: Path, chunk: int) -> None:
     """What is left of a log that was cut begins with a whole line, wherever its chunks were cut."""
     store = await LogStore.open(tmp_path, LogLimits(segment_bytes=LINE_SHARE * 20, attempt_bytes=LINE_SHARE * 60))
     await store.begin(JOB, 0, 0, UID)
-    text = b"".join(b"%d" % number * 7 + b"\n" for number in range(700 if chunk < 100 else 7_000))
+    lines = {1: 330, 13: 700}.get(chunk, 7_000)  # an append is of one chunk
+    text = b"".join(b"%d" % number * 7 + b"\n" for number in range(lines))
     for start in range(0, len(text), chunk):
         await store.append(UID, start, text[start : start + chunk])
     begin, data = await everything(store, known(store))
@@ -213,12 +219,12 @@ class FullDisk:
 
     def __call__(self, what, *more):
         name = what if isinstance(what, int) else str(what)
-        if not self.over and (isinstance(name, int) or name.endswith(".log")):
+        if not self.over and (isinstance(name, int) or name.endswith((".log", ROLL))):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return self.call(what, *more)
 
 
-async def test_an_attempt_is_known_when_its_file_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_attempt_is_known_when_it_is_written_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk that is full when an attempt is opened leaves it unknown; opened again, it survives a restart."""
     store = await LogStore.open(tmp_path)
     disk = FullDisk(os.open)
@@ -232,6 +238,85 @@ async def test_an_attempt_is_known_when_its_file_is_there(tmp_path: Path, monkey
     for each in (store, await LogStore.open(tmp_path)):
         assert known(each).segments == [[0, 0]]
     assert await store.append(UID, 0, b"x") == 1
+
+
+async def test_many_attempts_are_opened_by_one_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hundreds are one write to one file, and none where all are known; each has a file once it says something."""
+    store = await LogStore.open(tmp_path)
+    writes = []
+    append_whole = logs.append_whole
+    monkeypatch.setattr(logs, "append_whole", lambda path, data: (writes.append(path.name), append_whole(path, data)))
+    some = [Named(index, 0, f"{index:016x}") for index in range(300)]
+    for _ in range(2):
+        await store.begin_all(JOB, some)
+    await store.begin_all(JOB, [*some[:5], Named(1, 1, "f" * 16)])
+    assert writes == [ROLL, ROLL]
+    await store.append("f" * 16, 0, b"here\n")
+    assert writes == [ROLL, ROLL, f"1-1-{'f' * 16}.0.log"]
+    again = await LogStore.open(tmp_path)
+    assert [(each.index, each.number, each.uid, each.segments) for each in again.attempts(JOB)] == [
+        (each.index, each.number, each.uid, each.segments) for each in store.attempts(JOB)
+    ]
+    assert again.statistics().attempts == 301
+
+
+async def test_half_a_line_of_the_roll(tmp_path: Path) -> None:
+    """What was being written when the machine stopped is nobody's name, nor is what begins behind it."""
+    store = await LogStore.open(tmp_path)
+    await store.begin(JOB, 0, 0, UID)
+    with (tmp_path / JOB / ROLL).open("a", encoding="ascii") as roll:
+        roll.write("1-0-00")
+    store = await LogStore.open(tmp_path)
+    assert [each.uid for each in store.attempts(JOB)] == [UID]
+    await store.begin(JOB, 1, 0, "1" * 16)
+    store = await LogStore.open(tmp_path)
+    assert [(each.index, each.uid) for each in store.attempts(JOB)] == [(0, UID), (1, "1" * 16)]
+
+
+@pytest.mark.parametrize("spoil", ["bytes", "folder", "link"])
+async def test_a_roll_that_cannot_be_read(tmp_path: Path, caplog: pytest.LogCaptureFixture, spoil: str) -> None:
+    """It names nobody, or the lines that are whole, and is told of; who has written something is known all the same."""
+    store = await LogStore.open(tmp_path)
+    await store.begin(JOB, 0, 0, UID)
+    await store.append(UID, 0, b"said\n")
+    roll = tmp_path / JOB / ROLL
+    if spoil == "bytes":
+        roll.write_bytes(b"\xff\xfe\n" + roll.read_bytes())
+    else:
+        roll.rename(tmp_path / "elsewhere")
+        roll.mkdir() if spoil == "folder" else roll.symlink_to(tmp_path / "elsewhere")
+    again = await LogStore.open(tmp_path)
+    assert known(again).end == 5
+    assert str(roll) in caplog.text
+
+
+async def test_a_slow_disk_holds_up_one_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The roll of another job is written meanwhile."""
+    store = await LogStore.open(tmp_path)
+    written, held, go_on = logs.append_whole, anyio.Event(), threading.Event()
+
+    def append(path: Path, data: bytes) -> None:
+        if JOB in str(path):
+            anyio.from_thread.run_sync(held.set)
+            assert go_on.wait(60)
+        written(path, data)
+
+    monkeypatch.setattr(logs, "append_whole", append)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(store.begin, JOB, 0, 0, UID)
+        await held.wait()
+        await store.begin(OTHER, 0, 0, "fedcba9876543210")
+        assert store.attempt(UID) is None
+        go_on.set()
+    assert store.attempt(UID) is not None
+
+
+async def test_attempts_of_an_older_release(tmp_path: Path) -> None:
+    """A folder without a roll has a file for each attempt, empty ones too."""
+    (tmp_path / JOB).mkdir()
+    (tmp_path / JOB / f"4-1-{UID}.0.log").touch()
+    store = await LogStore.open(tmp_path)
+    assert [(each.index, each.number, each.segments) for each in store.attempts(JOB)] == [(4, 1, [[0, 0]])]
 
 
 async def test_a_segment_is_known_when_its_file_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

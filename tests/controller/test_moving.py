@@ -60,6 +60,9 @@ async def agent_of(world, node="n1"):
             tasks.cancel_scope.cancel()
 
 
+GPUS = ("GPU-1", "GPU-2")
+
+
 @asynccontextmanager
 async def running(world, node="n1"):
     """A worker on a node with an attempt that runs; give both and the words of a freeze."""
@@ -70,7 +73,7 @@ async def running(world, node="n1"):
         yield (
             worker,
             uid,
-            FreezeAttempt("s1", uid, job.job_id, 0, worker.worker_id, worker.incarnation, "ram", False, ()),
+            FreezeAttempt("s1", uid, job.job_id, 0, worker.worker_id, worker.incarnation, "ram", False, (), GPUS),
         )
 
 
@@ -105,7 +108,7 @@ async def test_a_freeze(world):
             assert (asked.request.pid, asked.request.start_ticks, asked.boot_id) == (70, 7, "boot")
             assert (asked.pid_namespace, asked.attempt_uid, asked.request.guard) == (9, uid, "/w/a/attempts/u")
             assert (asked.request.tcp_close, asked.request.leave_running) == (True, False)
-            assert asked.request.labels == {"job": effect.job_id, "task": "0"}
+            assert asked.request.labels == {"job": effect.job_id, "task": "0", "gpus": "GPU-1,GPU-2"}
             await agent.end(order.operation_id, "frozen")
             await until(lambda: found)
             assert (found[0].outcome, found[0].checkpoint, found[0].node) == (Frozen.FROZEN, order.operation_id, "n1")
@@ -175,10 +178,11 @@ async def test_a_thaw(world, outcome, told):
         async def answer():
             order = await agent.order()
             assert order.thaw.checkpoint_id == "ck-1"
+            assert order.thaw.gpus == {"GPU-1": "GPU-2"}
             await agent.end(order.operation_id, outcome, text="so it is")
 
         tasks.start_soon(answer)
-        effect = ThawAttempt("t1", "u", "ck-1", "n1")
+        effect = ThawAttempt("t1", "u", "ck-1", "n1", (("GPU-1", "GPU-2"),))
         found = await done(world.controller._moves, "thaw", effect)
         assert (found.outcome, found.reason) == (told, "" if told is Thawed.THAWED else "so it is")
         assert await done(world.controller._moves, "thaw", effect) == found

@@ -23,13 +23,13 @@ EVENTS = "/api/v1/namespaces/default/events"
 
 
 def changed(state, trouble=T.NONE, *, was=None, trouble_was=T.NONE, reason="why", nodes=2):
-    """Give a change of a slice."""
+    """Return a change of a slice."""
     row = SliceRow("iris-h100-a", "h100", state, trouble, reason, 1, 2, num_vms=nodes)
     return SliceChanged(row, "u1", was, trouble_was, 3)
 
 
 def told(*changes):
-    """Give reason, text and whether it is a warning, of all that is told of some changes."""
+    """Return reason, text and whether it is a warning, of all that is told of some changes."""
     return [(each.reason, each.text, each.warning) for change in changes for each in notices_of(change)]
 
 

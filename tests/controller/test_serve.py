@@ -9,11 +9,15 @@ import sys
 import threading
 from pathlib import Path
 
+import anyio
 import pytest
 from controller_world import CLIENTS, submission
 
+from iriscw.cli.serve import controller
+from iriscw.controller.__main__ import main
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.client import RpcChannel
+from iriscw.rpc.pacing import short_turned_loop
 from iriscw.rpc.tokens import read_token_file
 
 CONFIG = "name: test\nplatform: {local: {}}\ncontroller: {local: {port: 0}}\nscale_groups: {}\n"
@@ -105,15 +109,15 @@ def test_port_in_use(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["platform: {lokal: {}}\n", "}{"])
-def test_configuration_that_cannot_be(tmp_path: Path, text: str) -> None:
+def test_configuration_that_cannot_be(tmp_path: Path, text: str, monkeypatch, capsys) -> None:
     """A configuration that cannot be used ends the process with the code of a wrong call."""
     config = tmp_path / "cluster.yaml"
     config.write_text(text)
-    command = [sys.executable, "-m", "iriscw.controller", "serve", "--config", str(config)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert ended.returncode == 2
-    assert "cluster.yaml" in ended.stderr
-    assert "Traceback" not in ended.stderr
+    monkeypatch.setattr("iriscw.controller.__main__.configure", lambda: None)
+    assert main(["serve", "--config", str(config)]) == 2
+    said = capsys.readouterr().err
+    assert "cluster.yaml" in said
+    assert "Traceback" not in said
 
 
 def test_a_closed_terminal_stops_it(tmp_path: Path) -> None:
@@ -122,3 +126,20 @@ def test_a_closed_terminal_stops_it(tmp_path: Path) -> None:
     assert process.serving.wait(30)
     assert process.end(signal.SIGHUP) == 0
     assert "stopping on SIGHUP" in process.lines[-1]["message"]
+
+
+@pytest.mark.parametrize("by", ["python -m iriscw.controller", "iriscw controller"])
+def test_its_loop_has_short_turns(by: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Whichever way a controller is started, its loop serves a few sockets in a turn."""
+    config = tmp_path / "cluster.yaml"
+    config.write_text(CONFIG)
+    options = []
+    monkeypatch.setattr(anyio, "run", lambda *of, backend_options=None: options.append(backend_options))
+    monkeypatch.setattr("iriscw.controller.__main__.configure", lambda: None)
+    monkeypatch.setattr("iriscw.controller.logging.configure", lambda: None)
+    arguments = ["serve", "--config", str(config)]
+    if by == "iriscw controller":
+        controller.main(arguments, standalone_mode=False)
+    else:
+        main(arguments)
+    assert options == [{"loop_factory": short_turned_loop}]

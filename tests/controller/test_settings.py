@@ -1,5 +1,7 @@
 """The configuration is what fleet and jobs are told."""
 
+import attrs
+
 from iriscw.config.load import build_config
 from iriscw.controller import settings
 from iriscw.runtime.vocabulary import SECOND
@@ -48,11 +50,41 @@ def test_coreweave_group() -> None:
     assert fleet.takeover_delay > 0
 
 
+def test_every_delay_is_one_that_people_notice() -> None:
+    """In ns, as all durations within: seconds or milliseconds by mistake would be none at all, or go on for ever."""
+    for values in (LOCAL, COREWEAVE):
+        for group in settings.fleet_config(build_config(values)).groups:
+            delays = attrs.asdict(group.timing)
+            assert {name: ns for name, ns in delays.items() if not SECOND // 10 <= ns <= 7200 * SECOND} == {}
+
+
 def test_clocks_agree() -> None:
     """Heartbeats fit the strictest group; a worker gives up before the controller gives it up."""
     for values in (LOCAL, COREWEAVE):
         config = build_config(values)
         strictest = min(group.timing.liveness_timeout for group in settings.fleet_config(config).groups)
-        assert settings.heartbeat_interval_ms(config) * 1_000_000 * 2 < strictest
+        beats = settings.heartbeats(config)
+        assert 0 < beats.shortest_ms < beats.longest_ms
+        assert beats.longest_ms * 1_000_000 * 2 < strictest, "one may come with the next, however large the fleet"
         lease_ns = settings.lease_ms(config) * 1_000_000
         assert settings.worker_timeout(config) <= lease_ns < settings.jobs_config(config).settings.lease_grace_ns
+
+
+def test_tasks_are_told_where_stores_are() -> None:
+    """As every S3 client reads it, below what the configuration says for tasks itself, in secrets too."""
+
+    def told(**defaults: object) -> dict[str, str]:
+        there = {"object_storage_endpoint": "http://cwlota.com", "object_storage_region": "eu-1"}
+        platform = {"coreweave": {"region": "LGA1", **there}}
+        return settings.task_environment(build_config({**COREWEAVE, "platform": platform, "defaults": defaults}))
+
+    region = {"AWS_REGION": "eu-1", "AWS_DEFAULT_REGION": "eu-1"}
+    assert told() == {"AWS_ENDPOINT_URL_S3": "http://cwlota.com", **region}
+    assert told(task_env={"A": "b", "AWS_ENDPOINT_URL": "http://mine"}) == {
+        "A": "b",
+        "AWS_ENDPOINT_URL": "http://mine",
+        **region,
+    }
+    assert told(task_secrets={"AWS_ENDPOINT_URL": "there/url"}) == region
+    assert settings.task_environment(build_config(LOCAL)) == {}
+    assert settings.task_environment(build_config(COREWEAVE)) == {}

@@ -24,7 +24,7 @@ def test_worker_token(worker_id: str, incarnation: str) -> None:
 
 @given(node=st.text(min_size=1, max_size=60))
 def test_agent_token(node: str) -> None:
-    """An agent's token says of which node it may speak, to its own cluster only, and is no worker's."""
+    """An agent's token says of which node it may speak, to its own cluster only, and is not a worker's."""
     token = TOKENS.agent_token(node).reveal()
     assert TOKENS.authenticate(token) == AgentPrincipal(Role.AGENT, node=node)
     assert ControllerTokens(Secret("other"), []).authenticate(token) is None

@@ -2,14 +2,18 @@
 
 import attrs
 import pytest
+from hypothesis import given, strategies as st
 
+from iriscw.client.model import AmountStatus, JobStatus
+from iriscw.client.wire import job_status as read_job, slice_status as read_slice
 from iriscw.cloud.model import Attributes, Capacity, Mode, Op
 from iriscw.controller import wire
 from iriscw.errors import InvalidArgument
-from iriscw.fleet.model import Availability, SliceState
+from iriscw.fleet.model import Availability, SliceRow, SliceState, Trouble
 from iriscw.jobs.messages import AttemptRow, JobRow, JobTally, JobView, TaskRow
 from iriscw.jobs.model import Band, Ending, Entrypoint, EntrypointKind, JobSpec, JobState, RunOrder, TaskState
 from iriscw.proto.iriscw import v1
+from iriscw.rpc.encoding import decode, encode
 from iriscw.runtime.vocabulary import MILLISECOND
 
 ENTRYPOINT = Entrypoint(EntrypointKind.COMMAND, "0" * 64)
@@ -52,7 +56,8 @@ def test_job_spec() -> None:
     ]
     assert (spec.group_by, spec.band, spec.timeout_ns) == ("slice-id", Band.PRODUCTION, 1_500_000_000)
     assert (spec.max_retries_failure, spec.max_retries_preemption, spec.max_task_failures) == (0, 0, 2)
-    assert spec.parent_job_id == "job-parent"
+    assert (spec.parent_job_id, spec.detached) == ("job-parent", False)
+    assert wire.job_spec(v1.SubmitJobRequest(name="n", detached=True), ENTRYPOINT, "job-parent").detached
     default = wire.job_spec(v1.SubmitJobRequest(name="n"), ENTRYPOINT, "")
     assert (default.max_retries_preemption, default.group_by, default.band) == (100, None, Band.INTERACTIVE)
 
@@ -73,7 +78,6 @@ def test_unknown_operation() -> None:
         ("SUCCEEDED", True, "", Ending.SUCCEEDED),
         ("FAILED", True, "ValueError", Ending.FAILED),
         ("FAILED", False, "ProgramMissing", Ending.FAILED),
-        ("FAILED", True, "TaskTimeout", Ending.TIMED_OUT),
         ("KILLED", True, "", Ending.KILLED),
         ("PREEMPTED", True, "", Ending.PREEMPTED),
         ("WORKER_FAILED", True, "", Ending.WORKER_LOST),
@@ -131,6 +135,7 @@ def row_of(number: int, **more: object) -> AttemptRow:
         ("m.MyErr", "Traceback\nm.MyErr: a", "m.MyErr: a"),
         ("ValueError", "Traceback\nMyErrors: a", "ValueError: MyErrors: a"),
         ("ProgramFailed", "exit code 1", "ProgramFailed: exit code 1"),
+        ("AttemptStopped", "stopped: it ended when it was told to", "stopped: it ended when it was told to"),
     ],
 )
 def test_a_reason_names_its_error_once(kind: str, text: str, reason: str) -> None:
@@ -144,6 +149,7 @@ def test_a_reason_names_its_error_once(kind: str, text: str, reason: str) -> Non
 def test_attempts_are_written_newest_first() -> None:
     """A task has its latest attempt first, then the earlier ones, each with its times, exit, worker and fault."""
     latest = {"attempt_state": TaskState.RUNNING, "ending": None, "exit_code": None, "reason": "", "log_offset": 0}
+    latest["gpus"] = ("GPU-1",)
     row = TaskRow(
         index=0, state=TaskState.RUNNING, failures=2, preemptions=0, number=3, uid="u3", worker_id="x",
         logs_complete=False, started_wall_ns=0, ended_wall_ns=0, placed_wall_ns=7 * MILLISECOND,
@@ -156,6 +162,7 @@ def test_attempts_are_written_newest_first() -> None:
     assert (second.placed_at_ms, second.started_at_ms, second.finished_at_ms) == (20, 21, 22)
     assert (first.state, first.exit, first.fault.kind) == (v1.TaskState.WORKER_FAILED, None, "REFUSED")
     assert first.fault.text == "boom"
+    assert (newest.gpus, first.gpus) == (["GPU-1"], [])
     assert wire.said_chars(row) == len("boom") * 2 + len("a\nboom")
 
 
@@ -194,6 +201,25 @@ def test_a_failed_job_says_what_its_task_said() -> None:
     assert wire.job_status(attrs.evolve(view, fault=""), version=1, entrypoint="e").fault.text == "why"
 
 
+def test_a_client_reads_all_that_is_known_of_a_job() -> None:
+    """No field is lost on the way: of a job by itself, and of one in a listing, which knows less."""
+    counts, demand = ((TaskState.FAILED, 1), (TaskState.RUNNING, 2)), Capacity(1, 2, 3, 4, "H100")
+    spec = JobSpec("n", ENTRYPOINT, demand, replicas=3, band=Band.BATCH, parent_job_id="job-p")
+    times = {"submitted_wall_ns": 11 * MILLISECOND, "ended_wall_ns": 13 * MILLISECOND}
+    started = {"started_wall_ns": 12 * MILLISECOND, "suspended": 2}
+    view = JobView("job-a", "uid", spec, JobState.FAILED, "why", counts, 5, 6, "", **times, **started, fault="boom")
+    read = read_job(wire.job_status(view, version=7, entrypoint="python train.py"))
+    assert read == JobStatus(
+        "job-a", "uid", "n", JobState.FAILED, 7, 3, dict(counts), "why", "boom", "python train.py",
+        AmountStatus(1, 2, 3, 4, "H100"), 5, 6, "BATCH", "job-p", 11, 12, 13, 2,
+    )  # fmt: skip
+    tally = JobTally(counts, 5, 6, **started)
+    row = JobRow("job-a", "uid", "n", JobState.FAILED, "why", 3, **times, tally=tally, demand=demand, band=Band.BATCH)
+    listed = read_job(wire.job_row(attrs.evolve(row, parent_job_id="job-p"), 7))
+    assert listed == attrs.evolve(read, fault="", entrypoint="")
+    assert [name for name, value in attrs.asdict(read, recurse=False).items() if not value] == []
+
+
 def test_a_program_that_cannot_start_counts_as_failed() -> None:
     """A missing program is the job's failure: it uses up its retries instead of being tried for ever."""
     sent = v1.AttemptObserved(attempt_uid="u", state=v1.TaskState.FAILED, was_started=False)
@@ -212,17 +238,28 @@ def test_exit(sent: v1.ProcessExit | None, code: int | None) -> None:
 def test_specification() -> None:
     """The job's own environment wins over the cluster's, and the worker is given no timeout of its own."""
     spec = JobSpec("n", ENTRYPOINT, Capacity(1), environment=(("A", "job"),), timeout_ns=5)
-    order = RunOrder("u", "job-x", "uid", 2, 1, spec)
+    order = RunOrder("u", "job-x", "uid", 2, 1, spec, namespace="job-top")
     document = v1.TaskSpecification(
-        entrypoint=v1.Entrypoint(command=v1.Command(argv=["x"])), bundle_id="b", image="own:1"
+        entrypoint=v1.Entrypoint(command=v1.Command(argv=["x"])), bundle_id="b", image="own:1", freezable=True
     )
     found = wire.specification(order, document, {"A": "cluster", "B": "cluster"})
     assert found.environment == {"A": "job", "B": "cluster"}
     assert (found.bundle_id, found.timeout_ms, found.num_tasks, found.image) == ("b", 0, 1, "own:1")
+    assert (found.freezable, found.namespace) == (True, "job-top")
+    assert str(wire.of_freezable(spec).constraints[0]) == "freezable"  # only where a worker says that it can
     (own,) = wire.of_task_images(spec).constraints  # only where tasks have images
     assert (own.key, own.op.name, tuple(own.values)) == ("task-runtime", "IN", ("pod", "docker"))
     run = wire.run_attempt(order, b"h", "t")
     assert (run.task_id, run.task_index, run.attempt_number, run.token) == ("job-x/2", 2, 0, "t")
+
+
+def test_a_job_says_where_its_stores_are() -> None:
+    """By whichever variable: the cluster's more exact one does not beat it."""
+    spec = JobSpec("n", ENTRYPOINT, Capacity(1), environment=(("AWS_ENDPOINT_URL", "http://mine"),))
+    order = RunOrder("u", "job-x", "uid", 2, 1, spec, namespace="job-top")
+    cluster = {"AWS_ENDPOINT_URL_S3": "http://cwlota.com", "AWS_REGION": "eu-1"}
+    found = wire.specification(order, v1.TaskSpecification(), cluster)
+    assert found.environment == {"AWS_ENDPOINT_URL": "http://mine", "AWS_REGION": "eu-1"}
 
 
 def test_tables_are_complete() -> None:
@@ -233,3 +270,28 @@ def test_tables_are_complete() -> None:
     for state in JobState:
         assert wire.job_states([v1.JobState[state.name]]) == (state,)
     assert all(wire.stop_reason(ending) for ending in Ending)
+
+
+def test_a_slice_says_when_it_should_be_ready() -> None:
+    """To clients as well, as far as that is known."""
+    row = SliceRow("s", "g", SliceState.BOOTING, Trouble.NONE, "", 1, 1, expected_at=7 * MILLISECOND)
+    assert read_slice(wire.slice_status(row, [])).expected_at_ms == 7
+    assert read_slice(wire.slice_status(attrs.evolve(row, expected_at=None), [])).expected_at_ms == 0
+
+
+@given(st.integers(0, (1 << 63) - 1))
+def test_a_heartbeat_is_acknowledged_as_the_library_would(sequence: int) -> None:
+    """The bytes that answer a heartbeat's are those of the message that acknowledges it."""
+    beat = encode(v1.WorkerMessage(heartbeat=v1.Heartbeat(sequence=sequence)))
+    ack = encode(v1.ControllerMessage(heartbeat_ack=v1.HeartbeatAck(sequence=sequence)))
+    assert wire.heartbeat_ack(beat) == (ack if sequence else None), "a sequence of 0 has no bytes"
+
+
+@given(st.binary(max_size=16) | st.binary(max_size=12).map(lambda rest: bytes([0x12, len(rest) + 1, 0x08]) + rest))
+def test_other_bytes_are_left_to_the_library(data: bytes) -> None:
+    """Only what reads as a heartbeat of one sequence is answered by its bytes, and with that sequence."""
+    ack = wire.heartbeat_ack(data)
+    if ack is not None:
+        read = decode(data, v1.WorkerMessage)
+        assert read == v1.WorkerMessage(heartbeat=v1.Heartbeat(sequence=read.heartbeat.sequence))
+        assert decode(ack, v1.ControllerMessage).heartbeat_ack == v1.HeartbeatAck(sequence=read.heartbeat.sequence)

@@ -22,7 +22,7 @@ PATIENCE_S = 60
 
 
 def hello(node="n1", agent="agent-1", starts=1, version=1):
-    """Give a hello."""
+    """Return a hello."""
     return v1.AgentHello(
         protocol_version=version,
         node=node,
@@ -46,7 +46,7 @@ async def dialled(world, said, token=None):
 
 
 async def nodes(world):
-    """Give the nodes by name."""
+    """Return the nodes by name."""
     found = await world.call("ListNodes", v1.ListNodesRequest(), v1.ListNodesResponse)
     return {each.node: each for each in found.nodes}
 
@@ -62,7 +62,7 @@ async def until_state(world, state, node="n1"):
 
 
 def report(sequence=1, *, complete=True, **more):
-    """Give a report as a message."""
+    """Return a report as a message."""
     return v1.AgentMessage(report=v1.AgentReport(sequence=sequence, complete=complete, **more))
 
 

@@ -1,23 +1,27 @@
 """The clients' door: who may do what, repeated calls, waiting, bundles, listings, errors by name."""
 
 import hashlib
+from types import SimpleNamespace
 
 import anyio
 import pytest
-from controller_world import CLIENTS, World, submission, until
+from controller_world import CLIENTS, CONFIG, World, submission, until
 
 from iriscw.bundles.pack import BundleTooLarge
 from iriscw.controller.doors import clients
 from iriscw.controller.doors.access import Access
 from iriscw.controller.errors import BundleMismatch, InvalidPageToken, NoSuchBundle
 from iriscw.errors import ActorRestarted, InvalidArgument
-from iriscw.jobs.errors import ImageNotSupported, JobExists, KeyReused, NoSuchJob, TooManyJobs
+from iriscw.fleet.messages import ReopenGroup
+from iriscw.fleet.model import NoSuchGroup
+from iriscw.jobs.errors import ImageNotSupported, JobExists, KeyReused, NoSuchJob, PythonNotSupported, TooManyJobs
+from iriscw.jobs.job_queries import OWN_STATE
 from iriscw.jobs.messages import ExplainJobs, JobReasons
-from iriscw.jobs.questions import OWN_STATE
 from iriscw.jobs.registry import RegistryLimits
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.errors import PermissionDenied, Unauthenticated
 from iriscw.rpc.tokens import Secret
+from iriscw.task.payload import make_payload, read_summary
 
 
 def ref(job_id: str, uid: str = "") -> v1.JobRef:
@@ -245,6 +249,34 @@ async def test_an_image_needs_pods_to_run_in(world: World) -> None:
         await world.submit(image="ghcr.io/ada/train:7")
 
 
+async def test_a_callable_of_a_python_that_no_worker_can_have(tmp_path) -> None:
+    """It is refused at once, unless a worker that is there has it; a command may be anything."""
+    groups = {"cpu": {**CONFIG["scale_groups"]["cpu"], "attributes": {"python": "3.10"}}}
+    callable_ = v1.Entrypoint(callable=v1.Callable(payload=make_payload(len, ("",), {})))
+    callable_.callable.python_version = ours = read_summary(callable_.callable.payload).python
+    async with World(tmp_path / "named", config={**CONFIG, "scale_groups": groups}) as world:
+        await world.submit("a", name="a")
+        with pytest.raises(PythonNotSupported, match=rf"from Python {ours}, and workers of this cluster run 3\.10:"):
+            await world.submit("b", name="b", entrypoint=callable_)
+        there = SimpleNamespace(info=SimpleNamespace(attributes={"python": ours}))
+        world.controller._workers.switchboard._connections["w", "1"] = there
+        assert (await world.submit("b", name="b", entrypoint=callable_)).created
+        del world.controller._workers.switchboard._connections["w", "1"]
+    async with World(tmp_path / "unknown") as world:
+        assert (await world.submit("b", name="b", entrypoint=callable_)).created
+
+
+async def test_one_that_is_freezable_waits_for_a_worker_that_can(world: World) -> None:
+    """It is not run where it would not be, and says what it waits for; the same job without it is another one."""
+    job = await world.submit("k1", freezable=True)
+    async with world.worker():
+        with anyio.fail_after(20):
+            while "the constraint freezable" not in (await world.status(job.job_id)).reason:  # noqa: ASYNC110 - no event
+                await anyio.sleep(0.01)
+    with pytest.raises(KeyReused):
+        await world.submit("k1")
+
+
 async def test_bundles(world: World) -> None:
     """A bundle is stored once and whole; other bytes than announced are refused and leave nothing."""
     data = b"zip" * 100_000
@@ -283,6 +315,17 @@ async def test_fleet_and_cluster(world: World) -> None:
         assert (status.name, status.platform, status.workers_connected, status.slices) == ("test", "local", 1, 1)
         assert [(each.state, each.count) for each in status.jobs] == [(v1.JobState.SUCCEEDED, 1)]
         assert not status.degraded
+
+
+async def test_a_scale_group_is_reopened(world: World) -> None:
+    """By its name; that it is tried again is told to the group itself, and a name that is none is refused."""
+    told: list[object] = []
+    world.controller.system._tree.trace = lambda cell, message: told.append((cell.path, message))
+    await world.call("ReopenPool", v1.ReopenPoolRequest(scale_group="cpu"), v1.ReopenPoolResponse)
+    await world.call("GetClusterStatus", v1.GetClusterStatusRequest(), v1.ClusterStatus)
+    assert ("/fleet/cpu", ReopenGroup("cpu")) in told
+    with pytest.raises(NoSuchGroup):
+        await world.call("ReopenPool", v1.ReopenPoolRequest(scale_group="gpu"), v1.ReopenPoolResponse)
 
 
 @pytest.mark.parametrize("token", [None, Secret("garbage"), Secret("iww1.YQ.YQ.AAAA"), Secret("iwj1.YQ.YQ.AAAA")])
@@ -334,3 +377,41 @@ async def test_jobs_token(world: World) -> None:
             await world.until_over(job.job_id)
             with pytest.raises(PermissionDenied, match="is over"):
                 await call("GetJob", v1.GetJobRequest(job=ref(job.job_id)), v1.JobStatus)
+
+
+async def test_endpoints_are_told_as_they_change(world: World) -> None:
+    """All there is at first, then what is new: an address, its loss, and the end of the task, which ends the stream."""
+    other = await world.submit(
+        "other", name="other", constraints=[v1.Constraint(key="none", op=v1.ConstraintOp.EXISTS)]
+    )
+    job = await world.submit()
+    async with world.worker(manual=True) as worker:
+        await until(lambda: worker.runs)
+        (run,) = worker.runs.values()
+        uid = run.attempt_uid
+        async with world.channel(Secret(run.token)) as channel:
+
+            def watch(job_id: str):
+                request = v1.WatchEndpointsRequest(job=ref(job_id), follow=True)
+                return channel.server_stream(CLIENTS + "WatchEndpoints", request, v1.EndpointsUpdate)
+
+            async with watch(job.job_id) as updates:
+                first = await anext(updates)
+                assert (first.endpoints, first.num_tasks, first.more) == ([], 1, False)
+                await worker.observe(uid, v1.TaskState.RUNNING, host="10.0.0.1", ports={"web": 80})
+                told = (await anext(updates)).endpoints
+                assert [(each.task_index, each.attempt_uid, each.host, each.ports) for each in told] == [
+                    (0, uid, "10.0.0.1", {"web": 80})
+                ]
+                await worker.finish(uid)
+                last = await anext(updates)
+                assert (last.over, last.gone, last.endpoints) == ([0], [], [])
+            with pytest.raises(PermissionDenied):
+                async with watch(other.job_id) as updates:
+                    await anext(updates)
+    once = v1.WatchEndpointsRequest(job=ref(job.job_id))
+    async with (
+        world.channel(world.controller.admin_token) as channel,
+        channel.server_stream(CLIENTS + "WatchEndpoints", once, v1.EndpointsUpdate) as updates,
+    ):
+        assert [update.over async for update in updates] == [[0]]

@@ -6,7 +6,7 @@ from controller_world import World, get
 from prometheus_client import CollectorRegistry, generate_latest
 
 from iriscw.controller.doors.http import _fleet, _phases, _reviews
-from iriscw.controller.phases import Phases
+from iriscw.controller.suspension_figures import Phases
 from iriscw.fleet.model import Availability, FleetDescription, GroupRow
 from iriscw.jobs.model import Suspension
 from iriscw.jobs.suspension.messages import CheckpointLeft, PhaseOver

@@ -10,7 +10,9 @@ from pathlib import Path
 import anyio
 import attrs
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
+
+from profiles import examples
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for away_store
 
@@ -22,7 +24,7 @@ from iriscw.controller.doors import intake as module
 from iriscw.controller.doors.intake import LOG_PATIENCE_S, RESULT_PATIENCE_S, Intake
 from iriscw.controller.doors.rules import MAX_HELD_ATTEMPTS
 from iriscw.controller.doors.streams import Connection
-from iriscw.controller.held import HeldAttempts
+from iriscw.controller.granted_attempts import HeldAttempts
 from iriscw.controller.logs import LogStore
 from iriscw.controller.results import MAX_MISMATCHES, ResultStore
 from iriscw.errors import InvalidArgument
@@ -122,9 +124,9 @@ async def test_made_up_attempts_have_an_end(desk: Desk) -> None:
 async def test_no_offset(desk: Desk, offset: int) -> None:
     """A piece that begins nowhere is refused by name, whosever it is; one beyond the end changes nothing."""
     for uid in (MINE, OTHERS):
-        with pytest.raises(InvalidArgument, match="is no offset"):
+        with pytest.raises(InvalidArgument, match="is not an offset"):
             await desk.line(uid, offset=offset)
-        with pytest.raises(InvalidArgument, match="is no offset"):
+        with pytest.raises(InvalidArgument, match="is not an offset"):
             await desk.chunk(uid, offset=offset)
     await desk.line(offset=1 << 62)
     await desk.chunk(offset=1 << 62)
@@ -228,7 +230,7 @@ async def test_what_was_struck_out_may_still_be_flushed(desk: Desk) -> None:
     assert desk.intake.strangers == 0
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     steps=st.lists(
         st.tuples(st.sampled_from("clse"), st.sampled_from([OTHERS, NOBODYS]), st.binary(max_size=8)), max_size=12

@@ -33,7 +33,7 @@ async def write(store: LogStore, index: int, number: int) -> None:
 
 
 async def read(reading: LogReading) -> list[tuple[int, int, bytes]]:
-    """Give what there is: task, attempt and text."""
+    """Return what there is: task, attempt and text."""
     return [(each.task_index, each.attempt_number, each.data) async for each in reading.present(over=False)]
 
 

@@ -9,6 +9,7 @@ from iriscw.controller.doors.workers import WorkerDoor
 from iriscw.errors import InvalidArgument
 from iriscw.jobs.model import MAX_CONSTRAINTS, MAX_ENVIRONMENT_BYTES, MAX_PORTS
 from iriscw.proto.iriscw import v1
+from iriscw.rpc import transport
 from iriscw.rpc.anatomy import anatomy_of, by_number, examine
 from iriscw.rpc.errors import MalformedMessage, MessageTooLarge, PermissionDenied
 from iriscw.rpc.rules import Bounds
@@ -106,6 +107,8 @@ def test_what_is_documented_fits() -> None:
         finished_at_ms=1_700_000_000_000,
         ports={"http": 8080},
         was_started=True,
+        host="h" * 255,
+        rendezvous_port=20_000,
     )
     passes(v1.WorkerMessage(observed=attempt), stream)
     passes(v1.WorkerMessage(observed_set=v1.ObservedSet(round=1, attempts=[attempt] * MAX_HELD_ATTEMPTS)), stream)
@@ -136,7 +139,7 @@ async def test_crowded_submission(world: World) -> None:
 
 async def test_a_workers_token_is_no_clients(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that submits is refused before a byte of what it says is decoded."""
-    monkeypatch.setattr(v1.SubmitJobRequest, "FromString", lambda _: pytest.fail("decoded"))
+    monkeypatch.setattr(transport, "decode", lambda *_: pytest.fail("decoded"))
     async with world.channel(world.tokens.worker_token("w-0", "i")) as channel:
         with pytest.raises(PermissionDenied):
             await channel.unary(CLIENTS + "SubmitJob", v1.SubmitJobRequest(name="x"), v1.SubmitJobResponse)

@@ -1,6 +1,7 @@
 """Connections and sessions meet, whoever comes first, once each."""
 
 import anyio
+import anyio.lowlevel
 
 from iriscw.cloud.model import Attributes, Capacity
 from iriscw.controller.doors.streams import MAX_OUTGOING, Connection, Switchboard
@@ -50,6 +51,32 @@ async def test_later_connection_takes_the_place() -> None:
     assert (await board.connected(KEY), len(board), board.by_worker()) == (second, 1, {"w-0": second})
     first.end()
     second.end()
+
+
+async def test_what_there_is_room_for_takes_no_turn() -> None:
+    """Nobody else's turn comes in between while there is room; beyond, a sender waits, and the order is kept."""
+    each = connection()
+    messages = [v1.ControllerMessage(forget=v1.ForgetAttempt(attempt_uid=str(n))) for n in range(MAX_OUTGOING + 1)]
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            await anyio.lowlevel.checkpoint()
+            turns += 1
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(count)
+        await anyio.lowlevel.checkpoint()
+        turns = 0
+        for message in messages[:-1]:
+            await each.send(message)
+        assert turns == 0
+        tasks.start_soon(each.send, messages[-1])
+        received = [await each.outgoing.receive() for _ in messages]
+        tasks.cancel_scope.cancel()
+    assert received == messages
+    each.end()
 
 
 async def test_end() -> None:

@@ -110,7 +110,9 @@ async def test_what_cannot_be_suspended_where_it_runs(world):
         await worker.observe(uid, v1.TaskState.RUNNING)
         await refused_in_the_end(world, job.job_id, TaskOutOfReach)
         await worker.observe(uid, v1.TaskState.RUNNING, process=SUPERVISOR)
-        await refused_in_the_end(world, job.job_id, NoSuchNode)
+        said = await refused_in_the_end(world, job.job_id, NoSuchNode)
+        assert "`iriscw agent token FILE`" in said
+        assert "`iriscw agent serve --controller HOST:PORT --token-file FILE`" in said
         async with agent_of(world):
             pass
         await until_state(world, v1.NodeState.UNKNOWN)
@@ -118,13 +120,13 @@ async def test_what_cannot_be_suspended_where_it_runs(world):
 
 
 async def refused_in_the_end(world, job_id, kind):
-    """Ask until this comes of it: what worker and agent say takes a while to be heard."""
+    """Ask until this comes of it, and give its text: what worker and agent say takes a while to be heard."""
     with anyio.fail_after(PATIENCE_S):
         while True:
             with pytest.raises((TaskNotRunning, TaskOutOfReach, NoSuchNode, AgentAway)) as found:
                 await world.call("SuspendTask", asked(job_id), v1.TaskSuspension)
             if found.type is kind:
-                return
+                return str(found.value)
             await anyio.sleep(0.01)
 
 

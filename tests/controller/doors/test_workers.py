@@ -7,6 +7,7 @@ import pytest
 from controller_world import CLIENTS, WORKERS, FakeWorker, World, until
 
 from iriscw.controller.doors.rules import CHUNK_BYTES
+from iriscw.controller.doors.workers import SEEN_INTERVAL_S
 from iriscw.errors import InvalidArgument
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.errors import PermissionDenied, VersionMismatch
@@ -152,6 +153,82 @@ async def test_log_chunks_are_acknowledged(world: World) -> None:
         await until(lambda: any(message.heartbeat_ack for message in worker.received))
         acks = [message.log_ack for message in worker.received if message.log_ack]
         assert [(ack.attempt_uid, ack.offset) for ack in acks] == [(uid, 3), (uid, 3), (uid, 3), (uid, 4)]
+
+
+def orders(worker: FakeWorker) -> list[int]:
+    """Of each message with orders to run, how many there were in it."""
+    found = []
+    for message in worker.received:
+        for each in message.batch.messages if message.batch is not None else ():
+            assert each.batch is None
+        together = message.batch.messages if message.batch is not None else [message]
+        runs = sum(each.run is not None for each in together)
+        runs += len(message.desired_set.attempts) if message.desired_set is not None else 0
+        if runs:
+            found.append(runs)
+    return found
+
+
+@pytest.mark.parametrize(("takes_batches", "expected"), [(True, [30, 30]), (False, [30, *[1] * 30])])
+async def test_orders_travel_in_one_message(world: World, takes_batches: bool, expected: list[int]) -> None:
+    """What a worker is ordered at once it is sent at once, and let go at once; one of an older release one by one."""
+    await world.submit("k1", name="first", replicas=30)
+    async with world.worker(manual=True, takes_batches=takes_batches) as worker:
+        await until(lambda: len(worker.runs) == 30)
+        for uid in list(worker.runs):
+            await worker.finish(uid)
+        await until(lambda: len(worker.forgotten) == 30)
+        await world.submit("k2", name="second", replicas=30)
+        await until(lambda: len(worker.runs) == 60)
+        assert orders(worker) == expected
+
+
+async def test_a_restart_knows_attempts_that_said_nothing(world: World) -> None:
+    """Attempts are opened without a file each, and a controller that comes back believes the worker that has them."""
+    job = await world.submit(replicas=30)
+    async with world.worker(manual=True) as worker:
+        await until(lambda: len(worker.runs) == 30)
+    folder = world.state / "logs" / job.job_id
+    assert [path.name for path in folder.iterdir()] == ["attempts"]
+    await world.restart()
+    async with world.worker(memory=worker.held) as again:
+        await until(lambda: any(message.desired_set for message in again.received))
+        for uid in worker.runs:
+            await again.finish(uid)
+        assert (await world.until_over(job.job_id))[-1].state is v1.JobState.SUCCEEDED
+        assert not again.stops
+
+
+async def test_a_heartbeat_that_says_nothing_new(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is answered at once and the fleet is not told of each; only what waits for a log hears that time passes."""
+    door = world.controller._workers
+    passed, told = [], []
+    pass_time, tell = door.intake.pass_time, door._tell_fleet
+
+    async def passing(connection) -> None:
+        passed.append(connection.key)
+        await pass_time(connection)
+
+    monkeypatch.setattr(door.intake, "pass_time", passing)
+    monkeypatch.setattr(door, "_tell_fleet", lambda *of: (told.append(of), tell(*of)))
+    await world.submit()
+    async with world.worker(manual=True) as worker:
+        await until(lambda: worker.runs)
+        (uid,) = worker.runs
+
+        async def beat(first: int, count: int) -> None:
+            for sequence in range(first, first + count):
+                await worker.call.send(v1.WorkerMessage(heartbeat=v1.Heartbeat(sequence=sequence)))
+            last = v1.HeartbeatAck(sequence=first + count - 1)
+            await until(lambda: any(message.heartbeat_ack == last for message in worker.received))
+
+        began, before = anyio.current_time(), len(told)
+        await beat(1, 200)
+        assert passed == []
+        assert len(told) - before <= 1 + (anyio.current_time() - began) / SEEN_INTERVAL_S
+        await worker.finish(uid, log_end_offset=5)  # of which nothing has come
+        await beat(201, 3)
+        assert len(passed) == 3
 
 
 async def test_stop_names_its_reason(world: World) -> None:

@@ -9,8 +9,8 @@ from controller_world import until
 
 from iriscw.cloud.drivers.local.attempts import Life
 from iriscw.cloud.model import LABEL_INCARNATION, Unavailable
-from iriscw.controller import lives as module
-from iriscw.controller.lives import Lives, workers_of
+from iriscw.controller import local_leftovers as module
+from iriscw.controller.local_leftovers import Lives, workers_of
 from iriscw.errors import ActorStopped, NoSuchActor
 from iriscw.jobs.messages import TaskPage
 from iriscw.jobs.model import Ending

@@ -11,9 +11,9 @@ from hypothesis import given, strategies as st
 
 from iriscw.cloud.kube.reviews import Reviewed
 from iriscw.cloud.model import Forbidden, InvalidSpec, Unavailable
-from iriscw.controller import proving
+from iriscw.controller import agent_proofs
+from iriscw.controller.agent_proofs import MAX_ASKED, REFUSED_S, REMEMBERED_S, AgentProofs, Claims, claims_of, judge
 from iriscw.controller.errors import AgentUnproven, ReviewUnavailable, TooManyReviews
-from iriscw.controller.proving import MAX_ASKED, REFUSED_S, REMEMBERED_S, AgentProofs, Claims, claims_of, judge
 from iriscw.controller.tokens import AgentPrincipal
 from iriscw.rpc.tokens import Role
 
@@ -28,7 +28,7 @@ def encoded(value):
 
 
 def token(name="a", **claims):
-    """Give a token that says this of itself; another name, another token."""
+    """Return a token that says this of itself; another name, another token."""
     said = {"sub": ACCOUNT, "aud": [US], "exp": 10_000, "jti": name, **claims}
     return f"{encoded({'alg': 'RS256'})}.{encoded(said)}.c2lnbmF0dXJl"
 
@@ -115,7 +115,7 @@ class Server:
         return self.said
 
     def counted(self):
-        """Give what was counted."""
+        """Return what was counted."""
         return {outcome: count for outcome, count in self.proofs.counts.items() if count}
 
 
@@ -218,7 +218,7 @@ async def test_a_server_that_hangs_is_not_waited_for():
 
 async def test_questions_and_those_who_wait_are_bounded(monkeypatch):
     """Beyond both an agent is turned away by name; the others are served in their turn."""
-    monkeypatch.setattr(proving, "MAX_WAITING", 4)
+    monkeypatch.setattr(agent_proofs, "MAX_WAITING", 4)
     server = Server()
     server.open = anyio.Event()
     found, refused = [], []
@@ -242,7 +242,7 @@ async def test_questions_and_those_who_wait_are_bounded(monkeypatch):
 
 async def test_strangers_do_not_drive_out_agents(monkeypatch):
     """Bad answers have places of their own, and the oldest of each kind make room."""
-    monkeypatch.setattr(proving, "MAX_REMEMBERED", 3)
+    monkeypatch.setattr(agent_proofs, "MAX_REMEMBERED", 3)
     server = Server()
     await server.proofs.prove(token())
     server.said = Reviewed(False)

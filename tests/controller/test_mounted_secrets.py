@@ -13,7 +13,15 @@ from iriscw.cluster import Cluster
 from iriscw.config.load import build_config
 from iriscw.controller.assembly import Controller
 from iriscw.controller.errors import SecretsMissing, StateUnusable
-from iriscw.controller.given import ADMIN_TOKEN, AUTHORITY, CERTIFICATE, CLUSTER_SECRET, PRIVATE_KEY, read_secrets
+from iriscw.controller.mounted_secrets import (
+    ADMIN_TOKEN,
+    AUTHORITY,
+    CERTIFICATE,
+    CLUSTER_SECRET,
+    METRICS_TOKEN,
+    PRIVATE_KEY,
+    read_secrets,
+)
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.client import RpcChannel
 from iriscw.rpc.errors import InsecureDoor, InvalidTls
@@ -46,6 +54,20 @@ def test_tokens_are_taken(folder: Path) -> None:
     assert (found.cluster_secret.reveal(), found.admin_token.reveal()) == ("the-cluster-secret", "the-admin-token")
     assert found.tls is None
     assert "the-" not in repr(found)
+
+
+def test_a_token_for_metrics_may_be_there(folder: Path) -> None:
+    """Earlier releases made none: without it nobody but clients reads figures."""
+    assert read_secrets(folder).metrics_token is None  # type: ignore[union-attr]
+    (folder / METRICS_TOKEN).write_text("the-metrics-token\n")
+    found = read_secrets(folder)
+    assert found is not None
+    assert found.metrics_token is not None
+    assert found.metrics_token.reveal() == "the-metrics-token"
+    assert "the-" not in repr(found)
+    (folder / METRICS_TOKEN).write_text("two words")
+    with pytest.raises(StateUnusable, match=METRICS_TOKEN):
+        read_secrets(folder)
 
 
 def test_no_folder(tmp_path: Path) -> None:

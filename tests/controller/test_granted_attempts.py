@@ -5,10 +5,11 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
-from iriscw.controller import held as module
-from iriscw.controller.held import HeldAttempts, HeldBroken
+from iriscw.controller import granted_attempts as module
+from iriscw.controller.granted_attempts import HeldAttempts, HeldBroken
+from profiles import examples
 
 KEY, OTHER = ("w-0", "a"), ("w-0", "b")
 
@@ -23,7 +24,7 @@ async def test_give_and_strike(tmp_path: Path) -> None:
         assert (await each.of(KEY), await each.of(OTHER)) == (("1", "3"), ("9",))
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(steps=st.lists(st.tuples(st.booleans(), st.lists(st.sampled_from("abcdef"), max_size=4)), max_size=20))
 async def test_any_steps(tmp_path_factory: pytest.TempPathFactory, steps: list) -> None:
     """Whatever was given and struck out, a new record of the folder says the same."""

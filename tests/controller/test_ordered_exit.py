@@ -9,8 +9,8 @@ import threading
 import anyio
 import pytest
 
-from iriscw.controller import uncut as module
-from iriscw.controller.uncut import threads_dismissed, uncut
+from iriscw.controller import ordered_exit as module
+from iriscw.controller.ordered_exit import threads_dismissed, uncut
 from iriscw.rpc.errors import NeedsAsyncio
 
 
@@ -101,7 +101,7 @@ def test_it_needs_a_loop():
 INTERRUPTED = """
 import asyncio
 import anyio.to_thread
-from iriscw.controller.uncut import threads_dismissed
+from iriscw.controller.ordered_exit import threads_dismissed
 
 async def main():
     with threads_dismissed():
