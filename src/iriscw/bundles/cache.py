@@ -24,18 +24,18 @@ _ID = re.compile(r"[0-9a-f]{64}")
 
 
 def check_bundle_id(bundle_id: str) -> str:
-    """Give ``bundle_id`` back if it may name a folder and an object.
+    """Return ``bundle_id`` back if it may name a folder and an object.
 
     Raises:
         InvalidArgument: it is no SHA-256 in lower-case hexadecimal digits.
     """
     if not _ID.fullmatch(bundle_id):
-        raise InvalidArgument(f"{bundle_id!r} is no id of a bundle")
+        raise InvalidArgument(f"{bundle_id!r} is not a bundle id")
     return bundle_id
 
 
 def bundle_key(prefix: str, bundle_id: str) -> str:
-    """Give the key of a bundle in an object store: ``<prefix>/<sha256>.zip``.
+    """Return the key of a bundle in an object store: ``<prefix>/<sha256>.zip``.
 
     Raises:
         InvalidArgument: ``bundle_id`` is no SHA-256.
@@ -71,7 +71,7 @@ class BundleCache:
         self._locks: dict[str, anyio.Lock] = {}
 
     async def fetch(self, bundle_id: str) -> Path:
-        """Give the folder of a bundle; fetch, verify and unpack it if it is not here.
+        """Return the folder of a bundle; fetch, verify and unpack it if it is not here.
 
         Raises:
             InvalidArgument: ``bundle_id`` is no SHA-256.

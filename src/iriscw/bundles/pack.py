@@ -4,8 +4,8 @@ A bundle's id is the SHA-256 of the zip. The zip is made so that the same files 
 sorted, one date, one mode for programs and one for data, one level of compression. (Another version of zlib
 may compress otherwise; then the same files have two ids, which costs space and nothing else.)
 
-Links are refused, not followed: what lies outside the folder is not part of it. So are names that would not
-be safe where the bundle is unpacked.
+Virtual environments in the folder are left out. Links are refused, not followed: what lies outside the folder is not
+part of it. So are names that would not be safe where the bundle is unpacked.
 """
 
 from __future__ import annotations
@@ -24,6 +24,10 @@ import attrs
 from iriscw.errors import UsageError
 
 DEFAULT_EXCLUDES = (".git", "__pycache__", "*.pyc", ".venv", "node_modules", ".mypy_cache", ".pytest_cache")
+
+ENVIRONMENT_MARK = "pyvenv.cfg"
+"""Is in every virtual environment, whatever the folder is called. None works on another machine: it has links and paths
+of this one."""
 
 _EARLIEST_DATE = (1980, 1, 1, 0, 0, 0)
 _LEVEL = 6
@@ -58,6 +62,13 @@ class Packed:
     files: int
 
 
+_WAY_OUT = (
+    "make a file of it, or move it out of the folder (left out of a bundle are virtual environments and "
+    + ", ".join(DEFAULT_EXCLUDES)
+    + ")"
+)
+
+
 def pack(
     folder: Path,
     target: BinaryIO,
@@ -70,7 +81,8 @@ def pack(
     Args:
         folder: what to pack; itself no link.
         target: where the zip goes.
-        excludes: patterns; a name or a path below ``folder`` that fits one is left out, with all below it.
+        excludes: patterns; a name or a path below ``folder`` that fits one is left out, with all below it. So are
+            folders below it that are virtual environments.
         limits: what it may hold.
 
     Raises:
@@ -99,9 +111,9 @@ def pack(
 
 
 def _files(folder: Path, excludes: Sequence[str]) -> Iterator[tuple[Path, str]]:
-    """Give all files with their names in the zip, in the order of the names' bytes."""
+    """Yield all files with their names in the zip, in the order of the names' bytes."""
     if folder.is_symlink() or not folder.is_dir():
-        raise InvalidBundleFolder(f"{folder} is no folder")
+        raise InvalidBundleFolder(f"{folder} is not a folder")
     found: list[tuple[str, Path]] = []
     open_folders = [folder]
     while open_folders:
@@ -111,12 +123,13 @@ def _files(folder: Path, excludes: Sequence[str]) -> Iterator[tuple[Path, str]]:
                 continue
             mode = path.lstat().st_mode
             if stat.S_ISDIR(mode):
-                open_folders.append(path)
+                if not (path / ENVIRONMENT_MARK).is_file():
+                    open_folders.append(path)
             elif stat.S_ISREG(mode):
                 check_name(name)
                 found.append((name, path))
             else:
-                raise InvalidBundleFolder(f"{path} is a link or a device; a bundle holds files only")
+                raise InvalidBundleFolder(f"{path} is a link or a device, and a bundle holds files only: {_WAY_OUT}")
     for name, path in sorted(found, key=lambda each: each[0].encode()):
         yield path, name
 
@@ -130,7 +143,7 @@ def check_name(name: str) -> None:
     parts = PurePosixPath(name).parts
     plain = name.isprintable() and "\\" not in name and "/".join(parts) == name
     if not plain or not parts or name.startswith("/") or {"..", "."} & set(parts) or parts[0] == ".iris":
-        raise InvalidBundleFolder(f"{name!r} is no name for a file in a bundle")
+        raise InvalidBundleFolder(f"{name!r} is not a valid name for a file in a bundle")
 
 
 def _add(archive: zipfile.ZipFile, path: Path, name: str, room_bytes: int) -> int:

@@ -22,7 +22,7 @@ _COPY_BYTES = 1 << 20
 
 
 class BundleCorrupt(OperationError):
-    """The bundle does not have the hash that is its name, or is no zip."""
+    """The bundle does not have the hash that is its name, or is not a zip."""
 
 
 class BundleHarmful(OperationError):
@@ -46,7 +46,7 @@ def unpack(path: Path, target: Path, limits: BundleLimits | None = None) -> None
     """Unpack a verified bundle into the new folder ``target``.
 
     Raises:
-        BundleCorrupt: it is no zip, or damaged.
+        BundleCorrupt: it is not a zip, or damaged.
         BundleHarmful: see there; part of it may have been written below ``target``.
         OSError: as the file system says it.
     """
@@ -77,7 +77,7 @@ def _check(entries: list[zipfile.ZipInfo], bounds: BundleLimits) -> None:
         except InvalidBundleFolder as error:
             raise BundleHarmful(str(error)) from error
         if stat.S_IFMT(entry.external_attr >> 16) not in {0, stat.S_IFREG}:
-            raise BundleHarmful(f"{entry.filename!r} is no plain file")
+            raise BundleHarmful(f"{entry.filename!r} is not a plain file")
 
 
 def _extract(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, target: Path, room_bytes: int) -> int:

@@ -29,6 +29,7 @@ from iriscw.task.environment import PAYLOAD_FILE, PRIVATE_FOLDER, RESULT_FILE
 from iriscw.task.framing import HEADER_BYTES
 from iriscw.task.payload import MAX_PAYLOAD_BYTES, load_payload
 from iriscw.task.result import encode_exception, encode_value
+from iriscw.task.sources import without_ours
 
 EXIT_RAISED = 1
 EXIT_NOT_LOADED = 64
@@ -60,8 +61,9 @@ def main() -> int:
 def _run(folder: Path) -> tuple[int, bytes]:
     try:
         call = load_payload(read_bounded(folder / PAYLOAD_FILE, _MAX_FILE_BYTES))
-    except Exception as error:  # noqa: BLE001  # the pickle of a user may raise anything
-        traceback.print_exc()
+    except BaseException as error:  # noqa: BLE001  # the pickle of a user may raise anything
+        sys.stderr.write("the call cannot be unpickled here:\n")
+        traceback.print_exception(without_ours(error))
         return EXIT_NOT_LOADED, encode_exception(error)
     try:
         return 0, encode_value(call())
@@ -72,7 +74,7 @@ def _run(folder: Path) -> tuple[int, bytes]:
             sys.stderr.write(f"{error.code}\n")
         return code, encode_exception(error)
     except BaseException as error:  # noqa: BLE001  # whatever the call raised is its result
-        traceback.print_exc()
+        traceback.print_exception(without_ours(error))
         return EXIT_RAISED, encode_exception(error)
 
 

@@ -17,6 +17,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -24,12 +25,19 @@ from iriscw.errors import UsageError
 from iriscw.files import read_bounded
 from iriscw.task.environment import CONTEXT_FILE, PRIVATE_FOLDER, TOKEN_FILE, AttemptFacts, decode_facts
 
+if TYPE_CHECKING:
+    from iriscw.client.model import PeerAddress
+
 MAX_CONTEXT_BYTES = 1 << 20
 """A context takes a few hundred bytes and 30 per port."""
 
 
 class NotInTask(UsageError):
     """There is no task here: ``iriscw.context()`` works inside a task that iriscw runs."""
+
+
+class InsideLoop(UsageError):
+    """What would hold up an event loop was called where one runs: await its async form."""
 
 
 class NoSuchPort(UsageError, LookupError):
@@ -70,7 +78,7 @@ class TaskContext:
 
     @property
     def attempt_uid(self) -> str:
-        """This attempt, as no other one is ever called."""
+        """The id of this attempt. No other attempt ever has it."""
         return self.facts.attempt_uid
 
     @property
@@ -80,13 +88,21 @@ class TaskContext:
 
     @property
     def namespace(self) -> str:
-        """What the names of this job's endpoints begin with: its root job."""
+        """The id of the job at the top of this one's parents, its own if it has none: all of one family share it."""
         return self.facts.namespace
 
     @property
     def parent_job_id(self) -> str | None:
         """The job whose task submitted this one; None for one that was submitted from outside."""
         return self.facts.parent_job_id
+
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        """The GPUs that this attempt has, by UUID: those that CUDA shows it; empty if it has none.
+
+        Empty, too, in a pod of its own: its node assigns them there, and says so in the pod's variables if anywhere.
+        """
+        return self.facts.gpus or ()
 
     @property
     def controller_address(self) -> str:
@@ -99,7 +115,7 @@ class TaskContext:
         return self.workdir / PRIVATE_FOLDER / TOKEN_FILE
 
     def port(self, name: str) -> int:
-        """Give the port that was set aside for ``name``.
+        """Return the port that was set aside for ``name``.
 
         Raises:
             NoSuchPort: the job did not ask for one.
@@ -110,12 +126,59 @@ class TaskContext:
             known = ", ".join(sorted(self.facts.ports)) or "none"
             raise NoSuchPort(f"the job has no port {name!r}; it has: {known}") from error
 
+    @property
+    def bind_host(self) -> str:
+        """The address to listen on."""
+        return self.facts.bind_host
+
+    @property
+    def advertise_host(self) -> str:
+        """The address at which others reach what listens on :attr:`bind_host`."""
+        return self.facts.advertise_host
+
+    def peers(self, port: str, timeout_s: float | None = None) -> tuple[PeerAddress, ...]:
+        """Wait until all replicas of this job run, and give where each listens to the named ``port``, by index.
+
+        This one is among them. What is given is true at that moment, and a replica that runs may not listen yet: try
+        for a while. One that is tried again has another address: ask again when it does not answer. In an asyncio
+        task, use :meth:`peers_async`.
+
+        Args:
+            port: one of the names in the job's ``ports``.
+            timeout_s: seconds; None waits for ever.
+
+        Raises:
+            NoSuchPort: the job did not ask for a port of this name.
+            PeerOver: a replica has ended for good, so that never all of them will run.
+            WaitTimeout: not all run in time.
+            InsideLoop: an event loop runs here, which this would hold up.
+            OperationError: the controller cannot be reached for minutes.
+        """
+        import asyncio
+
+        import anyio
+
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return anyio.run(self.peers_async, port, timeout_s)
+        raise InsideLoop("peers() would hold up the event loop that runs here: await peers_async()")
+
+    async def peers_async(self, port: str, timeout_s: float | None = None) -> tuple[PeerAddress, ...]:
+        """Return the same as :meth:`peers`, without holding up the event loop; errors as there."""
+        from iriscw.client.client import connect
+
+        self.port(port)
+        async with connect() as client:
+            job = await client.job(self.job_id)
+            return await job.peers(port, timeout_s)
+
 
 _current: contextvars.ContextVar[TaskContext] = contextvars.ContextVar("iriscw.task.context")
 
 
 def context() -> TaskContext:
-    """Give the context of the task that runs here.
+    """Return the context of the task that runs here.
 
     Raises:
         NotInTask: no task runs here, or its files were removed.

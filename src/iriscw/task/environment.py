@@ -9,12 +9,15 @@ number, namespace, parent) stands in ``$IRIS_WORKDIR/.iris/context.json``, from 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 
 import attrs
 
 from iriscw.errors import UsageError
+
+WORK_FOLDER = "work"
+"""How the working folder of an attempt is called, wherever it lies."""
 
 PRIVATE_FOLDER = ".iris"
 """Below the working folder: context, token, payload and result of the attempt."""
@@ -33,11 +36,46 @@ SERVER_NAME_VARIABLE = "IRIS_SERVER_NAME"
 PLAINTEXT_VARIABLE = "IRISCW_INSECURE_PLAINTEXT"
 """``1``: tokens may cross the network without TLS."""
 
+GPUS_VARIABLE = "CUDA_VISIBLE_DEVICES"
+"""The task's GPUs by UUID, separated by commas; empty: it has none."""
+
+CONTAINER_GPUS_VARIABLE = "NVIDIA_VISIBLE_DEVICES"
+"""The same for what makes containers; ``void``: none. In a pod the node's device plugin may say so."""
+
+NO_GPUS = "void"
+
+GPU_INDICES_VARIABLE = "IRIS_GPU_INDICES"
+"""The numbers of the task's GPUs as ``nvidia-smi`` counts, for libraries that read no UUIDs."""
+
+GPU_ORDER_VARIABLE, GPU_ORDER = "CUDA_DEVICE_ORDER", "PCI_BUS_ID"
+"""So that CUDA counts as ``nvidia-smi`` does."""
+
 _PORT_PREFIX = "IRIS_PORT_"
 
 
 class InvalidPortName(UsageError, ValueError):
     """A port's name is letters, digits and ``_``, and begins with a letter: it becomes part of a variable."""
+
+
+def _tuple_or_none(value: Iterable[str] | None) -> tuple[str, ...] | None:
+    return None if value is None else tuple(value)
+
+
+def _indices(value: Iterable[int]) -> tuple[int, ...]:
+    return tuple(value)
+
+
+@attrs.frozen
+class GangFacts:
+    """Where a member of a gang stands, and where its leader is reached; without a host nobody could say."""
+
+    local_rank: int
+    local_world_size: int
+    node_rank: int
+    nodes: int
+    leads: bool = False
+    leader_host: str = ""
+    leader_port: int = 0
 
 
 @attrs.frozen
@@ -57,28 +95,39 @@ class AttemptFacts:
     bind_host: str = "127.0.0.1"
     advertise_host: str = "127.0.0.1"
     ports: Mapping[str, int] = attrs.field(factory=dict)
+    gpus: tuple[str, ...] | None = attrs.field(default=None, converter=_tuple_or_none)
+    """Its GPUs, by UUID; None where its worker does not divide them."""
+    gpu_indices: tuple[int, ...] = attrs.field(default=(), converter=_indices)
+    """Their numbers as ``nvidia-smi`` counts where the task runs."""
+    gang: GangFacts | None = None
+    """None: the job is not a gang. Not part of ``context.json``."""
     moved: bool = False
     """It was suspended and goes on with another worker: its environment says where it was before."""
 
 
 def port_variable(name: str) -> str:
-    """Give the variable that holds the port called ``name``.
+    """Return the variable that holds the port called ``name``.
 
     Raises:
         InvalidPortName: no variable can be made of the name.
     """
     if not (name.isascii() and name.isidentifier() and name[0].isalpha()):
-        raise InvalidPortName(f"{name!r} is no name for a port: letters, digits and '_', a letter first")
+        raise InvalidPortName(f"{name!r} is not a valid name for a port: letters, digits and '_', a letter first")
     return f"{_PORT_PREFIX}{name.upper()}"
 
 
-def is_reserved(name: str) -> bool:
-    """Whether iriscw sets the variable ``name`` for each task, so that nobody else's value would be seen."""
-    return name in _RESERVED or name.startswith(_PORT_PREFIX)
+def is_reserved(name: str, *, gang: bool = False) -> bool:
+    """Whether iriscw sets the variable ``name`` for each task, so that nobody else's value would be seen.
+
+    Args:
+        name: of the variable.
+        gang: whether the job is one; then there are more.
+    """
+    return name in _RESERVED or name.startswith(_PORT_PREFIX) or (gang and name in _RESERVED_IN_GANGS)
 
 
 def task_environment(facts: AttemptFacts, workdir: PurePath) -> dict[str, str]:
-    """Give the variables of an attempt whose working folder is ``workdir``.
+    """Return the variables of an attempt whose working folder is ``workdir``.
 
     Raises:
         InvalidPortName: see :func:`port_variable`.
@@ -96,12 +145,46 @@ def task_environment(facts: AttemptFacts, workdir: PurePath) -> dict[str, str]:
         "IRIS_WORKDIR": str(workdir),
         "IRIS_TOKEN_FILE": str(workdir / PRIVATE_FOLDER / TOKEN_FILE),
         **{port_variable(name): str(facts.ports[name]) for name in sorted(facts.ports)},
+        **({} if facts.gpus is None else gpu_environment(facts.gpus, facts.gpu_indices)),
+        **gang_environment(facts),
     }
 
 
+def gpu_environment(gpus: Sequence[str], indices: Sequence[int]) -> dict[str, str]:
+    """Return the variables that show a program these GPUs, by UUID, and no others."""
+    return {
+        GPUS_VARIABLE: ",".join(gpus),
+        CONTAINER_GPUS_VARIABLE: ",".join(gpus) or NO_GPUS,
+        GPU_INDICES_VARIABLE: ",".join(str(index) for index in indices),
+    }
+
+
+def gang_environment(facts: AttemptFacts) -> dict[str, str]:
+    """Return what programs that ``torchrun`` starts, and JAX, look for; nothing where the job is not a gang."""
+    gang = facts.gang
+    if gang is None:
+        return {}
+    rank, size, host, port = str(facts.index), str(facts.num_tasks), gang.leader_host, str(gang.leader_port)
+    told = {
+        "RANK": rank,
+        "WORLD_SIZE": size,
+        "LOCAL_RANK": str(gang.local_rank),
+        "LOCAL_WORLD_SIZE": str(gang.local_world_size),
+        "NODE_RANK": str(gang.node_rank),
+        "IRIS_NUM_NODES": str(gang.nodes),
+        "JAX_PROCESS_ID": rank,
+        "JAX_NUM_PROCESSES": size,
+    }
+    if host:
+        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        told |= {"MASTER_ADDR": host, "MASTER_PORT": port, "JAX_COORDINATOR_ADDRESS": address}
+    return told
+
+
 def encode_facts(facts: AttemptFacts) -> bytes:
-    """Give the content of ``context.json``."""
-    return json.dumps({**attrs.asdict(facts), "ports": dict(facts.ports)}, indent=1).encode()
+    """Return the content of ``context.json``; where it stands in its gang an attempt has in its variables only."""
+    known = attrs.asdict(facts, filter=attrs.filters.exclude("gang"))
+    return json.dumps({**known, "ports": dict(facts.ports)}, indent=1).encode()
 
 
 def decode_facts(data: bytes) -> AttemptFacts:
@@ -118,4 +201,8 @@ def decode_facts(data: bytes) -> AttemptFacts:
         raise ValueError(f"not the context of a task: {error}") from error
 
 
-_RESERVED = frozenset(task_environment(AttemptFacts("", "", "", 0, 0), PurePath()))
+_RESERVED = frozenset(task_environment(AttemptFacts("", "", "", 0, 0, gpus=()), PurePath()))
+
+_RESERVED_IN_GANGS = frozenset(
+    gang_environment(AttemptFacts("", "", "", 0, 0, gang=GangFacts(0, 0, 0, 0, leader_host="-")))
+)

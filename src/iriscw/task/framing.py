@@ -68,7 +68,7 @@ class Frame:
 
 
 def this_python() -> tuple[int, int]:
-    """Give major and minor version of this interpreter."""
+    """Return major and minor version of this interpreter."""
     return sys.version_info[:2]
 
 

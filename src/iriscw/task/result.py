@@ -15,6 +15,7 @@ import attrs
 
 from iriscw.errors import OperationError
 from iriscw.task.framing import frame, unframe
+from iriscw.task.sources import without_ours
 
 MAX_RESULT_BYTES = 16 << 20
 """What the value of one task may take; more belongs into a file or an object of which the value is the name.
@@ -45,7 +46,7 @@ class ResultSummary:
 
 
 def encode_value(value: object) -> bytes:
-    """Give the bytes of a success.
+    """Return the bytes of a success.
 
     Raises:
         ResultNotPicklable: the value cannot be pickled.
@@ -63,10 +64,10 @@ def encode_value(value: object) -> bytes:
 
 
 def encode_exception(error: BaseException) -> bytes:
-    """Give the bytes of a failure; an exception that cannot be pickled, or is too large, goes as text alone."""
+    """Return the bytes of a failure; an exception that cannot be pickled, or is too large, goes as text alone."""
     import cloudpickle
 
-    text = "".join(traceback.format_exception(error))
+    text = "".join(traceback.format_exception(without_ours(error)))
     kind = type(error)
     summary = {
         "succeeded": False,
@@ -90,10 +91,15 @@ def read_result_summary(data: bytes) -> ResultSummary:
     content = unframe(_MAGIC, data).summary
     return ResultSummary(
         succeeded=content.get("succeeded") is True,
-        error_type=str(content.get("error_type", "")),
-        message=str(content.get("message", "")),
-        traceback=str(content.get("traceback", "")),
+        error_type=_utf8(content.get("error_type", "")),
+        message=_utf8(content.get("message", "")),
+        traceback=_utf8(content.get("traceback", "")),
     )
+
+
+def _utf8(value: object) -> str:
+    """Return a text that can be passed on: names of files, for instance, may hold bytes that are none."""
+    return str(value).encode(errors="backslashreplace").decode()
 
 
 def load_result(data: bytes) -> Any:  # whatever the user's function gave

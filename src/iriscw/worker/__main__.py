@@ -40,10 +40,12 @@ from iriscw.cloud.model import Attributes, Capacity, InvalidSpec
 from iriscw.config.load import load_config
 from iriscw.errors import OperationError, UsageError
 from iriscw.processes.stopping import stopping_signals
+from iriscw.resources import GPU_LIMIT
 from iriscw.rpc.address import Address
 from iriscw.rpc.tokens import read_token_file
 from iriscw.task.environment import PLAINTEXT_VARIABLE
 from iriscw.worker.assembly import DEFAULT_PORT, Worker, WorkerSettings, python_attribute
+from iriscw.worker.gpus import Offer
 from iriscw.worker.lines import JsonLines
 from iriscw.worker.probe import Machine, probe
 
@@ -54,11 +56,15 @@ if TYPE_CHECKING:  # loaded where tasks have pods, or containers
 ORPHAN_VARIABLE = "IRISCW_ORPHAN_AFTER_S"
 
 ATTRIBUTES_VARIABLE = "IRISCW_ATTRIBUTES"
+METRICS_VARIABLE = "IRISCW_METRICS_TOKEN_SHA256"
 TASK_PODS_VARIABLE = "IRISCW_TASK_PODS"
 OWN_POD_VARIABLES = ("IRISCW_OWN_POD", "IRISCW_OWN_POD_UID", "IRISCW_OWN_NODE")
 
 NODE_VARIABLE = "IRISCW_NODE"
 """The machine's name, where it is not what the machine calls itself."""
+
+GPU_COUNT_VARIABLE = "IRISCW_GPU_COUNT"
+"""How many GPUs the worker offers, where its group does not say so: on the local platform."""
 
 TASK_CONTAINERS_VARIABLE = "IRISCW_TASK_CONTAINERS"
 TASK_SECRET_PREFIX = "IRISCW_TASK_SECRET_"  # noqa: S105 - how names of variables begin
@@ -75,7 +81,7 @@ EXIT_CODES: Final[Mapping[int, str]] = {
     EXIT_USAGE: "the command line, the environment, the configuration or the token file is no good",
     EXIT_LESS_THAN_PROMISED: "the machine has less than its group promises",
     EXIT_TURNED_AWAY: "the controller does not want this worker: do not start it again as it is",
-    EXIT_NOT_STARTED: "it could not start: port, folder or journal in use, no disk space, no route",
+    EXIT_NOT_STARTED: "it could not start: port, folder, journal or GPUs in use, no disk space, no route",
     EXIT_ORPHANED: "no controller was there for --orphan-after seconds",
 }
 """What the process's end means; ``docs/worker.md`` has the same table."""
@@ -92,7 +98,7 @@ class Incomplete(UsageError):
 
 
 def parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
-    """Give the command line, with the environment's values as defaults."""
+    """Return the command line, with the environment's values as defaults."""
 
     def option(name: str, *variables: str, fallback: str | None = None, text: str) -> None:
         default = next((environment[each] for each in variables if environment.get(each)), fallback)
@@ -114,7 +120,7 @@ def parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     option("--ca-file", "IRISCW_CA_FILE", text="the authority of an https:// controller, in PEM; else the system's")
     option("--host", "IRISCW_WORKER_HOST", fallback="127.0.0.1", text="where /health and /metrics answer")
     option("--port", "IRISCW_WORKER_PORT", fallback=str(DEFAULT_PORT), text="0: a free one")
-    option("--task-bind-host", "IRISCW_TASK_BIND_HOST", text="where tasks are told to listen; else as --host")
+    option("--task-bind-host", "IRISCW_TASK_BIND_HOST", text="where tasks listen; else where they are reached")
     option("--config", "IRISCW_CONFIG", text="the cluster's configuration")
     option("--group", "IRISCW_GROUP", text="the scale group whose promise the machine must keep")
     orphan = "seconds without any controller after which the worker ends itself; 0: never"
@@ -129,8 +135,10 @@ def _epilog() -> str:
     codes = "\n".join(f"  {code}  {meaning}" for code, meaning in EXIT_CODES.items())
     attributes = (
         f"variables:\n  {ATTRIBUTES_VARIABLE}  the worker's attributes, a JSON object"
+        f"\n  {METRICS_VARIABLE}  the SHA-256 (hex) of a token that reads /metrics here and opens nothing else"
         f"\n  {TASK_SECRET_PREFIX}NAME  the variable NAME of every task, shown nowhere"
         f"\n  {NODE_VARIABLE}  the machine's name, as its agent dials under; else $IRISCW_OWN_NODE, else its host name"
+        f"\n  {GPU_COUNT_VARIABLE}  how many GPUs it offers; else as --group promises, else all that are free"
         f"\n  {TASK_PODS_VARIABLE}  what the pods of tasks are like: tasks have pods of their own then"
         f"\n  {', '.join(OWN_POD_VARIABLES)}  the worker's own pod, to which those belong"
         f"\n  {TASK_CONTAINERS_VARIABLE}  what the containers of tasks are like, on a Docker engine of this machine"
@@ -150,24 +158,36 @@ def settings_of(arguments: argparse.Namespace, environment: Mapping[str, str]) -
         if not getattr(arguments, name):
             raise Incomplete(f"--{name.replace('_', '-')} is missing")
     if not arguments.port.isdigit() or int(arguments.port) > 65_535:
-        raise Incomplete(f"--port: {arguments.port!r} is no port")
+        raise Incomplete(f"--port: {arguments.port!r} is not a port")
     cache_dir = Path(arguments.cache_dir).absolute()
     cache_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     address = Address.parse(arguments.controller)
-    machine = probe(disk=cache_dir, controller_host=address.host or "127.0.0.1", environment=environment)
     pods = task_pods(arguments, environment)
+    promise = promise_of(Path(arguments.config), arguments.group) if arguments.config and arguments.group else None
+    count = gpu_count(environment, promise)
+    machine = probe(
+        disk=cache_dir,
+        controller_host=address.host or "127.0.0.1",
+        environment=environment,
+        with_gpus=pods is None and count != 0,
+    )
     if pods is not None:
         machine = attrs.evolve(machine, capacity=promised(pods[0].promise, machine.unbounded))
-    if arguments.config and arguments.group:
-        check_promise(Path(arguments.config), arguments.group, machine)
+    if promise is not None:
+        check_promise(arguments.group, promise, machine)
+    if pods is None and count is not None:
+        machine = offering(count, machine)
     return WorkerSettings(
         controller=arguments.controller,
         worker_id=arguments.worker_id,
         incarnation=arguments.incarnation,
         token=read_token_file(Path(arguments.token_file)),
+        metrics_digest=environment.get(METRICS_VARIABLE, ""),
         cache_dir=cache_dir,
         capacity=machine.capacity,
         attributes=_attributes(arguments.worker_id, environment),
+        gpus=Offer(machine.gpus, machine.links),
+        fewer_gpus=count is None,
         host=arguments.host,
         port=int(arguments.port),
         advertise_host=machine.address,
@@ -183,7 +203,7 @@ def settings_of(arguments: argparse.Namespace, environment: Mapping[str, str]) -
 
 
 def task_pods(arguments: argparse.Namespace, environment: Mapping[str, str]) -> tuple[TaskPods, TaskOwner] | None:
-    """Give what pods of tasks are like and whose they are; None where tasks are processes.
+    """Return what pods of tasks are like and whose they are; None where tasks are processes.
 
     Raises:
         Incomplete: it is said in part, or it cannot be.
@@ -205,7 +225,7 @@ def task_pods(arguments: argparse.Namespace, environment: Mapping[str, str]) -> 
 
 
 def task_containers(environment: Mapping[str, str]) -> TaskContainers | None:
-    """Give what containers of tasks are like; None where tasks have none.
+    """Return what containers of tasks are like; None where tasks have none.
 
     Raises:
         Incomplete: it cannot be.
@@ -222,7 +242,7 @@ def task_containers(environment: Mapping[str, str]) -> TaskContainers | None:
 
 
 def promised(promise: Capacity, machine: Capacity) -> Capacity:
-    """Give what a worker whose tasks have pods may run: what it is to promise, as far as the machine has it.
+    """Return what a worker whose tasks have pods may run: what it is to promise, as far as the machine has it.
 
     GPUs it cannot see: the node gives them to the tasks, or refuses.
     """
@@ -235,7 +255,7 @@ def promised(promise: Capacity, machine: Capacity) -> Capacity:
 
 
 def task_secrets(environment: Mapping[str, str]) -> dict[str, str]:
-    """Give what tasks find in their environment because the worker has it in its own."""
+    """Return what tasks find in their environment because the worker has it in its own."""
     begins = len(TASK_SECRET_PREFIX)
     return {name[begins:]: text for name, text in environment.items() if name.startswith(TASK_SECRET_PREFIX)}
 
@@ -244,25 +264,58 @@ def _seconds(name: str, text: str) -> float:
     try:
         return float(text)
     except ValueError as error:
-        raise Incomplete(f"{name}: {text!r} is no number of seconds") from error
+        raise Incomplete(f"{name}: {text!r} is not a number of seconds") from error
 
 
-def check_promise(config: Path, group: str, machine: Machine) -> None:
-    """Refuse a machine that has less than its group promises.
+def promise_of(config: Path, group: str) -> Capacity:
+    """Return what a worker of this group promises.
 
     Raises:
         Incomplete: the configuration has no such group.
         UsageError: the configuration is no good.
-        MachineTooSmall: see there.
     """
     groups = load_config(config).scale_groups
     if group not in groups:
         raise Incomplete(f"--group: {config} has no scale group {group!r}")
     wanted = groups[group].resources
-    promised = Capacity(wanted.cpu_milli, wanted.ram_bytes, wanted.disk_bytes, wanted.gpu_count)
-    lacking = machine.capacity.lacking(promised)
+    return Capacity(wanted.cpu_milli, wanted.ram_bytes, wanted.disk_bytes, wanted.gpu_count)
+
+
+def check_promise(group: str, promise: Capacity, machine: Machine) -> None:
+    """Refuse a machine that has less than its group promises.
+
+    Raises:
+        MachineTooSmall: see there.
+    """
+    lacking = machine.capacity.lacking(promise)
     if lacking:
-        raise MachineTooSmall(f"the group {group} promises {promised}, this machine has {machine.capacity}: {lacking}")
+        raise MachineTooSmall(f"the group {group} promises {promise}, this machine has {machine.capacity}: {lacking}")
+
+
+def gpu_count(environment: Mapping[str, str], promise: Capacity | None) -> int | None:
+    """Return how many GPUs the worker is to offer; None where nobody has promised any number.
+
+    Raises:
+        Incomplete: the number is none.
+    """
+    text = environment.get(GPU_COUNT_VARIABLE, "")
+    if text and not (text.isascii() and text.isdigit() and int(text) <= GPU_LIMIT):
+        raise Incomplete(f"{GPU_COUNT_VARIABLE}: {text[:80]!r} is not a number of GPUs")
+    if text:
+        return int(text)
+    return None if promise is None else promise.gpu_count
+
+
+def offering(count: int, machine: Machine) -> Machine:
+    """Return the machine as one that offers so many of its GPUs.
+
+    Raises:
+        MachineTooSmall: it has fewer.
+    """
+    if count > len(machine.gpus):
+        raise MachineTooSmall(f"{count} GPUs are to be offered, and nvidia-smi shows {len(machine.gpus)} that may be")
+    gpu_class = machine.capacity.gpu_class if count else ""
+    return attrs.evolve(machine, capacity=attrs.evolve(machine.capacity, gpu_count=count, gpu_class=gpu_class))
 
 
 def _attributes(worker_id: str, environment: Mapping[str, str]) -> Attributes:

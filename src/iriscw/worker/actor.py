@@ -10,13 +10,14 @@ from iriscw.worker import lifecycle, registry, session
 from iriscw.worker.drivers.desk import Desk
 from iriscw.worker.drivers.stream import ControllerStream
 from iriscw.worker.effects import Dial, DropStrangers, HoldLease
+from iriscw.worker.gpus import Offer
 from iriscw.worker.lifecycle import Attempt
 from iriscw.worker.registry import Registry, RegistryDecisions
 from iriscw.worker.session import Session
 
 
 def attempt(uid: str, desk: Desk) -> ChildSpec:
-    """Give the actor of one attempt: durable, put aside when it fails again and again."""
+    """Return the actor of one attempt: durable, put aside when it fails again and again."""
     behavior = Behavior(
         initial=functools.partial(Attempt, uid),
         on=lifecycle.rules(),
@@ -28,15 +29,16 @@ def attempt(uid: str, desk: Desk) -> ChildSpec:
     return ChildSpec(uid, behavior, restart=Restart.TRANSIENT, entity=True)
 
 
-def tree(desk: Desk, stream: ControllerStream, session_of: Callable[[], Session]) -> Behavior:
-    """Give the root. The session is started last and stopped first.
+def tree(desk: Desk, stream: ControllerStream, session_of: Callable[[], Session], offer: Offer) -> Behavior:
+    """Return the root. The session is started last and stopped first.
 
     Args:
         desk: carries out what attempts ask for.
         stream: dials.
         session_of: gives the state that each incarnation of the session begins with.
+        offer: the GPUs that are divided among attempts.
     """
-    decisions = RegistryDecisions(functools.partial(attempt, desk=desk))
+    decisions = RegistryDecisions(functools.partial(attempt, desk=desk), offer)
     attempts = Behavior(
         initial=Registry,
         on=decisions.rules(),

@@ -24,6 +24,7 @@ import re
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -36,14 +37,17 @@ from iriscw.bundles.cache import BundleCache
 from iriscw.cloud.model import Attributes, Capacity
 from iriscw.errors import InvalidArgument, SystemClosed
 from iriscw.files import make_private_folder, remove_tree
+from iriscw.fleet.model import FREEZABLE
+from iriscw.inspection.doors import InspectionDoor
 from iriscw.journal.sqlite import SqliteJournal
 from iriscw.processes.lease import LeaseFile
+from iriscw.processes.syscall_filter import hindrance
 from iriscw.rpc.address import Address
 from iriscw.rpc.client import RpcChannel
 from iriscw.rpc.limits import RpcLimits
 from iriscw.rpc.server import RpcServer
 from iriscw.rpc.tls import client_tls
-from iriscw.rpc.tokens import Principal, Role, Secret
+from iriscw.rpc.tokens import Principal, Role, Secret, has_digest
 from iriscw.runtime import ActorSystem
 from iriscw.task.environment import CA_VARIABLE, PLAINTEXT_VARIABLE
 from iriscw.task.framing import python_name, this_python
@@ -51,8 +55,10 @@ from iriscw.worker.actor import tree
 from iriscw.worker.doors.http import Figures
 from iriscw.worker.drivers.bundles import ControllerBundles
 from iriscw.worker.drivers.desk import Desk, Place
+from iriscw.worker.drivers.gpus import Claims, claim
 from iriscw.worker.drivers.specifications import Specifications
 from iriscw.worker.drivers.stream import ControllerStream, Identity
+from iriscw.worker.gpus import Offer
 from iriscw.worker.inotify import FileWatch
 from iriscw.worker.lines import note
 from iriscw.worker.messages import SESSION, Leave, Left, TurnedAway
@@ -69,6 +75,8 @@ if TYPE_CHECKING:  # what talks to Kubernetes, or Docker, is loaded where tasks 
 log = logging.getLogger(__name__)
 
 DEFAULT_PORT = 10001
+
+ALL_ADDRESSES = "0.0.0.0"  # noqa: S104 - where a task listens whose pod has an address that its worker does not know
 TASKS = "tasks"
 """The folder of a life that the pods of its tasks are shown."""
 
@@ -81,12 +89,23 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 def _name(_: object, attribute: attrs.Attribute[str], value: str) -> None:
     if not _NAME.fullmatch(value):
-        raise InvalidArgument(f"{attribute.name}: {value!r} is no name: letters, digits, '.', '_' and '-'")
+        raise InvalidArgument(f"{attribute.name}: {value!r} is not a valid name: letters, digits, '.', '_' and '-'")
+
+
+def _enough(settings: WorkerSettings, _: attrs.Attribute[Offer], offer: Offer) -> None:
+    if settings.task_pods is None and len(offer.gpus) < settings.capacity.gpu_count:
+        had = len(offer.gpus)
+        raise InvalidArgument(f"gpus: {settings.capacity.gpu_count} are offered, and {had} are there to be handed out")
 
 
 def _not_negative(_: object, attribute: attrs.Attribute[float], value: float) -> None:
     if not 0 <= value < float("inf"):
-        raise InvalidArgument(f"{attribute.name}: {value!r} is no number of seconds from 0")
+        raise InvalidArgument(f"{attribute.name}: {value!r} is not a number of seconds from 0")
+
+
+def _digest(_: object, attribute: attrs.Attribute[str], value: str) -> None:
+    if value and re.fullmatch("[0-9a-f]{64}", value) is None:
+        raise InvalidArgument(f"{attribute.name}: a SHA-256 in hex is meant")
 
 
 @attrs.frozen(kw_only=True)
@@ -97,22 +116,29 @@ class WorkerSettings:
     until the controller has said another. After ``orphan_after_s`` without a word of any controller the worker ends
     itself; 0: never, because somebody else decides how long its pod lives. ``insecure_plaintext`` allows tokens to
     cross a network without TLS; ``authority`` (PEM) is trusted instead of the system's where the controller's address
-    is ``https://``. Tasks are told to listen on ``task_bind_host``, or on ``host`` where that is empty, and find
-    ``task_secrets`` in their environment unless their job sets the same variables. With ``task_pods`` each attempt has
-    a pod of its own, on the cluster that ``KUBECONFIG`` names, else on the one whose pod this is; with
-    ``task_containers`` a container of this machine.
+    is ``https://``. Tasks are told to listen on ``task_bind_host``; where that is empty, on the address at which others
+    reach them (``advertise_host``), or on all addresses of a pod of their own. They find ``task_secrets`` in their
+    environment unless their job sets the same variables. With ``task_pods`` each attempt has a pod of its own, on the
+    cluster that ``KUBECONFIG`` names, else on the one whose pod this is; with ``task_containers`` a container of this
+    machine. Of ``gpus``, those of the machine, the worker claims as many as ``capacity`` offers, or with ``fewer_gpus``
+    those that no other worker has, and divides them among its attempts; where these have pods, their node divides its
+    own. Who shows a token whose SHA-256 is ``metrics_digest`` reads the figures; empty: nobody but who has ``token``.
 
     Raises:
-        InvalidArgument: an id cannot be the name of a folder, or ``orphan_after_s`` is below 0.
+        InvalidArgument: an id cannot be the name of a folder, ``orphan_after_s`` is below 0, the digest is none, or
+            ``gpus`` are fewer than are offered.
     """
 
     controller: str
     worker_id: str = attrs.field(validator=_name)
     incarnation: str = attrs.field(validator=_name)
     token: Secret
+    metrics_digest: str = attrs.field(default="", validator=_digest)
     cache_dir: Path
     capacity: Capacity
     attributes: Attributes = attrs.field(factory=Attributes)
+    gpus: Offer = attrs.field(factory=Offer, validator=_enough)
+    fewer_gpus: bool = False
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT
     task_bind_host: str = ""
@@ -130,6 +156,11 @@ class WorkerSettings:
     rpc: RpcLimits = attrs.field(factory=RpcLimits)
     node: str = ""
     """The machine that it is on, as that machine's agent names it; empty: not said."""
+
+    @property
+    def bind_host(self) -> str:
+        """Where tasks are told to listen."""
+        return self.task_bind_host or (ALL_ADDRESSES if self.task_pods else self.advertise_host)
 
     @property
     def life(self) -> Path:
@@ -201,6 +232,7 @@ class Worker:
 
         Raises:
             JournalLocked: another process is this worker.
+            GpusTaken: other workers of the machine have so many of its GPUs that too few are left.
             JournalCorrupt, UnsupportedJournal, WorkerTrouble, OSError: its folder cannot be used.
             AddressInUse, AddressUnavailable, InsecureDoor, InvalidAddress: see ``RpcServer.listen_tcp``.
             InvalidTls: the authority is none.
@@ -248,18 +280,21 @@ class Worker:
         place = Place(
             settings.worker_id,
             settings.controller,
-            settings.task_bind_host or settings.host,
+            settings.bind_host,
             settings.advertise_host,
             settings.bound_memory,
             {**settings.task_secrets, **_way(settings)},
         )
         desk = Desk(runtime, specifications, bundles, place)
         await desk.find()
+        offer = await self._claimed(desk, stack)
+        if settings.task_pods is None:
+            desk.offer = offer
         tasks = await stack.enter_async_context(anyio.create_task_group())
         stack.callback(tasks.cancel_scope.cancel)
         tasks.start_soon(watch.serve)
         self._door = RpcServer(
-            [],
+            [InspectionDoor(lambda: self._system, Role.WORKER)],
             authenticate=self._authenticate,
             routes=self._figures.routes(),
             limits=settings.rpc,
@@ -267,14 +302,26 @@ class Worker:
         )
         door = await stack.enter_async_context(self._door)
         await door.listen_tcp(settings.host, settings.port)
-        identity = Identity(
-            settings.worker_id, settings.incarnation, settings.capacity, settings.attributes, settings.node
-        )
+        capacity = settings.capacity
+        if settings.task_pods is None:
+            capacity = attrs.evolve(capacity, gpu_count=len(offer.gpus))
+        identity = Identity(settings.worker_id, settings.incarnation, capacity, self._attributes(), settings.node)
         stream = ControllerStream(channel, identity, self._own_address, specifications, desk, watch)
-        root = tree(desk, stream, self._session_of(None if self._runtime else lease))
+        root = tree(desk, stream, self._session_of(None if self._runtime else lease), offer)
         self._system = await stack.enter_async_context(
             ActorSystem(root, name=settings.worker_id, journal=journal, on_event=self._note)
         )
+
+    async def _claimed(self, desk: Desk, stack: AsyncExitStack) -> Offer:
+        """Claim GPUs for as long as the worker runs: those of its attempts first, which it has taken up."""
+        settings = self.settings
+        count = settings.capacity.gpu_count
+        if settings.task_pods is not None or not (count or settings.fewer_gpus):
+            return Offer()
+        own = {uid: held.running.stdout.parent / "work" for uid, held in desk.held.items()}
+        claims = stack.enter_context(Claims())
+        claiming = partial(claim, claims, settings.gpus, count, own, fewer=settings.fewer_gpus)
+        return await anyio.to_thread.run_sync(claiming)
 
     async def _runtime_of(self, lease: LeaseFile, watch: FileWatch, stack: AsyncExitStack) -> TaskRuntime:
         settings = self.settings
@@ -289,6 +336,12 @@ class Worker:
         self._figures.show_pods(runtime.statistics)
         return runtime
 
+    def _attributes(self) -> Attributes:
+        """Return what the settings say, and whether our own runtimes can keep io_uring from attempts here."""
+        if self._runtime is not None or hindrance():
+            return self.settings.attributes
+        return self.settings.attributes.merged(Attributes({FREEZABLE: "true"}))
+
     def _session_of(self, lease: LeaseFile | None) -> Callable[[], Session]:
         lease_ns, orphan_ns = round(self.settings.lease_s * SECOND), round(self.settings.orphan_after_s * SECOND)
         return lambda: Session(lease_ns, None if lease is None else lease.until_ns, orphan_ns)
@@ -297,7 +350,9 @@ class Worker:
         return f"{self.settings.advertise_host}:{self.address.port}"
 
     def _authenticate(self, token: str) -> Principal | None:
-        return Principal(Role.WORKER) if self.settings.token.matches(token) else None
+        ours = self.settings.token.matches(token)
+        figures = has_digest(token, self.settings.metrics_digest)  # both, so that the time says nothing
+        return Principal(Role.WORKER) if ours else Principal(Role.METRICS) if figures else None
 
     def _note(self, event: object) -> None:
         self._figures.note(event)
@@ -309,7 +364,7 @@ class Worker:
 
 @asynccontextmanager
 async def _task_driver(settings: WorkerSettings) -> AsyncIterator[TaskPodDriver | None]:
-    """Give what makes the pods or containers of tasks; None where tasks are processes of ours."""
+    """Yield what makes the pods or containers of tasks; None where tasks are processes of ours."""
     if settings.task_pods is not None:
         from iriscw.cloud.drivers.kube.task_pods import open_task_pods
 
@@ -341,7 +396,7 @@ def _lease_of(settings: WorkerSettings) -> LeaseFile:
 
 
 def _way(settings: WorkerSettings) -> dict[str, str]:
-    """Give the variables by which tasks reach the controller as their worker does."""
+    """Return the variables by which tasks reach the controller as their worker does."""
     authority = {CA_VARIABLE: str(settings.authority.absolute())} if settings.authority is not None else {}
     return authority | ({PLAINTEXT_VARIABLE: "1"} if settings.insecure_plaintext else {})
 
@@ -354,7 +409,7 @@ def _tls(settings: WorkerSettings) -> ssl.SSLContext | None:
 
 
 def owner_of(life: Path) -> str:
-    """Give the name of a life of a worker to others on its machine."""
+    """Return the name of a life of a worker to others on its machine."""
     return f"{life.parent.name}/{life.name}"
 
 
@@ -389,5 +444,5 @@ def _end_lease(path: Path) -> None:
 
 
 def python_attribute() -> str:
-    """Give this worker's Python as placement compares it: ``3.11``."""
+    """Return this worker's Python as placement compares it: ``3.11``."""
     return python_name(this_python())

@@ -8,16 +8,17 @@ from iriscw.worker.model import Fault, Order, ResultFacts
 
 @message
 class Fetch:
-    """Bring the specification and the bundle of an order here. Gives None."""
+    """Bring the specification and the bundle of an order here. Gives how many GPUs of this worker's it asks for."""
 
     order: Order
 
 
 @message
 class Start:
-    """Start its process. Gives :class:`Started`."""
+    """Start its process, with the GPUs that are its own, by UUID. Gives :class:`Started`."""
 
     order: Order
+    gpus: tuple[str, ...] = ()
 
 
 @message
@@ -27,6 +28,10 @@ class Started:
     wall_ns: int
     timeout_ns: int
     ports: tuple[tuple[str, int], ...]
+    gpus: tuple[str, ...] = ()
+    """Those that others than its worker gave it, as far as that is known."""
+    host: str = ""
+    rendezvous_port: int = 0
 
 
 @message
@@ -54,6 +59,10 @@ class Permit:
     uid: str
     grant: str
     folder: str
+    gpus: tuple[str, ...] = ()
+    """That it has from now on, by UUID."""
+    host: str = ""
+    """Where others reached it before; empty: not told."""
 
 
 @message
@@ -66,7 +75,7 @@ class AwaitThaw:
 
 @message
 class Revoke:
-    """Take the leave back, if that can still be. Gives whether that was too late, so that it runs. May be repeated."""
+    """Take the grant back, if that can still be. Gives whether that was too late, so that it runs. May be repeated."""
 
     uid: str
     grant: str

@@ -16,7 +16,7 @@ An attempt can be frozen (see :mod:`iriscw.freeze`) and brought back, here or on
     NEW --granted--> RESUMING --stopping--> REVOKING --thawed--> STOPPING
 
 Freezing and thawing are others' doing. This worker says when they may: it is written down that the processes may be
-gone without an end before anybody is told so, and the leave to come back (a grant) is offered when that is on the disk.
+gone without an end before anybody is told so, and the grant to come back is offered when that is on the disk.
 From each of these phases it can end as well. One that is SUSPENDED neither ends with the lease nor with the worker,
 because nothing of it runs.
 
@@ -31,10 +31,13 @@ STARTING, WITHDRAWN       the process is looked for: adopted if it is there, oth
 RUNNING, STOPPING         the same
 SUSPENDING                it is looked for: adopted if it is there, otherwise SUSPENDED
 SUSPENDED                 nothing
-RESUMING                  its leave is offered again: that is once and the same
-REVOKING                  its leave is taken back
+RESUMING                  its grant is offered again: that is once and the same
+REVOKING                  its grant is taken back
 ENDED                     its log and its result are offered again, until it is released
 ========================  ==========================================================================
+
+An attempt that needs GPUs asks ``/attempts`` for them when its specification is here, or before it is brought back, and
+goes on when it has them. It says when nothing of it runs any more: once it is SUSPENDED or ENDED.
 
 Nothing here ever starts a process for an attempt that left NEW before. An attempt is ENDED only when the runtime says
 that nothing of it is left; if that cannot be had (processes that do not die), it is asked for again.
@@ -46,6 +49,7 @@ from collections.abc import Mapping
 
 import attrs
 
+from iriscw.jobs.model import Ending
 from iriscw.runtime.vocabulary import (
     SECOND,
     Cancel,
@@ -78,6 +82,7 @@ from iriscw.worker.effects import (
     Started,
     Withdraw,
 )
+from iriscw.worker.judging import STOPPED, TOO_FEW_GPUS, fault_of, judge, kind_of_end, refusal, unstarted
 from iriscw.worker.messages import (
     ATTEMPTS,
     SESSION,
@@ -87,16 +92,29 @@ from iriscw.worker.messages import (
     ContinueAttempt,
     Due,
     ForgetAttempt,
+    GpusGiven,
+    GpusLacking,
+    GpusLeft,
+    GpusWanted,
     ReportNow,
     RunAttempt,
     StopAttempt,
     SuspendAttempt,
 )
-from iriscw.worker.model import MAX_FAULT_CHARS, STOP_GRACE_NS, Fault, Observation, Outcome, Phase, StopCause
+from iriscw.worker.model import (
+    STOP_GRACE_NS,
+    Fault,
+    Observation,
+    Order,
+    Phase,
+    Resumption,
+    StopCause,
+)
 from iriscw.worker.records import (
     AttemptAccepted,
     AttemptContinued,
     AttemptEnded,
+    AttemptEquipped,
     AttemptGranted,
     AttemptStarted,
     AttemptStarting,
@@ -147,32 +165,16 @@ TRANSITIONS: Mapping[Phase, Mapping[type, Phase]] = {
     Phase.STOPPING: {AttemptStopping: Phase.STOPPING, AttemptEnded: Phase.ENDED},
     Phase.ENDED: {},
 }
-"""Which record may follow in which phase, and where it leads."""
-
-STOPPED: Mapping[StopCause, Outcome] = {
-    StopCause.KILLED: Outcome.KILLED,
-    StopCause.PREEMPTED: Outcome.PREEMPTED,
-    StopCause.TIMEOUT: Outcome.TIMED_OUT,
-    StopCause.GANG: Outcome.GANG_STOPPED,
-    StopCause.FENCED: Outcome.KILLED,
-    StopCause.DRAINING: Outcome.WORKER_FAILED,
-    StopCause.LEASE: Outcome.WORKER_FAILED,
-}
-"""How an attempt ended that ended because it was told to."""
-
-USERS_FAULTS = ("ProgramMissing", "PayloadRefused", "ImageUnavailable", "InvalidArgument", "InvalidPortName")
-"""Errors of a start for which the job is to blame: another worker would not do better."""
-
-LOST_FAULTS = ("SpecificationUnknown",)
+"""Which record may follow in which phase, and where it leads; ``AttemptEquipped`` leads nowhere."""
 
 REFUSED_FAULTS = ("GrantRefused", "ResumeRefused", "InvalidArgument")
-"""Errors of a leave that will not be had: what was suspended cannot go on here."""
+"""Errors of a grant that will not be had: what was suspended cannot go on here."""
 
 NOT_OF_THE_ATTEMPT = (StopCause.LEASE, StopCause.DRAINING)
 """Causes that are about what runs on a worker: of a suspended attempt nothing does."""
 
-TIMEOUT_KIND = "TaskTimeout"
-"""By this fault the controller tells an attempt that ran too long from one that failed: their states are the same."""
+HOLDS_NOTHING = (Phase.SUSPENDED, Phase.ENDED)
+"""Nothing of it runs, so its GPUs are free."""
 
 
 @attrs.define(eq=False)
@@ -187,14 +189,22 @@ class Attempt:
     ended: AttemptEnded | None = None
     suspended: AttemptSuspended | None = None
     granted: AttemptGranted | None = None
+    gpus: tuple[str, ...] = ()
+    waiting: Order | None = None
+    """What it was ordered, once all is here and only its gang's leader is missing. Lost with this life of the worker,
+    as what is fetched is: then it has never begun."""
+    released: Order | None = None
+    """The order that need not wait for the leader, where it came while something was still being fetched."""
+    wanted_gpus: int = 0
+    """How many GPUs it asks for, known once all is here."""
     permitted: bool = False
-    """Whether this life of the worker has offered the leave that was granted."""
+    """Whether this life of the worker has offered what was granted."""
     revoked: bool = False
-    """Whether it ended because its leave was taken back: frozen as it was, it may be granted again, here or elsewhere.
+    """Whether it ended because its grant was taken back: frozen as it was, it may be granted again, here or elsewhere.
     """
 
     def observation(self) -> Observation:
-        """Give what is reported of it."""
+        """Return what is reported of it."""
         started, ended = self.started, self.ended
         seen = Observation(
             uid=self.uid,
@@ -202,6 +212,9 @@ class Attempt:
             was_started=started is not None,
             started_wall_ns=started.wall_ns if started else 0,
             ports=started.ports if started else (),
+            gpus=self.gpus,
+            host=started.host if started else "",
+            rendezvous_port=started.rendezvous_port if started else 0,
         )
         if self.phase is Phase.SUSPENDED and self.suspended is not None:
             return attrs.evolve(seen, folder=self.suspended.folder, log_bytes=self.suspended.log_bytes)
@@ -212,7 +225,7 @@ class Attempt:
         return attrs.evolve(
             seen,
             was_started=ended.was_started,
-            outcome=ended.outcome,
+            ending=ended.ending,
             exit_code=ended.exit_code,
             exit_signal=ended.exit_signal,
             fault=ended.fault,
@@ -224,6 +237,9 @@ class Attempt:
 
 def evolve(attempt: Attempt, record: object) -> None:
     """Apply a record."""
+    if isinstance(record, AttemptEquipped):
+        attempt.gpus = record.gpus
+        return
     before = attempt.phase
     attempt.phase = TRANSITIONS[before][type(record)]
     match record:
@@ -235,7 +251,7 @@ def evolve(attempt: Attempt, record: object) -> None:
             attempt.suspended = record
         case AttemptGranted():
             attempt.task_id, attempt.granted, attempt.permitted = record.task_id, record, False
-            attempt.started = AttemptStarted(record.started_wall_ns, record.timeout_ns, record.ports)
+            attempt.started = AttemptStarted(record.started_wall_ns, record.timeout_ns, record.ports, record.host)
         case AttemptStopping():
             attempt.stop = _sterner(attempt.stop, record)
         case AttemptEnded():
@@ -247,41 +263,17 @@ def _sterner(before: AttemptStopping | None, after: AttemptStopping) -> AttemptS
     return after if before is None else AttemptStopping(before.cause, min(before.grace_ns, after.grace_ns))
 
 
-def judge(finish: Finish, stop: StopCause | None) -> Outcome:
-    """Say what the end of a process means. A program that ended by itself before it was stopped counts as what it
-    says; but a callable whose result says otherwise, is no good or is missing has not succeeded, whatever the code.
-    """
-    if finish.code is not None and not finish.stopped:
-        return Outcome.SUCCEEDED if finish.code == 0 and finish.fault is None else Outcome.FAILED
-    if stop is not None:
-        return STOPPED[stop]
-    if finish.lease_over:
-        return STOPPED[StopCause.LEASE]
-    if finish.stopped:
-        return Outcome.KILLED
-    return Outcome.FAILED if finish.signal is not None else Outcome.MISSING
-
-
-def fault_of(error: Exception) -> Fault:
-    """Describe why an attempt could not be started."""
-    return Fault(type(error).__name__, str(error)[:MAX_FAULT_CHARS], bool(getattr(error, "retryable", False)))
-
-
-def refusal(fault: Fault) -> Outcome:
-    """Say what it means that an attempt could not be started."""
-    if fault.kind in USERS_FAULTS:
-        return Outcome.FAILED
-    return Outcome.MISSING if fault.kind in LOST_FAULTS else Outcome.WORKER_FAILED
-
-
 def rules() -> dict[type, DecisionFunction]:
-    """Give the decision for each message."""
+    """Return the decision for each message."""
     return {
         RunAttempt: run,
         StopAttempt: stop,
         SuspendAttempt: suspend,
         ContinueAttempt: go_on,
         ForgetAttempt: forget,
+        GpusGiven: gpus_given,
+        GpusLacking: gpus_lacking,
+        GpusWanted: ask_again,
         ReportNow: report_now,
         Completed: completed,
         Failed: failed,
@@ -297,35 +289,34 @@ def resume(attempt: Attempt, ctx: Context) -> tuple[Command, ...]:
         case Phase.NEW:
             return ()
         case Phase.RESUMING if attempt.granted is not None:
-            return (_permit(attempt.uid, attempt.granted),)
+            return (_permit(attempt.uid, attempt.granted, attempt.gpus),)
         case Phase.REVOKING if attempt.granted is not None:
             return (_revoke(attempt.uid, attempt.granted),)
         case Phase.SUSPENDED:
-            return ()
+            return (_leaves_gpus(attempt),) if attempt.gpus else ()
         case phase:  # in FETCHING too: the look for a process that is not there leads to MISSING
-            return (Run("adopt", Adopt(attempt.uid, ended=phase is Phase.ENDED)),)
+            leaves = (_leaves_gpus(attempt),) if phase is Phase.ENDED and attempt.gpus else ()
+            return (*leaves, Run("adopt", Adopt(attempt.uid, ended=phase is Phase.ENDED)))
 
 
 # From the controller
 
 
 def run(attempt: Attempt, message: RunAttempt, ctx: Context) -> Returned:
-    """Accept it, once; a repeated order is answered with a report. With a leave it is brought back, and not started.
+    """Accept it, once; a repeated order is answered with a report. With a grant it is brought back, and not started.
 
-    A leave brings back once: one that was suspended again since waits for another.
+    A grant brings back once: one that was suspended again since waits for another.
     """
     resumption = message.order.resumption
     if resumption is not None and _may_come_back(attempt, resumption.grant):
-        record = AttemptGranted(
-            message.order.task_id,
-            resumption.grant,
-            resumption.folder,
-            resumption.started_wall_ns,
-            resumption.timeout_ns,
-            resumption.paused_ns,
-            resumption.ports,
-        )
-        return _reported(attempt, Decision(records=(record,), commands=(_permit(attempt.uid, record),)))
+        if resumption.gpus:
+            return (_ask_for_gpus(message.order, len(resumption.gpus), resumption.gpus),)
+        return _granted(attempt, message.order.task_id, resumption, ())
+    if attempt.phase is Phase.FETCHING and attempt.waiting is not None and not message.order.waits:
+        attempt.waiting = None
+        return _begun(attempt, message.order)
+    if attempt.phase is Phase.FETCHING and not message.order.waits:
+        attempt.released = message.order
     if attempt.phase is not Phase.NEW or resumption is not None:
         return (_report(attempt),)
     accepted = Decision(
@@ -333,6 +324,60 @@ def run(attempt: Attempt, message: RunAttempt, ctx: Context) -> Returned:
         commands=(Run("fetch", Fetch(message.order)),),
     )
     return _reported(attempt, accepted)
+
+
+def _granted(attempt: Attempt, task_id: str, resumption: Resumption, gpus: tuple[str, ...]) -> Decision:
+    record = AttemptGranted(
+        task_id,
+        resumption.grant,
+        resumption.folder,
+        resumption.started_wall_ns,
+        resumption.timeout_ns,
+        resumption.paused_ns,
+        resumption.ports,
+        resumption.host,
+    )
+    has = (AttemptEquipped(gpus),) if gpus else ()
+    permit = _permit(attempt.uid, record, gpus)
+    return _reported(attempt, Decision(records=(*has, record), commands=(permit,)))
+
+
+def gpus_given(attempt: Attempt, message: GpusGiven, ctx: Context) -> Returned:
+    """Go on with them: start, or come back. Who has no use for them any more leaves them."""
+    order, gpus = message.order, message.gpus
+    if attempt.phase is Phase.FETCHING and order.resumption is None:
+        return _starting(attempt, order, gpus)
+    if order.resumption is not None and _may_come_back(attempt, order.resumption.grant):
+        return _granted(attempt, order.task_id, order.resumption, gpus)
+    return (Tell(ATTEMPTS, GpusLeft(attempt.uid, order.grant)),) if attempt.phase in HOLDS_NOTHING else None
+
+
+def gpus_lacking(attempt: Attempt, message: GpusLacking, ctx: Context) -> Returned:
+    """End: another worker may have more. One that can come back only here waits for them."""
+    wanted = message.wanted
+    if wanted.order.resumption is not None:
+        return (SetTimer("gpus", AGAIN_NS, wanted),)
+    if attempt.phase is not Phase.FETCHING:
+        return None
+    text = f"it needs {wanted.count} GPUs, and {message.free} of this worker's are free"
+    fault = Fault(TOO_FEW_GPUS, text, retryable=True)
+    over = AttemptEnded(Ending.REFUSED, ctx.wall, was_started=False, fault=fault)
+    return _reported(attempt, Decision(records=(over,)))
+
+
+def ask_again(attempt: Attempt, message: GpusWanted, ctx: Context) -> Returned:
+    """Ask for GPUs once more, if they are wanted still."""
+    grant = message.order.grant
+    waits = _may_come_back(attempt, grant) if grant else attempt.phase is Phase.FETCHING
+    return (Tell(ATTEMPTS, message),) if waits else None
+
+
+def _ask_for_gpus(order: Order, count: int, before: tuple[str, ...] = ()) -> Command:
+    return Tell(ATTEMPTS, GpusWanted(order, count, before))
+
+
+def _leaves_gpus(attempt: Attempt) -> Command:
+    return Tell(ATTEMPTS, GpusLeft(attempt.uid, "" if attempt.granted is None else attempt.granted.grant))
 
 
 def _may_come_back(attempt: Attempt, grant: str) -> bool:
@@ -349,7 +394,7 @@ def _stop(attempt: Attempt, cause: StopCause, grace_ns: int, ctx: Context) -> Re
     asked = AttemptStopping(cause, grace_ns)
     match attempt.phase:
         case Phase.NEW | Phase.FETCHING:
-            over = AttemptEnded(STOPPED[cause], ctx.wall, was_started=False)
+            over = AttemptEnded(unstarted(STOPPED[cause]), ctx.wall, was_started=False)
             return _reported(attempt, Decision(records=(over,), commands=(Cancel("fetch"),)))
         case Phase.STARTING:
             return Decision(records=(asked,), commands=(Run("withdraw", Withdraw(attempt.uid)),))
@@ -391,8 +436,8 @@ def go_on(attempt: Attempt, message: ContinueAttempt, ctx: Context) -> Returned:
     return _reported(attempt, Decision(records=(AttemptContinued(),)))
 
 
-def _permit(uid: str, granted: AttemptGranted) -> Command:
-    return Run("permit", Permit(uid, granted.grant, granted.folder))
+def _permit(uid: str, granted: AttemptGranted, gpus: tuple[str, ...]) -> Command:
+    return Run("permit", Permit(uid, granted.grant, granted.folder, gpus, granted.host))
 
 
 def _revoke(uid: str, granted: AttemptGranted) -> Command:
@@ -414,8 +459,8 @@ def forget(attempt: Attempt, message: ForgetAttempt, ctx: Context) -> Returned:
 
 
 def report_now(attempt: Attempt, message: ReportNow, ctx: Context) -> Returned:
-    """Report."""
-    return (_report(attempt),)
+    """Report, and say again that its GPUs are free: that may not have been heard."""
+    return (*((_leaves_gpus(attempt),) if attempt.phase in HOLDS_NOTHING else ()), _report(attempt))
 
 
 # From the world
@@ -425,8 +470,8 @@ def completed(attempt: Attempt, message: Completed, ctx: Context) -> Returned:
     """Take the next step."""
     match message.effect:
         case Fetch(order=order):
-            starting = Decision(records=(AttemptStarting(),), commands=(Run("start", Start(order)),))
-            return _reported(attempt, starting)
+            attempt.wanted_gpus = message.value
+            return _fetched(attempt, order)
         case Start():
             return _started(attempt, message.value, ctx)
         case Adopt(ended=ended):
@@ -445,18 +490,41 @@ def completed(attempt: Attempt, message: Completed, ctx: Context) -> Returned:
             return None
 
 
+def _fetched(attempt: Attempt, order: Order) -> Returned:
+    """Begin, unless it waits for its gang's leader."""
+    order = attempt.released or order
+    if order.waits:
+        attempt.waiting = order
+        return None
+    return _begun(attempt, order)
+
+
+def _begun(attempt: Attempt, order: Order) -> Returned:
+    """Start it, once it has its GPUs."""
+    if attempt.wanted_gpus:
+        return (_ask_for_gpus(order, attempt.wanted_gpus),)
+    return _starting(attempt, order, ())
+
+
+def _starting(attempt: Attempt, order: Order, gpus: tuple[str, ...]) -> Returned:
+    has = (AttemptEquipped(gpus),) if gpus else ()
+    start = Run("start", Start(order, gpus))
+    return _reported(attempt, Decision(records=(*has, AttemptStarting()), commands=(start,)))
+
+
 def _started(attempt: Attempt, value: Started, ctx: Context) -> Returned:
-    record = AttemptStarted(value.wall_ns, value.timeout_ns, value.ports)
+    record = AttemptStarted(value.wall_ns, value.timeout_ns, value.ports, value.host, value.rendezvous_port)
     commands: list[Command] = [Run("await", AwaitEnd(attempt.uid))]
     if attempt.stop is not None:
         commands.append(Run("end", End(attempt.uid, attempt.stop.grace_ns)))
     elif value.timeout_ns:
         commands.append(SetTimer("timeout", value.timeout_ns, Due("timeout")))
-    return _reported(attempt, Decision(records=(record,), commands=tuple(commands)))
+    seen = (AttemptEquipped(value.gpus),) if value.gpus else ()
+    return _reported(attempt, Decision(records=(*seen, record), commands=tuple(commands)))
 
 
 def _permitted(attempt: Attempt) -> Returned:
-    """The leave is on offer: whoever thaws it may begin."""
+    """The grant is on offer: whoever thaws it may begin."""
     if attempt.granted is None or attempt.phase not in (Phase.RESUMING, Phase.REVOKING):
         return None
     attempt.permitted = True
@@ -500,7 +568,7 @@ def _adopted(attempt: Attempt, found: bool, ctx: Context) -> Returned:
     if not found:
         was_started = attempt.started is not None
         fault = Fault("AttemptLost", "the worker was restarted, and the attempt's process is gone without a trace")
-        over = AttemptEnded(Outcome.MISSING, ctx.wall, was_started, fault=fault)
+        over = AttemptEnded(Ending.MISSING, ctx.wall, was_started, fault=fault)
         return _reported(attempt, Decision(records=(over,)))
     commands: list[Command] = [Run("await", AwaitEnd(attempt.uid))]
     records: tuple[object, ...] = ()
@@ -525,13 +593,13 @@ def _finished(attempt: Attempt, finish: Finish) -> Returned:
     if unseen and attempt.phase is Phase.SUSPENDING:
         frozen = AttemptSuspended(finish.wall_ns, finish.folder, finish.log_bytes)
         return _reported(attempt, Decision(records=(frozen,), commands=(CancelTimer("timeout"),)))
-    outcome = judge(finish, attempt.stop.cause if attempt.stop else None)
+    ending = judge(finish, attempt.stop.cause if attempt.stop else None)
     fault = finish.fault
-    if fault is None and outcome is not Outcome.SUCCEEDED:
-        fault = Fault(_kind_of_end(finish, outcome), finish.reason)
+    if fault is None and ending is not Ending.SUCCEEDED:
+        fault = Fault(kind_of_end(finish, ending), finish.reason)
     left = (_offer_what_is_left(attempt),) if unseen else ()
     record = AttemptEnded(
-        outcome=outcome,
+        ending=ending,
         wall_ns=finish.wall_ns,
         was_started=True,
         exit_code=finish.code,
@@ -543,31 +611,23 @@ def _finished(attempt: Attempt, finish: Finish) -> Returned:
     return _reported(attempt, Decision(records=(record,), commands=(CancelTimer("timeout"), Cancel("end"), *left)))
 
 
-def _kind_of_end(finish: Finish, outcome: Outcome) -> str:
-    if finish.out_of_memory:
-        return "OutOfMemory"
-    if outcome is Outcome.FAILED:
-        return "ProgramFailed"
-    return {Outcome.TIMED_OUT: TIMEOUT_KIND, Outcome.MISSING: "AttemptLost"}.get(outcome, "AttemptStopped")
-
-
 def failed(attempt: Attempt, message: Failed, ctx: Context) -> Returned:
     """A start that failed is the attempt's end; what must succeed in the end is tried again."""
     refused = type(message.error).__name__ in REFUSED_FAULTS and attempt.phase in (Phase.RESUMING, Phase.REVOKING)
     if isinstance(message.effect, Permit) and refused:
-        outcome = STOPPED[attempt.stop.cause] if attempt.stop else Outcome.WORKER_FAILED
-        record = AttemptEnded(outcome, ctx.wall, was_started=True, fault=fault_of(message.error))
+        ending = STOPPED[attempt.stop.cause] if attempt.stop else Ending.WORKER_LOST
+        record = AttemptEnded(ending, ctx.wall, was_started=True, fault=fault_of(message.error))
         return _reported(attempt, Decision(records=(record,)))
     if isinstance(message.effect, Fetch | Start):
         fault = fault_of(message.error)
-        outcome = STOPPED[attempt.stop.cause] if attempt.stop else refusal(fault)
-        record = AttemptEnded(outcome, ctx.wall, was_started=False, fault=fault)
+        ending = unstarted(STOPPED[attempt.stop.cause]) if attempt.stop else refusal(fault)
+        record = AttemptEnded(ending, ctx.wall, was_started=False, fault=fault)
         return _reported(attempt, Decision(records=(record,)))
     return (SetTimer(("again", message.key), AGAIN_NS, message.effect),)
 
 
 def again(key: str) -> DecisionFunction:
-    """Give the decision that tries an effect again, under its key."""
+    """Return the decision that tries an effect again, under its key."""
 
     def decide(attempt: Attempt, message: object, ctx: Context) -> Returned:
         if attempt.phase is Phase.ENDED and key in ("await", "end"):
@@ -611,6 +671,8 @@ def undelivered(attempt: Attempt, message: Undelivered, ctx: Context) -> Returne
     """A mailbox was full: tell again, with what is true then."""
     if isinstance(message.message, AttemptReleased):
         return (SetTimer("again", AGAIN_NS, ForgetAttempt(attempt.uid)),)
+    if isinstance(message.message, GpusWanted):
+        return (SetTimer("gpus", AGAIN_NS, message.message),)
     return (SetTimer("again", AGAIN_NS, ReportNow()),)
 
 
@@ -624,6 +686,8 @@ def _reported(attempt: Attempt, decision: Decision) -> Decision:
     for record in decision.records:
         evolve(after, record)
     seen = after.observation()
+    has = after.gpus or attempt.phase in (Phase.NEW, Phase.FETCHING)  # then they may be on their way
+    leaves = (_leaves_gpus(after),) if after.phase in HOLDS_NOTHING and has else ()
     report = Tell(SESSION, AttemptReport(seen), conflate=attempt.uid)
     changed = Emit(AttemptChanged(after.task_id, seen))
-    return attrs.evolve(decision, commands=(*decision.commands, report, changed))
+    return attrs.evolve(decision, commands=(*decision.commands, *leaves, report, changed))

@@ -29,8 +29,8 @@ def note(event: object) -> None:
     match event:
         case AttemptChanged(task_id=task_id, observation=seen):
             extra = {"task": task_id, "attempt": seen.uid, "phase": seen.phase.value}
-            if seen.outcome is not None:
-                extra["outcome"] = seen.outcome.value
+            if seen.ending is not None:
+                extra["ending"] = seen.ending.value
             if seen.fault is not None:
                 extra["fault"] = seen.fault.kind
             log.info("attempt %s is %s", seen.uid, seen.phase.value, extra=extra)
@@ -59,7 +59,7 @@ class JsonLines(logging.Formatter):
         self._always = always
 
     def format(self, record: logging.LogRecord) -> str:
-        """Give the line."""
+        """Return the line."""
         content: dict[str, object] = {
             "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),

@@ -53,7 +53,7 @@ class LineSplitter:
         return self._start + len(self._rest)
 
     def feed(self, data: bytes) -> list[LogLine]:
-        """Give the lines that ``data`` completes, and the pieces of one that grows too long."""
+        """Return the lines that ``data`` completes, and the pieces of one that grows too long."""
         self._rest += data
         lines: list[LogLine] = []
         position = 0
@@ -73,7 +73,7 @@ class LineSplitter:
         return lines
 
     def finish(self) -> list[LogLine]:
-        """Give what is left without a newline: the program has ended."""
+        """Return what is left without a newline: the program has ended."""
         if not self._rest:
             return []
         line = self._line(0, len(self._rest), len(self._rest), more=False)

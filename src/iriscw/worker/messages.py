@@ -59,6 +59,45 @@ class ForgetAttempt:
 
 
 @message
+class GpusWanted:
+    """To ``/attempts``: this attempt needs ``count`` GPUs before its order can be carried out.
+
+    It gets those that it had ``before`` as far as they are free. Repeating it is fine.
+    """
+
+    order: Order
+    count: int
+    before: tuple[str, ...] = ()
+
+
+@message
+class GpusGiven:
+    """To an attempt: these GPUs are its own until it says :class:`GpusLeft`, by UUID."""
+
+    order: Order
+    gpus: tuple[str, ...]
+
+
+@message
+class GpusLacking:
+    """To an attempt: too few GPUs are free. ``wanted`` is what it had asked for."""
+
+    wanted: GpusWanted
+    free: int
+
+
+@message
+class GpusLeft:
+    """To ``/attempts``: nothing of this attempt runs, so its GPUs are free.
+
+    ``grant`` is the grant for which it had them, so that what comes late does not free what it has for the next one.
+    """
+
+    uid: str
+    grant: str = ""
+
+
+@message
 class Resync:
     """To ``/attempts``: say what is held, with :class:`Holding`, and have each attempt report."""
 
@@ -181,9 +220,10 @@ class Desired:
 
 @message
 class HeartbeatAcked:
-    """The controller has that heartbeat."""
+    """The controller has that heartbeat, and says how often it wants one from now on (0: as before)."""
 
     sequence: int
+    heartbeat_ns: int = 0
 
 
 @message

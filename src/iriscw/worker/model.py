@@ -1,4 +1,4 @@
-"""What a worker knows of its attempts: phases, outcomes, orders, observations.
+"""What a worker knows of its attempts: phases, orders, observations.
 
 The words are the worker's own; :mod:`iriscw.worker.wire` translates them into those of the protocol. Times are
 integer nanoseconds, sizes are bytes, ``*_wall_ns`` is a reading of the wall clock.
@@ -11,6 +11,7 @@ import enum
 import attrs
 
 from iriscw.cloud.model import Capacity
+from iriscw.jobs.model import Ending, GangPlace
 from iriscw.runtime.vocabulary import SECOND
 
 MAX_ATTEMPTS = 512
@@ -47,26 +48,11 @@ class Phase(enum.Enum):
     SUSPENDED = "suspended"
     """Nothing of it runs: it is a checkpoint, and the files in its folder."""
     RESUMING = "resuming"
-    """It has leave to be brought back, and may run from here on."""
+    """It has a grant to be brought back, and may run from here on."""
     REVOKING = "revoking"
-    """As RESUMING, and it is stopped if the leave cannot be taken back."""
+    """As RESUMING, and it is stopped if the grant cannot be taken back."""
     ENDED = "ended"
     """Nothing of it runs; what is left are its log, its result and how it ended."""
-
-
-class Outcome(enum.Enum):
-    """How an attempt ended."""
-
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-    TIMED_OUT = "timed_out"
-    KILLED = "killed"
-    PREEMPTED = "preempted"
-    GANG_STOPPED = "gang_stopped"
-    MISSING = "missing"
-    """It was had and lost, or its specification is not here."""
-    WORKER_FAILED = "worker_failed"
-    """The worker's own doing: it could not start it, or ended it without being told to."""
 
 
 class StopCause(enum.Enum):
@@ -116,7 +102,7 @@ class ResultFacts:
 
 @attrs.frozen
 class Resumption:
-    """Leave to go on, for an attempt that was suspended, here or on another worker of this machine.
+    """A grant to go on, for an attempt that was suspended, here or on another worker of this machine.
 
     ``grant`` names this one thaw (see :mod:`iriscw.processes.grants`), ``folder`` is the attempt's, absolute. The rest
     is what the worker that had it before knew: its timeout goes on, less what it was suspended.
@@ -128,6 +114,9 @@ class Resumption:
     timeout_ns: int = 0
     paused_ns: int = 0
     ports: tuple[tuple[str, int], ...] = ()
+    gpus: tuple[str, ...] = ()
+    """Those that it had, by UUID. It gets as many, and the same if they are free."""
+    host: str = ""
 
 
 @attrs.frozen
@@ -144,6 +133,18 @@ class Order:
     token: str = attrs.field(default="", repr=False)
     resumption: Resumption | None = None
     """It is to be brought back, and never to be started."""
+    gang: GangPlace | None = None
+    """None: its job is not a gang."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is not to be started before it is ordered again, without that."""
+        return self.gang is not None and self.gang.waits
+
+    @property
+    def grant(self) -> str:
+        """The grant to come back that it gives; empty: it is to be started."""
+        return "" if self.resumption is None else self.resumption.grant
 
 
 @attrs.frozen
@@ -165,11 +166,13 @@ class Specification:
     namespace: str = ""
     image: str = ""
     """The job's own, for attempts with a pod of their own; empty: the worker's default."""
+    freezable: bool = False
+    """Its attempts get no io_uring, so that they can be frozen."""
 
 
 @attrs.frozen
 class Observation:
-    """Where one attempt stands. Everything from ``outcome`` on is final once ``phase`` is ENDED.
+    """Where one attempt stands. Everything from ``ending`` on is final once ``phase`` is ENDED.
 
     ``log_bytes`` is the length of the log of one that is SUSPENDED, too.
     """
@@ -179,15 +182,21 @@ class Observation:
     was_started: bool = False
     started_wall_ns: int = 0
     ports: tuple[tuple[str, int], ...] = ()
-    outcome: Outcome | None = None
+    ending: Ending | None = None
     exit_code: int | None = None
     exit_signal: int | None = None
     fault: Fault | None = None
     log_bytes: int = 0
     result: ResultFacts | None = None
     ended_wall_ns: int = 0
+    host: str = ""
+    """Where others reach what it listens to."""
+    rendezvous_port: int = 0
+    """Of a gang's leader: where the others meet it."""
     folder: str = ""
     """Of one that is suspended, or can be brought back now: where its files are."""
+    gpus: tuple[str, ...] = ()
+    """Its own, by UUID; of one that is suspended or has ended, those that it had."""
 
     @property
     def live(self) -> bool:
@@ -195,7 +204,7 @@ class Observation:
         return self.phase not in (Phase.ENDED, Phase.SUSPENDED)
 
     def without_result(self, fault: Fault) -> Observation:
-        """Give the same end without its result, which is lost: what succeeded with it has failed, with ``fault``."""
-        if self.outcome is Outcome.SUCCEEDED:
-            return attrs.evolve(self, outcome=Outcome.FAILED, fault=fault, result=None)
+        """Return the same end without its result, which is lost: what succeeded with it has failed, with ``fault``."""
+        if self.ending is Ending.SUCCEEDED:
+            return attrs.evolve(self, ending=Ending.FAILED, fault=fault, result=None)
         return attrs.evolve(self, result=None)

@@ -48,7 +48,11 @@ class PayloadRefused(AttemptNotStarted):
 
 
 class ImageUnavailable(AttemptNotStarted):
-    """The image that the job names for itself cannot be had, or is no image."""
+    """The image that the job names for itself cannot be had, or is not an image."""
+
+
+class NotFreezable(AttemptNotStarted):
+    """It was to be started so that it can be frozen (``freezable=True``), and that cannot be done here."""
 
 
 class AttemptWithdrawn(AttemptNotStarted):
@@ -106,6 +110,8 @@ class Whereabouts:
     worker_id: str
     controller_address: str
     advertise_host: str
+    gpus: tuple[str, ...] | None = None
+    gpu_indices: tuple[int, ...] = ()
 
 
 @attrs.frozen
@@ -115,7 +121,8 @@ class AttemptSpec:
 
     ``environment`` is the user's; iriscw's variables win over it. ``demand`` is what it was placed for, and ``image``
     the job's own: they mean something where attempts have containers. ``source`` is an unpacked bundle that is
-    copied into the working folder.
+    copied into the working folder. One that is ``freezable`` gets no io_uring, so that a program which would use one
+    can be frozen (see :mod:`iriscw.processes.syscall_filter`).
     """
 
     facts: AttemptFacts
@@ -127,6 +134,7 @@ class AttemptSpec:
     demand: Capacity = attrs.field(factory=Capacity)
     image: str = ""
     source: Path | None = None
+    freezable: bool = False
 
     @property
     def uid(self) -> str:
@@ -142,12 +150,20 @@ class RunningAttempt(Protocol):
         """The attempt's uid."""
 
     @property
+    def host(self) -> str:
+        """Where others reach it, if it has an address of its own; empty: its worker's."""
+
+    @property
     def process(self) -> ProcessIdentity | None:
         """Its first process, where it is one of this worker's own PID namespace; else None."""
 
     @property
     def supervisor(self) -> ProcessIdentity | None:
         """The process above it, with which it can be frozen and brought back; None if it cannot be."""
+
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        """The GPUs that it was given by others than its worker, by UUID, as far as that is known."""
 
     @property
     def stdout(self) -> Path:
@@ -172,7 +188,7 @@ class RunningAttempt(Protocol):
         """
 
     async def result(self) -> bytes | None:
-        """Give what its callable returned or raised (see ``iriscw.task.result``); None for a program, whatever lies
+        """Return what its callable returned or raised (see ``iriscw.task.result``); None for a program, whatever lies
         where a result would be.
 
         Raises:
@@ -196,8 +212,8 @@ class TaskRuntime(Protocol):
         """Start an attempt, and return once the program itself runs.
 
         Raises:
-            ProgramMissing, WorkerTrouble, PayloadRefused, ImageUnavailable, AttemptWithdrawn: it did not start, and
-                nothing of it is left.
+            ProgramMissing, WorkerTrouble, PayloadRefused, ImageUnavailable, NotFreezable, AttemptWithdrawn: it did not
+                start, and nothing of it is left.
             AttemptExists: there is one with this uid.
             InvalidArgument: not exactly one of program and callable is given, or a name cannot be.
             InvalidPortName: see ``iriscw.task.environment``.
@@ -223,7 +239,7 @@ class TaskRuntime(Protocol):
     async def permit(self, uid: str, folder: Path, grant: str, where: Whereabouts) -> RunningAttempt:
         """Let a suspended attempt be brought back, once, as one of this worker's. It lives by this worker's lease then.
 
-        Repeating it is fine: a leave that was used is not given again.
+        Repeating it is fine: a grant that was used is not given again.
 
         Args:
             uid: of the attempt.
@@ -233,7 +249,7 @@ class TaskRuntime(Protocol):
 
         Raises:
             ResumeRefused: its files are not there, or are not its own.
-            GrantRefused: somebody else may let it go on, or this leave was taken back.
+            GrantRefused: somebody else may let it go on, or this grant was taken back.
             WorkerTrouble: the disk does not take it now.
         """
 
@@ -246,7 +262,7 @@ class TaskRuntime(Protocol):
         """
 
     async def revoke(self, uid: str, grant: str) -> RunningAttempt | None:
-        """Take a leave back. Give the attempt if that is too late: then it runs, or has run. Repeating it is fine.
+        """Take a grant back. Give the attempt if that is too late: then it runs, or has run. Repeating it is fine.
 
         Raises:
             WorkerTrouble: its files cannot be read now.

@@ -4,28 +4,36 @@ Each figure has a pure function that parses text (tested with the texts of real 
 What the kernel bounds (a cgroup) counts, not what the hardware has: a worker pod may be a small part of a
 machine. On the local platform no cgroup bounds a pod; there ``IRISCW_CPU_MILLI``, ``IRISCW_MEMORY_BYTES``
 and ``IRISCW_DISK_BYTES`` say its share. The least of all bounds is what is reported.
+
+Of the GPUs those count that ``CUDA_VISIBLE_DEVICES`` names, if it is set: whoever started the worker has bounded it so.
+How many of them it may offer is another question (see :mod:`iriscw.worker.drivers.gpus`).
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import attrs
 
 from iriscw.cloud.model import Capacity
 from iriscw.errors import OperationError
+from iriscw.task.environment import GPUS_VARIABLE
+from iriscw.worker.gpus import Gpu, Links, parse_topology
 
 NVIDIA_SMI_TIMEOUT_S = 20.0
 """A healthy one answers in 1 s; with eight GPUs and no persistence mode it may take 10 s; a broken one never
 does.
 """
 
-_NVIDIA_SMI = ("nvidia-smi", "--query-gpu=name,uuid,memory.total", "--format=csv,noheader,nounits")
+_NVIDIA_SMI = ("nvidia-smi", "--query-gpu=name,uuid,memory.total,index", "--format=csv,noheader,nounits")
+_TOPOLOGY = ("nvidia-smi", "topo", "-m")
+_NUMBER = re.compile("[0-9]{1,9}")
 _PROC = Path("/proc")
 _CGROUP = Path("/sys/fs/cgroup")
 
@@ -39,45 +47,35 @@ class AddressUnknown(OperationError):
 
 
 @attrs.frozen
-class Gpu:
-    """One GPU as ``nvidia-smi`` shows it."""
-
-    name: str
-    uuid: str
-    memory_bytes: int
-
-    @property
-    def kind(self) -> str:
-        """The name without maker and memory: ``H100`` of ``NVIDIA H100 80GB HBM3``; empty if it has none."""
-        words = [word for word in self.name.split() if word not in {"NVIDIA", "Tesla", "GeForce", "RTX"}]
-        return words[0].partition("-")[0] if words else ""
-
-
-@attrs.frozen
 class Machine:
     """What was found."""
 
     capacity: Capacity
     gpus: tuple[Gpu, ...]
     address: str
+    links: Links = attrs.field(factory=dict)
     unbounded: Capacity = attrs.field(factory=Capacity)
     """What the hardware has, whatever bounds this process: for those who do not run things below it."""
 
 
-def probe(*, disk: Path, controller_host: str, environment: Mapping[str, str] | None = None) -> Machine:
+def probe(
+    *, disk: Path, controller_host: str, environment: Mapping[str, str] | None = None, with_gpus: bool = True
+) -> Machine:
     """Look at this machine. Blocks for as long as ``nvidia-smi`` takes.
 
     Args:
         disk: a folder on the disk whose free space counts.
         controller_host: to which a route must exist; nothing is sent there.
         environment: instead of ``os.environ``.
+        with_gpus: whether to look for GPUs.
 
     Raises:
         AddressUnknown: see there.
         OSError: ``/proc`` cannot be read.
     """
     variables = os.environ if environment is None else environment
-    gpus = read_gpus()
+    gpus = visible(read_gpus(), variables.get(GPUS_VARIABLE)) if with_gpus else ()
+    links = parse_topology(_asked(_TOPOLOGY, NVIDIA_SMI_TIMEOUT_S), gpus) if len(gpus) > 1 else {}
     kinds = {gpu.kind for gpu in gpus}
     capacity = Capacity(
         cpu_milli=_least([len(os.sched_getaffinity(0)) * 1000, _cpu_bound(), _number(variables, "IRISCW_CPU_MILLI")]),
@@ -92,14 +90,14 @@ def probe(*, disk: Path, controller_host: str, environment: Mapping[str, str] | 
         memory_bytes=_total_memory(),
         disk_bytes=shutil.disk_usage(disk).free,
     )
-    return Machine(capacity, gpus, find_address(controller_host, variables), unbounded)
+    return Machine(capacity, gpus, find_address(controller_host, variables), links, unbounded)
 
 
 # Parsing: pure.
 
 
 def parse_meminfo(text: str) -> int:
-    """Give ``MemTotal`` of ``/proc/meminfo`` in bytes.
+    """Return ``MemTotal`` of ``/proc/meminfo`` in bytes.
 
     Raises:
         ValueError: it is not in there.
@@ -126,7 +124,7 @@ def parse_cgroup_path(text: str, controller: str) -> tuple[str, bool] | None:
 
 
 def parse_cpu_max(text: str) -> int | None:
-    """Give the bound of a ``cpu.max`` (``200000 100000``) in thousandths of a CPU; None if there is none."""
+    """Return the bound of a ``cpu.max`` (``200000 100000``) in thousandths of a CPU; None if there is none."""
     quota, _, period = text.strip().partition(" ")
     if quota == "max" or not quota:
         return None
@@ -134,12 +132,12 @@ def parse_cpu_max(text: str) -> int | None:
 
 
 def parse_cfs(quota: str, period: str) -> int | None:
-    """Give the bound of ``cpu.cfs_quota_us`` and ``cpu.cfs_period_us``, as :func:`parse_cpu_max` does."""
+    """Return the bound of ``cpu.cfs_quota_us`` and ``cpu.cfs_period_us``, as :func:`parse_cpu_max` does."""
     return None if int(quota) <= 0 else max(1, int(quota) * 1000 // int(period))
 
 
 def parse_memory_limit(text: str) -> int | None:
-    """Give the bound of ``memory.max`` or ``memory.limit_in_bytes``; None for ``max`` and for its old
+    """Return the bound of ``memory.max`` or ``memory.limit_in_bytes``; None for ``max`` and for its old
     spelling.
     """
     value = text.strip()
@@ -149,14 +147,35 @@ def parse_memory_limit(text: str) -> int | None:
 
 
 def parse_gpus(text: str) -> tuple[Gpu, ...]:
-    """Read ``nvidia-smi``'s lines ``name, uuid, MiB``; a line that is none is a GPU that cannot be used."""
+    """Read ``nvidia-smi``'s lines ``name, uuid, MiB, index``, in the order of the indexes.
+
+    A line that is none is a GPU that cannot be used.
+    """
     gpus = []
     for line in text.splitlines():
-        name, _, rest = line.partition(",")
-        uuid, _, memory = rest.partition(",")
-        if memory.strip().isdigit() and uuid.strip():
-            gpus.append(Gpu(name.strip(), uuid.strip(), int(memory) << 20))
-    return tuple(gpus)
+        name, *rest = (word.strip() for word in line.split(","))
+        if len(rest) == 3 and rest[0] and all(_NUMBER.fullmatch(each) for each in rest[1:]):
+            gpus.append(Gpu(name, rest[0], int(rest[1]) << 20, int(rest[2])))
+    return tuple(sorted(gpus, key=lambda gpu: gpu.index))
+
+
+def visible(gpus: Sequence[Gpu], bound: str | None) -> tuple[Gpu, ...]:
+    """Return the GPUs that ``CUDA_VISIBLE_DEVICES`` leaves to us: all if it is not set (None).
+
+    It names indexes, or beginnings of UUIDs. As in CUDA, what follows the first that is none does not count.
+    """
+    if bound is None:
+        return tuple(gpus)
+    named: dict[str, Gpu] = {}
+    for word in (each.strip() for each in bound.split(",")):
+        if _NUMBER.fullmatch(word):
+            meant = [gpu for gpu in gpus if gpu.index == int(word)]
+        else:
+            meant = [gpu for gpu in gpus if word and gpu.uuid.startswith(word)]
+        if len(meant) != 1:
+            break
+        named[meant[0].uuid] = meant[0]
+    return tuple(gpu for gpu in gpus if gpu.uuid in named)
 
 
 # Reading.
@@ -164,6 +183,11 @@ def parse_gpus(text: str) -> tuple[Gpu, ...]:
 
 def read_gpus(command: Iterable[str] = _NVIDIA_SMI, timeout_s: float = NVIDIA_SMI_TIMEOUT_S) -> tuple[Gpu, ...]:
     """Ask ``nvidia-smi``; a machine where it is missing, fails or hangs has no GPU that could be used."""
+    return parse_gpus(_asked(command, timeout_s))
+
+
+def _asked(command: Iterable[str], timeout_s: float) -> str:
+    """Return what a program says, and nothing if it cannot say it."""
     try:
         done = subprocess.run(  # noqa: S603  # a fixed command, no shell
             tuple(command),
@@ -175,12 +199,12 @@ def read_gpus(command: Iterable[str] = _NVIDIA_SMI, timeout_s: float = NVIDIA_SM
             errors="replace",
         )
     except (OSError, subprocess.SubprocessError):
-        return ()
-    return parse_gpus(done.stdout)
+        return ""
+    return done.stdout
 
 
 def find_address(controller_host: str, environment: Mapping[str, str]) -> str:
-    """Give ``IRIS_VM_ADDRESS``, or the address from which packets to the controller leave; nothing is sent.
+    """Return ``IRIS_VM_ADDRESS``, or the address from which packets to the controller leave; nothing is sent.
 
     Raises:
         AddressUnknown: there is no such route.
@@ -231,7 +255,7 @@ def _memory_bound() -> int | None:
 
 
 def _folders(root: Path, path: str) -> list[Path]:
-    """Give the group's folder and those above it: each of them may bound. In a container the root is its
+    """Return the group's folder and those above it: each of them may bound. In a container the root is its
     own.
     """
     parts = [part for part in path.split("/") if part not in {"", ".."}]

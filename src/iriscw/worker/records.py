@@ -6,9 +6,10 @@ one has lost the other. No token, environment or payload is ever among them.
 
 from __future__ import annotations
 
-from iriscw.journal.records import record
+from iriscw.jobs.model import Ending
+from iriscw.journal.records import record, upcaster
 from iriscw.runtime.vocabulary import message
-from iriscw.worker.model import Fault, Outcome, ResultFacts, StopCause
+from iriscw.worker.model import Fault, ResultFacts, StopCause
 
 # Of /attempts
 
@@ -29,6 +30,24 @@ class AttemptDropped:
     uid: str
 
 
+@record("worker.gpus_assigned")
+@message
+class GpusAssigned:
+    """These GPUs, by UUID, are this attempt's own. ``grant``: of its grant to come back; empty for its start."""
+
+    uid: str
+    gpus: tuple[str, ...]
+    grant: str = ""
+
+
+@record("worker.gpus_returned")
+@message
+class GpusReturned:
+    """The GPUs of this attempt are free again: nothing of it runs."""
+
+    uid: str
+
+
 # Of /attempts/<uid>
 
 
@@ -38,6 +57,14 @@ class AttemptAccepted:
     """It is being prepared."""
 
     task_id: str
+
+
+@record("worker.attempt_equipped")
+@message
+class AttemptEquipped:
+    """It has these GPUs, by UUID. Durable before anything of it can use one."""
+
+    gpus: tuple[str, ...]
 
 
 @record("worker.attempt_starting")
@@ -54,6 +81,8 @@ class AttemptStarted:
     wall_ns: int
     timeout_ns: int
     ports: tuple[tuple[str, int], ...]
+    host: str = ""
+    rendezvous_port: int = 0
 
 
 @record("worker.attempt_suspending")
@@ -90,6 +119,7 @@ class AttemptGranted:
     timeout_ns: int
     paused_ns: int
     ports: tuple[tuple[str, int], ...]
+    host: str = ""
 
 
 @record("worker.attempt_thawed")
@@ -107,12 +137,12 @@ class AttemptStopping:
     grace_ns: int
 
 
-@record("worker.attempt_ended")
+@record("worker.attempt_ended", version=2)
 @message
 class AttemptEnded:
     """It has ended; nothing of it runs."""
 
-    outcome: Outcome
+    ending: Ending
     wall_ns: int
     was_started: bool
     exit_code: int | None = None
@@ -120,3 +150,12 @@ class AttemptEnded:
     fault: Fault | None = None
     log_bytes: int = 0
     result: ResultFacts | None = None
+
+
+@upcaster("worker.attempt_ended", from_version=1)
+def name_the_ending(fields: dict[str, object]) -> dict[str, object]:
+    """Version 1 had words of the worker's own, and one for both ends that are the worker's doing."""
+    outcome = str(fields.pop("outcome")).upper()
+    if outcome == "WORKER_FAILED":
+        outcome = (Ending.WORKER_LOST if fields["was_started"] else Ending.REFUSED).value
+    return {**fields, "ending": outcome}

@@ -2,6 +2,10 @@
 
 An attempt is known from the order that brought it until its release has removed everything of it. The last
 ``MAX_RELEASED`` released uids are remembered, so that an order that comes late does not start one again.
+
+The GPUs of the worker are divided here. Whose each is stands in a record before anybody is told, so it outlives the
+worker's process: an attempt that is adopted has those that it had. They are free again when their attempt says that
+nothing of it runs, which it does before anybody else hears of that.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import attrs
 
+from iriscw.jobs.model import Ending
 from iriscw.runtime.behavior import ChildSpec
 from iriscw.runtime.vocabulary import (
     SECOND,
@@ -33,6 +38,7 @@ from iriscw.runtime.vocabulary import (
     Watch,
 )
 from iriscw.worker.effects import DropStrangers
+from iriscw.worker.gpus import Offer
 from iriscw.worker.messages import (
     SESSION,
     AttemptReleased,
@@ -40,6 +46,10 @@ from iriscw.worker.messages import (
     ContinueAttempt,
     Due,
     ForgetAttempt,
+    GpusGiven,
+    GpusLacking,
+    GpusLeft,
+    GpusWanted,
     Holding,
     ReportNow,
     Resync,
@@ -48,13 +58,15 @@ from iriscw.worker.messages import (
     StopAttempt,
     SuspendAttempt,
 )
-from iriscw.worker.model import MAX_ATTEMPTS, Fault, Observation, Outcome, Phase
-from iriscw.worker.records import AttemptDropped, AttemptKnown
+from iriscw.worker.model import MAX_ATTEMPTS, Fault, Observation, Phase
+from iriscw.worker.records import AttemptDropped, AttemptKnown, GpusAssigned, GpusReturned
 
 MAX_RELEASED = 4096
 """Released uids that are remembered: eight times what a worker holds at once."""
 
 AGAIN_NS = 1 * SECOND
+
+_NO_GPUS = Offer()
 
 
 @attrs.define(eq=False)
@@ -65,6 +77,8 @@ class Registry:
     released: dict[str, None] = attrs.field(factory=dict)
     going: dict[str, None] = attrs.field(factory=dict)
     """Released, and their actors are not gone yet. Not kept over a restart, and then nobody is."""
+    gpus: dict[str, GpusAssigned] = attrs.field(factory=dict)
+    """Whose GPUs are not free, by uid."""
 
 
 def evolve(registry: Registry, record: object) -> None:
@@ -73,17 +87,23 @@ def evolve(registry: Registry, record: object) -> None:
         case AttemptKnown(uid=uid):
             registry.released.pop(uid, None)
             registry.known[uid] = None
+        case GpusAssigned(uid=uid):
+            registry.gpus[uid] = record
+        case GpusReturned(uid=uid):
+            registry.gpus.pop(uid, None)
         case AttemptDropped(uid=uid):
             registry.known.pop(uid, None)
+            registry.gpus.pop(uid, None)
             registry.released[uid] = None
             while len(registry.released) > MAX_RELEASED:
                 del registry.released[next(iter(registry.released))]
 
 
 def compact(registry: Registry) -> Iterable[object]:
-    """Give records that say the same."""
+    """Yield records that say the same."""
     yield from (AttemptDropped(uid) for uid in registry.released)
     yield from (AttemptKnown(uid) for uid in registry.known)
+    yield from registry.gpus.values()
 
 
 class RegistryDecisions:
@@ -91,13 +111,15 @@ class RegistryDecisions:
 
     Args:
         child: gives the child spec of the attempt with a uid.
+        offer: the GPUs that are divided among attempts.
     """
 
-    def __init__(self, child: Callable[[str], ChildSpec]) -> None:
+    def __init__(self, child: Callable[[str], ChildSpec], offer: Offer = _NO_GPUS) -> None:
         self.child = child
+        self.offer = offer
 
     def rules(self) -> dict[type, DecisionFunction]:
-        """Give the decision for each message."""
+        """Return the decision for each message."""
         return {
             RunAttempt: self.run,
             StopAttempt: self.stop,
@@ -105,6 +127,8 @@ class RegistryDecisions:
             ContinueAttempt: self.pass_on,
             ForgetAttempt: self.forget,
             AttemptReleased: self.released,
+            GpusWanted: self.gpus_wanted,
+            GpusLeft: self.gpus_left,
             StopAll: self.stop_all,
             Resync: self.resync,
             Terminated: self.terminated,
@@ -130,10 +154,10 @@ class RegistryDecisions:
         if uid in registry.going and message.order.resumption is not None:  # it was suspended here, and comes back
             return (SetTimer(("comes back", uid), AGAIN_NS, message),)
         if uid in registry.released and message.order.resumption is None:
-            return (_refused(uid, Outcome.MISSING, "AttemptReleased", "this attempt was here, and was released"),)
+            return (_refused(uid, Ending.MISSING, "AttemptReleased", "this attempt was here, and was released"),)
         if len(registry.known) >= MAX_ATTEMPTS:
             text = f"this worker holds {MAX_ATTEMPTS} attempts already"
-            return (_refused(uid, Outcome.WORKER_FAILED, "TooManyAttempts", text),)
+            return (_refused(uid, Ending.REFUSED, "TooManyAttempts", text),)
         return Decision(records=(AttemptKnown(uid),), commands=(Spawn(self.child(uid)), pass_on))
 
     def stop(self, registry: Registry, message: StopAttempt, ctx: Context) -> Returned:
@@ -159,6 +183,29 @@ class RegistryDecisions:
         registry.going[message.uid] = None
         commands = (StopChild(message.uid), Watch(ctx.path / message.uid), Tell(SESSION, message))
         return Decision(records=(AttemptDropped(message.uid),), commands=commands)
+
+    def gpus_wanted(self, registry: Registry, message: GpusWanted, ctx: Context) -> Returned:
+        """Return an attempt GPUs that nobody has; the same again if it has not heard which."""
+        uid, grant = message.order.uid, message.order.grant
+        if uid not in registry.known:
+            return None
+        has = registry.gpus.get(uid)
+        if has is not None and has.grant == grant:
+            return (Tell(ctx.path / uid, GpusGiven(message.order, has.gpus)),)
+        others = [each.gpus for each in registry.gpus.values() if each.uid != uid]  # what it had before it has no more
+        free = self.offer.free(others)
+        gpus = self.offer.choose(free, message.count, message.before)
+        if gpus is None:
+            return (Tell(ctx.path / uid, GpusLacking(message, len(free))),)
+        given = Tell(ctx.path / uid, GpusGiven(message.order, gpus))
+        return Decision(records=(GpusAssigned(uid, gpus, grant),), commands=(given,))
+
+    def gpus_left(self, registry: Registry, message: GpusLeft, ctx: Context) -> Returned:
+        """They are free, unless it has had others since."""
+        has = registry.gpus.get(message.uid)
+        if has is None or has.grant != message.grant:
+            return None
+        return Decision(records=(GpusReturned(message.uid),))
 
     def terminated(self, registry: Registry, message: Terminated, ctx: Context) -> Returned:
         """Drop the records of a released attempt; a quarantined one waits for its next order."""
@@ -194,10 +241,15 @@ class RegistryDecisions:
         return self.resync(registry, Resync(), ctx)
 
     def undelivered(self, registry: Registry, message: Undelivered, ctx: Context) -> Returned:
-        """A mailbox was full. The controller repeats its orders; what is here is said again."""
+        """A mailbox was full. The controller repeats its orders; what is here is said again, and so are GPUs."""
+        match message.message:
+            case GpusGiven(order=order, gpus=gpus):
+                return (SetTimer(("gpus", order.uid), AGAIN_NS, GpusWanted(order, len(gpus))),)
+            case GpusLacking(wanted=wanted):
+                return (SetTimer(("gpus", wanted.order.uid), AGAIN_NS, wanted),)
         return (SetTimer("again", AGAIN_NS, Due("again")),)
 
 
-def _refused(uid: str, outcome: Outcome, kind: str, text: str) -> Command:
-    seen = Observation(uid, Phase.ENDED, outcome=outcome, fault=Fault(kind, text, retryable=True))
+def _refused(uid: str, ending: Ending, kind: str, text: str) -> Command:
+    seen = Observation(uid, Phase.ENDED, ending=ending, fault=Fault(kind, text, retryable=True))
     return Tell(SESSION, AttemptReport(seen), conflate=uid)

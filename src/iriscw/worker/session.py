@@ -137,7 +137,7 @@ class Session:
 
 
 def rules() -> dict[type, DecisionFunction]:
-    """Give the decision for each message."""
+    """Return the decision for each message."""
     return {
         Holding: holding,
         AttemptReport: reported,
@@ -269,6 +269,7 @@ def _beat(session: Session, ctx: Context) -> tuple[Command, ...]:
 
 
 def _acknowledged(session: Session, item: HeartbeatAcked, ctx: Context) -> Returned:
+    session.heartbeat_ns = max(MIN_HEARTBEAT_NS, item.heartbeat_ns or session.heartbeat_ns)
     sent = session.unanswered.get(item.sequence)
     if sent is None:
         return None

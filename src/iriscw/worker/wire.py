@@ -1,20 +1,4 @@
-"""Between the worker's own words and those of the protocol (``iriscw/v1/worker.proto``).
-
-How an end is told, which the controller reads back:
-
-==============  ======================  ============================================
-outcome         state                   besides
-==============  ======================  ============================================
-SUCCEEDED       SUCCEEDED
-FAILED          FAILED                  ``fault``; ``was_started`` false: a program or a callable that is no good
-TIMED_OUT       FAILED                  ``fault.kind`` is ``TaskTimeout``
-KILLED          KILLED
-PREEMPTED       PREEMPTED
-GANG_STOPPED    COSCHED_FAILED
-MISSING         MISSING
-WORKER_FAILED   WORKER_FAILED           ``was_started`` false: the worker could not start it
-==============  ======================  ============================================
-"""
+"""Between the worker's own words and those of the protocol (``iriscw/v1/worker.proto``)."""
 
 from __future__ import annotations
 
@@ -22,6 +6,7 @@ from collections.abc import Mapping
 
 from iriscw.cloud.model import Attributes, Capacity
 from iriscw.errors import OperationError
+from iriscw.jobs.model import Ending, GangPlace
 from iriscw.proto.iriscw import v1
 from iriscw.runtime.vocabulary import MILLISECOND
 from iriscw.worker.messages import (
@@ -41,7 +26,7 @@ from iriscw.worker.messages import (
     UpItem,
     Welcomed,
 )
-from iriscw.worker.model import Observation, Order, Outcome, Phase, RefusalReason, Resumption, Specification, StopCause
+from iriscw.worker.model import Observation, Order, Phase, RefusalReason, Resumption, Specification, StopCause
 
 PROTOCOL_VERSION = 1
 MAX_TOLD_CHARS = 4096
@@ -70,16 +55,19 @@ _SUSPENDED: Mapping[Phase, v1.Suspension] = {
     Phase.RESUMING: v1.Suspension.RESUMING,
     Phase.REVOKING: v1.Suspension.RESUMING,
 }
-_ENDED: Mapping[Outcome, v1.TaskState] = {
-    Outcome.SUCCEEDED: v1.TaskState.SUCCEEDED,
-    Outcome.FAILED: v1.TaskState.FAILED,
-    Outcome.TIMED_OUT: v1.TaskState.FAILED,
-    Outcome.KILLED: v1.TaskState.KILLED,
-    Outcome.PREEMPTED: v1.TaskState.PREEMPTED,
-    Outcome.GANG_STOPPED: v1.TaskState.COSCHED_FAILED,
-    Outcome.MISSING: v1.TaskState.MISSING,
-    Outcome.WORKER_FAILED: v1.TaskState.WORKER_FAILED,
+_ENDED: Mapping[Ending, v1.TaskState] = {
+    Ending.SUCCEEDED: v1.TaskState.SUCCEEDED,
+    Ending.FAILED: v1.TaskState.FAILED,
+    Ending.TIMED_OUT: v1.TaskState.FAILED,
+    Ending.KILLED: v1.TaskState.KILLED,
+    Ending.PREEMPTED: v1.TaskState.PREEMPTED,
+    Ending.GANG_STOPPED: v1.TaskState.COSCHED_FAILED,
+    Ending.MISSING: v1.TaskState.MISSING,
+    Ending.REFUSED: v1.TaskState.WORKER_FAILED,
+    Ending.WORKER_LOST: v1.TaskState.WORKER_FAILED,
 }
+"""What its task is, for a controller that knows no endings."""
+
 _CAUSES: Mapping[v1.StopReason, StopCause] = {
     v1.StopReason.KILLED: StopCause.KILLED,
     v1.StopReason.PREEMPTED: StopCause.PREEMPTED,
@@ -103,7 +91,7 @@ _REFUSALS: Mapping[v1.RefusalReason, RefusalReason] = {
 
 def observed(seen: Observation) -> v1.AttemptObserved:
     """Translate an observation."""
-    state = _LIVE[seen.phase] if seen.outcome is None else _ENDED[seen.outcome]
+    state = _LIVE[seen.phase] if seen.ending is None else _ENDED[seen.ending]
     how = None
     if seen.exit_code is not None:
         how = v1.ProcessExit(code=seen.exit_code)
@@ -113,6 +101,7 @@ def observed(seen: Observation) -> v1.AttemptObserved:
     return v1.AttemptObserved(
         attempt_uid=seen.uid,
         state=state,
+        ending=v1.Ending.UNSPECIFIED if seen.ending is None else v1.Ending[seen.ending.name],
         exit=how,
         fault=None
         if fault is None
@@ -129,6 +118,9 @@ def observed(seen: Observation) -> v1.AttemptObserved:
         was_started=seen.was_started,
         suspension=_SUSPENDED.get(seen.phase, v1.Suspension.UNSPECIFIED),
         folder=seen.folder,
+        gpus=list(seen.gpus),
+        host=seen.host,
+        rendezvous_port=seen.rendezvous_port,
     )
 
 
@@ -187,7 +179,8 @@ def down(message: v1.ControllerMessage) -> DownItem | None:
     if message.forget is not None:
         return ForgetAttempt(message.forget.attempt_uid)
     if message.heartbeat_ack is not None:
-        return HeartbeatAcked(message.heartbeat_ack.sequence)
+        ack = message.heartbeat_ack
+        return HeartbeatAcked(ack.sequence, max(0, ack.heartbeat_interval_ms) * MILLISECOND)
     if message.refused is not None:
         return refused(message.refused)
     return None
@@ -204,11 +197,26 @@ def order(message: v1.RunAttempt) -> Order:
         environment=tuple(sorted(message.environment.items())),
         token=message.token,
         resumption=None if message.resumption is None else resumption(message.resumption),
+        gang=None if message.gang is None else gang_place(message.gang),
+    )
+
+
+def gang_place(message: v1.GangPlace) -> GangPlace:
+    """Translate where an attempt stands in its gang."""
+    return GangPlace(
+        local_rank=message.local_rank,
+        local_world_size=message.local_world_size,
+        node_rank=message.node_rank,
+        nodes=message.nodes,
+        leads=message.leads,
+        waits=message.waits,
+        leader_host=message.leader_host,
+        leader_port=message.leader_port,
     )
 
 
 def resumption(message: v1.Resumption) -> Resumption:
-    """Translate the leave to go on of an attempt that was suspended."""
+    """Translate the grant to go on of an attempt that was suspended."""
     return Resumption(
         grant=message.grant,
         folder=message.folder,
@@ -216,6 +224,8 @@ def resumption(message: v1.Resumption) -> Resumption:
         timeout_ns=max(0, message.timeout_ms) * MILLISECOND,
         paused_ns=max(0, message.paused_ms) * MILLISECOND,
         ports=tuple(sorted(message.ports.items())),
+        gpus=tuple(message.gpus),
+        host=message.host,
     )
 
 
@@ -265,4 +275,5 @@ def specification(content: bytes) -> Specification:
         timeout_ns=max(0, message.timeout_ms) * MILLISECOND,
         namespace=message.namespace,
         image=message.image,
+        freezable=message.freezable,
     )

@@ -37,7 +37,7 @@ class Figures:
         self.registry = CollectorRegistry()
         self._live = Gauge("iriscw_worker_attempts", "Attempts by phase.", ["phase"], registry=self.registry)
         self._ended = Counter(
-            "iriscw_worker_attempts_ended", "Attempts that ended, by outcome.", ["outcome"], registry=self.registry
+            "iriscw_worker_attempts_ended", "Attempts that ended, by how.", ["ending"], registry=self.registry
         )
         self._ran = Histogram(
             "iriscw_worker_attempt_seconds",
@@ -73,8 +73,8 @@ class Figures:
             self._phases[seen.uid] = seen.phase
             self._live.labels(seen.phase.value).inc()
             return
-        if seen.outcome is not None:
-            self._ended.labels(seen.outcome.value).inc()
+        if seen.ending is not None:
+            self._ended.labels(seen.ending.value).inc()
         if seen.started_wall_ns:
             self._ran.observe(max(0, seen.ended_wall_ns - seen.started_wall_ns) / _SECOND)
         self._logs.inc(seen.log_bytes)
@@ -84,8 +84,8 @@ class Figures:
         self.registry.register(_Pods(statistics))
 
     def routes(self) -> Mapping[str, Route]:
-        """Give the door's routes."""
-        return {"/health": Route(self._health, public=True), "/metrics": Route(self._metrics)}
+        """Return the door's routes."""
+        return {"/health": Route(self._health, public=True), "/metrics": Route(self._metrics, figures=True)}
 
     def _health(self) -> HttpResponse:
         body = {
@@ -108,7 +108,7 @@ class _Pods(Collector):
     statistics: Callable[[], ViewStatistics]
 
     def collect(self) -> Iterator[Metric]:
-        """Give the figures of now."""
+        """Yield the figures of now."""
         now = self.statistics()
         yield GaugeMetricFamily("iriscw_worker_task_pods", "Pods that attempts have or wait for.", now.held)
         yield GaugeMetricFamily("iriscw_worker_task_pods_stray", "Pods of no attempt, to be deleted.", now.strays)

@@ -7,7 +7,7 @@ stream's side (:mod:`iriscw.worker.drivers.shipping`) reads from the same table:
 from __future__ import annotations
 
 import hashlib
-import re
+import random
 import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -21,7 +21,7 @@ import attrs
 from iriscw.errors import OperationError
 from iriscw.processes.supervised import Limits
 from iriscw.runtime.vocabulary import replace
-from iriscw.task.environment import AttemptFacts
+from iriscw.task.environment import GPU_ORDER, GPU_ORDER_VARIABLE, AttemptFacts, GangFacts
 from iriscw.task.framing import FrameCorrupt, UnknownFormat, python_name, this_python
 from iriscw.task.result import read_result_summary
 from iriscw.worker.drivers.specifications import Specifications
@@ -42,6 +42,7 @@ from iriscw.worker.effects import (
     Started,
     Withdraw,
 )
+from iriscw.worker.gpus import Offer
 from iriscw.worker.model import MAX_FAULT_CHARS, Fault, Order, ResultFacts, Specification
 from iriscw.worker.ports import (
     AttemptEnd,
@@ -59,6 +60,15 @@ from iriscw.worker.ports import (
 NANOSECONDS_PER_SECOND = 1_000_000_000
 
 
+LOWEST_PORT = 10_240
+"""Of those that are picked for gangs to meet at: below are the ports of known services."""
+
+MEETING_TRIES = 64
+
+PORT_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+"""The ports that the kernel gives to who asks for none by number."""
+
+
 class TooFewPorts(OperationError):
     """The machine has no free ports left."""
 
@@ -69,7 +79,7 @@ class Bundles(Protocol):
     """Where unpacked bundles come from; see :class:`iriscw.bundles.cache.BundleCache`."""
 
     async def fetch(self, bundle_id: str) -> Path:
-        """Give the folder of a bundle."""
+        """Return the folder of a bundle."""
 
 
 @attrs.define(eq=False)
@@ -105,7 +115,16 @@ class Place:
 class Desk:
     """Carries out the effects of attempts."""
 
-    def __init__(self, runtime: TaskRuntime, specifications: Specifications, bundles: Bundles, place: Place) -> None:
+    def __init__(
+        self,
+        runtime: TaskRuntime,
+        specifications: Specifications,
+        bundles: Bundles,
+        place: Place,
+        offer: Offer | None = None,
+    ) -> None:
+        """Take what there is. ``offer``: the GPUs that are divided among attempts; None where the node does that."""
+        self.offer = offer
         self._runtime = runtime
         self._specifications = specifications
         self._bundles = bundles
@@ -114,7 +133,7 @@ class Desk:
         self.held: dict[str, Held] = {}
 
     def effects(self) -> Mapping[type, Callable[[Any], Awaitable[Any]]]:
-        """Give the function for each effect of an attempt."""
+        """Return the function for each effect of an attempt."""
         return {
             Fetch: self.fetch,
             Start: self.start,
@@ -138,8 +157,8 @@ class Desk:
         for running in await self._runtime.adopt():
             self.held[running.uid] = Held(running)
 
-    async def fetch(self, effect: Fetch) -> None:
-        """Bring specification and bundle here.
+    async def fetch(self, effect: Fetch) -> int:
+        """Bring specification and bundle here; give how many GPUs of this worker's it needs.
 
         Raises:
             SpecificationUnknown, MalformedSpecification, PayloadRefused: it cannot run here.
@@ -151,6 +170,7 @@ class Desk:
             raise PayloadRefused(f"the callable was pickled by Python {spec.python}; this worker has {ours}")
         if spec.bundle_id:
             await self._bundles.fetch(spec.bundle_id)
+        return 0 if self.offer is None else spec.demand.gpu_count
 
     async def start(self, effect: Start) -> Started:
         """Start the process.
@@ -164,23 +184,32 @@ class Desk:
         spec = await self._specification(order)
         source = await self._bundles.fetch(spec.bundle_id) if spec.bundle_id else None
         ports = free_ports(spec.ports, self._place.bind_host)
+        gang = self._gang(order)
         if order.uid in self._unwanted:
             raise AttemptWithdrawn(f"{order.uid} was stopped before it began")
         running = await self._runtime.start(
             AttemptSpec(
-                facts=self._facts(order, spec, ports),
+                facts=self._facts(order, spec, ports, effect.gpus, gang),
                 argv=spec.argv,
                 payload=spec.payload,
-                environment={**self._place.environment, **dict(spec.environment), **dict(order.environment)},
+                environment={**self._defaults(), **dict(spec.environment), **dict(order.environment)},
                 token=order.token,
                 limits=self._limits(spec),
                 demand=spec.demand,
                 image=spec.image,
                 source=source,
+                freezable=spec.freezable,
             )
         )
         self.held[order.uid] = Held(running)
-        return Started(time.time_ns(), spec.timeout_ns, tuple(sorted(ports.items())))
+        return Started(
+            time.time_ns(),
+            spec.timeout_ns,
+            tuple(sorted(ports.items())),
+            gpus=running.gpus,
+            host=running.host or self._place.advertise_host,
+            rendezvous_port=gang.leader_port if gang is not None and gang.leads else 0,
+        )
 
     async def withdraw(self, effect: Withdraw) -> None:
         """Give up a start: one that the runtime has, and one that has not come to it yet."""
@@ -220,7 +249,10 @@ class Desk:
             ResumeRefused, GrantRefused, WorkerTrouble: see ``TaskRuntime.permit``.
         """
         place = self._place
-        where = Whereabouts(place.worker_id, place.controller_address, place.advertise_host)
+        gpus, indices = self._divided(effect.gpus)
+        # Its machine is the same, and so is the address at which it listens.
+        host = effect.host or place.advertise_host
+        where = Whereabouts(place.worker_id, place.controller_address, host, gpus, indices)
         running = await self._runtime.permit(effect.uid, Path(effect.folder), effect.grant, where)
         self._hold(running)
 
@@ -233,7 +265,7 @@ class Desk:
         self._hold(await self._runtime.thawed(effect.uid, effect.grant))
 
     async def revoke(self, effect: Revoke) -> bool:
-        """Take the leave back, or say that it runs.
+        """Take the grant back, or say that it runs.
 
         Raises:
             WorkerTrouble: see ``TaskRuntime.revoke``.
@@ -301,7 +333,40 @@ class Desk:
     async def _specification(self, order: Order) -> Specification:
         return await anyio.to_thread.run_sync(self._specifications.get, order.specification)
 
-    def _facts(self, order: Order, spec: Specification, ports: Mapping[str, int]) -> AttemptFacts:
+    def _defaults(self) -> dict[str, str]:
+        """Return the variables of every attempt; the job's own win."""
+        order = {} if self.offer is None else {GPU_ORDER_VARIABLE: GPU_ORDER}
+        return {**order, **self._place.environment}
+
+    def _divided(self, gpus: tuple[str, ...]) -> tuple[tuple[str, ...] | None, tuple[int, ...]]:
+        """Return an attempt's GPUs and their numbers as its context has them; None where the node says which."""
+        return (None, ()) if self.offer is None else (gpus, self.offer.indices(gpus))
+
+    def _gang(self, order: Order) -> GangFacts | None:
+        """Say where it stands in its gang; for the leader of one, set a port aside at which the others meet.
+
+        Raises:
+            TooFewPorts: see there.
+        """
+        place = order.gang
+        if place is None:
+            return None
+        host, port = place.leader_host, place.leader_port
+        if place.leads:
+            host, port = self._place.advertise_host, meeting_port()
+        return GangFacts(
+            place.local_rank, place.local_world_size, place.node_rank, place.nodes, place.leads, host, port
+        )
+
+    def _facts(
+        self,
+        order: Order,
+        spec: Specification,
+        ports: Mapping[str, int],
+        gpus: tuple[str, ...],
+        gang: GangFacts | None,
+    ) -> AttemptFacts:
+        own, indices = self._divided(gpus)
         return AttemptFacts(
             job_id=spec.job_id,
             task_id=order.task_id,
@@ -316,6 +381,9 @@ class Desk:
             bind_host=self._place.bind_host,
             advertise_host=self._place.advertise_host,
             ports=ports,
+            gpus=own,
+            gpu_indices=indices,
+            gang=gang,
         )
 
     def _limits(self, spec: Specification) -> Limits:
@@ -346,6 +414,35 @@ def free_ports(names: tuple[str, ...], host: str) -> dict[str, int]:
             each.close()
 
 
+def meeting_port() -> int:
+    """Pick a TCP port that is free on all addresses, as programs listen to it that know no IRIS_BIND_HOST.
+
+    It is free now, not kept. It is none of those that the kernel gives out by itself (``ip_local_port_range``), so
+    nobody gets it who has not asked for it by its number, however long the program takes to listen.
+
+    Raises:
+        TooFewPorts: see there.
+    """
+    first, last = _unasked_ports()
+    numbers: list[int] = [*range(LOWEST_PORT, first), *range(last + 1, 1 << 16)]
+    for number in random.sample(numbers, min(MEETING_TRIES, len(numbers))):
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as door:
+            try:
+                door.bind(("", number))
+            except OSError:
+                continue
+            return number
+    raise TooFewPorts(f"{MEETING_TRIES} ports outside of {first} to {last} are all in use")
+
+
+def _unasked_ports() -> tuple[int, int]:
+    try:
+        first, last = PORT_RANGE.read_text(encoding="ascii").split()
+        return int(first), int(last)
+    except (OSError, ValueError):  # not mounted: as Linux has it
+        return 32_768, 60_999
+
+
 def finish(end: AttemptEnd, result: bytes | None, wall_ns: int, fault: Fault | None = None) -> Finish:
     """Say in the worker's words how a process ended; ``fault`` is that of a result which cannot be read.
 
@@ -373,9 +470,6 @@ def result_facts(result: bytes) -> ResultFacts:
     return ResultFacts(len(result), hashlib.sha256(result).hexdigest(), python_name(this_python()))
 
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
-
-
 def read_result(result: bytes) -> tuple[ResultFacts | None, Fault | None]:
     """Describe a result, and say what the callable raised, if it did; what is no result has only a fault."""
     try:
@@ -385,13 +479,7 @@ def read_result(result: bytes) -> tuple[ResultFacts | None, Fault | None]:
     facts = result_facts(result)
     if summary.succeeded:
         return facts, None
-    text = _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", summary.traceback or summary.message)
-    return facts, Fault(summary.error_type[:256], text[-MAX_FAULT_CHARS:])
-
-
-def result_fault(result: bytes) -> Fault | None:
-    """Say what the callable raised, or why this is no result; None if it returned."""
-    return read_result(result)[1]
+    return facts, Fault(summary.error_type[:256], (summary.traceback or summary.message)[-MAX_FAULT_CHARS:])
 
 
 def lost_result(error: ResultUnreadable, end: AttemptEnd) -> Fault | None:

@@ -157,7 +157,7 @@ class Shipping:
                 await shipment.acked.wait()
 
     def as_found(self, seen: Observation) -> Observation:
-        """Give an end as it is now that its result was looked for: what it says of that was true when it ended."""
+        """Return an end as it is now that its result was looked for: what it says of that was true when it ended."""
         held = self._table.get(seen.uid)
         if seen.result is None:
             return seen
@@ -240,7 +240,7 @@ class Shipping:
 
 
 async def _result(held: Held) -> bytes:
-    """Give what the callable left, as the attempt's end describes it.
+    """Return what the callable left, as the attempt's end describes it.
 
     Nothing, if the end describes nothing; nothing as well, and that is noted, if it is not here as it was any more.
     """
@@ -262,7 +262,7 @@ def _open_log(path: Path) -> int:
     """Open a log to be read. Blocks, but not on a pipe that was put in its place.
 
     Raises:
-        LogUnreadable: there is none, or something that is no file.
+        LogUnreadable: there is none, or something that is not a file.
         OSError: as the file system says it.
     """
     try:
@@ -273,7 +273,7 @@ def _open_log(path: Path) -> int:
         raise
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise LogUnreadable(f"{path} is no file")
+        raise LogUnreadable(f"{path} is not a file")
     return descriptor
 
 

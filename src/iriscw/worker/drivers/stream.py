@@ -122,6 +122,7 @@ class ControllerStream:
             address=self._address(),
             specification_hashes=[bytes.fromhex(name) for name in self._specifications.hashes],
             node=identity.node,
+            takes_batches=True,
         )
 
     async def _welcome(self, call: Call, port: SessionPort) -> v1.Welcome | None:
@@ -137,18 +138,22 @@ class ControllerStream:
 
     async def _downward(self, call: Call, port: SessionPort, shipping: Shipping) -> None:
         async for message in call:
-            if message.log_ack is not None:
-                shipping.log_ack(message.log_ack.attempt_uid, message.log_ack.offset)
-            elif message.result_ack is not None:
-                shipping.result_ack(message.result_ack.attempt_uid, message.result_ack.offset)
-            elif message.specification is not None:
-                await self._keep(message.specification)
-            else:
-                if message.forget is not None:
-                    shipping.forget(message.forget.attempt_uid)
-                item = wire.down(message)
-                if item is not None:
-                    await port.send(item)
+            for each in message.batch.messages if message.batch is not None else (message,):
+                await self._take(each, port, shipping)
+
+    async def _take(self, message: v1.ControllerMessage, port: SessionPort, shipping: Shipping) -> None:
+        if message.log_ack is not None:
+            shipping.log_ack(message.log_ack.attempt_uid, message.log_ack.offset)
+        elif message.result_ack is not None:
+            shipping.result_ack(message.result_ack.attempt_uid, message.result_ack.offset)
+        elif message.specification is not None:
+            await self._keep(message.specification)
+        else:
+            if message.forget is not None:
+                shipping.forget(message.forget.attempt_uid)
+            item = wire.down(message)
+            if item is not None:
+                await port.send(item)
 
     async def _keep(self, sent: v1.Specification) -> None:
         try:

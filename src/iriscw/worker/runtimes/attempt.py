@@ -30,6 +30,11 @@ class FolderAttempt:
         return self.folder.uid
 
     @property
+    def host(self) -> str:
+        """Where others reach it; empty: at its worker's address."""
+        return ""
+
+    @property
     def process(self) -> ProcessIdentity | None:
         """Its first process; None where it is none that this machine's agent could see."""
         return None
@@ -38,6 +43,11 @@ class FolderAttempt:
     def supervisor(self) -> ProcessIdentity | None:
         """Who is frozen with it; None where attempts are not suspended."""
         return None
+
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        """The GPUs that others than its worker gave it; none where that is the worker's doing."""
+        return ()
 
     @property
     def stdout(self) -> Path:
@@ -50,7 +60,7 @@ class FolderAttempt:
         return self.folder.stderr
 
     async def result(self) -> bytes | None:
-        """Give what its callable left; None for a program.
+        """Return what its callable left; None for a program.
 
         Raises:
             ResultMissing: it is a callable, and left none.

@@ -26,10 +26,10 @@ from iriscw.task.context import TaskContext, entered
 from iriscw.task.environment import PRIVATE_FOLDER, RESULT_FILE
 from iriscw.task.payload import load_payload
 from iriscw.task.result import encode_exception, encode_value
-from iriscw.worker.ports import AttemptEnd, AttemptSpec, EndKind
+from iriscw.worker.ports import AttemptEnd, AttemptSpec, EndKind, NotFreezable
 from iriscw.worker.runtimes.attempt import FolderAttempt, prepare
-from iriscw.worker.runtimes.given import check_payload
-from iriscw.worker.runtimes.unmoved import Unmoved
+from iriscw.worker.runtimes.input_checks import check_payload
+from iriscw.worker.runtimes.not_suspendable import Unmoved
 from iriscw.worker.runtimes.workdir import AttemptFolder
 
 EXIT_RAISED = 1
@@ -51,7 +51,7 @@ class InlineAttempt(FolderAttempt):
         return self._end
 
     async def stop(self, grace_s: float) -> AttemptEnd:
-        """Give the call ``grace_s`` to return, then abandon its thread."""
+        """Return the call ``grace_s`` to return, then abandon its thread."""
         with anyio.move_on_after(grace_s):
             return await self.wait()
         self.finish(AttemptEnd(EndKind.STOPPED, killed=True, reason="its thread was abandoned after its grace"))
@@ -75,6 +75,8 @@ class InlineRuntime(Unmoved):
         """Start an attempt: a callable, never a program."""
         if spec.argv or not spec.payload:
             raise InvalidArgument("the inline runtime runs callables only")
+        if spec.freezable:
+            raise NotFreezable("the inline runtime runs callables as threads of the worker: none can be frozen alone")
         check_payload(spec.payload)
         folder = AttemptFolder(self.root, spec.uid)
         await prepare(folder, spec)

@@ -7,6 +7,9 @@ worker, is adopted by the next process of it, and is ended by its lease if there
 attempt, to learn what became of a container that was killed as a whole, and to end one that does not end by itself;
 while it is away, all others go on.
 
+GPUs that the worker divides are the container's alone. In a pod the node's device plugin gives them: nothing is said of
+them to the program, and what the pod's own variables say of them is told on.
+
 The program's environment is: what the image and the pod say, then the user's variables, then iriscw's, which win; the
 address by which others reach it is the pod's own.
 """
@@ -24,15 +27,15 @@ import anyio
 import anyio.to_thread
 import attrs
 
-from iriscw.cloud.kube.tasks import TaskPod
+from iriscw.cloud.kube.tasks import OWN_HOST, TaskPod
 from iriscw.cloud.model import CloudError, InvalidSpec
 from iriscw.errors import InvalidArgument
 from iriscw.processes.contained import command, look, provide_supervisor, withdraw, write_order
 from iriscw.processes.lease import LeaseFile
 from iriscw.processes.status import write_stop
-from iriscw.processes.supervised import STUCK_MARGIN_S, BinaryRefused, MissingBinary, Program
+from iriscw.processes.supervised import STUCK_MARGIN_S, BinaryRefused, FilterRefused, MissingBinary, Program
 from iriscw.processes.sweep import SweepFailed
-from iriscw.task.environment import task_environment
+from iriscw.task.environment import AttemptFacts, gang_environment, task_environment
 from iriscw.worker.inotify import FileWatch, Growth
 from iriscw.worker.ports import (
     AttemptEnd,
@@ -40,11 +43,13 @@ from iriscw.worker.ports import (
     AttemptSpec,
     AttemptWithdrawn,
     ImageUnavailable,
+    NotFreezable,
     ProgramMissing,
     WorkerTrouble,
 )
 from iriscw.worker.runtimes.attempt import FolderAttempt, prepare
-from iriscw.worker.runtimes.given import argv_of, check_environment
+from iriscw.worker.runtimes.input_checks import PROGRAM_DEFAULTS, argv_of, check_environment, filter_of
+from iriscw.worker.runtimes.not_suspendable import Unmoved
 from iriscw.worker.runtimes.pod_life import (
     Course,
     GiveUp,
@@ -58,7 +63,6 @@ from iriscw.worker.runtimes.pod_life import (
     judge_start,
 )
 from iriscw.worker.runtimes.pod_view import PodView, TaskPodDriver, ViewStatistics
-from iriscw.worker.runtimes.unmoved import Unmoved
 from iriscw.worker.runtimes.workdir import AttemptFolder, folders_below
 
 log = logging.getLogger(__name__)
@@ -89,11 +93,20 @@ class PodAttempt(FolderAttempt):
     driver: TaskPodDriver
     files: FileWatch
     patience: Patience
+    host: str = ""
+    """Where others reach it, once it has begun."""
     unwanted: anyio.Event = attrs.field(factory=anyio.Event)
     """Set when it need not begin any more."""
+    seen_gpus: tuple[str, ...] = ()
+    """What its pod says of its GPUs."""
     _ordered: bool = False
     _end: AttemptEnd | None = None
     _lock: anyio.Lock = attrs.field(factory=anyio.Lock)
+
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        """The GPUs that its node gave it, as far as its pod says so."""
+        return self.seen_gpus
 
     async def begun(self) -> Runs | Refused | Never:
         """Wait until it is known whether the program runs. If it does not, nothing of it ever will."""
@@ -110,6 +123,7 @@ class PodAttempt(FolderAttempt):
                     verdict = GiveUp("it was stopped before it began")
                 match verdict:
                     case Runs() | Refused():
+                        self.host = "" if seen.found.report is None else seen.found.report.host
                         return verdict
                     case Never():
                         await anyio.to_thread.run_sync(withdraw, self.folder.path)
@@ -183,7 +197,7 @@ class PodAttempt(FolderAttempt):
 
     @contextmanager
     def _noticing(self) -> Iterator[Callable[[float], Awaitable[None]]]:
-        """Give what waits until something happened since it was given, or was called last, or for so many seconds."""
+        """Yield what waits until something happened since it was given, or was called last, or for so many seconds."""
         with contextlib.ExitStack() as stack:
             growth: Growth | None = None
             try:
@@ -236,9 +250,13 @@ class PodRuntime(Unmoved):
         """Start an attempt."""
         argv = argv_of(spec, CALLABLE_ARGV)
         folder = AttemptFolder(self.root, spec.uid, self.one_log)
-        variables = task_environment(spec.facts, folder.work)
-        del variables["IRIS_ADVERTISE_HOST"]  # its pod's own, which nobody knows yet
+        own = spec.facts.gpus or ()
+        facts = attrs.evolve(spec.facts, gpu_indices=range(len(own)))  # it sees these alone, and counts them from 0
+        variables = task_environment(facts, folder.work)
+        for name in ("IRIS_ADVERTISE_HOST", *(name for name, _ in _of_own_host(spec.facts))):
+            del variables[name]  # its pod's own, which nobody knows yet
         check_environment(spec.environment)
+        syscall_filter = filter_of(spec)
         await prepare(folder, spec)
         program = Program(
             argv=argv,
@@ -246,10 +264,11 @@ class PodRuntime(Unmoved):
             workdir=folder.work,
             stdout=folder.stdout,
             stderr=folder.stderr,
-            environment={**spec.environment, **variables},
+            environment={**PROGRAM_DEFAULTS, **spec.environment, **variables},
             markers={},
             limits=spec.limits,
             lease=self.lease.path,
+            syscall_filter=syscall_filter,
         )
         self._starting[spec.uid] = attempt = self._attempt(folder, argv)
         try:
@@ -263,6 +282,7 @@ class PodRuntime(Unmoved):
         finally:
             del self._starting[spec.uid]
         if isinstance(verdict, Runs):
+            attempt.seen_gpus = verdict.gpus
             return attempt
         self.view.release(attempt.name)
         await anyio.to_thread.run_sync(folder.discard)
@@ -294,6 +314,8 @@ class PodRuntime(Unmoved):
             command=command(INTERPRETER, self.shared / "supervisor.py", program.folder),
             demand=spec.demand,
             image=spec.image,
+            gpus=spec.facts.gpus or (),
+            environment=_of_own_host(spec.facts),
         )
         try:
             self.view.told(await self.driver.create(task))
@@ -324,7 +346,7 @@ class PodRuntime(Unmoved):
             raise WorkerTrouble(f"the lease cannot be written: {error}") from error
 
     def statistics(self) -> ViewStatistics:
-        """Give figures of its pods now."""
+        """Return figures of its pods now."""
         return self.view.statistics()
 
     def _found(self) -> tuple[PodAttempt, ...]:
@@ -349,10 +371,20 @@ class PodRuntime(Unmoved):
         return PodAttempt(folder, name, argv, self.view, self.driver, self.files, self.patience)
 
 
+def _of_own_host(facts: AttemptFacts) -> tuple[tuple[str, str], ...]:
+    """Return the variables that hold the attempt's own address: those of a gang's leader say where it is reached."""
+    if facts.gang is None or not facts.gang.leads:
+        return ()
+    of_pod = attrs.evolve(facts, gang=attrs.evolve(facts.gang, leader_host=OWN_HOST))
+    return tuple((name, text) for name, text in gang_environment(of_pod).items() if OWN_HOST in text)
+
+
 def _error(verdict: Refused | Never, spec: AttemptSpec) -> AttemptNotStarted:
     match verdict:
         case Refused(failure=MissingBinary() | BinaryRefused() as failure):
             return ProgramMissing(str(failure))
+        case Refused(failure=FilterRefused() as failure):
+            return NotFreezable(str(failure))
         case Refused(failure=failure):
             return WorkerTrouble(str(failure))
         case Never(reason=reason, of_image=of_image):
@@ -370,7 +402,7 @@ async def open_pod_runtime(
     one_log: bool = False,
     patience: Patience | None = None,
 ) -> AsyncIterator[PodRuntime]:
-    """Give the runtime. Its pods go on when the block is left.
+    """Yield the runtime. Its pods go on when the block is left.
 
     Args:
         driver: The API's side.

@@ -25,7 +25,7 @@ from iriscw.processes.contained import Found
 from iriscw.processes.supervised import NotStarted
 from iriscw.runtime.vocabulary import SECOND
 from iriscw.worker.ports import AttemptEnd, EndKind
-from iriscw.worker.runtimes.ends import classify
+from iriscw.worker.runtimes.exit_status import classify
 
 NO_ORDER: Final = 66
 """The exit code of a supervisor that finds no order."""
@@ -54,7 +54,7 @@ class Patience:
     """From the end that is written until the API says that the pod is over."""
 
     def of(self, health: PodHealth) -> int:
-        """Give the patience with an illness."""
+        """Return the patience with an illness."""
         spans = {
             PodHealth.IMAGE: self.image,
             PodHealth.SETUP: self.setup,
@@ -103,7 +103,9 @@ class Wait:
 
 @attrs.frozen
 class Runs:
-    """The program was started; how it ended is another question."""
+    """The program was started; how it ended is another question. ``gpus``: those of its pod, if the pod says so."""
+
+    gpus: tuple[str, ...] = ()
 
 
 @attrs.frozen
@@ -143,7 +145,8 @@ def judge_start(seen: Seen, waited: int, ill: int, patience: Patience) -> Start:
     """
     found = seen.found
     if found.report is not None:
-        return Runs() if found.report.failure is None else Refused(found.report.failure)
+        failure = found.report.failure
+        return Runs(found.report.gpus) if failure is None else Refused(failure)
     if found.ending is not None:
         return Runs()
     if seen.over:
@@ -188,7 +191,7 @@ def judge_end(seen: Seen, settled: int, ordered: bool, patience: Patience) -> At
     if not seen.over:
         return None
     if ordered:
-        return AttemptEnd(EndKind.STOPPED, killed=True, reason="the attempt was killed after its grace")
+        return AttemptEnd(EndKind.STOPPED, killed=True, reason="stopped: it was killed after its grace")
     if _was_out_of_memory(seen):
         return AttemptEnd(EndKind.OUT_OF_MEMORY, signal=9, reason="its container was killed by the kernel for memory")
     return AttemptEnd(EndKind.LOST, reason=f"its pod is gone, and nobody saw how it ended: {words_of(seen)}")
@@ -199,7 +202,7 @@ def _was_out_of_memory(seen: Seen) -> bool:
 
 
 def words_of(seen: Seen) -> str:
-    """Give what the cloud says of a pod, in its own words."""
+    """Return what the cloud says of a pod, in its own words."""
     pod = seen.pod
     if pod is None:
         return "it does not exist" if seen.gone else "nobody has told of it"

@@ -36,7 +36,7 @@ class TaskPodDriver(Protocol):
     """Where the pods of a worker's tasks are made; see :class:`iriscw.cloud.drivers.kube.task_pods.KubeTaskPods`."""
 
     def name(self, attempt_uid: str) -> str:
-        """Give the name of an attempt's pod."""
+        """Return the name of an attempt's pod."""
 
     def is_ours(self, pod: Pod) -> bool:
         """Whether a pod is of this incarnation of the worker."""
@@ -51,7 +51,7 @@ class TaskPodDriver(Protocol):
         """Ask for the deletion of one incarnation of a pod."""
 
     def watch(self) -> AsyncIterator[WatchEvent]:
-        """Give all there are, then every change."""
+        """Return all there are, then every change."""
 
 
 @attrs.frozen
@@ -100,7 +100,7 @@ class PodView:
         self._failures = 0
 
     def statistics(self) -> ViewStatistics:
-        """Give figures of now."""
+        """Return figures of now."""
         return ViewStatistics(len(self._held), len(self._others), self._deleted, self._failures)
 
     # For attempts
@@ -132,12 +132,12 @@ class PodView:
                 held.ring()
 
     def state(self, name: str) -> tuple[Pod | None, bool]:
-        """Give the pod of a held name as it was last seen, and whether it is gone."""
+        """Return the pod of a held name as it was last seen, and whether it is gone."""
         held = self._held.get(name)
         return (None, True) if held is None else (held.pod, held.gone)
 
     def bell(self, name: str) -> anyio.Event:
-        """Give an event that is set when something of a held name is different."""
+        """Return an event that is set when something of a held name is different."""
         held = self._held.get(name)
         return anyio.Event() if held is None else held.bell
 

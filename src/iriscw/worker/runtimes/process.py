@@ -11,7 +11,8 @@ name files in it: the worker that takes it over keeps a *reference* (a file belo
 attempts, with the folder's path in it). Whose an attempt is stands in its own folder (:mod:`iriscw.processes.grants`),
 so no worker touches what another one has taken over.
 
-The environment is: what a login shell has, then the user's variables, then iriscw's, which win.
+The environment is: what a login shell has, then the defaults of programs, then the user's variables, then iriscw's,
+which win.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ from iriscw.processes.lease import LeaseFile
 from iriscw.processes.status import Ending, StatusDamaged, read_ending, read_identity
 from iriscw.processes.supervised import (
     BinaryRefused,
+    FilterRefused,
     MissingBinary,
     NotStarted,
     Program,
@@ -61,14 +63,15 @@ from iriscw.worker.inotify import FileWatch
 from iriscw.worker.ports import (
     AttemptEnd,
     AttemptSpec,
+    NotFreezable,
     ProgramMissing,
     ResumeRefused,
     Whereabouts,
     WorkerTrouble,
 )
 from iriscw.worker.runtimes.attempt import FolderAttempt, prepare
-from iriscw.worker.runtimes.ends import classify
-from iriscw.worker.runtimes.given import argv_of, check_environment
+from iriscw.worker.runtimes.exit_status import classify
+from iriscw.worker.runtimes.input_checks import PROGRAM_DEFAULTS, argv_of, check_environment, filter_of
 from iriscw.worker.runtimes.workdir import UID as _UID, AttemptFolder, folders_below
 
 log = logging.getLogger(__name__)
@@ -146,6 +149,7 @@ class ProcessRuntime:
         for name in markers:
             del variables[name]
         check_environment(spec.environment)
+        syscall_filter = filter_of(spec)
         await prepare(folder, spec)
         program = Program(
             argv=argv,
@@ -153,10 +157,11 @@ class ProcessRuntime:
             workdir=folder.work,
             stdout=folder.stdout,
             stderr=folder.stderr,
-            environment={**basic_environment(self.ours), **spec.environment, **variables},
+            environment={**basic_environment(self.ours), **PROGRAM_DEFAULTS, **spec.environment, **variables},
             markers=markers,
             limits=spec.limits,
             lease=None if self.lease is None else self.lease.path,
+            syscall_filter=syscall_filter,
         )
         until_ns = 0 if self.lease is None else self.lease.until_ns
         try:
@@ -166,6 +171,9 @@ class ProcessRuntime:
         except (MissingBinary, BinaryRefused) as error:
             await anyio.to_thread.run_sync(folder.discard)
             raise ProgramMissing(str(error)) from error
+        except FilterRefused as error:
+            await anyio.to_thread.run_sync(folder.discard)
+            raise NotFreezable(str(error)) from error
         except (NotStarted, OSError) as error:
             await anyio.to_thread.run_sync(folder.discard)
             raise WorkerTrouble(str(error)) from error
@@ -224,7 +232,7 @@ class ProcessRuntime:
     def _permit(self, uid: str, path: Path, offered: Grant, where: Whereabouts) -> ProcessAttempt:
         folder = AttemptFolder(path.parent, uid, self.one_log)
         if not path.is_absolute() or path != folder.path or not folder.began():
-            raise ResumeRefused(f"{path} is no folder of the attempt {uid}")
+            raise ResumeRefused(f"{path} is not a folder of the attempt {uid}")
         if path.lstat().st_uid != os.geteuid() or not stat.S_ISDIR(path.lstat().st_mode):
             raise ResumeRefused(f"{path} is somebody else's")
         if self._at(folder).supervised.alive and standing_of(path, offered.id) is not Standing.TAKEN:
@@ -233,7 +241,7 @@ class ProcessRuntime:
             make_private_folder(self._references)
             write_atomic(self._references / uid, os.fsencode(path))
         try:
-            folder.moved(where.worker_id, where.controller_address, where.advertise_host)
+            folder.moved(where)
         except ValueError as error:  # the program's own doing: it goes on without it
             log.warning("the context of %s is not what it was: %s", uid, error)
         try:
@@ -267,7 +275,7 @@ class ProcessRuntime:
         try:
             standing = await anyio.to_thread.run_sync(withdraw, folder.path, grant)
         except OSError as error:
-            raise WorkerTrouble(f"the leave of {uid} cannot be taken back: {error}") from error
+            raise WorkerTrouble(f"the grant of {uid} cannot be taken back: {error}") from error
         return self._at(folder) if standing is Standing.TAKEN else None
 
     async def let_go(self, uid: str) -> None:
@@ -297,7 +305,7 @@ class ProcessRuntime:
         return folder if folder.path == path and folder.began() else None
 
     def _at(self, folder: AttemptFolder) -> ProcessAttempt:
-        """Give an attempt as its files say it is now."""
+        """Return an attempt as its files say it is now."""
         try:
             supervised = find(folder.path, _markers(folder))
         except StatusDamaged as error:
@@ -331,7 +339,7 @@ class ProcessRuntime:
         return [path for path in folders_below(self.root) if owner_of(path) not in (None, self.owner)]
 
     def _folders(self, *, tidy: bool = True) -> list[AttemptFolder]:
-        """Give those of attempts that are this worker's and were prepared; with ``tidy``, remove what was not.
+        """Return those of attempts that are this worker's and were prepared; with ``tidy``, remove what was not.
 
         Attempts may leave here what they like.
         """
@@ -367,5 +375,5 @@ def _came_back(folder: Path, grant: str) -> bool:
 
 
 def _markers(folder: AttemptFolder) -> dict[str, str]:
-    """Give what the attempt's processes are known by: the folder too, so that a worker never sweeps another's."""
+    """Return what the attempt's processes are known by: the folder too, so that a worker never sweeps another's."""
     return {MARKER: folder.uid, "IRIS_WORKDIR": str(folder.work)}

@@ -33,10 +33,11 @@ from iriscw.task.environment import (
     PRIVATE_FOLDER,
     RESULT_FILE,
     TOKEN_FILE,
+    WORK_FOLDER,
     decode_facts,
     encode_facts,
 )
-from iriscw.worker.ports import AttemptSpec
+from iriscw.worker.ports import AttemptSpec, Whereabouts
 
 UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _RECORD = "attempt.json"
@@ -60,7 +61,7 @@ class AttemptFolder:
     @uid.validator
     def _check(self, _: object, uid: str) -> None:
         if not UID.fullmatch(uid):
-            raise InvalidArgument(f"{uid!r} is no uid of an attempt")
+            raise InvalidArgument(f"{uid!r} is not an attempt uid")
 
     @property
     def path(self) -> Path:
@@ -70,7 +71,7 @@ class AttemptFolder:
     @property
     def work(self) -> Path:
         """The working folder of the program."""
-        return self.path / "work"
+        return self.path / WORK_FOLDER
 
     @property
     def stdout(self) -> Path:
@@ -106,7 +107,7 @@ class AttemptFolder:
         record = {**json.loads(facts), _CALLABLE: bool(spec.payload)}
         write_atomic(self.path / _RECORD, json.dumps(record, indent=1).encode())
 
-    def moved(self, worker_id: str, controller_address: str, advertise_host: str) -> None:
+    def moved(self, where: Whereabouts) -> None:
         """Have its context say where it is now.
 
         Raises:
@@ -117,9 +118,11 @@ class AttemptFolder:
         facts = decode_facts(read_bounded(path, _MAX_RECORD_BYTES, below=self.path))
         here = attrs.evolve(
             facts,
-            worker_id=worker_id,
-            controller_address=controller_address,
-            advertise_host=advertise_host,
+            worker_id=where.worker_id,
+            controller_address=where.controller_address,
+            advertise_host=where.advertise_host,
+            gpus=where.gpus,
+            gpu_indices=where.gpu_indices,
             moved=True,
         )
         if here != facts:
@@ -154,7 +157,7 @@ class AttemptFolder:
         return (self.work / PRIVATE_FOLDER / PAYLOAD_FILE).exists() if known is None else known is True
 
     def log_bytes(self) -> tuple[int, int]:
-        """Give the lengths of both logs; one that the program removed, or made a link of, has none."""
+        """Return the lengths of both logs; one that the program removed, or made a link of, has none."""
         return _size(self.stdout), 0 if self.one_log else _size(self.stderr)
 
     def remove(self) -> None:

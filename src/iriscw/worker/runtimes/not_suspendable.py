@@ -16,7 +16,7 @@ class Unmoved:
         Raises:
             ResumeRefused: always.
         """
-        raise ResumeRefused(f"attempts of this worker are no processes of its machine: {uid} cannot go on here")
+        raise ResumeRefused(f"attempts of this worker are not processes of its machine: {uid} cannot go on here")
 
     async def thawed(self, uid: str, grant: str) -> RunningAttempt:
         """Refuse it.

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from iriscw.errors import InvalidArgument
+from iriscw.processes.syscall_filter import FREEZABLE, hindrance
 from iriscw.task.framing import FrameCorrupt, PythonMismatch, UnknownFormat, python_name, this_python
 from iriscw.task.payload import read_summary
-from iriscw.worker.ports import AttemptSpec, PayloadRefused
+from iriscw.worker.ports import AttemptSpec, NotFreezable, PayloadRefused
+
+PROGRAM_DEFAULTS: Final[Mapping[str, str]] = {"PYTHONUNBUFFERED": "1"}
+"""Variables that a program has unless its job says otherwise. Output goes to files, into which Python writes blocks of
+8 KiB: the log of a training run would show nothing for minutes, and lose the end of it with a process that is killed.
+"""
 
 
 def argv_of(spec: AttemptSpec, callable_argv: tuple[str, ...]) -> tuple[str, ...]:
-    """Give what is executed: the program, or what makes the call.
+    """Return what is executed: the program, or what makes the call.
 
     Raises:
         InvalidArgument: not exactly one of program and callable is given, or a word cannot be.
@@ -50,4 +57,17 @@ def check_environment(environment: Mapping[str, str]) -> None:
     """
     for name, value in environment.items():
         if not name or "=" in name or "\0" in name + value:
-            raise InvalidArgument(f"{name!r} is no name of a variable, or its value holds a NUL")
+            raise InvalidArgument(f"{name!r} is not a valid variable name, or its value holds a NUL")
+
+
+def filter_of(spec: AttemptSpec) -> bytes:
+    """Return the filter of system calls under which the program begins; empty if it begins under none.
+
+    Raises:
+        NotFreezable: it is to be freezable, and no filter is known for this machine.
+    """
+    if not spec.freezable:
+        return b""
+    if why := hindrance():
+        raise NotFreezable(f"{spec.uid} was not started: {why}")
+    return FREEZABLE
