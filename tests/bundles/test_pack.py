@@ -46,6 +46,26 @@ def test_what_is_excluded_stays_out(tmp_path: Path) -> None:
     assert zipfile.ZipFile(target).namelist() == ["keep"]
 
 
+def test_virtual_environments_stay_out(tmp_path: Path) -> None:
+    """Whatever they are called and wherever they are: they have links, and do not work elsewhere."""
+    environments = ("env", "a/venv-3.12")
+    files = ["keep", "a/x", "b/lib", *(f"{each}/pyvenv.cfg" for each in environments)]
+    folder = make(tmp_path, dict.fromkeys(files, b""))
+    for each in environments:
+        (folder / each / "lib64").symlink_to("lib")
+    target = io.BytesIO()
+    assert pack(folder, target).files == 3
+    assert zipfile.ZipFile(target).namelist() == ["a/x", "b/lib", "keep"]
+
+
+def test_who_has_a_link_is_told_what_to_do(tmp_path: Path) -> None:
+    """Also where it is in an environment that is the folder itself: packing that is asked for, and cannot be done."""
+    folder = make(tmp_path, {"pyvenv.cfg": b""})
+    (folder / "lib64").symlink_to("lib")
+    with pytest.raises(InvalidBundleFolder, match=r"lib64 is a link .* move it out of the folder .*and .git,"):
+        pack(folder, io.BytesIO())
+
+
 def test_links_and_devices_are_refused(tmp_path: Path) -> None:
     """To files, to folders, and the folder itself."""
     folder = make(tmp_path / "f", {"x": b""})

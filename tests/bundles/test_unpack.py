@@ -53,7 +53,7 @@ def test_names_that_lead_elsewhere(tmp_path: Path, name: str) -> None:
 def test_links_are_refused(tmp_path: Path) -> None:
     """A link that points outside, and then a file through it, is the oldest trick."""
     path = write(tmp_path / "zip", ("link", b"/etc"), mode=stat.S_IFLNK | 0o777)
-    with pytest.raises(BundleHarmful, match="no plain file"):
+    with pytest.raises(BundleHarmful, match="not a plain file"):
         unpack(path, tmp_path / "out")
 
 
@@ -85,7 +85,7 @@ def test_names_that_collide(tmp_path: Path, names: tuple[str, str]) -> None:
 
 
 def test_damage_is_found(tmp_path: Path) -> None:
-    """By the hash first; and what is no zip is said to be none."""
+    """By the hash first; and what is not a zip is said to be none."""
     path = write(tmp_path / "zip", ("a", b"x" * 100))
     with pytest.raises(BundleCorrupt, match="has the hash"):
         verify(path, "0" * 64)

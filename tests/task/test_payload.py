@@ -114,3 +114,35 @@ def test_a_pickle_of_something_else_is_no_call() -> None:
     """A frame may be whole and still hold no call."""
     with pytest.raises(FrameCorrupt, match="no call"):
         load_payload(framing.frame(b"IRISCALL", {}, b"\x80\x04N."))
+
+
+async def adds(one: int, other: int) -> int:
+    """Add, after others had their turn."""
+    import asyncio
+
+    await asyncio.sleep(0)
+    return one + other
+
+
+def wraps(*args: int) -> object:
+    """Return somebody else's coroutine."""
+    return adds(*args)
+
+
+async def leaves(code: int | None) -> None:
+    """End the task."""
+    raise SystemExit(code)
+
+
+@pytest.mark.parametrize("function", [adds, functools.partial(adds, 1), wraps])
+def test_what_is_asynchronous_is_run(function) -> None:
+    """`async def`, what is partly called, and what gives a coroutine."""
+    arguments = [2] if isinstance(function, functools.partial) else [1, 2]
+    assert load_payload(make_payload(function, arguments, {}))() == 3
+
+
+def test_an_asynchronous_exit() -> None:
+    """It ends the task as any other."""
+    assert load_payload(make_payload(leaves, [None], {}))() is None
+    with pytest.raises(SystemExit):
+        load_payload(make_payload(leaves, [3], {}))()

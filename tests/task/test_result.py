@@ -74,3 +74,13 @@ def test_values_that_cannot_be_sent_have_names() -> None:
         encode_value(b"x" * (MAX_RESULT_BYTES + 1))
     with pytest.raises(ResultNotPicklable):
         encode_value(threading.Lock())
+
+
+def test_a_failure_that_holds_bytes() -> None:
+    """What stands in a message and is no UTF-8, such as a file's name, can be passed on all the same."""
+    summary = read_result_summary(
+        encode_exception(OSError(2, "No such file", b"\xff".decode(errors="surrogateescape")))
+    )
+    for text in (summary.message, summary.traceback):
+        assert "\\udcff" in text
+        text.encode()

@@ -1,5 +1,6 @@
 """A whole worker against a controller double, over the real protocol."""
 
+import errno
 import hashlib
 import json
 import resource
@@ -15,13 +16,17 @@ sys.path.insert(0, str(Path(__file__).parent))  # for worker_world
 from worker_world import JOB_TOKEN, TOKEN, Controller, alive, authenticate, serving, settings, world
 
 from iriscw.bundles.pack import pack
-from iriscw.errors import JournalLocked
+from iriscw.client.client import connect
+from iriscw.errors import InvalidArgument, JournalLocked
 from iriscw.proto.iriscw import v1
+from iriscw.rpc.errors import PermissionDenied
 from iriscw.rpc.server import RpcServer
 from iriscw.rpc.tls import server_tls
+from iriscw.rpc.tokens import Secret, digest_of
 from iriscw.task.result import load_result
 from iriscw.worker.assembly import Worker
 from iriscw.worker.model import RefusalReason
+from iriscw.worker.runtimes.inline import InlineRuntime
 
 
 @pytest.fixture
@@ -63,7 +68,7 @@ async def test_a_callable_that_raises_says_what(cache: Path) -> None:
     assert seen.state == v1.TaskState.FAILED
     assert seen.was_started
     assert seen.fault.kind == "ZeroDivisionError"
-    assert "Traceback" in seen.fault.text
+    assert "ZeroDivisionError" in seen.fault.text  # no frame of the user's was reached
 
 
 async def test_a_program_that_fails(cache: Path) -> None:
@@ -92,6 +97,23 @@ async def test_what_cannot_start_says_why(cache: Path) -> None:
         v1.TaskState.WORKER_FAILED,
     ]
     assert not any(each.was_started for each in seen)
+
+
+async def test_a_worker_says_that_attempts_can_be_freezable(cache: Path, tmp_path: Path) -> None:
+    """One that runs processes says so, and keeps io_uring from them; one whose attempts are threads does neither."""
+    code = "import ctypes; c = ctypes.CDLL(None, use_errno=True); c.syscall(425, 0, None); print(ctypes.get_errno())"
+    async with world(tmp_path / "processes") as (controller, _):
+        await controller.run("a1", argv=code, freezable=True)
+        await controller.ended("a1")
+        assert controller.log("a1") == f"{errno.ENOSYS}\n"
+        assert controller.hellos[0].attributes["freezable"].text == "true"
+    controller = Controller()
+    inline = InlineRuntime(tmp_path / "inline")
+    async with serving(controller) as server, Worker(settings(cache, server.address), runtime=inline):
+        await controller.run("a2", function=sum, args=([1],), freezable=True)
+        seen = await controller.ended("a2")
+    assert (seen.state, seen.fault.kind, seen.was_started) == (v1.TaskState.FAILED, "NotFreezable", False)
+    assert "freezable" not in controller.hellos[0].attributes
 
 
 async def test_an_order_without_its_specification_is_missing(cache: Path) -> None:
@@ -150,6 +172,26 @@ async def test_stop_asks_then_kills_the_whole_tree(cache: Path) -> None:
         assert not alive(int(controller.log("a1")))
     assert seen.state == v1.TaskState.PREEMPTED
     assert seen.was_started
+
+
+async def test_orders_come_in_one_message(cache: Path) -> None:
+    """A worker says that it takes batches, and does what each message in one says, in their order."""
+    async with world(cache) as (controller, _):
+        await controller.run("a0", argv="pass")
+        await controller.ended("a0")
+        await controller.run("a1", argv="print('one')", tell=False)
+        await controller.run("a2", argv="print('two')", tell=False)
+        messages = [
+            v1.ControllerMessage(specification=v1.Specification(hash=digest, content=content))
+            for digest, content in controller.specifications.items()
+        ]
+        messages += [v1.ControllerMessage(run=controller.desired[uid]) for uid in ("a1", "a2")]
+        messages.append(v1.ControllerMessage(forget=v1.ForgetAttempt(attempt_uid="a0")))
+        await controller.send(batch=v1.Batch(messages=messages))
+        ends = [await controller.ended(uid) for uid in ("a1", "a2")]
+        assert [controller.log(uid) for uid in ("a1", "a2")] == ["one\n", "two\n"]
+    assert [seen.state for seen in ends] == [v1.TaskState.SUCCEEDED] * 2
+    assert controller.hellos[0].takes_batches
 
 
 async def test_a_timeout_ends_the_attempt(cache: Path) -> None:
@@ -291,6 +333,7 @@ async def _one_line(cache: Path, mebibytes: int) -> int:
     return (after - before) << 10
 
 
+@pytest.mark.slow
 async def test_a_line_of_64_mib_takes_no_memory(cache: Path) -> None:
     """A long line arrives in pieces; the memory of both sides together grows by less than half of it."""
     assert await _one_line(cache, 64) < 32 << 20
@@ -337,7 +380,41 @@ async def test_health_and_metrics(cache: Path) -> None:
         assert (await _get(worker.address, "/metrics"))[0] == 401
         status, body = await _get(worker.address, "/metrics", TOKEN.reveal())
     assert status == 200
-    assert 'iriscw_worker_attempts_ended_total{outcome="succeeded"} 1.0' in body
+    assert 'iriscw_worker_attempts_ended_total{ending="SUCCEEDED"} 1.0' in body
+
+
+async def test_a_workers_actors_are_shown_to_its_token(cache: Path) -> None:
+    """Those of its attempts, too; the token for metrics does not open that."""
+    double = Controller()
+    told = {"metrics_digest": digest_of(Secret("for-metrics"))}
+    async with serving(double) as server, Worker(settings(cache, server.address, **told)) as worker:
+        await double.run("a1", argv="import signal; signal.pause()")
+        await double.until(lambda: "a1" in double.observed)
+        async with connect(str(worker.address), TOKEN) as client:
+            paths = [each.path for each in await client.actors()]
+        assert (paths[0], "/attempts/a1" in paths) == ("/", True)
+        async with connect(str(worker.address), Secret("for-metrics")) as client:
+            with pytest.raises(PermissionDenied):
+                await client.actors()
+
+
+async def test_a_token_for_metrics_reads_a_workers_figures(cache: Path) -> None:
+    """By its digest, which is all that the worker has of it; the digest itself is not a token."""
+    digest = digest_of(Secret("for-metrics"))
+    told = {"metrics_digest": digest}
+    async with serving(Controller()) as server, Worker(settings(cache, server.address, **told)) as worker:
+        for right in ("for-metrics", TOKEN.reveal()):
+            assert (await _get(worker.address, "/metrics", right))[0] == 200
+        for wrong in (digest, "for-metric", ""):
+            assert (await _get(worker.address, "/metrics", wrong))[0] == 401
+        assert sorted(worker._figures.routes()) == ["/health", "/metrics"]
+
+
+@pytest.mark.parametrize("digest", ["for-metrics", "A" * 64, "a" * 63])
+def test_what_is_no_digest(cache: Path, digest: str) -> None:
+    """It is refused at the start: nobody would ever be let in by it."""
+    with pytest.raises(InvalidArgument, match="SHA-256"):
+        settings(cache, "127.0.0.1:1", metrics_digest=digest)
 
 
 async def _get(address, path: str, token: str = "") -> tuple[int, str]:

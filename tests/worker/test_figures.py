@@ -5,7 +5,7 @@ from iriscw.worker.runtimes.pod_view import ViewStatistics
 
 
 def body_of(figures: Figures) -> str:
-    """Give the metrics as they are read."""
+    """Return the metrics as they are read."""
     return figures.routes()["/metrics"].respond().body.decode()
 
 

@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+import attrs
 import pytest
 from hypothesis import given, strategies as st
 
@@ -11,12 +12,14 @@ sys.path.insert(0, str(Path(__file__).parent))  # for worker_world
 from worker_world import Ctx
 
 from iriscw.bundles.unpack import BundleCorrupt
+from iriscw.jobs.model import Ending, GangPlace
 from iriscw.runtime.vocabulary import Cancel, Completed, Decision, Failed, Run, SetTimer, Tell
 from iriscw.worker import lifecycle
-from iriscw.worker.effects import Adopt, AwaitEnd, End, Fetch, Finish, Remove, Start, Started, Withdraw
-from iriscw.worker.lifecycle import STOPPED, TRANSITIONS, Attempt, evolve, judge, refusal
+from iriscw.worker.effects import Adopt, AwaitEnd, End, Fetch, Finish, Permit, Remove, Start, Started, Withdraw
+from iriscw.worker.judging import STOPPED, judge, refusal
+from iriscw.worker.lifecycle import TRANSITIONS, Attempt, evolve
 from iriscw.worker.messages import AttemptReleased, AttemptReport, Due, ForgetAttempt, RunAttempt, StopAttempt
-from iriscw.worker.model import Fault, Order, Outcome, Phase, StopCause
+from iriscw.worker.model import Fault, Order, Phase, Resumption, StopCause
 from iriscw.worker.ports import AttemptWithdrawn, ProgramMissing
 from iriscw.worker.records import AttemptAccepted, AttemptEnded, AttemptStarted, AttemptStarting, AttemptStopping
 
@@ -94,10 +97,21 @@ def test_the_whole_way() -> None:
     actor.tell(Completed("await", AwaitEnd("a1"), EXITED))
     assert [each.phase for each in actor.reports] == [Phase.FETCHING, Phase.STARTING, Phase.RUNNING, Phase.ENDED]
     end = actor.reports[-1]
-    assert (end.outcome, end.exit_code, end.log_bytes, end.ports) == (Outcome.SUCCEEDED, 0, 10, (("web", 80),))
+    assert (end.ending, end.exit_code, end.log_bytes, end.ports) == (Ending.SUCCEEDED, 0, 10, (("web", 80),))
     assert actor.tell(ForgetAttempt("a1")) == (Run("remove", Remove("a1")),)
     (released,) = actor.tell(Completed("remove", Remove("a1"), None))
     assert released.message == AttemptReleased("a1")
+
+
+def test_gpus_that_others_gave_are_told_and_kept() -> None:
+    """In a pod the node gives them: what is seen of that is a record, and reported with the start and the end."""
+    actor = Actor().to(Phase.STARTING)
+    actor.tell(Completed("start", Start(ORDER), Started(5, 0, (), ("GPU-1",))))
+    assert actor.reports[-1].gpus == ("GPU-1",)
+    actor.restart()
+    actor.tell(Completed("adopt", Adopt("a1", ended=False), True))
+    actor.tell(Completed("await", AwaitEnd("a1"), EXITED))
+    assert actor.reports[-1].gpus == ("GPU-1",)
 
 
 def test_no_token_is_ever_a_record() -> None:
@@ -124,7 +138,7 @@ def test_after_a_restart_what_is_not_there_is_missing(phase: Phase) -> None:
     actor = Actor().to(phase)
     actor.restart()
     actor.tell(Completed("adopt", Adopt("a1", ended=False), False))
-    assert actor.reports[-1].outcome is Outcome.MISSING
+    assert actor.reports[-1].ending is Ending.MISSING
     assert actor.reports[-1].was_started == (phase in (Phase.RUNNING, Phase.STOPPING))
 
 
@@ -134,7 +148,7 @@ def test_a_stop_overtakes_the_look_for_its_process(found: bool) -> None:
     actor = Actor().to(Phase.FETCHING)
     actor.restart()
     actor.tell(StopAttempt("a1", StopCause.LEASE, 0))
-    assert actor.reports[-1].outcome is Outcome.WORKER_FAILED
+    assert actor.reports[-1].ending is Ending.REFUSED
     assert actor.tell(Completed("adopt", Adopt("a1", ended=False), found)) == ()
     assert sum(isinstance(record, AttemptEnded) for record in actor.records) == 1
 
@@ -151,7 +165,7 @@ def test_a_timeout_goes_on_after_a_restart() -> None:
         assert SetTimer("timeout", left, Due("timeout")) in actor.commands
     actor.tell(Due("timeout"))
     actor.tell(Completed("await", AwaitEnd("a1"), Finish(9, None, 15, True, False, "", 0)))
-    assert (actor.reports[-1].outcome, actor.reports[-1].fault.kind) == (Outcome.TIMED_OUT, "TaskTimeout")
+    assert (actor.reports[-1].ending, actor.reports[-1].fault.kind) == (Ending.TIMED_OUT, "TaskTimeout")
 
 
 def test_a_stop_while_it_starts_waits_for_the_process() -> None:
@@ -172,7 +186,7 @@ def test_a_start_that_was_given_up_in_time_ended_as_it_was_stopped(cause: StopCa
     actor.tell(StopAttempt("a1", cause, 7))
     actor.tell(Failed("start", Start(ORDER), AttemptWithdrawn("it was stopped before it began")))
     end = actor.reports[-1]
-    assert (end.outcome, end.was_started, end.fault.kind) == (STOPPED[cause], False, "AttemptWithdrawn")
+    assert (end.ending, end.was_started, end.fault.kind) == (STOPPED[cause], False, "AttemptWithdrawn")
 
 
 def test_a_withdrawal_that_failed_is_tried_again_while_it_matters() -> None:
@@ -190,7 +204,7 @@ def test_a_stop_before_it_starts_ends_it() -> None:
     actor = Actor().to(Phase.FETCHING)
     actor.tell(StopAttempt("a1", StopCause.KILLED, 7))
     assert Cancel("fetch") in actor.commands
-    assert (actor.reports[-1].outcome, actor.reports[-1].was_started) == (Outcome.KILLED, False)
+    assert (actor.reports[-1].ending, actor.reports[-1].was_started) == (Ending.KILLED, False)
 
 
 def test_a_later_stop_only_shortens_the_grace() -> None:
@@ -219,32 +233,32 @@ def test_a_live_attempt_is_not_forgotten() -> None:
 
 @pytest.mark.parametrize(
     ("error", "outcome"),
-    [(ProgramMissing("no"), Outcome.FAILED), (BundleCorrupt("no"), Outcome.WORKER_FAILED)],
+    [(ProgramMissing("no"), Ending.FAILED), (BundleCorrupt("no"), Ending.REFUSED)],
 )
-def test_a_start_that_failed(error: Exception, outcome: Outcome) -> None:
+def test_a_start_that_failed(error: Exception, outcome: Ending) -> None:
     """The job's faults are told from the worker's; neither counts as started."""
     actor = Actor().to(Phase.STARTING)
     actor.tell(Failed("start", Start(ORDER), error))
-    assert (actor.reports[-1].outcome, actor.reports[-1].was_started) == (outcome, False)
+    assert (actor.reports[-1].ending, actor.reports[-1].was_started) == (outcome, False)
     assert actor.reports[-1].fault.kind == type(error).__name__
 
 
 def test_an_unknown_specification_is_missing() -> None:
     """The controller knows that word: it sends the specification again with the next attempt."""
-    assert refusal(Fault("SpecificationUnknown", "")) is Outcome.MISSING
+    assert refusal(Fault("SpecificationUnknown", "")) is Ending.MISSING
 
 
 @pytest.mark.parametrize("cause", list(StopCause))
 def test_judge(cause: StopCause) -> None:
     """A program that ended by itself counts as what it says, even if a stop was on its way."""
-    assert judge(EXITED, cause) is Outcome.SUCCEEDED
-    assert judge(Finish(0, 3, None, False, False, "", 0), cause) is Outcome.FAILED
+    assert judge(EXITED, cause) is Ending.SUCCEEDED
+    assert judge(Finish(0, 3, None, False, False, "", 0), cause) is Ending.FAILED
     assert judge(Finish(0, None, 15, True, False, "", 0), cause) is STOPPED[cause]
-    assert judge(Finish(0, 0, None, True, False, "", 0), None) is Outcome.KILLED
+    assert judge(Finish(0, 0, None, True, False, "", 0), None) is Ending.KILLED
     assert judge(Finish(0, None, 9, True, False, "", 0, lease_over=True), cause) is STOPPED[cause]
     assert judge(Finish(0, None, 9, True, False, "", 0, lease_over=True), None) is STOPPED[StopCause.LEASE]
-    assert judge(Finish(0, None, 9, False, True, "", 0), None) is Outcome.FAILED
-    assert judge(Finish(0, None, None, False, False, "", 0), None) is Outcome.MISSING
+    assert judge(Finish(0, None, 9, False, True, "", 0), None) is Ending.FAILED
+    assert judge(Finish(0, None, None, False, False, "", 0), None) is Ending.MISSING
 
 
 def test_every_phase_can_end_and_none_comes_back() -> None:
@@ -310,3 +324,75 @@ def test_nothing_is_ever_started_twice(steps: list) -> None:
     phases = [each.phase for each in actor.reports]
     if Phase.ENDED in phases:
         assert set(phases[phases.index(Phase.ENDED) :]) == {Phase.ENDED}
+
+
+MEMBER = attrs.evolve(ORDER, gang=GangPlace(0, 1, 1, 2, leads=False, waits=True))
+"""Of a gang whose leader does not run yet."""
+GO = attrs.evolve(ORDER, gang=GangPlace(0, 1, 1, 2, leads=False, leader_host="10.0.0.1", leader_port=9))
+
+
+def test_a_member_waits_for_its_leader() -> None:
+    """It has all that it needs fetched, starts when it is ordered again, once, and is told where the leader is."""
+    actor = Actor()
+    actor.tell(RunAttempt(MEMBER))
+    assert actor.runs(Fetch)
+    actor.tell(Completed("fetch", Fetch(MEMBER), None))
+    actor.tell(RunAttempt(MEMBER))
+    assert (actor.starts, actor.state.phase) == (0, Phase.FETCHING)
+    actor.tell(RunAttempt(GO))
+    assert actor.runs(Start) == [Start(GO)]
+    actor.tell(RunAttempt(GO))
+    assert actor.starts == 1
+
+
+def test_a_leader_may_be_there_first() -> None:
+    """A member that hears of its leader while something is still being fetched starts as soon as it is here."""
+    actor = Actor()
+    actor.tell(RunAttempt(MEMBER))
+    actor.tell(RunAttempt(GO))
+    assert actor.starts == 0
+    actor.tell(Completed("fetch", Fetch(MEMBER), None))
+    assert actor.runs(Start) == [Start(GO)]
+
+
+def test_a_member_that_waits_is_stopped_at_once() -> None:
+    """Nothing of it runs; and an order that comes late starts it no more."""
+    actor = Actor()
+    actor.tell(RunAttempt(MEMBER))
+    actor.tell(Completed("fetch", Fetch(MEMBER), None))
+    actor.tell(StopAttempt("a1", StopCause.GANG, 7))
+    assert (actor.reports[-1].ending, actor.reports[-1].was_started) == (Ending.GANG_STOPPED, False)
+    actor.tell(RunAttempt(GO))
+    assert actor.starts == 0
+
+
+def test_what_waited_is_lost_with_its_worker() -> None:
+    """A worker that comes back has never begun it, and says so: its gang is placed anew."""
+    actor = Actor()
+    actor.tell(RunAttempt(MEMBER))
+    actor.tell(Completed("fetch", Fetch(MEMBER), None))
+    actor.restart()
+    actor.tell(RunAttempt(GO))
+    assert actor.starts == 0
+    actor.tell(Completed("adopt", Adopt("a1", ended=False), False))
+    assert (actor.reports[-1].ending, actor.reports[-1].was_started) == (Ending.MISSING, False)
+
+
+def test_where_it_is_reached_is_reported() -> None:
+    """Host, ports and a leader's meeting point are told with each word from the start on, by the next process, too."""
+    actor = Actor().to(Phase.STARTING)
+    started = Started(5, 0, (("web", 80),), host="10.0.0.1", rendezvous_port=20_000)
+    actor.tell(Completed("start", Start(ORDER), started))
+    actor.restart()
+    seen = actor.state.observation()
+    assert (seen.host, seen.ports, seen.rendezvous_port) == ("10.0.0.1", (("web", 80),), 20_000)
+
+
+def test_what_goes_on_elsewhere_is_reached_where_it_was() -> None:
+    """Its machine is the same, and it listens where it listened: the next worker says so, and its context too."""
+    actor = Actor()
+    leave = Resumption("g1", "/w/a1", ports=(("web", 80),), host="10.0.0.1")
+    actor.tell(RunAttempt(attrs.evolve(ORDER, resumption=leave)))
+    assert [each.host for each in actor.runs(Permit)] == ["10.0.0.1"]
+    seen = actor.state.observation()
+    assert (seen.host, seen.ports) == ("10.0.0.1", (("web", 80),))

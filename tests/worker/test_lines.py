@@ -6,9 +6,10 @@ import sys
 
 import pytest
 
+from iriscw.jobs.model import Ending
 from iriscw.worker.lines import JsonLines, note
 from iriscw.worker.messages import AttemptChanged, Disconnected, LeaseExpired
-from iriscw.worker.model import Fault, Observation, Outcome, Phase
+from iriscw.worker.model import Fault, Observation, Phase
 
 
 def test_a_line_is_json_with_ids_and_extras() -> None:
@@ -28,16 +29,16 @@ def test_a_line_is_json_with_ids_and_extras() -> None:
 def test_events_are_noted_with_their_level(caplog: pytest.LogCaptureFixture) -> None:
     """A change is information, a broken stream a warning, an ended lease an error; a fault's text stays out."""
     caplog.set_level(logging.INFO)
-    ended = Observation("a1", Phase.ENDED, outcome=Outcome.FAILED, fault=Fault("ValueError", "what the user printed"))
+    ended = Observation("a1", Phase.ENDED, ending=Ending.FAILED, fault=Fault("ValueError", "what the user printed"))
     note(AttemptChanged("job-a/0", ended))
     note(Disconnected("gone", 5))
     note(LeaseExpired(3))
     assert [record.levelno for record in caplog.records] == [logging.INFO, logging.WARNING, logging.ERROR]
     first = vars(caplog.records[0])
-    assert (first["task"], first["attempt"], first["outcome"], first["fault"]) == (
+    assert (first["task"], first["attempt"], first["ending"], first["fault"]) == (
         "job-a/0",
         "a1",
-        "failed",
+        "FAILED",
         "ValueError",
     )
     assert "what the user printed" not in caplog.text

@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # for worker_world
 
 from worker_world import Controller, serving, settings, world
 
+from iriscw.jobs.model import Ending
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.limits import MAX_RESULT_BYTES
 from iriscw.task.result import (
@@ -25,8 +26,8 @@ from iriscw.task.result import (
 from iriscw.worker.assembly import Worker
 from iriscw.worker.drivers.desk import finish
 from iriscw.worker.effects import Finish
-from iriscw.worker.lifecycle import judge
-from iriscw.worker.model import Fault, Observation, Outcome, Phase, ResultFacts
+from iriscw.worker.judging import judge
+from iriscw.worker.model import Fault, Observation, Phase, ResultFacts
 from iriscw.worker.ports import AttemptEnd, EndKind
 
 FACTS = ResultFacts(3, "0" * 64, "3.11")
@@ -68,10 +69,10 @@ def test_every_result_fits_the_limit() -> None:
 
 def test_a_success_without_its_result_is_none() -> None:
     """A fault is the result's, or that there is none: the exit code does not make up for it."""
-    assert judge(Finish(0, 0, None, False, False, "", 0, result=FACTS), None) is Outcome.SUCCEEDED
-    assert judge(Finish(0, 0, None, False, False, "", 0), None) is Outcome.SUCCEEDED, "a program has none"
-    assert judge(Finish(0, 0, None, False, False, "", 0, fault=FAULT), None) is Outcome.FAILED
-    assert judge(Finish(0, 0, None, False, False, "", 0, result=FACTS, fault=FAULT), None) is Outcome.FAILED
+    assert judge(Finish(0, 0, None, False, False, "", 0, result=FACTS), None) is Ending.SUCCEEDED
+    assert judge(Finish(0, 0, None, False, False, "", 0), None) is Ending.SUCCEEDED, "a program has none"
+    assert judge(Finish(0, 0, None, False, False, "", 0, fault=FAULT), None) is Ending.FAILED
+    assert judge(Finish(0, 0, None, False, False, "", 0, result=FACTS, fault=FAULT), None) is Ending.FAILED
 
 
 def test_what_is_no_result_is_not_described() -> None:
@@ -88,13 +89,13 @@ def test_what_is_no_result_is_not_described() -> None:
 
 def test_an_end_whose_result_is_lost() -> None:
     """What succeeded has failed for that reason; what ended otherwise keeps its own."""
-    good = Observation("a1", Phase.ENDED, True, outcome=Outcome.SUCCEEDED, result=FACTS)
+    good = Observation("a1", Phase.ENDED, True, ending=Ending.SUCCEEDED, result=FACTS)
     lost = good.without_result(FAULT)
-    assert (lost.outcome, lost.fault, lost.result) == (Outcome.FAILED, FAULT, None)
+    assert (lost.ending, lost.fault, lost.result) == (Ending.FAILED, FAULT, None)
     own = Fault("ValueError", "bad")
-    raised = Observation("a1", Phase.ENDED, True, outcome=Outcome.FAILED, result=FACTS, fault=own)
+    raised = Observation("a1", Phase.ENDED, True, ending=Ending.FAILED, result=FACTS, fault=own)
     lost = raised.without_result(FAULT)
-    assert (lost.outcome, lost.fault, lost.result) == (Outcome.FAILED, own, None)
+    assert (lost.ending, lost.fault, lost.result) == (Ending.FAILED, own, None)
 
 
 # Over the real protocol
@@ -205,6 +206,7 @@ class Deaf(Controller):
             self.pieces += 1
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("restart", [False, True])
 @pytest.mark.parametrize(
     ("harm", "kind"),

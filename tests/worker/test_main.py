@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -36,9 +37,12 @@ from iriscw.worker.__main__ import (
     check_promise,
     main,
     parser,
+    promise_of,
     settings_of,
 )
 from iriscw.worker.assembly import Worker
+from iriscw.worker.drivers.gpus import GpusTaken
+from iriscw.worker.gpus import Gpu, Offer
 from iriscw.worker.probe import Machine
 
 CONFIG = """
@@ -111,6 +115,40 @@ async def test_after_kill_9_attempts_are_taken_up_and_nothing_starts_twice(tmp_p
     assert marks.read_text() == "x"
 
 
+@pytest.mark.slow
+async def test_after_kill_9_gpus_stay_with_their_attempts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next process of the worker has the same GPUs, as its attempt has; another worker gets none of them."""
+    own = uuid.uuid4().hex[:8]
+    (tmp_path / "nvidia-smi").write_text(SMI.replace("GPU-", f"GPU-{own}-"))
+    (tmp_path / "nvidia-smi").chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setenv("IRISCW_GPU_COUNT", "2")
+    machine = Offer(tuple(Gpu("NVIDIA H100", f"GPU-{own}-{number}", 1, number) for number in range(4)))
+    had, four = machine.gpus[0].uuid, Capacity(1000, 1 << 30, 1 << 30, gpu_count=4)
+    controller = Controller()
+    async with serving(controller) as server:
+        async with process(tmp_path, controller) as worker:
+            await controller.until(lambda: controller.outgoing is not None)
+            await controller.run("a1", argv="import signal; print('up'); signal.pause()", gpus=1)
+            await controller.until(lambda: controller.log("a1") == "up\n")
+            assert list(controller.observed["a1"].gpus) == [had]
+            worker.kill()
+            await worker.wait()
+        await controller.until(lambda: controller.outgoing is None)
+        other = settings(tmp_path / "other", server.address, worker_id="other", capacity=four, gpus=machine)
+        with pytest.raises(GpusTaken, match="the attempt 'a1'"):
+            async with Worker(other):
+                pass
+        controller.observed.clear()
+        async with process(tmp_path, controller):
+            await controller.until(lambda: "a1" in controller.observed)
+            assert list(controller.observed["a1"].gpus) == [had]
+            assert controller.hellos[-1].capacity.gpu_count == 2
+            await controller.run("a2", argv="import signal; print('up'); signal.pause()", gpus=1)
+            await controller.until(lambda: controller.log("a2") == "up\n")
+            assert list(controller.observed["a2"].gpus) == [machine.gpus[1].uuid]
+
+
 async def test_what_was_lost_with_the_worker_is_missing(tmp_path: Path) -> None:
     """An attempt whose supervisor died with its worker is reported MISSING, though it is ordered again."""
     controller, marks = Controller(), tmp_path / "marks"
@@ -149,6 +187,7 @@ async def test_the_next_incarnation_ends_what_the_last_one_left(tmp_path: Path) 
             assert controller.sets[-1].attempts == []
 
 
+@pytest.mark.slow
 async def test_after_kill_9_attempts_end_with_the_lease(tmp_path: Path) -> None:
     """Nobody starts the worker again: at the end of the lease its attempts are gone, with all that they started.
 
@@ -183,6 +222,7 @@ async def test_after_kill_9_attempts_end_with_the_lease(tmp_path: Path) -> None:
     assert marks.read_text() == "x"
 
 
+@pytest.mark.slow
 async def test_a_worker_that_nobody_waits_for_exits_with_6(tmp_path: Path) -> None:
     """Its controller is gone for good: attempts end, then the worker, and it says why."""
     controller = Controller()
@@ -199,6 +239,7 @@ async def test_a_worker_that_nobody_waits_for_exits_with_6(tmp_path: Path) -> No
     assert any("no contact with a controller" in line["message"] for line in lines(tmp_path))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 async def test_a_signal_ends_it_in_order_without_a_secret_in_its_lines(tmp_path: Path, number: signal.Signals) -> None:
     """SIGTERM or SIGHUP: attempts end and are reported, exit code 0; lines are JSON, with ids and without secrets."""
@@ -235,11 +276,95 @@ def test_a_machine_with_less_than_promised_is_refused(tmp_path: Path) -> None:
     """What is short is named; a machine that has it all passes; an unknown group is a slip of the caller."""
     path = tmp_path / "cluster.yaml"
     path.write_text(CONFIG)
-    check_promise(path, "small", machine())
+    check_promise("small", promise_of(path, "small"), machine())
     with pytest.raises(MachineTooSmall, match="memory"):
-        check_promise(path, "small", machine(memory_bytes=10**9))
+        check_promise("small", promise_of(path, "small"), machine(memory_bytes=10**9))
     with pytest.raises(Incomplete, match="no scale group"):
-        check_promise(path, "large", machine())
+        promise_of(path, "large")
+
+
+SMI = """#!/bin/sh
+[ "$1" = topo ] && exit 3
+echo called >> "$0.calls"
+for number in 0 1 2 3; do
+    echo "NVIDIA H100 80GB HBM3, GPU-$number, 81559, $number"
+done
+"""
+
+
+@pytest.mark.parametrize(
+    ("told", "bound", "count", "gpus", "calls"),
+    [
+        ({"IRISCW_GPU_COUNT": "2"}, None, 2, "0123", 1),
+        ({"IRISCW_GPU_COUNT": "0"}, None, 0, "", 0),
+        ({"IRISCW_CONFIG": "gpus", "IRISCW_GROUP": "two"}, None, 2, "0123", 1),
+        ({"IRISCW_CONFIG": "gpus", "IRISCW_GROUP": "none"}, None, 0, "", 0),
+        ({}, None, 4, "0123", 1),
+        ({}, "3,GPU-1,nonsense,2", 2, "13", 1),
+        ({"IRISCW_GPU_COUNT": "3"}, "3,1", None, "only 2 may be", 1),
+        ({"IRISCW_CONFIG": "gpus", "IRISCW_GROUP": "two"}, "", None, "gpu", 1),
+    ],
+)
+def test_a_worker_offers_what_its_group_promises_and_no_more(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    told: dict,
+    bound: str | None,
+    count: int | None,
+    gpus: str,
+    calls: int,
+) -> None:
+    """Whatever the machine has; of those that CUDA_VISIBLE_DEVICES leaves it. Who promises none does not look."""
+    (tmp_path / "nvidia-smi").write_text(SMI)
+    (tmp_path / "nvidia-smi").chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    config = {"name": "test", "platform": {"local": {}}, "scale_groups": {"none": GROUP, "two": GPU_GROUP}}
+    (tmp_path / "cluster.yaml").write_text(json.dumps(config))
+    (tmp_path / "token").write_text("secret")
+    (tmp_path / "token").chmod(0o600)
+    environment = {**dialling(tmp_path), **told}
+    if bound is not None:
+        environment["CUDA_VISIBLE_DEVICES"] = bound
+    if "IRISCW_CONFIG" in told:
+        environment["IRISCW_CONFIG"] = str(tmp_path / "cluster.yaml")
+    arguments = parser(environment).parse_args(["serve"])
+    if count is None:
+        with pytest.raises(MachineTooSmall, match=r"nvidia-smi shows 2 that may be|'gpu'"):
+            settings_of(arguments, environment)
+    else:
+        made = settings_of(arguments, environment)
+        assert made.capacity.gpu_count == count
+        assert made.capacity.gpu_class == ("H100" if count else "")
+        assert "".join(gpu.uuid[-1] for gpu in made.gpus.gpus) == gpus
+        assert made.fewer_gpus == (told == {})
+    found = tmp_path / "nvidia-smi.calls"
+    assert (len(found.read_text().splitlines()) if found.exists() else 0) == calls
+
+
+def test_a_number_of_gpus_that_is_none_is_a_slip(tmp_path: Path) -> None:
+    """By its name, before anything starts."""
+    environment = {**dialling(tmp_path), "IRISCW_GPU_COUNT": "two"}
+    with pytest.raises(Incomplete, match="IRISCW_GPU_COUNT"):
+        settings_of(parser(environment).parse_args(["serve"]), environment)
+
+
+GROUP = {"resources": {"cpu": "1m", "ram": "1MiB"}}
+GPU_GROUP = {
+    "accelerator_type": "gpu",
+    "accelerator_variant": "H100",
+    "resources": {**GROUP["resources"], "gpu_count": 2},
+}
+
+
+def dialling(folder: Path) -> dict[str, str]:
+    """What a worker has to be told at least."""
+    return {
+        "IRIS_CONTROLLER_ADDRESS": "127.0.0.1:10000",
+        "IRIS_WORKER_ID": "w",
+        "IRISCW_INCARNATION": "i",
+        "IRISCW_CACHE_DIR": str(folder / "cache"),
+        "IRISCW_TOKEN_FILE": str(folder / "token"),
+    }
 
 
 def test_what_is_missing_is_named() -> None:
@@ -328,7 +453,10 @@ def test_the_help_is_complete(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_what_a_pod_tells_its_worker(tmp_path: Path) -> None:
-    """Its own token's file goes before a task's; secrets of tasks lose their prefix, and are shown nowhere."""
+    """Its own token's file goes before a task's; secrets of tasks lose their prefix, and are shown nowhere.
+
+    Tasks listen where others reach them, if nobody says otherwise, and not where the worker's own door is.
+    """
     write_token_file(tmp_path / "token", TOKEN)
     environment = {
         "IRIS_CONTROLLER_ADDRESS": "https://iris-controller-svc.iris.svc.cluster.local:10000",
@@ -345,13 +473,16 @@ def test_what_a_pod_tells_its_worker(tmp_path: Path) -> None:
     made = settings_of(parser(environment).parse_args(["serve"]), environment)
     assert made.token == TOKEN
     assert made.authority == Path("/etc/iris/ca/ca.crt")
-    assert (made.host, made.task_bind_host, made.advertise_host) == ("127.0.0.1", "0.0.0.0", "10.0.0.7")
+    assert (made.host, made.bind_host, made.advertise_host) == ("127.0.0.1", "0.0.0.0", "10.0.0.7")
+    del environment["IRISCW_TASK_BIND_HOST"]
+    made = settings_of(parser(environment).parse_args(["serve"]), environment)
+    assert (made.host, made.bind_host, made.advertise_host) == ("127.0.0.1", "10.0.0.7", "10.0.0.7")
     assert made.task_secrets == {"WANDB_API_KEY": "the-key"}
     assert "the-key" not in repr(made)
 
 
 def in_a_pod_with_task_pods(tmp_path: Path) -> dict[str, str]:
-    """Give the environment of a worker whose tasks have pods of their own."""
+    """Return the environment of a worker whose tasks have pods of their own."""
     write_token_file(tmp_path / "token", TOKEN)
     promise = Capacity(4_000_000, 1 << 20, 0, 8, "H100")
     pods = TaskPods(

@@ -30,7 +30,7 @@ CLOSING = CriuOptions(tcp_close=True)
 
 
 def counting(gate: Path, numbers: int):
-    """Give a callable, by its value, that counts into the log until a file is there."""
+    """Return a callable, by its value, that counts into the log until a file is there."""
 
     def count() -> tuple:
         import os
@@ -50,7 +50,7 @@ def counting(gate: Path, numbers: int):
 
 
 def calling(gate: Path, token: str):
-    """Give a callable that calls its controller over one channel until a file is there, and says how that went."""
+    """Return a callable that calls its controller over one channel until a file is there, and says how that went."""
 
     def call() -> tuple:
         import os
@@ -185,7 +185,7 @@ async def test_an_attempt_goes_on_with_another_worker(tmp_path: Path, local: Loc
         assert second.log("a1").split() == [str(each) for each in range(1, number + 1)]
         assert second.logs_at_end["a1"] == end.log_end_offset
         with pytest.raises(ThawFailed):
-            await thaw(local, checkpoint)  # once more, when it has ended: its files are there, and no leave
+            await thaw(local, checkpoint)  # once more, when it has ended: its files are there, and no grant
         await second.forget("a1")
         with anyio.fail_after(PATIENCE_S):
             while folder.exists() or [*cache.glob("worker-2/*/moved/*")]:  # noqa: ASYNC110  # a folder has no event
@@ -193,7 +193,7 @@ async def test_an_attempt_goes_on_with_another_worker(tmp_path: Path, local: Loc
 
 
 async def test_a_leave_that_is_taken_back(tmp_path: Path, local: Local) -> None:
-    """Stopped before it was thawed: it has ended as it was stopped, and a thaw after that finds no leave."""
+    """Stopped before it was thawed: it has ended as it was stopped, and a thaw after that finds no grant."""
     cache = tmp_path / "cache"
     async with two_workers(cache) as (first, one, second, _):
         first.cache = cache

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from iriscw.worker import probe as module
+from iriscw.worker.gpus import Gpu
 from iriscw.worker.probe import (
     AddressUnknown,
-    Gpu,
     find_address,
     parse_cfs,
     parse_cgroup_path,
@@ -62,12 +62,12 @@ def test_the_group_of_a_controller() -> None:
 
 
 def test_gpus_and_their_kinds() -> None:
-    """The kind is the name without its maker."""
-    text = "NVIDIA H100 80GB HBM3, GPU-1, 81559\nNVIDIA A100-SXM4-80GB, GPU-2, 81920\n"
+    """The kind is the name without its maker; they come in the order of their indexes."""
+    text = "NVIDIA A100-SXM4-80GB, GPU-2, 81920, 1\nNVIDIA H100 80GB HBM3, GPU-1, 81559, 0\n"
     gpus = parse_gpus(text)
-    assert [(gpu.kind, gpu.uuid, gpu.memory_bytes >> 20) for gpu in gpus] == [
-        ("H100", "GPU-1", 81559),
-        ("A100", "GPU-2", 81920),
+    assert [(gpu.kind, gpu.uuid, gpu.memory_bytes >> 20, gpu.index) for gpu in gpus] == [
+        ("H100", "GPU-1", 81559, 0),
+        ("A100", "GPU-2", 81920, 1),
     ]
 
 
@@ -78,7 +78,7 @@ def test_any_text_of_nvidia_smi_is_survived(text: str) -> None:
     assert parse_gpus("Unable to determine the device handle for GPU 0000:07:00.0: Unknown Error\n") == ()
 
 
-@pytest.mark.parametrize("code", ["raise SystemExit(9)", "import time; time.sleep(60)", "print('[N/A], x, [N/A]')"])
+@pytest.mark.parametrize("code", ["raise SystemExit(9)", "import time; time.sleep(60)", "print('[N/A], x, [N/A], 0')"])
 def test_a_broken_nvidia_smi_is_no_gpu(code: str) -> None:
     """Failing, hanging or talking nonsense: 0, and in time."""
     assert read_gpus([sys.executable, "-I", "-S", "-c", code], timeout_s=0.3) == ()

@@ -9,6 +9,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # for worker_world
 
 from worker_world import Ctx
 
+from iriscw.jobs.model import Ending
 from iriscw.runtime.behavior import Behavior, ChildSpec
 from iriscw.runtime.vocabulary import Decision, Forget, Run, SetTimer, Spawn, StopChild, StopReason, Tell, Terminated
 from iriscw.worker.effects import DropStrangers
@@ -26,7 +27,7 @@ from iriscw.worker.messages import (
     StopAttempt,
     SuspendAttempt,
 )
-from iriscw.worker.model import MAX_ATTEMPTS, Order, Outcome, Resumption, StopCause
+from iriscw.worker.model import MAX_ATTEMPTS, Order, Resumption, StopCause
 from iriscw.worker.records import AttemptDropped, AttemptKnown
 from iriscw.worker.registry import MAX_RELEASED, Registry, RegistryDecisions, compact, evolve
 
@@ -69,7 +70,7 @@ def test_a_released_uid_never_comes_back() -> None:
     assert StopChild("a1") in commands
     assert tell(registry, Terminated(ATTEMPTS / "a1", StopReason.NORMAL)) == (Forget("a1"),)
     (answer,) = tell(registry, run("a1"))
-    assert answer.message.observation.outcome is Outcome.MISSING
+    assert answer.message.observation.ending is Ending.MISSING
 
 
 def test_what_was_suspended_here_comes_back() -> None:
@@ -81,7 +82,7 @@ def test_what_was_suspended_here_comes_back() -> None:
     assert isinstance(timer, SetTimer)
     tell(registry, Terminated(ATTEMPTS / "a1", StopReason.NORMAL))
     (answer,) = tell(registry, run("a1"))
-    assert answer.message.observation.outcome is Outcome.MISSING
+    assert answer.message.observation.ending is Ending.MISSING
     assert [type(each) for each in tell(registry, timer.message)] == [Spawn, Tell]
     assert "a1" not in registry.released
     for message in (SuspendAttempt("a1"), ContinueAttempt("a1")):

@@ -10,6 +10,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # for worker_world
 
 from worker_world import Ctx
 
+from iriscw.jobs.model import Ending
 from iriscw.processes import lease as lease_file
 from iriscw.runtime.vocabulary import (
     SECOND,
@@ -52,9 +53,9 @@ from iriscw.worker.messages import (
     TurnedAway,
     Welcomed,
 )
-from iriscw.worker.model import Observation, Order, Outcome, Phase, RefusalReason, StopCause
+from iriscw.worker.model import Observation, Order, Phase, RefusalReason, StopCause
 from iriscw.worker.ports import WorkerTrouble
-from iriscw.worker.session import FIRST_PAUSE_NS, LONGEST_PAUSE_NS, NEVER_NS, Session
+from iriscw.worker.session import FIRST_PAUSE_NS, LONGEST_PAUSE_NS, MIN_HEARTBEAT_NS, NEVER_NS, Session
 
 RULES = decisions.rules()
 LEASE = 10 * SECOND
@@ -100,7 +101,7 @@ class Actor:
 
 
 def seen(uid: str, phase: Phase = Phase.RUNNING) -> Observation:
-    return Observation(uid, phase, outcome=Outcome.SUCCEEDED if phase is Phase.ENDED else None)
+    return Observation(uid, phase, ending=Ending.SUCCEEDED if phase is Phase.ENDED else None)
 
 
 def order(uid: str) -> Order:
@@ -294,6 +295,21 @@ def test_attempts_are_killed_when_and_only_when_the_lease_is_over(steps: list) -
                 assert (StopAll(StopCause.LEASE, 0) in actor.told()) == (actor.ctx.now - contact >= LEASE)
         assert set(actor.held()) <= {contact + LEASE}, "what is written down is never later than that"
         assert not any(isinstance(each, StopAttempt) for each in actor.told())
+
+
+def test_the_controller_says_how_often_to_beat() -> None:
+    """With the welcome, and with any acknowledgement from the next beat on; one that does not say leaves it."""
+    actor = Actor().connect()
+
+    def pause() -> int:
+        actor.tell(Due("beat"))
+        [delay] = [each.delay for each in actor.commands if isinstance(each, SetTimer) and each.key == "beat"]
+        return delay
+
+    before = pause()
+    for told, wanted in ((7 * SECOND, 7 * SECOND), (0, 7 * SECOND), (1, MIN_HEARTBEAT_NS), (before, before)):
+        actor.arrive(HeartbeatAcked(actor.state.sequence, told))
+        assert pause() == wanted
 
 
 def test_each_contact_moves_the_end_that_is_written_down() -> None:

@@ -4,13 +4,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings as hypothesis_settings, strategies as st
+from hypothesis import given, strategies as st
 
 sys.path.insert(0, str(Path(__file__).parent))  # for worker_world
 
 from test_lifecycle import ORDER, Actor
 from worker_world import Ctx
 
+from iriscw.jobs.model import Ending
 from iriscw.processes.grants import GrantRefused
 from iriscw.runtime.vocabulary import Cancel, CancelTimer, Completed, Failed, Run, SetTimer
 from iriscw.worker.effects import (
@@ -26,7 +27,7 @@ from iriscw.worker.effects import (
     Start,
     Started,
 )
-from iriscw.worker.lifecycle import STOPPED
+from iriscw.worker.judging import STOPPED
 from iriscw.worker.messages import (
     AttemptReleased,
     ContinueAttempt,
@@ -36,7 +37,7 @@ from iriscw.worker.messages import (
     StopAttempt,
     SuspendAttempt,
 )
-from iriscw.worker.model import Order, Outcome, Phase, Resumption, StopCause
+from iriscw.worker.model import Order, Phase, Resumption, StopCause
 from iriscw.worker.records import AttemptEnded
 
 GONE = Finish(9, None, None, False, False, "nobody saw how", 10, folder="/w/a1")
@@ -66,14 +67,14 @@ def resuming(**words) -> Actor:
 
 
 def test_the_way_to_another_worker() -> None:
-    """Each phase is reported; the leave is on the disk before it is offered, and offered before anybody is told so."""
+    """Each phase is reported; the grant is on the disk before it is offered, and offered before anybody is told so."""
     actor = Actor().to(Phase.RUNNING)
     assert actor.tell(ContinueAttempt("a1"))
     actor.tell(SuspendAttempt("a1"))
     assert actor.state.phase is Phase.SUSPENDING
     actor.tell(Completed("await", AwaitEnd("a1"), GONE))
     seen = actor.reports[-1]
-    assert (seen.phase, seen.folder, seen.live, seen.outcome) == (Phase.SUSPENDED, "/w/a1", False, None)
+    assert (seen.phase, seen.folder, seen.live, seen.ending) == (Phase.SUSPENDED, "/w/a1", False, None)
     (let_go,) = actor.tell(ForgetAttempt("a1"))
     assert let_go == Run("let-go", LetGo("a1"))
     (released,) = actor.tell(Completed("let-go", LetGo("a1"), None))
@@ -110,7 +111,7 @@ def test_a_program_that_ends_before_it_is_frozen_has_ended() -> None:
     actor = Actor().to(Phase.RUNNING)
     actor.tell(SuspendAttempt("a1"))
     actor.tell(Completed("await", AwaitEnd("a1"), EXITED))
-    assert actor.reports[-1].outcome is Outcome.SUCCEEDED
+    assert actor.reports[-1].ending is Ending.SUCCEEDED
 
 
 def test_one_that_runs_on_and_is_lost_is_missing() -> None:
@@ -119,7 +120,7 @@ def test_one_that_runs_on_and_is_lost_is_missing() -> None:
     actor.tell(SuspendAttempt("a1"))
     actor.tell(ContinueAttempt("a1"))
     actor.tell(Completed("await", AwaitEnd("a1"), GONE))
-    assert actor.reports[-1].outcome is Outcome.MISSING
+    assert actor.reports[-1].ending is Ending.MISSING
     assert actor.runs(Adopt) == [Adopt("a1", ended=True)], "its log is sent to its end"
 
 
@@ -129,7 +130,7 @@ def test_a_stop_of_a_suspended_attempt(cause: StopCause) -> None:
     actor = suspended()
     actor.tell(StopAttempt("a1", cause, 7))
     stays = cause in (StopCause.LEASE, StopCause.DRAINING)
-    assert actor.reports[-1].outcome is (None if stays else STOPPED[cause])
+    assert actor.reports[-1].ending is (None if stays else STOPPED[cause])
     assert (actor.reports[-1].was_started, actor.reports[-1].log_bytes) == (True, GONE.log_bytes)
 
 
@@ -144,7 +145,7 @@ def test_a_stop_takes_the_leave_back(too_late: bool) -> None:
     if too_late:
         assert (actor.state.phase, actor.runs(End)) == (Phase.STOPPING, [End("a1", 7)])
         actor.tell(Completed("await", AwaitEnd("a1"), KILLED))
-    assert actor.reports[-1].outcome is Outcome.PREEMPTED
+    assert actor.reports[-1].ending is Ending.PREEMPTED
     # What was not brought back is frozen as it was: it is let go, and may be granted again. What ran is removed.
     (last,) = actor.tell(ForgetAttempt("a1"))
     assert last == (Run("remove", Remove("a1")) if too_late else Run("let-go", LetGo("a1")))
@@ -164,7 +165,7 @@ def test_a_leave_that_is_refused_ends_it() -> None:
     actor.tell(resumed())
     actor.tell(Failed("permit", Permit("a1", "g1", "/w/a1"), GrantRefused("another grant is on offer")))
     end = actor.reports[-1]
-    assert (end.outcome, end.fault.kind, end.was_started) == (Outcome.WORKER_FAILED, "GrantRefused", True)
+    assert (end.ending, end.fault.kind, end.was_started) == (Ending.WORKER_LOST, "GrantRefused", True)
     actor = Actor()
     actor.tell(resumed())
     (timer,) = actor.tell(Failed("permit", Permit("a1", "g1", "/w/a1"), OSError("the disk is full")))
@@ -227,7 +228,7 @@ class Machine:
             self.offered, self.running = "", True
 
     def carry_out(self, effect: object) -> object:
-        """Give what an effect gives; None while it waits, an error if it fails."""
+        """Return what an effect gives; None while it waits, an error if it fails."""
         match effect:
             case Permit(grant=grant):
                 if grant in self.withdrawn or self.offered not in ("", grant):
@@ -307,10 +308,9 @@ BEGUN = [[], FROZEN, [*FROZEN, ("resume", 1, 0)], [*FROZEN, ("resume", 1, 0), ("
 """Where a walk begins: the way to the interesting places is long."""
 
 
-@hypothesis_settings(max_examples=400)
 @given(st.sampled_from(BEGUN), st.lists(STEPS, max_size=30))
 def test_it_is_never_there_twice_and_what_has_ended_stays_so(begun: list, steps: list) -> None:
-    """A controller that keeps its rules, and others who do not: it is there once, and by the leave of who has it."""
+    """A controller that keeps its rules, and others who do not: it is there once, and by the grant of who has it."""
     machine = Machine()
     nodes = [Node(machine, Actor().to(Phase.RUNNING)), Node(machine, Actor())]
     nodes[0].effects["await"] = AwaitEnd("a1")

@@ -4,7 +4,7 @@ import pytest
 
 from iriscw.cloud.model import Attributes, Capacity
 from iriscw.controller import wire as controllers
-from iriscw.jobs.model import Ending
+from iriscw.jobs.model import Ending, GangPlace
 from iriscw.proto.iriscw import v1
 from iriscw.runtime.vocabulary import MILLISECOND
 from iriscw.worker import wire
@@ -28,7 +28,6 @@ from iriscw.worker.model import (
     Fault,
     Observation,
     Order,
-    Outcome,
     Phase,
     RefusalReason,
     ResultFacts,
@@ -36,34 +35,34 @@ from iriscw.worker.model import (
     StopCause,
 )
 
-ENDINGS = {
-    Outcome.SUCCEEDED: Ending.SUCCEEDED,
-    Outcome.FAILED: Ending.FAILED,
-    Outcome.TIMED_OUT: Ending.TIMED_OUT,
-    Outcome.KILLED: Ending.KILLED,
-    Outcome.PREEMPTED: Ending.PREEMPTED,
-    Outcome.GANG_STOPPED: Ending.GANG_STOPPED,
-    Outcome.MISSING: Ending.MISSING,
-    Outcome.WORKER_FAILED: Ending.WORKER_LOST,
-}
+
+def ended(ending: Ending, **changes: object) -> Observation:
+    kind = "TaskTimeout" if ending is Ending.TIMED_OUT else "Kind"
+    fault = None if ending is Ending.SUCCEEDED else Fault(kind, "text")
+    return Observation("a1", Phase.ENDED, **{"was_started": True, "ending": ending, "fault": fault, **changes})
 
 
-def ended(outcome: Outcome, **changes: object) -> Observation:
-    kind = "TaskTimeout" if outcome is Outcome.TIMED_OUT else "Kind"
-    fault = None if outcome is Outcome.SUCCEEDED else Fault(kind, "text")
-    return Observation("a1", Phase.ENDED, **{"was_started": True, "outcome": outcome, "fault": fault, **changes})
-
-
-@pytest.mark.parametrize("outcome", list(Outcome))
-def test_the_controller_reads_every_outcome(outcome: Outcome) -> None:
+@pytest.mark.parametrize("ending", list(Ending))
+def test_the_controller_reads_every_ending(ending: Ending) -> None:
     """What the worker says of an end is what jobs hear of it."""
-    assert controllers.ending_of(wire.observed(ended(outcome))) is ENDINGS[outcome]
+    assert controllers.ending_of(wire.observed(ended(ending))) is ending
 
 
-def test_what_the_worker_could_not_start_is_refused() -> None:
-    """The worker's trouble before the start is told from a worker that lost what ran."""
-    seen = ended(Outcome.WORKER_FAILED, was_started=False)
-    assert controllers.ending_of(wire.observed(seen)) is Ending.REFUSED
+@pytest.mark.parametrize(
+    ("state", "was_started", "ending"),
+    [
+        (v1.TaskState.FAILED, True, Ending.FAILED),
+        (v1.TaskState.WORKER_FAILED, True, Ending.WORKER_LOST),
+        (v1.TaskState.WORKER_FAILED, False, Ending.REFUSED),
+        (v1.TaskState.COSCHED_FAILED, True, Ending.GANG_STOPPED),
+        (v1.TaskState.RUNNING, True, None),
+    ],
+)
+@pytest.mark.parametrize("told", [v1.Ending.UNSPECIFIED, v1.Ending(99)])
+def test_a_worker_of_another_version(state, was_started, ending, told) -> None:
+    """Who says no ending, or one that is not known here, is read by the state."""
+    sent = v1.AttemptObserved(attempt_uid="a1", state=state, was_started=was_started, ending=told)
+    assert controllers.ending_of(sent) is ending
 
 
 @pytest.mark.parametrize("phase", [phase for phase in Phase if phase is not Phase.ENDED])
@@ -75,16 +74,18 @@ def test_no_live_phase_is_an_end(phase: Phase) -> None:
 def test_an_observation_whole() -> None:
     """Every field arrives: milliseconds, signals, results, ports."""
     seen = ended(
-        Outcome.FAILED,
+        Ending.FAILED,
         exit_signal=9,
         log_bytes=7,
         started_wall_ns=3 * MILLISECOND,
         ended_wall_ns=5 * MILLISECOND,
         ports=(("web", 80),),
         result=ResultFacts(2, "ab" * 32, "3.11"),
+        gpus=("GPU-2", "GPU-1"),
     )
     assert wire.observed(seen) == v1.AttemptObserved(
         attempt_uid="a1",
+        ending=v1.Ending.FAILED,
         state=v1.TaskState.FAILED,
         exit=v1.ProcessExit(signal=9),
         fault=v1.Fault(kind="Kind", text="text"),
@@ -94,13 +95,15 @@ def test_an_observation_whole() -> None:
         finished_at_ms=5,
         ports={"web": 80},
         was_started=True,
+        gpus=["GPU-2", "GPU-1"],
     )
+    assert controllers.observation(wire.observed(seen), logs_stored=7).gpus == seen.gpus
 
 
 def test_of_a_long_fault_the_end_is_told() -> None:
     """What the controller would cut off does not travel: a set of many long faults would be refused as a whole."""
     text = "begin" + "x" * wire.MAX_TOLD_CHARS + "the last line"
-    told = wire.observed(ended(Outcome.FAILED, fault=Fault("ValueError", text))).fault
+    told = wire.observed(ended(Ending.FAILED, fault=Fault("ValueError", text))).fault
     assert told is not None
     assert told.text == text[-wire.MAX_TOLD_CHARS :]
     assert wire.MAX_TOLD_CHARS == controllers.MAX_FAULT_CHARS
@@ -133,6 +136,8 @@ def test_downward() -> None:
     assert wire.down(v1.ControllerMessage(stop=stop)) == StopAttempt("a1", StopCause.GANG, 5 * MILLISECOND)
     assert wire.down(v1.ControllerMessage(forget=v1.ForgetAttempt(attempt_uid="a1"))) == ForgetAttempt("a1")
     assert wire.down(v1.ControllerMessage(heartbeat_ack=v1.HeartbeatAck(sequence=6))) == HeartbeatAcked(6)
+    ack = v1.HeartbeatAck(sequence=6, heartbeat_interval_ms=5)
+    assert wire.down(v1.ControllerMessage(heartbeat_ack=ack)) == HeartbeatAcked(6, 5 * MILLISECOND)
     refused = v1.Refused(reason=v1.RefusalReason.BUSY, text="later", retry_after_ms=2)
     assert wire.down(v1.ControllerMessage(refused=refused)) == TurnedAway(RefusalReason.BUSY, "later", 2 * MILLISECOND)
     assert wire.down(v1.ControllerMessage(log_ack=v1.LogAck())) is None
@@ -155,7 +160,7 @@ def test_a_specification_that_is_none(content: bytes) -> None:
 
 
 def test_suspending_and_resuming() -> None:
-    """To whoever does not look at the suspension such an attempt runs; a leave keeps all that was told."""
+    """To whoever does not look at the suspension such an attempt runs; a grant keeps all that was told."""
     phases = {
         Phase.SUSPENDING: v1.Suspension.SUSPENDING,
         Phase.SUSPENDED: v1.Suspension.SUSPENDED,
@@ -171,7 +176,29 @@ def test_suspending_and_resuming() -> None:
     resumption = v1.Resumption(
         grant="g1", folder="/w/a1", started_at_ms=5, timeout_ms=7, paused_ms=-3, ports={"web": 80, "api": 81}
     )
+    resumption.gpus = ["GPU-2", "GPU-1"]
     order = wire.order(v1.RunAttempt.parse(bytes(v1.RunAttempt(attempt_uid="a1", resumption=resumption))))
-    meant = Resumption("g1", "/w/a1", 5 * MILLISECOND, 7 * MILLISECOND, 0, (("api", 81), ("web", 80)))
+    meant = Resumption(
+        "g1", "/w/a1", 5 * MILLISECOND, 7 * MILLISECOND, 0, (("api", 81), ("web", 80)), ("GPU-2", "GPU-1")
+    )
     assert order.resumption == meant
     assert wire.order(v1.RunAttempt(attempt_uid="a1")).resumption is None
+
+
+def test_where_a_member_of_a_gang_stands_crosses_the_wire() -> None:
+    """As the controller writes it; of a job that is not a gang there is nothing."""
+    place = GangPlace(1, 2, 3, 4, leads=False, waits=True, leader_host="10.0.0.1", leader_port=9)
+    sent = v1.RunAttempt(attempt_uid="a1", gang=controllers._gang_place(place))
+    order = wire.order(v1.RunAttempt.parse(bytes(sent)))
+    assert (order.gang, order.waits) == (place, True)
+    assert wire.order(v1.RunAttempt(attempt_uid="a1")).gang is None
+
+
+def test_where_an_attempt_is_reached_crosses_the_wire() -> None:
+    """Host, ports and meeting point; a port that cannot be is none, and a host is no longer than a name is."""
+    seen = Observation("a1", Phase.RUNNING, True, 5, (("web", 80),), host="10.0.0.1", rendezvous_port=9)
+    read = controllers.observation(v1.AttemptObserved.parse(bytes(wire.observed(seen))), logs_stored=0)
+    assert (read.host, read.ports, read.rendezvous_port) == ("10.0.0.1", (("web", 80),), 9)
+    lies = v1.AttemptObserved(attempt_uid="a1", host="x" * 1000, rendezvous_port=70_000)
+    read = controllers.observation(lies, logs_stored=0)
+    assert (len(read.host), read.rendezvous_port) == (255, 0)

@@ -218,7 +218,7 @@ class Controller(v1.WorkerServiceBase):
             yield v1.BundleChunk(offset=offset, data=content[offset : offset + 1000], total_bytes=len(content))
 
 
-def specification(argv=(), function=None, args=(), python="", bundle="", ports=(), environment=None, timeout_ms=0):
+def specification(argv=(), function=None, args=(), python="", bundle="", environment=None, gpus=0, **more):
     """Encode a specification of a program (``argv``, or Python code as one text) or of a callable."""
     if isinstance(argv, str):
         argv = (sys.executable, "-I", "-S", "-u", "-c", argv)
@@ -233,12 +233,11 @@ def specification(argv=(), function=None, args=(), python="", bundle="", ports=(
             job_id="job-a",
             job_uid="0" * 16,
             entrypoint=entrypoint,
-            resources=v1.Amount(cpu_milli=100),
+            resources=v1.Amount(cpu_milli=100, gpu_count=gpus),
             environment=environment or {},
-            ports=list(ports),
             bundle_id=bundle,
             num_tasks=1,
-            timeout_ms=timeout_ms,
+            **more,
         )
     )
 

@@ -52,7 +52,7 @@ FOLDERS = (
 
 
 def find_engine():
-    """Give the folder with an engine. Skips the test where there is none, or no right to start one."""
+    """Return the folder with an engine. Skips the test where there is none, or no right to start one."""
     if os.geteuid() != 0:
         pytest.skip("a Docker engine is started by root only")
     found = subprocess.run([INSTALL, "--only-find"], capture_output=True, text=True, check=False)
@@ -94,7 +94,7 @@ def running_engine():
 
 
 def empty_image():
-    """Give an archive with nothing but folders, for others to be shown in."""
+    """Return an archive with nothing but folders, for others to be shown in."""
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w") as archive:
         for name in FOLDERS:
@@ -121,7 +121,7 @@ async def answering(socket, engine, log):
 
 
 def shown():
-    """Give what of this machine tasks are shown."""
+    """Return what of this machine tasks are shown."""
     wanted = [Path("/usr"), Path(sys.base_prefix), Path(sys.prefix), CHECKOUT, Path(sysconfig.get_paths()["purelib"])]
     wanted += [Path(name) for name in ("/bin", "/lib", "/lib64")]
     found = []
@@ -154,7 +154,7 @@ class DockerWorld:
 
     @asynccontextmanager
     async def runtime(self, patience=None, containers=None):
-        """Give the runtime, as a process of the worker has it; the next one is that of its next process."""
+        """Yield the runtime, as a process of the worker has it; the next one is that of its next process."""
         (self.life / "tasks").mkdir(mode=0o700, parents=True, exist_ok=True)
         lease = LeaseFile(self.life / "tasks" / "lease")
         if lease.over and not lease.until_ns:
@@ -168,7 +168,7 @@ class DockerWorld:
             yield await stack.enter_async_context(opened)
 
     async def all(self):
-        """Give all containers there are, by name."""
+        """Return all containers there are, by name."""
         async with open_engine(str(self.socket)) as engine:
             found = await engine.call("GET", "/containers/json", query={"all": "1"})
             return {each["Names"][0].removeprefix("/"): each for each in found}

@@ -51,7 +51,7 @@ class PodWorld:
 
     @asynccontextmanager
     async def runtime(self, patience=None, wrapped=lambda driver: driver):
-        """Give the runtime, as a process of the worker has it; the next one is that of its next process."""
+        """Yield the runtime, as a process of the worker has it; the next one is that of its next process."""
         (self.life / "tasks").mkdir(mode=0o700, parents=True, exist_ok=True)
         lease = LeaseFile(self.life / "tasks" / "lease")
         if lease.over and not lease.until_ns:

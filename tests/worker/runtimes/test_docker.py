@@ -1,5 +1,6 @@
 """Attempts as containers of a real Docker engine: the contract, adoption, limits, ends from outside."""
 
+import errno
 import json
 import os
 import sys
@@ -66,7 +67,7 @@ class TestDockerRuntime(TaskRuntimeConformance):
 
 
 def program(code, uid="attempt-1", **changes):
-    """Give an attempt that runs a line of Python."""
+    """Return an attempt that runs a line of Python."""
     return AttemptSpec(facts(uid), argv=(sys.executable, "-I", "-S", "-c", code), **changes)
 
 
@@ -101,6 +102,14 @@ print(json.dumps({
     }  # fmt: skip
     await attempt.remove()
     await world.until(lambda found: attempt.name not in found)
+
+
+async def test_one_that_is_freezable_gets_no_io_uring(runtime):
+    """Beside what the engine's own profile forbids: a container without rights may put the filter on itself."""
+    code = "import ctypes; c = ctypes.CDLL(None, use_errno=True); c.syscall(425, 0, None); print(ctypes.get_errno())"
+    attempt = await runtime.start(program(code, freezable=True))
+    assert (await attempt.wait()).succeeded
+    assert await anyio.Path(attempt.stdout).read_text() == f"{errno.ENOSYS}\n"
 
 
 async def test_the_next_process_of_a_worker_takes_attempts_up(world):

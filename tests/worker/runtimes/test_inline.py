@@ -9,7 +9,7 @@ import pytest
 from iriscw.errors import InvalidArgument
 from iriscw.task.payload import make_payload
 from iriscw.testing.conformance.task_runtime import TaskRuntimeConformance, facts
-from iriscw.worker.ports import AttemptSpec, EndKind, ResultUnreadable, TaskRuntime
+from iriscw.worker.ports import AttemptSpec, EndKind, NotFreezable, ResultUnreadable, TaskRuntime
 from iriscw.worker.runtimes import workdir
 from iriscw.worker.runtimes.inline import InlineRuntime
 
@@ -31,6 +31,13 @@ async def test_programs_are_for_processes(runtime: InlineRuntime) -> None:
     """A thread runs callables."""
     with pytest.raises(InvalidArgument, match="callables only"):
         await runtime.start(AttemptSpec(facts(), argv=("true",)))
+
+
+async def test_a_thread_cannot_be_freezable(runtime: InlineRuntime) -> None:
+    """It is refused by name, and leaves nothing."""
+    with pytest.raises(NotFreezable, match="threads of the worker"):
+        await runtime.start(AttemptSpec(facts(), payload=make_payload(dict, [], {}), freezable=True))
+    assert not runtime.root.exists()
 
 
 async def test_the_environment_of_the_process_is_not_touched(runtime: InlineRuntime) -> None:

@@ -136,7 +136,7 @@ async def test_a_leave_is_one_workers(workers) -> None:
 
 
 async def test_what_runs_is_not_taken_away(workers) -> None:
-    """A leave for an attempt that was never frozen is refused, and changes nothing for who has it."""
+    """A grant for an attempt that was never frozen is refused, and changes nothing for who has it."""
     old = workers("a")
     running = await old.start(AttemptSpec(facts("a1"), argv=("sleep", "600")))
     with pytest.raises(ResumeRefused, match="runs"):
@@ -202,7 +202,7 @@ async def test_what_is_no_attempt_is_refused(workers, tmp_path: Path) -> None:
             await new.permit(uid, path, "g1", WHERE)
     with pytest.raises(ResumeRefused, match="lease"):
         await attrs.evolve(new, lease=None).permit("a1", folder, "g1", WHERE)
-    with pytest.raises(ResumeRefused, match="no processes"):
+    with pytest.raises(ResumeRefused, match="not processes"):
         await InlineRuntime(tmp_path / "inline").permit("a1", folder, "g1", WHERE)
     assert owner_of(folder) is None
     with pytest.raises(ResumeRefused, match="never permitted"):

@@ -1,5 +1,6 @@
 """Attempts as pods, on a served simulation whose pods are real processes: the contract, adoption, ends from outside."""
 
+import errno
 import os
 import signal
 import sys
@@ -17,12 +18,14 @@ from iriscw.cloud.kube.settings import SecretKey
 from iriscw.cloud.model import Capacity, Unavailable
 from iriscw.processes.contained import look
 from iriscw.processes.lease import NEVER_NS
+from iriscw.task.environment import GangFacts
 from iriscw.testing.conformance.task_runtime import TaskRuntimeConformance, facts
 from iriscw.worker.ports import (
     AttemptSpec,
     AttemptWithdrawn,
     EndKind,
     ImageUnavailable,
+    NotFreezable,
     ProgramMissing,
     WorkerTrouble,
 )
@@ -72,7 +75,7 @@ class TestPodRuntime(TaskRuntimeConformance):
 
 
 def program(code, uid="attempt-1", **changes):
-    """Give an attempt that runs a line of Python."""
+    """Return an attempt that runs a line of Python."""
     return AttemptSpec(facts(uid), argv=(sys.executable, "-I", "-S", "-c", code), **changes)
 
 
@@ -84,7 +87,7 @@ async def until_up(attempt):
 
 
 def supervisor_of(attempt):
-    """Give the number of the process that is the first of an attempt's container."""
+    """Return the number of the process that is the first of an attempt's container."""
     order = os.fsencode(attempt.folder.path / "order.json")
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -111,15 +114,35 @@ async def test_an_attempts_environment(world, runtime):
     """The image's below the user's below ours; its address is its pod's own."""
     code = "import os; print(os.environ['FROM_THE_IMAGE'], os.environ['MINE'], os.environ['IRIS_JOB_ID'], sep='|')"
     also = "; print(os.environ['IRIS_ADVERTISE_HOST'], os.environ['IRIS_WORKDIR'] == os.getcwd(), sep='|')"
+    also += "; print(os.environ['PYTHONUNBUFFERED'])"
     attempt = await runtime.start(program(code + also, environment={"MINE": "1", "IRIS_JOB_ID": "forged"}))
     assert (await attempt.wait()).succeeded
-    first, second = (await anyio.Path(attempt.stdout).read_text()).splitlines()
-    assert first == "yes|1|/ada/j"
+    first, second, unbuffered = (await anyio.Path(attempt.stdout).read_text()).splitlines()
+    assert (first, unbuffered) == ("yes|1|/ada/j", "1")
     host, there = second.split("|")
     assert (host.startswith("127."), there) == (True, "True")  # what stands for the address of a pod
     assert host != "127.0.0.1"
     await attempt.remove()
     await world.until(lambda pods: not named(pods, attempt))
+
+
+async def test_a_leader_of_a_gang_in_a_pod(world, runtime):
+    """Others meet at its pod's own address, and that is what is reported; a member is told another one."""
+    names = ("MASTER_ADDR", "MASTER_PORT", "JAX_COORDINATOR_ADDRESS", "IRIS_ADVERTISE_HOST")
+    code = f"import os; print(*(os.environ[name] for name in {names}))"
+    told = []
+    for uid, place in (
+        ("leads", GangFacts(0, 1, 0, 2, leads=True, leader_host="10.9.9.9", leader_port=20_000)),
+        ("joins", GangFacts(0, 1, 1, 2, leader_host="10.0.0.1", leader_port=20_001)),
+    ):
+        spec = program(code, uid)
+        attempt = await runtime.start(attrs.evolve(spec, facts=attrs.evolve(spec.facts, gang=place)))
+        assert (await attempt.wait()).succeeded
+        told.append([*(await anyio.Path(attempt.stdout).read_text()).split(), attempt.host])
+        await attempt.remove()
+    (master, port, coordinator, own, reported), (their_master, *_, other, also_reported) = told
+    assert (master, port, coordinator, reported) == (own, "20000", f"{own}:20000", own)
+    assert (their_master, also_reported) == ("10.0.0.1", other)
 
 
 async def test_the_next_process_of_a_worker_takes_attempts_up(world):
@@ -190,10 +213,23 @@ async def test_not_started_is_not_failed(world, runtime):
         await runtime.start(AttemptSpec(facts("no-program"), argv=("no-such-program",)))
     with pytest.raises(WorkerTrouble, match="OutOfcpu"):
         await runtime.start(program("pass", "too-large", demand=Capacity(10_000_000)))
-    with pytest.raises(ImageUnavailable, match="is no image"):
+    with pytest.raises(ImageUnavailable, match="is not an image"):
         await runtime.start(program("pass", "no-image", image="two words"))
     assert await runtime.adopt() == ()
     await world.until(lambda pods: not any(of(each, world) for each in pods.values()))
+
+
+async def test_one_that_is_freezable_gets_no_io_uring(world, runtime, monkeypatch):
+    """Its supervisor puts the filter on; where the kernel takes none, that is what is said."""
+    code = (
+        "import ctypes, os; c = ctypes.CDLL(None, use_errno=True); c.syscall(425, 0, None); print(ctypes.get_errno())"
+    )
+    attempt = await runtime.start(program(code, freezable=True))
+    assert (await attempt.wait()).succeeded
+    assert await anyio.Path(attempt.stdout).read_text() == f"{errno.ENOSYS}\n"
+    monkeypatch.setattr("iriscw.worker.runtimes.input_checks.FREEZABLE", bytes(8))
+    with pytest.raises(NotFreezable, match="takes no filter"):
+        await runtime.start(program(code, "refused", freezable=True))
 
 
 async def test_a_container_that_cannot_be_made_is_told_of(world):

@@ -77,6 +77,12 @@ def test_a_start_is_judged_whatever_is_known():
             assert not seen.over
 
 
+def test_the_gpus_of_a_pod_are_those_that_its_report_names():
+    """Its node gave them; nobody here did."""
+    runs = judge_start(Seen(found=Found(Report(gpus=("GPU-1",)))), 0, 0, PATIENCE)
+    assert runs == Runs(("GPU-1",))
+
+
 def test_an_end_is_judged_whatever_is_known():
     """Nothing has ended for which neither its folder nor its pod says so; and a success is one by the program's own."""
     for seen, settled, ordered in itertools.product(SEEN, (0, 3600 * SECOND), (False, True)):

@@ -32,7 +32,7 @@ class ScriptedPods:
         return not pod.labels
 
     async def look(self, name):
-        """Give what the script has, or raise it."""
+        """Return what the script has, or raise it."""
         found = self.looks.popleft()
         if isinstance(found, Exception):
             raise found

@@ -22,12 +22,14 @@ from iriscw.testing.conformance.task_runtime import TaskRuntimeConformance, fact
 from iriscw.worker.ports import (
     AttemptSpec,
     EndKind,
+    NotFreezable,
     ProgramMissing,
     ResultMissing,
     ResultUnreadable,
     TaskRuntime,
     WorkerTrouble,
 )
+from iriscw.worker.runtimes import input_checks as given_module
 from iriscw.worker.runtimes.process import MARKER, ProcessRuntime, classify
 
 PAUSE = "import signal; print('up', flush=True); signal.pause()"
@@ -68,8 +70,21 @@ async def test_the_environment_is_exactly_as_documented(runtime: ProcessRuntime)
     attempt = await runtime.start(program(code, environment=user))
     await attempt.wait()
     work = attempt.folder.work
-    expected = {"MINE": "1", "LC_ALL": "C.UTF-8", "PATH": "/user", **task_environment(facts(), work)}
+    ours = {"PYTHONUNBUFFERED": "1", **task_environment(facts(), work)}
+    expected = {"MINE": "1", "LC_ALL": "C.UTF-8", "PATH": "/user", **ours}
     assert text_of(attempt.stdout) == f"{sorted(expected.items())} {work} True\n"
+
+
+@pytest.mark.parametrize(("environment", "seen"), [({}, "a word"), ({"PYTHONUNBUFFERED": ""}, "")])
+async def test_what_python_prints_is_in_the_log_at_once(
+    runtime: ProcessRuntime, environment: dict[str, str], seen: str
+) -> None:
+    """Also half a line, though the log is a file; a job that wants blocks says so."""
+    code = "import os; print('a word', end=''); print(open('/proc/self/fd/1').read(), file=os.fdopen(2, 'w'))"
+    spec = AttemptSpec(facts(), argv=(sys.executable, "-S", "-c", code), environment=environment)
+    attempt = await runtime.start(spec)
+    assert (await attempt.wait()).succeeded
+    assert text_of(attempt.stderr) == f"{seen}\n"
 
 
 async def test_files_are_private(runtime: ProcessRuntime) -> None:
@@ -92,6 +107,31 @@ async def test_not_started_is_not_failed(runtime: ProcessRuntime, tmp_path: Path
     blocked.write_text("")
     with pytest.raises(WorkerTrouble):
         await ProcessRuntime(blocked / "below").start(program("pass"))
+
+
+@pytest.mark.parametrize("freezable", [True, False])
+async def test_one_that_is_freezable_gets_no_io_uring(runtime: ProcessRuntime, freezable: bool) -> None:
+    """The program begins under the filter, and others under none."""
+    code = "print(next(line.split()[1] for line in open('/proc/self/status') if line.startswith('Seccomp_filters')))"
+    attempt = await runtime.start(program(code, freezable=freezable))
+    assert (await attempt.wait()).succeeded
+    before = next(each for each in text_of(Path("/proc/self/status")).splitlines() if each.startswith("Seccomp_f"))
+    assert int(text_of(attempt.stdout)) == int(before.split()[1]) + freezable
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    [("hindrance", lambda: "not on a riscv64", "riscv64"), ("FREEZABLE", bytes(8), "takes no filter")],
+)
+async def test_what_cannot_be_freezable_is_not_started(
+    runtime: ProcessRuntime, monkeypatch: pytest.MonkeyPatch, name: str, value: object, why: str
+) -> None:
+    """On a machine without a filter, or a kernel that takes none, it is refused by name, and nothing is left of it."""
+    monkeypatch.setattr(given_module, name, value)
+    with pytest.raises(NotFreezable, match=why):
+        await runtime.start(program("pass", freezable=True))
+    assert await runtime.adopt() == ()
+    assert (await (await runtime.start(program("pass", "other"))).wait()).succeeded
 
 
 async def test_words_that_no_program_can_be_given(runtime: ProcessRuntime) -> None:
@@ -262,10 +302,22 @@ def test_every_ending_has_a_word_and_a_sentence(ending: Ending) -> None:
     assert end.succeeded is (ending.code == 0 and not ending.stopped and not ending.lease_over)
 
 
+def test_a_stop_says_what_ended_it() -> None:
+    """The sentence begins with the one word that people look for."""
+    assert classify(Ending(None, 9, stopped=True, killed=True, lease_over=True)).reason == (
+        "stopped: its worker could not reach the controller until its lease was over"
+    )
+    assert classify(Ending(0, None, stopped=True)).reason == "stopped: it ended when it was told to"
+    assert classify(Ending(None, 9, stopped=True, killed=True)).reason == "stopped: it was killed after its grace"
+
+
 def test_the_kernels_kill_for_memory_has_its_own_word() -> None:
     """It is the user's limit, not a stranger's signal."""
     assert classify(Ending(None, 9, out_of_memory=True, max_rss_bytes=5)).kind is EndKind.OUT_OF_MEMORY
     assert classify(Ending(None, 9)).kind is EndKind.SIGNALLED
+    neighbours = classify(Ending(None, 9, perhaps_out_of_memory=True, max_rss_bytes=5))
+    assert neighbours.kind is EndKind.SIGNALLED
+    assert neighbours.reason.startswith("killed by SIGKILL, perhaps by the kernel: ")
 
 
 @pytest.mark.parametrize("change", ["pathlib.Path(path).write_text('[' * 60000)", "os.mkfifo(path)", "os.mkdir(path)"])
