@@ -18,6 +18,7 @@ from iriscw.deploy.installation import installation_of
 from iriscw.deploy.reaching import Gate, Wish, open_gate, wish_of
 from iriscw.errors import InvalidArgument
 from iriscw.rpc.client import RpcChannel
+from iriscw.rpc.keeping import Kept
 from iriscw.rpc.tls import client_tls
 from iriscw.rpc.tokens import Secret
 
@@ -30,7 +31,7 @@ def connect_kubernetes(
     context: str | None = None,
     token: str | Secret | None = None,
 ) -> Connecting:
-    """Give a client of a controller in a Kubernetes cluster; the connection ends with the block.
+    """Return a client of a controller in a Kubernetes cluster; the connection ends with the block.
 
     The controller is found by its Service, and reached through the API server's port-forward, without kubectl; the
     client follows it to another pod. In a pod of the cluster itself its Service's name is dialled. Certificates are
@@ -50,14 +51,16 @@ def connect_kubernetes(
         ControllerNotReady: it does not serve now, or lacks its Secrets.
         RightsMissing: the credentials may not do what it takes; the text names the right.
         ConfigError: the configuration cannot be read.
-        UsageError: there is no way to the cluster's API, or it is no configuration of a cluster there.
+        UsageError: there is no way to the cluster's API, or it is not a configuration of a cluster there.
         OperationError: the cluster's API does not answer.
-        NeedsAsyncio: this is no task of an asyncio loop.
+        NeedsAsyncio: this is not a task of an asyncio loop.
     """
     if config is not None and namespace:
         raise InvalidArgument("namespace: the configuration says it")
     given = Secret(token) if isinstance(token, str) else token
-    return Connecting(_connected(config, namespace, kubeconfig, context, given))
+    return Connecting(
+        Kept(_connected(config, namespace, kubeconfig, context, given), "iriscw connection to Kubernetes")
+    )
 
 
 @asynccontextmanager
@@ -75,7 +78,7 @@ async def _connected(
 
 
 def read_wish(config: str | os.PathLike[str] | ClusterConfig | None, namespace: str = "") -> tuple[Wish, Path | None]:
-    """Give which controller is meant, and the kubeconfig that its configuration names. Blocks on the disk.
+    """Return which controller is meant, and the kubeconfig that its configuration names. Blocks on the disk.
 
     Raises:
         ConfigError: the configuration cannot be read.
@@ -91,10 +94,10 @@ def read_wish(config: str | os.PathLike[str] | ClusterConfig | None, namespace: 
 
 @asynccontextmanager
 async def client_of(gate: Gate) -> AsyncIterator[Client]:
-    """Give a client that goes through a gate.
+    """Yield a client that goes through a gate.
 
     Raises:
-        InvalidTls: the authority is no certificate.
+        InvalidTls: the authority is not a certificate.
     """
     tls = client_tls(authority=gate.authority) if gate.authority else None
     # Without TLS the network is trusted by whoever installed it so; through a tunnel none is crossed.

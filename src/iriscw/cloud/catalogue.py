@@ -53,11 +53,6 @@ class InstanceType:
     arm: bool = False
 
     @property
-    def in_racks(self) -> bool:
-        """Whether it comes in whole racks of :data:`RACK_NODES`."""
-        return self.name.startswith(RACK_TYPES)
-
-    @property
     def for_pods(self) -> Capacity:
         """What of CPU and memory pods may request; other quantities are 0, and mean nothing."""
         cpu_milli = self.vcpu * 1000 * SHARE_PERCENT // 100
@@ -100,5 +95,5 @@ CATALOGUE: Mapping[str, InstanceType] = MappingProxyType({each.name: each for ea
 
 
 def instance_type(name: str) -> InstanceType | None:
-    """Give what is known of a type; None if nothing is."""
+    """Return what is known of a type; None if nothing is."""
     return CATALOGUE.get(name)

@@ -40,7 +40,7 @@ class InvalidLabels(InvalidSpec):
 
 
 def our_labels(cluster: str, labels: Mapping[str, str]) -> dict[str, str]:
-    """Give ``labels``, in the order of their names, with those that say whose the object is.
+    """Return ``labels``, in the order of their names, with those that say whose the object is.
 
     Raises:
         InvalidLabels: they cannot be an object's labels.

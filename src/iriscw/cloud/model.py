@@ -45,6 +45,14 @@ ROLE_CONTROLLER = "controller"
 # Quantities
 
 
+def _size(size_bytes: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size_bytes < 1024:
+            return f"{size_bytes:.4g}{unit}"
+        size_bytes /= 1024
+    return f"{size_bytes:.4g}TiB"
+
+
 @attrs.frozen
 class Capacity:
     """What a worker has, a task asks for, or attempts have taken. All integers; no unit is ever rounded here.
@@ -83,6 +91,17 @@ class Capacity:
         if demand.gpu_count and demand.gpu_class and demand.gpu_class != self.gpu_class:
             short.append("gpu_class")
         return tuple(short)
+
+    def shortage(self, demand: Capacity) -> str:
+        """Say what is short for ``demand``, with numbers: ``64 CPU asked, 1 there``; empty exactly when it fits."""
+        said = {
+            "cpu": f"{demand.cpu_milli / 1000:g} CPU asked, {self.cpu_milli / 1000:g} there",
+            "memory": f"{_size(demand.memory_bytes)} memory asked, {_size(self.memory_bytes)} there",
+            "disk": f"{_size(demand.disk_bytes)} disk asked, {_size(self.disk_bytes)} there",
+            "gpu": f"{demand.gpu_count} GPU asked, {self.gpu_count} there",
+            "gpu_class": f"GPU class {demand.gpu_class} asked, {self.gpu_class or 'none'} there",
+        }
+        return "; ".join(said[name] for name in self.lacking(demand))
 
     def minus(self, demand: Capacity) -> Capacity:
         """Take ``demand`` away, and keep the GPU class. The result may be negative: callers check
@@ -154,7 +173,7 @@ class Attributes:
         object.__setattr__(self, "_index", dict(self.pairs))
 
     def get(self, name: str) -> AttributeValue | None:
-        """Give the value called ``name``, or None."""
+        """Return the value called ``name``, or None."""
         return self._index.get(name)
 
     def __contains__(self, name: object) -> bool:
@@ -167,7 +186,7 @@ class Attributes:
         return len(self.pairs)
 
     def merged(self, other: Attributes) -> Attributes:
-        """Give both together; where they differ, ``other`` wins."""
+        """Return both together; where they differ, ``other`` wins."""
         return Attributes({**self._index, **other._index})
 
 
@@ -375,7 +394,7 @@ class NodePool:
         return sum(1 for node in self.nodes if node.ready and node.usable)
 
     def condition(self, *types: str) -> Condition | None:
-        """Give the condition of the first of ``types`` that is there: newer names before older ones."""
+        """Return the condition of the first of ``types`` that is there: newer names before older ones."""
         for kind in types:
             for condition in self.conditions:
                 if condition.type == kind:
@@ -467,6 +486,21 @@ class ExecResult:
     stdout: bytes = b""
     stderr: bytes = b""
     truncated: bool = False
+
+
+@attrs.frozen
+class ExecOutput:
+    """What a command that is followed says: a piece of its standard output, or of its standard error."""
+
+    data: bytes
+    stderr: bool = False
+
+
+@attrs.frozen
+class ExecEnd:
+    """How a command that is followed ended. One that a signal killed has 128 and the signal's number."""
+
+    exit_code: int
 
 
 # The world's refusals: ``str(error)`` is a sentence for users.
@@ -564,4 +598,6 @@ def check_image(image: str) -> None:
     """
     plain = image.isascii() and image.isprintable() and " " not in image
     if not image or not plain or len(image) > MAX_IMAGE_CHARS:
-        raise InvalidSpec(f"{image[:80]!r} is no image: a name without spaces, of at most {MAX_IMAGE_CHARS} characters")
+        raise InvalidSpec(
+            f"{image[:80]!r} is not an image: a name without spaces, of at most {MAX_IMAGE_CHARS} characters"
+        )

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Protocol, TypeVar, runtime_checkable
 
-from iriscw.cloud.model import ExecResult, NodePool, NodePoolSpec, Pod, PodSpec, WatchEvent
+from iriscw.cloud.model import ExecEnd, ExecOutput, ExecResult, NodePool, NodePoolSpec, Pod, PodSpec, WatchEvent
 
 CALL_TIMEOUT_S = 60.0
 """Deadline of one API call: the default of ``cluster.yaml``, and of most Kubernetes clients."""
@@ -32,7 +32,7 @@ class Observer(Protocol[Thing_co]):
     """Observes all things of one kind in our cluster."""
 
     async def list(self, labels: Mapping[str, str]) -> tuple[Thing_co, ...]:
-        """Give all that have these labels, ordered by name; read from the API, not from a cache.
+        """Return all that have these labels, ordered by name; read from the API, not from a cache.
 
         Raises:
             Forbidden: the credentials do not allow it.
@@ -42,7 +42,7 @@ class Observer(Protocol[Thing_co]):
         ...
 
     def watch(self, labels: Mapping[str, str]) -> AsyncIterator[WatchEvent]:
-        """Give a ``Relisted``, then every change in order, until cancelled; resumes and relists by itself.
+        """Return a ``Relisted``, then every change in order, until cancelled; resumes and relists by itself.
 
         Nothing that outlasts a relist is missed: what came and went in a gap is absent from the next ``Relisted``.
 
@@ -150,17 +150,21 @@ class Connection(Protocol):
         """
         ...
 
-    def stream(self, argv: Sequence[str]) -> AsyncIterator[bytes]:
-        """Run a command and give its standard output and error as they come, merged, until it ends.
+    @property
+    def interpreter(self) -> tuple[str, ...]:
+        """How Python is started there; it may be one without iriscw."""
 
-        Leaving the iteration early kills the command. Chunks are at most 64 KiB; the command waits for its
-        reader.
+    def stream(self, argv: Sequence[str]) -> AsyncIterator[ExecOutput | ExecEnd]:
+        """Run a command and give its outputs as they come, each in its order, and then how it ended.
+
+        Leaving the iteration early kills the command with all it had started; so does the end of this process, within
+        a minute. Chunks are at most 64 KiB; the command waits for its reader.
 
         Raises:
-            Gone: the pod does not exist any more.
+            Gone: the pod does not exist any more, or has ended meanwhile.
             InvalidSpec: the command cannot be started.
             Forbidden: the credentials do not allow it.
-            Unavailable: the connection broke.
+            Unavailable: the connection broke, or nobody saw how the command ended.
         """
         ...
 

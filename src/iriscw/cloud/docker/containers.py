@@ -6,7 +6,7 @@ runtime above is the same. What differs:
 * It is on the machine's own network, as tasks are that are processes: the controller of the local platform listens on
   loopback, and the ports that a task is given are the machine's.
 * Its root is the worker's own user, without any capability: the folder that it works in is that user's.
-* All GPUs of the machine are shown to a task that asks for any; a task that asks for none is told so.
+* A task is shown its own GPUs, which its worker gave it, and no others; one without is told that it has none.
 * Its name is its identity: it follows from the attempt, which is started once. The engine's own id would come too late,
   because a container does not exist before its image was fetched.
 """
@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import attrs
 
-from iriscw.cloud.kube.tasks import MANAGED_BY_WORKER, UV_CACHE, TaskPod, task_name
+from iriscw.cloud.kube.tasks import MANAGED_BY_WORKER, OWN_HOST, UV_CACHE, TaskPod, task_name
 from iriscw.cloud.model import (
     LABEL_INCARNATION,
     LABEL_MANAGED,
@@ -68,10 +68,10 @@ class InvalidDockerHost(InvalidSpec):
 
 
 def socket_of(environment: Mapping[str, str]) -> str:
-    """Give the path of the engine's socket: what ``DOCKER_HOST`` says, else Docker's own.
+    """Return the path of the engine's socket: what ``DOCKER_HOST`` says, else Docker's own.
 
     Raises:
-        InvalidDockerHost: it is no socket of this machine; tasks and worker share folders.
+        InvalidDockerHost: it is not a socket of this machine; tasks and worker share folders.
     """
     host = environment.get("DOCKER_HOST", "")
     if not host:
@@ -114,7 +114,7 @@ class TaskContainers:
 def _check_path(text: str) -> None:
     path = PurePosixPath(text)
     if not path.is_absolute() or ".." in path.parts or "\0" in text:
-        raise InvalidSpec(f"{text[:200]!r} is no absolute path")
+        raise InvalidSpec(f"{text[:200]!r} is not an absolute path")
 
 
 @attrs.frozen
@@ -130,17 +130,17 @@ class ContainerOwner:
 
 
 def container_name(owner: ContainerOwner, attempt_uid: str) -> str:
-    """Give the name of an attempt's container: the same whoever asks, and no other attempt's, of any worker."""
+    """Return the name of an attempt's container: the same whoever asks, and no other attempt's, of any worker."""
     return task_name(owner.worker_id, owner.incarnation, attempt_uid)
 
 
 def container_labels(owner: ContainerOwner) -> dict[str, str]:
-    """Give the labels of the containers of a worker's tasks."""
+    """Return the labels of the containers of a worker's tasks."""
     return {LABEL_WORKER: owner.worker_id, LABEL_MANAGED: MANAGED_BY_WORKER, LABEL_INCARNATION: owner.incarnation}
 
 
 def watched_filters(owner: ContainerOwner) -> str:
-    """Give the filter by which a worker finds its tasks' containers, those of its earlier incarnations among them."""
+    """Return the filter by which a worker finds its tasks' containers, those of its earlier incarnations among them."""
     labels = [f"{LABEL_MANAGED}={MANAGED_BY_WORKER}", f"{LABEL_WORKER}={owner.worker_id}"]
     return json.dumps({"label": labels}, separators=(",", ":"))
 
@@ -158,7 +158,10 @@ def container_body(containers: TaskContainers, owner: ContainerOwner, task: Task
     check_image(image)
     cache = PurePosixPath(owner.cache_dir)
     variables = {"IRIS_ADVERTISE_HOST": owner.advertise_host, "UV_CACHE_DIR": str(cache / UV_CACHE)}
-    if not demand.gpu_count:
+    variables |= {name: text.replace(OWN_HOST, owner.advertise_host) for name, text in task.environment}
+    if demand.gpu_count != len(task.gpus):
+        raise InvalidSpec(f"{demand.gpu_count} GPUs are asked for, and {len(task.gpus)} were given")
+    if not task.gpus:
         variables["NVIDIA_VISIBLE_DEVICES"] = "void"  # an image that says "all" would have everybody's
     return {
         "Image": image,
@@ -188,7 +191,7 @@ def _mounts(containers: TaskContainers, cache: PurePosixPath, task: TaskPod) -> 
 def _below(text: str) -> PurePosixPath:
     path = PurePosixPath(text)
     if path.is_absolute() or not path.parts or ".." in path.parts:
-        raise InvalidSpec(f"{text!r} is no folder below the cache")
+        raise InvalidSpec(f"{text!r} is not a folder below the cache")
     return path
 
 
@@ -199,8 +202,8 @@ def _limits(task: TaskPod) -> dict[str, Any]:
         found |= {"Memory": memory, "MemorySwap": memory}  # no swap beyond it
     if demand.cpu_milli:  # a share, not a bound: idle processors are nobody's gain
         found["CpuShares"] = max(LEAST_CPU_SHARES, demand.cpu_milli * CPU_SHARES_OF_ONE // 1000)
-    if demand.gpu_count:
-        found["DeviceRequests"] = [{"Driver": "nvidia", "Count": -1, "Capabilities": [["gpu"]]}]
+    if task.gpus:
+        found["DeviceRequests"] = [{"Driver": "nvidia", "DeviceIDs": [*task.gpus], "Capabilities": [["gpu"]]}]
         found["ShmSize"] = max(demand.memory_bytes // 2, 64 << 20)
     return found
 
@@ -240,7 +243,7 @@ def pod_of_container(found: Mapping[str, Any]) -> Pod:
 
 
 def pulled_as(image: str) -> dict[str, str]:
-    """Give by which parameters an image is fetched. Without a tag the engine would fetch all that there are."""
+    """Return by which parameters an image is fetched. Without a tag the engine would fetch all that there are."""
     name = image.rpartition("/")[2]
     return {"fromImage": image, **({} if "@" in name or ":" in name else {"tag": "latest"})}
 

@@ -56,6 +56,14 @@ class FakeCloud:
         self.node_pools = FakeNodePoolDriver(self)
         self.pod_driver = FakePodDriver(self)
         self._numbers = itertools.count(1)
+        self._free = budget
+        """What no pool has been granted. A pool that comes later takes nothing from an earlier one."""
+        self._refused: dict[str, None] = {}
+        """Pools that the budget has no room for."""
+        self._waiting: dict[str, None] = {}
+        """Pods that have no node yet."""
+        self._on_node: collections.defaultdict[str, dict[str, None]] = collections.defaultdict(dict)
+        """Pods that take room of a node, by its name."""
         self._failures: collections.defaultdict[str, collections.deque[tuple[Exception, bool]]]
         self._failures = collections.defaultdict(collections.deque)
 
@@ -107,9 +115,12 @@ class FakeCloud:
         for name in [name for name, spec in self.pod_specs.items() if spec.pool == pool]:
             self._remove_pod(self.pods[name])
         removed = self.pools.pop(pool)
-        del self.pool_specs[pool]
+        spec = self.pool_specs.pop(pool)
         self.pool_watchers.tell(Removed(removed))
-        self._grant()
+        if self._refused:
+            self._grant_all()
+        else:
+            self._free = self._free.plus(_all_of(spec))
 
     def remove_pod(self, pod: str) -> None:
         """Finish the deletion of a pod."""
@@ -142,7 +153,7 @@ class FakeCloud:
         self.pools[spec.name] = pool
         self.pool_specs[spec.name] = spec
         self.pool_watchers.tell(Upserted(pool))
-        self._grant()
+        self._grant(spec)
         return pool
 
     def add_pod(self, spec: PodSpec) -> Pod:
@@ -150,6 +161,7 @@ class FakeCloud:
         pod = Pod(spec.name, self._id("pod"), self._id(""), our_labels(self.cluster, spec.labels))
         self.pods[spec.name] = pod
         self.pod_specs[spec.name] = spec
+        self._waiting[spec.name] = None
         self.pod_watchers.tell(Upserted(pod))
         self._place()
         return pod
@@ -183,33 +195,50 @@ class FakeCloud:
     def _show_pod(self, pod: Pod) -> None:
         changed = attrs.evolve(pod, resource_version=self._id(""))
         self.pods[pod.name] = changed
+        self._note(changed)
         self.pod_watchers.tell(Upserted(changed))
 
     def _remove_pod(self, pod: Pod) -> None:
         removed = self.pods.pop(pod.name)
         del self.pod_specs[pod.name]
+        self._waiting.pop(pod.name, None)
+        self._on_node[removed.node].pop(pod.name, None)
         self.pod_watchers.tell(Removed(removed))
 
-    def _grant(self) -> None:
-        """Let pools boot that the budget has room for; tell the others."""
-        free = self.budget
-        for name, pool in list(self.pools.items()):
-            total = self.pool_specs[name].per_node
-            if free.times(total) >= pool.target_nodes:
-                for _ in range(pool.target_nodes):
-                    free = free.minus(total)
-                if self.automatic and len(pool.nodes) < pool.target_nodes and not pool.deleting:
-                    self.boot(name)
-            elif not pool.conditions:
-                over = Condition("Quota", "False", "Over", "the budget has no room for the pool")
-                self._show_pool(attrs.evolve(pool, conditions=(over,)))
+    def _note(self, pod: Pod) -> None:
+        """Keep in mind whether a pod waits for a node, or takes room of one: it never changes its node."""
+        if pod.phase is not PodPhase.PENDING or pod.deleting:
+            self._waiting.pop(pod.name, None)
+        if pod.node and not pod.phase.over:
+            self._on_node[pod.node][pod.name] = None
+        else:
+            self._on_node[pod.node].pop(pod.name, None)
+
+    def _grant_all(self) -> None:
+        """Begin anew with the whole budget, the oldest pool first."""
+        self._free = self.budget
+        self._refused.clear()
+        for spec in list(self.pool_specs.values()):
+            self._grant(spec)
+
+    def _grant(self, spec: NodePoolSpec) -> None:
+        """Let a pool boot if the budget has room for it; tell the others."""
+        pool = self.pools[spec.name]
+        if self._free.times(spec.per_node) >= pool.target_nodes:
+            self._free = self._free.minus(_all_of(spec))
+            if self.automatic and len(pool.nodes) < pool.target_nodes and not pool.deleting:
+                self.boot(spec.name)
+            return
+        self._refused[spec.name] = None
+        if not pool.conditions:
+            over = Condition("Quota", "False", "Over", "the budget has no room for the pool")
+            self._show_pool(attrs.evolve(pool, conditions=(over,)))
 
     def _place(self) -> None:
         if not self.automatic:
             return
-        for name, pod in list(self.pods.items()):
-            if pod.phase is not PodPhase.PENDING or pod.deleting:
-                continue
+        for name in list(self._waiting):
+            pod = self.pods[name]
             node = self._room(self.pod_specs[name])
             if node is not None:
                 self.start(name, node.name)
@@ -217,14 +246,20 @@ class FakeCloud:
                 self._show_pod(attrs.evolve(pod, reason="Unschedulable: no ready node has room"))
 
     def _room(self, spec: PodSpec) -> Node | None:
+        per_node = self.pool_specs[spec.pool].per_node
         for node in self.pools[spec.pool].nodes:
-            free = self.pool_specs[spec.pool].per_node
-            for name, pod in self.pods.items():
-                if pod.node == node.name and not pod.phase.over:
-                    free = free.minus(self.pod_specs[name].request)
+            free = per_node
+            for name in self._on_node[node.name]:
+                free = free.minus(self.pod_specs[name].request)
             if free.fits(spec.request):
                 return node
         return None
+
+
+def _all_of(spec: NodePoolSpec) -> Capacity:
+    """Return what all nodes of a pool have."""
+    each, count = spec.per_node, spec.target_nodes
+    return Capacity(each.cpu_milli * count, each.memory_bytes * count, each.disk_bytes * count, each.gpu_count * count)
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -261,7 +296,7 @@ class FakeNodePoolDriver:
             raise late
 
     async def list(self, labels: Mapping[str, str]) -> tuple[NodePool, ...]:
-        """Give all pools with these labels."""
+        """Return all pools with these labels."""
         late = await self.cloud.enter("pools.list")
         if late is not None:
             raise late
@@ -270,7 +305,7 @@ class FakeNodePoolDriver:
         )
 
     async def watch(self, labels: Mapping[str, str]) -> AsyncIterator[WatchEvent]:
-        """Give what there is, then every change; a scripted error ends it."""
+        """Yield what there is, then every change; a scripted error ends it."""
         await self.cloud.enter("pools.watch")
         async with aclosing(self.cloud.pool_watchers.watch(labels)) as watch:
             async for event in watch:
@@ -312,7 +347,7 @@ class FakePodDriver:
             raise late
 
     async def list(self, labels: Mapping[str, str]) -> tuple[Pod, ...]:
-        """Give all pods with these labels."""
+        """Return all pods with these labels."""
         late = await self.cloud.enter("pods.list")
         if late is not None:
             raise late
@@ -321,7 +356,7 @@ class FakePodDriver:
         )
 
     async def watch(self, labels: Mapping[str, str]) -> AsyncIterator[WatchEvent]:
-        """Give what there is, then every change; a scripted error ends it."""
+        """Yield what there is, then every change; a scripted error ends it."""
         await self.cloud.enter("pods.watch")
         async with aclosing(self.cloud.pod_watchers.watch(labels)) as watch:
             async for event in watch:

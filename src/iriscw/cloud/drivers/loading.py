@@ -1,9 +1,7 @@
-"""Find a platform's drivers by name: those that were given as an argument, or an installed package's entry
-point.
+"""Platforms of installed packages: what they give, what they are given, and how they are found.
 
-A platform is a function that takes the platform's section of the configuration and gives an asynchronous
-context manager of :class:`CloudDrivers`. A package offers one under the entry point group
-``iriscw.platforms``; its module is imported only when a configuration names it.
+A package offers a :class:`Platform` under the entry point group ``iriscw.platforms``; its module is imported only when
+a configuration names it (``platform: {plugin: {name: ...}}``).
 """
 
 from __future__ import annotations
@@ -11,27 +9,33 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from importlib.metadata import entry_points
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from pathlib import Path
+from typing import Protocol, TypeAlias, runtime_checkable
 
+import attrs
+
+from iriscw.cloud.model import Pod, PodSpec
 from iriscw.cloud.ports import Connection, NodePoolDriver, PodDriver
 from iriscw.errors import UsageError
+from iriscw.rpc.tokens import Secret
 
 ENTRY_POINT_GROUP = "iriscw.platforms"
 
-BUILT_IN = ("coreweave", "local")
-"""The platforms that need no package: whoever opens one knows more of it than its section says."""
-
 
 class NoSuchPlatform(UsageError, LookupError):
-    """No driver has this name: not among the arguments, and no installed package offers it."""
+    """No installed package offers a platform of this name."""
 
 
 class AmbiguousPlatform(UsageError):
-    """Several installed packages offer drivers of this name."""
+    """Several installed packages offer a platform of this name."""
 
 
 class BrokenPlatform(UsageError):
-    """A package offers drivers of this name, but they cannot be imported."""
+    """A package offers a platform of this name, but it cannot be imported, or is no :class:`Platform`."""
+
+
+class InvalidSettings(UsageError, ValueError):
+    """The configuration says something that the platform does not take; raised by the platform, with the key."""
 
 
 @runtime_checkable
@@ -47,33 +51,115 @@ class CloudDrivers(Protocol):
         """The driver of worker pods."""
 
     def connection(self, pod: str, uid: str) -> Connection:
-        """Give the connection to one incarnation of a pod; nothing is dialled before it is used."""
+        """Return the connection to one incarnation of a pod; nothing is dialled before it is used."""
 
 
-PlatformFactory: TypeAlias = Callable[[Any], AbstractAsyncContextManager[CloudDrivers]]
-"""Takes the platform's section of the configuration."""
+@runtime_checkable
+class TaskConnections(Protocol):
+    """What drivers have beside, where tasks have pods or containers of their own."""
+
+    async def task_connection(self, worker: Pod, attempt_uid: str) -> Connection:
+        """Return the connection to what an attempt runs in. ``worker`` is its worker's pod.
+
+        Raises:
+            Gone: there is nothing of the attempt, or not any more.
+            Forbidden: the credentials do not allow it.
+            Throttled: too many calls.
+            Unavailable: no answer.
+        """
+        ...
 
 
-def load_platform(name: str, given: Mapping[str, PlatformFactory] | None = None) -> PlatformFactory:
-    """Give the platform called ``name``: from ``given`` first, then from the entry points.
+@attrs.frozen(kw_only=True)
+class GroupPlace:
+    """What the configuration says of a scale group's machines, for the platform alone.
+
+    Attributes:
+        region: ``slice_template.plugin.region``; empty if it is not said.
+        instance_type: likewise.
+        settings: likewise; what the platform itself reads.
+    """
+
+    region: str = ""
+    instance_type: str = ""
+    settings: Mapping[str, str] = attrs.field(factory=dict)
+
+
+@attrs.frozen(kw_only=True)
+class PlatformContext:
+    """What a platform is opened with.
+
+    Attributes:
+        cluster: the cluster's name.
+        settings: ``platform.plugin.settings``, which :attr:`Platform.check` let pass.
+        groups: what the configuration says of each scale group's machines; a pool's group is its label
+            ``iris-scale-group`` (:data:`iriscw.cloud.model.LABEL_GROUP`).
+        folder: a folder that is the platform's own, mode 0700; it is there, and lasts as long as the cluster's state.
+        controller_address: ``host:port`` that workers dial.
+        worker_environment: variables that workers are given (``defaults.bootstrap.env_vars``).
+        cache_dir: where a worker keeps bundles and logs, on its machine.
+        worker_token: gives the token of the worker in a pod. It is a secret: it is handed over in a file of mode 0600,
+            never on a command line or in a pod's description.
+    """
+
+    cluster: str
+    settings: Mapping[str, str]
+    groups: Mapping[str, GroupPlace]
+    folder: Path
+    controller_address: str
+    worker_environment: Mapping[str, str]
+    cache_dir: str
+    worker_token: Callable[[PodSpec], Secret] = attrs.field(repr=False)
+
+
+Opening: TypeAlias = Callable[[PlatformContext], AbstractAsyncContextManager[CloudDrivers]]
+Checking: TypeAlias = Callable[[Mapping[str, str], Mapping[str, GroupPlace]], None]
+
+
+def _no_settings(settings: Mapping[str, str], groups: Mapping[str, GroupPlace]) -> None:
+    """Take no settings at all: a misspelt one would be ignored."""
+    for where, said in {"platform.plugin": settings, **{name: each.settings for name, each in groups.items()}}.items():
+        if said:
+            raise InvalidSettings(f"{where}: this platform has no settings, and {', '.join(sorted(said))} was said")
+
+
+@attrs.frozen(kw_only=True)
+class Platform:
+    """What a package offers.
+
+    Attributes:
+        open: opens the drivers. Leaving the context manager must not stop anything that runs in the cloud: the next
+            controller finds it by listing.
+        check: raises :class:`InvalidSettings` for settings, of the platform or of a group, that cannot be; does nothing
+            else. ``iriscw config check`` calls it, too. Default: there are no settings.
+    """
+
+    open: Opening
+    check: Checking = _no_settings
+
+
+def load_platform(name: str) -> Platform:
+    """Return the platform that an installed package offers as ``name``.
 
     Raises:
         NoSuchPlatform: there is none; the error lists those there are.
         AmbiguousPlatform: several packages offer it.
-        BrokenPlatform: it cannot be imported.
+        BrokenPlatform: it cannot be imported, or is no :class:`Platform`.
     """
-    if given is not None and name in given:
-        return given[name]
     offered = entry_points(group=ENTRY_POINT_GROUP)
     found = list(offered.select(name=name))
     if not found:
-        known = ", ".join(sorted({*(given or {}), *offered.names, *BUILT_IN}))
-        raise NoSuchPlatform(f"nothing installed runs the platform {name!r}; there are: {known}")
+        known = ", ".join(sorted({*offered.names})) or "none"
+        raise NoSuchPlatform(f"no installed package has a platform {name!r}; there are: {known}")
     if len(found) > 1:
         packages = ", ".join(sorted(str(each.dist.name if each.dist else each.value) for each in found))
         raise AmbiguousPlatform(f"the platform {name!r} is offered by: {packages}")
     try:
-        factory: PlatformFactory = found[0].load()
-    except (ImportError, AttributeError) as error:
-        raise BrokenPlatform(f"the platform {name!r} ({found[0].value}) cannot be imported: {error}") from error
-    return factory
+        platform = found[0].load()
+    except Exception as error:  # somebody else's module: whatever its import raises
+        why = f"{type(error).__name__}: {error}"
+        raise BrokenPlatform(f"the platform {name!r} ({found[0].value}) cannot be imported: {why}") from error
+    if not isinstance(platform, Platform):
+        kind = type(platform).__name__
+        raise BrokenPlatform(f"the platform {name!r} ({found[0].value}) is a {kind}, and must be a Platform")
+    return platform

@@ -58,7 +58,7 @@ class Watchers:
                 watcher.add(event)
 
     async def watch(self, labels: Mapping[str, str]) -> AsyncGenerator[WatchEvent, None]:
-        """Give a ``Relisted``, then each change in order, for ever."""
+        """Yield a ``Relisted``, then each change in order, for ever."""
         watcher = _Watcher(labels)
         self._watchers.append(watcher)
         try:

@@ -99,16 +99,18 @@ class Pages:
         """Take a page in.
 
         Raises:
-            MalformedAnswer: it is no list, or one that never ends.
+            MalformedAnswer: it is not a list, or one that never ends.
             TooManyObjects: the list is longer than the limit.
         """
         metadata = body.get("metadata") if isinstance(body, dict) else None
-        items = body.get("items") if isinstance(body, dict) else None
+        # A list that is empty may be null; what has no items is something else, and says nothing of absence.
+        items: Any = body.get("items", "") if isinstance(body, dict) else ""
         version = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
-        if not isinstance(metadata, dict) or not isinstance(version, str) or not version:
+        listed = items is None or isinstance(items, list)
+        if not listed or not isinstance(metadata, dict) or not isinstance(version, str) or not version:
             raise MalformedAnswer("the API answered a list with something else")
         before = len(self.objects)
-        for item in items if isinstance(items, list) else ():
+        for item in items or ():
             key = key_of(item)
             if key is None:
                 self.malformed += 1
@@ -125,7 +127,7 @@ class Pages:
 
 
 def key_of(item: Any) -> tuple[str, str] | None:
-    """Give namespace and name of an object, or None if it has no identity: name, uid and version."""
+    """Return namespace and name of an object, or None if it has no identity: name, uid and version."""
     metadata = item.get("metadata") if isinstance(item, dict) else None
     if not isinstance(metadata, dict):
         return None
@@ -139,7 +141,7 @@ def key_of(item: Any) -> tuple[str, str] | None:
 
 
 def collect(settings: KubeSettings, source: Source, rng: Random) -> Call[tuple[Mapping[str, Any], ...]]:
-    """Give all objects of a source, as they were at one moment, in the API's order.
+    """Return all objects of a source, as they were at one moment, in the API's order.
 
     Raises:
         Forbidden: the credentials do not allow it.

@@ -25,7 +25,7 @@ POOL_NAME_LABEL = "compute.coreweave.com/node-pool"
 
 
 def home_of(node: Thing) -> str:
-    """Give where a node belongs, comparable with :func:`homes_of`; empty if it does not say."""
+    """Return where a node belongs, comparable with :func:`homes_of`; empty if it does not say."""
     slice_id = label_of(node, LABEL_SLICE)
     if slice_id:
         return f"slice {slice_id}"
@@ -34,7 +34,7 @@ def home_of(node: Thing) -> str:
 
 
 def homes_of(name: str, labels: Mapping[str, str]) -> tuple[str, ...]:
-    """Give where nodes of the pool with this name and these labels belong."""
+    """Return where nodes of the pool with this name and these labels belong."""
     slice_id = labels.get(LABEL_SLICE, "")
     return (f"slice {slice_id}", f"pool {name}") if slice_id else (f"pool {name}",)
 
@@ -79,11 +79,11 @@ class Join:
         return join
 
     def all(self) -> tuple[NodePool, ...]:
-        """Give all pools with their nodes, ordered by name."""
+        """Return all pools with their nodes, ordered by name."""
         return tuple(self.pool(name) for name in sorted(self._pools))
 
     def pool(self, name: str) -> NodePool:
-        """Give one pool with its nodes."""
+        """Return one pool with its nodes."""
         alone, homes = self._pools[name]
         nodes = [node for home in homes for node in self._nodes.get(home, {}).values()]
         return attrs.evolve(alone, nodes=tuple(sorted(nodes, key=lambda node: node.name))) if nodes else alone

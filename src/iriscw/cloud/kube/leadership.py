@@ -123,7 +123,7 @@ class Candidate:
         """The uid of the Lease to which we wrote last, or were to."""
 
     def next(self, now: int, wall: int) -> ApiRequest | None:
-        """Give the request to make now; None: nothing before the next renewal.
+        """Return the request to make now; None: nothing before the next renewal.
 
         Args:
             now: Monotonic, in ns.
@@ -175,7 +175,7 @@ class Candidate:
         return {"apiVersion": API, "kind": "Lease", "metadata": self._metadata(seen), "spec": spec}
 
     def release(self) -> ApiRequest | None:
-        """Give the request that frees the Lease for the next one; it must not act any more, nor ever again."""
+        """Return the request that frees the Lease for the next one; it must not act any more, nor ever again."""
         led, self.standing, self.acts_until = self.standing is Standing.LEADING, Standing.OVER, 0
         self.reason = "it was released"
         if not led or self._seen is None or not self._seen.version:

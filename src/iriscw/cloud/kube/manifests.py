@@ -113,13 +113,13 @@ def nodepool_manifest(settings: KubeSettings, spec: NodePoolSpec) -> dict[str, A
 
 
 def owned_by(pool: str, uid: str) -> dict[str, Any]:
-    """Give the reference by which what belongs to a pool goes with it."""
+    """Return the reference by which what belongs to a pool goes with it."""
     owner = {"apiVersion": POOL_API, "kind": "NodePool", "name": pool, "uid": uid}
     return {**owner, "controller": False, "blockOwnerDeletion": False}
 
 
 def labels_for(settings: KubeSettings, labels: Mapping[str, str]) -> dict[str, str]:
-    """Give labels with those that say whose the object is: for the driver, and for people.
+    """Return labels with those that say whose the object is: for the driver, and for people.
 
     Raises:
         InvalidLabels: they cannot be an object's labels.
@@ -200,7 +200,7 @@ def _seconds(span: int) -> int:
 
 
 def _environment(settings: KubeSettings, spec: PodSpec) -> list[dict[str, Any]]:
-    """Give the variables of a worker (see ``iriscw.worker``): ours first, so that others may say otherwise."""
+    """Return the variables of a worker (see ``iriscw.worker``): ours first, so that others may say otherwise."""
     ours = {
         "IRIS_CONTROLLER_ADDRESS": settings.controller_address,
         "IRISCW_CACHE_DIR": settings.cache_dir,
@@ -236,7 +236,7 @@ def _environment(settings: KubeSettings, spec: PodSpec) -> list[dict[str, Any]]:
 
 
 def task_pods(settings: KubeSettings, spec: PodSpec) -> TaskPods:
-    """Give what the pods of a worker's tasks are like.
+    """Return what the pods of a worker's tasks are like.
 
     Raises:
         InvalidSpec: the image is none.
@@ -271,7 +271,7 @@ def _probes(settings: KubeSettings) -> dict[str, Any]:
 
 
 def _security(group: GroupSettings) -> dict[str, Any]:
-    """Give a container no more than it needs: root, since the node's cache and its token are root's, without powers.
+    """Return a container no more than it needs: root, since the node's cache and its token are root's, without powers.
 
     RDMA pins memory (``IPC_LOCK``). GPUs need nothing: the device plugin brings them.
     """

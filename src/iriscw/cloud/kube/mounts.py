@@ -37,7 +37,7 @@ Volumes = tuple[list[dict[str, Any]], list[dict[str, Any]]]
 
 
 def volumes_of(settings: KubeSettings, spec: PodSpec) -> Volumes:
-    """Give the volumes of a pod, and where its container has them."""
+    """Return the volumes of a pod, and where its container has them."""
     wanted: list[tuple[str, str, dict[str, Any]]] = []
     if settings.cache_dir:
         wanted.append(("cache", settings.cache_dir, _cache(settings)))
@@ -67,7 +67,7 @@ def _cache(settings: KubeSettings) -> dict[str, Any]:
 
 
 def _account() -> dict[str, Any]:
-    """Give what a worker needs to make pods: the token of its service account, and whom to trust there."""
+    """Return what a worker needs to make pods: the token of its service account, and whom to trust there."""
     authority = {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}
     namespace = {"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}
     sources = [

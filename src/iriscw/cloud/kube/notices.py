@@ -174,7 +174,7 @@ class Notices:
         self._told = self._dropped = self._lost = 0
 
     def statistics(self) -> NoticeStatistics:
-        """Give figures of now."""
+        """Return figures of now."""
         return NoticeStatistics(self._told, self._dropped, self._lost, len(self._waiting))
 
     def add(self, notice: Notice) -> None:
@@ -206,7 +206,7 @@ class Notices:
         return 0 if known is None else known.at + self.limits.spacing
 
     def take(self, now: int) -> Due:
-        """Give the Event whose turn it is; :meth:`wait` has said that there is one."""
+        """Return the Event whose turn it is; :meth:`wait` has said that there is one."""
         name = next(name for name in self._waiting if self._spaced(name) <= now)
         self._rate.take(now)
         waiting, known = self._waiting.pop(name), self._known.get(name)

@@ -148,7 +148,7 @@ def look(settings: KubeSettings, path: str, rng: Random) -> Call[Mapping[str, An
 
 def _object(body: Any) -> Mapping[str, Any]:
     if not isinstance(body, dict):
-        raise MalformedAnswer("the API answered with something that is no object")
+        raise MalformedAnswer("the API answered with something that is not an object")
     found: Mapping[str, Any] = body
     return found
 

@@ -100,13 +100,13 @@ def pod_of(obj: Any) -> Pod:
 
 
 def labels_of(obj: Any) -> dict[str, str]:
-    """Give an object's labels, in the order of their names."""
+    """Return an object's labels, in the order of their names."""
     labels = _part(_part(obj, "metadata"), "labels")
     return dict(sorted((name, value) for name, value in labels.items() if isinstance(value, str)))
 
 
 def label_of(obj: Any, name: str) -> str:
-    """Give one of an object's labels, empty if it has none of this name."""
+    """Return one of an object's labels, empty if it has none of this name."""
     return _text(_part(_part(obj, "metadata"), "labels"), name)
 
 
@@ -159,7 +159,7 @@ def _conditions(status: Mapping[str, Any]) -> Iterator[Condition]:
 
 
 def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
-    """Give the condition of this type as it was told, or nothing."""
+    """Return the condition of this type as it was told, or nothing."""
     for each in _parts(status, "conditions"):
         if each.get("type") == kind:
             return each
@@ -213,20 +213,24 @@ def _phase(status: Mapping[str, Any]) -> PodPhase:
 
 
 def _states(status: Mapping[str, Any], kind: str) -> list[Mapping[str, Any]]:
-    """Give what the containers' states say about waiting or about their end, main containers before others."""
+    """Return what the containers' states say about waiting or about their end, main containers before others."""
     containers = [*_parts(status, "containerStatuses"), *_parts(status, "initContainerStatuses")]
     states = [_part(_part(each, "state"), kind) for each in containers]
     return [state for state in states if state]
 
 
 def _pod_reason(status: Mapping[str, Any]) -> tuple[str, str]:
-    """Give the most telling reason: why somebody ended it, how it ended, why it waits, in this order; and its text."""
+    """Return the most telling reason.
+
+    Why somebody ended it, how it ended, why it waits, in this order; and its text.
+    """
     ends = [_told(end) for end in _states(status, "terminated")]
     waits = [_told(wait) for wait in _states(status, "waiting")]
-    disruption, scheduled = _condition(status, "DisruptionTarget"), _condition(status, "PodScheduled")
+    targets = [_condition(status, kind) for kind in words.ENDED_BY]
+    scheduled = _condition(status, "PodScheduled")
     order = (
         _told(status),  # of the kubelet or a controller: Evicted, NodeLost, Shutdown
-        _told(disruption) if disruption.get("status") == "True" else _UNTOLD,
+        *(_told(target) for target in targets if target.get("status") == "True"),
         *(end for end in ends if end[0] not in words.EMPTY_ENDS),
         *(wait for wait in waits if wait[0] not in words.EMPTY_WAITS),
         *ends,
@@ -244,7 +248,7 @@ def _told(part: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _exit_code(status: Mapping[str, Any]) -> int | None:
-    """Give the exit code of the pod: of the first container that failed, else of the first that ended."""
+    """Return the exit code of the pod: of the first container that failed, else of the first that ended."""
     codes = [
         end["exitCode"]
         for end in _states(status, "terminated")

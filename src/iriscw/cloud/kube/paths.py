@@ -16,17 +16,17 @@ NODES = "/api/v1/nodes"
 
 
 def pods_of(namespace: str) -> str:
-    """Give the path of a namespace's pods."""
+    """Return the path of a namespace's pods."""
     return f"/api/v1/namespaces/{namespace}/pods"
 
 
 def secrets_of(namespace: str) -> str:
-    """Give the path of a namespace's Secrets."""
+    """Return the path of a namespace's Secrets."""
     return f"/api/v1/namespaces/{namespace}/secrets"
 
 
 def events_of(namespace: str) -> str:
-    """Give the path of a namespace's Events."""
+    """Return the path of a namespace's Events."""
     return f"/api/v1/namespaces/{namespace}/events"
 
 

@@ -20,7 +20,7 @@ class KubeApi(Protocol):
         ...
 
     def watch(self, request: ApiRequest) -> AsyncIterator[Mapping[str, Any]]:
-        """Give the events of a watch, ``{"type": ..., "object": ...}``, until the server ends it.
+        """Return the events of a watch, ``{"type": ..., "object": ...}``, until the server ends it.
 
         A refusal comes as one event of type ``ERROR`` whose object is the ``Status``, as servers send it themselves
         once the stream has begun. Leaving the iteration closes the connection.

@@ -369,7 +369,7 @@ class Reflector:
 
 
 def _version_in(thing: Any) -> str:
-    """Give the resource version of an object or bookmark, empty if there is none."""
+    """Return the resource version of an object or bookmark, empty if there is none."""
     metadata = thing.get("metadata") if isinstance(thing, dict) else None
     version = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
     return version if isinstance(version, str) else ""

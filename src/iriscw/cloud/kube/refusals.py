@@ -2,14 +2,16 @@
 
 Theory of operation. Kubernetes says most with the code, but 403 says three things: the credentials do not allow it,
 a quota is used up, or a policy (an admission plugin or webhook) does not accept the object. Only the text tells them
-apart, and its wording is as old as the plugins. Whatever is not understood is ``Unavailable`` with the server's own
-words: repeating is harmless, and people read why.
+apart. There is one sentence for rights, which authorizers share (``User "..." cannot VERB``), and as many for objects
+as there are plugins: so what *is forbidden* for another reason is about the object. Whatever is not understood is
+``Unavailable`` with the server's own words: repeating is harmless, and people read why.
 
 Which errors a method may raise is its port's contract; :func:`narrowed` folds the others.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import attrs
@@ -36,12 +38,15 @@ MAX_RETRY_AFTER = 3600 * SECOND
 QUOTA_WORDS = ("exceeded quota", "quota exceeded", "insufficient quota", "over quota")
 """``exceeded quota: NAME, requested: ...`` is the ResourceQuota plugin's; the others are webhooks'."""
 
+NOT_SERVED = "404 page not found"
+"""An API server's answer to a path of which it knows nothing: Go's own."""
+
 TERMINATING_WORDS = ("because it is being terminated", "is being terminated")
-POLICY_WORDS = (
-    *("denied the request", "violates podsecurity", "usage per container", "usage per pod", "denied request"),
-    "no priorityclass with name",
-)
-"""Webhooks and policies, PodSecurity, LimitRanger, Priority: about the object, not about who sends it."""
+POLICY_WORDS = ("is forbidden:", "denied the request", "denied request")
+"""Admission plugins' and webhooks': about the object, unless it is a denial of rights."""
+
+_RIGHTS = re.compile(r"""\b(user|node) ["'][^\n]*?["'][^\n]{0,200}? (cannot|can not|is attempting to grant) """)
+"""A denial of rights: of the authorizers, of the guard of roles, and of the one of nodes."""
 
 
 @attrs.frozen
@@ -102,8 +107,18 @@ def answered(response: ApiResponse) -> Status:
     return status_of(response.code, response.body, response.retry_after)
 
 
+def names_absence(body: Any) -> bool:
+    """Tell whether the body of a 404 is an API server's: a Status, or its words for a path that it does not serve.
+
+    Proxies and other servers say 404, too; theirs is no word on whether an object exists (INV-C11).
+    """
+    if isinstance(body, str):
+        return body.strip() == NOT_SERVED
+    return isinstance(body, dict) and body.get("kind") == "Status"
+
+
 def judged(status: Status) -> CloudError:
-    """Give the error that a refusal is, by code, then by reason and text."""
+    """Return the error that a refusal is, by code, then by reason and text."""
     match status.code:
         case 401:
             return Forbidden(f"the API does not know these credentials: {status.text}")
@@ -127,11 +142,13 @@ def _forbidden(status: Status) -> CloudError:
         return Unavailable(f"the namespace is being deleted: {status.text}")
     if any(words in text for words in QUOTA_WORDS):
         return QuotaExceeded(f"the quota is used up: {status.text}")
+    if _RIGHTS.search(text) or text.rstrip().endswith("is forbidden:"):  # an authorizer need not say why
+        return Forbidden(f"the credentials do not allow it: {status.text}")
     if any(words in text for words in POLICY_WORDS):
         return InvalidSpec(f"a policy of the cluster does not accept it: {status.text}")
     return Forbidden(f"the credentials do not allow it: {status.text}")
 
 
 def narrowed(error: CloudError, *allowed: type[CloudError]) -> CloudError:
-    """Give ``error`` if it is one of ``allowed``, else ``Unavailable`` with its text: which is always allowed."""
+    """Return ``error`` if it is one of ``allowed``, else ``Unavailable`` with its text: which is always allowed."""
     return error if isinstance(error, (Unavailable, *allowed)) else Unavailable(str(error))

@@ -102,6 +102,6 @@ def _texts(value: Any) -> tuple[str, ...]:
 
 
 def _node(extra: Any) -> str:
-    """Give the one node; none where none or several are named."""
+    """Return the one node; none where none or several are named."""
     named = _texts(extra.get(NODE)) if isinstance(extra, dict) else ()
     return named[0] if len(named) == 1 else ""

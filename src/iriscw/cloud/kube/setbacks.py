@@ -49,7 +49,7 @@ class Setbacks:
             self._since = now
 
     def silence(self, now: int) -> int:
-        """Give how long nothing but failures has been heard, in ns."""
+        """Return how long nothing but failures has been heard, in ns."""
         return 0 if self._since is None else now - self._since
 
     def too_long(self, now: int) -> bool:

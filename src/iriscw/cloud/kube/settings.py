@@ -153,7 +153,7 @@ class KubeSettings:
         return {name: group.tolerated for name, group in self.groups.items()}
 
     def group(self, labels: Mapping[str, str]) -> GroupSettings:
-        """Give what the scale group has that the labels name."""
+        """Return what the scale group has that the labels name."""
         return self.groups.get(labels.get(LABEL_GROUP, ""), _USUAL)
 
 

@@ -70,6 +70,9 @@ GRACE_S = 30
 UV_CACHE = "uv"
 """Below the cache: packages that every task of the node fetches once."""
 
+OWN_HOST = "{host}"
+"""Stands in a variable of a task for the address of what it runs in, which nobody knows before that is there."""
+
 ANNOTATION_TASK = "iris-task-id"
 ANNOTATION_ATTEMPT = "iris-attempt-uid"
 
@@ -111,7 +114,7 @@ class TaskPods:
         check_image(image)
 
     def share(self, demand: Capacity) -> Capacity:
-        """Give what a task asks the node for: its demand, or so much less that all of them fit beside the worker."""
+        """Return what a task asks the node for: its demand, or so much less that all of them fit beside the worker."""
         return Capacity(
             cpu_milli=_share(demand.cpu_milli, self.promise.cpu_milli, self._room("cpu_milli")),
             memory_bytes=_share(demand.memory_bytes, self.promise.memory_bytes, self._room("memory_bytes")),
@@ -140,7 +143,10 @@ class TaskOwner:
 
 @attrs.frozen
 class TaskPod:
-    """One attempt's pod. ``folder`` and ``shared`` are below the cache; ``image`` is the job's own, if it has one."""
+    """One attempt's pod. ``folder`` and ``shared`` are below the cache; ``image`` is the job's own, if it has one.
+
+    ``gpus`` are its own, by UUID, where its worker divides them: in a container of its machine.
+    """
 
     attempt_uid: str
     task_id: str
@@ -149,22 +155,30 @@ class TaskPod:
     command: tuple[str, ...]
     demand: Capacity = attrs.field(factory=Capacity)
     image: str = ""
+    gpus: tuple[str, ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
+    """Variables in whose values ``OWN_HOST`` stands for the pod's own address."""
 
 
 def task_pod_name(owner: TaskOwner, attempt_uid: str) -> str:
-    """Give the name of an attempt's pod: the same whoever asks, and no other attempt's, of any worker."""
+    """Return the name of an attempt's pod: the same whoever asks, and no other attempt's, of any worker."""
     return task_name(owner.worker_id, owner.incarnation, attempt_uid)
 
 
 def task_name(worker_id: str, incarnation: str, attempt_uid: str) -> str:
-    """Give the name of what an attempt runs in: a pod, or a container of its machine."""
+    """Return the name of what an attempt runs in: a pod, or a container of its machine."""
     told = "\0".join((worker_id, incarnation, attempt_uid))
     readable = "".join(sign for sign in attempt_uid.lower() if sign.isascii() and sign.isalnum())[:24]
     return f"iris-task-{readable}-{hashlib.sha256(told.encode()).hexdigest()[:20]}"
 
 
+def task_name_of(worker: Pod, attempt_uid: str) -> str:
+    """Return the name of what an attempt of this worker runs in."""
+    return task_name(worker.labels[LABEL_WORKER], worker.labels[LABEL_INCARNATION], attempt_uid)
+
+
 def task_labels(pods: TaskPods, owner: TaskOwner) -> dict[str, str]:
-    """Give the labels of the pods of a worker's tasks.
+    """Return the labels of the pods of a worker's tasks.
 
     Raises:
         InvalidLabels: they cannot be an object's labels.
@@ -175,7 +189,7 @@ def task_labels(pods: TaskPods, owner: TaskOwner) -> dict[str, str]:
 
 
 def watched_labels(pods: TaskPods, owner: TaskOwner) -> dict[str, str]:
-    """Give the labels by which a worker finds its tasks' pods, those of its earlier incarnations among them."""
+    """Return the labels by which a worker finds its tasks' pods, those of its earlier incarnations among them."""
     labels = task_labels(pods, owner)
     return {name: value for name, value in labels.items() if name in (LABEL_MANAGED, LABEL_CLUSTER, LABEL_WORKER)}
 
@@ -251,6 +265,8 @@ def _environment(pods: TaskPods, task: TaskPod) -> list[dict[str, Any]]:
         told.append({"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"})
     for name, place in sorted(pods.secrets.items()):
         told.append({"name": name, "valueFrom": {"secretKeyRef": {"name": place.name, "key": place.key}}})
+    for name, text in task.environment:
+        told.append({"name": name, "value": text.replace(OWN_HOST, "$(IRIS_ADVERTISE_HOST)")})
     return told
 
 
@@ -287,10 +303,10 @@ def _volumes(pods: TaskPods, task: TaskPod) -> tuple[list[dict[str, Any]], list[
 
 
 def _of_node(pods: TaskPods, below: str, kind: str) -> tuple[str, dict[str, Any]]:
-    """Give where a folder below the cache is mounted, and where it is on the node."""
+    """Return where a folder below the cache is mounted, and where it is on the node."""
     path = PurePosixPath(below)
     if path.is_absolute() or not path.parts or ".." in path.parts:
-        raise InvalidSpec(f"{below!r} is no folder below the cache")
+        raise InvalidSpec(f"{below!r} is not a folder below the cache")
     there = {"hostPath": {"path": str(PurePosixPath(pods.node_cache_dir) / path), "type": kind}}
     return str(PurePosixPath(pods.cache_dir) / path), there
 

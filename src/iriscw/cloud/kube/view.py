@@ -27,13 +27,13 @@ Key = tuple[str, str]
 
 
 def uid_of(thing: Thing) -> str:
-    """Give an object's uid."""
+    """Return an object's uid."""
     uid: str = thing["metadata"]["uid"]
     return uid
 
 
 def version_of(thing: Thing) -> str:
-    """Give an object's resource version."""
+    """Return an object's resource version."""
     version: str = thing["metadata"]["resourceVersion"]
     return version
 

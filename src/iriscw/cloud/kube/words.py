@@ -32,9 +32,12 @@ NODE_CONDITIONS = (
     *("CWActive", "PhaseState", "PendingPhaseState", "KernelDeadlock"),
 )
 POD_CONDITIONS = (
-    *("PodScheduled", "Initialized", "ContainersReady", "Ready", "DisruptionTarget"),
+    *("PodScheduled", "Initialized", "ContainersReady", "Ready", "DisruptionTarget", "TerminationTarget"),
     *("PodReadyToStartContainers", "PodHasNetwork", "PodResizePending", "PodResizeInProgress"),
 )
+
+ENDED_BY = ("DisruptionTarget", "TerminationTarget")
+"""Conditions with which somebody says why he ends a pod: Kubernetes itself, and Kueue when it preempts."""
 
 EMPTY_WAITS = ("", "ContainerCreating", "PodInitializing")
 """Reasons to wait that every pod has for a while."""

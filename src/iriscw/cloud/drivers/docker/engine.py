@@ -5,6 +5,7 @@ Whoever may write to that socket is root on the machine: the engine checks nothi
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
@@ -14,6 +15,7 @@ import aiohttp
 
 from iriscw.cloud.docker.containers import MAX_SAID_CHARS, pulled_as, said_wrong
 from iriscw.cloud.model import CloudError, Conflict, Forbidden, Gone, InvalidSpec, Unavailable
+from iriscw.errors import is_stray
 
 CALL_S: Final = 30.0
 PULL_S: Final = 1800.0
@@ -104,7 +106,7 @@ class DockerEngine:
 
     @asynccontextmanager
     async def events(self, filters: str) -> AsyncIterator[AsyncIterator[Mapping[str, Any]]]:
-        """Give what happens to containers from now on, for as long as the block lasts.
+        """Yield what happens to containers from now on, for as long as the block lasts.
 
         Raises:
             Forbidden, Unavailable: see :meth:`call`; from the iteration, too, which never ends otherwise.
@@ -157,12 +159,19 @@ def _told(socket: str) -> Iterator[None]:
         raise Unavailable(f"{where} did not answer in time") from error
     except (aiohttp.ClientError, OSError, ValueError) as error:
         raise Unavailable(f"{where}: {error}") from error
+    except asyncio.CancelledError as error:
+        if not is_stray(error):
+            raise
+        raise Unavailable(f"{where}: the request was given up inside of the HTTP client") from error
 
 
 def _error(status: int, data: bytes) -> CloudError:
+    """Say what a refusal means; one that is not in the engine's form is somebody else's, and means nothing."""
     try:
         said = json.loads(data)
-        text = str(said["message"]) if isinstance(said, dict) else str(said)
-    except (ValueError, KeyError):
-        text = data[:MAX_SAID_CHARS].decode(errors="replace")
-    return _ERRORS.get(status, Unavailable)(f"the Docker engine says {status}: {text[:MAX_SAID_CHARS]}")
+    except ValueError:
+        said = None
+    if isinstance(said, dict) and isinstance(said.get("message"), str):
+        return _ERRORS.get(status, Unavailable)(f"the Docker engine says {status}: {said['message'][:MAX_SAID_CHARS]}")
+    text = data[:MAX_SAID_CHARS].decode(errors="replace")
+    return Unavailable(f"{status} is not the Docker engine's answer: it begins {text!r}")

@@ -105,7 +105,7 @@ class DockerTasks:
         self._broken: CloudError | None = None
 
     def name(self, attempt_uid: str) -> str:
-        """Give the name of an attempt's container."""
+        """Return the name of an attempt's container."""
         return container_name(self._owner, attempt_uid)
 
     def is_ours(self, pod: Pod) -> bool:
@@ -268,7 +268,7 @@ class DockerTasks:
             raise Unavailable(f"the Docker engine shows the container {name} in no way that is known") from error
 
     async def watch(self) -> AsyncIterator[WatchEvent]:
-        """Give what there is of this worker's, its earlier incarnations' among them, then every change.
+        """Yield what there is of this worker's, its earlier incarnations' among them, then every change.
 
         Raises:
             Forbidden, Unavailable: from the iteration, which is over then.
@@ -294,10 +294,25 @@ class DockerTasks:
                 reading.cancel()
 
     async def _all(self, filters: str) -> Relisted:
-        found = await self._engine.call("GET", "/containers/json", query={"all": "1", "filters": filters})
-        names = {str(each["Names"][0]).removeprefix("/") for each in found} | {*self._making}
+        found = await self._listed({"all": "1", "filters": filters})
+        names = {name for name, _ in found} | {*self._making}
         pods = [await self.look(name) for name in sorted(names)]
         return Relisted(tuple(pod for pod in pods if pod is not None))
+
+    async def _listed(self, query: Mapping[str, str]) -> list[tuple[str, Mapping[str, Any]]]:
+        """Return containers by name.
+
+        Raises:
+            Forbidden, Unavailable: nobody knows.
+        """
+        found = await self._engine.call("GET", "/containers/json", query=query)
+        unknown = "the Docker engine lists containers in no way that is known"
+        if not isinstance(found, list):
+            raise Unavailable(unknown)
+        try:
+            return [(str(each["Names"][0]).removeprefix("/"), each) for each in found]
+        except (LookupError, TypeError) as error:
+            raise Unavailable(unknown) from error
 
     async def _read(self, events: AsyncIterator[Mapping[str, Any]], reading: anyio.CancelScope) -> None:
         with reading:
@@ -327,8 +342,7 @@ class DockerTasks:
         removed = 0
         try:
             query = {"all": "1", "filters": '{"label":["iris-managed=task"],"status":["exited","dead","created"]}'}
-            for each in await self._engine.call("GET", "/containers/json", query=query):
-                name = str(each["Names"][0]).removeprefix("/")
+            for name, each in await self._listed(query):
                 if (each.get("Labels") or {}).get(LABEL_WORKER) == self._owner.worker_id:
                     continue
                 found = await self._engine.call("GET", f"/containers/{name}/json")
@@ -347,7 +361,7 @@ def _pauses() -> Iterator[float]:
 
 
 def _over_for(found: Mapping[str, Any], now: datetime) -> float:
-    """Give for how long a container has been over, s: since it ended, or was made where it never began."""
+    """Return for how long a container has been over, s: since it ended, or was made where it never began."""
     ended = str(found["State"]["FinishedAt"])
     since = str(found["Created"]) if ended.startswith("0001") else ended
     return (now - datetime.fromisoformat(f"{since[:19]}+00:00")).total_seconds()
@@ -355,7 +369,7 @@ def _over_for(found: Mapping[str, Any], now: datetime) -> float:
 
 @asynccontextmanager
 async def open_docker_tasks(containers: TaskContainers, owner: ContainerOwner) -> AsyncIterator[DockerTasks]:
-    """Give the containers of a worker's tasks. Those that run go on when the block is left.
+    """Yield the containers of a worker's tasks. Those that run go on when the block is left.
 
     Raises:
         Forbidden, Unavailable: the engine cannot be used; said before anything else is done.

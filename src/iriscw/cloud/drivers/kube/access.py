@@ -15,11 +15,11 @@ from collections.abc import Mapping
 from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
-from urllib.request import proxy_bypass
 
 import attrs
 
-from iriscw.cloud.drivers.kube.credentials import Credentials, InvalidAccess, read_small, token_file
+from iriscw.cloud.drivers.kube.credentials import Credentials, InvalidAccess, NoAccess, read_small, token_file
+from iriscw.rpc.proxies import proxy_of
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where the kubelet mounts the token, the authority and the namespace of a pod's service account."""
@@ -68,7 +68,7 @@ class Access:
 
 
 def checked_url(text: str) -> str:
-    """Give the URL of an API server as it is used.
+    """Return the URL of an API server as it is used.
 
     Raises:
         InvalidAccess: it is none.
@@ -80,10 +80,10 @@ def checked_url(text: str) -> str:
     except ValueError:
         host = None
     if not host or parts.scheme not in ("http", "https") or parts.query or parts.fragment or "@" in parts.netloc:
-        raise InvalidAccess("the server's address is no plain http or https URL")
+        raise InvalidAccess("the server's address is not a plain http or https URL")
     if parts.scheme == "http" and not is_loopback(host):
         raise InsecureAccess(f"the server {host} is reached by plain HTTP: it would receive the token in plain text")
-    return text.rstrip("/")
+    return f"{parts.scheme}{text[len(parts.scheme) :]}".rstrip("/")  # the scheme may stand there in capitals
 
 
 def is_loopback(host: str) -> bool:
@@ -97,24 +97,17 @@ def is_loopback(host: str) -> bool:
 
 
 def proxy_for(url: str, environ: Mapping[str, str]) -> str | None:
-    """Give the HTTP proxy that the environment names for a server (``HTTPS_PROXY``, ``NO_PROXY``), as Go does it.
+    """Return the HTTP proxy that the environment names for a server (``HTTPS_PROXY``, ``NO_PROXY``), as Go does it.
 
     Raises:
         InvalidAccess: it is no HTTP proxy.
     """
-    parts = urlsplit(url)
-    if parts.scheme != "https" or not parts.hostname or is_loopback(parts.hostname):
-        return None
-    named = {
-        key.lower().removesuffix("_proxy"): value for key, value in environ.items() if key.lower()[-6:] == "_proxy"
-    }
-    if proxy_bypass(parts.hostname, named):
-        return None
-    return checked_proxy(named["https"]) if named.get("https") else None
+    named = proxy_of(url, environ)
+    return None if named is None else checked_proxy(named)
 
 
 def checked_proxy(text: str) -> str:
-    """Give the URL of a proxy as it is used; without a scheme it is HTTP, as in Go.
+    """Return the URL of a proxy as it is used; without a scheme it is HTTP, as in Go.
 
     Raises:
         InvalidAccess: it is no HTTP proxy.
@@ -126,15 +119,15 @@ def checked_proxy(text: str) -> str:
     except ValueError:
         usable = False
     if not usable:
-        raise InvalidAccess("the proxy's address is no plain http or https URL")
+        raise InvalidAccess("the proxy's address is not a plain http or https URL")
     return url
 
 
 def trusting(authority: bytes | None) -> ssl.SSLContext:
-    """Give a TLS context that trusts one authority (PEM), or the machine's.
+    """Return a TLS context that trusts one authority (PEM), or the machine's.
 
     Raises:
-        InvalidAccess: the authority is no certificate.
+        InvalidAccess: the authority is not a certificate.
     """
     try:
         return ssl.create_default_context(cadata=None if authority is None else str(authority, "ascii"))
@@ -143,18 +136,19 @@ def trusting(authority: bytes | None) -> ssl.SSLContext:
 
 
 async def in_cluster(environ: Mapping[str, str] = os.environ, folder: Path = SERVICE_ACCOUNT) -> Access:
-    """Give the way that each pod has: the service account's token, which the kubelet rotates.
+    """Return the way that each pod has: the service account's token, which the kubelet rotates.
 
     Args:
         environ: Says where the API server is.
         folder: Where the service account is mounted.
 
     Raises:
-        InvalidAccess: we do not run in a pod with a service account.
+        NoAccess: we do not run in a pod.
+        InvalidAccess: its service account cannot be used.
     """
     host, port = environ.get(HOST, ""), environ.get(PORT, "")
     if not host or not port:
-        raise InvalidAccess(f"this is no pod: {HOST} and {PORT} are not set")
+        raise NoAccess(f"this is not a pod: {HOST} and {PORT} are not set; and no kubeconfig is named")
     url = checked_url(f"https://{f'[{host}]' if ':' in host else host}:{port}")
     authority = read_small(folder / "ca.crt", AUTHORITY_BYTES)
     namespace = folder / "namespace"
@@ -171,7 +165,7 @@ async def in_cluster(environ: Mapping[str, str] = os.environ, folder: Path = SER
 async def find_access(
     kubeconfig: Path | None = None, context: str | None = None, environ: Mapping[str, str] = os.environ
 ) -> Access:
-    """Give the way to the cluster: by a file, by what ``KUBECONFIG`` names, or as a pod.
+    """Return the way to the cluster: by a file, by what ``KUBECONFIG`` names, or as a pod.
 
     Args:
         kubeconfig: A kubeconfig file.
@@ -179,7 +173,8 @@ async def find_access(
         environ: Where to look for ``KUBECONFIG`` and for the pod's service.
 
     Raises:
-        InvalidAccess: there is none, or it cannot be used as it is written.
+        NoAccess: there is none.
+        InvalidAccess: it cannot be used as it is written.
         InsecureAccess: it is not protected by TLS.
     """
     from iriscw.cloud.drivers.kube.kubeconfig import from_kubeconfig

@@ -21,7 +21,7 @@ TEXT_CHARS = 300
 """What is kept of an answer that is not JSON: the title of an error page stands within it."""
 
 RETRY_AFTER_DIGITS = 9
-"""Thirty years in seconds; what is longer is no number of seconds."""
+"""Thirty years in seconds; what is longer is not a number of seconds."""
 
 
 def decoded(data: bytes | bytearray) -> Any:
@@ -38,14 +38,14 @@ def event_of(line: bytes) -> Mapping[str, Any]:
     """Read one line of a watch.
 
     Raises:
-        ApiUnreachable: it is no event.
+        ApiUnreachable: it is not an event.
     """
     try:
         event = json.loads(str(line, "utf-8"))
     except (ValueError, RecursionError):
         event = None
     if not isinstance(event, dict):
-        raise ApiUnreachable("a watch told something that is no event")
+        raise ApiUnreachable("a watch told something that is not an event")
     return event
 
 

@@ -34,6 +34,8 @@ from iriscw.cloud.drivers.kube.sockets import Sockets
 from iriscw.cloud.drivers.kube.streams import Body, Channels
 from iriscw.cloud.drivers.kube.upgrades import Upgrades, new_session, refusal_kept
 from iriscw.cloud.kube.messages import ApiRequest, ApiResponse, ApiUnreachable
+from iriscw.cloud.kube.refusals import answered, judged, names_absence
+from iriscw.cloud.model import Forbidden
 
 
 @attrs.frozen
@@ -91,7 +93,7 @@ class KubernetesApi:
         return f"<KubernetesApi of {self._access.server}>"
 
     def statistics(self) -> ApiStatistics:
-        """Give figures of now."""
+        """Return figures of now."""
         return ApiStatistics(**{**self._counts, "open_sockets": self._sockets.open})
 
     async def request(self, request: ApiRequest) -> ApiResponse:
@@ -106,15 +108,18 @@ class KubernetesApi:
                 answer = await self._answer(response)
             finally:
                 hang_up(response)
+            # What comes out of a pod is its node's to refuse, in other words: it takes other ways.
+            if answer.code == 404 and not names_absence(answer.body):
+                raise ApiUnreachable("the answer 404 is not an API server's: it does not say what is not there")
         return answer
 
     async def watch(self, request: ApiRequest) -> AsyncGenerator[Mapping[str, Any], None]:
-        """Give the events of a watch until the server ends it; a refusal comes as one event of type ``ERROR``.
+        """Yield the events of a watch until the server ends it; a refusal comes as one event of type ``ERROR``.
 
         Leaving the iteration closes the connection. A reader who does not come holds up the server, not memory.
 
         Raises:
-            ApiUnreachable: the connection could not be made, broke, went silent, or brought what is no watch.
+            ApiUnreachable: the connection could not be made, broke, went silent, or brought what is not a watch.
         """
         with network(self._counts):
             with deadline(self._limits.open_s, "the beginning of a watch"):
@@ -181,7 +186,7 @@ class KubernetesApi:
             protocols: Which subprotocols are understood, the best first.
 
         Raises:
-            ApiUnreachable: there was no answer, or one that is no websocket of ours.
+            ApiUnreachable: there was no answer, or one that is not a websocket of ours.
         """
         async with self._stream():
             with network(self._counts), deadline(self._limits.open_s, "an open connection"):
@@ -200,7 +205,7 @@ class KubernetesApi:
                 await channels.close()
 
     async def _more(self, response: aiohttp.ClientResponse) -> bytes:
-        """Give what has come, or wait for it; empty at the end."""
+        """Return what has come, or wait for it; empty at the end."""
         with deadline(self._limits.silence_s, "anything on a watch"):
             chunk = await response.content.readany()
         self._counts["received_bytes"] += len(chunk)
@@ -238,7 +243,7 @@ class KubernetesApi:
         """Take note of an answer's code."""
         self._counts["refusals"] += code >= 400
         self._counts["throttled"] += code == 429
-        if code in (401, 403):
+        if code == 401:
             self._access.credentials.refused()
 
     async def _answer(self, response: aiohttp.ClientResponse) -> ApiResponse:
@@ -253,7 +258,10 @@ class KubernetesApi:
             if len(data) > limit:
                 raise too_long
         retry_after = retry_after_of(response.headers, datetime.now(UTC))
-        return ApiResponse(response.status, decoded(data), retry_after)
+        answer = ApiResponse(response.status, decoded(data), retry_after)
+        if answer.code == 403 and isinstance(judged(answered(answer)), Forbidden):
+            self._access.credentials.refused()
+        return answer
 
 
 def url_of(base: str, request: ApiRequest) -> str:
@@ -264,7 +272,7 @@ def url_of(base: str, request: ApiRequest) -> str:
 
 @asynccontextmanager
 async def open_api(access: Access, limits: TransportLimits | None = None) -> AsyncIterator[KubernetesApi]:
-    """Give an API server to talk to; nothing is dialled before it is used, and nothing is left open behind."""
+    """Yield an API server to talk to; nothing is dialled before it is used, and nothing is left open behind."""
     limits = limits or TransportLimits()
     sockets = Sockets()
     connector = aiohttp.TCPConnector(

@@ -22,16 +22,12 @@ reason the program itself comes that way (:mod:`iriscw.cloud.drivers.kube.exec`)
 none of iriscw; and both ends of the conversation are always of one version. It keeps to the standard library of old
 Pythons.
 
-Runtimes leave the streams of a command open, and answered for, after its container has gone. So where nobody else
-speaks on standard error, each byte of the lifeline is answered there: whoever listens knows that the container lives.
-
 Before it reads anything, the notes' mark (the first argument) is on standard error: whoever sees it knows that it runs,
 and that the command does not yet. The mark with a reason behind it says that the command could not be started.
 """
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import json
 import os
@@ -44,9 +40,6 @@ from typing import Any
 
 KILL = b"k"
 """On the lifeline: end the command now. Every other byte says that somebody is there."""
-
-ALIVE = b"."
-"""On standard error, where the command does not speak there: the answer to whatever comes on the lifeline."""
 
 LENGTH_DIGITS = 8
 """How the order begins: with its length in bytes, in so many decimal digits."""
@@ -71,7 +64,7 @@ def _die_with_parent() -> None:
 
 
 def descendants(root: int) -> list[int]:
-    """Give the processes below one, children before their own."""
+    """Return the processes below one, children before their own."""
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -91,8 +84,7 @@ class Command:
     """The command that runs.
 
     Args:
-        order: What to run, as it came: ``argv``, ``environment``, ``merge`` (one output for both), and ``timeout_s``
-            and ``lease_s``, 0 for none.
+        order: What to run, as it came: ``argv``, ``environment``, and ``timeout_s`` and ``lease_s``, 0 for none.
     """
 
     def __init__(self, order: dict[str, Any]) -> None:
@@ -100,9 +92,6 @@ class Command:
         self.lease_s = order["lease_s"]
         self.until = now + order["timeout_s"] if order["timeout_s"] else float("inf")
         self.lease = now + self.lease_s if self.lease_s else float("inf")
-        self.answers = order["merge"]
-        if self.answers:
-            os.set_blocking(2, False)  # not the command's then; and an answer that nobody reads holds nothing up
         self.code: int | None = None
         self.killing = False
         self.lifeline = True
@@ -112,7 +101,6 @@ class Command:
             [_encoded(word) for word in order["argv"]],
             env={**os.environb, **added},
             stdin=subprocess.DEVNULL,
-            stderr=subprocess.STDOUT if order["merge"] else None,
             start_new_session=True,
             preexec_fn=_die_with_parent,  # noqa: PLW1509
         )
@@ -146,9 +134,6 @@ class Command:
             return
         if self.lease_s:
             self.lease = time.monotonic() + self.lease_s
-        if self.answers:
-            with contextlib.suppress(OSError):  # nobody reads, or nobody is there: the lifeline will tell
-                os.write(2, ALIVE)
 
     def _reap(self) -> bool:
         """Take note of who has ended; give whether somebody is left."""
@@ -176,7 +161,7 @@ def _exactly(count: int) -> bytes:
 
 
 def _encoded(text: str) -> bytes:
-    """Give what the caller's machine would write: UTF-8, whatever this container's locale is."""
+    """Return what the caller's machine would write: UTF-8, whatever this container's locale is."""
     return text.encode("utf-8", "surrogateescape")
 
 

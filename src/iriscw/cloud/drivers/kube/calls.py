@@ -81,7 +81,7 @@ class Caller:
         self._counts = {"calls": 0, "open_calls": 0, "timed_out": 0}
 
     def statistics(self) -> CallStatistics:
-        """Give figures of now."""
+        """Return figures of now."""
         return CallStatistics(**self._counts, waiting=self._line.statistics().tasks_waiting)
 
     async def turn(self) -> None:

@@ -15,7 +15,9 @@ run out. See :mod:`iriscw.cloud.drivers.kube.attendant` for the one exception.
 
 from __future__ import annotations
 
+import abc
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 
@@ -28,6 +30,7 @@ from iriscw.cloud.drivers.kube.exec import (
     CHUNK_BYTES,
     LEASE_S,
     MARGIN_S,
+    STDERR,
     Attended,
     Order,
     exec_request,
@@ -38,15 +41,92 @@ from iriscw.cloud.drivers.kube.places import BEGIN_S, PodPlace
 from iriscw.cloud.drivers.kube.streams import V4, V5
 from iriscw.cloud.kube.manifests import CONTAINER
 from iriscw.cloud.kube.messages import ApiResponse, ApiUnreachable
-from iriscw.cloud.model import ExecResult, Unavailable
+from iriscw.cloud.model import ExecEnd, ExecOutput, ExecResult, Throttled, Unavailable
 
 RIGHTS = "get and create on pods/exec, and get on pods"
 
 ENDLESS_S = 1e9
 
 
+class AttendedConnection(abc.ABC):
+    """Commands below an attendant, whatever the way to it is; see :class:`~iriscw.cloud.ports.Connection`."""
+
+    @abc.abstractmethod
+    async def _reached(self, stack: AsyncExitStack, patience_s: float) -> Attended:
+        """Return an attendant that is there; trouble that may pass is waited out for so long.
+
+        Raises:
+            Gone, InvalidSpec, Forbidden, Unavailable: see the port. Nothing was run.
+        """
+
+    @abc.abstractmethod
+    async def _check(self) -> None:
+        """Look whether the container is still there.
+
+        Raises:
+            Gone, Forbidden: see the port.
+        """
+
+    async def run(
+        self, argv: Sequence[str], timeout_s: float, environment: Mapping[str, str] | None = None
+    ) -> ExecResult:
+        """Run a command to its end."""
+        order = Order(tuple(argv), environment or {}, timeout_s=timeout_s + MARGIN_S).encoded()
+        until = anyio.current_time() + timeout_s
+        async with self._attended(min(BEGIN_S, timeout_s), until) as attended:
+            try:
+                with anyio.CancelScope(deadline=until):
+                    await attended.begin(order)
+                    return await attended.result()
+            except ApiUnreachable as broken:
+                raise Unavailable(f"the connection broke, and nobody saw how the command ended: {broken}") from None
+            finally:
+                killed = attended.code is not None or await attended.kill()
+            fate = "was killed" if killed else f"is killed within {LEASE_S:g} s"
+            raise TimeoutError(f"the command did not end within {timeout_s:g} s, and {fate}")
+
+    async def stream(self, argv: Sequence[str]) -> AsyncGenerator[ExecOutput | ExecEnd, None]:
+        """Run a command and give its outputs as they come, and how it ended."""
+        order = Order(tuple(argv)).encoded()
+        async with self._attended(BEGIN_S) as attended:
+            try:
+                await attended.begin(order)
+                async with aclosing(attended.output(self._check)) as output:
+                    async for channel, data in output:
+                        for begin in range(0, len(data), CHUNK_BYTES):
+                            yield ExecOutput(data[begin : begin + CHUNK_BYTES], channel == STDERR)
+            except ApiUnreachable as broken:
+                raise Unavailable(f"the connection broke: {broken}") from None
+            finally:
+                if attended.code is None:
+                    await attended.kill()
+            assert attended.code is not None, "an output ends with its command"
+            yield ExecEnd(attended.code)
+
+    @asynccontextmanager
+    async def _attended(self, patience_s: float, until: float | None = None) -> AsyncIterator[Attended]:
+        """Yield an attendant, for as long as the block lasts.
+
+        Raises:
+            Gone, InvalidSpec, Forbidden, Unavailable: see the port. Nothing was run.
+        """
+        async with AsyncExitStack() as stack:
+            attended = None
+            with anyio.CancelScope(deadline=float("inf") if until is None else until):
+                attended = await self._reached(stack, patience_s)
+            if attended is None:
+                raise Unavailable("the container could not be reached in time; nothing was run")
+            pulse = asyncio.get_running_loop().create_task(attended.pulse())
+            try:
+                yield attended
+            finally:
+                pulse.cancel()
+                with anyio.CancelScope(shield=True):  # it ends in this turn of the loop
+                    await asyncio.wait((pulse,))
+
+
 @attrs.frozen
-class KubeConnection:
+class KubeConnection(AttendedConnection):
     """Runs commands in one pod; see :class:`~iriscw.cloud.ports.Connection`.
 
     Args:
@@ -72,39 +152,9 @@ class KubeConnection:
         """Where the pod is in the API."""
         return PodPlace(self.caller, self.pod, self.uid)
 
-    async def run(
-        self, argv: Sequence[str], timeout_s: float, environment: Mapping[str, str] | None = None
-    ) -> ExecResult:
-        """Run a command to its end."""
-        order = Order(tuple(argv), environment or {}, timeout_s=timeout_s + MARGIN_S).encoded()
-        until = anyio.current_time() + timeout_s
-        async with self._attended(min(BEGIN_S, timeout_s), until) as attended:
-            try:
-                with anyio.CancelScope(deadline=until):
-                    await attended.begin(order)
-                    return await attended.result()
-            except ApiUnreachable as broken:
-                raise Unavailable(f"the connection broke, and nobody saw how the command ended: {broken}") from None
-            finally:
-                killed = attended.code is not None or await attended.kill()
-            fate = "was killed" if killed else f"is killed within {LEASE_S:g} s"
-            raise TimeoutError(f"the command did not end within {timeout_s:g} s, and {fate}")
-
-    async def stream(self, argv: Sequence[str]) -> AsyncGenerator[bytes, None]:
-        """Run a command and give its output as it comes."""
-        order = Order(tuple(argv), merge=True).encoded()  # without a deadline, so it has to answer
-        async with self._attended(BEGIN_S) as attended:
-            try:
-                await attended.begin(order, answers=True)
-                async with aclosing(attended.output()) as output:
-                    async for _, data in output:
-                        for begin in range(0, len(data), CHUNK_BYTES):
-                            yield data[begin : begin + CHUNK_BYTES]
-            except ApiUnreachable as broken:
-                raise Unavailable(f"the connection broke: {broken}") from None
-            finally:
-                if attended.code is None:
-                    await attended.kill()
+    async def _check(self) -> None:
+        with contextlib.suppress(Throttled, Unavailable):  # it is asked again by and by
+            await self.place.check()
 
     async def wait_until_ready(self, timeout_s: float) -> None:
         """Wait until the pod runs, and its node lets commands in."""
@@ -113,29 +163,8 @@ class KubeConnection:
             async with self._attended(ENDLESS_S):
                 pass
 
-    @asynccontextmanager
-    async def _attended(self, patience_s: float, until: float | None = None) -> AsyncIterator[Attended]:
-        """Give an attendant of this very pod; trouble that may pass is waited out for a while.
-
-        Raises:
-            Gone: the pod does not exist any more, or has ended.
-            InvalidSpec: it has no such container, or no interpreter.
-            Forbidden: the credentials do not allow it.
-            Unavailable: the trouble did not pass in time. Nothing was run.
-        """
-        async with AsyncExitStack() as stack:
-            attended = None
-            with anyio.CancelScope(deadline=float("inf") if until is None else until):
-                attended = await self.place.reached(stack, self._try, patience_s)
-            if attended is None:
-                raise Unavailable(f"the pod {self.pod!r} could not be reached in time; nothing was run")
-            pulse = asyncio.get_running_loop().create_task(attended.pulse())
-            try:
-                yield attended
-            finally:
-                pulse.cancel()
-                with anyio.CancelScope(shield=True):  # it ends in this turn of the loop
-                    await asyncio.wait((pulse,))
+    async def _reached(self, stack: AsyncExitStack, patience_s: float) -> Attended:
+        return await self.place.reached(stack, self._try, patience_s)
 
     async def _try(self, stack: AsyncExitStack) -> Attended:
         mark = new_mark()

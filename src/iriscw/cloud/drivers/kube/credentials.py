@@ -35,8 +35,20 @@ TOKEN_BYTES = 2**16
 """Of a file with a token. Those of service accounts have 1 to 2 KiB."""
 
 
+INSTALL = "pip install '.[kubernetes]' in a checkout of iriscw"
+"""What brings the library that logs in as a kubeconfig says."""
+
+
 class InvalidAccess(UsageError):
     """The way to a cluster cannot be used as it is written: the text says which part of it, and quotes no secret."""
+
+
+class NoAccess(InvalidAccess):
+    """Nothing names a way to a cluster: no kubeconfig, and this is not a pod."""
+
+
+class LibraryMissing(InvalidAccess):
+    """A kubeconfig names a login by a program or OpenID Connect, and what carries those out is not installed."""
 
 
 @attrs.frozen
@@ -51,7 +63,7 @@ class Header:
         """Make one of a token.
 
         Raises:
-            InvalidAccess: it is no token: empty, or with characters that no header has.
+            InvalidAccess: it is not a token: empty, or with characters that no header has.
         """
         try:
             return cls(scheme, Secret(text.strip()))
@@ -59,7 +71,7 @@ class Header:
             raise InvalidAccess("the token is empty, or has characters that no token has") from None
 
     def reveal(self) -> str:
-        """Give the header's value."""
+        """Return the header's value."""
         return f"{self.scheme} {self.secret.reveal()}"
 
 
@@ -67,7 +79,7 @@ class Credentials(Protocol):
     """Where the header of the next request comes from."""
 
     async def header(self) -> Header | None:
-        """Give the header; None if a certificate says who we are, or nothing does.
+        """Return the header; None if a certificate says who we are, or nothing does.
 
         Raises:
             ApiUnreachable: there is none now, and there may be one later.
@@ -86,7 +98,7 @@ class Fixed:
     value: Header | None = None
 
     async def header(self) -> Header | None:
-        """Give it."""
+        """Return it."""
         return self.value
 
     def refused(self) -> None:
@@ -116,7 +128,7 @@ class Renewed:
         self._lock = anyio.Lock()
 
     async def header(self) -> Header:
-        """Give the present one.
+        """Return the present one.
 
         Raises:
             ApiUnreachable: the last one was refused, and there is no other yet.
@@ -162,17 +174,17 @@ async def read_token(path: Path) -> Header:
     """Read a bearer token from a file.
 
     Raises:
-        InvalidAccess: it cannot be read, or is no token.
+        InvalidAccess: it cannot be read, or is not a token.
     """
     data = await anyio.to_thread.run_sync(read_small, path, TOKEN_BYTES)
     return Header.of("Bearer", str(data, "utf-8", "replace"))
 
 
 async def token_file(path: Path) -> Renewed:
-    """Give credentials that follow a file, as the kubelet rotates it.
+    """Return credentials that follow a file, as the kubelet rotates it.
 
     Raises:
-        InvalidAccess: it cannot be read, or is no token.
+        InvalidAccess: it cannot be read, or is not a token.
     """
 
     async def again(_refused: bool) -> Header:

@@ -22,8 +22,9 @@ from iriscw.cloud.drivers.kube.objects import Objects
 from iriscw.cloud.drivers.kube.watching import Machine, watched
 from iriscw.cloud.kube import pods, pools
 from iriscw.cloud.kube.settings import KubeSettings
+from iriscw.cloud.kube.tasks import CONTAINER as TASK_CONTAINER, look_at_task_pod, task_name_of
 from iriscw.cloud.kube.watching import PodWatch, PoolWatch, WatchStatistics
-from iriscw.cloud.model import NodePool, NodePoolSpec, Pod, PodSpec, WatchEvent
+from iriscw.cloud.model import Gone, NodePool, NodePoolSpec, Pod, PodSpec, WatchEvent
 from iriscw.cloud.ports import CALL_TIMEOUT_S
 from iriscw.runtime.vocabulary import SECOND
 
@@ -85,12 +86,12 @@ class KubeNodePoolDriver:
         await caller.carry_out(pools.delete_pool(caller.settings, name, uid, caller.rng))
 
     async def list(self, labels: Mapping[str, str]) -> tuple[NodePool, ...]:
-        """Give all pools with these labels, with their nodes."""
+        """Return all pools with these labels, with their nodes."""
         caller = self.shell.caller
         return await caller.carry_out(pools.list_pools(caller.settings, labels, caller.rng))
 
     def watch(self, labels: Mapping[str, str]) -> AsyncIterator[WatchEvent]:
-        """Give what there is, then every change. Nothing is asked before the first event is."""
+        """Return what there is, then every change. Nothing is asked before the first event is."""
         return self.shell.watch(PoolWatch(self.shell.caller.settings, labels))
 
 
@@ -111,12 +112,12 @@ class KubePodDriver:
         await caller.carry_out(pods.delete_pod(caller.settings, name, uid, round(grace_s * SECOND), caller.rng))
 
     async def list(self, labels: Mapping[str, str]) -> tuple[Pod, ...]:
-        """Give all pods with these labels."""
+        """Return all pods with these labels."""
         caller = self.shell.caller
         return await caller.carry_out(pods.list_pods(caller.settings, labels, caller.rng))
 
     def watch(self, labels: Mapping[str, str]) -> AsyncIterator[WatchEvent]:
-        """Give what there is, then every change. Nothing is asked before the first event is."""
+        """Return what there is, then every change. Nothing is asked before the first event is."""
         return self.shell.watch(PodWatch(self.shell.caller.settings, labels))
 
 
@@ -152,11 +153,19 @@ class KubeDrivers:
         return KubePodDriver(self._shell)
 
     def connection(self, pod: str, uid: str) -> KubeConnection:
-        """Give the connection to one incarnation of a pod; nothing is dialled before it is used."""
+        """Return the connection to one incarnation of a pod; nothing is dialled before it is used."""
         return KubeConnection(self._api, self._shell.caller, pod, uid)
 
+    async def task_connection(self, worker: Pod, attempt_uid: str) -> KubeConnection:
+        """Return the connection to the pod that an attempt has of its own; see ``TaskConnections``."""
+        caller, name = self._shell.caller, task_name_of(worker, attempt_uid)
+        pod = await caller.carry_out(look_at_task_pod(caller.settings, name, caller.rng))
+        if pod is None:
+            raise Gone(f"there is no pod {name!r}, which the attempt {attempt_uid} would have")
+        return KubeConnection(self._api, caller, name, pod.uid, container=TASK_CONTAINER)
+
     def logs(self, pod: str, uid: str, wish: LogWish | None = None) -> AsyncGenerator[bytes, None]:
-        """Give what one incarnation of a pod says; see :func:`~iriscw.cloud.drivers.kube.logs.read_log`."""
+        """Return what one incarnation of a pod says; see :func:`~iriscw.cloud.drivers.kube.logs.read_log`."""
         return read_log(self._api, self._shell.caller, pod, uid, wish or LogWish())
 
     def port_forward(self, pod: str, uid: str, port: int) -> AbstractAsyncContextManager[PortStream]:
@@ -169,7 +178,7 @@ class KubeDrivers:
         return Objects(self._shell.caller)
 
     def statistics(self) -> KubeStatistics:
-        """Give figures of now."""
+        """Return figures of now."""
         return KubeStatistics(self._api.statistics(), self._shell.caller.statistics(), self._shell.open_watches)
 
 
@@ -181,7 +190,7 @@ async def open_drivers(
     limits: TransportLimits | None = None,
     timeout_s: float = CALL_TIMEOUT_S,
 ) -> AsyncIterator[KubeDrivers]:
-    """Give the drivers of a cluster; nothing is asked of it before they are used.
+    """Yield the drivers of a cluster; nothing is asked of it before they are used.
 
     Args:
         access: The way to its API server.

@@ -16,17 +16,16 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import anyio
 import attrs
 
 from iriscw.cloud.drivers.kube import attendant
-from iriscw.cloud.drivers.kube.attendant import ALIVE, KILL, LENGTH_DIGITS, NOT_STARTED_CODE
+from iriscw.cloud.drivers.kube.attendant import KILL, LENGTH_DIGITS, NOT_STARTED_CODE
 from iriscw.cloud.drivers.kube.places import NotYet
-from iriscw.cloud.drivers.kube.streams import Channels
 from iriscw.cloud.kube.messages import ApiRequest, ApiUnreachable
 from iriscw.cloud.model import ExecResult, InvalidSpec, Unavailable
 from iriscw.cloud.ports import MAX_EXEC_OUTPUT_BYTES
@@ -68,6 +67,9 @@ INTERPRETER_MISSING_CODES = (126, 127)
 """How runtimes say that there is no such program: containerd and CRI-O in words, others by the code of a shell."""
 
 
+Check = Callable[[], Awaitable[None]]
+
+
 @attrs.frozen
 class Order:
     """What to run.
@@ -75,17 +77,15 @@ class Order:
     Args:
         argv: The command.
         environment: Variables that are added to the container's.
-        merge: Whether standard error goes where standard output goes.
         timeout_s: After which the attendant ends it by itself; 0 for never.
     """
 
     argv: tuple[str, ...]
     environment: Mapping[str, str] = attrs.field(factory=dict, repr=False)
-    merge: bool = False
     timeout_s: float = 0.0
 
     def encoded(self) -> bytes:
-        """Give it as it is sent.
+        """Return it as it is sent.
 
         Raises:
             InvalidSpec: there is no command, a word holds a NUL, a variable has no name, or it is too long.
@@ -100,7 +100,6 @@ class Order:
             {
                 "argv": self.argv,
                 "environment": dict(self.environment),
-                "merge": self.merge,
                 "timeout_s": self.timeout_s,
                 "lease_s": LEASE_S,
             }
@@ -108,6 +107,11 @@ class Order:
         if len(data) > ORDER_BYTES:
             raise InvalidSpec(f"the command and its environment have {len(data)} bytes, more than {ORDER_BYTES}")
         return data
+
+
+def interpreted(interpreter: Sequence[str], mark: str) -> tuple[str, ...]:
+    """Return the words by which an attendant is started that says ``mark``."""
+    return (*interpreter, "-I", "-S", "-c", BOOTSTRAP, mark, str(len(SOURCE)))
 
 
 def exec_request(pod: str, container: str, interpreter: Sequence[str], mark: str) -> ApiRequest:
@@ -119,15 +123,28 @@ def exec_request(pod: str, container: str, interpreter: Sequence[str], mark: str
         interpreter: How Python is started there.
         mark: What it says when it is there.
     """
-    words = (*interpreter, "-I", "-S", "-c", BOOTSTRAP, mark, str(len(SOURCE)))
+    words = interpreted(interpreter, mark)
     streams = ((name, "true") for name in ("stdin", "stdout", "stderr"))
     query = (*(("command", word) for word in words), ("container", container), *streams)
     return ApiRequest("GET", f"{pod}/exec", query)
 
 
 def new_mark() -> str:
-    """Give a mark: something that no command says by accident."""
+    """Return a mark: something that no command says by accident."""
     return f"iriscw-{secrets.token_hex(8)}:"
+
+
+class Way(Protocol):
+    """Messages to and from what was started in a container, as ``remotecommand`` has them."""
+
+    async def send(self, channel: int, data: bytes) -> None:
+        """Send on a channel; raises ``ApiUnreachable`` if the connection is over."""
+
+    async def end(self, channel: int) -> bool:
+        """End a channel; False if the protocol has no word for it."""
+
+    async def receive(self) -> tuple[int, bytes] | None:
+        """Return the next message, the last of which is a Status; may be cancelled while nothing comes."""
 
 
 class Attended:
@@ -139,13 +156,11 @@ class Attended:
         interpreter: The program that it is run by.
     """
 
-    def __init__(self, channels: Channels, mark: str, interpreter: str) -> None:
+    def __init__(self, channels: Way, mark: str, interpreter: str) -> None:
         self._channels = channels
         self._mark = mark.encode()
         self._interpreter = interpreter
         self._began = False
-        self._answers = False
-        """Whether the attendant answers what is said on its lifeline."""
         self._notes = b""
         """What came on standard error that may be the attendant's own."""
         self.code: int | None = None
@@ -185,31 +200,31 @@ class Attended:
             raise InvalidSpec(f"the container has no interpreter ({self._interpreter}), which commands are run under")
         raise NotYet(said or f"the interpreter ended with {code}: {self._notes.decode(errors='replace')}")
 
-    async def begin(self, order: bytes, *, answers: bool = False) -> None:
-        """Have a command run. Whatever happens from here on, it may have run.
-
-        Args:
-            order: What to run, encoded.
-            answers: Whether its outputs are one, so that the attendant answers on the other.
+    async def begin(self, order: bytes) -> None:
+        """Have a command run; ``order`` is encoded. Whatever happens from here on, it may have run.
 
         Raises:
             ApiUnreachable: the connection broke.
         """
-        self._began, self._answers = True, answers
+        self._began = True
         length = str(len(order)).zfill(LENGTH_DIGITS).encode()
         await self._channels.send(STDIN, SOURCE + length + order)
 
-    async def output(self) -> AsyncGenerator[tuple[int, bytes], None]:
-        """Give what the command says, with the channel it says it on, until it is over; then :attr:`code` is known.
+    async def output(self, check: Check | None = None) -> AsyncGenerator[tuple[int, bytes], None]:
+        """Yield what the command says, with the channel it says it on, until it is over; then :attr:`code` is known.
+
+        Args:
+            check: Is called after each ``LEASE_S`` of silence, and raises if the pod is not there any more: runtimes
+                leave the streams of a container open that has gone.
 
         Raises:
             InvalidSpec: it could not be started.
-            ApiUnreachable: the connection broke, or the container does not answer any more.
+            ApiUnreachable: the connection broke.
             Unavailable: nobody saw how it ended.
         """
         held: bytes | None = self._notes
         """What may be the beginning of the attendant's last word; None once it cannot be."""
-        while (message := await self._next()) is not None:
+        while (message := await self._next(check)) is not None:
             channel, data = message
             if channel == STATUS:
                 self.code = exit_code_of(data)
@@ -220,7 +235,7 @@ class Attended:
                     yield STDERR, held
                 return
             if channel == STDERR and held is not None:
-                held += data.strip(ALIVE) if self._answers else data
+                held += data
                 if held[: len(self._mark)] != self._mark[: len(held)] or len(held) > CHUNK_BYTES:
                     data, held = held, None
                     yield STDERR, data
@@ -228,14 +243,17 @@ class Attended:
                 yield channel, data
         raise ApiUnreachable("the connection ended before the command did")
 
-    async def _next(self) -> tuple[int, bytes] | None:
-        """Wait for a message; where what we say is answered, no longer than the attendant waits for us."""
-        with anyio.move_on_after(LEASE_S if self._answers else None):
+    async def _next(self, check: Check | None) -> tuple[int, bytes] | None:
+        """Wait for a message."""
+        if check is None:
             return await self._channels.receive()
-        raise ApiUnreachable(f"the container has not answered for {LEASE_S:g} s")
+        while True:
+            with anyio.move_on_after(LEASE_S):
+                return await self._channels.receive()
+            await check()
 
     async def result(self) -> ExecResult:
-        """Give what the command leaves behind, as much of its outputs as the port keeps.
+        """Return what the command leaves behind, as much of its outputs as the port keeps.
 
         Raises:
             InvalidSpec: it could not be started.

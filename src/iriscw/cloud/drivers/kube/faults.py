@@ -6,6 +6,7 @@ text that leaves: what the libraries say is not passed on, but for the operating
 
 from __future__ import annotations
 
+import asyncio
 import os
 import ssl
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from iriscw.cloud.drivers.kube.lines import LineTooLong
 from iriscw.cloud.kube.messages import ApiUnreachable
+from iriscw.errors import is_stray
 
 NETWORK_ERRORS = (aiohttp.ClientError, HttpProcessingError, OSError)
 """All that the transport raises because of the world; ``TimeoutError`` is an ``OSError``."""
@@ -33,6 +35,11 @@ def network(counts: dict[str, int]) -> Iterator[None]:
     except (LineTooLong, *NETWORK_ERRORS) as error:
         counts["unreachable"] += 1
         raise ApiUnreachable(told(error)) from None  # the libraries' errors hold URLs and headers
+    except asyncio.CancelledError as error:
+        if not is_stray(error):
+            raise
+        counts["unreachable"] += 1
+        raise ApiUnreachable("the request was given up inside of the HTTP client") from error
 
 
 @contextmanager
@@ -75,6 +82,6 @@ def told(error: BaseException) -> str:
 
 
 def _reason(error: OSError) -> str:
-    """Give the operating system's own words; those of name servers have negative numbers."""
+    """Return the operating system's own words; those of name servers have negative numbers."""
     number = error.errno or 0
     return (os.strerror(number) if number > 0 else error.strerror) or type(error).__name__

@@ -69,7 +69,7 @@ class PortStream(anyio.abc.ByteStream):
         self._over = False
 
     async def receive(self, max_bytes: int = PIECE_BYTES) -> bytes:
-        """Give what has come, or wait for it.
+        """Return what has come, or wait for it.
 
         Raises:
             anyio.EndOfStream: the other side has ended the connection.

@@ -45,7 +45,7 @@ _KINDS = {
 
 
 def path_of(manifest: Mapping[str, Any], namespace: str = "") -> str:
-    """Give the path of the object that a manifest describes.
+    """Return the path of the object that a manifest describes.
 
     Args:
         manifest: With ``apiVersion``, ``kind`` and ``metadata.name``.
@@ -60,7 +60,7 @@ def path_of(manifest: Mapping[str, Any], namespace: str = "") -> str:
     if not isinstance(version, str) or not version or not isinstance(name, str) or not name:
         raise InvalidSpec("a manifest needs apiVersion, kind and metadata.name")
     if kind not in _KINDS:
-        raise InvalidSpec(f"{kind} is no kind that iriscw applies")
+        raise InvalidSpec(f"{kind} is not a kind that iriscw applies")
     plural, namespaced = _KINDS[kind]
     root = f"/apis/{version}" if "/" in version else f"/api/{version}"
     if not namespaced:

@@ -1,9 +1,9 @@
 """A kubeconfig read: one context of it, as the way to a cluster.
 
-Theory of operation. ``kubernetes_asyncio`` reads and merges the files, and carries out the logins that need more than
-a token: programs (``exec``), OpenID Connect, Google's. It is imported only then: it costs 300 ms and 70 MB. Whom to
-trust is read here, so that ``insecure-skip-tls-verify`` is refused instead of obeyed and no private key is left in a
-temporary file. None of the library's messages is shown: they quote the file, with its tokens.
+Theory of operation. Files are read and merged here, as kubectl does it. ``kubernetes_asyncio`` carries out the logins
+that need more than a token: programs (``exec``), OpenID Connect, Google's. It is imported only then: it costs 300 ms
+and 70 MB. Whom to trust is read here, so that ``insecure-skip-tls-verify`` is refused instead of obeyed and no private
+key is left in a temporary file. None of the library's messages is shown: they quote the file, with its tokens.
 
 What is not understood and would change who acts, or on what, is refused: impersonation, certificates from programs.
 """
@@ -11,6 +11,7 @@ What is not understood and would change who acts, or on what, is refused: impers
 from __future__ import annotations
 
 import base64
+import json
 import logging
 import os
 import ssl
@@ -32,14 +33,17 @@ from iriscw.cloud.drivers.kube.access import (
     trusting,
 )
 from iriscw.cloud.drivers.kube.credentials import (
+    INSTALL,
     Credentials,
     Fixed,
     Header,
     InvalidAccess,
+    LibraryMissing,
     Renewed,
     read_small,
     token_file,
 )
+from iriscw.errors import is_stray
 from iriscw.files import write_atomic
 
 logging.getLogger("kubernetes_asyncio.config.kube_config").addFilter(lambda _record: False)
@@ -53,6 +57,11 @@ FILES = 100
 
 LOGIN_S = 60.0
 """Seconds that a login may take: a program may have to ask somebody. A renewal has what a request has, if less."""
+
+HEAD = {"apiVersion": "v1", "kind": "Config"}
+"""What a kubeconfig begins with, unless that is left out."""
+
+SECTIONS = ("clusters", "users", "contexts")
 
 LOGINS = ("exec", "auth-provider", "username")
 """What the library carries out."""
@@ -69,18 +78,22 @@ class Entry:
     folder: Path
 
     def data(self, name: str) -> bytes | None:
-        """Give what stands in ``NAME-data``, or in the file that ``NAME`` names; None if there is neither.
+        """Return what stands in ``NAME-data``, or in the file that ``NAME`` names; None if there is neither.
+
+        A file that is named has to be there, whatever stands beside it.
 
         Raises:
             InvalidAccess: it cannot be read.
         """
         inline, path = self.values.get(f"{name}-data"), self.values.get(name)
+        content = read_small(self.folder / str(path), AUTHORITY_BYTES) if path else None
         if inline:
             try:
-                return base64.b64decode(str(inline), validate=True)
+                # Lines are what `base64` without -w0 writes, and Go takes.
+                return base64.b64decode(str(inline).replace("\n", "").replace("\r", ""), validate=True)
             except ValueError:
                 raise InvalidAccess(f"{name}-data is not base64") from None
-        return read_small(self.folder / str(path), AUTHORITY_BYTES) if path else None
+        return content
 
 
 async def from_kubeconfig(
@@ -100,7 +113,7 @@ async def from_kubeconfig(
     merged = _merged(paths)
     chosen = context if context is not None else str(merged.get("current-context") or "")
     if not chosen:
-        raise InvalidAccess("the kubeconfig has no current context: name one")
+        raise InvalidAccess(f"the kubeconfig {_names(paths)} has no current context: say --context")
     its = _entry(merged, "contexts", chosen, "context").values
     cluster = _entry(merged, "clusters", str(its.get("cluster") or ""), "cluster")
     user = Entry({}, cluster.folder)
@@ -120,34 +133,62 @@ async def from_kubeconfig(
     )
 
 
+def _names(paths: Sequence[Path]) -> str:
+    return ", ".join(map(str, paths))
+
+
 def _merged(paths: Sequence[Path]) -> Mapping[str, Any]:
     found = [each for each in (path.expanduser() for path in paths) if each.exists()]
     if not found:
-        raise InvalidAccess(f"there is no kubeconfig at {', '.join(map(str, paths))}")
+        raise InvalidAccess(f"there is no kubeconfig at {_names(paths)}")
     if len(found) > FILES:
         raise InvalidAccess(f"{len(found)} kubeconfig files are more than {FILES}")
+    merged: dict[str, Any] = {section: {} for section in SECTIONS}
+    merged["current-context"] = ""
     for each in found:
-        read_small(each, FILE_BYTES)
-    from kubernetes_asyncio.config.kube_config import KubeConfigMerger
+        config = _parsed(each)
+        try:
+            for section in SECTIONS:
+                entries = config.get(section) or ()
+                if len({entry["name"] for entry in entries}) < len(entries):
+                    raise InvalidAccess(f"{each} has two of one name among its {section}")
+                for entry in entries:
+                    merged[section].setdefault(entry["name"], (entry, each.absolute().parent))
+        except (TypeError, LookupError, AttributeError):
+            raise InvalidAccess(f"{each} is not a kubeconfig: its {section} are not written as entries") from None
+        merged["current-context"] = merged["current-context"] or config.get("current-context")
+    return merged
 
+
+def _parsed(path: Path) -> Mapping[str, Any]:
+    """Read a file as kubectl does: JSON, or the first document of YAML; one that holds nothing is a configuration."""
+    text = str(read_small(path, FILE_BYTES), "utf-8", "replace")
     try:
-        merger = KubeConfigMerger(os.pathsep.join(map(str, found)))
-        assert merger.config is not None, "a file that exists was read"
-        current = (each.get("current-context") for each in merger.config_files.values())
-        # The library lets the last file win in this one respect, kubectl the first.
-        return {**merger.config.value, "current-context": next(filter(None, current), "")}
-    except Exception as broken:  # noqa: BLE001 - YAML's errors, KeyError, TypeError: all mean the same and quote the file
-        raise InvalidAccess(f"{found[0]} is no kubeconfig ({type(broken).__name__})") from None
+        if text.lstrip().startswith("{"):
+            found = json.loads(text)
+        else:
+            from ruamel.yaml import YAML
+
+            found = next(iter(YAML(typ="safe", pure=True).load_all(text)), None)
+    except Exception as broken:  # noqa: BLE001 - parsers raise what they like, and all of it quotes the file
+        raise InvalidAccess(f"{path} is not a kubeconfig ({type(broken).__name__})") from None
+    if found is not None and not isinstance(found, Mapping):
+        raise InvalidAccess(f"{path} is not a kubeconfig: it holds no fields")
+    found = found or {}
+    for field, value in HEAD.items():
+        if found.get(field, value) not in (value, None, ""):
+            raise InvalidAccess(f"{path} is not a kubeconfig: its {field} is another")
+    return found
 
 
 def _entry(merged: Mapping[str, Any], section: str, name: str, inside: str) -> Entry:
-    """Find an entry by name. The merger has wrapped each, with the path of its file."""
-    for each in merged.get(section) or ():
-        if each.value.get("name") == name:
-            values = each.value.get(inside)
-            if not isinstance(values, dict):
-                raise InvalidAccess(f"{name!r} among the {section} of the kubeconfig is not written as one")
-            return Entry(values, Path(each.path).absolute().parent)
+    """Find an entry by name."""
+    if name in merged[section]:
+        entry, folder = merged[section][name]
+        values = entry.get(inside)
+        if not isinstance(values, Mapping):
+            raise InvalidAccess(f"{name!r} among the {section} of the kubeconfig is not written as one")
+        return Entry(values, folder)
     raise InvalidAccess(f"the kubeconfig has no {name!r} among its {section}")
 
 
@@ -173,9 +214,9 @@ async def _credentials(user: Entry) -> Credentials:
     for name in REFUSED:
         if values.get(name):
             raise InvalidAccess(f"the kubeconfig's user has {name!r}: impersonation is not supported")
-    if values.get("tokenFile") and not values.get("exec"):
+    if values.get("tokenFile"):
         return await token_file(user.folder / str(values["tokenFile"]))
-    if values.get("token") and not values.get("exec") and not values.get("auth-provider"):
+    if values.get("token") and not values.get("auth-provider"):
         return Fixed(Header.of("Bearer", str(values["token"])))
     if not any(values.get(name) for name in LOGINS):
         return Fixed()
@@ -200,10 +241,13 @@ class _Login:
         A program that does not say when its token ends is run again after a refusal only, as client-go does it.
 
         Raises:
+            LibraryMissing: what carries it out is not installed.
             InvalidAccess: that failed.
         """
-        from kubernetes_asyncio.client import Configuration
-
+        try:
+            from kubernetes_asyncio.client import Configuration
+        except ModuleNotFoundError:
+            raise LibraryMissing(f"the kubeconfig's login needs the package kubernetes_asyncio: {INSTALL}") from None
         if refused or self._loader is None:
             self._loader = self._new_loader()
         elif self._last is not None and self._endless:
@@ -212,8 +256,13 @@ class _Login:
         try:
             with anyio.fail_after(LOGIN_S):
                 await self._loader.load_and_set(configuration)
-        except Exception as problem:  # noqa: BLE001 - a login is other people's programs and servers; it may raise all
-            raise InvalidAccess(f"the kubeconfig's login failed ({type(problem).__name__})") from None
+        except BaseException as problem:  # a login is other people's programs and servers: it may raise all
+            if not isinstance(problem, Exception) and not is_stray(problem):
+                raise
+            # What a program says may quote a token, and would end in logs. It is whoever runs it that should see that.
+            program = self._user.values.get("exec")
+            named = "; run its program by hand to see what it says" if program else ""
+            raise InvalidAccess(f"the kubeconfig's login failed ({type(problem).__name__}){named}") from None
         if configuration.cert_file:
             raise InvalidAccess(
                 "the kubeconfig's login gives a certificate, which is not supported: it must be a token"
@@ -233,6 +282,15 @@ class _Login:
             "current-context": "c",
             "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
             "clusters": [{"name": "c", "cluster": {"server": "http://localhost"}}],  # it never goes there
-            "users": [{"name": "u", "user": dict(self._user.values)}],
+            "users": [{"name": "u", "user": _with_program(self._user)}],
         }
         return KubeConfigLoader(reduced, config_base_path=str(self._user.folder))
+
+
+def _with_program(user: Entry) -> dict[str, Any]:
+    """Return a user's values with the path of its login program: one with a slash begins at the file it stands in."""
+    values = dict(user.values)
+    program = values.get("exec")
+    if isinstance(program, Mapping) and "/" in str(program.get("command", "")):
+        values["exec"] = {**program, "command": str(user.folder / str(program["command"]))}
+    return values

@@ -72,7 +72,7 @@ class LogWish:
 async def read_log(
     api: KubernetesApi, caller: Caller, pod: str, uid: str, wish: LogWish, container: str = CONTAINER
 ) -> AsyncGenerator[bytes, None]:
-    """Give a container's log as it comes, in pieces of some 64 KiB at most.
+    """Yield a container's log as it comes, in pieces of some 64 KiB at most.
 
     Args:
         api: The API server.

@@ -35,7 +35,7 @@ class Noticing:
         self._forbidden_told = False
 
     def statistics(self) -> NoticeStatistics:
-        """Give figures of now."""
+        """Return figures of now."""
         return self._notices.statistics()
 
     def tell(self, notice: Notice) -> None:

@@ -168,7 +168,7 @@ class Objects:
             Unavailable: no answer; it may have been changed.
         """
         if content_type not in PATCHES:
-            raise InvalidSpec(f"{content_type} is no kind of patch; there are: {', '.join(PATCHES)}")
+            raise InvalidSpec(f"{content_type} is not a kind of patch; there are: {', '.join(PATCHES)}")
         if isinstance(body, list) != (content_type == JSON_PATCH):
             raise InvalidSpec(f"a patch of type {content_type} has another form")
         query = (("fieldManager", FIELD_MANAGER),)
@@ -310,7 +310,7 @@ def _dry(query: tuple[tuple[str, str], ...], dry_run: bool) -> tuple[tuple[str, 
 def _thing(answer: ApiResponse) -> Thing:
     body = answer.body
     if not isinstance(body, dict) or not isinstance(body.get("metadata"), dict):
-        raise MalformedAnswer("the API answered with something that is no object")
+        raise MalformedAnswer("the API answered with something that is not an object")
     return body
 
 
@@ -333,7 +333,7 @@ def _refuse(answer: ApiResponse) -> NoReturn:
 async def open_objects(
     access: Access, *, limits: TransportLimits | None = None, settings: KubeSettings | None = None
 ) -> AsyncIterator[Objects]:
-    """Give the objects of a cluster; nothing is asked of it before they are.
+    """Yield the objects of a cluster; nothing is asked of it before they are.
 
     Args:
         access: The way to its API server.

@@ -2,9 +2,9 @@
 
 Theory of operation. On the websockets of Kubernetes every message is binary and begins with the number of its channel;
 version 5 adds a message that ends a channel (255 and its number). *A reader may be slow*: what has arrived and was not
-read is bounded (:data:`HELD_BYTES` and one message), behind it the server waits. *A connection can die without
-anybody being told*: who waits to read asks the other side now and then (a ping), and takes silence for the end. That
-counts only while somebody waits, for behind a slow reader's messages no answer can be seen.
+read is bounded (what aiohttp reads ahead, 64 KiB, and one message); after that the server waits. *A connection can die
+without anybody being told*: who waits to read asks the other side now and then (a ping), and takes silence for the end.
+That counts only while somebody waits, for behind a slow reader's messages no answer can be seen.
 """
 
 from __future__ import annotations
@@ -14,9 +14,6 @@ import anyio
 
 from iriscw.cloud.drivers.kube.faults import deadline, hang_up, network
 from iriscw.cloud.kube.messages import ApiUnreachable
-
-HELD_BYTES = 2**16
-"""What aiohttp reads ahead of us, of a websocket as of a body."""
 
 MESSAGE_BYTES = 2**20
 """Of one message. Kubelets send 32 KiB at a time."""
@@ -92,10 +89,10 @@ class Channels:
             await self._socket.send_bytes(message)
 
     async def receive(self) -> tuple[int, bytes] | None:
-        """Give the next message: its channel and what it says; None if the other side has ended the connection.
+        """Return the next message: its channel and what it says; None if the other side has ended the connection.
 
         Raises:
-            ApiUnreachable: it broke, went silent, or brought what is no message of channels.
+            ApiUnreachable: it broke, went silent, or brought what is not a message of channels.
         """
         unanswered = 0
         with network(self._counts):
@@ -127,7 +124,7 @@ class Channels:
                             return None
                         raise ApiUnreachable("the connection broke off")  # without a goodbye
                     case aiohttp.WSMsgType.ERROR | aiohttp.WSMsgType.TEXT:
-                        raise ApiUnreachable("a stream brought something that is no message of a channel")
+                        raise ApiUnreachable("a stream brought something that is not a message of a channel")
                     case _:
                         pass  # a pong, or a message without a channel, which some servers begin with
 
@@ -151,7 +148,7 @@ class Body:
         self._counts = counts
 
     async def more(self) -> bytes:
-        """Give what has come, or wait for it, for as long as it takes; empty at the end.
+        """Return what has come, or wait for it, for as long as it takes; empty at the end.
 
         Raises:
             ApiUnreachable: the connection broke.

@@ -47,7 +47,7 @@ class KubeTaskPods:
     owner: TaskOwner
 
     def name(self, attempt_uid: str) -> str:
-        """Give the name of an attempt's pod."""
+        """Return the name of an attempt's pod."""
         return task_pod_name(self.owner, attempt_uid)
 
     def is_ours(self, pod: Pod) -> bool:
@@ -83,7 +83,7 @@ class KubeTaskPods:
         await caller.carry_out(call)
 
     def watch(self) -> AsyncIterator[WatchEvent]:
-        """Give what there is of this worker's, its earlier incarnations' among them, then every change.
+        """Return what there is of this worker's, its earlier incarnations' among them, then every change.
 
         Raises:
             Forbidden, Throttled, Unavailable: from the iteration, which is over then.
@@ -100,7 +100,7 @@ async def open_task_pods(
     limits: TransportLimits | None = None,
     timeout_s: float = CALL_TIMEOUT_S,
 ) -> AsyncIterator[KubeTaskPods]:
-    """Give the pods of a worker's tasks; nothing is asked of the API before they are used.
+    """Yield the pods of a worker's tasks; nothing is asked of the API before they are used.
 
     Args:
         pods: What they have in common.

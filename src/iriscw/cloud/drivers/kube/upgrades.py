@@ -36,7 +36,7 @@ _KEPT: ContextVar[_Refusal | None] = ContextVar("_KEPT", default=None)
 
 
 def refusal_kept() -> aiohttp.TraceConfig:
-    """Give the trace that keeps refusals and stops redirects."""
+    """Return the trace that keeps refusals and stops redirects."""
 
     async def ended(_session: object, _context: object, told: aiohttp.TraceRequestEndParams) -> None:
         kept = _KEPT.get()
@@ -93,7 +93,7 @@ class Upgrades:
             )
         except aiohttp.WSServerHandshakeError:
             if refusal.answer is None:
-                raise ApiUnreachable("the server opened something that is no websocket") from None
+                raise ApiUnreachable("the server opened something that is not a websocket") from None
             return refusal.answer
         finally:
             _KEPT.reset(token)
@@ -102,7 +102,7 @@ class Upgrades:
 def new_session(
     connector: aiohttp.BaseConnector, limits: TransportLimits, traces: Sequence[aiohttp.TraceConfig] = ()
 ) -> aiohttp.ClientSession:
-    """Give a session over shared connections; it keeps no cookies, decodes nothing, and repeats nothing."""
+    """Return a session over shared connections; it keeps no cookies, decodes nothing, and repeats nothing."""
     session = aiohttp.ClientSession(
         connector=connector,
         connector_owner=False,

@@ -50,7 +50,7 @@ Machine: TypeAlias = PoolWatch | PodWatch
 
 
 async def watched(caller: Caller, machine: Machine) -> AsyncGenerator[WatchEvent, None]:
-    """Give what a machine shows, for as long as somebody asks.
+    """Yield what a machine shows, for as long as somebody asks.
 
     Raises:
         CloudError: what ends the watch by the port's contract.
@@ -109,7 +109,7 @@ class _Work:
                     raise AssertionError(f"a machine showed {action!r}, which it keeps to itself")
 
     async def next(self) -> Event:
-        """Give what happens next: an alarm that is due, or what a task holds out."""
+        """Return what happens next: an alarm that is due, or what a task holds out."""
         while True:
             if self._bug is not None:
                 raise self._bug

@@ -88,7 +88,7 @@ class Life:
 
 
 def life_of(cache: Path, environment: Mapping[str, str]) -> Life | None:
-    """Give the life of a pod's worker, by what the pod was told; None for a pod that is no worker's."""
+    """Return the life of a pod's worker, by what the pod was told; None for a pod that is not a worker's."""
     worker_id, incarnation = environment.get("IRIS_WORKER_ID"), environment.get("IRIS_INCARNATION")
     return Life(cache / worker_id / incarnation) if worker_id and incarnation else None
 
@@ -126,7 +126,7 @@ def _close(life: Life) -> None:
 
 
 def _attempt_of(cache: Path, workdir: Path) -> Path | None:
-    """Give the folder of the attempt that a process says it is of; None if there can be none."""
+    """Return the folder of the attempt that a process says it is of; None if there can be none."""
     try:
         names = workdir.relative_to(cache).parts
     except ValueError:

@@ -30,7 +30,7 @@ class LocalDrivers:
         return LocalPodDriver(self.platform)
 
     def connection(self, pod: str, uid: str) -> LocalConnection:
-        """Give the connection to one incarnation of a pod."""
+        """Return the connection to one incarnation of a pod."""
         return LocalConnection(self.platform, pod, uid)
 
 

@@ -49,15 +49,15 @@ class Folder:
     root: Path
 
     def pool(self, name: str) -> Path:
-        """Give the folder of a pool."""
+        """Return the folder of a pool."""
         return self.root / "pools" / name
 
     def pod(self, record: PodRecord) -> Path:
-        """Give the folder of a pod."""
+        """Return the folder of a pod."""
         return self.pool(record.spec.pool) / "pods" / record.spec.name
 
     def pod_log(self, record: PodRecord) -> Path:
-        """Give the file that takes the standard output and error of a pod."""
+        """Return the file that takes the standard output and error of a pod."""
         return self.pod(record) / "pod.log"
 
     @contextlib.contextmanager

@@ -81,5 +81,6 @@ def judge(ending: Ending, loss: str) -> tuple[PodPhase, str]:
     if ending.out_of_memory:
         return PodPhase.FAILED, "OOMKilled"
     if ending.signal is not None:
-        return PodPhase.FAILED, f"Error: killed by {signal.Signals(ending.signal).name}"
+        perhaps = ", perhaps for memory" if ending.perhaps_out_of_memory else ""
+        return PodPhase.FAILED, f"Error: killed by {signal.Signals(ending.signal).name}{perhaps}"
     return PodPhase.FAILED, "Error: ended unobserved"

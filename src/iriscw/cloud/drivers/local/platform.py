@@ -72,6 +72,9 @@ long before, and the next controller has had time to come for their results.
 ORPHAN_VARIABLE = "IRISCW_ORPHAN_AFTER_S"
 """By which workers are told; ``options.environment`` wins."""
 
+GPU_BOUND = "CUDA_VISIBLE_DEVICES"
+"""What says which GPUs of the machine are ours at all: it holds for workers, too."""
+
 POD_LOG_BYTES = 10 << 20
 """Of a pod's log, ``pod.log``; what came before is in ``pod.log.1``, which is as large. The kubelet's limit for a
 container's log, which keeps five.
@@ -121,21 +124,22 @@ class LocalPlatform:
     # What there is.
 
     def pools_seen(self) -> tuple[NodePool, ...]:
-        """Give all pools, ordered by name."""
+        """Return all pools, ordered by name."""
         return tuple(pool_seen(self.pools[name]) for name in sorted(self.pools))
 
     def pods_seen(self) -> tuple[Pod, ...]:
-        """Give all pods, ordered by name."""
+        """Return all pods, ordered by name."""
         return tuple(pod_seen(self.pods[name]) for name in sorted(self.pods))
 
     def environment_of(self, record: PodRecord) -> dict[str, str]:
-        """Give the whole environment of a pod's processes, but for the marker.
+        """Return the whole environment of a pod's processes, but for the marker.
 
         The share of the budget stands in it, because no cgroup says it: see ``iriscw.worker.probe``.
         """
         request = record.spec.request
         return {
             **basic_environment(os.environ),
+            **{name: os.environ[name] for name in (GPU_BOUND,) if name in os.environ},
             ORPHAN_VARIABLE: f"{ORPHAN_AFTER_S:g}",
             **self.options.environment,
             **record.spec.environment,
@@ -143,6 +147,7 @@ class LocalPlatform:
             "IRISCW_CPU_MILLI": str(request.cpu_milli),
             "IRISCW_MEMORY_BYTES": str(request.memory_bytes),
             "IRISCW_DISK_BYTES": str(request.disk_bytes),
+            "IRISCW_GPU_COUNT": str(request.gpu_count),
         }
 
     # Changes. All need the lock.

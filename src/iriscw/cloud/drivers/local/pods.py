@@ -50,9 +50,9 @@ class LocalPodDriver:
             await self.platform.end_pod(record, grace_s)
 
     async def list(self, labels: Mapping[str, str]) -> tuple[Pod, ...]:
-        """Give all pods with these labels."""
+        """Return all pods with these labels."""
         return tuple(pod for pod in self.platform.pods_seen() if carries(pod, labels))
 
     def watch(self, labels: Mapping[str, str]) -> AsyncIterator[WatchEvent]:
-        """Give what there is, then every change."""
+        """Return what there is, then every change."""
         return self.platform.pod_watchers.watch(labels)

@@ -51,9 +51,9 @@ class LocalNodePoolDriver:
             await self.platform.end_pool(record)
 
     async def list(self, labels: Mapping[str, str]) -> tuple[NodePool, ...]:
-        """Give all pools with these labels."""
+        """Return all pools with these labels."""
         return tuple(pool for pool in self.platform.pools_seen() if carries(pool, labels))
 
     def watch(self, labels: Mapping[str, str]) -> AsyncIterator[WatchEvent]:
-        """Give what there is, then every change."""
+        """Return what there is, then every change."""
         return self.platform.pool_watchers.watch(labels)

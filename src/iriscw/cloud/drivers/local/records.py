@@ -45,7 +45,7 @@ class PoolRecord:
         return _times(self.spec.per_node, self.spec.target_nodes)
 
     def node(self, name: str) -> NodeRecord | None:
-        """Give the node of this name."""
+        """Return the node of this name."""
         return next((node for node in self.nodes if node.name == name), None)
 
 
@@ -136,7 +136,7 @@ def pod_seen(record: PodRecord) -> Pod:
 
 
 def encode(record: PoolRecord | PodRecord) -> bytes:
-    """Give the JSON of a record."""
+    """Return the JSON of a record."""
     return json.dumps(attrs.asdict(record, value_serializer=_plain), indent=1).encode()
 
 
