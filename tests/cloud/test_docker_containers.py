@@ -21,7 +21,7 @@ from iriscw.cloud.docker.containers import (
     socket_of,
     watched_filters,
 )
-from iriscw.cloud.kube.tasks import TaskPod
+from iriscw.cloud.kube.tasks import OWN_HOST, TaskPod
 from iriscw.cloud.lifecycle import PodHealth, judge_pod
 from iriscw.cloud.model import Capacity, InvalidSpec, Pod, PodPhase
 
@@ -72,10 +72,15 @@ def test_a_container_of_a_task():
     }
 
 
-def test_gpus_are_shown_to_whoever_asks_for_one():
-    """With shared memory for its data loaders; and to nobody else."""
-    asking = container_body(CONTAINERS, OWNER, attrs.evolve(TASK, demand=Capacity(memory_bytes=8 << 30, gpu_count=1)))
-    assert asking["HostConfig"]["DeviceRequests"] == [{"Driver": "nvidia", "Count": -1, "Capabilities": [["gpu"]]}]
+def test_a_container_is_shown_its_own_gpus():
+    """Those that its worker gave it, by UUID, with shared memory for its data loaders; who has none is shown none."""
+    demand = Capacity(memory_bytes=8 << 30, gpu_count=2)
+    asking = container_body(CONTAINERS, OWNER, attrs.evolve(TASK, demand=demand, gpus=("GPU-7", "GPU-1")))
+    assert asking["HostConfig"]["DeviceRequests"] == [
+        {"Driver": "nvidia", "DeviceIDs": ["GPU-7", "GPU-1"], "Capabilities": [["gpu"]]}
+    ]
+    with pytest.raises(InvalidSpec, match="2 GPUs are asked for, and 0 were given"):
+        container_body(CONTAINERS, OWNER, attrs.evolve(TASK, demand=demand))
     assert asking["HostConfig"]["ShmSize"] == 4 << 30
     assert not any(each.startswith("NVIDIA_VISIBLE_DEVICES") for each in asking["Env"])
     assert "DeviceRequests" not in container_body(CONTAINERS, OWNER, TASK)["HostConfig"]
@@ -84,7 +89,9 @@ def test_gpus_are_shown_to_whoever_asks_for_one():
 @given(cpu=st.integers(0, 10**6), memory=st.integers(0, 2**45), gpus=st.integers(0, 16))
 def test_limits_are_such_as_the_engine_takes(cpu, memory, gpus):
     """None where nothing was asked for; else no less than the engine's own least."""
-    limits = container_body(CONTAINERS, OWNER, attrs.evolve(TASK, demand=Capacity(cpu, memory, gpu_count=gpus)))
+    given = tuple(f"GPU-{number}" for number in range(gpus))
+    task = attrs.evolve(TASK, demand=Capacity(cpu, memory, gpu_count=gpus), gpus=given)
+    limits = container_body(CONTAINERS, OWNER, task)
     host = limits["HostConfig"]
     assert ("Memory" in host) is (memory > 0)
     assert host.get("Memory", 6 << 20) >= max(6 << 20, memory)
@@ -156,7 +163,7 @@ def test_names_are_nobody_elses():
 
 
 def shown(status, code=0, *, error="", killed=False):
-    """Give what an engine shows of a container."""
+    """Return what an engine shows of a container."""
     state = {"Status": status, "ExitCode": code, "Error": error, "OOMKilled": killed}
     return {"Name": "/iris-task-x", "Config": {"Labels": {"a": "b"}}, "State": state}
 
@@ -212,8 +219,15 @@ def test_one_image_is_fetched_and_not_all_of_its_name(image, tag):
 
 
 def test_what_went_wrong_with_a_fetch():
-    """Stands in one of the lines; what is no line says nothing."""
+    """Stands in one of the lines; what is not a line says nothing."""
     fine = [b'{"status":"Pulling"}\n', b"no json\n", b"[1]\n"]
     assert said_wrong(fine) == ""
     assert said_wrong([*fine, b'{"error":"manifest unknown"}\n']) == "manifest unknown"
     assert len(said_wrong([json.dumps({"error": "x" * 9999}).encode()])) == 1000
+
+
+def test_a_leader_of_a_gang_is_told_its_own_address():
+    """What stands for the address of a pod is the machine's here."""
+    task = attrs.evolve(TASK, environment=(("MASTER_ADDR", OWN_HOST), ("JAX_COORDINATOR_ADDRESS", f"{OWN_HOST}:9")))
+    told = container_body(CONTAINERS, OWNER, task)["Env"]
+    assert {"MASTER_ADDR=10.0.0.7", "JAX_COORDINATOR_ADDRESS=10.0.0.7:9"} <= {*told}

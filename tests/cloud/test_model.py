@@ -95,7 +95,7 @@ def test_orders_agree_with_integers(have, want):
 
 
 def test_orders_of_words_do_not_hold():
-    """What is no integer, or missing, satisfies no order; IN needs a value."""
+    """What is not an integer, or missing, satisfies no order; IN needs a value."""
     known = Attributes({"region": "lga1"})
     for op in (Op.GT, Op.GE, Op.LT, Op.LE):
         assert not Constraint("region", op, (1,)).satisfied(known)

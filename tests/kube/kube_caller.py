@@ -25,35 +25,35 @@ class Caller:
         self.store = Store(rng=Random(7), now=self.now, **options)
 
     def ask(self, method, path, body=None, *, content_type="application/json", user="admin", accept="", **query):
-        """Give the response to one request; keyword arguments are its query."""
+        """Return the response to one request; keyword arguments are its query."""
         pairs = tuple((name, str(value)) for name, value in query.items())
         request = Request(method, path, pairs, body, content_type, user, accept or "application/json")
         return self.store.handle(request, self.now)
 
     def done(self, method, path, body=None, **more):
-        """Give the body of the answer to a request that must succeed."""
+        """Return the body of the answer to a request that must succeed."""
         response = self.ask(method, path, body, **more)
         assert response.code in (200, 201, 202), response
         return response.body
 
     def refused(self, method, path, body=None, **more):
-        """Give code, reason and message of the answer to a request that must be refused."""
+        """Return code, reason and message of the answer to a request that must be refused."""
         response = self.ask(method, path, body, **more)
         assert response.body["status"] == "Failure", response
         assert response.code == response.body["code"]
         return response.code, response.body.get("reason", ""), response.body["message"]
 
     def causes(self, method, path, body=None, **more):
-        """Give reasons and fields of a refusal's causes."""
+        """Return reasons and fields of a refusal's causes."""
         response = self.ask(method, path, body, **more)
         return [(cause["reason"], cause["field"]) for cause in response.body["details"]["causes"]]
 
     def patch(self, path, body, content_type=MERGE, **more):
-        """Give the object that a patch leads to."""
+        """Return the object that a patch leads to."""
         return self.done("PATCH", path, body, content_type=content_type, **more)
 
     def apply(self, path, body, manager, **more):
-        """Give the object that a server-side apply leads to."""
+        """Return the object that a server-side apply leads to."""
         return self.done("PATCH", path, body, content_type=APPLY, fieldManager=manager, **more)
 
     def watch(self, path, **query):
@@ -62,12 +62,12 @@ class Caller:
         return self.store.watch(Request("GET", path, pairs), self.now)
 
     def told(self, watch):
-        """Give type and name of the events that a watch has now."""
+        """Return type and name of the events that a watch has now."""
         return [(event["type"], event["object"]["metadata"]["name"]) for event in watch.take(self.now)]
 
 
 def config_map(name, data=None, **metadata):
-    """Give the body of a config map."""
+    """Return the body of a config map."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -77,7 +77,7 @@ def config_map(name, data=None, **metadata):
 
 
 def pod(name="a", node="", grace=None, **metadata):
-    """Give the body of a pod of one container."""
+    """Return the body of a pod of one container."""
     spec = {"containers": [{"name": "main", "image": "registry.test/image:1"}]}
     if node:
         spec["nodeName"] = node
@@ -87,7 +87,7 @@ def pod(name="a", node="", grace=None, **metadata):
 
 
 def definition(schema, *, group="test.dev", kind="Widget", scope="Namespaced", **version):
-    """Give the body of a definition with one version, v1."""
+    """Return the body of a definition with one version, v1."""
     plural = f"{kind.lower()}s"
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -105,12 +105,12 @@ def definition(schema, *, group="test.dev", kind="Widget", scope="Namespaced", *
 
 
 def widget(called="w", /, **spec):
-    """Give the body of a widget."""
+    """Return the body of a widget."""
     return {"apiVersion": "test.dev/v1", "kind": "Widget", "metadata": {"name": called}, "spec": spec}
 
 
 def spec_schema(**fields):
-    """Give the schema of an object whose spec has these fields."""
+    """Return the schema of an object whose spec has these fields."""
     spec = {"type": "object", "properties": fields}
     return {
         "type": "object",

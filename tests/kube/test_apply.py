@@ -1,7 +1,7 @@
 """Server-side apply."""
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from kube_caller import (
     APPLY,
     DEFINITIONS,
@@ -16,11 +16,13 @@ from kube_caller import (
     widget,
 )
 
+from profiles import examples
+
 A = f"{MAPS}/a"
 
 
 def conflicts(caller, body, manager, path=A):
-    """Give fields and messages of the conflicts that an apply meets."""
+    """Return fields and messages of the conflicts that an apply meets."""
     response = caller.ask("PATCH", path, body, content_type=APPLY, fieldManager=manager)
     assert (response.code, response.body["reason"]) == (409, "Conflict")
     return [(cause["field"], cause["message"]) for cause in response.body["details"]["causes"]]
@@ -158,7 +160,7 @@ def test_an_old_version_is_a_conflict(caller):
 DATA = st.dictionaries(st.sampled_from("klm"), st.sampled_from("12"), max_size=3)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.lists(st.tuples(st.sampled_from(["one", "two"]), DATA), min_size=1, max_size=6))
 def test_forced_applies_give_each_manager_what_it_wants(steps):
     """Law: after a forced apply the object has what was applied, idempotently; nothing that nobody applied stays."""

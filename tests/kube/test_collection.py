@@ -12,7 +12,7 @@ STEPS = st.lists(st.tuples(st.sampled_from(["a/x", "a-b/x", "a/y", "b/x"]), st.b
 
 
 def run(steps):
-    """Give a collection after puts (True) and removals, and its state after each revision."""
+    """Return a collection after puts (True) and removals, and its state after each revision."""
     collection = Collection(CONFIG_MAP, 0)
     states = [{}]
     for revision, (key, put) in enumerate(steps, 1):

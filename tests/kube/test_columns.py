@@ -7,7 +7,7 @@ from iriscw_sims.kube.core_kinds import CORE_KINDS
 
 
 def cells(kind, item):
-    """Give the cells of an object made at the epoch, a minute later."""
+    """Return the cells of an object made at the epoch, a minute later."""
     item = {**item, "metadata": {"name": "n", "creationTimestamp": "1970-01-01T00:00:00Z", **item.get("metadata", {})}}
     return [each.read(item, 60 * 10**9) for each in kind]
 
@@ -53,6 +53,14 @@ def test_other_kinds():
     assert cells(columns.EVENT, event) == ["60s", "Warning", "R", "pod/a", "m"]
     assert cells(columns.BUDGET, {"spec": {"minAvailable": 1}}) == ["1", "N/A", 0, "60s"]
     assert cells(columns.LEASE, {"spec": {"holderIdentity": "me"}}) == ["me", "60s"]
+    labels = {"app": "a", "tier": "b"}
+    assert cells(columns.NETWORK_POLICY, {"spec": {"podSelector": {"matchLabels": labels}}}) == ["app=a,tier=b", "60s"]
+    pods = {"spec": {"nodeSelector": labels}}
+    assert cells(columns.DAEMON_SET, {"spec": {"template": pods}, "status": {"numberReady": 2}}) == [
+        *(0, 0, 2, 0, 0, "app=a,tier=b", "60s"),
+    ]
+    assert cells(columns.PRIORITY_CLASS, {"value": 7, "preemptionPolicy": "Never"}) == [7, False, "60s", "Never"]
+    assert cells(columns.RUNTIME_CLASS, {"handler": "nvidia"}) == ["nvidia", "60s"]
     assert cells(columns.SECRET, {"type": "Opaque", "data": {"a": ""}}) == ["Opaque", 1, "60s"]
 
 

@@ -6,7 +6,11 @@ from kube_caller import DEFINITIONS, Caller, definition, spec_schema
 def test_versions_and_health():
     """Of the server's own choosing."""
     caller = Caller(version="v1.35.2")
-    assert caller.done("GET", "/version") == {"major": "1", "minor": "35", "gitVersion": "v1.35.2"}
+    version = caller.done("GET", "/version")
+    told = ("major", "minor", "gitVersion", "emulationMinor", "minCompatibilityMinor", "platform")
+    assert [version[each] for each in told] == ["1", "35", "v1.35.2", "35", "34", "linux/amd64"]
+    wanted = ("gitCommit", "gitTreeState", "buildDate", "goVersion", "compiler")  # Python's client takes no less
+    assert all(version[each] for each in wanted)
     assert caller.done("GET", "/readyz") == {"text": "ok"}
     assert caller.done("GET", "/api")["versions"] == ["v1"]
 

@@ -31,7 +31,7 @@ def owned(name, owner, *, blocking=False):
 
 
 def names(caller):
-    """Give the names of all config maps in the namespace."""
+    """Return the names of all config maps in the namespace."""
     return [item["metadata"]["name"] for item in caller.done("GET", MAPS)["items"]]
 
 

@@ -16,12 +16,12 @@ def filled(caller):
 
 
 def names(body):
-    """Give the names in a list."""
+    """Return the names in a list."""
     return [item["metadata"]["name"] for item in body["items"]]
 
 
 def token(**parts):
-    """Give a continue token."""
+    """Return a continue token."""
     return base64.urlsafe_b64encode(json.dumps(parts).encode()).decode().rstrip("=")
 
 

@@ -6,7 +6,7 @@ from iriscw_sims.kube.clock import written
 
 
 def entries(item):
-    """Give the entries of an object by manager, operation and subresource."""
+    """Return the entries of an object by manager, operation and subresource."""
     return {
         (entry["manager"], entry["operation"], entry.get("subresource", "")): entry
         for entry in item["metadata"].get("managedFields", ())

@@ -22,7 +22,7 @@ PATHS = st.lists(st.lists(st.sampled_from(["f:a", "f:b", "f:c"]), min_size=1, ma
 
 
 def tree_of(paths):
-    """Give a tree built one path after the other."""
+    """Return a tree built one path after the other."""
     tree = {}
     for path in paths:
         tree = insert(tree, path)

@@ -10,21 +10,21 @@ COMMAND = {"exec": {"command": ["true"]}}
 
 
 def with_container(**more):
-    """Give a pod whose container has more fields."""
+    """Return a pod whose container has more fields."""
     body = pod("a")
     body["spec"]["containers"][0] |= more
     return body
 
 
 def with_spec(**more):
-    """Give a pod with more fields."""
+    """Return a pod with more fields."""
     body = pod("a")
     body["spec"] |= more
     return body
 
 
 def volume(kind, **source):
-    """Give a pod with a volume."""
+    """Return a pod with a volume."""
     return with_spec(volumes=[{"name": "v", kind: source}])
 
 
@@ -155,7 +155,7 @@ def test_a_long_grace_wraps_around(caller, grace, later):
 
 
 def seconds(metadata):
-    """Give when an object is to go, s since 1970."""
+    """Return when an object is to go, s since 1970."""
     return parsed(metadata["deletionTimestamp"]) // SECOND
 
 

@@ -8,7 +8,7 @@ BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 
 
 def binding(node="n1", **metadata):
-    """Give the body of a binding."""
+    """Return the body of a binding."""
     return {
         "apiVersion": "v1",
         "kind": "Binding",
@@ -18,7 +18,7 @@ def binding(node="n1", **metadata):
 
 
 def eviction(**more):
-    """Give the body of an eviction."""
+    """Return the body of an eviction."""
     return {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "a"}, **more}
 
 

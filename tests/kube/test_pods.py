@@ -9,7 +9,7 @@ A = f"{PODS}/a"
 
 
 def with_container(**more):
-    """Give a pod whose container has more fields."""
+    """Return a pod whose container has more fields."""
     body = pod("a")
     body["spec"]["containers"][0] |= more
     return body

@@ -20,7 +20,7 @@ def allow(caller, rules, *, user="eve", namespace="", kind="User", name="r", **s
 
 
 def rule(verbs, resources, groups=("",), **more):
-    """Give one rule."""
+    """Return one rule."""
     return {"verbs": [*verbs], "resources": [*resources], "apiGroups": [*groups], **more}
 
 

@@ -20,7 +20,7 @@ def allow(caller, user, rule, *, kind="User", name="r"):
 
 
 def lists(resource="pods", group=""):
-    """Give a rule."""
+    """Return a rule."""
     return {"verbs": ["list", "create"], "resources": [resource], "apiGroups": [group]}
 
 

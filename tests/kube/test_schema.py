@@ -12,7 +12,7 @@ POD, EVENT = core_schema("Pod"), core_schema("Event")
 
 
 def reads(schema, value):
-    """Give a value as it is read, and the unknown fields."""
+    """Return a value as it is read, and the unknown fields."""
     unknown = []
     return read(schema, value, "", unknown), unknown
 

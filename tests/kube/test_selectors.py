@@ -14,7 +14,7 @@ def select(kind, labels, fields):
 
 
 def item(labels=None, **more):
-    """Give an object with labels."""
+    """Return an object with labels."""
     return {"metadata": {"name": "n", "namespace": "s", **({"labels": labels} if labels else {})}, **more}
 
 

@@ -4,13 +4,14 @@ import json
 from random import Random
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from kube_caller import APPLY, DEFINITIONS, JSON_PATCH, MERGE, STRATEGIC, WIDGETS, Caller, definition, pod, spec_schema
 
 from iriscw_sims.kube.frozen import thaw
 from iriscw_sims.kube.garbage import collect
 from iriscw_sims.kube.messages import Request
 from iriscw_sims.kube.watches import Watch
+from profiles import examples
 
 SPACES = ("default", "kube-public")
 NAMES = ("a", "b", "c")
@@ -71,7 +72,7 @@ ROOTS = ("/api/v1/configmaps", "/api/v1/pods", "/apis/test.dev/v1/widgets")
 
 
 def new_caller():
-    """Give a caller of a store that serves widgets."""
+    """Return a caller of a store that serves widgets."""
     caller = Caller()
     caller.done("POST", DEFINITIONS, definition(spec_schema(size={"type": "integer", "default": 3})))
     return caller
@@ -84,7 +85,7 @@ def run(caller, request):
 
 
 def state(caller, root, **query):
-    """Give all objects by namespace and name, as watches tell them."""
+    """Return all objects by namespace and name, as watches tell them."""
     body = caller.done("GET", root, **query)
     version, kind = body["apiVersion"], body["kind"].removesuffix("List")
     return {
@@ -105,7 +106,7 @@ def follow(known, watch, now):
             known[key] = item
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(PROGRAMS, st.sampled_from(["", "app=x", "app!=x", "!tier"]))
 def test_a_list_and_a_watch_from_its_version_know_the_state_at_any_time(program, selector):
     """Law: what the reflector does is right, for any selector, from any point."""
@@ -125,7 +126,7 @@ def test_a_list_and_a_watch_from_its_version_know_the_state_at_any_time(program,
         assert known == state(caller, root, **query)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(PROGRAMS, st.integers(1, 3), st.sampled_from(["", "app=x"]))
 def test_pages_are_the_whole(program, limit, selector):
     """Law: pages joined are the list at the first page's version, whatever is written between them."""
@@ -150,7 +151,7 @@ def test_pages_are_the_whole(program, limit, selector):
             assert items == whole["items"]
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(PROGRAMS)
 def test_the_past_can_be_asked_for(program):
     """Law: an exact list at a version is the list that was."""
@@ -172,7 +173,7 @@ def is_repeatable(request):
     return request.method in ("PATCH", "PUT")
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(PROGRAMS)
 def test_revisions_pass_only_when_something_changes(program):
     """Law: a version is never given twice; a refusal and a repetition write nothing."""
@@ -196,7 +197,7 @@ def test_revisions_pass_only_when_something_changes(program):
         assert len({*versions}) == len(versions)
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(PROGRAMS)
 def test_answers_share_nothing_that_can_change(program):
     """Law: no answer, once given, is changed by what happens later; none can be changed so that the store is."""
@@ -220,7 +221,7 @@ def test_answers_share_nothing_that_can_change(program):
         assert json.dumps(body) == written
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(PROGRAMS)
 def test_a_dry_run_says_what_would_happen(program):
     """Law: the same code, and nothing written."""
@@ -234,7 +235,7 @@ def test_a_dry_run_says_what_would_happen(program):
         assert tried.code == run(caller, request).code
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(PROGRAMS, st.integers(0, 2**32))
 def test_collecting_garbage_converges(program, seed):
     """Law: whatever was deleted how, the controllers come to an end, and then nothing waits for them."""
@@ -258,7 +259,7 @@ def test_a_program_is_one_that_does_something():
     """The laws above are about something: in a thousand drawn requests, most kinds of answer occur."""
     caller, codes = new_caller(), set()
 
-    @settings(max_examples=60, database=None)
+    @examples(60, database=None)
     @given(PROGRAMS)
     def explore(program):
         codes.update(run(caller, request).code for request in program)

@@ -10,12 +10,12 @@ POD = core_schema("Pod")
 
 
 def containers(*items):
-    """Give a pod with these containers."""
+    """Return a pod with these containers."""
     return {"spec": {"containers": list(items)}}
 
 
 def names(pod):
-    """Give the names of a pod's containers, in order."""
+    """Return the names of a pod's containers, in order."""
     return [each["name"] for each in pod["spec"]["containers"]]
 
 

@@ -7,7 +7,7 @@ from iriscw_sims.kube.structural import compiled, complete
 
 
 def completed(schema, spec):
-    """Give a spec after completion, and the pruned paths."""
+    """Return a spec after completion, and the pruned paths."""
     unknown = []
     value = complete(compiled(schema), {"spec": spec}, unknown)
     return value["spec"], unknown

@@ -14,7 +14,7 @@ EITHER = {"x-kubernetes-int-or-string": True}
 
 
 def found(field, value, old=None):
-    """Give what is said about one field of a spec."""
+    """Return what is said about one field of a spec."""
     was = None if old is None else {"spec": {"f": old}}
     return [(cause.field, cause.text) for cause in judge(spec_schema(f=field), {"spec": {"f": value}}, was)]
 

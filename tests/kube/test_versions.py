@@ -8,13 +8,13 @@ NEWER = OLDER.replace("/v1/", "/v2/")
 
 
 def schema(**fields):
-    """Give the schema of a version."""
+    """Return the schema of a version."""
     spec = {"type": "object", "properties": {"size": {"type": "integer"}, **fields}}
     return {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}
 
 
 def both(**more):
-    """Give a definition that serves v1, which stores, and v2."""
+    """Return a definition that serves v1, which stores, and v2."""
     made = definition({})
     made["spec"]["versions"] = [
         {"name": "v1", "served": True, "storage": True, "schema": schema(old={"type": "string", "default": "first"})},
@@ -25,7 +25,7 @@ def both(**more):
 
 
 def body(version, **spec):
-    """Give a widget of a version."""
+    """Return a widget of a version."""
     return {"apiVersion": f"test.dev/{version}", "kind": "Widget", "metadata": {"name": "w"}, "spec": spec}
 
 

@@ -1,4 +1,4 @@
-"""Deployments and disruption budgets."""
+"""Deployments, daemon sets, disruption budgets, network policies and classes, as the real server has them."""
 
 import pytest
 from kube_caller import MERGE, pod
@@ -8,7 +8,7 @@ BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 
 
 def deployment(**spec):
-    """Give the body of a deployment."""
+    """Return the body of a deployment."""
     template = {"metadata": {"labels": {"app": "x"}}, "spec": pod()["spec"]}
     return {
         "metadata": {"name": "d"},
@@ -79,4 +79,78 @@ def test_budgets(caller):
     assert caller.causes("PATCH", f"{BUDGETS}/b/status", wrong, content_type=MERGE) == [
         ("FieldValueInvalid", "status.disruptionsAllowed"),
         ("FieldValueInvalid", "status.currentHealthy"),
+    ]
+
+
+SETS = "/apis/apps/v1/namespaces/default/daemonsets"
+POLICIES = "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies"
+PRIORITIES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+RUNTIMES = "/apis/node.k8s.io/v1/runtimeclasses"
+TEMPLATE = "deprecated.daemonset.template.generation"
+
+
+def test_daemon_sets(caller):
+    """Defaults, a status of nobody, an annotation that counts templates, and a selector that is for life."""
+    made = caller.done("POST", SETS, deployment())
+    assert made["spec"]["updateStrategy"] == {
+        "type": "RollingUpdate",
+        "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0},
+    }
+    assert made["spec"]["template"]["spec"]["restartPolicy"] == "Always"
+    assert (made["metadata"]["annotations"], made["metadata"]["generation"]) == ({TEMPLATE: "1"}, 1)
+    assert set(made["status"].values()) == {0}
+    path = f"{SETS}/d"
+    assert caller.patch(path, {"spec": {"minReadySeconds": 3}})["metadata"]["annotations"] == {TEMPLATE: "1"}
+    template = {"spec": {"template": {"spec": {"priorityClassName": "x"}}}}
+    assert caller.patch(path, template)["metadata"]["annotations"] == {TEMPLATE: "2"}
+    assert caller.patch(f"{path}/status", {"status": {"numberReady": 3}})["status"]["numberReady"] == 3
+    other = {"spec": {"selector": {"matchLabels": {"app": "y"}}}}
+    assert [field for _, field in caller.causes("PATCH", path, other, content_type=MERGE)] == [
+        "spec.selector",
+        "spec.template.metadata.labels",
+    ]
+    empty = {"metadata": {"name": "e"}, "spec": {}}
+    assert [field for _, field in caller.causes("POST", SETS, empty)] == [
+        "spec.template.metadata.labels",
+        "spec.template.spec.containers",
+    ]
+
+
+def test_network_policies(caller):
+    """What one is about follows from its rules, and a port without a protocol is one of TCP."""
+    for name, spec, kinds in (("a", {}, ["Ingress"]), ("b", {"egress": [{}]}, ["Ingress", "Egress"])):
+        found = caller.done("POST", POLICIES, {"metadata": {"name": name}, "spec": spec})
+        assert (found["spec"]["policyTypes"], found["metadata"]["generation"]) == (kinds, 1)
+        assert found["spec"]["podSelector"] == {}
+    ports = {
+        "metadata": {"name": "c"},
+        "spec": {"ingress": [{"ports": [{"port": 80}, {"port": 53, "protocol": "UDP"}]}]},
+    }
+    (rule,) = caller.done("POST", POLICIES, ports)["spec"]["ingress"]
+    assert rule["ports"] == [{"port": 80, "protocol": "TCP"}, {"port": 53, "protocol": "UDP"}]
+
+
+def test_a_priority_class_is_for_life(caller):
+    """Its value has a bound; neither that nor whether it preempts can be changed."""
+    made = caller.done("POST", PRIORITIES, {"metadata": {"name": "p"}, "value": 1000})
+    assert (made["preemptionPolicy"], made["metadata"]["generation"]) == ("PreemptLowerPriority", 1)
+    path = f"{PRIORITIES}/p"
+    assert caller.causes("PATCH", path, {"value": 5}, content_type=MERGE) == [("FieldValueForbidden", "value")]
+    assert caller.causes("PATCH", path, {"preemptionPolicy": "Never"}, content_type=MERGE) == [
+        ("FieldValueInvalid", "preemptionPolicy")
+    ]
+    assert caller.patch(path, {"description": "x"})["metadata"]["generation"] == 1
+    big = {"metadata": {"name": "q"}, "value": 1_000_000_001}
+    assert caller.causes("POST", PRIORITIES, big) == [("FieldValueForbidden", "value")]
+
+
+def test_a_runtime_class_has_one_handler(caller):
+    """A label, for life."""
+    caller.done("POST", RUNTIMES, {"metadata": {"name": "r"}, "handler": "kybernate"})
+    assert caller.causes("PATCH", f"{RUNTIMES}/r", {"handler": "z"}, content_type=MERGE) == [
+        ("FieldValueInvalid", "handler")
+    ]
+    assert caller.causes("POST", RUNTIMES, {"metadata": {"name": "s"}}) == [("FieldValueRequired", "handler")]
+    assert caller.causes("POST", RUNTIMES, {"metadata": {"name": "s"}, "handler": "Up_"}) == [
+        ("FieldValueInvalid", "handler")
     ]

@@ -58,3 +58,48 @@ async def test_a_test_leads_the_world() -> None:
     assert fake.pods == {}
     fake.remove_pool("a")
     assert fake.pools == {}
+
+
+async def test_a_pod_costs_the_same_in_a_large_fleet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four times the pools and pods cost four times the looks at what is free, and no more."""
+    looks = 0
+
+    def counted(method):
+        def look(self, other):
+            nonlocal looks
+            looks += 1
+            return method(self, other)
+
+        return look
+
+    for name in ("minus", "times", "fits"):
+        monkeypatch.setattr(Capacity, name, counted(getattr(Capacity, name)))
+    costs = []
+    for pools in (10, 40):
+        looks = 0
+        fake = FakeCloud(budget=Capacity(1 << 40, 1 << 60))
+        for number in range(pools):
+            await fake.node_pools.create(NodePoolSpec(f"pool-{number}", "x", 4, {}, per_node=NODE))
+            for place in range(4):
+                await fake.pod_driver.create(PodSpec(f"pod-{number}-{place}", f"pool-{number}", {}, NODE))
+        assert all(pod.phase is PodPhase.RUNNING for pod in fake.pods.values())
+        costs.append(looks)
+    assert costs[1] == 4 * costs[0]
+
+
+async def test_room_that_is_given_back() -> None:
+    """A pool that waits for the budget boots when another one is removed, a pod that waits for room when one ends."""
+    fake = FakeCloud(budget=Capacity(2000, 2 << 30))
+    for name, size in (("first", 2), ("second", 1), ("third", 1)):
+        await fake.node_pools.create(NodePoolSpec(name, "x", size, {}, per_node=NODE))
+    assert [pool.ready_nodes for pool in fake.pools.values()] == [2, 0, 0]
+    await fake.node_pools.delete("first", fake.pools["first"].uid)
+    assert [pool.ready_nodes for pool in fake.pools.values()] == [1, 1]
+    await fake.node_pools.delete("second", fake.pools["second"].uid)
+    await fake.node_pools.create(NodePoolSpec("fourth", "x", 1, {}, per_node=NODE))
+    assert [pool.ready_nodes for pool in fake.pools.values()] == [1, 1]
+    for name in ("a", "b"):
+        await fake.pod_driver.create(PodSpec(name, "fourth", {}, NODE))
+    assert [pod.phase for pod in fake.pods.values()] == [PodPhase.RUNNING, PodPhase.PENDING]
+    fake.end("a", 0)
+    assert [pod.phase for pod in fake.pods.values()] == [PodPhase.SUCCEEDED, PodPhase.RUNNING]

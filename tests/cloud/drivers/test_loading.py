@@ -1,5 +1,6 @@
-"""Platforms are found by argument, then by entry point, and never by guessing."""
+"""Platforms are found by entry point, and never by guessing."""
 
+import sys
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 
@@ -11,7 +12,10 @@ from iriscw.cloud.drivers.loading import (
     AmbiguousPlatform,
     BrokenPlatform,
     CloudDrivers,
+    GroupPlace,
+    InvalidSettings,
     NoSuchPlatform,
+    Platform,
     load_platform,
 )
 from iriscw.cloud.drivers.local.drivers import local
@@ -20,11 +24,19 @@ from iriscw.cloud.model import Capacity
 from iriscw.cloud.ports import Connection, NodePoolDriver, PodDriver
 
 LOCAL = "iriscw.cloud.drivers.local.drivers:local"
+HERE = f"{__name__}:mine"
+
+
+def _open(context):
+    raise NotImplementedError
+
+
+mine = Platform(open=_open)
 
 
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch):
-    """Give a function that pretends that packages with these entry points are installed."""
+    """Return a function that pretends that packages with these entry points are installed."""
 
     def install(*pairs: tuple[str, str]) -> None:
         points = EntryPoints(EntryPoint(name, value, ENTRY_POINT_GROUP) for name, value in pairs)
@@ -33,27 +45,51 @@ def installed(monkeypatch: pytest.MonkeyPatch):
     return install
 
 
-def test_an_argument_wins(installed) -> None:
-    """Over an entry point of the same name."""
-    installed(("a", LOCAL))
-
-    def mine(section):
-        raise NotImplementedError
-
-    assert load_platform("a", {"a": mine}) is mine
-    assert load_platform("a") is local
+def test_a_package_is_found_by_name(installed) -> None:
+    """Among others."""
+    installed(("a", HERE), ("b", "no_such_module_here:x"))
+    assert load_platform("a") is mine
 
 
 def test_what_is_not_there_is_listed(installed) -> None:
     """With everything that is."""
-    installed(("b", LOCAL))
-    with pytest.raises(NoSuchPlatform, match=r"there are: b, c, coreweave, local$"):
-        load_platform("a", {"c": local})
+    installed(("b", HERE), ("c", HERE))
+    with pytest.raises(NoSuchPlatform, match=r"there are: b, c$"):
+        load_platform("a")
+
+
+def test_what_is_no_platform_is_refused(installed) -> None:
+    """A function alone, as an earlier page had it."""
+    installed(("a", LOCAL))
+    with pytest.raises(BrokenPlatform, match="is a function, and must be a Platform"):
+        load_platform("a")
+
+
+@pytest.mark.parametrize("source", ["raise RuntimeError('no licence')", "this is no Python"])
+def test_whatever_an_import_raises_is_the_packages(installed, tmp_path: Path, monkeypatch, source: str) -> None:
+    """It is told with its text, by the platform's name."""
+    (tmp_path / "spoilt_platform.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "spoilt_platform", raising=False)
+    installed(("a", "spoilt_platform:platform"))
+    with pytest.raises(BrokenPlatform, match=r"'a' .*cannot be imported: (RuntimeError: no licence|SyntaxError)"):
+        load_platform("a")
+
+
+def test_without_a_check_there_are_no_settings() -> None:
+    """One that is said is misspelt, or meant for another platform."""
+    mine.check({}, {"g": GroupPlace(region="r", instance_type="t")})
+    for settings, groups, where in (
+        ({"a": "1"}, {}, "platform.plugin"),
+        ({}, {"g": GroupPlace(settings={"a": ""})}, "g"),
+    ):
+        with pytest.raises(InvalidSettings, match=f"^{where}: .* a was said"):
+            mine.check(settings, groups)
 
 
 def test_two_offers_are_no_choice(installed) -> None:
     """Somebody has to uninstall one."""
-    installed(("a", LOCAL), ("a", "other:thing"))
+    installed(("a", HERE), ("a", "other:thing"))
     with pytest.raises(AmbiguousPlatform):
         load_platform("a")
 

@@ -31,23 +31,23 @@ OURS = {LABEL_MANAGED: "true", LABEL_CLUSTER: "test"}
 
 
 def refusal(code, reason="", text="no", retry_after=None, **details):
-    """Give an answer that says no."""
+    """Return an answer that says no."""
     return ApiResponse(code, status_failure(code, reason, text, details), retry_after)
 
 
 def pool_spec(name="slice-1", nodes=1, **labels):
-    """Give the specification of a pool of ours."""
+    """Return the specification of a pool of ours."""
     return NodePoolSpec(name, "gd-8xh100ib-i128", nodes, {**OURS, LABEL_SLICE: name, **labels})
 
 
 def pod_spec(name="slice-1-0", pool="slice-1", incarnation="1", **more):
-    """Give the specification of a pod of ours."""
+    """Return the specification of a pod of ours."""
     labels = {**OURS, LABEL_SLICE: pool, LABEL_INCARNATION: incarnation}
     return PodSpec(name, pool, labels, Capacity(8000, 64 * GIB, 100 * GIB, 8), **more)
 
 
 def node_body(name, slice_id, *, ready="True", **more):
-    """Give the body of a node of ours."""
+    """Return the body of a node of ours."""
     labels = {**OURS, LABEL_SLICE: slice_id, **more.pop("labels", {})}
     status = {
         "conditions": [{"type": "Ready", "status": ready}],
@@ -79,7 +79,7 @@ class Server:
         return ApiResponse(response.code, response.body)
 
     def do(self, method, path, body=None, **query):
-        """Give the body of the answer to somebody else's request, which must succeed."""
+        """Return the body of the answer to somebody else's request, which must succeed."""
         content_type = "application/merge-patch+json" if method == "PATCH" else "application/json"
         pairs = tuple((name, str(value)) for name, value in query.items())
         response = self.store.handle(Request(method, path, pairs, body, content_type), self.now)
@@ -109,9 +109,9 @@ class Server:
             return done.value
 
     def said(self):
-        """Give method and path of each request that was made."""
+        """Return method and path of each request that was made."""
         return [(request.method, request.path) for request in self.requests]
 
     def objects(self, path):
-        """Give the truth about a collection."""
+        """Return the truth about a collection."""
         return self.do("GET", path)["items"]

@@ -254,7 +254,7 @@ class Life:
             store.do("PATCH", f"{POOLS}/{name}/status", status)
 
     def truth(self):
-        """Give (uid, resourceVersion) of each selected pool, by name."""
+        """Return (uid, resourceVersion) of each selected pool, by name."""
         return {
             item["metadata"]["name"]: (item["metadata"]["uid"], item["metadata"]["resourceVersion"])
             for item in self.server.objects(POOLS)

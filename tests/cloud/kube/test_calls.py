@@ -95,6 +95,17 @@ def test_an_identity_is_whole_or_none(obj):
         assert obj["metadata"]["uid"]
 
 
+@pytest.mark.parametrize("items", [{}, {"items": "none"}, {"items": {}}, {"objects": []}])
+def test_a_list_without_items_is_not_an_empty_one(server, items):
+    """Who says nothing of what there is says nothing of absence (INV-C11); Go writes a list of nothing as null, too."""
+    source, metadata = Source(POOLS, selector({})), {"metadata": {"resourceVersion": "1"}}
+    with pytest.raises(MalformedAnswer):
+        server.run(collect(SETTINGS, source, Random(1)), [ApiResponse(200, metadata | items)])
+    for nothing in (None, []):
+        answer = ApiResponse(200, metadata | {"items": nothing})
+        assert server.run(collect(SETTINGS, source, Random(1)), [answer]) == ()
+
+
 def test_a_list_that_answers_with_something_else_is_told(server):
     """A proxy that says 200 and HTML."""
     source = Source(POOLS, selector({}))

@@ -7,12 +7,12 @@ from iriscw.cloud.model import LABEL_SLICE
 
 
 def thing(name, version="1", **labels):
-    """Give an object with labels."""
+    """Return an object with labels."""
     return {"metadata": {"name": name, "uid": f"u-{name}", "resourceVersion": version, "labels": labels}}
 
 
 def of_slice(name, slice_id, **metadata):
-    """Give an object of a slice."""
+    """Return an object of a slice."""
     return thing(name, **metadata, **({LABEL_SLICE: slice_id} if slice_id else {}))
 
 

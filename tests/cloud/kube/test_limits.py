@@ -13,17 +13,20 @@ from iriscw.errors import InvalidArgument
     st.integers(1, 50),
     st.lists(st.integers(0, 2 * SECOND), min_size=1, max_size=60),
 )
-def test_never_more_than_burst_and_rate(qps, burst, gaps):
-    """In any window of time, at most ``burst`` and what the rate allows within it."""
-    limit, now, left = RateLimit(qps, burst), 5, []
+def test_never_more_than_burst_and_rate_nor_less(qps, burst, gaps):
+    """In any window at most ``burst`` and what the rate allows within it; and each leaves as soon as it may."""
+    limit, now, asked, left = RateLimit(qps, burst), 5, [], []
     for gap in gaps:
         now += gap
+        asked.append(now)
         left.append(now + limit.take(now))
     assert left == sorted(left), "order is kept"
     interval = round(SECOND / qps)
-    for first in range(len(left)):
-        for last in range(first, len(left)):
-            assert last - first + 1 <= burst + (left[last] - left[first]) // interval
+    for last, leaves in enumerate(left):
+        for first in range(last + 1):
+            assert last - first + 1 <= burst + (leaves - left[first]) // interval
+        allowed = [left[first] + (last - first + 1 - burst) * interval for first in range(last)]
+        assert leaves == max(asked[last], *allowed, 0), "it waits for nothing else"
 
 
 @given(st.floats(0.01, 1000), st.integers(1, 5), st.lists(st.integers(0, 2 * SECOND), min_size=1, max_size=20))

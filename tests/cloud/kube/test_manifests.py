@@ -117,7 +117,7 @@ FULL = attrs.evolve(
 
 
 def of_group(spec, group="h100"):
-    """Give the specification with a scale group."""
+    """Return the specification with a scale group."""
     return attrs.evolve(spec, labels={**spec.labels, "iris-scale-group": group})
 
 

@@ -5,13 +5,14 @@ from random import Random
 
 import attrs
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from kube_shell import LOST, OK, SETTINGS, SILENT, Server, refusal
 
 from iriscw.cloud.kube.notices import MAX_TEXT_CHARS, Due, Notice, NoticeLimits, Notices, write
 from iriscw.cloud.model import Forbidden, InvalidSpec, Throttled, Unavailable
 from iriscw.errors import InvalidArgument
 from iriscw.runtime.vocabulary import SECOND
+from profiles import examples
 
 EVENTS = "/api/v1/namespaces/default/events"
 WALL = 1_800_000_000 * SECOND
@@ -19,12 +20,12 @@ LIMITS = NoticeLimits(waiting=4, known=3, spacing=60 * SECOND, qps=1.0, burst=2)
 
 
 def notice(reason="NoCapacity", text="the zone has no free machines now", *, pool="iris-h100-a", uid="u1", at=WALL):
-    """Give something to tell."""
+    """Return something to tell."""
     return Notice(pool, uid, reason, text, warning=reason != "SliceReady", at=at)
 
 
 def due(told=None, *, count=1, before=None):
-    """Give an Event that is to be written now."""
+    """Return an Event that is to be written now."""
     told = told or notice()
     return Due(told, count, told.at, before)
 
@@ -248,7 +249,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(STEPS)
 def test_no_count_is_more_than_what_happened(steps):
     """Whatever is lost, refused or forgotten, and with any restart; memory is bounded, and each is accounted for."""

@@ -10,7 +10,7 @@ from iriscw.cloud.model import Condition, Node, NodePool, Pod, PodPhase
 
 
 def thing(spec=None, status=None, **metadata):
-    """Give an object with an identity."""
+    """Return an object with an identity."""
     return {
         "metadata": {"name": "x", "uid": "u", "resourceVersion": "7", **metadata},
         "spec": spec or {},
@@ -19,13 +19,13 @@ def thing(spec=None, status=None, **metadata):
 
 
 def node(*, ready="True", labels=None, conditions=(), **spec):
-    """Give a node."""
+    """Return a node."""
     told = [{"type": "Ready", "status": ready}, *conditions]
     return thing(spec, {"conditions": told}, labels=labels or {})
 
 
 def container(**state):
-    """Give the status of a container."""
+    """Return the status of a container."""
     return {"name": "worker", "state": state}
 
 
@@ -187,6 +187,16 @@ UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedul
             137,
         ),
         (
+            {
+                "phase": "Failed",
+                "conditions": [{"type": "TerminationTarget", "status": "True", "reason": "StoppedByKueue"}],
+                "containerStatuses": [container(terminated={"reason": "Error", "exitCode": 137})],
+            },
+            PodPhase.FAILED,
+            "StoppedByKueue",
+            137,
+        ),
+        (
             {"phase": "Succeeded", "containerStatuses": [container(terminated={"reason": "Completed", "exitCode": 0})]},
             PodPhase.SUCCEEDED,
             "Completed",
@@ -232,7 +242,7 @@ TIMES = st.sampled_from(["1970-01-01T00:00:00Z", "2026-01-01T00:00:00Z", "2200-0
 
 
 def dated(obj, time):
-    """Give an object whose every part says that it was written, began and changed at this time."""
+    """Return an object whose every part says that it was written, began and changed at this time."""
     if isinstance(obj, list):
         return [dated(each, time) for each in obj]
     if not isinstance(obj, dict):

@@ -13,12 +13,12 @@ UNSCHEDULABLE = {
 
 
 def pod(**status):
-    """Give a pod with a status."""
+    """Return a pod with a status."""
     return {"metadata": {"name": "p", "uid": "u", "resourceVersion": "1"}, "status": status}
 
 
 def waiting(reason, message=""):
-    """Give the statuses of a container that waits."""
+    """Return the statuses of a container that waits."""
     return [{"state": {"waiting": {"reason": reason, "message": message}}}]
 
 

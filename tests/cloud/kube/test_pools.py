@@ -206,7 +206,7 @@ def test_status_writes_meanwhile_do_not_stop_a_deletion(server):
 
 
 def test_gone_is_told_apart_from_another_one(server):
-    """No such name, another uid, or a name that is no name: Gone; and the last asks nothing."""
+    """No such name, another uid, or a name that is not a valid name: Gone; and the last asks nothing."""
     pool = server.run(create_pool(SETTINGS, pool_spec(), Random(1)))
     for name, uid in [("nothing", pool.uid), (pool.name, "another")]:
         with pytest.raises(Gone):

@@ -78,12 +78,12 @@ class Hand:
 
 
 def pool(name="a", uid="u1", version="1"):
-    """Give an object."""
+    """Return an object."""
     return {"metadata": {"name": name, "uid": uid, "resourceVersion": version}}
 
 
 def versions(actions):
-    """Give the versions at which watches are opened."""
+    """Return the versions at which watches are opened."""
     return [dict(action.request.query)["resourceVersion"] for action in actions if isinstance(action, OpenWatch)]
 
 

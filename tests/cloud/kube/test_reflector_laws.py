@@ -2,7 +2,7 @@
 
 import attrs
 import pytest
-from hypothesis import given, settings as hypothesis_settings, strategies as st
+from hypothesis import given, strategies as st
 from kube_shell import POOLS, SECOND
 from kube_watcher import FAULTS, SETTINGS, Life, Watcher
 
@@ -16,6 +16,7 @@ from iriscw.cloud.kube.messages import ApiResponse
 from iriscw.cloud.kube.paths import Source, selector
 from iriscw.cloud.kube.reflector import Reflector
 from iriscw.cloud.kube.view import View
+from profiles import examples
 
 SOURCE = Source(POOLS, selector({}))
 TROUBLED, QUIET = 400 * SECOND, 150 * SECOND
@@ -92,7 +93,7 @@ class Recording(Reflector):
 
 
 @given(st.integers(0, 2**32), RATES)
-@hypothesis_settings(max_examples=60)
+@examples(25)
 def test_after_faults_end_the_view_is_the_truth(seed, rates):
     """Each change is shown once at most, in an order that makes sense, and requests stay apart."""
     live(seed, rates, reflector=Recording)
@@ -188,7 +189,7 @@ class CountsNames(View):
 
 
 def viewing(view):
-    """Give a reflector with another view."""
+    """Return a reflector with another view."""
 
     class Viewing(Recording):
         def __init__(self, *args):

@@ -10,6 +10,7 @@ from iriscw.cloud.kube.refusals import (
     MAX_TEXT,
     answered,
     judged,
+    names_absence,
     narrowed,
     status_of,
     status_of_event,
@@ -33,11 +34,43 @@ from iriscw.cloud.model import (
         (401, "", Forbidden),
         (403, 'User "x" cannot get resource "pods"', Forbidden),
         (403, 'pods "a" is forbidden: exceeded quota: gpus, requested: 8, used: 64', QuotaExceeded),
+        (403, 'pods "a" is forbidden: ', Forbidden),
         (403, 'admission webhook "q" denied the request: over quota for gd-8xh100ib-i128', QuotaExceeded),
         (403, 'admission webhook "q" denied the request: no', InvalidSpec),
         (403, 'pods "a" is forbidden: no PriorityClass with name iris-worker was found', InvalidSpec),
         (403, 'pods "a" is forbidden: violates PodSecurity "restricted:latest"', InvalidSpec),
         (403, 'pods "a" is forbidden: maximum memory usage per Container is 1Gi, but limit is 2Gi', InvalidSpec),
+        (403, 'pods "a" is forbidden: failed quota: q: must specify limits.cpu for: worker', InvalidSpec),
+        (
+            403,
+            'pods "a" is forbidden: error looking up service account iris/w: serviceaccount "w" not found',
+            InvalidSpec,
+        ),
+        (403, 'pods "a" is forbidden: memory max limit to request ratio per Container is 1', InvalidSpec),
+        (403, 'pods "a" is forbidden: pod rejected: RuntimeClass "kybernate" not found', InvalidSpec),
+        (403, 'pods "a" is forbidden: unable to validate against any security context constraint: []', InvalidSpec),
+        (403, 'pods "a" is forbidden: image policy webhook backend denied one or more images', InvalidSpec),
+        (
+            403,
+            'pods "a" is forbidden: pod node label selector conflicts with its namespace node label selector',
+            InvalidSpec,
+        ),
+        (403, 'pods "a" is forbidden: pod tolerations (possibly merged) conflict with its namespace', InvalidSpec),
+        (
+            403,
+            'pods is forbidden: User "x" cannot list resource "pods" in API group "" at the cluster scope',
+            Forbidden,
+        ),
+        (403, "pods is forbidden: User 'x' cannot list resource 'pods'", Forbidden),
+        (403, 'users "a" is forbidden: User "x" cannot impersonate resource "users"', Forbidden),
+        (403, 'forbidden: User "system:anonymous" cannot get path "/version"', Forbidden),
+        (
+            403,
+            'roles "r" is forbidden: user "x" (groups=["a" "b"]) is attempting to grant RBAC permissions not held',
+            Forbidden,
+        ),
+        (403, 'pods "user" is forbidden: exceeded quota: user "x" cannot have more', QuotaExceeded),
+        (403, "<html>no</html>", Forbidden),
         (403, "unable to create new content in namespace iris because it is being terminated", Unavailable),
         (404, "", Gone),
         (409, "", Conflict),
@@ -52,6 +85,14 @@ from iriscw.cloud.model import (
 def test_a_refusal_is_one_error(code, text, error):
     """By code, and where the code says too little, by the words of the plugins."""
     assert type(judged(status_of(code, {"message": text}))) is error
+
+
+def test_a_404_that_says_what_is_not_there():
+    """An API server's Status, and Go's words for a path that is not served; nobody else's."""
+    assert names_absence({"kind": "Status", "code": 404})
+    assert names_absence("404 page not found\n")
+    for body in (None, "", "<html>404</html>", {}, {"kind": "Pod"}, [], "not found"):
+        assert not names_absence(body)
 
 
 def test_a_terminating_namespace_is_known_by_its_cause():

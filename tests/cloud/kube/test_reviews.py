@@ -31,7 +31,7 @@ GOOD = {
 
 
 def having(**status):
-    """Give the answer with another status."""
+    """Return the answer with another status."""
     return {**GOOD, "status": {**GOOD["status"], **status}}
 
 

@@ -5,11 +5,12 @@ from random import Random
 
 import attrs
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from kube_shell import LOST, OK, PODS as PODS_PATH, SECOND, SILENT, Server, refusal
 
 from iriscw.cloud.kube.settings import KubeSettings, SecretKey
 from iriscw.cloud.kube.tasks import (
+    OWN_HOST,
     WORKER_REQUEST,
     TaskOwner,
     TaskPod,
@@ -26,6 +27,7 @@ from iriscw.cloud.kube.tasks import (
 )
 from iriscw.cloud.labels import is_name
 from iriscw.cloud.model import Capacity, Conflict, Forbidden, InvalidSpec, Throttled, Unavailable
+from profiles import examples
 
 GIB = 2**30
 OWNER = TaskOwner("w-0-pod", "uid-1", "node-1", "w-0", "1")
@@ -48,13 +50,13 @@ SETTINGS = KubeSettings(cluster="ours")
 
 
 def container(manifest):
-    """Give the one container of a pod."""
+    """Return the one container of a pod."""
     (only,) = manifest["spec"]["containers"]
     return only
 
 
 def variables(manifest):
-    """Give the variables of a pod, by name, without their names."""
+    """Return the variables of a pod, by name, without their names."""
     return {each["name"]: {k: v for k, v in each.items() if k != "name"} for each in container(manifest)["env"]}
 
 
@@ -110,6 +112,15 @@ def test_secrets_are_named_and_the_address_is_its_own():
     assert told["WANDB_API_KEY"] == {"valueFrom": {"secretKeyRef": {"name": "wandb", "key": "api-key"}}}
     assert told["IRIS_ADVERTISE_HOST"] == {"valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
     assert told["UV_CACHE_DIR"] == {"value": "/var/cache/iris/uv"}
+
+
+def test_a_leader_of_a_gang_is_told_its_own_address():
+    """The kubelet puts the pod's address in, which stands before the variables that name it."""
+    task = attrs.evolve(TASK, environment=(("MASTER_ADDR", OWN_HOST), ("JAX_COORDINATOR_ADDRESS", f"{OWN_HOST}:9")))
+    told = variables(task_pod_manifest(PODS, OWNER, task))
+    assert told["MASTER_ADDR"] == {"value": "$(IRIS_ADVERTISE_HOST)"}
+    assert told["JAX_COORDINATOR_ADDRESS"] == {"value": "$(IRIS_ADVERTISE_HOST):9"}
+    assert [*told].index("IRIS_ADVERTISE_HOST") < [*told].index("MASTER_ADDR")
 
 
 def test_gpus_are_those_it_asked_for():
@@ -217,7 +228,7 @@ def make(server, fates=(), task=TASK):
     return server.run(create_task_pod(SETTINGS, PODS, OWNER, task, Random(1)), fates)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(fates=st.lists(FATES, min_size=1, max_size=3))
 def test_whatever_is_lost_there_is_one_pod(fates):
     """Answers that are lost, requests that never land, calls that are made again: one pod of one uid."""
@@ -243,7 +254,7 @@ def test_the_name_is_taken_by_somebody_else():
     assert len(server.objects(PODS_PATH)) == 1
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(fates=FATES)
 def test_a_deletion_is_of_one_uid(fates):
     """Repeated, late, of another: only the one that is meant goes, and one that is gone is no error."""

@@ -8,7 +8,7 @@ from iriscw.cloud.kube.view import View
 
 
 def thing(name="a", uid="u1", version="1"):
-    """Give an object."""
+    """Return an object."""
     return {"metadata": {"name": name, "uid": uid, "resourceVersion": version}}
 
 

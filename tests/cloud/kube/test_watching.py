@@ -3,7 +3,7 @@
 from random import Random
 
 import pytest
-from hypothesis import given, settings as hypothesis_settings, strategies as st
+from hypothesis import given, strategies as st
 from kube_shell import NODES, PODS, POOLS, SECOND, SETTINGS as CALLS, node_body, pod_spec, pool_spec, refusal
 from kube_watcher import FAULTS, SETTINGS, Watcher
 
@@ -14,6 +14,7 @@ from iriscw.cloud.kube.pods import create_pod, list_pods
 from iriscw.cloud.kube.pools import create_pool, list_pools
 from iriscw.cloud.kube.watching import PodWatch, PoolWatch
 from iriscw.cloud.model import Forbidden, PodPhase, Relisted, Removed, Upserted
+from profiles import examples
 
 TROUBLED, QUIET = 300 * SECOND, 150 * SECOND
 RATES = st.dictionaries(st.sampled_from(FAULTS), st.sampled_from([0.02, 0.1, 0.3]), max_size=6)
@@ -74,7 +75,7 @@ class Fleet:
             self.server.do("PATCH", f"{PODS}/{name}/status", {"status": {"phase": phase}})
 
     def truth(self, kind):
-        """Give what the cloud is, read without a watch."""
+        """Return what the cloud is, read without a watch."""
         call = list_pools if kind is PoolWatch else list_pods
         return {thing.name: thing for thing in self.server.run(call(CALLS, {}, Random(1)))}
 
@@ -122,7 +123,7 @@ def live(kind, seed, rates):
 
 @pytest.mark.parametrize("kind", [PoolWatch, PodWatch])
 @given(seed=st.integers(0, 2**32), rates=RATES)
-@hypothesis_settings(max_examples=25)
+@examples(25)
 def test_after_faults_end_what_was_shown_is_the_truth(kind, seed, rates):
     """The same as a plain list would say; whatever failed on the way."""
     live(kind, seed, rates)
@@ -207,13 +208,13 @@ def listing(watch, name, *objects, version="10"):
 
 
 def thing(name, **more):
-    """Give an object of the slice ``s``."""
+    """Return an object of the slice ``s``."""
     labels = {"iris-slice-id": "s"}
     return {"metadata": {"name": name, "uid": f"u-{name}", "resourceVersion": "1", "labels": labels}, **more}
 
 
 def shown(actions):
-    """Give what was shown."""
+    """Return what was shown."""
     return [action.event for action in actions if isinstance(action, Show)]
 
 
@@ -230,7 +231,7 @@ def test_nothing_is_shown_until_both_have_listed(order):
 
 
 def open_watch():
-    """Give a watch with one pool and one node, and the tokens of its two connections."""
+    """Return a watch with one pool and one node, and the tokens of its two connections."""
     watch = PoolWatch(SETTINGS, {})
     watch.start(0, Random(1))
     actions = [*listing(watch, "pools", thing("p")), *listing(watch, "nodes", thing("n"))]

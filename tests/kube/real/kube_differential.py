@@ -30,7 +30,7 @@ class Difference:
 
 
 def first_difference(real: Any, store: Any, path: str = "") -> tuple[str, Any, Any] | None:
-    """Give where two JSON values first differ, and both values there; None when they are equal."""
+    """Return where two JSON values first differ, and both values there; None when they are equal."""
     if isinstance(real, dict) and isinstance(store, dict):
         pairs = [(f"{path}.{key}", real.get(key, MISSING), store.get(key, MISSING)) for key in sorted({*real, *store})]
     elif isinstance(real, list) and isinstance(store, list):
@@ -46,7 +46,7 @@ def first_difference(real: Any, store: Any, path: str = "") -> tuple[str, Any, A
 def compare(
     steps: Sequence[Step], real: Sequence[dict[str, Any]], store: Sequence[dict[str, Any]]
 ) -> tuple[Difference | None, list[str]]:
-    """Give the first unknown difference between the normal forms of two runs, and the known ones before it."""
+    """Return the first unknown difference between the normal forms of two runs, and the known ones before it."""
     used: list[str] = []
     for index, (step, one, other) in enumerate(zip(steps, real, store, strict=True)):
         evened, other_evened, names = even_out(step, one, other)

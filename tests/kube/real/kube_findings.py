@@ -286,7 +286,8 @@ FINDINGS: dict[str, Program] = {
         patch(f"{WIDGETS}/a/scale", {"spec": {"replicas": -1}}),
     ),
     "managers beyond the tenth": (
-        post(MAPS, config_map("a", {"k": "0"})),
+        # The oldest are joined, and those of one second by name: names in the order of the requests make both the same.
+        post(MAPS, config_map("a", {"k": "0"}), fieldManager="first"),
         *(patch(A, {"data": {f"k{number}": "1"}}, fieldManager=f"m{number:02}") for number in range(12)),
         get(A),
     ),

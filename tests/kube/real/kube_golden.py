@@ -29,7 +29,7 @@ Answers = Mapping[str, Sequence[dict[str, Any]]]
 
 
 def step_as_json(step: Step) -> dict[str, Any]:
-    """Give a step as it is kept beside its answer: what differs from the default."""
+    """Return a step as it is kept beside its answer: what differs from the default."""
     shown = attrs.asdict(step, filter=lambda attribute, value: value != attribute.default)
     return json.loads(json.dumps({"step": type(step).__name__, **shown}))  # type: ignore[no-any-return]
 

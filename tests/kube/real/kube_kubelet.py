@@ -19,7 +19,7 @@ from kube_server import HERE, STOP_TIMEOUT_S, NoBinariesError, RealServer
 
 
 def find_kubelet() -> Path:
-    """Give the stub's path.
+    """Return the stub's path.
 
     Raises:
         NoBinariesError: it is not there; ``build-kubelet`` builds it where Go is at hand (a minute, once).
@@ -39,7 +39,7 @@ class Kubelet:
     port: int
 
     def node_status(self, port: int | None = None) -> dict[str, object]:
-        """Give the status of a node whose kubelet this is, or would be if it listened on another port."""
+        """Return the status of a node whose kubelet this is, or would be if it listened on another port."""
         return {
             "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
             "daemonEndpoints": {"kubeletEndpoint": {"Port": self.port if port is None else port}},

@@ -170,7 +170,7 @@ def _value(value: Any, drawn: _Drawn) -> Any:
 
 
 def normal_form(exchanges: Sequence[Exchange]) -> list[dict[str, Any]]:
-    """Give one JSON value for each step of one world's run."""
+    """Return one JSON value for each step of one world's run."""
     drawn = _Drawn(exchanges)
     result: list[dict[str, Any]] = []
     for exchange in exchanges:

@@ -132,13 +132,13 @@ def _parts(path: str) -> tuple[list[str], list[str]]:
 
 
 def object_path(path: str) -> str:
-    """Give the path of the object that a subresource belongs to; other paths stay."""
+    """Return the path of the object that a subresource belongs to; other paths stay."""
     _, below = _parts(path)
     return path.rpartition("/")[0] if len(below) > 1 else path
 
 
 def collection_of(path: str) -> str:
-    """Give the path that lists the kind at ``path``, without the namespace: ``/api/v1/pods``."""
+    """Return the path that lists the kind at ``path``, without the namespace: ``/api/v1/pods``."""
     return "/" + "/".join(_parts(path)[0])
 
 
@@ -183,7 +183,7 @@ class Memory:
         return value
 
     def resolve(self, value: Any) -> Any:
-        """Give ``value`` with every reference replaced by what this world has seen."""
+        """Return ``value`` with every reference replaced by what this world has seen."""
         if isinstance(value, str):
             value = value.replace("${run}", str(self.run))
             return _REFERENCE.sub(lambda found: self._value(found[1], int(found[2] or 0), found[3] or ""), value)
@@ -198,7 +198,7 @@ class Memory:
         return value
 
     def resolve_step(self, step: Ask | OpenWatch) -> Any:
-        """Give ``step`` as this world has to send it."""
+        """Return ``step`` as this world has to send it."""
         query = tuple((key, self.resolve(value)) for key, value in step.query)
         changes: dict[str, Any] = {"path": self.resolve(step.path), "query": query}
         if isinstance(step, Ask):

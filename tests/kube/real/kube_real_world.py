@@ -58,7 +58,7 @@ class RealWatch:
             self._lines.put(None)
 
     def take(self, timeout_s: float) -> dict[str, Any] | None:
-        """Give the next event; None if none came in time or the stream is over."""
+        """Return the next event; None if none came in time or the stream is over."""
         if self.closed:
             return None
         try:
@@ -155,7 +155,7 @@ class RealWorld:
         return Answer(http.client.OK, None)
 
     def drain(self, name: str, expected: int | None) -> Events:
-        """Give the watch's next events."""
+        """Return the watch's next events."""
         watch = self._watches[name]
         events: list[dict[str, Any]] = []
         while True:
@@ -237,7 +237,7 @@ _ERASED = (
 
 
 def _patience(seen: int, expected: int | None) -> float:
-    """Give how long to wait for one more event, in s."""
+    """Return how long to wait for one more event, in s."""
     if expected is None:
         return QUIET_S
     return EVENT_TIMEOUT_S if seen < expected else SURPLUS_S

@@ -54,7 +54,7 @@ def apply(path: str, body: Any, manager: str, **query: str) -> Ask:
 
 
 def changed(path: str, change: Any) -> dict[str, Any]:
-    """Give the body that is the object last seen at ``path`` with a merge patch on top."""
+    """Return the body that is the object last seen at ``path`` with a merge patch on top."""
     return {"$seen": path, "$patch": change}
 
 

@@ -52,7 +52,7 @@ class NoBinariesError(Exception):
 
 
 def find_binaries() -> Path:
-    """Give the folder with kube-apiserver and etcd.
+    """Return the folder with kube-apiserver and etcd.
 
     Raises:
         NoBinariesError: they are not there; ``build-apiserver`` builds them where Go is at hand (minutes, once).
@@ -67,7 +67,7 @@ def find_binaries() -> Path:
 
 
 def free_ports(count: int) -> list[int]:
-    """Give loopback ports that nobody listens on now."""
+    """Return loopback ports that nobody listens on now."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:

@@ -33,7 +33,7 @@ class StoreWorld:
         self._store = Store(rng=Random(0), now=START_NS)
 
     def begin(self) -> Memory:
-        """Give the store a new life, with what all programs find."""
+        """Return the store a new life, with what all programs find."""
         number = next(self._runs)
         self._now = START_NS
         self._watches = {}
@@ -67,7 +67,7 @@ class StoreWorld:
         return Answer(http.client.OK, None)
 
     def drain(self, name: str, expected: int | None) -> Events:
-        """Give the watch's next events; how many are expected changes nothing here."""
+        """Return the watch's next events; how many are expected changes nothing here."""
         watch = self._watches[name]
         events = tuple(event for event in thaw(watch.take(self._now)) if not is_stray_bookmark(event))
         return Events(events, watch.closed)

@@ -31,7 +31,7 @@ class World(Protocol):
         """Open a watch under its name; code 200 and no body when it began."""
 
     def drain(self, name: str, expected: int | None) -> Events:
-        """Give the watch's next events; ``expected`` is how many there should be, where that is known."""
+        """Return the watch's next events; ``expected`` is how many there should be, where that is known."""
 
     def compact(self) -> None:
         """Forget all versions before the present."""

@@ -11,20 +11,22 @@ from kube_program import Answer, Drain, Events, Memory, OpenWatch
 from kube_requests import get, post
 from kube_sequences import programs
 
+from profiles import examples
+
 SLICE = 300
 """Programs in .ci/run. On two busy cores 8 to 15 a second."""
 
-SOAK = 5_000
-"""Programs in a soak, other ones each time: 10 minutes or so."""
+SOAK = 100
+"""Programs where the profile says 100: other ones each time. A soak plays 5,000, in 10 minutes or so."""
 
 log = logging.getLogger(__name__)
 
 
-def _compare(real_world, store_world, **options):
+def _compare(real_world, store_world, bound):
     """Play random programs to both worlds. All must agree to the last field; the first that does not is shrunk."""
     met = collections.Counter()
 
-    @settings(suppress_health_check=list(HealthCheck), deadline=None, **options)
+    @settings(bound, suppress_health_check=list(HealthCheck))
     @given(programs())
     def check(program):
         difference, known = judge(program, real_world, store_world)
@@ -33,19 +35,19 @@ def _compare(real_world, store_world, **options):
 
     check()
     log.info("compared: %s", dict(met))
-    assert met["programs"] >= options["max_examples"]
+    assert met["programs"] >= bound.max_examples
 
 
 @pytest.mark.slow
 def test_random_programs_have_the_same_answers(real_world, store_world):
     """A slice: the same programs on each machine."""
-    _compare(real_world, store_world, max_examples=SLICE, derandomize=True)
+    _compare(real_world, store_world, examples(SLICE, derandomize=True))
 
 
 @pytest.mark.soak
 def test_thousands_of_random_programs_have_the_same_answers(real_world, store_world):
     """Other ones each time, so that a soak a day sees more than any one run."""
-    _compare(real_world, store_world, max_examples=max(SOAK, settings.default.max_examples))
+    _compare(real_world, store_world, examples(SOAK))
 
 
 class _Scripted:

@@ -30,7 +30,7 @@ WATCH = ApiRequest("GET", PODS, (("watch", "1"), ("resourceVersion", "1")))
 
 
 def pod(number, version, **more):
-    """Give a pod as the API has it, about as large as a small one."""
+    """Return a pod as the API has it, about as large as a small one."""
     labels = {"iris-managed": "true", "iris-cluster": "test"}
     metadata = {"name": f"p{number}", "namespace": "iris", "uid": f"u{number}", "resourceVersion": str(version)}
     return {
@@ -44,7 +44,7 @@ def pod(number, version, **more):
 
 
 def pods(*items, version=10):
-    """Give a list of pods."""
+    """Return a list of pods."""
     return {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": str(version)}, "items": [*items]}
 
 

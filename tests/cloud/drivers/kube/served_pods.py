@@ -2,6 +2,7 @@
 
 from contextlib import asynccontextmanager
 
+import anyio
 from drivers_world import LIMITS, SETTINGS
 
 from iriscw.cloud.drivers.kube.access import find_access
@@ -10,11 +11,12 @@ from iriscw.cloud.model import LABEL_INCARNATION, LABEL_SLICE, Capacity, NodePoo
 from iriscw_sims.serve.server import SimServer
 from iriscw_sims.serve.settings import ServeSettings, Timing
 
+PATIENCE_S = 60
 LABELS = {LABEL_SLICE: "s1", LABEL_INCARNATION: "1"}
 
 
 def serve(folder, streams=None):
-    """Give a simulated cluster, fifty times as fast as its quick presets."""
+    """Return a simulated cluster, fifty times as fast as its quick presets."""
     settings = ServeSettings(kubeconfig=folder / "kubeconfig", timing=Timing.QUICK, speed=50)
     return SimServer(settings, streams=streams)
 
@@ -39,7 +41,10 @@ async def made_pod(drivers):
 async def running_pod(drivers):
     """Make a pod, and wait until it runs."""
     made = await made_pod(drivers)
-    async for event in drivers.pods.watch({}):
-        if getattr(event, "object", made).phase is PodPhase.RUNNING:
-            return made
+    with anyio.fail_after(PATIENCE_S):
+        async for event in drivers.pods.watch({}):
+            phase = getattr(event, "object", made).phase
+            assert phase is not PodPhase.FAILED, event
+            if phase is PodPhase.RUNNING:
+                return made
     raise AssertionError("a watch never ends by itself")

@@ -151,7 +151,7 @@ async def test_where_it_is_looked_for(tmp_path, account, monkeypatch):
     assert (await find_access(environ=environ)).url == "https://environment"
     monkeypatch.setattr("iriscw.cloud.drivers.kube.access.in_cluster.__defaults__", (POD, account))
     assert (await find_access(environ=POD)).url == "https://10.0.0.1:443"
-    with pytest.raises(InvalidAccess, match="no pod"):
+    with pytest.raises(InvalidAccess, match="not a pod"):
         await find_access(environ={"HOME": str(tmp_path)})
     with pytest.raises(InvalidAccess, match="KUBECONFIG"):
         await find_access(context="x", environ=POD)

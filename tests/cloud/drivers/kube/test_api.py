@@ -15,7 +15,7 @@ import attrs
 import pytest
 import trustme
 from drivers_world import LIMITS, LIST, WATCH, pod, pods, until
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from raw_server import TOKEN, serving
 
 from iriscw.cloud.drivers.kube.access import Access, trusting
@@ -23,6 +23,7 @@ from iriscw.cloud.drivers.kube.api import open_api, url_of
 from iriscw.cloud.drivers.kube.credentials import Fixed
 from iriscw.cloud.kube.messages import APPLY_PATCH, ApiRequest, ApiUnreachable
 from iriscw.runtime.vocabulary import SECOND
+from profiles import examples
 
 MIB = 2**20
 
@@ -41,7 +42,7 @@ async def drained(api):
 
 
 async def unreachable(api, request=LIST):
-    """Give what a request or watch fails with; nothing else may come of it."""
+    """Return what a request or watch fails with; nothing else may come of it."""
     with pytest.raises(ApiUnreachable) as failed:
         await (drained(api) if request is WATCH else api.request(request))
     assert TOKEN not in f"{failed.value!r}"
@@ -78,7 +79,53 @@ async def test_a_request_as_the_server_sees_it():
     assert server.connections == 1
 
 
-@pytest.mark.parametrize("code", [200, 204, 301, 307, 400, 401, 403, 404, 409, 410, 418, 422, 429, 500, 502, 503, 504])
+async def test_a_404_of_somebody_elses():
+    """It is no word on whether an object exists; an API server says what is not there."""
+    bodies = [b"<html>no such page</html>", b"", b'{"kind": "Status", "code": 404}']
+
+    async def script(peer):
+        await peer.answer(404, bodies.pop(0))
+
+    async with talking(script) as (_, api):
+        for _ in range(2):
+            with pytest.raises(ApiUnreachable, match="404 is not an API server's"):
+                await api.request(LIST)
+        assert (await api.request(LIST)).code == 404
+
+
+async def test_a_403_about_an_object_renews_no_token():
+    """Only a denial of rights may be the token's fault."""
+    texts = [
+        'pods "w" is forbidden: failed quota: must specify limits.cpu',
+        'pods is forbidden: User "x" cannot list pods',
+    ]
+    renewed = []
+
+    async def script(peer):
+        await peer.answer(403, json.dumps({"kind": "Status", "message": texts.pop(0)}).encode())
+
+    async with talking(script) as (_, api):
+        object.__setattr__(api._access, "credentials", Watched(renewed))
+        await api.request(LIST)
+        assert renewed == []
+        await api.request(LIST)
+        assert renewed == ["refused"]
+
+
+class Watched:
+    """Credentials that note that they were refused."""
+
+    def __init__(self, renewed):
+        self.renewed = renewed
+
+    async def header(self):
+        return None
+
+    def refused(self):
+        self.renewed.append("refused")
+
+
+@pytest.mark.parametrize("code", [200, 204, 301, 307, 400, 401, 403, 409, 410, 418, 422, 429, 500, 502, 503, 504])
 async def test_every_code_is_an_answer(code):
     """Also with a proxy's HTML. A redirect is not followed: it would carry the token elsewhere."""
 
@@ -172,7 +219,7 @@ async def test_nothing_is_repeated(method):
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.sampled_from([b"", HEAD, HEAD + b"5\r\n"]), st.lists(st.binary(max_size=200), max_size=4), st.booleans())
 async def test_any_bytes(head, pieces, watches):
     """Whatever a peer says, it is an answer, events and their end, or no answer."""
@@ -373,7 +420,7 @@ async def test_a_watch_of_garbage(line):
         await peer.reader.read()
 
     async with talking(script) as (server, api):
-        assert await unreachable(api, WATCH) == "a watch told something that is no event"
+        assert await unreachable(api, WATCH) == "a watch told something that is not an event"
         await server.gone()
 
 

@@ -22,8 +22,8 @@ FAMILY = "sleep 600 & echo $!; setsid sleep 600 & echo $!; (setsid sleep 600 & e
 
 
 def sent(argv, **more):
-    """Give what an attendant is sent to run a command."""
-    order = {"argv": argv, "environment": {}, "merge": False, "timeout_s": 0, "lease_s": 0, **more}
+    """Return what an attendant is sent to run a command."""
+    order = {"argv": argv, "environment": {}, "timeout_s": 0, "lease_s": 0, **more}
     data = json.dumps(order).encode()
     return SOURCE + b"%08d" % len(data) + data
 
@@ -79,13 +79,6 @@ def test_code_and_outputs_are_the_commands():
     """The mark comes first on standard error; the lifeline's bytes are not the command's input."""
     with attended(sent(["sh", "-c", "cat; echo out; echo err >&2; exit 7"]) + b"..") as process:
         assert outcome(process) == (7, b"out\n", b"mark:err\n")
-
-
-def test_both_outputs_may_be_one():
-    """In the order in which they were written."""
-    script = "echo 1; echo 2 >&2; echo 3"
-    with attended(sent(["sh", "-c", script], merge=True)) as process:
-        assert outcome(process) == (0, b"1\n2\n3\n", b"mark:")
 
 
 def test_a_signals_code_is_the_shells():
@@ -154,22 +147,6 @@ def test_what_a_command_leaves_behind_goes_with_it():
         left = pids(process, 1)
         assert process.wait(END_S) == 4
         assert_gone(left)
-
-
-def test_the_lifeline_is_answered_where_nobody_else_speaks():
-    """With a byte for what comes, until nobody reads it; never where the command's errors are."""
-    with attended(sent(["sh", "-c", "sleep 600"], merge=True)) as process:
-        assert process.stderr.read(len(MARK)) == MARK.encode()
-        for _ in range(3):
-            process.stdin.write(b".")
-            assert process.stderr.read(1) == b"."
-        process.stderr.close()
-        process.stdin.write(b".")
-        process.stdin.write(KILL)
-        assert process.wait(END_S) == 128 + signal.SIGKILL
-    with attended(sent(["sh", "-c", "sleep 0.3"])) as process:
-        process.stdin.write(b"...")
-        assert outcome(process) == (0, b"", b"mark:")
 
 
 def test_the_commands_errors_block_as_they_would():

@@ -12,7 +12,8 @@ from raw_server import serving
 from iriscw.cloud.drivers.kube import calls
 from iriscw.cloud.drivers.kube.api import open_api
 from iriscw.cloud.drivers.kube.calls import Caller
-from iriscw.cloud.drivers.kube.drivers import open_drivers
+from iriscw.cloud.drivers.kube.drivers import KubePodDriver, Shell, open_drivers
+from iriscw.cloud.drivers.kube.task_pods import KubeTaskPods
 from iriscw.cloud.kube.messages import ApiResponse, ApiUnreachable, Pause
 from iriscw.cloud.model import CloudError, Gone, Throttled, Unavailable
 from iriscw.runtime.vocabulary import MILLISECOND, SECOND
@@ -308,3 +309,25 @@ async def test_who_may_not_act_asks_for_no_change():
         with pytest.raises(PermissionError):
             await shell.request(attrs.evolve(LIST, method=method))
     assert len(api.asked) == 1
+
+
+class OnePod:
+    """An API with one pod of ours, which keeps what deletions ask for."""
+
+    def __init__(self):
+        self.graces = []
+
+    async def request(self, request):
+        if request.method == "DELETE":
+            self.graces.append(request.body["gracePeriodSeconds"])
+        return ApiResponse(200, pod(1, 7))
+
+
+@pytest.mark.parametrize(("grace_s", "asked"), [(0, 1), (2.5, 3), (45, 45)])
+async def test_a_pod_gets_its_grace(grace_s, asked):
+    """In whole seconds, as the API counts it, and never less than its caller gave: workers' pods and tasks' pods."""
+    api = OnePod()
+    shell = caller(api)
+    await KubePodDriver(Shell(shell)).delete("p1", "u1", grace_s)
+    await KubeTaskPods(shell, None, None).delete("p1", "u1", grace_s)
+    assert api.graces == [asked, asked]

@@ -13,7 +13,7 @@ from iriscw.cloud.drivers.kube.attendant import KILL
 from iriscw.cloud.drivers.kube.exec import SOURCE, Attended, Order, exec_request, exit_code_of, new_mark
 from iriscw.cloud.drivers.kube.places import NotYet
 from iriscw.cloud.kube.messages import ApiUnreachable
-from iriscw.cloud.model import InvalidSpec, Unavailable
+from iriscw.cloud.model import Gone, InvalidSpec, Unavailable
 from iriscw.cloud.ports import MAX_EXEC_OUTPUT_BYTES
 
 MARK = "iriscw-test:"
@@ -57,7 +57,7 @@ def attended(*messages):
 
 
 async def said(*messages):
-    """Give the result of a command that says this."""
+    """Return the result of a command that says this."""
     return await attended(*messages).result()
 
 
@@ -191,24 +191,21 @@ async def test_errors_are_told_when_they_come():
         await output.aclose()
 
 
-async def test_answers_are_not_the_commands():
-    """They are taken off; a reason behind them is still one."""
-    one = attended((2, b"."), (1, b"a"), (2, b".."), (2, b"."), (3, SUCCESS))
-    await one.begin(b"", answers=True)
-    assert [each async for each in one.output()] == [(1, b"a")]
-    one = attended((2, b".."), (2, b"." + MARK.encode() + b"no such file"), (3, ended(125)))
-    await one.begin(b"", answers=True)
-    with pytest.raises(InvalidSpec, match="no such file"):
-        await one.result()
+async def test_who_is_told_nothing_looks_now_and_then(monkeypatch):
+    """What the look finds ends the wait; where nobody looks it goes on."""
+    monkeypatch.setattr(exec_module, "LEASE_S", 0.02)
+    looks = []
 
+    async def check():
+        looks.append(1)
+        if len(looks) == 3:
+            raise Gone("no pod")
 
-async def test_silence_of_who_answers_is_told(monkeypatch):
-    """And of nobody else."""
-    monkeypatch.setattr(exec_module, "LEASE_S", 0.05)
     one = attended((1, b"a"))
-    await one.begin(b"", answers=True)
-    with anyio.fail_after(5), pytest.raises(ApiUnreachable, match="has not answered"):
-        await one.result()
+    await one.begin(b"")
+    with anyio.fail_after(5), pytest.raises(Gone):
+        [each async for each in one.output(check)]
+    assert len(looks) == 3
     other = attended((1, b"a"))
     await other.begin(b"")
     with anyio.move_on_after(0.3) as scope:
@@ -243,7 +240,7 @@ async def test_a_kill_is_not_waited_for_without_end(monkeypatch):
 
 async def test_what_is_sent():
     """The source, the length of the order, the order."""
-    order = Order(("a", "ä"), {"X": "y"}, merge=True, timeout_s=3).encoded()
+    order = Order(("a", "ä"), {"X": "y"}, timeout_s=3).encoded()
     one = attended()
     await one.begin(order)
     ((channel, data),) = one._channels.sent
@@ -253,7 +250,6 @@ async def test_what_is_sent():
     assert json.loads(sent) == {
         "argv": ["a", "ä"],
         "environment": {"X": "y"},
-        "merge": True,
         "timeout_s": 3,
         "lease_s": exec_module.LEASE_S,
     }

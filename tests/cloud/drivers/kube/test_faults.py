@@ -1,5 +1,6 @@
 """What a network does, in words that hold no secret."""
 
+import asyncio
 import errno
 import socket
 import ssl
@@ -55,6 +56,21 @@ def test_what_is_no_networks_doing_passes():
         raise ZeroDivisionError
     with pytest.raises(ApiUnreachable, match="as it was"), network(counts):
         raise ApiUnreachable("as it was")
+    assert counts == {"unreachable": 1}
+
+
+async def test_a_cancellation_of_somebody_elses():
+    """A look-up that another request shared and gave up is a request that failed; our own cancellation passes."""
+    import anyio
+
+    counts = {"unreachable": 0}
+    future = asyncio.get_running_loop().create_future()
+    future.cancel()
+    with pytest.raises(ApiUnreachable, match="given up inside"), network(counts):
+        await future
+    with anyio.move_on_after(0) as scope, network(counts):
+        await anyio.sleep_forever()
+    assert scope.cancelled_caught
     assert counts == {"unreachable": 1}
 
 

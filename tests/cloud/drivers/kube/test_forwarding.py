@@ -103,7 +103,7 @@ async def test_a_reader_takes_as_much_as_it_wants():
 
 
 def leading(*scripts):
-    """Give what opens one connection after the other."""
+    """Return what opens one connection after the other."""
     left = list(scripts)
 
     @asynccontextmanager

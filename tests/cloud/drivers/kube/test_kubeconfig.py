@@ -1,5 +1,6 @@
 """Kubeconfigs as people have them: contexts, certificates, logins; what cannot be done safely is refused."""
 
+import asyncio
 import base64
 import json
 import logging
@@ -10,6 +11,7 @@ import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import anyio
 import pytest
 import trustme
 
@@ -48,7 +50,7 @@ async def header(access):
 
 
 async def refused(*paths, context=None):
-    """Give why it is refused; whatever is said quotes no secret."""
+    """Return why it is refused; whatever is said quotes no secret."""
     with pytest.raises(InvalidAccess) as problem:
         await from_kubeconfig(paths, context, {})
     assert TOKEN not in f"{problem.value!r}"
@@ -69,6 +71,15 @@ async def test_a_token(path):
     assert access.tls.verify_mode is ssl.CERT_REQUIRED
     assert access.proxy is access.tls_name is None
     assert TOKEN not in repr(access)
+
+
+async def test_a_library_that_is_not_installed(path, monkeypatch):
+    """It is named, with the extra that brings it, where a login needs it; a token needs nothing."""
+    monkeypatch.setitem(sys.modules, "kubernetes_asyncio.client", None)
+    write(path, user={"token": "t"})
+    assert await header(await from_kubeconfig([path], environ={})) == "Bearer t"
+    write(path, user={"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "true"}})
+    assert "pip install '.[kubernetes]' in a checkout" in await refused(path)
 
 
 async def test_contexts(path):
@@ -222,7 +233,7 @@ print(json.dumps({"apiVersion": info["apiVersion"], "kind": "ExecCredential", "s
 
 
 def program(folder, *arguments, **environment):
-    """Give a user who logs in with a program, which counts its runs."""
+    """Return a user who logs in with a program, which counts its runs."""
     script = folder / "login.py"
     script.write_text(PROGRAM)
     command = {
@@ -277,10 +288,29 @@ async def test_a_program_whose_token_lasts(tmp_path, path, ends):
 
 
 async def test_a_program_that_fails(tmp_path, path, caplog):
-    """What it said is not passed on, nor written to a log."""
+    """What it said is not passed on, nor written to a log: who wants to see it is told how."""
     caplog.set_level(logging.DEBUG)
-    assert "login failed" in await refused(write(path, user=program(tmp_path, FAIL="1")))
+    said = await refused(write(path, user=program(tmp_path, FAIL="1")))
+    assert "login failed" in said
+    assert "run its program by hand" in said
     assert TOKEN not in caplog.text
+
+
+async def test_a_login_that_somebody_else_gave_up(tmp_path, path, monkeypatch):
+    """A cancelled look-up of the library's is a login that failed; our own cancellation passes."""
+    from kubernetes_asyncio.config.kube_config import KubeConfigLoader
+
+    async def given_up(loader, configuration):
+        future = asyncio.get_running_loop().create_future()
+        future.cancel()
+        await future
+
+    monkeypatch.setattr(KubeConfigLoader, "load_and_set", given_up)
+    assert "login failed (CancelledError)" in await refused(write(path, user=program(tmp_path)))
+    monkeypatch.setattr(KubeConfigLoader, "load_and_set", lambda *about: anyio.sleep_forever())
+    with anyio.move_on_after(0.01) as scope:
+        await from_kubeconfig([path], environ={})
+    assert scope.cancelled_caught
 
 
 async def test_a_program_that_is_none(path):

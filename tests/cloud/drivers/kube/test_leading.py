@@ -69,7 +69,7 @@ PATIENT = attrs.evolve(TERMS, duration=20 * SECOND)
 
 
 def candidate(name):
-    """Give somebody who wants to lead."""
+    """Return somebody who wants to lead."""
     return Candidate(PATH, name, TERMS)
 
 

@@ -70,7 +70,7 @@ class Api:
 
 
 def notice(reason="SlowBoot"):
-    """Give something to tell."""
+    """Return something to tell."""
     return Notice("iris-a-b", "u", reason, "why", warning=True, at=time.time_ns())
 
 

@@ -42,7 +42,8 @@ async def test_a_pod_that_is_there():
     ("code", "body", "error"),
     [
         (200, pod(2, 1), Gone),
-        (404, {}, Gone),
+        (404, {"kind": "Status"}, Gone),
+        (404, {}, Unavailable),
         (401, {}, Forbidden),
         (429, {}, Throttled),
         (503, {}, Unavailable),
@@ -107,7 +108,7 @@ async def test_refusals_of_a_pod_that_is_there(code, text, error):
 @pytest.mark.parametrize("code", [400, 404, 500])
 async def test_refusals_of_a_pod_that_is_not_there(code):
     """Are about that."""
-    async with place(404) as here:
+    async with place(404, {"kind": "Status"}) as here:
         with pytest.raises(Gone):
             await here.refused(ApiResponse(code, {}), "get on x")
 

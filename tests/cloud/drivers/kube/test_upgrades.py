@@ -78,7 +78,7 @@ async def test_what_is_no_websocket_is_told(lines):
         await peer.reader.read()
 
     async with serving(script) as server, open_api(server.access, LIMITS) as api:
-        with pytest.raises(ApiUnreachable, match="no websocket"):
+        with pytest.raises(ApiUnreachable, match="not a websocket"):
             await opened(api)
         await server.gone()
 

@@ -45,7 +45,7 @@ def names(event):
 
 
 def busy(drivers):
-    """Give the one source of the one watch that is open."""
+    """Return the one source of the one watch that is open."""
     (found,) = drivers.statistics().watches
     return found.sources["pods"]
 

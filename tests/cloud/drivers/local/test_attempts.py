@@ -63,7 +63,13 @@ def grant(attempt: Path, to: Life, *, taken: bool = True) -> None:
 
 
 def killed(*processes: subprocess.Popen) -> list[bool]:
-    """Say of each whether it was; none of them ends by itself."""
+    """Say of each whether it was; none of them ends by itself.
+
+    One that was killed has lost its memory, and so its environment, a moment before its parent can see its end.
+    """
+    for process in processes:
+        if process.poll() is None and not Path(f"/proc/{process.pid}/environ").read_bytes():
+            process.wait(PATIENCE_S)
     return [process.poll() == -signal.SIGKILL for process in processes]
 
 
@@ -90,7 +96,7 @@ async def test_what_was_let_go_is_nobodys(cache: Path, begin) -> None:
 
 
 async def test_nobody_comes_back_for_a_worker_that_is_gone(cache: Path, begin) -> None:
-    """Its lease is over, and what it granted is withdrawn: a thaw that is on its way finds no leave."""
+    """Its lease is over, and what it granted is withdrawn: a thaw that is on its way finds no grant."""
     first, second = life(cache, "w-0/a"), life(cache, "w-1/b")
     attempt = first.folder / "attempts" / "u"
     (attempt / "work").mkdir(parents=True)
