@@ -11,19 +11,24 @@
         job.wait()
 
 Behind each block runs an event loop in a thread of its own, which ends with the block. ``iriscw.Resources``,
-``iriscw.Command`` and ``iriscw.context`` need no loop and are used as they are. Use all of a block from one thread.
+``iriscw.Command`` and ``iriscw.context`` need no loop and are used as they are. Use all of a block from one thread, and
+in one process: a child that was forked within it (a data loader's, for instance) connects by itself.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator
+import threading
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack, contextmanager
+from inspect import isawaitable
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, overload
 
-from anyio.from_thread import BlockingPortal, start_blocking_portal
+import anyio
+from anyio.from_thread import BlockingPortal
 
 import iriscw.client.client as _client
 import iriscw.client.job as _job
@@ -32,19 +37,27 @@ import iriscw.cluster as _cluster
 from iriscw.client.discovery import Secret
 from iriscw.client.errors import ClientClosed, NotConnected
 from iriscw.client.model import (
+    ActorStatus,
     ClusterStatus,
+    Endpoint,
+    ExecOutput,
+    ExecResult,
     JobStatus,
     LogLine,
     NodeStatus,
     OrderStatus,
+    PeerAddress,
     PoolStatus,
     SliceStatus,
     TaskStatus,
     TaskSuspension,
 )
-from iriscw.client.submission import Command
+from iriscw.client.submission import Command, Constraints
+from iriscw.cloud.drivers.loading import CloudDrivers
 from iriscw.cluster import ControllerStatistics
 from iriscw.config.model import ClusterConfig
+from iriscw.fleet.policy import Policy, default_policy
+from iriscw.resources import Resources
 
 __all__ = ["Client", "Cluster", "Job", "connect", "connect_kubernetes"]
 
@@ -56,7 +69,13 @@ class _Loop:
 
     def __init__(self, portal: BlockingPortal) -> None:
         self._portal = portal
+        self._pid = os.getpid()
         self.ended = False
+
+    @property
+    def forked(self) -> bool:
+        """Whether this is a child of the process that has the loop's thread."""
+        return os.getpid() != self._pid
 
     @overload
     def call(self, function: Callable[..., Coroutine[Any, Any, Value]], *args: Any) -> Value: ...
@@ -65,39 +84,112 @@ class _Loop:
     def call(self, function: Callable[..., Value], *args: Any) -> Value: ...
 
     def call(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Have ``function(*args)`` run there and give what it returns.
+        """Have ``function(*args)`` run there and give what it returns. Interrupted (Ctrl-C), it is cancelled there.
 
         Raises:
-            ClientClosed: the block has ended.
+            ClientClosed: the block has ended, or this process was forked within it.
         """
+        if self.forked:
+            raise ClientClosed("this process was forked from the one in which the client works: connect here, too")
         if self.ended:
             raise ClientClosed("a client works inside of the `with` block that gave it, and that has ended")
-        return self._portal.call(function, *args)
+        called = _Called(function, args)
+        try:
+            return self._portal.call(called.run)
+        except BaseException:
+            if not called.over:
+                self._portal.start_task_soon(called.cancel)
+            raise
+
+
+class _Called:
+    """One call on the loop, which can be cancelled before it has begun there: Ctrl-C may come at any time.
+
+    Args:
+        function: what is called.
+        args: with what.
+    """
+
+    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        self._function = function
+        self._args = args
+        self._scope: anyio.CancelScope | None = None
+        self._cancelled = False
+        self.over = False
+
+    async def run(self) -> Any:
+        """Call it, and give what it returns."""
+        try:
+            with anyio.CancelScope() as self._scope:
+                if self._cancelled:
+                    self._scope.cancel()
+                made = self._function(*self._args)
+                return await made if isawaitable(made) else made
+        finally:
+            self.over = True
+
+    def cancel(self) -> None:
+        """End it; on the loop's thread."""
+        self._cancelled = True
+        if self._scope is not None:
+            self._scope.cancel()
 
 
 @contextmanager
-def _loop() -> Iterator[tuple[_Loop, BlockingPortal]]:
-    with start_blocking_portal() as portal:
-        loop = _Loop(portal)
+def _block(making: AbstractAsyncContextManager[Value]) -> Iterator[tuple[_Loop, Value]]:
+    """Enter what ``making`` gives on a loop of its own. A forked child leaves it alone: it is its parent's to end."""
+    started: Future[BlockingPortal] = Future()
+    thread = threading.Thread(target=_run_loop, args=(started,), name="iriscw", daemon=True)
+    thread.start()
+    portal = started.result()
+    loop = _Loop(portal)
+    made = portal.wrap_async_context_manager(making)
+    try:
+        value = made.__enter__()
         try:
-            yield loop, portal
-        finally:
+            yield loop, value
+        except BaseException as error:
+            if loop.forked or not made.__exit__(type(error), error, error.__traceback__):
+                raise
+        else:
+            if not loop.forked:
+                made.__exit__(None, None, None)
+    finally:
+        if not loop.forked:
             loop.ended = True
+            portal.call(portal.stop, True)
+            thread.join()
+
+
+def _run_loop(started: Future[BlockingPortal]) -> None:
+    # Not anyio's start_blocking_portal: that is a generator, which waits for its thread when a forked child forgets it.
+    async def serve() -> None:
+        async with BlockingPortal() as portal:
+            started.set_result(portal)
+            await portal.sleep_until_stopped()
+
+    anyio.run(serve)
 
 
 def _iterate(loop: _Loop, values: AsyncGenerator[Value, None]) -> Iterator[Value]:
     """Iterate from outside of the loop; a reader that stops early closes the stream."""
     end = object()
+    reading = anyio.Lock()
 
     async def following() -> Any:
-        return await anext(values, end)
+        async with reading:
+            return await anext(values, end)
+
+    async def closing() -> None:
+        async with reading:  # what was interrupted is cancelled, and may not be over yet
+            await values.aclose()
 
     try:
         while (value := loop.call(following)) is not end:
             yield value
     finally:
         if not loop.ended:  # else the loop has closed it
-            loop.call(values.aclose)
+            loop.call(closing)
 
 
 class Job:
@@ -152,9 +244,28 @@ class Job:
         """Iterate over the lines that the tasks have written; arguments and errors as :meth:`iriscw.Job.logs`."""
         return _iterate(self._loop, self._job.logs(follow=follow, task=task, attempt=attempt, tail=tail))
 
+    def exec(
+        self,
+        argv: Sequence[str],
+        *,
+        task: int | None = None,
+        timeout_s: float = 3600.0,
+        output: Callable[[ExecOutput], object] | None = None,
+    ) -> ExecResult:
+        """Run a command beside a task that runs; arguments and errors as :meth:`iriscw.Job.exec`."""
+        return self._loop.call(lambda: self._job.exec(argv, task=task, timeout_s=timeout_s, output=output))
+
     def tasks(self, *, states: Iterable[str] = ()) -> list[TaskStatus]:
         """List the job's tasks; errors as :meth:`iriscw.Job.tasks`."""
         return self._loop.call(lambda: self._job.tasks(states=states))
+
+    def endpoints(self) -> list[Endpoint]:
+        """List where the replicas are reached that run now; errors as :meth:`iriscw.Job.endpoints`."""
+        return self._loop.call(self._job.endpoints)
+
+    def peers(self, port: str, timeout_s: float | None = None) -> tuple[PeerAddress, ...]:
+        """Wait until all replicas run and give their addresses; errors as :meth:`iriscw.Job.peers`."""
+        return self._loop.call(self._job.peers, port, timeout_s)
 
     def terminate(self, reason: str = "") -> JobStatus:
         """Have the job ended; errors as :meth:`iriscw.Job.terminate`."""
@@ -176,9 +287,54 @@ class Client:
         """Where the controller listens."""
         return self._client.address
 
-    def submit(self, entrypoint: Callable[..., Any] | Command, *args: Any, name: str, **options: Any) -> Job:
+    def submit(
+        self,
+        entrypoint: Callable[..., Any] | Command,
+        *args: Any,
+        name: str,
+        resources: Resources | None = None,
+        replicas: int = 1,
+        environment: Mapping[str, str] | None = None,
+        ports: Sequence[str] = (),
+        constraints: Constraints = (),
+        coscheduling: str | None = None,
+        priority: str = "interactive",
+        timeout: float | None = None,
+        scheduling_timeout: float | None = None,
+        max_retries_failure: int = 0,
+        max_retries_preemption: int = 100,
+        existing: str = "error",
+        bundle: str | os.PathLike[str] | None = None,
+        image: str = "",
+        freezable: bool = False,
+        detached: bool = False,
+        **kwargs: Any,
+    ) -> Job:
         """Run a callable or a command; arguments and errors as :meth:`iriscw.Client.submit`."""
-        made = self._loop.call(lambda: self._client.submit(entrypoint, *args, name=name, **options))
+        made = self._loop.call(
+            lambda: self._client.submit(
+                entrypoint,
+                *args,
+                name=name,
+                resources=resources,
+                replicas=replicas,
+                environment=environment,
+                ports=ports,
+                constraints=constraints,
+                coscheduling=coscheduling,
+                priority=priority,
+                timeout=timeout,
+                scheduling_timeout=scheduling_timeout,
+                max_retries_failure=max_retries_failure,
+                max_retries_preemption=max_retries_preemption,
+                existing=existing,
+                bundle=bundle,
+                image=image,
+                freezable=freezable,
+                detached=detached,
+                **kwargs,
+            )
+        )
         return Job(self._loop, made)
 
     def job(self, job_id: str) -> Job:
@@ -198,28 +354,79 @@ class Client:
         """List the scale groups; errors as :meth:`iriscw.Client.pools`."""
         return self._loop.call(self._client.pools)
 
-    def checkpoint(self, job: Job | str, **options: Any) -> _nodes.Checkpoint:
+    def reopen_pool(self, scale_group: str) -> None:
+        """Have a closed scale group try again; errors as :meth:`iriscw.Client.reopen_pool`."""
+        self._loop.call(self._client.reopen_pool, scale_group)
+
+    def actors(self, under: str = "/", *, depth: int | None = None, troubled: bool = False) -> list[ActorStatus]:
+        """List the actors of the process; arguments and errors as :meth:`iriscw.Client.actors`."""
+        return self._loop.call(lambda: self._client.actors(under, depth=depth, troubled=troubled))
+
+    def checkpoint(
+        self,
+        job: Job | str,
+        *,
+        task: int = 0,
+        tier: str = "ram",
+        keep_running: bool = False,
+        labels: Mapping[str, str] | None = None,
+        force: bool = False,
+        tcp_established: bool = False,
+        seen: Callable[[OrderStatus], None] | None = None,
+    ) -> _nodes.Checkpoint:
         """Have a task's processes frozen; arguments and errors as :meth:`iriscw.Client.checkpoint`."""
-        named = job if isinstance(job, str) else job._job
-        return self._loop.call(lambda: self._client.checkpoint(named, **options))
+        return self._loop.call(
+            lambda: self._client.checkpoint(
+                job._job if isinstance(job, Job) else job,
+                task=task,
+                tier=tier,
+                keep_running=keep_running,
+                labels=labels,
+                force=force,
+                tcp_established=tcp_established,
+                seen=seen,
+            )
+        )
 
-    def suspend(self, job: Job | str, **options: Any) -> TaskSuspension:
+    def suspend(
+        self,
+        job: Job | str,
+        *,
+        task: int = 0,
+        tier: str = "ram",
+        labels: Mapping[str, str] | None = None,
+        force: bool = False,
+        seen: Callable[[TaskSuspension], None] | None = None,
+    ) -> TaskSuspension:
         """Have a task suspended; arguments and errors as :meth:`iriscw.Client.suspend`."""
-        named = job if isinstance(job, str) else job._job
-        return self._loop.call(lambda: self._client.suspend(named, **options))
+        return self._loop.call(
+            lambda: self._client.suspend(
+                job._job if isinstance(job, Job) else job, task=task, tier=tier, labels=labels, force=force, seen=seen
+            )
+        )
 
-    def resume(self, job: Job | str, **options: Any) -> TaskSuspension:
+    def resume(
+        self, job: Job | str, *, task: int = 0, seen: Callable[[TaskSuspension], None] | None = None
+    ) -> TaskSuspension:
         """Have a suspended task go on; arguments and errors as :meth:`iriscw.Client.resume`."""
-        named = job if isinstance(job, str) else job._job
-        return self._loop.call(lambda: self._client.resume(named, **options))
+        return self._loop.call(
+            lambda: self._client.resume(job._job if isinstance(job, Job) else job, task=task, seen=seen)
+        )
 
-    def restore(self, checkpoint: _nodes.Checkpoint | str, **options: Any) -> OrderStatus:
+    def restore(
+        self,
+        checkpoint: _nodes.Checkpoint | str,
+        *,
+        node: str = "",
+        force: bool = False,
+        seen: Callable[[OrderStatus], None] | None = None,
+    ) -> OrderStatus:
         """Bring a checkpoint back; arguments and errors as :meth:`iriscw.Client.restore`."""
-        return self._loop.call(lambda: self._client.restore(checkpoint, **options))
+        return self._loop.call(lambda: self._client.restore(checkpoint, node=node, force=force, seen=seen))
 
-    def checkpoints(self, **options: Any) -> list[_nodes.Checkpoint]:
+    def checkpoints(self, *, node: str = "", labels: Mapping[str, str] | None = None) -> list[_nodes.Checkpoint]:
         """List the checkpoints of all nodes; arguments and errors as :meth:`iriscw.Client.checkpoints`."""
-        return self._loop.call(lambda: self._client.checkpoints(**options))
+        return self._loop.call(lambda: self._client.checkpoints(node=node, labels=labels))
 
     def delete(self, checkpoint: _nodes.Checkpoint) -> None:
         """Remove a checkpoint; errors as :meth:`iriscw.Checkpoint.delete`."""
@@ -234,7 +441,7 @@ class Client:
         return self._loop.call(self._client.forget_node, node)
 
     def agent_token(self, node: str) -> Secret:
-        """Give the token of a node's agent; errors as :meth:`iriscw.Client.agent_token`."""
+        """Return the token of a node's agent; errors as :meth:`iriscw.Client.agent_token`."""
         return self._loop.call(self._client.agent_token, node)
 
     def status(self) -> ClusterStatus:
@@ -249,7 +456,7 @@ class Connecting(AbstractContextManager[Client]):
         self._made = made
 
     def __enter__(self) -> Client:
-        """Give the client; errors as :func:`iriscw.connect`."""
+        """Return the client; errors as :func:`iriscw.connect`."""
         return self._made.__enter__()
 
     def __exit__(
@@ -266,20 +473,33 @@ class Connecting(AbstractContextManager[Client]):
 
 
 def connect(address: str | None = None, token: str | Secret | None = None) -> Connecting:
-    """Give a client of a running controller; arguments and errors as :func:`iriscw.connect`."""
+    """Return a client of a running controller; arguments and errors as :func:`iriscw.connect`."""
     return Connecting(_connected(_client.connect(address, token)))
 
 
-def connect_kubernetes(config: str | os.PathLike[str] | ClusterConfig | None = None, **options: Any) -> Connecting:
-    """Give a client of a controller in Kubernetes; arguments and errors as :func:`iriscw.connect_kubernetes`."""
-    import iriscw.kubernetes as _kubernetes  # what talks to Kubernetes is loaded when it is used
+def connect_kubernetes(
+    config: str | os.PathLike[str] | ClusterConfig | None = None,
+    *,
+    namespace: str = "",
+    kubeconfig: str | os.PathLike[str] | None = None,
+    context: str | None = None,
+    token: str | Secret | None = None,
+) -> Connecting:
+    """Return a client of a controller in Kubernetes; arguments and errors as :func:`iriscw.connect_kubernetes`."""
+    import iriscw.kubernetes as _kubernetes
 
-    return Connecting(_connected(_kubernetes.connect_kubernetes(config, **options)))
+    return Connecting(
+        _connected(
+            _kubernetes.connect_kubernetes(
+                config, namespace=namespace, kubeconfig=kubeconfig, context=context, token=token
+            )
+        )
+    )
 
 
 @contextmanager
 def _connected(connecting: AbstractAsyncContextManager[_client.Client]) -> Iterator[Client]:
-    with _loop() as (loop, portal), portal.wrap_async_context_manager(connecting) as made:
+    with _block(connecting) as (loop, made):
         yield Client(loop, made)
 
 
@@ -293,20 +513,55 @@ class Cluster:
         self._cluster: _cluster.Cluster | None = None
 
     @classmethod
-    def local(cls, **options: Any) -> Self:
+    def local(
+        cls,
+        *,
+        nodes: int = 4,
+        cpu: float | str = 1,
+        memory: int | str = "1GiB",
+        boot_delay: float = 0.5,
+        scale_down_delay: float = 5.0,
+        orphan_after: float | None = None,
+        workdir: str | Path | None = None,
+        port: int = 0,
+        name: str = "local",
+        policy: Policy = default_policy,
+    ) -> Self:
         """Describe a cluster of processes on this machine; arguments and errors as :meth:`iriscw.Cluster.local`."""
-        return cls(_cluster.Cluster.local(**options))
+        return cls(
+            _cluster.Cluster.local(
+                nodes=nodes,
+                cpu=cpu,
+                memory=memory,
+                boot_delay=boot_delay,
+                scale_down_delay=scale_down_delay,
+                orphan_after=orphan_after,
+                workdir=workdir,
+                port=port,
+                name=name,
+                policy=policy,
+            )
+        )
 
     @classmethod
-    def open(cls, config: ClusterConfig, **options: Any) -> Self:
+    def open(
+        cls,
+        config: ClusterConfig,
+        *,
+        drivers: CloudDrivers | None = None,
+        workdir: str | Path | None = None,
+        keep_machines: bool = False,
+        policy: Policy = default_policy,
+    ) -> Self:
         """Describe a cluster by its configuration; arguments and errors as :meth:`iriscw.Cluster.open`."""
-        return cls(_cluster.Cluster.open(config, **options))
+        return cls(
+            _cluster.Cluster.open(config, drivers=drivers, workdir=workdir, keep_machines=keep_machines, policy=policy)
+        )
 
     def __enter__(self) -> Self:
         """Start the cluster; errors as :class:`iriscw.Cluster`."""
         with ExitStack() as stack:
-            self._loop, portal = stack.enter_context(_loop())
-            self._cluster = stack.enter_context(portal.wrap_async_context_manager(self._made))
+            self._loop, self._cluster = stack.enter_context(_block(self._made))
             self._stack = stack.pop_all()
         return self
 
@@ -345,7 +600,7 @@ class Cluster:
         return self._running().admin_token
 
     def statistics(self) -> ControllerStatistics:
-        """Give the counts of this moment."""
+        """Return the counts of this moment."""
         running = self._running()
         assert self._loop is not None
         return self._loop.call(running.statistics)

@@ -24,10 +24,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
+from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, NoReturn, Self
 
 import anyio
 import anyio.to_thread
@@ -43,11 +44,12 @@ from iriscw.config.load import build_config
 from iriscw.config.model import ClusterConfig, PlatformKind
 from iriscw.controller.assembly import Controller, default_state_dir
 from iriscw.controller.doors.http import ControllerStatistics as ControllerStatistics  # noqa: PLC0414 - for who sees only this module
-from iriscw.controller.uncut import threads_dismissed, uncut
+from iriscw.controller.ordered_exit import threads_dismissed, uncut
 from iriscw.errors import InvalidArgument, OperationError, UsageError
 from iriscw.fleet.policy import Policy, default_policy
 from iriscw.processes.identity import ProcessGone, ProcessIdentity
 from iriscw.processes.sweep import marked_processes
+from iriscw.rpc.keeping import Kept
 
 GROUP: Final = "local"
 """The scale group of a cluster made by :meth:`Cluster.local`."""
@@ -89,7 +91,7 @@ class Cluster:
         self._keep = keep
         self._remove = remove
         self._policy = policy
-        self._stack: AsyncExitStack | None = None
+        self._kept: Kept[None] | None = None
         self._controller: Controller | None = None
         self._client: Client | None = None
         self._workdir: Path | None = None
@@ -186,20 +188,33 @@ class Cluster:
 
         Raises:
             ClusterNotRunning: it was entered before; describe another one.
-            NeedsAsyncio: this is no task of an asyncio loop.
+            NeedsAsyncio: this is not a task of an asyncio loop.
             JournalLocked, WorkdirLocked: another controller uses the folder.
             AddressInUse: another process listens on the port.
             IriscwError: what else the controller cannot be opened for; see its text.
         """
-        if self._workdir is not None:
+        if self._kept is not None:
             raise ClusterNotRunning("a cluster is entered once; describe another one")
+        self._kept = Kept(self._run(), f"iriscw cluster {self.config.name!r}")
+        await self._kept.__aenter__()
+        return self
+
+    @contextlib.asynccontextmanager
+    async def _run(self) -> AsyncIterator[None]:
         with threads_dismissed():
             if self._local:
                 await remove_abandoned()
             async with AsyncExitStack() as stack:
                 await self._start(stack)
-                self._stack = stack.pop_all()
-        return self
+                opened = stack.pop_all()
+        try:
+            yield
+        except BaseException as error:
+            with threads_dismissed():
+                await opened.__aexit__(type(error), error, error.__traceback__)
+            raise
+        with threads_dismissed():
+            await opened.aclose()
 
     async def _start(self, stack: AsyncExitStack) -> None:
         self._workdir = await self._folder(stack)
@@ -217,17 +232,27 @@ class Cluster:
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
-    ) -> bool | None:
-        """Close the controller, and delete what machines are its own.
+    ) -> None:
+        """Close the controller, and delete what machines are its own; in any task of the loop that entered.
+
+        What the block raised goes on as it was.
 
         Raises:
             MachinesLeft: some did not end.
+            WrongLoop: this is another loop.
             IriscwError: what ended the controller from inside.
         """
-        stack, self._stack = self._stack, None
-        assert stack is not None
-        with threads_dismissed():
-            return await stack.__aexit__(exc_type, exc, tb)
+        assert self._kept is not None
+        await self._kept.__aexit__(exc_type, exc, tb)
+
+    if not TYPE_CHECKING:  # a type checker that saw this would accept `with`
+
+        def __enter__(self) -> NoReturn:
+            """Say what was forgotten."""
+            raise ClusterNotRunning("a cluster takes `async with`; a script without an event loop uses iriscw.blocking")
+
+        def __exit__(self, *_: object) -> None:
+            """Be there, since Python looks for it first."""
 
     @property
     def client(self) -> Client:
@@ -270,7 +295,7 @@ class Cluster:
         return self._workdir
 
     def statistics(self) -> ControllerStatistics:
-        """Give the controller's counts of this moment.
+        """Return the controller's counts of this moment.
 
         Raises:
             ClusterNotRunning: it does not run.
@@ -278,7 +303,7 @@ class Cluster:
         return self._running().statistics()
 
     async def worker_processes(self) -> dict[str, ProcessIdentity]:
-        """Give the worker processes on this machine, by worker id: for demonstrations and tests of faults.
+        """Return the worker processes on this machine, by worker id: for demonstrations and tests of faults.
 
         Raises:
             ClusterNotRunning: it does not run.
@@ -286,7 +311,7 @@ class Cluster:
         """
         slices = await self.client.slices()
         names = [worker.worker_id for each in slices for worker in each.workers]
-        return await anyio.to_thread.run_sync(_worker_processes, names, str(self.workdir))
+        return await anyio.to_thread.run_sync(worker_processes_in, self.workdir, names)
 
     def _running(self) -> Controller:
         if self._client is None or self._controller is None:
@@ -327,7 +352,7 @@ async def _end_machines(root: Path, cluster: str) -> None:
 
 
 def _certified(config: ClusterConfig) -> str:
-    """Give the name that the controller's certificate holds; empty: that of the address where it listens."""
+    """Return the name that the controller's certificate holds; empty: that of the address where it listens."""
     platform, controller = config.platform.coreweave, config.controller.coreweave
     if platform is None or controller is None:
         return ""
@@ -336,18 +361,18 @@ def _certified(config: ClusterConfig) -> str:
 
 def _count(nodes: object) -> int:
     if isinstance(nodes, bool) or not isinstance(nodes, int) or not 1 <= nodes <= NODES_LIMIT:
-        raise InvalidArgument(f"nodes: {nodes!r} is no whole number between 1 and {NODES_LIMIT}")
+        raise InvalidArgument(f"nodes: {nodes!r} is not a whole number between 1 and {NODES_LIMIT}")
     return nodes
 
 
 def _duration(name: str, seconds: object) -> dict[str, int]:
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < float("inf"):
-        raise InvalidArgument(f"{name}: {seconds!r} is no number of seconds from 0")
+        raise InvalidArgument(f"{name}: {seconds!r} is not a number of seconds from 0")
     return {"milliseconds": round(seconds * 1000)}
 
 
-def _worker_processes(worker_ids: list[str], workdir: str) -> dict[str, ProcessIdentity]:
-    """Find the processes that serve as these workers, among those that carry their ids. Blocks."""
+def worker_processes_in(workdir: Path, worker_ids: Iterable[str]) -> dict[str, ProcessIdentity]:
+    """Find the processes that serve as these workers of a cluster in this folder, by worker id. Blocks."""
     found: dict[str, ProcessIdentity] = {}
     for worker_id in worker_ids:
         for process in marked_processes({"IRIS_WORKER_ID": worker_id}):

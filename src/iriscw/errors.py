@@ -67,6 +67,13 @@ class TellInsideDecision(UsageError):
     """
 
 
+class WrongTask(UsageError):
+    """An actor system's block was left by another task than the one that entered it.
+
+    Its actors have been stopped in order. The task that entered still has to leave the block.
+    """
+
+
 class InvalidDecision(UsageError):
     """A decision returned what no decision may return; none of its commands was carried out."""
 
@@ -117,6 +124,43 @@ class SystemClosed(OperationError):
 
 class RestartsExhausted(OperationError):
     """An actor failed more often than its supervisor's restart intensity allows."""
+
+
+class StrayExit(OperationError):
+    """Code of an actor ended with what is no ``Exception``; ``__cause__`` has it.
+
+    That is a ``CancelledError`` that is not of its own cancellation (somebody else's future was cancelled),
+    ``SystemExit``, or what a library derives from ``BaseException``. It is a failure of that actor like any other.
+    """
+
+
+def as_failure(raised: BaseException) -> Exception:
+    """Return what somebody's code raised as a failure of that code, for a place that goes on without it.
+
+    Raises:
+        KeyboardInterrupt: ``raised`` is one: a person's word to the whole process.
+    """
+    if isinstance(raised, Exception):
+        return raised
+    if isinstance(raised, KeyboardInterrupt):
+        raise raised
+    failure = StrayExit(f"{type(raised).__name__}: {raised}" if str(raised) else type(raised).__name__)
+    failure.__cause__ = raised
+    return failure
+
+
+def is_stray(raised: BaseException) -> bool:
+    """Whether this is a cancellation of asyncio's although nobody cancelled the task in which it came up.
+
+    Clients do that: a look-up that several share ends with a future that its first waiter cancelled, a pool is closed
+    behind who waits for it. For who called them it is a request that failed.
+    """
+    import asyncio
+
+    if not isinstance(raised, asyncio.CancelledError):
+        return False
+    task = asyncio.current_task()
+    return task is not None and not task.cancelling()
 
 
 class JournalUnavailable(OperationError):

@@ -47,11 +47,11 @@ def make_private_folder(path: Path) -> None:
     for folder in reversed(missing):
         folder.mkdir(mode=PRIVATE_FOLDER_MODE, exist_ok=True)
     if not path.is_dir():
-        raise NotADirectoryError(f"{path} is not a folder")
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
 
 
 def temporary_name(name: str) -> str:
-    """Give a name for the unfinished ``name`` that no other call in any process gives at the same time."""
+    """Return a name for the unfinished ``name`` that no other call in any process gives at the same time."""
     return f"{TEMPORARY_PREFIX}{os.getpid()}-{next(_numbers)}-{name[:128]}"
 
 
@@ -98,7 +98,7 @@ def sync_folder(path: Path) -> None:
 
 
 def read_bounded(path: Path, limit_bytes: int, *, below: Path | None = None) -> bytes:
-    """Read a plain file that is no link and at most ``limit_bytes`` long.
+    """Read a plain file that is not a link and at most ``limit_bytes`` long.
 
     Args:
         path: the file.
@@ -121,7 +121,7 @@ def read_bounded(path: Path, limit_bytes: int, *, below: Path | None = None) -> 
         if stat.S_ISDIR(mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         if not stat.S_ISREG(mode):
-            raise ValueError(f"{path} is no plain file")
+            raise ValueError(f"{path} is not a plain file")
         with os.fdopen(descriptor, "rb", closefd=False) as file:
             data = file.read(limit_bytes + 1)
     finally:
@@ -260,7 +260,7 @@ class _Removal:
         return current
 
     def _remove_files(self, folder: int) -> list[str]:
-        """Remove what is no folder; give the names of the folders."""
+        """Remove what is not a folder; give the names of the folders."""
         if os.fstat(folder).st_dev != self.device:
             raise OSError(errno.EXDEV, "another file system is mounted there")
         _let_in(folder)

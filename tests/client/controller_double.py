@@ -49,7 +49,7 @@ TokensOfDouble = ClusterTokens(Secret("cluster-secret"), admins=[Secret(TOKEN)])
 
 
 def job_of(state=JobState.RUNNING, *, number=1, version=1, **more):
-    """Give the status of a job as the wire has it."""
+    """Return the status of a job as the wire has it."""
     fields = {
         "job_id": f"job-{number}",
         "job_uid": f"uid-{number}",
@@ -64,7 +64,7 @@ def job_of(state=JobState.RUNNING, *, number=1, version=1, **more):
 
 
 def failed_task(index, text):
-    """Give the status of a task whose one attempt failed with ``text``."""
+    """Return the status of a task whose one attempt failed with ``text``."""
     attempt = AttemptStatus(
         attempt_uid=f"a{index}",
         state=TaskState.FAILED,
@@ -77,7 +77,7 @@ def failed_task(index, text):
 
 
 def parts_of(index, value, size=7):
-    """Give a value's parts of ``size`` bytes."""
+    """Return a value's parts of ``size`` bytes."""
     data = encode_value(value)
     ref = ResultRef(size_bytes=len(data), sha256=hashlib.sha256(data).digest())
     return [
@@ -108,11 +108,14 @@ class ControllerDouble(ControllerServiceBase):
         self.logs = []
         self.log_requests = []
         self.parts = []
+        self.endpoints = []
         self.tasks = []
         self.later = []
         """The only task, as each look at it finds it."""
         self.asked = []
         self.terminated = []
+        self.commands = []
+        """What a command says; who breaks off is asked once only."""
         self.page = 2
         self.all_jobs = [job_of(number=number) for number in range(5)]
         self.slices = []
@@ -167,6 +170,16 @@ class ControllerDouble(ControllerServiceBase):
         if not self.statuses or self.statuses[-1].state is JobState.RUNNING:
             await anyio.sleep_forever()
 
+    async def watch_endpoints(self, message):
+        self.asked.append(message)
+        while self.endpoints:  # what was told before a break is not told again
+            update = self.endpoints.pop(0)
+            if isinstance(update, Break):
+                raise update.error
+            yield update
+        if message.follow:
+            await anyio.sleep_forever()
+
     async def fetch_logs(self, message):
         self.log_requests.append(message)
         seen = {cursor.attempt_uid: cursor.offset for cursor in message.cursors}
@@ -180,6 +193,11 @@ class ControllerDouble(ControllerServiceBase):
                     data=batch.data[skip:],
                     at_end=batch.at_end,
                 )
+
+    async def exec_task(self, message):
+        self.asked.append(message)
+        async for reply in self._script(self.commands):
+            yield reply
 
     async def get_results(self, message):
         async for part in self._script(self.parts):

@@ -26,13 +26,14 @@ from iriscw.proto.iriscw.v1 import (
 )
 from iriscw.rpc.client import RpcChannel
 from iriscw.rpc.errors import RpcCancelled, RpcDeadline, RpcUnavailable
+from iriscw.rpc.limits import RpcLimits
 
 DONE = job_of(Wire.SUCCEEDED, version=3)
 
 
 @pytest.fixture
 def told(caplog):
-    """Give what the user was told so far."""
+    """Return what the user was told so far."""
     caplog.set_level(logging.WARNING, "iriscw.client")
     return lambda: [each.getMessage() for each in caplog.records if each.name == "iriscw.client"]
 
@@ -84,7 +85,7 @@ def test_a_reason_commands_no_terminal(told):
 
 
 def dead():
-    """Give the identity of a process that has ended."""
+    """Return the identity of a process that has ended."""
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         owner = identify(process.pid)
         process.communicate(b"\n")
@@ -113,6 +114,21 @@ async def test_nobody_waits_for_a_dead_cluster(call):
             await make(Calls(channel, owner=dead()))
 
 
+@pytest.mark.parametrize("call", ["ask", "stream"])
+async def test_a_refused_call_is_no_answer(free_tcp_port, monkeypatch, call):
+    """The next call of the same client ends as early: nobody was there in between."""
+    monkeypatch.setattr("iriscw.client.calls.CALL_TIMEOUT_S", 100_000.0)  # longer than the test may take
+    async with RpcChannel(f"127.0.0.1:{free_tcp_port}") as channel:
+        calls = Calls(channel, patience_s=100_000.0, refused_s=0.02)
+        for _ in range(2):
+            if call == "ask":
+                made = calls.ask("GetJob", GetJobRequest(), JobStatus)
+            else:
+                made = anext(calls.watch(JobRef(job_id="j")))
+            with anyio.fail_after(30), pytest.raises(RpcUnavailable):
+                await made
+
+
 async def test_a_controller_that_is_away_is_told(door, controller, told, monkeypatch):
     """A controller that goes is told of by its address, once until it answers again."""
     monkeypatch.setattr(contact, "QUIET_S", 0.0)
@@ -122,3 +138,62 @@ async def test_a_controller_that_is_away_is_told(door, controller, told, monkeyp
         assert (await job.wait()).state is JobState.SUCCEEDED
     assert 1 <= len(told()) <= 4
     assert {line.partition(" (")[0] for line in told()} == {f"iriscw: cannot reach {door.address}"}
+
+
+class Hears(logging.Handler):
+    """Ends a scope with the first line."""
+
+    def __init__(self, scope):
+        super().__init__()
+        self.scope = scope
+
+    def emit(self, record):
+        self.scope.cancel()
+
+
+@pytest.mark.parametrize("hang_s", [0.0, 3600.0])
+async def test_a_controller_that_hangs_is_told(told, monkeypatch, hang_s):
+    """One that takes connections and says nothing, as a stopped process does, is told of once a moment has passed."""
+    monkeypatch.setattr(contact, "HANG_S", hang_s)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        async with RpcChannel(address) as channel:
+            with anyio.move_on_after(10 if hang_s == 0 else 0.1) as scope:
+                logging.getLogger("iriscw.client").addHandler(heard := Hears(scope))
+                try:
+                    await Calls(channel).ask("GetJob", GetJobRequest(), JobStatus)
+                finally:
+                    logging.getLogger("iriscw.client").removeHandler(heard)
+    assert told() == ([f"iriscw: cannot reach {address} (no answer); trying for 60 s"] if hang_s == 0 else [])
+
+
+async def test_a_stream_of_a_controller_that_hangs_is_told(told):
+    """It has no answer to wait for, as a call has: keepalive finds it out, is told of at once, and ends it by name."""
+    limits = RpcLimits(keepalive_interval_s=0.02, keepalive_timeout_s=0.02)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        async with RpcChannel(address, limits=limits) as channel:
+            with anyio.fail_after(60), pytest.raises(RpcUnavailable, match="no answer to keepalive"):
+                await anext(Calls(channel, patience_s=0.2).watch(JobRef(job_id="job-1")))
+    assert told() == [f"iriscw: cannot reach {address} (no answer); trying for 0.2 s"]
+
+
+async def test_an_answer_ends_the_waiting(told, monkeypatch):
+    """A refusal is one, and so is what another call is told; the reason that was met is told of one that is away."""
+    monkeypatch.setattr(contact, "HANG_S", 0.0)
+    met = RpcUnavailable("no connection")
+    met.__cause__ = ConnectionRefusedError(111, "Connect call failed")
+    there = contact.Contact("h:1")
+    with there.awaited(60):
+        there.lost(JournalFull("full"), 60)
+        await anyio.sleep(0.01)
+    with there.awaited(60):
+        with there.awaited(60):
+            pass
+        await anyio.sleep(0.01)
+    assert told() == []
+    with there.awaited(60):
+        monkeypatch.setattr(contact, "HANG_S", 3600.0)
+        there.lost(met, 60)
+        await anyio.sleep(0.01)
+    assert told() == ["iriscw: cannot reach h:1 (connection refused); trying for 60 s"]

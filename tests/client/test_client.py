@@ -53,8 +53,9 @@ async def test_submits_a_callable(client, controller):
 
 async def test_submits_a_command(client, controller):
     """A command travels as its arguments."""
-    await client.submit(Command(["echo", "a b"]), name="say")
+    await client.submit(Command(["echo", "a b"]), name="say", freezable=True)
     assert controller.submitted[0].entrypoint.command.argv == ["echo", "a b"]
+    assert controller.submitted[0].freezable
 
 
 async def test_zero_retries_is_said(client, controller):

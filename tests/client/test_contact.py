@@ -13,12 +13,12 @@ from iriscw.client import contact as module
 from iriscw.client.contact import Contact, why
 from iriscw.errors import JournalFull
 from iriscw.processes.identity import identify
-from iriscw.rpc.errors import RpcDeadline, RpcUnavailable
+from iriscw.rpc.errors import RpcCancelled, RpcDeadline, RpcUnavailable
 
 
 @pytest.fixture
 def told(caplog):
-    """Give what the user was told so far."""
+    """Return what the user was told so far."""
     caplog.set_level(logging.WARNING, "iriscw.client")
     return lambda: [each.getMessage() for each in caplog.records if each.name == "iriscw.client"]
 
@@ -51,6 +51,56 @@ def test_a_moment_is_worth_no_word(told, clock):
     clock[0] = 110.0
     contact.lost(refused(), 120)
     assert told()[1:] == ["iriscw: cannot reach 127.0.0.1:1 (connection refused); trying for 120 s"]
+
+
+@pytest.mark.parametrize(
+    "cause", [None, FileNotFoundError(errno.ENOENT, "No such file or directory"), OSError("Multiple: [Errno 111] x")]
+)
+def test_a_command_is_not_refused_for_long(told, clock, cause):
+    """Before its first answer: where nobody listens the address is wrong, or the cluster down. It says for how long."""
+    contact = Contact("h:1", refused_s=3.0)
+    for clock[0] in (100.0, 102.9):
+        contact.lost(refused(cause), 60)
+    clock[0] = 103.0
+    error = refused(cause)
+    with pytest.raises(RpcUnavailable) as raised:
+        contact.lost(error, 60)
+    assert raised.value is error
+    assert len(told()) == 1
+    assert told()[0].endswith("trying for 3 s")
+    clock[0] = 200.0
+    contact.lost(refused(cause), 60)  # of the next call, which is tried for as long
+
+
+def test_a_command_that_was_answered_has_patience(told, clock):
+    """The controller was there and restarts; and whoever does not answer, or cannot be found, may be slow."""
+    contact = Contact("h:1", refused_s=3.0)
+    for clock[0] in (100.0, 110.0):
+        contact.lost(refused(TimeoutError()), 60)
+    contact.settled(answered=False)
+    contact.settled()
+    for clock[0] in (120.0, 150.0):
+        contact.lost(refused(), 60)
+    assert [each.rpartition("trying")[2] for each in told()] == [" for 60 s"] * 2
+
+
+@pytest.mark.parametrize(
+    "other", [refused(TimeoutError()), RpcUnavailable("Connection lost"), RpcDeadline("slow"), RpcCancelled("gone")]
+)
+def test_only_refusals_in_a_row_end_a_command(told, clock, other):
+    """A controller that is slow, then refuses as it restarts, is waited for from its first refusal on, and from the
+    next first one after anything else.
+    """
+    contact = Contact("h:1", refused_s=3.0)
+    contact.lost(other, 60, since_s=clock[0] - 50)
+    for clock[0] in (101.0, 103.9):
+        contact.lost(refused(), 60, since_s=50.0)
+    contact.lost(other, 60, since_s=50.0)
+    for clock[0] in (104.0, 106.9):
+        contact.lost(refused(), 60, since_s=50.0)
+    clock[0] = 107.0
+    with pytest.raises(RpcUnavailable):
+        contact.lost(refused(), 60, since_s=50.0)
 
 
 def test_a_connection_that_hangs_is_told_at_once(told, clock):

@@ -85,7 +85,7 @@ def test_a_context_that_others_can_read_is_refused(path):
 
 @pytest.mark.parametrize("content", ["", "{}", "[1]", '{"address": "a", "token": "sec ret", "owner": {}}'])
 def test_a_broken_context_is_named(path, content):
-    """A file that is no context is an error that does not show what it holds."""
+    """A file that is not a context is an error that does not show what it holds."""
     path.parent.mkdir(parents=True)
     path.write_text(content)
     path.chmod(0o600)
@@ -122,6 +122,19 @@ def test_a_task_finds_its_own_controller(path, tmp_path):
     with entered(task):
         found = discover()
     assert (found.address, found.token, found.job_id) == ("127.0.0.1:5", Secret("scoped"), "job-7")
+
+
+def test_a_task_that_names_its_own_controller_is_no_stranger_there(path, tmp_path, monkeypatch):
+    """With a token of one's own, too, the task's job asks; of another controller's jobs it is none."""
+    facts = AttemptFacts(job_id="job-7", task_id="job-7/0", attempt_uid="u", index=0, num_tasks=1)
+    with entered(TaskContext(discovery.attrs.evolve(facts, controller_address="10.0.0.1:5"), tmp_path)):
+        assert discover("10.0.0.1:5", "mine") == discovery.Endpoint("10.0.0.1:5", Secret("mine"), "job-7")
+        assert discover("10.0.0.1:6", "mine").job_id == ""
+    assert discover("10.0.0.1:5", "mine").job_id == ""
+    monkeypatch.setenv("IRIS_CONTROLLER_ADDRESS", "10.0.0.1:5")
+    monkeypatch.setenv("IRIS_JOB_ID", "job-8")
+    assert discover("10.0.0.1:5", "mine").job_id == "job-8"
+    assert discover("10.0.0.1:6", "mine").job_id == ""
 
 
 def test_the_owner_is_known_where_it_lives(path):

@@ -1,10 +1,16 @@
 """A job's handle against a scripted controller: waiting, values, logs, and breaks in between."""
 
+import asyncio
+import sys
+from contextlib import aclosing
+
+import anyio
 import pytest
 from controller_double import Break, failed_task, job_of, parts_of
 
-from iriscw.client.errors import JobFailed, ResultDamaged, WaitTimeout
-from iriscw.errors import InvalidArgument
+from iriscw.client import job as job_module
+from iriscw.client.errors import JobFailed, ResultDamaged, ValuesUnreadable, WaitTimeout
+from iriscw.errors import InvalidArgument, StrayExit
 from iriscw.jobs.model import JobState, TaskState
 from iriscw.proto.iriscw.v1 import Fault, JobState as Wire, LogBatch
 
@@ -30,9 +36,22 @@ async def test_watch_gives_each_change_once(client, controller):
 async def test_wait_has_a_timeout(client, controller):
     """A job that goes on is a named error that says where it stands."""
     controller.statuses = [job_of(Wire.RUNNING, reason="2 of 2 tasks run")]
+    controller.job = controller.statuses[0]
     job = await client.job("job-1")
     with pytest.raises(WaitTimeout, match=r"RUNNING after 0\.2 s \(2 of 2 tasks run\)"):
         await job.wait(timeout=0.2)
+
+
+async def test_who_gives_up_waiting_hears_the_reason_of_now(client, controller, monkeypatch):
+    """A new reason is no change of the job; where nobody can be asked any more, the last one is told."""
+    controller.statuses = [job_of(Wire.PENDING, reason="no worker is connected")]
+    job = await client.job("job-1")
+    controller.job = job_of(Wire.PENDING, reason="1 runs Python 3.11")
+    with pytest.raises(WaitTimeout, match="1 runs Python"):
+        await job.wait(timeout=0.05)
+    controller.job.job_id = "another"
+    with pytest.raises(WaitTimeout, match="no worker is connected"):
+        await job.result(timeout_s=0.05)
 
 
 async def test_result_gives_values_in_task_order(client, controller):
@@ -45,9 +64,40 @@ async def test_result_gives_values_in_task_order(client, controller):
     assert await job.result() == [{"a": 1}, [2, 3]]
 
 
+class Picky(Exception):
+    """Cannot be unpickled: it is made anew without its keyword."""
+
+    def __init__(self, text, *, code):
+        super().__init__(text)
+        self.code = code
+
+
+class Leaves:
+    """Ends whoever unpickles it."""
+
+    def __reduce__(self):
+        return sys.exit, (3,)
+
+
+async def test_values_that_do_not_unpickle(client, controller):
+    """The error names the task, what its pickle raised, and has the values of the others."""
+    controller.statuses = [job_of(Wire.SUCCEEDED, version=3, num_tasks=4)]
+    values = ["zero", Picky("x", code=1), 2, Leaves()]
+    controller.parts = [part for index, value in enumerate(values) for part in parts_of(index, value, 1000)]
+    job = await client.job("job-1")
+    with pytest.raises(
+        ValuesUnreadable, match="the value of task 1 cannot be unpickled here, nor can those of 1"
+    ) as told:
+        await job.result()
+    assert told.value.values == ["zero", None, 2, None]
+    assert {index: type(cause) for index, cause in told.value.causes.items()} == {1: TypeError, 3: StrayExit}
+    assert "missing 1 required keyword-only argument: 'code'" in str(told.value)
+
+
 async def test_result_has_a_timeout(client, controller):
     """A job that goes on is the same named error; one that ends in time gives its values."""
     controller.statuses = [job_of(Wire.RUNNING, reason="2 of 2 tasks run")]
+    controller.job = controller.statuses[0]
     job = await client.job("job-1")
     with pytest.raises(WaitTimeout, match=r"RUNNING after 0\.2 s \(2 of 2 tasks run\)"):
         await job.result(timeout_s=0.2)
@@ -90,6 +140,14 @@ async def test_a_failed_job_says_what_its_task_said(client, controller):
         await job.result()
     assert (caught.value.state, caught.value.task_index, caught.value.job_id) == ("FAILED", 1, "job-1")
     assert "1 of 2 tasks" in str(caught.value)
+
+
+async def test_a_failed_job_says_what_to_do(client, controller):
+    """A module that the task lacks is looked for here, and the error says what would bring it there."""
+    controller.statuses = [job_of(Wire.FAILED, version=4, reason="1 of 2 tasks")]
+    controller.tasks = [failed_task(1, "Traceback ...\nModuleNotFoundError: No module named 'pytest'")]
+    with pytest.raises(JobFailed, match="hint: 'pytest' is installed here, and not for the Python of the workers"):
+        await (await client.job("job-1")).result()
 
 
 async def test_a_traceback_is_told_once(client, controller):
@@ -164,3 +222,61 @@ async def test_terminate(client, controller):
     assert status.state is JobState.KILLED
     [(job_id, reason, key)] = controller.terminated
     assert (job_id, reason, len(key)) == ("job-1", "enough", 32)
+
+
+async def test_who_follows_sees_a_line_that_does_not_end(client, controller, monkeypatch):
+    """A progress bar is shown as far as it has come, and goes on; its end is a piece that may be empty."""
+    monkeypatch.setattr(job_module, "LINE_PATIENCE_S", 0.01)
+    seen = anyio.Event()
+
+    async def fetch_logs(message):
+        yield LogBatch(attempt_uid="a", data=b"one\n\r10%")
+        await seen.wait()
+        yield LogBatch(attempt_uid="a", offset=8, data=b"\r20%\n", at_end=True)
+
+    monkeypatch.setattr(controller, "fetch_logs", fetch_logs)
+    job = await client.job("job-1")
+    found = []
+    async for line in job.logs(follow=True):
+        found.append((line.text, line.ended))
+        if line.text == "\r10%":
+            seen.set()
+    assert found == [("one", True), ("\r10%", False), ("\r20%", True)]
+
+
+async def test_who_leaves_while_a_line_stands(client, controller, monkeypatch):
+    """The stream is closed, and nothing of it goes on."""
+    monkeypatch.setattr(job_module, "LINE_PATIENCE_S", 0.01)
+    closed = anyio.Event()
+
+    async def fetch_logs(message):
+        try:
+            yield LogBatch(attempt_uid="a", data=b"> ")
+            await anyio.sleep_forever()
+        finally:
+            closed.set()
+
+    monkeypatch.setattr(controller, "fetch_logs", fetch_logs)
+    job = await client.job("job-1")
+    before = len(asyncio.all_tasks())
+    async with aclosing(job.logs(follow=True)) as lines:
+        assert (await anext(lines)).text == "> "
+    with anyio.fail_after(10):
+        await closed.wait()
+        while len(asyncio.all_tasks()) > before:  # noqa: ASYNC110 - tasks of the channel end by themselves
+            await anyio.sleep(0.01)
+
+
+async def test_a_stream_that_breaks_for_good(client, controller, monkeypatch):
+    """What ended it is raised to who follows."""
+
+    async def fetch_logs(message):
+        yield LogBatch(attempt_uid="a", data=b"x\ny")
+        raise InvalidArgument("no")
+
+    monkeypatch.setattr(controller, "fetch_logs", fetch_logs)
+    job = await client.job("job-1")
+    lines = job.logs(follow=True)
+    assert (await anext(lines)).text == "x"
+    with pytest.raises(InvalidArgument, match="no"):
+        [line async for line in lines]

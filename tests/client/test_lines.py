@@ -99,3 +99,35 @@ def test_a_request_has_room_for_so_many_cursors():
     assert len(cursors) == MAX_CURSORS
     assert cursors[0].attempt_uid == "uid-5"
     assert list(reader.take(batch(0, b"a\n", uid="uid-0"))) == []
+
+
+PIECES = st.lists(st.sampled_from([b"a", b"\xc3\xa9", "✓".encode(), b"\xff", b"\n", b"\r"]), max_size=12)
+
+
+@given(PIECES, st.lists(st.integers(0, 30)), st.data())
+def test_pieces_make_up_the_same_lines(parts, cuts, data):
+    """Whenever somebody looks at what has come so far, pieces put together are the lines; no letter is cut in two."""
+    whole = b"".join(parts)
+    edges = sorted({0, len(whole), *(min(cut, len(whole)) for cut in cuts)})
+    reader, found = LineReader(), []
+    for start, end in itertools.pairwise(edges):
+        found += list(reader.take(batch(start, whole[start:end])))
+        if data.draw(st.booleans()):
+            found += list(reader.so_far())
+            assert not reader.unfinished
+    found += list(reader.finish())
+    text = "".join(line.text + ("\n" if line.ended else "") for line in found)
+    plain = LineReader()
+    lines = [*plain.take(batch(0, whole)), *plain.finish()]
+    assert text.replace("\r", "") == "".join(f"{line.text}\n" for line in lines).replace("\r", "")
+
+
+def test_a_long_line_is_one_line():
+    """Its pieces say that it goes on; whether it came at once, or bit by bit."""
+    whole = b"x" * (3 * LINE_LIMIT_BYTES) + b"\n"
+    for step in (len(whole), LINE_LIMIT_BYTES, 1000):
+        reader = LineReader()
+        lines = [line for at in range(0, len(whole), step) for line in reader.take(batch(at, whole[at : at + step]))]
+        assert "".join(line.text for line in lines) == "x" * (3 * LINE_LIMIT_BYTES)
+        assert [line.ended for line in lines].count(True) == 1
+        assert lines[-1].ended

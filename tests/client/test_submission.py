@@ -1,6 +1,7 @@
 """What submit refuses, and how callables travel."""
 
 import functools
+import re
 import subprocess
 import sys
 import threading
@@ -118,6 +119,37 @@ def test_command_takes_no_more_arguments():
     """What belongs into the list is not taken elsewhere."""
     with pytest.raises(InvalidJob, match="belong into the list"):
         build(Command(["ls"]), args=("-l",))
+
+
+def one_argument(items):
+    """A job's function."""
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("retries", "max_retries_failure"),
+        ("max_retries", "max_retries_failure"),
+        ("env", "environment"),
+        ("replica", "replicas"),
+        ("time_out", "timeout"),
+        ("prioritty", "priority"),
+        ("cpu", "resources=Resources(cpu=...)"),
+        ("memory", "resources=Resources(memory=...)"),
+    ],
+)
+@pytest.mark.parametrize("entrypoint", [one_argument, Command(["ls"])], ids=["callable", "command"])
+def test_a_misspelt_option_is_named(entrypoint, given, meant):
+    """Options that are none end up among the arguments: by their parts first, then by letters in common."""
+    with pytest.raises(InvalidJob, match=f"misspelt: {given}= \\({re.escape(meant)}\\?\\)$"):
+        build_submission(entrypoint, (), {given: 2}, **USUAL)
+
+
+def test_an_argument_like_no_option_has_no_hint():
+    """What a function does not take is not always meant for somebody else."""
+    with pytest.raises(InvalidJob) as caught:
+        build_submission(one_argument, ([],), {"x": 1, "quux": 2}, **USUAL)
+    assert "misspelt" not in str(caught.value)
 
 
 def test_commands_are_values():
@@ -262,3 +294,76 @@ def test_no_variable_of_ours_can_be_given(name):
     with pytest.raises(InvalidJob, match=name):
         build(environment={name: "x"})
     assert dict(build(environment={f"MY_{name}": "x"}).spec.environment) == {f"MY_{name}": "x"}
+
+
+LOST = "\udcff"
+"""How Python writes the byte FF of an argument or a file's name."""
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"name": LOST}, "name"),
+        ({"environment": {"X": LOST}}, "'X'"),
+        ({"environment": {LOST: "x"}}, "environment"),
+        ({"constraints": [f"zone={LOST}"]}, "constraints"),
+        ({"constraints": {"zone": LOST}}, "constraints"),
+    ],
+)
+def test_texts_that_are_not_utf8(changes, named):
+    """They are refused by name before anything travels, as zero bytes are."""
+    with pytest.raises(InvalidJob, match="not UTF-8") as told:
+        build(**changes)
+    assert named in str(told.value)
+    with pytest.raises(InvalidJob, match="command: it is not UTF-8"):
+        Command(["echo", LOST])
+
+
+def generates():
+    """Yield."""
+    yield 1
+
+
+async def generates_later():
+    """Yield."""
+    yield 1
+
+
+class Generating:
+    """An object whose call yields."""
+
+    def __call__(self):
+        yield 1
+
+
+class Callable:
+    """An object that can be called."""
+
+    def __call__(self, value=2):
+        return value
+
+
+class Plain:
+    """Cannot be called, once it is made."""
+
+
+@pytest.mark.parametrize(
+    ("entrypoint", "said"),
+    [
+        (generates, "generates yields"),
+        (generates_later, "generates_later yields"),
+        (functools.partial(generates), "generates yields"),
+        (Generating(), "Generating yields"),
+        (Callable, "Callable is a class; give an instance"),
+    ],
+)
+def test_calls_that_are_known_to_be_useless(entrypoint, said):
+    """Nobody iterates over a generator, and a class that is called is its instance only."""
+    with pytest.raises(InvalidJob, match=said):
+        build(entrypoint, args=())
+
+
+@pytest.mark.parametrize("entrypoint", [Callable(), Plain, functools.partial(sorted, [1]), dict])
+def test_calls_that_are_not(entrypoint):
+    """An instance, a class whose instance is the value, and what wraps a call."""
+    assert build(entrypoint, args=()).entrypoint.callable is not None

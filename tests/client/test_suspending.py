@@ -12,7 +12,7 @@ SUSPENDING, SUSPENDED, RESUMING = SuspensionPhase.SUSPENDING, SuspensionPhase.SU
 
 
 def task_of(phase, reason="", uid="a0"):
-    """Give the task whose attempt is suspended so."""
+    """Return the task whose attempt is suspended so."""
     return TaskStatus(
         task_id="job-1/0",
         state=TaskState.RUNNING,

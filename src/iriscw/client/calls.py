@@ -39,6 +39,8 @@ log = logging.getLogger("iriscw.client")
 """Not configured by iriscw: without a program's own settings Python writes warnings to standard error."""
 
 SERVICE: Final = "/iriscw.v1.ControllerService/"
+INSPECTION: Final = "/iriscw.v1.InspectionService/"
+"""What workers and node agents answer as well."""
 
 CALL_TIMEOUT_S: Final = 60.0
 """Of a unary call with all its repetitions: a controller restarts in seconds, Kubernetes moves one in half a minute."""
@@ -57,17 +59,25 @@ class Calls:
         channel: the connection; closed by whoever made it.
         patience_s: see ``PATIENCE_S``.
         owner: the process of this machine that keeps the cluster up, if one is known to.
+        refused_s: how long connections may be refused before the first answer; None: as long as the patience lasts.
     """
 
     def __init__(
-        self, channel: RpcChannel, *, patience_s: float = PATIENCE_S, owner: ProcessIdentity | None = None
+        self,
+        channel: RpcChannel,
+        *,
+        patience_s: float = PATIENCE_S,
+        owner: ProcessIdentity | None = None,
+        refused_s: float | None = None,
     ) -> None:
         self.channel = channel
-        self._contact = Contact(str(channel.address), owner)
+        self._contact = Contact(str(channel.address), owner, refused_s=refused_s)
         self._patience_s = patience_s
         self._rng = random.Random()  # noqa: S311 - spreads retries, keeps no secret
 
-    async def ask(self, method: str, request: object, reply_type: type[Reply], *, key: str = "") -> Reply:
+    async def ask(
+        self, method: str, request: object, reply_type: type[Reply], *, key: str = "", service: str = SERVICE
+    ) -> Reply:
         """Make a unary call: one that changes nothing, or one that its ``key`` lets be repeated.
 
         Raises:
@@ -87,10 +97,10 @@ class Calls:
                 useless = found
                 scope.cancel()
 
-        with anyio.CancelScope() as scope:
-            try:
+        with self._contact.awaited(CALL_TIMEOUT_S):
+            with anyio.CancelScope() as scope:
                 return await self.channel.unary(
-                    SERVICE + method,
+                    service + method,
                     request,
                     reply_type,
                     timeout_s=CALL_TIMEOUT_S,
@@ -98,10 +108,8 @@ class Calls:
                     idempotency_key=key,
                     on_retry=repeated,
                 )
-            finally:
-                self._contact.settled()
-        assert useless is not None
-        raise useless
+            assert useless is not None
+            raise useless  # inside: who leaves the block without an error was answered
 
     async def stream(
         self, method: str, request: Callable[[], Request], reply_type: type[Reply]
@@ -237,7 +245,7 @@ class Patience:
             self._until_s = now_s + self._patience_s
         pause_s = self._rng.uniform(0, self._pause_s)
         if now_s + pause_s > self._until_s:
-            self._contact.settled()
+            self._contact.settled(answered=False)
             raise error
         self._reasons.tell(error)
         await anyio.sleep(pause_s)

@@ -10,11 +10,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from iriscw.client import nodes as at_nodes, suspending, wire
-from iriscw.client.calls import Calls
+from iriscw.client.calls import INSPECTION, Calls
 from iriscw.client.discovery import Endpoint, authority_of, discover, is_network_trusted
 from iriscw.client.errors import NotConnected
 from iriscw.client.job import PAGE, Job
 from iriscw.client.model import (
+    ActorStatus,
     ClusterStatus,
     JobStatus,
     NodeStatus,
@@ -38,6 +39,8 @@ from iriscw.proto.iriscw.v1 import (
     GetJobRequest,
     JobRef,
     JobStatus as WireJobStatus,
+    ListActorsRequest,
+    ListActorsResponse,
     ListJobsRequest,
     ListJobsResponse,
     ListNodesRequest,
@@ -46,6 +49,8 @@ from iriscw.proto.iriscw.v1 import (
     ListPoolsResponse,
     ListSlicesRequest,
     ListSlicesResponse,
+    ReopenPoolRequest,
+    ReopenPoolResponse,
     RestoreCheckpointRequest,
     ResumeTaskRequest,
     SubmitJobResponse,
@@ -64,8 +69,15 @@ class Client:
     One client serves any number of tasks of an event loop at the same time.
     """
 
-    def __init__(self, channel: RpcChannel, *, job_id: str = "", owner: ProcessIdentity | None = None) -> None:
-        self._calls = Calls(channel, owner=owner)
+    def __init__(
+        self,
+        channel: RpcChannel,
+        *,
+        job_id: str = "",
+        owner: ProcessIdentity | None = None,
+        refused_s: float | None = None,
+    ) -> None:
+        self._calls = Calls(channel, owner=owner, refused_s=refused_s)
         self._job_id = job_id
 
     def __repr__(self) -> str:
@@ -95,6 +107,8 @@ class Client:
         existing: str = "error",
         bundle: str | os.PathLike[str] | None = None,
         image: str = "",
+        freezable: bool = False,
+        detached: bool = False,
         **kwargs: Any,
     ) -> Job:
         """Have ``entrypoint(*args, **kwargs)`` run once in each of ``replicas`` tasks; return when the journal has it.
@@ -107,7 +121,7 @@ class Client:
             replicas: how many tasks.
             environment: variables of the tasks; those that iriscw sets for each task are refused.
             ports: names of ports to set aside for each task: ``context().port(name)``, ``IRIS_PORT_<NAME>``.
-            constraints: which workers will do: ``{"region": "LGA1"}`` or ``["gpus>=4", "zone in a,b", "!spot"]``.
+            constraints: which workers will do: ``{"region": "LGA1"}`` or ``["rack>=4", "zone in a,b", "!spot"]``.
             coscheduling: an attribute, such as ``slice-id``: all tasks run at once, on workers that share its value.
             priority: ``production``, ``interactive`` or ``batch``.
             timeout: seconds that one attempt may run.
@@ -117,19 +131,19 @@ class Client:
             existing: what to do about a job of this name that has not ended: ``error`` refuses, ``keep`` returns that
                 one, ``recreate`` ends it first.
             bundle: a folder whose files each task finds in its working folder; without it that is empty.
-            image: what the tasks run in, by its full name, each in a pod of its own; it has iriscw's Python in it. Only
-                where a scale group has ``task_runtime: pod``; by default what that group says.
+            image: what each task runs in, by full name, where a group has ``task_runtime: pod``; "": as that says.
+            freezable: keep io_uring from the tasks, so that programs which would use one (uvloop does) can be frozen.
+            detached: of a job that a task submits: go on when the task's own job ends. Otherwise it ends with that.
             kwargs: for the callable.
 
         Raises:
             ImageNotSupported: an image is named, and tasks are processes of their workers in this cluster.
-            InvalidArgument: an argument cannot be; the text names it.
-            InvalidPortName: a port's name cannot become a variable's.
-            NotPicklable: the callable or an argument cannot travel.
-            PayloadTooLarge: they are too large to travel.
-            BundleTooLarge: the folder holds more than a bundle may.
-            InvalidBundleFolder: it is none, or holds a link or another thing that no bundle can.
+            InvalidArgument, InvalidPortName: an argument cannot be; the text names it.
+            NotPicklable, PayloadTooLarge: the callable or an argument cannot travel, or is too large to.
+            PythonNotSupported: no worker of the cluster can have this Python.
+            BundleTooLarge, InvalidBundleFolder: the folder is none, or holds more, or other things, than a bundle may.
             JobExists: see ``existing``.
+            ParentOver: a task submits a job that is not ``detached``, and its own job is over.
             OperationError: the controller takes no work now, or cannot be reached.
         """
         submission = build_submission(
@@ -149,16 +163,15 @@ class Client:
             max_retries_failure=max_retries_failure,
             max_retries_preemption=max_retries_preemption,
             existing=existing,
+            detached=detached,
             parent_job_id=self._job_id,
         )
         bundle_id = "" if bundle is None else await upload(self._calls, bundle)
-        return await self._send(submission, bundle_id, image)
+        return await self._send(submission, bundle_id=bundle_id, image=image, freezable=freezable)
 
-    async def _send(self, submission: Submission, bundle_id: str, image: str) -> Job:
+    async def _send(self, submission: Submission, **run: Any) -> Job:
         key, spec = uuid.uuid4().hex, submission.spec
-        request = wire.submit_request(
-            spec, submission.entrypoint, key=key, existing=submission.existing, bundle_id=bundle_id, image=image
-        )
+        request = wire.submit_request(spec, submission.entrypoint, key=key, existing=submission.existing, **run)
         reply = await self._calls.ask("SubmitJob", request, SubmitJobResponse, key=key)
         return Job(self._calls, reply.job_id, reply.job_uid, spec.name)
 
@@ -222,6 +235,42 @@ class Client:
             request = ListPoolsRequest(page_size=PAGE, page_token=token)
             page = await self._calls.ask("ListPools", request, ListPoolsResponse)
             found += [wire.pool_status(each) for each in page.pools]
+            token = page.next_page_token
+            if not token:
+                return found
+
+    async def reopen_pool(self, scale_group: str) -> None:
+        """Have a scale group forget why it is closed, and try again at once: for when the cause is repaired.
+
+        A group closes when the cloud refuses its specification, its quota is used up, or its slices fail again and
+        again. One that is open stays as it is.
+
+        Raises:
+            NoSuchGroup: the cluster has no scale group of this name.
+            OperationError: the controller cannot be reached.
+        """
+        await self._calls.ask("ReopenPool", ReopenPoolRequest(scale_group=scale_group), ReopenPoolResponse)
+
+    async def actors(self, under: str = "/", *, depth: int | None = None, troubled: bool = False) -> list[ActorStatus]:
+        """List the actors of the process behind the address, depth first: a controller's, a worker's or an agent's.
+
+        Args:
+            under: the path of the one to begin with.
+            depth: levels below it; None: all.
+            troubled: only those that are not active, have failed, or have a mailbox that is half full.
+
+        Raises:
+            NoSuchActor: there is none at ``under``.
+            InvalidArgument: ``depth`` is negative.
+            VersionMismatch: the process is of a version that cannot tell.
+            OperationError: it cannot be reached.
+        """
+        found: list[ActorStatus] = []
+        token = ""
+        while True:
+            request = ListActorsRequest(under=under, depth=depth, troubled=troubled, page_token=token)
+            page = await self._calls.ask("ListActors", request, ListActorsResponse, service=INSPECTION)
+            found += [wire.actor_status(each) for each in page.actors]
             token = page.next_page_token
             if not token:
                 return found
@@ -422,7 +471,7 @@ class Client:
         return (await self._calls.ask("ForgetNode", ForgetNodeRequest(node=node), ForgetNodeResponse)).orders_lost
 
     async def agent_token(self, node: str) -> Secret:
-        """Give the token by which the agent of a node authenticates: the same each time.
+        """Return the token by which the agent of a node authenticates: the same each time.
 
         Raises:
             InvalidArgument: the name is none of a node.
@@ -452,7 +501,7 @@ class Connecting(AbstractAsyncContextManager[Client]):
         self._made = made
 
     async def __aenter__(self) -> Client:
-        """Give the client; errors as :func:`iriscw.connect`."""
+        """Return the client; errors as :func:`iriscw.connect`."""
         return await self._made.__aenter__()
 
     async def __aexit__(
@@ -467,9 +516,16 @@ class Connecting(AbstractAsyncContextManager[Client]):
             """Say what was forgotten."""
             raise NotConnected(f"connect() is a block: `async with connect() as client: client.{name}`")
 
+        def __enter__(self) -> NoReturn:
+            """Say what was forgotten."""
+            raise NotConnected("connect() takes `async with`; a script without an event loop uses iriscw.blocking")
+
+        def __exit__(self, *_: object) -> None:
+            """Be there, since Python looks for it first."""
+
 
 def connect(address: str | None = None, token: str | Secret | None = None) -> Connecting:
-    """Give a client of a running controller; the connection ends with the block.
+    """Return a client of a running controller; the connection ends with the block.
 
     Args:
         address: ``host:port``, ``https://host:port`` or ``unix:/path``. None: inside a task its own controller, else
@@ -479,8 +535,8 @@ def connect(address: str | None = None, token: str | Secret | None = None) -> Co
     Raises:
         NoController: no address is given, and nothing says where a controller is.
         InvalidContextFile: what ``iriscw up`` or ``iriscw connect`` left cannot be used.
-        InvalidAddress: the text is no address.
-        NeedsAsyncio: this is no task of an asyncio loop.
+        InvalidAddress: the text is not an address.
+        NeedsAsyncio: this is not a task of an asyncio loop.
         InsecureDoor: the token would leave this machine in plain text.
         InvalidArgument: ``IRIS_CA_FILE`` names no authority.
     """
@@ -498,8 +554,12 @@ def _ref(job: Job | str) -> JobRef:
 
 
 @asynccontextmanager
-async def connected_to(found: Endpoint) -> AsyncIterator[Client]:
-    """Give a client of a controller of which everything is known.
+async def connected_to(found: Endpoint, *, refused_s: float | None = None) -> AsyncIterator[Client]:
+    """Yield a client of a controller of which everything is known.
+
+    Args:
+        found: where it is, and who asks.
+        refused_s: how long connections may be refused before the first answer; None: as long as calls have patience.
 
     Raises:
         InvalidAddress, NeedsAsyncio, InsecureDoor, InvalidArgument: as :func:`connect` says.
@@ -507,4 +567,4 @@ async def connected_to(found: Endpoint) -> AsyncIterator[Client]:
     tls, trusted = authority_of(found.address, found.authority), is_network_trusted()
     channel = RpcChannel(found.address, found.token, tls=tls, server_name=found.server_name, insecure_plaintext=trusted)
     async with channel:
-        yield Client(channel, job_id=found.job_id, owner=found.owner)
+        yield Client(channel, job_id=found.job_id, owner=found.owner, refused_s=refused_s)

@@ -17,11 +17,13 @@ The context file holds a token that may do everything, so its mode is 0600, and 
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import os
 import ssl
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -32,7 +34,7 @@ from iriscw.errors import InvalidArgument
 from iriscw.files import make_private_folder, read_bounded, write_atomic
 from iriscw.processes.identity import ProcessIdentity, identify, is_alive
 from iriscw.rpc.address import Address
-from iriscw.rpc.errors import InvalidTls
+from iriscw.rpc.errors import InvalidTls, InvalidTokenFile
 from iriscw.rpc.tls import client_tls
 from iriscw.rpc.tokens import Secret as Secret, read_token_file  # noqa: PLC0414 - for who sees only this module
 from iriscw.task.context import NotInTask, context
@@ -86,7 +88,7 @@ class ClusterContext:
 
 
 def context_path(environ: Mapping[str, str] | None = None) -> Path:
-    """Give the path of the context file, whether or not there is one."""
+    """Return the path of the context file, whether or not there is one."""
     environ = os.environ if environ is None else environ
     if named := environ.get(CONTEXT_VARIABLE):
         return Path(named)
@@ -108,10 +110,10 @@ def write_context(
     """Leave a context of this process at ``path``: whole or not at all, mode 0600.
 
     Raises:
-        OSError: as the file system says it.
+        InvalidContextFile: it cannot be written.
     """
     written = ClusterContext(address, token, identify(os.getpid()), workdir, server_name, authority)
-    make_private_folder(path.parent)
+    check_context(path)
     content: dict[str, object] = {
         "address": address,
         "token": token.reveal(),
@@ -120,8 +122,34 @@ def write_context(
         "server_name": server_name,
         "authority": None if authority is None else str(authority),
     }
-    write_atomic(path, json.dumps(content, indent=1).encode() + b"\n")
+    with _writing(path):
+        write_atomic(path, json.dumps(content, indent=1).encode() + b"\n")
     return written
+
+
+def check_context(path: Path) -> None:
+    """Make the folder of a context file, and see that files can be written there: before a cluster is started for it.
+
+    Raises:
+        InvalidContextFile: they cannot.
+    """
+    with _writing(path):
+        make_private_folder(path.parent)
+        if not os.access(path.parent, os.W_OK | os.X_OK):
+            number = errno.EROFS if os.statvfs(path.parent).f_flag & os.ST_RDONLY else errno.EACCES
+            raise OSError(number, os.strerror(number), str(path.parent))
+
+
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise InvalidContextFile(
+            f"{path}, where other commands find the cluster, cannot be written ({why}): set {CONTEXT_VARIABLE} to a"
+            " file that can be"
+        ) from error
 
 
 def read_context(path: Path) -> ClusterContext | None:
@@ -146,7 +174,7 @@ def read_context(path: Path) -> ClusterContext | None:
         name = str(content.get("server_name") or "")
         return ClusterContext(str(content["address"]), Secret(content["token"]), owner, where, name, authority)
     except (ValueError, KeyError, TypeError) as error:  # its text may be a part of the token: not shown
-        raise InvalidContextFile(f"{path} is no context of a cluster ({type(error).__name__}); remove it") from None
+        raise InvalidContextFile(f"{path} is not a context of a cluster ({type(error).__name__}); remove it") from None
 
 
 def _path(text: str | None) -> Path | None:
@@ -180,7 +208,7 @@ def discover(address: str | None = None, token: str | Secret | None = None) -> E
     if address is None and given is not None:
         raise InvalidArgument("token: there is no address that it could be for")
     if given is not None and address is not None:
-        return Endpoint(address, given, server_name=_server_name(address))
+        return Endpoint(address, given, _job_at(address), server_name=_server_name(address))
     for found in (_of_task(), _of_environment()):
         if found is not None and address in (None, found.address):
             return found
@@ -202,7 +230,7 @@ def discover(address: str | None = None, token: str | Secret | None = None) -> E
 
 
 def authority_of(address: str, authority: Path | None = None) -> ssl.SSLContext | None:
-    """Give whom to trust at an address; None leaves it to the address.
+    """Return whom to trust at an address; None leaves it to the address.
 
     Args:
         address: the controller's.
@@ -241,12 +269,25 @@ def _of_environment() -> Endpoint | None:
     if not address:
         return None
     file = os.environ.get("IRIS_TOKEN_FILE")
-    token = read_token_file(Path(file)) if file else None
+    try:
+        token = read_token_file(Path(file)) if file else None
+    except InvalidTokenFile as error:
+        raise InvalidTokenFile(f"IRIS_TOKEN_FILE: {error}") from error
     return Endpoint(address, token, os.environ.get("IRIS_JOB_ID", ""), server_name=_server_name(address))
 
 
+def _job_at(address: str) -> str:
+    """Return the job of the task that runs here, if the address is its own controller's; else nothing."""
+    with contextlib.suppress(NotInTask):
+        task = context()
+        if task.controller_address == address:
+            return task.job_id
+    ours = os.environ.get("IRIS_CONTROLLER_ADDRESS") == address
+    return os.environ.get("IRIS_JOB_ID", "") if ours else ""
+
+
 def _server_name(address: str) -> str:
-    """Give the name that the environment says for its own controller."""
+    """Return the name that the environment says for its own controller."""
     ours = os.environ.get("IRIS_CONTROLLER_ADDRESS") == address
     return os.environ.get(SERVER_NAME_VARIABLE, "") if ours else ""
 

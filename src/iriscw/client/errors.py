@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from iriscw.errors import InternalError, InvalidArgument, OperationError, UsageError
+from iriscw.fleet.model import NoSuchGroup
 from iriscw.jobs.errors import (
+    CommandKilled,
+    CommandNotStarted,
     GangNotSuspendable,
     ImageNotSupported,
     JobExists,
     KeyReused,
     NoSuchJob,
+    ParentOver,
+    PythonNotSupported,
     SuspensionRefused,
     TaskEnded,
     TaskNotRunning,
+    TooManyCommands,
     TooManyJobs,
     TooManyTasks,
 )
@@ -26,7 +35,7 @@ from iriscw.nodes.errors import (
     TaskOutOfReach,
     TooManyOrders,
 )
-from iriscw.rpc.errors import ClientClosed, NeedsAsyncio
+from iriscw.rpc.errors import ClientClosed, NeedsAsyncio, WrongLoop
 
 __all__ = [
     "AgentAway",
@@ -34,6 +43,8 @@ __all__ = [
     "CheckpointNeeded",
     "CheckpointUnknown",
     "ClientClosed",
+    "CommandKilled",
+    "CommandNotStarted",
     "GangNotSuspendable",
     "ImageNotSupported",
     "InvalidContextFile",
@@ -43,23 +54,30 @@ __all__ = [
     "KeyReused",
     "NeedsAsyncio",
     "NoController",
+    "NoSuchGroup",
     "NoSuchJob",
     "NoSuchNode",
     "NoSuchOrder",
     "NotConnected",
     "OrderFailed",
     "OrderKeyReused",
+    "ParentOver",
+    "PeerOver",
+    "PythonNotSupported",
     "ResultDamaged",
     "SuspensionRefused",
     "TaskEnded",
     "TaskNotRunning",
     "TaskOutOfReach",
+    "TooManyCommands",
     "TooManyJobs",
     "TooManyOrders",
     "TooManyTasks",
+    "ValuesUnreadable",
     "WaitTimeout",
+    "WrongLoop",
 ]
-"""The errors of jobs and nodes are imported so that they are known by name when the controller raises one."""
+"""Errors of jobs, nodes and the fleet are imported so that they are known by name when the controller raises one."""
 
 
 class NotConnected(UsageError, AttributeError):
@@ -67,11 +85,26 @@ class NotConnected(UsageError, AttributeError):
 
 
 class NoController(UsageError):
-    """No address was given, this is no task, and neither ``iriscw up`` nor ``iriscw connect`` left one behind."""
+    """No address was given, this is not a task, and neither ``iriscw up`` nor ``iriscw connect`` left one behind."""
 
 
 class InvalidContextFile(UsageError):
-    """The file that ``iriscw up`` or ``iriscw connect`` leaves cannot be read, or somebody else may read it."""
+    """The file that ``iriscw up`` or ``iriscw connect`` leaves cannot be read or written, or others may read it."""
+
+
+class ValuesUnreadable(OperationError):
+    """A job has succeeded, and values of its tasks cannot be unpickled here.
+
+    Args:
+        text: what to say.
+        values: in task order, with None for what could not be read.
+        causes: what the pickle of a task's value raised, by the task's index.
+    """
+
+    def __init__(self, text: str, *, values: Sequence[Any] = (), causes: Mapping[int, Exception] | None = None) -> None:
+        super().__init__(text)
+        self.values: list[Any] = list(values)
+        self.causes: dict[int, Exception] = dict(causes or {})
 
 
 class InvalidJob(InvalidArgument):
@@ -119,3 +152,7 @@ class JobFailed(OperationError):
         self.job_id = job_id
         self.state = state
         self.task_index = task_index
+
+
+class PeerOver(OperationError):
+    """A replica that is waited for is over: it has no address any more, and will have none."""

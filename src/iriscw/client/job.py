@@ -2,38 +2,52 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import hashlib
 import logging
+import math
 import uuid
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from typing import Any, Final
 
 import anyio
 
-from iriscw.client import wire
+from iriscw.client import commands, peers, wire
+from iriscw.client.advice import advice
 from iriscw.client.calls import Calls
-from iriscw.client.errors import JobFailed, ResultDamaged, WaitTimeout
+from iriscw.client.errors import JobFailed, ResultDamaged, ValuesUnreadable, WaitTimeout
 from iriscw.client.lines import LineReader
-from iriscw.client.model import JobStatus, LogLine, TaskStatus
-from iriscw.errors import InvalidArgument
+from iriscw.client.model import Endpoint, ExecOutput, ExecResult, JobStatus, LogLine, PeerAddress, TaskStatus
+from iriscw.client.submission import Command
+from iriscw.errors import InvalidArgument, OperationError, UsageError, as_failure
 from iriscw.jobs.model import JobState, TaskState
 from iriscw.proto.iriscw.v1 import (
+    ExecTaskRequest,
     FetchLogsRequest,
     GetJobRequest,
     JobRef,
     JobStatus as WireJobStatus,
     ListTasksRequest,
     ListTasksResponse,
+    LogBatch,
     TerminateJobRequest,
     TerminateJobResponse,
 )
+from iriscw.task.framing import PythonMismatch
 from iriscw.task.result import load_result
 
 log = logging.getLogger("iriscw.client")
 
+LINE_PATIENCE_S: Final = 1.0
+"""For which who follows a log waits for a line to end."""
+
 PAGE: Final = 1000
 """Rows asked for at once; the controller's own limit."""
+
+REASON_S: Final = 2.0
+"""How long who gave up waiting asks why the job waits still."""
 
 LAST_WORDS_LINES: Final = 40
 """Of a failed task's log in the error: a traceback with a dozen frames."""
@@ -90,7 +104,8 @@ class Job:
     async def watch(self) -> AsyncGenerator[JobStatus, None]:
         """Iterate over the job's statuses: the present one, then each change. The last is terminal.
 
-        Changes that come faster than they are read are left out, the last one never.
+        Another reason why tasks wait is a change, told within a few seconds. Changes that come faster than they are
+        read are left out, the last one never.
 
         Raises:
             NoSuchJob: the controller has forgotten it.
@@ -117,9 +132,12 @@ class Job:
                 async for status in statuses:
                     if status.is_over:
                         return status
-        raise self._late(timeout)
+        raise await self._late(timeout)
 
-    def _late(self, timeout_s: float | None) -> WaitTimeout:
+    async def _late(self, timeout_s: float | None) -> WaitTimeout:
+        """Return the error of a wait that was too short, with the reason of now: a new one is told seconds later."""
+        with anyio.move_on_after(REASON_S), contextlib.suppress(OperationError, UsageError):
+            await self.status()
         said = f" ({self.seen.reason})" if self.seen is not None and self.seen.reason else ""
         state = self.seen.state.value if self.seen is not None else "unknown"
         return WaitTimeout(f"job {self.id} is {state} after {timeout_s:g} s{said}")
@@ -135,6 +153,7 @@ class Job:
             WaitTimeout: it has not ended in time, or its values have not arrived. The job goes on.
             ResultDamaged: a value did not arrive as it was stored.
             PythonMismatch: the tasks ran another Python than this one.
+            ValuesUnreadable: values cannot be unpickled here. It has the others, and what each of these raised.
             NoSuchJob: the controller has forgotten it.
             OperationError: the controller cannot be reached for minutes.
         """
@@ -143,10 +162,11 @@ class Job:
             if status.state is not JobState.SUCCEEDED:
                 raise await self._failure(status)
             return await self._values(status)
-        raise self._late(timeout_s)
+        raise await self._late(timeout_s)
 
     async def _values(self, status: JobStatus) -> list[Any]:
         values: list[Any] = [None] * status.num_tasks
+        causes: dict[int, Exception] = {}
         received: dict[int, bytearray] = {}
         async with aclosing(self._calls.results(self._ref)) as parts:
             async for part in parts:
@@ -162,9 +182,27 @@ class Job:
                 if stored is not None and len(data) >= stored.size_bytes:
                     if len(data) != stored.size_bytes or hashlib.sha256(data).digest() != stored.sha256:
                         raise ResultDamaged(f"the value of task {part.task_index} is not what was stored")
-                    values[part.task_index] = load_result(bytes(data)) if data else None
+                    try:
+                        values[part.task_index] = load_result(bytes(data)) if data else None
+                    except PythonMismatch:
+                        raise
+                    except BaseException as raised:  # noqa: BLE001 - a user's pickle may raise anything
+                        causes[part.task_index] = as_failure(raised)
                     data.clear()
+        if causes:
+            raise self._unreadable(values, causes)
         return values
+
+    def _unreadable(self, values: list[Any], causes: dict[int, Exception]) -> ValuesUnreadable:
+        index = min(causes)
+        first = causes[index]
+        text = f"job {self.id} ({self.name}): the value of task {index} cannot be unpickled here"
+        others = f", nor can those of {len(causes) - 1} others" if len(causes) > 1 else ""
+        error = ValuesUnreadable(
+            f"{text}{others}: {type(first).__name__}: {first}", values=values, causes=dict(sorted(causes.items()))
+        )
+        error.__cause__ = first
+        return error
 
     async def logs(
         self,
@@ -178,7 +216,8 @@ class Job:
 
         Lines of one attempt come in their order, those of different tasks as they arrive. A reader that stops early
         frees the stream at once by closing the iterator (``contextlib.aclosing``). Of each attempt the last 64 MiB are
-        kept; what is no longer is a warning of the logger ``iriscw.client``.
+        kept; what is no longer is a warning of the logger ``iriscw.client``. Who follows is given what stands without a
+        line feed for a second, and what comes of it afterwards as further pieces (``LogLine.ended``).
 
         Args:
             follow: go on until the job's end.
@@ -207,12 +246,55 @@ class Job:
                 tail_lines=tail,
             )
 
-        async with aclosing(self._calls.logs(request)) as batches:
+        async with aclosing(_with_pauses(self._calls.logs(request), reader if follow else None)) as batches:
             async for batch in batches:
-                for line in reader.take(batch):
+                for line in reader.so_far() if batch is None else reader.take(batch):
                     yield line
         for line in reader.finish():
             yield line
+
+    async def exec(
+        self,
+        argv: Sequence[str],
+        *,
+        task: int | None = None,
+        timeout_s: float = 3600.0,
+        output: Callable[[ExecOutput], object] | None = None,
+    ) -> ExecResult:
+        """Run a command beside a task that runs, and give its exit code and its outputs.
+
+        It is where the task is: in its container and its working folder, with its variables and its GPUs. No shell is
+        involved, and standard input is empty. Whoever is cancelled here kills it, and the end of the task does. It is
+        never begun twice.
+
+        Args:
+            argv: the program and its arguments.
+            task: beside which; None: the first that runs.
+            timeout_s: seconds, a day at most, after which it is killed.
+            output: is given each piece of the outputs as it comes, and must not block. Then nothing is kept, and the
+                result has the exit code alone; without it the first MiB of each output is kept.
+
+        Raises:
+            InvalidJob: there is no program, or an argument cannot be one.
+            InvalidArgument: there is no such task, or the time is none.
+            CommandNotStarted: there is no such program where the task runs.
+            CommandKilled: it was killed before it ended: its time was over, its task ended, or the way to it broke.
+            TaskNotRunning: the task does not run, or no task does.
+            TaskEnded: it is over.
+            TaskOutOfReach: nothing can be run where it is.
+            TooManyCommands: as many commands run as the controller attends.
+            PermissionDenied: it takes the cluster's own token; a task's does not do.
+            NoSuchJob: the controller has forgotten it.
+            OperationError: the controller cannot be reached.
+        """
+        timeout_ms = round(timeout_s * 1000) if math.isfinite(timeout_s) else -1
+        if timeout_ms <= 0:
+            raise InvalidArgument(f"timeout_s: {timeout_s:g} is not a time for a command")
+        if task is not None and task < 0:
+            raise InvalidArgument(f"task: {task} is negative")
+        words = list(Command(argv).argv)
+        request = ExecTaskRequest(job=self._ref, task_index=task, argv=words, timeout_ms=timeout_ms)
+        return await commands.run(self._calls, request, timeout_s, output)
 
     async def tasks(self, *, states: Iterable[str] = ()) -> list[TaskStatus]:
         """List the job's tasks, in order of their indexes.
@@ -241,6 +323,42 @@ class Job:
             if not token:
                 return found
 
+    async def endpoints(self) -> list[Endpoint]:
+        """List where the job's replicas are reached that run now, in order of their indexes.
+
+        One that waits, is suspended or is over has no endpoint. A replica that is tried again has another one, with
+        other ports.
+
+        Raises:
+            NoSuchJob: the controller has forgotten it.
+            OperationError: the controller cannot be reached.
+        """
+        async with aclosing(peers.watch(self._calls, self._ref, follow=False)) as states:
+            async for known in states:
+                return [known.endpoints[index] for index in sorted(known.endpoints)]
+        return []
+
+    async def peers(self, port: str, timeout_s: float | None = None) -> tuple[PeerAddress, ...]:
+        """Wait until all replicas run, and give where each listens to the named ``port``, by index.
+
+        What is given is true at that moment, and a replica that runs may not listen yet: try for a while. One that is
+        tried again has another address: ask again when it does not answer.
+
+        Args:
+            port: one of the names in the job's ``ports``.
+            timeout_s: seconds; None waits for ever.
+
+        Raises:
+            NoSuchPort: the job did not ask for a port of this name.
+            PeerOver: a replica has ended for good, so that never all of them will run.
+            WaitTimeout: not all run in time.
+            NoSuchJob: the controller has forgotten it.
+            OperationError: the controller cannot be reached for minutes.
+        """
+        with anyio.move_on_after(timeout_s):
+            return await peers.addresses(self._calls, self._ref, port)
+        raise WaitTimeout(f"not all replicas of {self.id} have an address after {timeout_s:g} s")
+
     async def terminate(self, reason: str = "") -> JobStatus:
         """Have the job ended, and give its status as it is then; :meth:`wait` waits for the end itself.
 
@@ -265,10 +383,12 @@ class Job:
             text += f"\n{status.fault}"
         if words:
             text += f"\ntask {index}:\n{words}"
+        if hint := advice(text):
+            text += f"\nhint: {hint}"
         return JobFailed(text, job_id=self.id, state=status.state.value, task_index=index)
 
     async def _words_of_the_unwell(self) -> tuple[int | None, str]:
-        """Give the index of the task that says most, and what it said."""
+        """Return the index of the task that says most, and what it said."""
         for state in _UNWELL:
             for task in await self.tasks(states=(state,)):
                 words = await self._last_words(task)
@@ -277,10 +397,52 @@ class Job:
         return None, ""
 
     async def _last_words(self, task: TaskStatus) -> str:
-        """Give what a task's last attempt said: the end of its log (a traceback), or its fault."""
+        """Return what a task's last attempt said: the end of its log (a traceback), or its fault."""
         if not task.attempts:
             return ""
         last = task.attempts[0]
         lines = self.logs(task=task.index, attempt=last.number, tail=LAST_WORDS_LINES)
         said = "\n".join([line.text async for line in lines])
         return said if last.fault in said else f"{said}\n{last.fault}".lstrip("\n")
+
+
+async def _with_pauses(
+    batches: AsyncGenerator[LogBatch, None], reader: LineReader | None
+) -> AsyncGenerator[LogBatch | None, None]:
+    """Iterate over batches, and give None where a line has stood unfinished for ``LINE_PATIENCE_S``.
+
+    A generator cannot be asked for its next value with a deadline, which would end it: so a task asks.
+    """
+    if reader is None:
+        async with aclosing(batches):
+            async for batch in batches:
+                yield batch
+        return
+    arrived: asyncio.Queue[LogBatch | None] = asyncio.Queue(1)
+
+    async def ask() -> None:
+        async with aclosing(batches):
+            async for batch in batches:
+                await arrived.put(batch)
+
+    asking = asyncio.get_running_loop().create_task(ask())
+    asking.add_done_callback(lambda _: arrived.put_nowait(None) if arrived.empty() else None)
+    due = math.inf
+    try:
+        while not (asking.done() and arrived.empty()):
+            found: list[LogBatch | None] = []
+            with anyio.CancelScope(deadline=due):
+                found.append(await arrived.get())
+            if not found:
+                due = math.inf
+                yield None
+            elif found[0] is not None:
+                yield found[0]
+                due = min(due, anyio.current_time() + LINE_PATIENCE_S) if reader.unfinished else math.inf
+        await asking  # raises what ended it
+    finally:
+        asking.cancel()
+        with anyio.CancelScope(shield=True):
+            await asyncio.wait([asking])
+        if not asking.cancelled():
+            asking.exception()  # seen, also where nobody waited for it

@@ -27,9 +27,26 @@ class _Reader:
     attempt_number: int
     offset: int = 0
     rest: bytes = b""
+    shown: bool = False
+    """Whether the beginning of the line was given."""
 
     def line(self, data: bytes) -> LogLine:
         return LogLine(self.task_index, self.attempt_number, data.rstrip(b"\r").decode("utf-8", "replace"))
+
+    def piece(self, data: bytes) -> LogLine:
+        """Return a part of a line that goes on."""
+        return LogLine(self.task_index, self.attempt_number, data.decode("utf-8", "replace"), ended=False)
+
+    def whole_letters(self) -> int:
+        """Return how much of the rest is letters that are there as a whole."""
+        for back in range(1, min(4, len(self.rest)) + 1):
+            first = self.rest[-back]
+            if first >= 0xC0:  # begins a letter of two to four bytes
+                length = 2 if first < 0xE0 else 3 if first < 0xF0 else 4
+                return len(self.rest) - (back if back < length else 0)
+            if first < 0x80:
+                break
+        return len(self.rest)
 
 
 @attrs.frozen
@@ -85,24 +102,41 @@ class LineReader:
         *whole, reader.rest = (reader.rest + data).split(b"\n")
         for line in whole:
             yield from _pieces(reader, line)
+            reader.shown = False
         while len(reader.rest) >= LINE_LIMIT_BYTES:
             piece, reader.rest = reader.rest[:LINE_LIMIT_BYTES], reader.rest[LINE_LIMIT_BYTES:]
-            yield reader.line(piece)
+            reader.shown = True
+            yield reader.piece(piece)
         if batch.at_end:
             yield from self._rest(reader)
 
     def finish(self) -> Iterator[LogLine]:
-        """Give the lines that never got their line feed."""
+        """Yield the lines that never got their line feed."""
         for reader in self._readers.values():
             yield from self._rest(reader)
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether something has come that was not given: the beginning of a line."""
+        return any(reader.whole_letters() for reader in self._readers.values())
+
+    def so_far(self) -> Iterator[LogLine]:
+        """Yield what has come of lines that go on."""
+        for reader in self._readers.values():
+            size_bytes = reader.whole_letters()
+            if size_bytes:
+                piece, reader.rest = reader.rest[:size_bytes], reader.rest[size_bytes:]
+                reader.shown = True
+                yield reader.piece(piece)
+
     def _rest(self, reader: _Reader) -> Iterator[LogLine]:
-        if reader.rest:
-            rest, reader.rest = reader.rest, b""
+        if reader.rest or reader.shown:
+            rest, reader.rest, reader.shown = reader.rest, b"", False
             yield reader.line(rest)
 
 
 def _pieces(reader: _Reader, line: bytes) -> Iterator[LogLine]:
-    yield reader.line(line[:LINE_LIMIT_BYTES])
-    for start in range(LINE_LIMIT_BYTES, len(line), LINE_LIMIT_BYTES):
-        yield reader.line(line[start : start + LINE_LIMIT_BYTES])
+    last = max(len(line) - 1, 0) // LINE_LIMIT_BYTES * LINE_LIMIT_BYTES
+    for start in range(0, last, LINE_LIMIT_BYTES):
+        yield reader.piece(line[start : start + LINE_LIMIT_BYTES])
+    yield reader.line(line[last:])

@@ -7,9 +7,14 @@ They are made from the wire in :mod:`iriscw.client.wire` and nowhere else. Times
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import attrs
 
+from iriscw.cloud.model import (
+    ExecOutput as ExecOutput,  # noqa: PLC0414 - what a command says
+    ExecResult as ExecResult,  # noqa: PLC0414 - and leaves
+)
 from iriscw.jobs.model import (
     JOB_TERMINAL,
     TASK_LIVE,
@@ -60,6 +65,8 @@ class JobStatus:
     started_at_ms: int = 0
     """When the code of a task was first known to run."""
     finished_at_ms: int = 0
+    suspended: int = 0
+    """Tasks that are on no worker, as their state lies in a checkpoint. ``tasks`` counts them as what they were."""
 
     @property
     def is_over(self) -> bool:
@@ -68,7 +75,7 @@ class JobStatus:
 
     @property
     def live(self) -> int:
-        """How many tasks have an attempt on a worker."""
+        """How many tasks have an attempt on a worker, or in a checkpoint."""
         return sum(self.tasks.get(state, 0) for state in TASK_LIVE)
 
     @property
@@ -97,6 +104,30 @@ class AttemptStatus:
     """When its code was first known to run."""
     finished_at_ms: int = 0
     log_end_offset: int = 0
+    gpus: tuple[str, ...] = ()
+    """The GPUs that are its own, or were, by UUID."""
+
+
+@attrs.frozen
+class Endpoint:
+    """Where one replica of a job is reached: the attempt of it that ran when the controller was asked."""
+
+    index: int
+    """Of the replica."""
+    attempt_uid: str
+    host: str
+    ports: Mapping[str, int] = attrs.field(factory=dict)
+    """By the names that its job asked for."""
+
+
+class PeerAddress(NamedTuple):
+    """Where one replica listens; as ``socket.create_connection`` takes it. As a text it is ``host:port``."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 @attrs.frozen
@@ -135,13 +166,15 @@ class TaskStatus:
 
 @attrs.frozen
 class LogLine:
-    """One line of a task's log. ``str()`` gives its text."""
+    """One line of a task's log, or a piece of one. ``str()`` gives its text."""
 
     task_index: int
     attempt_number: int
     text: str
-    """Without its line feed and carriage returns before that; bytes that are no UTF-8 are replaced. A line of more than
-    64 KiB comes in pieces."""
+    """Without its line feed and carriage returns before that; bytes that are no UTF-8 are replaced."""
+    ended: bool = True
+    """False: the line goes on in this attempt's next piece. So it is with one of more than 64 KiB and, for who follows,
+    with one that has no line feed for a second: a progress bar, a prompt. The last piece may be empty."""
 
     def __str__(self) -> str:
         return self.text
@@ -176,6 +209,8 @@ class SliceStatus:
     idle_since_ms: int = 0
     """Since when nothing runs on it; 0: something does."""
     workers: tuple[WorkerStatus, ...] = ()
+    expected_at_ms: int = 0
+    """When it should be ready, as far as boots of its group have shown; 0: it is, or nobody can say."""
 
 
 @attrs.frozen
@@ -195,6 +230,32 @@ class PoolStatus:
     """What one node offers."""
     num_vms: int = 0
     priority: int = 0
+
+
+@attrs.frozen
+class ActorStatus:
+    """One actor of a running process, as it is now."""
+
+    path: str
+    name: str
+    """Of its behavior; may be empty."""
+    state: str
+    """ACTIVE; WAITING: it starts, or will be restarted; DRAINING; STOPPING; QUARANTINED: it failed too often."""
+    restarts: int = 0
+    """Since its supervisor started it."""
+    up_ms: int = 0
+    """Since it was last started, or restarted."""
+    queued: int = 0
+    """Messages that wait in its mailbox."""
+    capacity: int = 0
+    """How many may."""
+    operations: int = 0
+    """Effects and sessions of it that run."""
+    children: int = 0
+    failure: str = ""
+    """Its last failure, in one line; empty if there was none."""
+    failed_ms: int = 0
+    """How long ago that was."""
 
 
 @attrs.frozen

@@ -10,13 +10,14 @@ function of a script or a notebook's neighbour runs on workers that have never s
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 import site
 import sys
 import sysconfig
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
@@ -42,7 +43,7 @@ ARGV_LIMIT_BYTES: Final = 128 << 10
 _NS_PER_S = 1_000_000_000
 
 Constraints: TypeAlias = Mapping[str, str | int] | Sequence[str | Constraint]
-"""``{"region": "LGA1"}``, or texts such as ``"region=LGA1"``, ``"gpus>=4"``, ``"zone"`` (is there), ``"!zone"``."""
+"""``{"region": "LGA1"}``, or texts such as ``"region=LGA1"``, ``"rack>=4"``, ``"zone"`` (is there), ``"!zone"``."""
 
 
 class Command:
@@ -79,9 +80,23 @@ class Command:
 
 
 def _argument(value: object) -> str:
-    if isinstance(value, str) and "\0" not in value:
-        return value
-    raise InvalidJob(f"command: {value!r:.64} is no argument: arguments are texts without zero bytes")
+    if not isinstance(value, str) or "\0" in value:
+        raise InvalidJob(f"command: {value!r:.64} is no argument: arguments are texts without zero bytes")
+    return utf8("command", value)
+
+
+def utf8(name: str, value: str) -> str:
+    """Return a text that can travel.
+
+    Raises:
+        InvalidJob: it holds bytes that are no text: Python writes those of its arguments and files as surrogates.
+    """
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        where = f"it is not UTF-8 at character {error.start + 1}"
+        raise InvalidJob(f"{name}: {where}; pass bytes in a file, or encoded as a text") from error
+    return value
 
 
 @attrs.frozen
@@ -111,19 +126,21 @@ def build_submission(
     max_retries_failure: int,
     max_retries_preemption: int,
     existing: str,
+    detached: bool = False,
     parent_job_id: str = "",
 ) -> Submission:
     """Check what a user gave and make a submission of it.
 
     Raises:
-        InvalidJob: an argument cannot be, the entrypoint is no callable, or it does not take its arguments.
+        InvalidJob: an argument cannot be, the entrypoint is not a callable, or it does not take its arguments.
         InvalidArgument: an amount, or a combination, cannot be.
         InvalidPortName: a port's name cannot become a variable's.
         NotPicklable: the callable or an argument cannot travel.
         PayloadTooLarge: they take more than ``PAYLOAD_LIMIT_BYTES``.
     """
     if not isinstance(name, str):
-        raise InvalidJob(f"name: {name!r:.64} is no text")
+        raise InvalidJob(f"name: {name!r:.64} is not a string")
+    utf8("name", name)
     if resources is not None and not isinstance(resources, Resources):
         raise InvalidJob(f"resources: {resources!r:.64} is no iriscw.Resources")
     wanted = resources or Resources()
@@ -139,7 +156,7 @@ def build_submission(
             wanted.cpu_milli, wanted.memory_bytes, wanted.disk_bytes, wanted.gpu_count, wanted.gpu_class or ""
         ),
         replicas=_whole("replicas", replicas),
-        environment=_environment(environment or {}),
+        environment=_environment(environment or {}, gang=coscheduling is not None),
         ports=tuple(ports),
         constraints=parse_constraints(constraints),
         group_by=coscheduling,
@@ -149,6 +166,7 @@ def build_submission(
         max_retries_failure=_whole("max_retries_failure", max_retries_failure),
         max_retries_preemption=_whole("max_retries_preemption", max_retries_preemption),
         parent_job_id=parent_job_id,
+        detached=detached,
     )
     check_spec(spec)
     return Submission(spec, sent, _choice("existing", Existing, existing))
@@ -158,9 +176,17 @@ _PARAMETERS: Final = inspect.signature(build_submission).parameters.values()
 _OPTIONS: Final = (
     "bundle",
     "image",
+    "freezable",
+    "detached",
     *(each.name for each in _PARAMETERS if each.kind is each.KEYWORD_ONLY and each.default is each.empty),
 )
 """Of ``submit``: what a misspelt one is compared with."""
+
+_AMOUNTS: Final = tuple(field.name for field in attrs.fields(Resources))
+"""What others take as options of their own."""
+
+_LEAST_PART: Final = 3
+"""Letters: shorter texts are a part of many a name."""
 
 
 def _entrypoint(
@@ -168,7 +194,7 @@ def _entrypoint(
 ) -> tuple[WireEntrypoint, Entrypoint]:
     if isinstance(entrypoint, Command):
         if args or kwargs:
-            raise InvalidJob("command: its arguments belong into the list; submit() was given more")
+            raise InvalidJob(f"command: its arguments belong into the list; submit() was given more{_meant(kwargs)}")
         return (
             WireEntrypoint(command=WireCommand(argv=list(entrypoint.argv))),
             Entrypoint(EntrypointKind.COMMAND, ""),
@@ -176,6 +202,7 @@ def _entrypoint(
     if not callable(entrypoint):
         raise InvalidJob(f"entrypoint: {entrypoint!r:.64} is not callable; for a program use iriscw.Command([...])")
     _check_call(entrypoint, args, kwargs)
+    _check_useful(entrypoint)
     with own_code_by_value(entrypoint):
         payload = make_payload(entrypoint, args, kwargs)
     if len(payload) > PAYLOAD_LIMIT_BYTES:
@@ -187,6 +214,23 @@ def _entrypoint(
     shown = f"{getattr(entrypoint, '__module__', None) or '?'}.{summary.name}"
     called = WireCallable(payload=payload, python_version=summary.python, display_name=shown)
     return WireEntrypoint(callable=called), Entrypoint(EntrypointKind.CALLABLE, "", summary.python)
+
+
+def _check_useful(function: Callable[..., Any]) -> None:
+    """Refuse what can be called, and gives nothing that a task could have done or could send back."""
+    if isinstance(function, type) and any("__call__" in vars(each) for each in function.__mro__[:-1]):
+        raise InvalidJob(
+            f"entrypoint: {function.__qualname__} is a class; give an instance, which is what can be called"
+        )
+    called: Any = function
+    while isinstance(called, functools.partial):
+        called = called.func
+    for each in (called, getattr(called, "__call__", None)):  # noqa: B004 - a function is asked, and an object's method
+        if inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each):
+            name = getattr(called, "__qualname__", None) or type(called).__qualname__
+            raise InvalidJob(
+                f"entrypoint: {name} yields: nobody would iterate over it; return the values, or write them"
+            )
 
 
 def _check_call(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
@@ -202,10 +246,22 @@ def _check_call(function: Callable[..., Any], args: Sequence[Any], kwargs: Mappi
         signature.bind(*args, **kwargs)
     except TypeError as error:
         unknown = [name for name in kwargs if name not in signature.parameters]
-        near = [f"{name}= ({found[0]}?)" for name in unknown if (found := get_close_matches(name, _OPTIONS, 1))]
-        hint = f"; is an option of submit() misspelt: {', '.join(near)}" if near else ""
         name = getattr(function, "__qualname__", None) or type(function).__qualname__
-        raise InvalidJob(f"the arguments do not fit {name}{signature!s:.200}: {error}{hint}") from error
+        raise InvalidJob(f"the arguments do not fit {name}{signature!s:.200}: {error}{_meant(unknown)}") from error
+
+
+def _meant(names: Iterable[str]) -> str:
+    """Say which options of ``submit`` names may have been meant for; empty if they look like none."""
+    near = [f"{name}= ({found}?)" for name in names if (found := _option_like(name))]
+    return f"; is an option of submit() misspelt: {', '.join(near)}" if near else ""
+
+
+def _option_like(name: str) -> str:
+    """Return the option that a name may have been meant for: a part of its name says more than letters in common."""
+    if name in _AMOUNTS:
+        return f"resources=Resources({name}=...)"
+    parts = [each for each in _OPTIONS if len(name) >= _LEAST_PART and name in each]
+    return next(iter(parts or get_close_matches(name, _OPTIONS, 1)), "")
 
 
 _registering = threading.Lock()
@@ -240,8 +296,12 @@ def is_own_file(module: ModuleType) -> bool:
     top = module.__name__.partition(".")[0]
     if not file or top in {"__main__", "iriscw", "iriscw_sims"}:  # the pickler treats __main__ so by itself
         return False
-    path = Path(file).resolve()
-    return not any(path.is_relative_to(folder) for folder in _installed_folders())
+    return not is_installed(Path(file).resolve())
+
+
+def is_installed(file: Path) -> bool:
+    """Whether a module's file is one of the standard library or of a package, not the user's own."""
+    return any(file.is_relative_to(folder) for folder in _installed_folders())
 
 
 def _installed_folders() -> list[Path]:
@@ -251,36 +311,36 @@ def _installed_folders() -> list[Path]:
 
 def _whole(name: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidJob(f"{name}: {value!r:.64} is no whole number")
+        raise InvalidJob(f"{name}: {value!r:.64} is not a whole number")
     return value
 
 
 def _duration(name: str, value: float | None) -> int:
-    """Give seconds as ns; None becomes 0, which means "for ever"."""
+    """Return seconds as ns; None becomes 0, which means "for ever"."""
     if value is None:
         return 0
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidJob(f"{name}: {value!r:.64} is no number of seconds")
+        raise InvalidJob(f"{name}: {value!r:.64} is not a number of seconds")
     if not 0.001 <= value < float("inf"):
         raise InvalidJob(f"{name}: {value!r} is not a number of seconds from 0.001; leave it out for no limit")
     return round(value * _NS_PER_S)
 
 
-def _environment(environment: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+def _environment(environment: Mapping[str, str], *, gang: bool) -> tuple[tuple[str, str], ...]:
     if not isinstance(environment, Mapping):
         raise InvalidJob("environment: give a mapping from names to values")
     for name in environment:
-        if is_reserved(_text("environment", name)):
-            raise InvalidJob(f"environment: {name} is set by iriscw for each task")
+        if is_reserved(_text("environment", name), gang=gang):
+            raise InvalidJob(f"environment: {name} is set by iriscw for each task{' of a gang' if gang else ''}")
     return tuple((name, _text(f"environment: {name!r:.64}", environment[name])) for name in environment)
 
 
 def _text(name: str, value: object) -> str:
     if not isinstance(value, str):
-        raise InvalidJob(f"{name}: {type(value).__name__} is no text")  # the value may be secret: not shown
+        raise InvalidJob(f"{name}: {type(value).__name__} is not a string")  # the value may be secret: not shown
     if "\0" in value:
         raise InvalidJob(f"{name}: it holds a zero byte")
-    return value
+    return utf8(name, value)
 
 
 def _choice(name: str, kind: type[Any], value: object) -> Any:
@@ -311,6 +371,9 @@ def parse_constraints(constraints: Constraints) -> tuple[Constraint, ...]:
 
 
 def _condition(key: str, op: Op, *values: Any) -> Constraint:
+    for each in (key, *values):
+        if isinstance(each, str):
+            utf8("constraints", each)
     return Constraint(key, op, values)
 
 

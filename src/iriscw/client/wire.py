@@ -13,6 +13,7 @@ from iriscw.cloud.model import Capacity, Constraint, Mode, Op
 from iriscw.errors import InvalidArgument
 from iriscw.jobs.model import Band, Existing, JobSpec, JobState, TaskState
 from iriscw.proto.iriscw.v1 import (
+    ActorStatus,
     Amount,
     AttemptStatus,
     AttributeValue,
@@ -47,7 +48,7 @@ def _state(kind: type[S], sent: Any) -> S:
 
 
 def _name(sent: Any) -> str:
-    """Give an enum's name for people."""
+    """Return an enum's name for people."""
     return str(sent.name) if sent else ""
 
 
@@ -78,6 +79,7 @@ def job_status(sent: JobStatus) -> model.JobStatus:
         submitted_at_ms=sent.submitted_at_ms,
         started_at_ms=sent.started_at_ms,
         finished_at_ms=sent.finished_at_ms,
+        suspended=sent.suspended,
     )
 
 
@@ -98,6 +100,7 @@ def _attempt(sent: AttemptStatus) -> model.AttemptStatus:
         started_at_ms=sent.started_at_ms,
         finished_at_ms=sent.finished_at_ms,
         log_end_offset=sent.log_end_offset,
+        gpus=tuple(sent.gpus),
     )
 
 
@@ -161,6 +164,7 @@ def slice_status(sent: SliceStatus) -> model.SliceStatus:
         ready_at_ms=sent.ready_at_ms,
         idle_since_ms=sent.idle_since_ms,
         workers=tuple(_worker(each) for each in sent.workers),
+        expected_at_ms=sent.expected_at_ms,
     )
 
 
@@ -177,6 +181,23 @@ def pool_status(sent: PoolStatus) -> model.PoolStatus:
         node=_amount(sent.node),
         num_vms=sent.num_vms,
         priority=sent.priority,
+    )
+
+
+def actor_status(sent: ActorStatus) -> model.ActorStatus:
+    """Read an actor's status."""
+    return model.ActorStatus(
+        path=sent.path,
+        name=sent.name,
+        state=_name(sent.state),
+        restarts=sent.restarts,
+        up_ms=sent.up_ms,
+        queued=sent.queued,
+        capacity=sent.capacity,
+        operations=sent.operations,
+        children=sent.children,
+        failure=sent.failure,
+        failed_ms=sent.failed_ms,
     )
 
 
@@ -228,7 +249,14 @@ def _states(kind: type[S], states: Iterable[Any]) -> list[S]:
 
 
 def submit_request(
-    spec: JobSpec, entrypoint: Entrypoint, *, key: str, existing: Existing, bundle_id: str = "", image: str = ""
+    spec: JobSpec,
+    entrypoint: Entrypoint,
+    *,
+    key: str,
+    existing: Existing,
+    bundle_id: str = "",
+    image: str = "",
+    freezable: bool = False,
 ) -> SubmitJobRequest:
     """Write a submission. The specification's own entrypoint names what ``entrypoint`` holds and is not sent."""
     return SubmitJobRequest(
@@ -250,7 +278,9 @@ def submit_request(
         existing=ExistingJobPolicy[existing.name],
         bundle_id=bundle_id,
         parent_job_id=spec.parent_job_id,
+        detached=spec.detached,
         image=image,
+        freezable=freezable,
     )
 
 
