@@ -7,7 +7,7 @@ import signal
 import socket as socketlib
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import click
@@ -15,7 +15,8 @@ import click
 from iriscw.cli.agent_health import health
 from iriscw.cli.connection import connection_options, with_client
 from iriscw.cli.freezing import place_options
-from iriscw.cli.kinds import Duration
+from iriscw.cli.groups import Group
+from iriscw.cli.kinds import Duration, NewFile
 from iriscw.cli.outcome import run_async
 from iriscw.cli.output import emit
 from iriscw.processes.stopping import stopping_signals
@@ -24,8 +25,17 @@ if TYPE_CHECKING:
     from iriscw.agent.uplink.stream import Uplink
     from iriscw.client.client import Client
 
+DIALS_NONE: Final = (
+    "no controller is dialled: for `iriscw checkpoint JOB`, say --controller HOST:PORT and --token-file FILE"
+    " (`iriscw agent token FILE` makes it)\n"
+)
+"""What an agent says that serves this machine alone."""
 
-@click.group()
+EXISTING_FOLDER: Final = click.Path(exists=True, file_okay=False, executable=True, path_type=Path)
+"""A folder that is there, and that the agent may look into: nothing would ever be found below a misspelt one."""
+
+
+@click.group(cls=Group)
 def agent() -> None:
     """The node agent: freezing and thawing for others, on a unix socket."""
 
@@ -44,15 +54,16 @@ agent.add_command(health)
     "--root",
     "roots",
     multiple=True,
-    type=click.Path(file_okay=False, path_type=Path),
+    type=EXISTING_FOLDER,
     help="A folder below which callers may have checkpoints put; may be repeated. Default: none.",
 )
 @click.option(
     "--runtime-root",
     "runtime_roots",
     multiple=True,
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Where a container runtime keeps its state; may be repeated. Default: /run/containerd/runc and /run/runc.",
+    type=EXISTING_FOLDER,
+    help="Where a container runtime keeps its state; may be repeated. Default: /run/containerd/runc and /run/runc, "
+    "as far as they are there.",
 )
 @click.option(
     "--max-operations", type=click.IntRange(1, 256), default=16, show_default=True, help="Operations at once."
@@ -133,9 +144,9 @@ def serve(
     from iriscw.agent.machine import this_machine
     from iriscw.agent.paths import Root
 
-    uplink = None
+    uplink, dials = None, DIALS_NONE
     if controller is not None:
-        uplink = _uplink(controller, node, token_file, ca_file, insecure_plaintext=insecure_plaintext)
+        uplink, dials = _uplink(controller, node, token_file, ca_file, insecure_plaintext=insecure_plaintext), ""
     elif token_file is not None:
         raise click.UsageError("--token-file: --controller says whom to dial")
     state = state_dir.absolute() if state_dir is not None else state_folder(os.environ)
@@ -150,12 +161,12 @@ def serve(
         uplink=uplink,
     )
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
-    machine = this_machine(state, ram_bytes=ram_budget or 0, disk_bytes=disk_budget or 0).machine
+    machine = this_machine(state, ram_bytes=ram_budget or 0, disk_bytes=disk_budget or 0, containers=True).machine
 
     async def run() -> None:
         with anyio.open_signal_receiver(*stopping_signals()) as signals:  # before anything is begun
             async with Agent(settings, machine) as made:
-                sys.stderr.write(f"iriscw agent at {made.address}\n")
+                sys.stderr.write(f"{dials}iriscw agent at {made.address}\n")
                 sys.stderr.flush()
                 received = await anext(signals)
                 logging.getLogger(__name__).info("stopping on %s", signal.Signals(received).name)
@@ -170,6 +181,7 @@ def _uplink(
     from iriscw.agent.uplink.stream import Uplink
     from iriscw.rpc.address import Address
     from iriscw.rpc.errors import InsecureDoor
+    from iriscw.rpc.tls import client_tls
     from iriscw.rpc.tokens import read_token_file
 
     if token_file is None:
@@ -178,6 +190,8 @@ def _uplink(
     address = Address.parse(controller)
     if not (address.tls or address.is_loopback or insecure_plaintext):
         raise InsecureDoor(f"the token would travel to {address} in plain text: use https://, or --insecure-plaintext")
+    if ca_file is not None:
+        client_tls(authority=ca_file)
     return Uplink(
         address=address,
         node=node or socketlib.gethostname(),
@@ -188,7 +202,7 @@ def _uplink(
 
 
 @agent.command(name="token")
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("file", type=NewFile(makes_folders=True))
 @click.option("--node", help="The node that its agent may speak of. Default: this machine's host name.")
 @connection_options
 def token(*, file: Path, node: str | None, address: str | None, token_file: Path | None) -> None:

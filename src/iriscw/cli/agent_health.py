@@ -35,7 +35,7 @@ def health(*, socket: Path | None) -> None:
 
 
 def ask(place: Path, patience_s: float = PATIENCE_S) -> str:
-    """Give what the agent at a socket says of its health.
+    """Return what the agent at a socket says of its health.
 
     Raises:
         CheckFailed: it says that it is not well, or nothing.

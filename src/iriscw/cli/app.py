@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -12,7 +13,8 @@ from typing import Final
 import click
 
 from iriscw._version import __version__
-from iriscw.cli.outcome import DONE, INTERRUPTED, USAGE, report, silence_output
+from iriscw.cli.groups import Group
+from iriscw.cli.outcome import DONE, USAGE, interrupted, report, silence_output
 from iriscw.cli.output import OutputLost, emit
 
 COMMANDS: Final = {
@@ -22,15 +24,19 @@ COMMANDS: Final = {
     "jobs": "iriscw.cli.jobs:jobs",
     "job": "iriscw.cli.jobs:job",
     "logs": "iriscw.cli.jobs:logs",
+    "exec": "iriscw.cli.exec:exec_command",
+    "wait": "iriscw.cli.wait:wait",
     "stop": "iriscw.cli.jobs:stop",
     "slices": "iriscw.cli.fleet:slices",
     "pools": "iriscw.cli.fleet:pools",
     "nodes": "iriscw.cli.fleet:nodes",
     "checkpoint": "iriscw.cli.freezing:checkpoint",
     "restore": "iriscw.cli.freezing:restore",
+    "freezable": "iriscw.cli.freezable:freezable",
     "resume": "iriscw.cli.jobs:resume",
     "checkpoints": "iriscw.cli.freezing:checkpoints",
     "doctor": "iriscw.cli.doctor:doctor",
+    "inspect": "iriscw.cli.inspection:inspect",
     "config": "iriscw.cli.config:config",
     "manifests": "iriscw.cli.manifests:manifests",
     "down": "iriscw.cli.manifests:down",
@@ -44,11 +50,11 @@ COMMANDS: Final = {
 """In the order in which people need them."""
 
 
-class LazyGroup(click.Group):
+class LazyGroup(Group):
     """Finds its commands in ``COMMANDS``."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Give the names, in the table's order."""
+        """Return the names, in the table's order."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -59,20 +65,6 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(importlib.import_module(module), name)
         _understand_verbose(command)
         return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that ``args`` begin with; a wrong name is told the nearest right one."""
-        import difflib
-
-        try:
-            return super().resolve_command(ctx, args)
-        except click.UsageError as error:
-            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
-            if not near:
-                raise
-            raise click.UsageError(f"{error.message.rstrip('.')}: did you mean '{near[0]}'?", ctx) from None
 
 
 def _note_verbose(ctx: click.Context, parameter: click.Parameter, verbose: bool) -> None:
@@ -117,6 +109,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - it lasts as long as the process
     if sys.stdout is None:  # `>&-`: better refused than done with nobody to hear of it
         return report(OutputLost("standard output is closed"), verbose=False)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # better a letter that is written otherwise than no listing at all
+            stream.reconfigure(errors="backslashreplace")
     noted: list[str] = []
     try:
         code = app(given, prog_name="iriscw", standalone_mode=False, obj=noted)
@@ -131,8 +126,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except click.exceptions.Exit as error:
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        sys.stderr.write("interrupted\n")
-        return INTERRUPTED
+        return interrupted()
     except (BrokenPipeError, SystemExit):  # `iriscw jobs | head`; click knows no other reason to raise SystemExit here
         silence_output()
         return DONE

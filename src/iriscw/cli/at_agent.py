@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from pathlib import Path
@@ -11,14 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from iriscw.cli.freezing import STEPS, Done, Shown, decimal_size, finish, progress
+from iriscw.cli.freezing import STEPS, Done, Shown, decimal_size, progress, tell
 from iriscw.cli.interrupts import as_interrupts
 from iriscw.cli.outcome import run_async
 from iriscw.cli.output import age, cell, emit, show, to_json, to_yaml
 
 if TYPE_CHECKING:
-    from iriscw.agent.board import View
-    from iriscw.agent.caller import AgentCaller
+    from iriscw.agent.client import AgentCaller
+    from iriscw.agent.operation_views import View
+    from iriscw.errors import IriscwError
     from iriscw.freeze.model import FreezePlan, ThawPlan
     from iriscw.proto.iriscw import v1
 
@@ -49,12 +51,13 @@ def restore(socket: Path, plan: ThawPlan, form: str) -> None:
     _run(socket, lambda agent: agent.thaw(plan), form)
 
 
-def checkpoints(socket: Path, labels: tuple[tuple[str, str], ...], removed: str | None, form: str) -> None:
+def checkpoints(socket: Path, labels: tuple[tuple[str, str], ...], removed: tuple[str, ...], form: str) -> None:
     """List what the agent keeps."""
 
     async def work(agent: AgentCaller) -> list[v1.CheckpointView]:
-        if removed is not None:
-            await agent.remove(removed)
+        for checkpoint in removed:
+            await agent.remove(checkpoint)
+            sys.stderr.write(f"iriscw: removed {checkpoint}\n")
         return await agent.checkpoints(labels)
 
     found = run_async(_at, socket, work)
@@ -79,18 +82,32 @@ _COLUMNS: dict[str, Callable[[v1.CheckpointView], object]] = {
 
 
 def _run(socket: Path, begin: Callable[[AgentCaller], AsyncGenerator[View, None]], form: str) -> None:
-    async def work(agent: AgentCaller) -> Done:
+    async def work(agent: AgentCaller) -> None:
+        from anyio import get_cancelled_exc_class
+
+        seen: list[View] = []
+        interrupted = None
         with progress() as shown:
-            view = await agent.run(begin(agent), _shower(shown))
-        return _done(view)
+            show_view = _shower(shown)
+
+            def see(view: View) -> None:
+                seen[:] = [view]
+                show_view(view)
+
+            try:
+                await agent.run(begin(agent), see)
+            except get_cancelled_exc_class() as error:  # the agent has undone it, or it was past that
+                interrupted = error
+                if not seen or (seen[-1].end is None and not seen[-1].aside):
+                    raise
+        tell(_done(seen[-1]), form, interrupted)
 
     with as_interrupts():
-        done = run_async(_at, socket, work)
-    finish(done, form)
+        run_async(_at, socket, work)
 
 
 async def _at(socket: Path, work: Callable[[AgentCaller], Coroutine[Any, Any, Any]]) -> Any:
-    from iriscw.agent.caller import AgentCaller
+    from iriscw.agent.client import AgentCaller
 
     with _named(socket):
         async with AgentCaller(socket) as agent:
@@ -100,13 +117,14 @@ async def _at(socket: Path, work: Callable[[AgentCaller], Coroutine[Any, Any, An
 @contextlib.contextmanager
 def _named(socket: Path) -> Iterator[None]:
     from iriscw.agent.errors import AgentUnreachable
+    from iriscw.client.contact import why
     from iriscw.rpc.errors import RpcUnavailable
 
     try:
         yield
     except RpcUnavailable as error:
         raise AgentUnreachable(
-            f"no agent answers at {socket}: {error}; `iriscw agent serve` starts one, which takes up what ran"
+            f"no agent answers at {socket} ({why(error)}); `iriscw agent serve` starts one, which takes up what ran"
         ) from error
 
 
@@ -124,17 +142,17 @@ def _shower(shown: Shown) -> Callable[[View], None]:
     return see
 
 
-def _done(view: View) -> Done:
+def _done(view: View) -> Done | IriscwError:
     from iriscw.agent.errors import OperationPutAside
     from iriscw.agent.local import OperationStuck, failure_of
 
     if view.aside:
-        raise OperationPutAside(view.aside)
+        return OperationPutAside(view.aside)
     if view.end is None:
-        raise OperationStuck(f"operation {view.asked.operation} did not end; the next agent takes it up")
+        return OperationStuck(f"operation {view.asked.operation} did not end; the next agent takes it up")
     failure = failure_of(view.end)
     if failure is not None:
-        raise failure
+        return failure
     made = view.made
     return Done(
         checkpoint=view.artifact,
@@ -150,7 +168,7 @@ def _done(view: View) -> Done:
 
 
 def _phases(view: View) -> dict[str, float]:
-    """Give the seconds of each phase, each up to the next one."""
+    """Return the seconds of each phase, each up to the next one."""
     found: dict[str, float] = {}
     ends = [step.at_ns for step in view.steps[1:]] + [view.lasted_ns]
     for step, end in zip(view.steps, ends, strict=True):

@@ -75,14 +75,25 @@ def checkpoint(job: str, labels: tuple[tuple[str, str], ...], given: dict[str, A
 
 
 def _suspend(job: str, labels: tuple[tuple[str, str], ...], given: dict[str, Any], form: str) -> None:
-    async def work(client: Client) -> TaskSuspension:
-        return await client.suspend(
-            job, task=given["task"] or 0, tier=given["tier"], labels=dict(labels), force=given["force"], seen=_say_phase
+    phases: list[str] = []
+
+    def seen(found: TaskSuspension) -> None:
+        phases.append(found.phase)
+        _say_phase(found)
+
+    async def work(client: Client) -> tuple[TaskSuspension, str]:
+        found = await client.suspend(
+            job, task=given["task"] or 0, tier=given["tier"], labels=dict(labels), force=given["force"], seen=seen
         )
+        held = await client.checkpoints()
+        return found, next((each.tier for each in held if (each.id, each.node) == (found.checkpoint, found.node)), "")
 
     with as_interrupts():
-        found = _with_client(given, work)
-    _finish_suspension(found, "suspended", f"in {given['tier']} of {found.node}", form)
+        found, tier = _with_client(given, work)  # where it is: who had it suspended may have asked for another tier
+    already = phases[0] == "SUSPENDED"
+    where = f"in {tier} of {found.node}" if tier else f"on {found.node}"
+    text = f"{'was suspended already' if already else 'is suspended'}, {where}"
+    _finish_suspension(found, text, form, outcome="suspended", tier=tier, already=already)
 
 
 def resume(job: str, task: int, given: dict[str, Any], form: str) -> None:
@@ -95,20 +106,20 @@ def resume(job: str, task: int, given: dict[str, Any], form: str) -> None:
 
     with as_interrupts():
         found, worker = _with_client(given, work)
-    _finish_suspension(found, "running", f"on {worker}" if worker else "", form)
+    _finish_suspension(found, f"is running{f', on {worker}' if worker else ''}", form, outcome="running")
 
 
-def _finish_suspension(found: TaskSuspension, outcome: str, where: str, form: str) -> None:
+def _finish_suspension(found: TaskSuspension, text: str, form: str, **more: object) -> None:
     fields = {
         "task": found.task,
         "attempt": found.attempt_uid,
-        "outcome": outcome,
         "checkpoint": found.checkpoint,
         "node": found.node,
+        **more,
     }
     if form == "table":
         what = f"{found.checkpoint}: " if found.checkpoint else ""
-        emit(f"{what}task {found.task} is {outcome}{f', {where}' if where else ''}\n")
+        emit(f"{what}task {found.task} {text}\n")
     else:
         emit(to_json(fields) if form == "json" else to_yaml(fields))
 
@@ -129,7 +140,9 @@ def restore(checkpoint_id: str, given: dict[str, Any], form: str) -> None:
     _run(given, work, form)
 
 
-def checkpoints(labels: tuple[tuple[str, str], ...], removed: str | None, given: dict[str, Any], form: str) -> None:
+def checkpoints(
+    labels: tuple[tuple[str, str], ...], removed: tuple[str, ...], given: dict[str, Any], form: str
+) -> None:
     """List the checkpoints of all nodes."""
     from iriscw.cli.connection import with_client
     from iriscw.nodes.errors import CheckpointAmbiguous, CheckpointUnknown
@@ -137,14 +150,16 @@ def checkpoints(labels: tuple[tuple[str, str], ...], removed: str | None, given:
     node = given["node"] or ""
 
     async def work(client: Client) -> tuple[list[Checkpoint], list[str]]:
-        if removed is not None:
-            held = [each for each in await client.checkpoints(node=node) if each.id == removed]
+        there = await client.checkpoints(node=node) if removed else []
+        for checkpoint in removed:
+            held = [each for each in there if each.id == checkpoint]
             nodes = sorted({each.node for each in held})
             if not held:
-                raise CheckpointUnknown(f"no node has a checkpoint {removed}")
+                raise CheckpointUnknown(f"no node has a checkpoint {checkpoint}")
             if len(nodes) > 1:
-                raise CheckpointAmbiguous(f"{removed} is on {', '.join(nodes)}: name one with --node")
+                raise CheckpointAmbiguous(f"{checkpoint} is on {', '.join(nodes)}: name one with --node")
             await held[0].delete()
+            sys.stderr.write(f"iriscw: removed {checkpoint}\n")
         unheard = [each.node for each in await client.nodes() if each.state == "UNKNOWN" and node in ("", each.node)]
         return await client.checkpoints(node=node, labels=dict(labels)), unheard
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from iriscw.cli.output import age, amount, cell, counts, plain, table, terminal_columns, visible
+from iriscw.cli.output import age, amount, cell, counts, indented, plain, table, terminal_columns, visible
 from iriscw.client.model import AttemptStatus, JobStatus, TaskStatus
+from iriscw.jobs.faults import one_line
 
 MAX_RETRIES_SHOWN: Final = 40
 """Attempts that were followed by another one, as a table shows them: a screenful. JSON has all."""
@@ -30,10 +31,19 @@ class Tried(NamedTuple):
 
 
 def fields(status: JobStatus) -> dict[str, Any]:
-    """Give a job's status for programs; ``tasks`` is the list of its tasks, so their counts have another name."""
+    """Return a job's status for programs; ``tasks`` is the list of its tasks, so their counts have another name."""
     content: dict[str, Any] = plain(status)
     content["task_counts"] = content.pop("tasks")
     return content
+
+
+SUSPENDED: Final = "SUSPENDED"
+"""What stands for the state of a job, or a task, that nothing runs of."""
+
+
+def state_text(status: JobStatus) -> str:
+    """Write a job's state; one whose live tasks are all suspended does not run, whatever their states are."""
+    return SUSPENDED if status.suspended and status.suspended == status.live else status.state.value
 
 
 def describe(status: JobStatus, tasks: Sequence[TaskStatus], now_ms: int) -> str:
@@ -49,37 +59,47 @@ def describe(status: JobStatus, tasks: Sequence[TaskStatus], now_ms: int) -> str
 
 def _facts(status: JobStatus, now_ms: int) -> str:
     wanted = status.resources
+    suspended = f" ({status.suspended} suspended)" if status.suspended else ""
     times = {"submitted": status.submitted_at_ms, "started": status.started_at_ms, "ended": status.finished_at_ms}
     facts = {
         "job": f"{status.job_id}  {status.name}",
-        "state": status.state.value + (f": {status.reason}" if status.reason else ""),
+        "state": state_text(status) + (f": {status.reason}" if status.reason else ""),
         "runs": shortened(status.entrypoint),
-        "tasks": f"{status.num_tasks}: {counts(status.tasks)}",
+        "tasks": f"{status.num_tasks}: {counts(status.tasks)}" + suspended,
         "each": amount(wanted.cpu_milli, wanted.memory_bytes, wanted.gpu_count, wanted.gpu_class),
         "times": ", ".join(f"{what} {age(at_ms, now_ms)} ago" for what, at_ms in times.items() if at_ms),
         "attempts": f"{status.failures} failed, {status.preemptions} lost with their workers",
     }
-    return "".join(f"{name:9}{cell(text)}\n" for name, text in facts.items())
+    width = terminal_columns()
+    return "".join(f"{name:9}{indented(cell(text), 9, width)}\n" for name, text in facts.items())
 
 
 def _tasks_table(status: JobStatus, tasks: Sequence[TaskStatus]) -> str:
     rows = []
     said = cell(status.reason)
+    shown = any(each.gpus for task in tasks for each in task.attempts[:1])
     for task in tasks:
         latest = task.attempts[0] if task.attempts else None
-        reason = _suspension(task) or task.reason or (last_line(latest.fault) if latest is not None else "")
+        reason = _suspension(task) or task.reason or (one_line(latest.fault) if latest is not None else "")
         rows.append(
             [
                 str(task.index),
-                task.state.value,
+                SUSPENDED if task.suspension is not None and task.suspension.phase == SUSPENDED else task.state.value,
                 cell(task.worker_id),
                 str(latest.number if latest is not None else 0),
-                cell(next((code for each in task.attempts if (code := each.exit_code) is not None), "")),
+                cell("" if latest is None or latest.exit_code is None else latest.exit_code),
+                *([cell(short_gpus(latest.gpus if latest is not None else ()))] if shown else []),
                 AS_ABOVE if reason and cell(reason) == said else cell(reason),
             ]
         )
         said = cell(reason) if reason else said
-    return table(["TASK", "STATE", "WORKER", "ATTEMPT", "EXIT", "REASON"], rows, terminal_columns())
+    heads = ["TASK", "STATE", "WORKER", "ATTEMPT", "EXIT", *(["GPUS"] if shown else []), "REASON"]
+    return table(heads, rows, terminal_columns())
+
+
+def short_gpus(uuids: Sequence[str]) -> str:
+    """Name GPUs as people tell them apart: by the first eight digits. JSON has all of each."""
+    return ",".join(uuid.removeprefix("GPU-")[:8] for uuid in uuids)
 
 
 def _suspension(task: TaskStatus) -> str:
@@ -103,7 +123,7 @@ def _retries_table(earlier: Sequence[Tried], now_ms: int) -> str:
             cell("" if each.exit_code is None else each.exit_code),
             age(each.started_at_ms, each.finished_at_ms),
             age(each.finished_at_ms, now_ms),
-            cell(last_line(each.fault)),
+            cell(one_line(each.fault)),
         ]
         for task, each in earlier[:MAX_RETRIES_SHOWN]
     ]
@@ -127,11 +147,6 @@ def _last_words(status: JobStatus, tasks: Sequence[TaskStatus], earlier: Sequenc
 
 
 def shortened(command: str) -> str:
-    """Give as much of a command as people read."""
+    """Return as much of a command as people read."""
     more = len(command) - MAX_COMMAND_CHARS
     return command if more <= 0 else f"{command[:MAX_COMMAND_CHARS]}... and {more} characters: -o json has them"
-
-
-def last_line(text: str) -> str:
-    """Give the last line that says something: of a traceback, the error itself."""
-    return text.strip().rpartition("\n")[2]

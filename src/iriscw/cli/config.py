@@ -7,10 +7,11 @@ from pathlib import Path
 
 import click
 
+from iriscw.cli.groups import Group
 from iriscw.cli.output import emit
 
 
-@click.group()
+@click.group(cls=Group)
 def config() -> None:
     """Look at a cluster's configuration."""
 
@@ -23,19 +24,19 @@ def check(*, file: Path) -> None:
     A file that is refused is told all its mistakes at once, each with its line and key; the exit code is 2. The values
     of environments are printed, too. What is unusual, but may be meant, is told on standard error.
     """
-    from iriscw.cloud.drivers.loading import BUILT_IN, NoSuchPlatform, load_platform
+    from iriscw.cloud.drivers.loading import NoSuchPlatform
     from iriscw.config.advice import advice
     from iriscw.config.dump import dump_config
     from iriscw.config.load import load_config
+    from iriscw.controller.plugin import checked_platform
 
-    loaded = load_config(file)
+    loaded, missing = load_config(file), ""
+    if loaded.platform.plugin is not None:
+        try:
+            checked_platform(loaded)
+        except NoSuchPlatform as error:
+            missing = f"the file is good, but a controller cannot be started with it here: {error}\n"
     emit(dump_config(loaded))
     for each in advice(loaded):
         sys.stderr.write(f"warning: {each}\n")
-    platform = loaded.platform.kind.value
-    if platform in BUILT_IN:
-        return
-    try:
-        load_platform(platform)
-    except NoSuchPlatform as error:
-        sys.stderr.write(f"the file is good, but a controller cannot be started with it here: {error}\n")
+    sys.stderr.write(missing)

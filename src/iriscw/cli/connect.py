@@ -22,13 +22,15 @@ import anyio.to_thread
 import attrs
 import click
 
-from iriscw.cli.manifests import CONFIG, LibraryMissing, cluster_options
+from iriscw.cli.manifests import CONFIG, cluster_options
 from iriscw.cli.outcome import DONE, INTERRUPTED, run_async
 from iriscw.cli.output import format_option, show_one, visible
 from iriscw.client.discovery import context_path, read_context, remove_context, write_context
 from iriscw.errors import OperationError, UsageError
 from iriscw.files import read_bounded, write_atomic
 from iriscw.processes.stopping import stopping_signals
+from iriscw.rpc.errors import InvalidTls
+from iriscw.rpc.tls import client_tls
 from iriscw.rpc.tokens import Secret, read_token_file, write_token_file
 from iriscw.task.environment import CA_VARIABLE, PLAINTEXT_VARIABLE, SERVER_NAME_VARIABLE
 
@@ -72,7 +74,7 @@ class _Beside(click.Command):
         return super().parse_args(ctx, args)
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        """Give what stands behind the command's name in its usage."""
+        """Return what stands behind the command's name in its usage."""
         return [*super().collect_usage_pieces(ctx), "[-- PROGRAM ...]"]
 
 
@@ -99,7 +101,7 @@ class Way:
         }
 
     def environment(self, ours: Mapping[str, str]) -> dict[str, str]:
-        """Give the environment of a program that is to find it, made of ours."""
+        """Return the environment of a program that is to find it, made of ours."""
         kept = {name: value for name, value in ours.items() if name not in (*self.variables, *OF_A_TASK)}
         return {**kept, **{name: value for name, value in self.variables.items() if value}}
 
@@ -148,7 +150,19 @@ def connect(
 
 
 def _text(path: Path | None) -> str:
-    return "" if path is None else read_bounded(path, AUTHORITY_BYTES).decode("ascii", "replace")
+    """Read an authority.
+
+    Raises:
+        InvalidTls: it is none, or cannot be read.
+    """
+    if path is None:
+        return ""
+    try:
+        text = read_bounded(path, AUTHORITY_BYTES).decode("ascii", "replace")  # comments may be in any language
+    except (OSError, ValueError) as error:
+        raise InvalidTls(f"authority {path} cannot be used: {getattr(error, 'strerror', None) or error}") from error
+    client_tls(authority=path)
+    return text
 
 
 def _token(path: Path | None) -> Secret | None:
@@ -182,10 +196,7 @@ async def _opened(wish: Wish, kubeconfig: Path | None, context: str | None) -> A
     from iriscw.cloud.drivers.local.throwaway import ThrowawayFolder, remove_abandoned
     from iriscw.deploy.reaching import open_gate
 
-    try:
-        access = await find_access(kubeconfig, context)
-    except ModuleNotFoundError as error:
-        raise LibraryMissing(f"a kubeconfig needs the package {error.name}: install it beside iriscw") from error
+    access = await find_access(kubeconfig, context)
     _say(f"the cluster at {access.server}")
     async with open_gate(access, wish) as gate:
         await _check(gate)

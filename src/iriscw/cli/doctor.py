@@ -21,7 +21,7 @@ from iriscw._version import __version__
 from iriscw.cli.interrupts import as_interrupts
 from iriscw.cli.manifests import CONFIG, cluster_options
 from iriscw.cli.outcome import UNWELL, run_async
-from iriscw.cli.output import cell, emit, format_option, show, size, table, visible
+from iriscw.cli.output import cell, emit, format_option, show, size, table, terminal_columns, visible
 from iriscw.client.discovery import context_path, read_context
 from iriscw.errors import IriscwError
 
@@ -131,9 +131,10 @@ def doctor(
         form,
         {
             "WHAT": lambda each: each.what,
-            "FOUND": lambda each: cell(each.found),
-            "NOTE": lambda each: "" if each.good else "<- look here",
+            "NOTE": lambda each: "" if each.good else "look here",
+            "FOUND": lambda each: each.found,
         },
+        whole=True,
     )
 
 
@@ -164,14 +165,15 @@ def _examine_cluster(config: Path, kubeconfig: Path | None, context: str | None,
             _say(f"empty node pools may be left: {how_deleted(list(examination.left))}")
         raise
     if form == "table":
-        emit(table(["CHECK", "", "FOUND"], [line for each in findings for line in _lines(each)]))
+        lines = [line for each in findings for line in _lines(each)]
+        emit(table(["CHECK", "", "FOUND"], lines, terminal_columns(), whole=True))
     else:
         show(findings, form, {})
     return all(each.verdict is not Verdict.WRONG for each in findings)
 
 
 def _lines(finding: ClusterFinding) -> Iterator[list[str]]:
-    """Give the rows of one finding. Nothing is cut: half a command is none."""
+    """Yield the rows of one finding. Nothing is cut: half a command is none."""
     yield [cell(finding.check), finding.verdict.value, cell(finding.found)]
     if finding.advice:
         yield ["", "", f"-> {cell(finding.advice)}"]

@@ -8,8 +8,9 @@ from pathlib import Path
 import click
 
 from iriscw.cli.connection import connection_options, with_client
+from iriscw.cli.groups import Group
 from iriscw.cli.outcome import NoSuchSelection
-from iriscw.cli.output import age, amount, cell, counts, emit, format_option, show
+from iriscw.cli.output import age, amount, counts, emit, format_option, show
 from iriscw.client.client import Client
 from iriscw.client.model import NodeStatus, PoolStatus, SliceStatus
 
@@ -40,11 +41,21 @@ def slices(*, scale_group: str, form: str, address: str | None, token_file: Path
                 "TASKS": lambda each: sum(one.live_attempts for one in each.workers),
                 "IDLE": lambda each: age(each.idle_since_ms, now_ms),
                 "AGE": lambda each: age(each.created_at_ms, now_ms),
-                "REASON": lambda each: each.reason,
+                "REASON": lambda each: coming(each, now_ms) or each.reason,
             },
         )
 
     with_client(address, token_file, listed)
+
+
+def coming(each: SliceStatus, now_ms: int) -> str:
+    """Say when a slice should be ready, beside what it says itself; empty if nobody can say."""
+    if not each.expected_at_ms:
+        return ""
+    late = each.expected_at_ms < now_ms
+    away = age(each.expected_at_ms, now_ms) if late else age(now_ms, each.expected_at_ms)
+    expected = f"late by {away}" if late else f"ready in about {away}"
+    return f"{expected}: {each.reason}" if each.reason else expected
 
 
 def used(each: SliceStatus) -> str:
@@ -54,11 +65,15 @@ def used(each: SliceStatus) -> str:
     return f"{cpu_milli / 1000:g}/{of_milli / 1000:g} CPU"
 
 
-@click.command()
+@click.group(cls=Group, invoke_without_command=True, subcommand_metavar="[COMMAND]")
 @connection_options
 @format_option
-def pools(*, form: str, address: str | None, token_file: Path | None) -> None:
+@click.pass_context
+def pools(context: click.Context, *, form: str, address: str | None, token_file: Path | None) -> None:
     """List the scale groups: what they have, may have, and why they take no more."""
+    if context.invoked_subcommand is not None:
+        _refuse_options_before(context, address, token_file)
+        return
 
     async def listed(client: Client) -> None:
         show(
@@ -80,20 +95,45 @@ def pools(*, form: str, address: str | None, token_file: Path | None) -> None:
     with_client(address, token_file, listed)
 
 
+@pools.command()
+@click.argument("group")
+@connection_options
+def reopen(*, group: str, address: str | None, token_file: Path | None) -> None:
+    """Have GROUP forget why it is closed, and try again at once.
+
+    For whoever has repaired what closed it: a quota that was raised, a specification that the cloud refused. Without it
+    a group whose quota was used up, or whose slices failed, is tried again later by itself; one whose specification was
+    refused is not.
+    """
+
+    async def reopened(client: Client) -> None:
+        await client.reopen_pool(group)
+        emit(f"{group} is tried again; `iriscw pools` shows what becomes of it\n")
+
+    with_client(address, token_file, reopened)
+
+
+def _refuse_options_before(context: click.Context, address: str | None, token_file: Path | None) -> None:
+    if address is not None or token_file is not None:
+        raise click.UsageError(f"options come after {context.invoked_subcommand}")
+
+
 def _node(each: PoolStatus) -> str:
     node = each.node
     return amount(node.cpu_milli, node.memory_bytes, node.gpu_count, node.gpu_class)
 
 
-@click.group(invoke_without_command=True, subcommand_metavar="[COMMAND]")
+@click.group(cls=Group, invoke_without_command=True, subcommand_metavar="[COMMAND]")
 @connection_options
 @format_option
 @click.pass_context
 def nodes(context: click.Context, *, form: str, address: str | None, token_file: Path | None) -> None:
-    """List the nodes that an agent has dialled from: whether it is heard of, and what it can freeze and holds."""
+    """List the nodes that an agent has dialled from: whether it is heard of, and what it can freeze and holds.
+
+    CRIU and CUDA are versions, or "none"; -o json says why. RUNS counts what is frozen and thawed there now.
+    """
     if context.invoked_subcommand is not None:
-        if address is not None or token_file is not None:
-            raise click.UsageError(f"options come after {context.invoked_subcommand}")
+        _refuse_options_before(context, address, token_file)
         return
     now_ms = time.time_ns() // 1_000_000
 
@@ -105,16 +145,21 @@ def nodes(context: click.Context, *, form: str, address: str | None, token_file:
                 "NODE": lambda each: each.node,
                 "STATE": lambda each: each.state,
                 "FOR": lambda each: age(each.since_ms, now_ms),
-                "CRIU": lambda each: cell(each.criu),
-                "CUDA": lambda each: cell(each.cuda),
+                "CRIU": lambda each: _version(each.criu),
+                "CUDA": lambda each: _version(each.cuda),
                 "GPUS": lambda each: len(each.gpus),
-                "TIERS": _tiers,
                 "CHECKPOINTS": lambda each: each.checkpoints,
-                "OPERATIONS": lambda each: len(each.operations),
+                "RUNS": lambda each: len(each.operations),
+                "TIERS": _tiers,
             },
         )
 
     with_client(address, token_file, listed)
+
+
+def _version(text: str) -> str:
+    """Write a version, and of the sentence that stands for one that there is none."""
+    return "none" if " " in text else text
 
 
 def _tiers(each: NodeStatus) -> str:

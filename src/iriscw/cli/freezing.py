@@ -6,24 +6,28 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import attrs
 import click
 
-from iriscw.cli.connection import connection_options
+from iriscw.cli.connection import connection_options, job_named
 from iriscw.cli.interrupts import as_interrupts
 from iriscw.cli.kinds import Duration, Size
-from iriscw.cli.outcome import run_async
-from iriscw.cli.output import age, cell, emit, format_option, plain, show, to_json, to_yaml, visible
+from iriscw.cli.outcome import headline, run_async, silence_output
+from iriscw.cli.output import OutputLost, age, cell, emit, format_option, plain, show, to_json, to_yaml, visible
 
 if TYPE_CHECKING:
     from iriscw.agent.local import Local
     from iriscw.checkpoint.model import Listed
-    from iriscw.freeze.messages import OperationChanged, OperationEnded
+    from iriscw.errors import IriscwError
+    from iriscw.freeze.messages import FreezeTree, OperationChanged, OperationEnded, ThawTree
     from iriscw.freeze.model import Hook, Progress
+
+T = TypeVar("T")
 
 SECOND = 1_000_000_000
 STEPS = {
@@ -41,8 +45,10 @@ STEPS = {
     "opening": "looks at the checkpoint and this machine",
     "verifying": "reads and compares every byte",
     "restoring": "brings the tree back",
+    "proving": "compares it with what was frozen",
     "starting": "lets the tree run",
     "paging": "brings its pages while it runs",
+    "confirming": "asks whether it is what it was",
     "leaving": "tells the application",
     "killing": "ends what came back",
 }
@@ -64,6 +70,10 @@ class Done:
     note: str = ""
 
 
+Ended: TypeAlias = "tuple[Done | IriscwError, BaseException | None]"
+"""How an operation ended, and what has interrupted it meanwhile."""
+
+
 def place_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that say where state lies and how much room there is."""
     for option in (
@@ -73,7 +83,7 @@ def place_options(function: Callable[..., Any]) -> Callable[..., Any]:
             "--state-dir",
             type=click.Path(file_okay=False, path_type=Path),
             help="Where operations and checkpoints lie. Default: $IRISCW_STATE_DIR, else $XDG_STATE_HOME/iriscw, "
-            "else ~/.local/state/iriscw; those in RAM below /dev/shm.",
+            "else ~/.local/state/iriscw; those in RAM: $IRISCW_RAM_DIR, else below /dev/shm.",
         ),
     ):
         function = option(function)
@@ -100,7 +110,12 @@ node_option = click.option("--node", metavar="NODE", help="With --cluster: only 
 @click.option("--leave-running", is_flag=True, help="Let the tree run on. Without it, it ends once its state is safe.")
 @click.option("--force", is_flag=True, help="Go on when the application did not come to rest.")
 @click.option("--label", "labels", multiple=True, metavar="NAME=VALUE", help="Kept in the manifest; may be repeated.")
-@click.option("--shell-job", is_flag=True, help="The tree has a terminal; the thawed one gets that of `restore`.")
+@click.option(
+    "--shell-job",
+    is_flag=True,
+    help="For a program started from a shell. `restore` attaches it to your terminal, and stays in the "
+    "foreground until the program ends.",
+)
 @click.option("--tcp-established", is_flag=True, help="Freeze open TCP connections too.")
 @click.option("--tcp-close", is_flag=True, help="Give open TCP connections up: a thaw finds them closed.")
 @click.option("--hook-exec", metavar="PROGRAM", help="Run it with 'freeze' before, and with 'thaw' after.")
@@ -108,8 +123,8 @@ node_option = click.option("--node", metavar="NODE", help="With --cluster: only 
 @click.option(
     "--hook-dir", metavar="DIR", help="Put 'freeze-requested' there and wait for 'ready-to-freeze'; 'thawed' after."
 )
-@click.option("--hook-timeout", type=Duration(), default="30s", show_default=True, help="For the hook.")
-@click.option("--lock-timeout", type=Duration(), default="60s", show_default=True, help="For CUDA to finish its work.")
+@click.option("--hook-timeout", type=Duration(), default=30.0, help="For the hook.  [default: 30s]")
+@click.option("--lock-timeout", type=Duration(), default=60.0, help="For CUDA to finish its work.  [default: 60s]")
 @agent_option
 @connection_options
 @place_options
@@ -124,6 +139,9 @@ def checkpoint(*, job: str | None, pid: int | None, form: str, **given: Any) -> 
     The tree ends only when the checkpoint is whole. Whatever goes wrong before, it runs on as if nothing had been; a
     command that is killed is undone or finished by the next one. An application that cannot be told to go on changes no
     exit code: the last line says so.
+
+    Interrupted (Ctrl-C, SIGTERM, a closed terminal) it undoes what it did. From the moment in which the tree is ended
+    that cannot be: then it comes to its end, names the checkpoint as ever, and has the exit code 130 all the same.
     """
     from iriscw.checkpoint.manifest import label_trouble
     from iriscw.freeze.messages import FreezeTree
@@ -141,7 +159,8 @@ def checkpoint(*, job: str | None, pid: int | None, form: str, **given: Any) -> 
         at_controller.refuse_local_options(given, *hooks)
         if not given["leave_running"] and given["tcp_established"]:
             raise click.UsageError("--tcp-established: a task that is suspended gives its connections up")
-        at_controller.checkpoint(job, labels, given, form)
+        with job_named(job):
+            at_controller.checkpoint(job, labels, given, form)
         return
     assert pid is not None
     at_controller.refuse_cluster_options(given)
@@ -165,12 +184,11 @@ def checkpoint(*, job: str | None, pid: int | None, form: str, **given: Any) -> 
             labels=labels,
         )
 
-    async def freeze(local: Local, shown: Shown) -> Done:
+    async def freeze(local: Local, shown: Shown) -> Ended:
         from iriscw.agent.local import new_id
 
         plan = plan_of(new_id("ck"), await local.machine.processes.identify(pid))
-        end = await local.run(FreezeTree(plan), report=shown.report, changed=shown.changed)
-        return await _done(local, plan.operation, end, shown)
+        return await _ended(local, FreezeTree(plan), plan.operation, shown)
 
     if given["agent"] is None:
         _run(given, freeze, form)
@@ -184,7 +202,18 @@ def checkpoint(*, job: str | None, pid: int | None, form: str, **given: Any) -> 
 @click.command()
 @click.argument("checkpoint_id", metavar="CHECKPOINT")
 @click.option("--gpu", "gpus", multiple=True, metavar="OLD=NEW", help="Bring what was on GPU OLD to GPU NEW (UUIDs).")
-@click.option("--force", is_flag=True, help="Thaw although this processor lacks features of the old one.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Thaw although this processor lacks features of the old one, files or namespaces are others, somebody else "
+    "has the names of its Unix sockets or its ports by now, or what comes back is not all that it was.",
+)
+@click.option("--clone", is_flag=True, help="Make a second copy, while the first one runs; not of a server.")
+@click.option(
+    "--verify-exec", metavar="PROGRAM", help="Run it with 'verify' and the process's number: 0 says all is well."
+)
+@click.option("--verify-url", metavar="URL", help="Read it until it answers 2xx. If it never does, end what came back.")
+@click.option("--verify-timeout", type=Duration(), default="30s", show_default=True, help="For that answer.")
 @click.option("--lazy", is_flag=True, help="Let it run before all of its memory is read; where that cannot be, say so.")
 @click.option(
     "--pids",
@@ -201,38 +230,58 @@ def checkpoint(*, job: str | None, pid: int | None, form: str, **given: Any) -> 
 def restore(*, checkpoint_id: str, cluster: bool, form: str, **given: Any) -> None:
     """Bring a frozen process tree back. Every byte is verified first; the tree outlives this command.
 
+    What was frozen with --shell-job comes back in the terminal of this command, in its foreground, and this command
+    stays there as its parent: Ctrl-Z stops both, `fg` lets both go on, and signals to this command are passed on. It
+    ends when the tree's first process does, with the same exit code, or 128 and the number of the signal.
+
     With --lazy the tree runs at once, and its memory comes while it does, what it touches first: each piece is verified
     before anything of it is given out. The command stays until all is there. A tree whose checkpoint turns out to be
     damaged meanwhile is ended.
 
-    With --pids auto or fresh the tree sees the numbers that it had, and everybody else sees others: the last line says
-    which, and `iriscw checkpoint --pid` takes them.
+    With --pids auto or fresh the tree sees its old process numbers; outside it has other ones. The last line of output
+    names those. Use them with `iriscw checkpoint --pid`.
+
+    A tree that runs is not made a second time: a repeated command says who came back. --clone makes one more on
+    purpose, with numbers of its own where those it had are taken.
+
+    What comes back is compared with what was frozen before it runs. With --verify-url or --verify-exec somebody is
+    asked afterwards, too: if the answer is no, what came back is ended, and the checkpoint is as it was.
 
     An application that cannot be told that it was thawed changes no exit code: the last line says so.
+
+    Interrupted, it ends what it brought back so far, and the checkpoint is as it was; from the moment in which the tree
+    is let run it comes to its end, and says so. The exit code is 130 in either case.
     """
     from iriscw.freeze.messages import ThawTree
     from iriscw.freeze.model import Numbers, ThawPlan
 
     gpus = _pairs(given["gpus"], "--gpu OLD=NEW")
-    numbers = Numbers(given["pids"] or "same")
+    numbers = Numbers(given["pids"] or ("auto" if given["clone"] else "same"))
     from iriscw.cli import at_controller
 
     if cluster:
-        at_controller.refuse_local_options(given, "gpus", "lazy", "pids")
+        at_controller.refuse_local_options(given, "gpus", "lazy", "pids", "clone", "verify_exec", "verify_url")
         at_controller.restore(checkpoint_id, given, form)
         return
     at_controller.refuse_cluster_options(given)
-    asked = ThawPlan("", checkpoint_id, gpus, given["force"], lazy=given["lazy"], numbers=numbers)
+    asked = ThawPlan(
+        operation="",
+        artifact=checkpoint_id,
+        gpus=gpus,
+        force=given["force"],
+        lazy=given["lazy"],
+        numbers=numbers,
+        clone=given["clone"],
+        verify=_verify_hook(given),
+    )
 
-    async def thaw(local: Local, shown: Shown) -> Done:
-        from iriscw.agent.local import new_id
-
-        plan = attrs.evolve(asked, operation=new_id("th"))
-        end = await local.run(ThawTree(plan), report=shown.report, changed=shown.changed)
-        return await _done(local, checkpoint_id, end, shown)
+    def message(operation: str, *, terminal: bool) -> ThawTree:
+        return ThawTree(attrs.evolve(asked, operation=operation, terminal=terminal))
 
     if given["agent"] is None:
-        _run(given, thaw, form)
+        code = _thaw_here(given, checkpoint_id, message, form)
+        if code:
+            click.get_current_context().exit(code)
     else:
         from iriscw.cli import at_agent
 
@@ -242,12 +291,14 @@ def restore(*, checkpoint_id: str, cluster: bool, form: str, **given: Any) -> No
 
 @click.command()
 @click.option("--label", "labels", multiple=True, metavar="NAME=VALUE", help="Only those with all of these labels.")
-@click.option("--remove", "removed", metavar="CHECKPOINT", help="Remove this one, and list the rest.")
+@click.option(
+    "--remove", "removed", multiple=True, metavar="CHECKPOINT", help="Remove this one, and list the rest. Repeatable."
+)
 @click.option(
     "--release",
     "released",
     metavar="CHECKPOINT",
-    help="Let this one be removed again, which an operation uses of which nothing is left but that.",
+    help="Forget the operation that uses this one, if nothing else is left of it: then --remove takes it.",
 )
 @agent_option
 @cluster_option
@@ -256,7 +307,7 @@ def restore(*, checkpoint_id: str, cluster: bool, form: str, **given: Any) -> No
 @place_options
 @format_option
 def checkpoints(
-    *, labels: tuple[str, ...], removed: str | None, released: str | None, cluster: bool, form: str, **given: Any
+    *, labels: tuple[str, ...], removed: tuple[str, ...], released: str | None, cluster: bool, form: str, **given: Any
 ) -> None:
     """List the checkpoints of this machine, and take up what killed commands left; or those of a cluster's nodes."""
     from iriscw.cli import at_controller
@@ -284,11 +335,14 @@ def checkpoints(
         if released is not None:
             for operation in await local.release(released):
                 sys.stderr.write(f"iriscw: operation {operation}, which is lost, uses {released} no more\n")
-        if removed is not None:
-            await local.machine.tiers.remove(removed)
+        there = await local.machine.tiers.listing()
+        for checkpoint in removed:
+            _check_needed(there, checkpoint)
+            await local.machine.tiers.remove(checkpoint)
+            sys.stderr.write(f"iriscw: removed {checkpoint}\n")
         found = [
             each
-            for each in await local.machine.tiers.listing()
+            for each in (await local.machine.tiers.listing() if removed else there)
             if not wanted or (each.manifest is not None and all(pair in each.manifest.labels for pair in wanted))
         ]
         if form == "table":
@@ -297,6 +351,22 @@ def checkpoints(
             emit((to_json if form == "json" else to_yaml)([_fields(each) for each in found]))
 
     run_async(listed)
+
+
+def _check_needed(there: Sequence[Listed], checkpoint: str) -> None:
+    """Refuse to remove the state of a suspended task: it would begin anew.
+
+    Raises:
+        CheckpointNeeded: its attempt is still there.
+    """
+    guards = [each.manifest.frozen.guard for each in there if each.artifact == checkpoint and each.manifest]
+    if any(guard and Path(guard).is_dir() for guard in guards):
+        from iriscw.nodes.errors import CheckpointNeeded
+
+        raise CheckpointNeeded(
+            f"{checkpoint} is of a job's task, whose attempt is still here: resume the job (iriscw resume JOB), or "
+            "ask its controller, which knows whether it is needed (iriscw checkpoints --cluster --remove)"
+        )
 
 
 _COLUMNS: dict[str, Callable[[Listed], object]] = {
@@ -318,7 +388,7 @@ _COLUMNS: dict[str, Callable[[Listed], object]] = {
 
 
 def _fields(each: Listed) -> dict[str, Any]:
-    """Give a checkpoint for programs: the manifest without its list of files."""
+    """Return a checkpoint for programs: the manifest without its list of files."""
     content: dict[str, Any] = plain(each)
     if content["manifest"] is not None:
         content["manifest"].pop("files")
@@ -340,20 +410,30 @@ def _pairs(given: tuple[str, ...], form: str) -> tuple[tuple[str, str], ...]:
 
 
 def _hook(given: dict[str, Any]) -> Hook | None:
+    return _one_hook(given, "hook", given["hook_timeout"], {"exec": "exec", "url": "http", "dir": "files"})
+
+
+def _verify_hook(given: dict[str, Any]) -> Hook | None:
+    return _one_hook(given, "verify", given["verify_timeout"], {"exec": "exec", "url": "http"})
+
+
+def _one_hook(given: dict[str, Any], word: str, within_s: float, kinds: dict[str, str]) -> Hook | None:
+    """Read the options of one hook: ``word`` begins their names, each of which ends in the key of a kind."""
     from iriscw.freeze.gates import hook_trouble
     from iriscw.freeze.model import Hook, HookKind
 
-    named = {"exec": given["hook_exec"], "http": given["hook_url"], "files": given["hook_dir"]}
-    chosen = [(kind, target) for kind, target in named.items() if target]
+    chosen = [(end, given[f"{word}_{end}"]) for end in kinds if given[f"{word}_{end}"]]
     if len(chosen) > 1:
-        raise click.UsageError("--hook-exec, --hook-url and --hook-dir: one of them at most")
+        *most, last = (f"--{word}-{end}" for end in kinds)
+        raise click.UsageError(f"{', '.join(most)} and {last}: one of them at most")
     if not chosen:
         return None
-    kind, target = chosen[0]
+    end, target = chosen[0]
+    kind = kinds[end]
     target = target if kind == "http" else str(Path(target).absolute())
-    hook = Hook(HookKind(kind), (target,), round(given["hook_timeout"] * SECOND))
+    hook = Hook(HookKind(kind), (target,), round(within_s * SECOND))
     if trouble := hook_trouble(hook):
-        raise click.UsageError(f"--hook-url: {trouble}")
+        raise click.UsageError(f"--{word}-{end}: {trouble}")
     return hook
 
 
@@ -367,21 +447,129 @@ def _local(given: dict[str, Any]) -> Local:
 
 async def _recover(local: Local) -> None:
     """Take up what killed commands left, and say so."""
-    for end in await local.recover():
-        note = f" ({visible(end.text)})" if end.text else ""
-        sys.stderr.write(f"iriscw: took up operation {end.operation}, which was left: {end.outcome.value}{note}\n")
+    from iriscw.freeze.messages import OperationEnded
+
+    def changed(event: OperationChanged | OperationEnded) -> None:
+        if isinstance(event, OperationEnded):  # at once: whoever interrupts the command hears of it, too
+            note = f" ({visible(event.text)})" if event.text else ""
+            what = f"took up operation {event.operation}, which was left: {event.outcome.value}{note}"
+            sys.stderr.write(f"iriscw: {what}\n")
+
+    await local.recover(changed)
 
 
-def _run(given: dict[str, Any], work: Callable[[Local, Shown], Coroutine[Any, Any, Done]], form: str) -> None:
-    async def run() -> Done:
+def _run(given: dict[str, Any], work: Callable[[Local, Shown], Coroutine[Any, Any, Ended]], form: str) -> None:
+    """Do the work, and say how it ended: below the bars, and to who has interrupted it, too."""
+    begun: list[Shown] = []
+
+    async def run() -> None:
         local = _local(given)
         await _recover(local)
         with progress() as shown:
-            return await work(local, shown)
+            begun.append(shown)
+            done, interrupted = await work(local, shown)
+        tell(done, form, interrupted)
 
     with as_interrupts():
-        done = run_async(run)
-    finish(done, form)
+        _interruptible(run, begun)
+
+
+def _interruptible(run: Callable[[], Coroutine[Any, Any, T]], begun: list[Shown]) -> T:
+    """Run until it is over or interrupted, and name the operation that is left unfinished."""
+    try:
+        return run_async(run)
+    except KeyboardInterrupt:  # a second one waits for nothing, and the first not for ever
+        for shown in begun:
+            if shown.operation and shown.end is None:
+                what = f"operation {shown.operation} is not over: the next command undoes or finishes it"
+                sys.stderr.write(f"iriscw: {what}\n")
+        raise
+
+
+async def _ended(local: Local, message: FreezeTree | ThawTree, artifact: str, shown: Shown) -> Ended:
+    """Run an operation; give how it ended, and what has interrupted it meanwhile."""
+    from anyio import get_cancelled_exc_class
+
+    interrupted = None
+    try:
+        await local.run(message, report=shown.report, changed=shown.changed)
+    except get_cancelled_exc_class() as error:
+        interrupted = error
+    if shown.end is None and interrupted is not None:
+        raise interrupted
+    assert shown.end is not None
+    return await _done(local, artifact, shown.end, shown), interrupted
+
+
+def tell(done: Done | IriscwError, form: str, interrupted: BaseException | None) -> None:
+    """Say how an operation ended, before its interruption goes on: what it was past cannot be undone.
+
+    Raises:
+        IriscwError: it is how it ended.
+        BaseException: the interruption.
+    """
+    if isinstance(done, Done):
+        finish(done, form)
+    elif interrupted is None:
+        raise done
+    else:
+        sys.stderr.write(f"iriscw: {headline(done)}\n")
+    if interrupted is not None:
+        raise interrupted
+
+
+def _thaw_here(given: dict[str, Any], checkpoint_id: str, message: Callable[..., ThawTree], form: str) -> int:
+    """Thaw a tree, and stay in front of it if it has a terminal. Give the exit code."""
+    from iriscw.agent.local import new_id
+    from iriscw.freeze.drivers.terminal import holding_back_sigttou, lendable
+
+    begun: list[Shown] = []
+
+    async def run() -> Done | None:
+        """Return what is to be told when the tree has its terminal; None: all was told."""
+        local = _local(given)
+        await _recover(local)
+        found = await local.machine.tiers.find(checkpoint_id)
+        frozen = found.manifest.frozen if found is not None and found.manifest is not None else None
+        stays = frozen is not None and frozen.options.shell_job and frozen.container is None
+        with progress(until=STEPS["starting"] if stays else "") as shown:
+            begun.append(shown)
+            thaw = message(new_id("th"), terminal=terminal is not None)
+            done, interrupted = await _ended(local, thaw, checkpoint_id, shown)
+        if stays and terminal is not None and isinstance(done, Done) and interrupted is None:
+            return done
+        tell(done, form, interrupted)
+        return None
+
+    terminal = lendable()
+    if terminal is None:
+        with as_interrupts():
+            _interruptible(run, begun)
+        return 0
+    done = None
+    try:
+        with holding_back_sigttou(), as_interrupts():  # it is the tree's terminal before the last word was said
+            done = _interruptible(run, begun)
+        if done is None:
+            return 0
+        from iriscw.cli.foreground import attend
+
+        return attend(terminal, done.pid, partial(_finish_anyway, done, form))
+    finally:
+        if done is not None or terminal.foreground() != terminal.group:
+            terminal.put_back()
+        terminal.close()
+
+
+def _finish_anyway(done: Done, form: str) -> None:
+    """Say what was done. The tree runs, and is stayed with, whether anybody hears of it or not."""
+    try:
+        finish(done, form)
+    except BrokenPipeError:
+        silence_output()
+    except OutputLost as error:
+        silence_output()
+        sys.stderr.write(f"iriscw: {error}\n")
 
 
 def finish(done: Done, form: str) -> None:
@@ -399,12 +587,12 @@ def finish(done: Done, form: str) -> None:
         )
 
 
-async def _done(local: Local, artifact: str, end: OperationEnded, shown: Shown) -> Done:
+async def _done(local: Local, artifact: str, end: OperationEnded, shown: Shown) -> Done | IriscwError:
     from iriscw.agent.local import failure_of
 
     failure = failure_of(end)
     if failure is not None:
-        raise failure
+        return failure
     found = await local.machine.tiers.find(artifact)
     tasks = found.manifest.frozen.tasks if found is not None and found.manifest is not None else ()
     return Done(
@@ -435,11 +623,19 @@ class Shown:
     step: Callable[[str], None]
     bytes_done: Callable[[int, int], None]
     phases: dict[str, float] = attrs.field(factory=dict)
+    operation: str = ""
+    end: OperationEnded | None = None
+    """How it ended; None until then."""
     _phase: str = ""
     _since: float = 0.0
 
     def changed(self, event: OperationChanged | OperationEnded) -> None:
         """Show the next step."""
+        from iriscw.freeze.messages import OperationEnded
+
+        self.operation = event.operation
+        if isinstance(event, OperationEnded):
+            self.end = event
         now = time.monotonic()
         if self._phase:
             self.phases[self._phase] = round(self.phases.get(self._phase, 0.0) + now - self._since, 6)
@@ -453,15 +649,22 @@ class Shown:
 
 
 @contextlib.contextmanager
-def progress() -> Iterator[Shown]:
-    """Show bars on a terminal, a line for each step otherwise."""
+def progress(until: str = "") -> Iterator[Shown]:
+    """Show bars on a terminal, a line for each step otherwise; nothing more from the step ``until`` on."""
     if not sys.stderr.isatty():
         yield Shown(_say, lambda done, total: None)
         return
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress as Bars, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, DownloadColumn, Progress as Bars, Task, TextColumn, TimeElapsedColumn
+    from rich.text import Text
 
-    columns = (TextColumn("{task.description:<40}"), BarColumn(), DownloadColumn(), TimeElapsedColumn())
+    class Moved(DownloadColumn):
+        """How many bytes a step has moved; of one that moves none, nothing."""
+
+        def render(self, task: Task) -> Text:
+            return super().render(task) if task.fields["moves"] else Text()
+
+    columns = (TextColumn("{task.description:<40}"), BarColumn(), Moved(), TimeElapsedColumn())
     with Bars(*columns, console=Console(stderr=True), transient=False) as bars:
         tasks: list[Any] = []
 
@@ -469,11 +672,15 @@ def progress() -> Iterator[Shown]:
             if tasks:
                 bars.stop_task(tasks[-1])
                 bars.update(tasks[-1], total=bars.tasks[-1].completed or 1, completed=bars.tasks[-1].completed or 1)
-            tasks.append(bars.add_task(text, total=None))
+            if text == until:
+                bars.stop()
+            if not bars.live.is_started:  # somebody else has the terminal
+                return
+            tasks.append(bars.add_task(text, total=None, moves=False))
 
         def bytes_done(done: int, total: int) -> None:
             if tasks:
-                bars.update(tasks[-1], completed=done, total=total or None)
+                bars.update(tasks[-1], completed=done, total=total or None, moves=True)
 
         yield Shown(step, bytes_done)
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from iriscw.cli.attempts import describe, fields
-from iriscw.cli.connection import connection_options, find_job, with_client
+from iriscw.cli.attempts import describe, fields, state_text
+from iriscw.cli.connection import connection_options, find_job, job_named, with_client
 from iriscw.cli.following import follow, write_logs
 from iriscw.cli.outcome import NoSuchSelection
 from iriscw.cli.output import age, counts, emit, format_option, plain, show, to_json, to_yaml
@@ -29,16 +29,18 @@ _WORDS = {
 """Of a listing's tasks, so that a line of it fits a terminal; all other states have failed."""
 
 
-_UNLISTED = ("entrypoint", "fault")
+UNLISTED = ("entrypoint", "fault")
 """What a listing does not say of a job; `iriscw job` does."""
 
 
 def tasks_text(status: JobStatus) -> str:
-    """Write how many of a job's tasks are how far: ``4 wait, 7 run, 1 done``."""
+    """Write how many of a job's tasks are how far: ``4 wait, 7 run, 2 suspended, 1 done``."""
     words: dict[str, int] = {}
     for state, count in status.tasks.items():
         word = _WORDS.get(state, "failed")
         words[word] = words.get(word, 0) + count
+        if state is TaskState.RUNNING and status.suspended:
+            words[word], words["suspended"] = max(0, count - status.suspended), status.suspended
     return counts(words) or str(status.num_tasks)
 
 
@@ -58,7 +60,7 @@ def jobs(*, all_states: bool, form: str, address: str | None, token_file: Path |
     async def listed(client: Client) -> None:
         found = [job.seen for job in await client.jobs(states=states) if job.seen is not None]
         if form != "table":
-            rows = [{name: each for name, each in fields(job).items() if name not in _UNLISTED} for job in found]
+            rows = [{name: each for name, each in fields(job).items() if name not in UNLISTED} for job in found]
             emit(to_json(rows) if form == "json" else to_yaml(rows))
             return
         show(
@@ -67,7 +69,7 @@ def jobs(*, all_states: bool, form: str, address: str | None, token_file: Path |
             {
                 "ID": lambda job: job.job_id,
                 "NAME": lambda job: job.name,
-                "STATE": lambda job: job.state.value,
+                "STATE": state_text,
                 "TASKS": tasks_text,
                 "AGE": lambda job: age(job.submitted_at_ms, now_ms),
                 "REASON": lambda job: job.reason,
@@ -97,7 +99,8 @@ def job(*, job_id: str, form: str, address: str | None, token_file: Path | None)
         content = {**fields(status), "tasks": plain(tasks)}
         emit(to_json(content) if form == "json" else to_yaml(content))
 
-    with_client(address, token_file, shown)
+    with job_named(job_id):
+        with_client(address, token_file, shown)
 
 
 @click.command()
@@ -124,7 +127,7 @@ def logs(
     """Show what a job's tasks have written; JOB is an id, or the name of the latest such job.
 
     Standard error says where the log of another attempt begins, and what is no longer kept: of each attempt the last
-    64 MiB are.
+    64 MiB are. With -f the exit code is 0 however the job ended: `iriscw wait JOB` gives the job's own.
     """
 
     async def written(client: Client) -> None:
@@ -135,7 +138,8 @@ def logs(
         write = follow if followed else write_logs
         await write(found, with_task=several, task=task, attempt=attempt, tail=tail or 0)
 
-    with_client(address, token_file, written)
+    with job_named(job_id):
+        with_client(address, token_file, written)
 
 
 async def check_selection(job: Job, status: JobStatus, task: int | None, attempt: int | None) -> None:
@@ -159,21 +163,22 @@ async def check_selection(job: Job, status: JobStatus, task: int | None, attempt
 
 
 @click.command()
-@click.argument("job_id", metavar="JOB")
+@click.argument("job_ids", metavar="JOB...", nargs=-1, required=True)
 @click.option("--reason", default="stopped by hand", show_default=True, help="What the job's status says about it.")
-@click.option("--wait/--no-wait", default=True, show_default=True, help="Return when the job has ended.")
+@click.option("--wait/--no-wait", default=True, show_default=True, help="Return when the jobs have ended.")
 @connection_options
-def stop(*, job_id: str, reason: str, wait: bool, address: str | None, token_file: Path | None) -> None:
-    """End a job; JOB is an id, or the name of the latest such job."""
+def stop(*, job_ids: tuple[str, ...], reason: str, wait: bool, address: str | None, token_file: Path | None) -> None:
+    """End jobs; JOB is an id, or the name of the latest such job. If one is not there, none is ended."""
 
     async def stopped(client: Client) -> None:
-        found = await find_job(client, job_id)
-        status = await found.terminate(reason)
-        if wait:
-            status = await found.wait()
-        emit(f"{found.id} {status.state.value}\n")
+        found = {each.id: each for each in [await find_job(client, job_id) for job_id in job_ids]}
+        last = {each.id: await each.terminate(reason) for each in found.values()}
+        for each in found.values():
+            status = await each.wait() if wait else last[each.id]
+            emit(f"{each.id} {status.state.value}\n")
 
-    with_client(address, token_file, stopped)
+    with job_named(*job_ids):
+        with_client(address, token_file, stopped)
 
 
 @click.command()
@@ -189,4 +194,5 @@ def resume(*, job_id: str, task: int, form: str, **given: Any) -> None:
     """
     from iriscw.cli import at_controller
 
-    at_controller.resume(job_id, task, given, form)
+    with job_named(job_id):
+        at_controller.resume(job_id, task, given, form)

@@ -1,22 +1,43 @@
-"""What options hold, from text: lengths of time, sizes, assignments."""
+"""What options hold, from text: lengths of time, sizes, assignments.
+
+What reads such text is imported when there is some: most commands are given none.
+"""
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import click
 
-from iriscw.config.quantities import (
-    CpuError,
-    DurationError,
-    SizeError,
-    format_size,
-    parse_cpu,
-    parse_duration,
-    parse_size,
-)
-
 _NS_PER_S = 1_000_000_000
+
+
+class NewFile(click.Path):
+    """A file that a command writes at its end: that it cannot be written is better known at the beginning.
+
+    What is not a plain file is refused, because the new file takes the place of the old one: a device would be gone.
+    ``makes_folders``: the command makes folders that are missing above the file.
+    """
+
+    def __init__(self, *, makes_folders: bool = False) -> None:
+        super().__init__(dir_okay=False, path_type=Path)
+        self._makes_folders = makes_folders
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """Check it."""
+        path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        if path.exists() and not path.is_file():
+            self.fail(f"{path} is not a plain file", param, ctx)
+        above = next((each for each in path.absolute().parents if each.exists()), Path("/"))
+        if above != path.absolute().parent and not self._makes_folders:
+            self.fail(f"{path} cannot be written: there is no folder {path.absolute().parent}", param, ctx)
+        if not above.is_dir():
+            self.fail(f"{path} cannot be written: {above} is not a folder", param, ctx)
+        if not os.access(above, os.W_OK | os.X_OK):
+            self.fail(f"{path} cannot be written: {above} is not yours to write to", param, ctx)
+        return path
 
 
 class Duration(click.ParamType[float]):
@@ -28,6 +49,8 @@ class Duration(click.ParamType[float]):
         """Read it."""
         if isinstance(value, float):
             return value
+        from iriscw.config.quantities import DurationError, parse_duration
+
         try:
             return parse_duration(value) / _NS_PER_S
         except DurationError as error:
@@ -44,6 +67,8 @@ class Size(click.ParamType[int]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Read it."""
+        from iriscw.config.quantities import SizeError, format_size, parse_size
+
         digits = isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 20
         try:
             size_bytes = parse_size(int(value) if digits else value)
@@ -61,6 +86,8 @@ class NodeCpu(click.ParamType[str]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Check it."""
+        from iriscw.config.quantities import CpuError, parse_cpu
+
         try:
             cpu_milli = parse_cpu(value)
         except CpuError as error:
@@ -81,5 +108,5 @@ class Assignment(click.ParamType[tuple[str, str]]):
             return value
         name, equals, text = str(value).partition("=")
         if not equals or not name:
-            self.fail(f"{value!r} is no NAME=VALUE", param, ctx)
+            self.fail(f"{value!r} is not NAME=VALUE", param, ctx)
         return name, text

@@ -13,10 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from iriscw.cli.kinds import Duration
+from iriscw.cli.local_end import end_local
 from iriscw.cli.outcome import UNWELL, run_async
 from iriscw.cli.output import emit, visible
+from iriscw.client.discovery import context_path
 from iriscw.errors import UsageError
 
 if TYPE_CHECKING:
@@ -33,10 +36,6 @@ END_S: Final = 180.0
 
 CONFIG: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 FOLDER: Final = click.Path(file_okay=False, path_type=Path)
-
-
-class LibraryMissing(UsageError):
-    """A library that a kubeconfig needs is not installed."""
 
 
 class NotConfirmed(UsageError):
@@ -112,7 +111,7 @@ def manifests(
 
 
 @click.command()
-@click.argument("config", type=CONFIG)
+@click.argument("config", type=CONFIG, required=False)
 @click.option(
     "--keep-pools", "pools", flag_value="keep", help="Leave all node pools (they cost money) and the namespace."
 )
@@ -124,21 +123,28 @@ def manifests(
 def down(
     ctx: click.Context,
     *,
-    config: Path,
+    config: Path | None,
     pools: str | None,
     keep_state: bool,
     yes: bool,
     kubeconfig: Path | None,
     context: str | None,
 ) -> None:
-    """Take away from a cluster what `iriscw manifests --apply` made, the controller first.
+    """End the cluster that `iriscw up` keeps here; with CONFIG, take a deployed one away, the controller first.
 
-    Either --keep-pools or --delete-pools has to be said. Pools that are kept are taken up by the next controller in the
-    namespace, so that stays, too. Without --keep-state the controller's volume goes, and every job that it knows of.
+    Without CONFIG it is no error if no cluster is up.
+
+    What is taken away is what `iriscw manifests --apply` made. Either --keep-pools or --delete-pools has to be said.
+    Pools that are kept are taken up by the next controller in the namespace, so that stays, too. Without --keep-state
+    the controller's volume goes, and every job that it knows of.
     """
     from iriscw.deploy.removing import Removal
     from iriscw.deploy.rendering import render
 
+    if config is None:
+        _refuse_without_config(ctx)
+        end_local(context_path())
+        return
     if pools is None:
         raise click.UsageError("say --keep-pools or --delete-pools: nodes cost money, and are slow to come back", ctx)
     installation, found = _installation(config)
@@ -147,6 +153,13 @@ def down(
         listed = _in_cluster(kubeconfig or found, context, _going, installation, rendered, removal)
         _ask(listed, removal)
     _in_cluster(kubeconfig or found, context, _remove, installation, rendered, removal)
+
+
+def _refuse_without_config(ctx: click.Context) -> None:
+    given = [name for name in ctx.params if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    if given:
+        names = ", ".join("--keep-pools or --delete-pools" if each == "pools" else f"--{each}" for each in given)
+        raise click.UsageError(f"{names.replace('_', '-')}: name the CONFIG of the cluster to take away", ctx)
 
 
 def _installation(config: Path) -> tuple[Installation, Path | None]:
@@ -198,10 +211,7 @@ def _in_cluster(
         from iriscw.cloud.drivers.kube.access import find_access
         from iriscw.cloud.drivers.kube.objects import open_objects
 
-        try:
-            access = await find_access(kubeconfig, context)
-        except ModuleNotFoundError as error:
-            raise LibraryMissing(f"a kubeconfig needs the package {error.name}: install it beside iriscw") from error
+        access = await find_access(kubeconfig, context)
         _say(f"the cluster at {access.server}")
         async with open_objects(access) as objects:
             return await function(objects, *arguments)

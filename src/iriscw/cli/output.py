@@ -9,8 +9,9 @@ import enum
 import json
 import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TextIO, TypeVar
 
 import attrs
 import click
@@ -22,6 +23,8 @@ _MARGIN: Final = 2
 _LEAST_ROOM: Final = 40
 """Characters of a last column below which a text that is longer stands on a line of its own: half a sentence."""
 _INDENT: Final = 4
+_NARROW: Final = 8
+"""Characters to which a column in the middle is cut at most: the beginning of a name tells it from others."""
 
 Row = TypeVar("Row")
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -45,6 +48,23 @@ def emit(text: str) -> None:
         raise
     except OSError as error:
         raise OutputLost(f"standard output cannot be written: {error.strerror}") from error
+
+
+def emit_bytes(data: bytes, stream: TextIO) -> None:
+    """Write bytes as they are to standard output or standard error, at once.
+
+    Raises:
+        OutputLost: it cannot be written to.
+        BrokenPipeError: its reader has gone.
+    """
+    try:
+        stream.flush()
+        stream.buffer.write(data)
+        stream.buffer.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputLost(f"an output cannot be written: {error.strerror}") from error
 
 
 def format_option(function: Function) -> Function:
@@ -73,15 +93,24 @@ def plain(value: Any) -> Any:
     return value
 
 
-def show(rows: Sequence[Row], form: str, columns: Mapping[str, Callable[[Row], object]]) -> None:
-    """Write rows to standard output."""
+def show(
+    rows: Sequence[Row],
+    form: str,
+    columns: Mapping[str, Callable[[Row], object]],
+    *,
+    whole: bool = False,
+    level: Callable[[Row], int] | None = None,
+) -> None:
+    """Write rows to standard output; ``whole`` is :func:`table`'s, a table's rows are indented by their ``level``."""
     if form == "json":
         emit(to_json(rows))
     elif form == "yaml":
         emit(to_yaml(rows))
     else:
         cells = [[cell(column(row)) for column in columns.values()] for row in rows]
-        emit(table(list(columns), cells, terminal_columns()))
+        if level is not None:
+            cells = [["  " * level(row) + first, *rest] for row, (first, *rest) in zip(rows, cells, strict=True)]
+        emit(table(list(columns), cells, terminal_columns(), whole=whole))
 
 
 def show_one(value: Any, form: str, text: Callable[[], str]) -> None:
@@ -137,25 +166,46 @@ def _scalar(value: Any) -> str:
 
 
 def terminal_columns() -> int | None:
-    """Give the width of the terminal that standard output is; None if it is none, and nothing is to be cut."""
+    """Return the width of the terminal that standard output is; None if it is none, and nothing is to be cut."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def table(heads: Sequence[str], rows: Sequence[Sequence[str]], columns: int | None = None) -> str:
+def table(
+    heads: Sequence[str], rows: Sequence[Sequence[str]], columns: int | None = None, *, whole: bool = False
+) -> str:
     """Write aligned columns; without rows only the heads.
 
-    With ``columns``, the width of a terminal, what stands in the last column is cut where a line would be longer; where
-    there is little room for it, it follows on a line of its own.
+    With ``columns``, the width of a terminal, no line is longer. Columns in the middle are cut, the widest first, so
+    that there is room for a short last one; the first one has the names that other commands take, and is whole as long
+    as the terminal has room for it. What stands in the last column is cut, or goes on in further lines if it is to be
+    ``whole``; where there is little room for it, it follows below.
     """
     widths = [max(len(row[index]) for row in [heads, *rows]) for index in range(len(heads))]
     if columns is not None:
+        widths = _narrowed(widths, [len(head) for head in heads], columns)
         room = columns - sum(width + _MARGIN for width in widths[:-1])
-        rows = [line for row in rows for line in _fitted(row, room, columns)]
+        cut = [[*(_cut(text, width) for text, width in zip(row, widths[:-1], strict=False)), row[-1]] for row in rows]
+        fitted = _continued if whole else _fitted
+        rows = [line for row in cut for line in fitted(row, room, columns)]
     lines = [
         "".join(text.ljust(width + _MARGIN) for text, width in zip(row, widths, strict=False)).rstrip()
         for row in [heads, *rows]
     ]
     return "\n".join(lines) + "\n"
+
+
+def _narrowed(widths: Sequence[int], least: Sequence[int], columns: int) -> list[int]:
+    """Return the widths of columns so that all but the last fit beside each other, and that one too if it is short."""
+    first, *middle, last = widths if len(widths) > 1 else [*widths, 0]
+    needed = last if last <= _LEAST_ROOM else max(0, least[-1])
+    room = columns - (len(middle) + 1) * _MARGIN - needed
+    floors = [max(_NARROW, head) for head in least[1:-1]]
+    limit = max(middle, default=0)
+    while limit > _NARROW and first + sum(map(min, middle, (max(limit, floor) for floor in floors))) > room:
+        limit -= 1
+    middle = [min(width, max(limit, floor)) for width, floor in zip(middle, floors, strict=True)]
+    beside = columns - sum(width + _MARGIN for width in middle) - _MARGIN - needed
+    return [min(first, max(_NARROW, least[0], beside)), *middle, last][: len(widths)]
 
 
 def _fitted(row: Sequence[str], room: int, columns: int) -> Iterable[Sequence[str]]:
@@ -166,6 +216,29 @@ def _fitted(row: Sequence[str], room: int, columns: int) -> Iterable[Sequence[st
         return
     yield others
     yield [" " * _INDENT + _cut(last, columns - _INDENT)]
+
+
+def _continued(row: Sequence[str], room: int, columns: int) -> Iterable[Sequence[str]]:
+    """Yield a row whose last text goes on below itself, or below the row where there is little room beside it."""
+    *others, last = row
+    if room >= _LEAST_ROOM or len(last) <= room:
+        first, *more = _lines_of(last, room)
+        yield [*others, first]
+        yield from ([*([""] * len(others)), line] for line in more)
+        return
+    yield others
+    yield from ([" " * _INDENT + line] for line in _lines_of(last, columns - _INDENT))
+
+
+def indented(text: str, indent: int, columns: int | None) -> str:
+    """Write a text behind a heading of so many characters: on further lines, where a terminal is not as wide."""
+    if columns is None:
+        return text
+    return f"\n{' ' * indent}".join(_lines_of(text, max(_LEAST_ROOM, columns - indent)))
+
+
+def _lines_of(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, max(1, width), break_on_hyphens=False) or [""]
 
 
 def _cut(text: str, width: int) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from iriscw.deploy.errors import NoSecretMaterial
-from iriscw.deploy.names import AUTHORITY_KEY
+from iriscw.deploy.names import AUTHORITY_KEY, METRICS_TOKEN_KEY
 from iriscw.deploy.secrets import AUTHORITY_PRIVATE_KEY, FILE_BYTES, PAIR, SENT, TOKENS
 from iriscw.files import make_private_folder, read_bounded, write_atomic
 from iriscw.rpc.tokens import mint_token, write_token_file
@@ -71,7 +71,7 @@ def make_missing(folder: Path, cluster: str, host_names: Sequence[str]) -> tuple
     """
     try:
         make_private_folder(folder)
-        made = [name for name in TOKENS if not (folder / name).exists()]
+        made = [name for name in (*TOKENS, METRICS_TOKEN_KEY) if not (folder / name).exists()]
         for name in made:
             write_token_file(folder / name, mint_token())
         made += _certificates(folder, cluster, host_names)
@@ -139,8 +139,10 @@ def read_files(folder: Path) -> Mapping[str, bytes]:
     """Read the files that are sent, as far as they are there. Blocks.
 
     Raises:
-        NoSecretMaterial: one cannot be read, or is too large.
+        NoSecretMaterial: there is no such folder; or one cannot be read, or is too large.
     """
+    if not folder.is_dir():
+        raise NoSecretMaterial(f"there is no folder {folder}: --secrets-to makes it, with what belongs there")
     try:
         return {name: read_bounded(folder / name, FILE_BYTES) for name in SENT if (folder / name).exists()}
     except (OSError, ValueError) as error:

@@ -13,10 +13,11 @@ import anyio
 import click
 from click.core import ParameterSource
 
+from iriscw.cli.groups import Group
 from iriscw.cli.interrupts import as_interrupts
 from iriscw.cli.kinds import NodeCpu, Size
 from iriscw.cli.outcome import run_async
-from iriscw.client.discovery import context_path, read_context, remove_context, write_context
+from iriscw.client.discovery import check_context, context_path, read_context, remove_context, write_context
 from iriscw.config.load import load_config
 from iriscw.errors import UsageError
 from iriscw.processes.stopping import stopping_signals
@@ -72,8 +73,9 @@ def up(
     """Run a cluster here, for the other commands, until Ctrl-C, SIGTERM or the end of the terminal.
 
     Its address and token are left in a file that only you can read: $IRISCW_CONTEXT, else
-    $XDG_RUNTIME_DIR/iriscw/context.json, else ~/.local/state/iriscw/context.json. What clusters in temporary folders
-    left that were killed is ended and removed first. A second Ctrl-C ends without grace for calls under way.
+    $XDG_RUNTIME_DIR/iriscw/context.json, else ~/.local/state/iriscw/context.json. First, whatever killed
+    clusters in temporary folders left running is ended, and their folders are removed. A second Ctrl-C ends without
+    grace for calls under way.
     """
     from iriscw.cluster import Cluster
 
@@ -83,6 +85,7 @@ def up(
         raise ClusterIsUp(
             f"a cluster is up at {left.address} (process {left.owner.pid}); stop it first, or set IRISCW_CONTEXT"
         )
+    check_context(path)
     if config is not None:
         _refuse_beside_config(click.get_current_context())
         cluster = Cluster.open(load_config(config), workdir=workdir)
@@ -135,7 +138,7 @@ def _say(text: str) -> None:
         sys.stderr.flush()
 
 
-@click.group()
+@click.group(cls=Group)
 def controller() -> None:
     """The controller as a process of its own."""
 
@@ -167,6 +170,7 @@ def controller_serve(
     """
     from iriscw.controller.logging import configure
     from iriscw.controller.serve import serve
+    from iriscw.rpc.pacing import short_turned_loop
 
     def ready(made: Controller) -> None:
         _say(f"iriscw controller at {made.address}; its token is in {made.secrets_dir}")
@@ -182,11 +186,12 @@ def controller_serve(
             bundle_prefix=bundle_prefix,
             insecure_plaintext=insecure_plaintext,
             ready=ready,
-        )
+        ),
+        loop_factory=short_turned_loop,
     )
 
 
-@click.group()
+@click.group(cls=Group)
 def worker() -> None:
     """A worker as a process of its own."""
 

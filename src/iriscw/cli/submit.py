@@ -11,10 +11,11 @@ import click
 
 from iriscw.cli.attempts import fields
 from iriscw.cli.connection import connection_options, with_client
-from iriscw.cli.following import conclude, follow
+from iriscw.cli.following import conclude, follow, write_aside
 from iriscw.cli.kinds import Assignment, Duration, Size
 from iriscw.cli.outcome import DONE
-from iriscw.cli.output import format_option, show_one
+from iriscw.cli.output import emit, format_option, show_one, visible
+from iriscw.client.advice import files_named
 from iriscw.client.client import Client
 from iriscw.client.submission import Command
 from iriscw.jobs.model import MAX_NAME_LENGTH
@@ -30,12 +31,23 @@ from iriscw.resources import Resources
 )
 @click.option("--replicas", type=int, default=1, show_default=True, help="How many tasks run the command.")
 @click.option("--cpu", default="1", show_default=True, help="CPU cores of each task: 4, 0.5 or 500m.")
-@click.option("--memory", type=Size(), default="1GiB", show_default=True, help="Memory of each task; digits: bytes.")
+@click.option(
+    "--memory",
+    type=Size(),
+    default="1GiB",
+    show_default=True,
+    help="Memory of each task; digits: bytes. On an `iriscw up` cluster it only decides where "
+    "tasks run: nothing stops one that uses more.",
+)
 @click.option("--disk", type=Size(), help="Disk space of each task, such as 10GiB.")
 @click.option("--gpu", type=int, default=0, help="GPUs of each task.")
 @click.option("--gpu-class", help="Which, such as H100.")
 @click.option("--env", type=Assignment(), multiple=True, metavar="NAME=VALUE", help="A variable; may be repeated.")
 @click.option("--image", default="", help="What each task runs in, in a pod of its own; where the cluster has such.")
+@click.option(
+    "--freezable", is_flag=True, help="Keep io_uring from each task, so that it can be frozen with uvloop, too."
+)
+@click.option("--detached", is_flag=True, help="In a task: go on when the task's own job ends; else end with it.")
 @click.option("--port", "ports", multiple=True, metavar="NAME", help="A port to set aside; may be repeated.")
 @click.option(
     "--constraint",
@@ -65,7 +77,7 @@ from iriscw.resources import Resources
     help="What to do about a job of this --name that has not ended.",
 )
 @click.option("-f", "--follow", "followed", is_flag=True, help="Show the job's log and wait for its end.")
-@click.argument("argv", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.argument("argv", metavar="COMMAND [ARGS]...", nargs=-1, required=True, type=click.UNPROCESSED)
 @connection_options
 @format_option
 def submit(
@@ -83,27 +95,37 @@ def submit(
     Neither this folder nor this environment travels: a command has an empty working folder, some variables of its
     worker, and those that --env names. --bundle gives it a copy of a folder's files.
 
-    Prints the job's id. With -f the exit code is 1 if the job does not end well.
+    Prints the job's id. With -f the exit code is that of the program if a job's only task failed (128 and the number of
+    a signal), and 1 if the job does not end well otherwise. With -f -o json the log goes to standard error, and
+    standard output has the job at its end.
     """
     if name is None and wishes["existing"] != "error":
         raise click.UsageError(
             f"--existing {wishes['existing']} needs the --name of that job", click.get_current_context()
         )
+    if name == "":
+        raise click.UsageError("--name is empty: is a variable unset?", click.get_current_context())
     sizes = {key: wishes.pop(key) for key in ("cpu", "memory", "gpu", "gpu_class")}
     if (disk := wishes.pop("disk")) is not None:
         sizes["disk"] = disk
     wishes["environment"] = dict(wishes.pop("env"))
     command, resources = Command(argv), Resources(**sizes)
+    if wishes["bundle"] is None and (named := files_named(argv)):
+        shown = ", ".join(visible(each) for each in named)
+        sys.stderr.write(f"{shown}: not sent along; the command's working folder is empty without --bundle .\n")
 
     async def submitted(client: Client) -> int:
-        job = await client.submit(command, name=name or default_name(argv[0]), resources=resources, **wishes)
+        job = await client.submit(
+            command, name=default_name(argv[0]) if name is None else name, resources=resources, **wishes
+        )
         status = await job.status()
         if not followed:
             show_one(fields(status), form, lambda: f"{job.id}\n")
             return DONE
         sys.stderr.write(f"{job.id}\n")
-        await follow(job, with_task=status.num_tasks > 1)
-        return await conclude(job, form)
+        write = emit if form == "table" else write_aside
+        words = await follow(job, with_task=status.num_tasks > 1, write=write)
+        return await conclude(job, form, words)
 
     return with_client(address, token_file, submitted)
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 from iriscw.cli.interrupts import as_interrupts
 from iriscw.cli.kinds import Size
-from iriscw.cli.outcome import DONE, run_async
+from iriscw.cli.outcome import DONE
 
 
 @click.command()
@@ -22,18 +20,17 @@ from iriscw.cli.outcome import DONE, run_async
 def demo(*, plain: bool, replicas: int, seconds: float, act: str | None, state: int) -> int:
     """Run a real job on a real cluster of processes here, from nothing, and take it all down again.
 
-    The job indexes the Python standard library. One worker is killed midway. In the second act a server with half a
-    gigabyte of state is frozen to RAM, thawed, and goes on where it was; where that cannot be done it is skipped, and
-    why is said. The exit code is 0 only if the result is right and nothing is left.
+    The job indexes the Python standard library. A worker and the controller are killed midway. In the second act a
+    server with half a gigabyte of state is frozen to RAM, thawed, and goes on where it was; where that cannot be done
+    it is skipped, and why is said. The exit code is 0 only if the result is right and nothing is left.
     """
-    from iriscw.cli.demo.view import LiveView, PlainView, View
+    from iriscw.cli.demo.view import view_here
 
-    chosen: View = PlainView() if plain or not sys.stdout.isatty() else LiveView()
-    with as_interrupts(), chosen as view:
+    with as_interrupts(), view_here(plain=plain) as view:
         if act != "2":
             from iriscw.cli.demo.story import Options, play
 
-            run_async(play, view, Options(replicas=replicas, seconds=seconds))
+            play(view, Options(replicas=replicas, seconds=seconds))
         if act != "1":
             from iriscw.cli.demo.second_act import perform
 

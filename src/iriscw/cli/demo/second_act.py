@@ -91,6 +91,7 @@ def perform(view: View, state_bytes: int, *, asked: bool) -> None:
     checks = Checks(view)
     with contextlib.closing(Stage.make()) as stage:
         run_async(play, view, stage, fits, checks)
+    view.part("server", "ended")
     found = processes_in(stage.folder)
     checks.that(not found, "no process is left", "; ".join(found))
     files = files_in(stage.folder)
@@ -107,7 +108,7 @@ async def _fitting(wanted: int) -> int:
 
 
 def fitting_state(wanted: int, memory_free: int, folder_free: int) -> int:
-    """Give how many bytes the state may have: it is in memory twice, in the server and in the checkpoint.
+    """Return how many bytes the state may have: it is in memory twice, in the server and in the checkpoint.
 
     Raises:
         NoRoom: there is too little memory for any.
@@ -128,7 +129,9 @@ async def play(view: View, stage: Stage, state_bytes: int, checks: Checks) -> No
     """
     local = this_machine(stage.state, memory=stage.tier, ram_bytes=2 * state_bytes + BESIDE_BYTES)
     view.say(f"an HTTP server fills {decimal_size(state_bytes)} of state with random bytes, in {stage.folder}")
+    view.part("server", f"begins, with {decimal_size(state_bytes)} of state")
     port, root = await _started(stage, state_bytes, local)
+    view.part("server", f"RUNNING, pid {root.pid}")
     before = await _ask(port, state_bytes)
     resident = (await local.machine.processes.tree(root)).memory_bytes
     view.say(f"process {root.pid} answers: SHA-256 of its state {before.sha256[:16]}, answer {before.answers}")
@@ -138,12 +141,15 @@ async def play(view: View, stage: Stage, state_bytes: int, checks: Checks) -> No
     artifact, phases = await _freeze(local, root, view)
     found = next(each for each in await local.machine.tiers.listing() if each.artifact == artifact)
     _tell(view, "freeze", phases, found.size_bytes)
-    checks.that(not await local.machine.processes.living([root]), "its process is gone, with all of its memory")
+    view.part("server", f"FROZEN, {decimal_size(found.size_bytes)} in RAM")
+    gone = not await local.machine.processes.living([root])
+    checks.that(gone, "its process is gone, with all of its memory", part="server")
     checks.that(not await anyio.to_thread.run_sync(_listens, port), "nobody answers at its port")
     checks.that(found.size_bytes >= state_bytes, f"its checkpoint is {decimal_size(found.size_bytes)}")
 
     view.say("it is thawed ...")
     phases = await _thaw(local, artifact, view)
+    view.part("server", "THAWED, not asked yet")
     _tell(view, "thaw", phases, found.size_bytes)
     after = await _ask(port, state_bytes)
     back = await local.machine.processes.identify(root.pid)
@@ -152,7 +158,9 @@ async def play(view: View, stage: Stage, state_bytes: int, checks: Checks) -> No
         f"process {back.pid} answers: SHA-256 of its state {after.sha256[:16]}, answer {after.answers}; "
         f"{decimal_size(resident)} resident"
     )
-    checks.that(after.sha256 == before.sha256, "it has the same state", f"{after.sha256} was {before.sha256}")
+    view.part("server", f"RUNNING again, pid {back.pid}")
+    same = after.sha256 == before.sha256
+    checks.that(same, "it has the same state", f"{after.sha256} was {before.sha256}", part="server")
     checks.that(after.answers == before.answers + 1, "it counts on: it is the same server", after.answers)
 
 
@@ -188,7 +196,7 @@ async def _thaw(local: Local, artifact: str, view: View) -> Mapping[str, float]:
 
 @contextlib.contextmanager
 def _shown(view: View, what: str) -> Iterator[Shown]:
-    """Give what shows the steps as the progress of the view."""
+    """Yield what shows the steps as the progress of the view."""
     now = ""
 
     def step(text: str) -> None:
@@ -197,7 +205,8 @@ def _shown(view: View, what: str) -> Iterator[Shown]:
         view.progress(f"{what}: {text}")
 
     def bytes_done(done: int, total: int) -> None:
-        view.progress(f"{what}: {now}, {decimal_size(done)}" + (f" of {decimal_size(total)}" if total else ""))
+        so_far = f"{decimal_size(done)} of {decimal_size(total)}" if total else decimal_size(done)
+        view.progress(f"{what}, {so_far}: {now}", done, total)
 
     try:
         yield Shown(step, bytes_done)

@@ -70,7 +70,7 @@ class Server(http.server.HTTPServer):
         self.close_request(request)
 
     def digest(self) -> str:
-        """Give the SHA-256 of the state as it is now."""
+        """Return the SHA-256 of the state as it is now."""
         found = hashlib.sha256()
         with memoryview(self.state) as state:
             for at in range(0, len(state), PIECE_BYTES):

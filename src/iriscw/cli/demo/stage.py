@@ -89,7 +89,7 @@ class Stage:
         return self._process
 
     def errors(self) -> str:
-        """Give the end of what the server said about its end."""
+        """Return the end of what the server said about its end."""
         return (self.folder / ERRORS).read_bytes()[-MAX_ERROR_BYTES:].decode("utf-8", "replace").strip()
 
     def close(self) -> None:
@@ -135,7 +135,7 @@ def end_servers(folder: Path) -> None:
 
 
 def servers_of(folder: Path) -> Iterator[ProcessIdentity]:
-    """Give the processes that are the server of this folder: those who were started as one, and no others."""
+    """Yield the processes that are the server of this folder: those who were started as one, and no others."""
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue

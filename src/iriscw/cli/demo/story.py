@@ -1,17 +1,21 @@
-"""The demo's course: from nothing to a result and back to nothing, with a worker killed in between.
+"""The demo's course: from nothing to a result and back to nothing, with a worker and the controller killed in between.
 
 Every claim is a check: that there was no slice at first, that the killed worker took a running attempt with it and the
-task was tried again, that the merged result is what a direct computation gives, that the slices went, and that neither
-a process nor a file is left. The demo succeeds if all of them hold.
+task was tried again, that no attempt ended with the killed controller, that the merged result is what a direct
+computation gives, that the slices went, and that neither a process nor a file is left. The demo succeeds if all of
+them hold.
 """
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import re
 import signal
 import sysconfig
 import time
-from contextlib import aclosing
+from collections.abc import Collection, Iterator
+from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
 from typing import Final
 
@@ -19,16 +23,20 @@ import anyio
 import anyio.to_thread
 import attrs
 
+from iriscw.cli.demo.controllers import FirstController, Fleet
 from iriscw.cli.demo.leftovers import files_in, processes_in
+from iriscw.cli.demo.picture import Killed
 from iriscw.cli.demo.view import View
 from iriscw.cli.demo.workload import Index, index_files, index_share, merge, sources, summary
-from iriscw.cli.outcome import CheckFailed
+from iriscw.cli.outcome import CheckFailed, run_async
+from iriscw.client.client import Client, connect
 from iriscw.client.job import Job
 from iriscw.client.model import LogLine, TaskStatus
-from iriscw.cluster import Cluster
+from iriscw.cluster import worker_processes_in
 from iriscw.jobs.model import TaskState
 from iriscw.processes.identity import send_signal
 from iriscw.resources import Resources
+from iriscw.rpc.tokens import read_token_file
 
 LOOK_EVERY_S: Final = 0.25
 """How often the slices are looked at: nothing streams them."""
@@ -44,6 +52,8 @@ COMPARED_FILES: Final = 10
 
 AT_WORK: Final = (TaskState.ASSIGNED, TaskState.BUILDING, TaskState.RUNNING)
 
+NOT_RUNNING: Final = (TaskState.PENDING, TaskState.ASSIGNED, TaskState.BUILDING)
+
 _BYTES = re.compile(r"(\d+) bytes$")
 
 
@@ -51,12 +61,10 @@ _BYTES = re.compile(r"(\d+) bytes$")
 class Options:
     """What can be chosen."""
 
-    nodes: int = 2
+    fleet: Fleet = attrs.field(factory=Fleet)
     replicas: int = 4
     seconds: float = 4.0
     """How long a task works at least: long enough to be killed midway."""
-    boot_delay_s: float = 0.3
-    scale_down_delay_s: float = 2.0
     root: Path = attrs.field(factory=lambda: Path(sysconfig.get_path("stdlib")))
 
 
@@ -67,15 +75,16 @@ class Checks:
     view: View
     failed: list[str] = attrs.field(factory=list)
 
-    def that(self, holds: bool, claim: str, found: object = "") -> None:
-        """Note whether a claim holds."""
-        self.view.say(f"{'ok' if holds else 'NOT SO'}: {claim}" + (f" ({found})" if not holds and found else ""))
+    def that(self, holds: bool, claim: str, found: object = "", *, tasks: Collection[int] = (), part: str = "") -> None:
+        """Note whether a claim holds; ``tasks`` and ``part`` are what it is about, for the view."""
+        shown = claim + (f" ({found})" if not holds and found else "")
+        self.view.checked(shown, holds=holds, tasks=tasks, part=part)
         if not holds:
             self.failed.append(claim)
 
 
-async def play(view: View, options: Options) -> None:
-    """Run the demo.
+def play(view: View, options: Options) -> None:
+    """Run the demo. Blocks.
 
     Raises:
         CheckFailed: a claim did not hold; the text names all such.
@@ -83,32 +92,54 @@ async def play(view: View, options: Options) -> None:
     """
     checks = Checks(view)
     began_s = time.monotonic()
-    async with Cluster.local(
-        nodes=options.nodes,
-        cpu=2,
-        memory="1GiB",
-        boot_delay=options.boot_delay_s,
-        scale_down_delay=options.scale_down_delay_s,
-    ) as cluster:
-        folder = cluster.workdir
-        view.say(f"a controller listens on {cluster.address}")
-        checks.that(not await cluster.client.slices(), "there is no slice at first")
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_watch_slices, cluster, view)
-            parts = await _run_job(cluster, view, options, checks)
-            await _compare(parts, options, view, checks)
-            await _back_to_zero(cluster, view, checks)
-            tasks.cancel_scope.cancel()
-    await _nothing_left(folder, checks)
+    with contextlib.closing(FirstController.start(options.fleet)) as first, _warnings_told(view):
+        run_async(_play_on, first, view, options, checks)
+    run_async(_nothing_left, first.folder, checks)
     view.say(f"{time.monotonic() - began_s:.1f} s in all")
     if checks.failed:
         raise CheckFailed("; ".join(f"not so: {claim}" for claim in checks.failed))
 
 
-async def _watch_slices(cluster: Cluster, view: View) -> None:
+async def _play_on(first: FirstController, view: View, options: Options, checks: Checks) -> None:
+    """Play it with a client that both controllers serve, from no slice to no slice."""
+    token = read_token_file(first.token_file)
+    async with connect(first.address, token) as client, AsyncExitStack() as stack:
+        view.part("controller", f"{first.address}  pid {first.process.pid}")
+        view.say(f"a controller listens on {first.address}")
+        checks.that(not await client.slices(), "there is no slice at first")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_watch_slices, client, view)
+            parts = await _run_job(client, first, stack, view, options, checks)
+            await _compare(parts, options, view, checks)
+            await _back_to_zero(client, view, checks)
+            tasks.cancel_scope.cancel()
+
+
+async def _watch_slices(client: Client, view: View) -> None:
     while True:
-        view.slices(await cluster.client.slices())
+        view.slices(await client.slices())
         await anyio.sleep(LOOK_EVERY_S)
+
+
+@contextlib.contextmanager
+def _warnings_told(view: View) -> Iterator[None]:
+    """Have what clients warn of, such as a controller that is away, be a step of the story."""
+    teller = _Teller(view)
+    log = logging.getLogger("iriscw.client")
+    log.addHandler(teller)
+    try:
+        yield
+    finally:
+        log.removeHandler(teller)
+
+
+class _Teller(logging.Handler):
+    def __init__(self, view: View) -> None:
+        super().__init__(logging.WARNING)
+        self._view = view
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._view.say(record.getMessage())
 
 
 @attrs.define
@@ -136,9 +167,11 @@ class _Watched:
             self.first_work.set()
 
 
-async def _run_job(cluster: Cluster, view: View, options: Options, checks: Checks) -> list[Index]:
-    """Run the job, kill a worker under it, and give what its tasks returned."""
-    job = await cluster.client.submit(
+async def _run_job(
+    client: Client, first: FirstController, stack: AsyncExitStack, view: View, options: Options, checks: Checks
+) -> list[Index]:
+    """Run the job, kill a worker and the controller under it, and give what its tasks returned."""
+    job = await client.submit(
         index_share,
         str(options.root),
         options.seconds,
@@ -153,9 +186,25 @@ async def _run_job(cluster: Cluster, view: View, options: Options, checks: Check
         tasks.start_soon(_follow_status, job, view)
         await watched.first_work.wait()
         assert watched.worker is not None
-        await _kill_worker(cluster, job, watched.worker.task_index, view, checks)
+        await _kill_worker(client, first.folder, job, watched.worker.task_index, view, checks)
+        before = {task.index: _latest(task) for task in await job.tasks() if task.state in AT_WORK}
+        await _kill_controller(first, view)
+        await stack.enter_async_context(options.fleet.cluster(first.folder))
+        view.part("controller", f"{first.address}  the next one, in this process")
+        view.say("the next controller has taken the cluster over from the journal")
         parts: list[Index] = await job.result()
+        after = {task.index: _latest(task) for task in await job.tasks()}
+        kept = bool(before) and all(after[index] == number for index, number in before.items())
+        claim = f"{len(before)} tasks at work went on without a controller, the same attempts"
+        checks.that(kept, claim, f"{after}, were {before}", part="controller")
     return parts
+
+
+async def _kill_controller(first: FirstController, view: View) -> None:
+    """Kill it with all that it knows and has not written down."""
+    first.process.kill()
+    await anyio.to_thread.run_sync(first.process.wait)
+    view.killed(Killed("controller", first.address, first.process.pid))
 
 
 async def _follow_logs(job: Job, watched: _Watched) -> None:
@@ -167,22 +216,24 @@ async def _follow_logs(job: Job, watched: _Watched) -> None:
 async def _follow_status(job: Job, view: View) -> None:
     async with aclosing(job.watch()) as statuses:
         async for status in statuses:
-            view.job(status)
+            view.job(status, await job.tasks())
 
 
-async def _kill_worker(cluster: Cluster, job: Job, index: int, view: View, checks: Checks) -> None:
+async def _kill_worker(client: Client, folder: Path, job: Job, index: int, view: View, checks: Checks) -> None:
     """Kill the worker on which task ``index`` is at work, and see what ran on it tried again."""
     tasks = await job.tasks()
     before = tasks[index]
-    process = (await cluster.worker_processes())[before.worker_id]
-    send_signal(process, signal.SIGKILL)
-    view.say(f"SIGKILL to worker {before.worker_id} (pid {process.pid}) while task {index} is at work on it")
+    process = (await anyio.to_thread.run_sync(worker_processes_in, folder, [before.worker_id]))[before.worker_id]
+    workers = [worker for each in await client.slices() for worker in each.workers]
+    incarnation = next(each.incarnation for each in workers if each.worker_id == before.worker_id)
     lost = {task.index: _latest(task) for task in tasks if task.worker_id == before.worker_id and task.state in AT_WORK}
+    send_signal(process, signal.SIGKILL)
+    view.killed(Killed("worker", before.worker_id, process.pid, incarnation, frozenset(lost.items())))
     async with aclosing(job.watch()) as statuses:
         async for status in statuses:
             tasks = await job.tasks()
             for task in tasks:
-                if task.index in lost and _latest(task) > lost[task.index]:
+                if task.index in lost and _latest(task) > lost[task.index] and task.state not in NOT_RUNNING:
                     view.say(f"task {task.index}: attempt {_latest(task)} on {task.worker_id}")
                     del lost[task.index]
             if not lost or status.is_over:
@@ -195,7 +246,7 @@ async def _kill_worker(cluster: Cluster, job: Job, index: int, view: View, check
 
 
 def _latest(task: TaskStatus) -> int:
-    """Give the number of a task's latest attempt; -1 if there was none."""
+    """Return the number of a task's latest attempt; -1 if there was none."""
     return task.attempts[0].number if task.attempts else -1
 
 
@@ -208,17 +259,17 @@ async def _compare(parts: list[Index], options: Options, view: View, checks: Che
     for begin in range(0, len(paths), COMPARED_FILES):
         some = paths[begin : begin + COMPARED_FILES]
         direct |= await anyio.to_thread.run_sync(index_files, options.root, some)
-        view.progress(f"{len(direct)} of {len(paths)} files indexed here")
+        view.progress(f"{len(direct)} of {len(paths)} files indexed here", len(direct), len(paths))
     view.progress("")
-    checks.that(merged == direct, "the merged result is what a direct computation gives")
+    checks.that(merged == direct, "the merged result is what a direct computation gives", tasks=range(len(parts)))
 
 
-async def _back_to_zero(cluster: Cluster, view: View, checks: Checks) -> None:
-    left = await cluster.client.slices()
+async def _back_to_zero(client: Client, view: View, checks: Checks) -> None:
+    left = await client.slices()
     with anyio.move_on_after(TO_ZERO_WITHIN_S):
         while left:
             await anyio.sleep(LOOK_EVERY_S)
-            left = await cluster.client.slices()
+            left = await client.slices()
     view.slices(left)
     checks.that(not left, "idle slices are given back, to zero", len(left))
 

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import collections
+import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
-from iriscw.cli.fleet import used
+import attrs
+
+from iriscw.cli.demo.picture import Killed, Line, Part, Progress, Scene, Tone, draw
 from iriscw.cli.output import counts
-from iriscw.client.model import JobStatus, LogLine, SliceStatus
+from iriscw.client.model import JobStatus, LogLine, SliceStatus, TaskStatus
 
-LOG_TAIL: Final = 8
-"""Lines of the tasks' logs in the live view, where the terminal has room for them."""
-
-FRAME_ROWS: Final = 3
-"""Rows that the live view needs beside its content: its border, and the cursor's."""
+if TYPE_CHECKING:
+    from rich.console import Console
 
 PROGRESS_EVERY_S: Final = 1.0
 """How often lines tell of progress."""
+
+STYLES: Final = {Tone.PLAIN: "", Tone.DIM: "dim", Tone.GOOD: "green", Tone.BAD: "bold red"}
 
 
 class View(Protocol):
@@ -32,11 +33,20 @@ class View(Protocol):
     def act(self, title: str) -> None:
         """Another act begins: what was drawn of the one before goes."""
 
+    def checked(self, claim: str, *, holds: bool, tasks: Collection[int] = (), part: str = "") -> None:
+        """A claim was checked; ``tasks`` and ``part`` name what it is about."""
+
+    def part(self, name: str, state: str) -> None:
+        """What the controller, or the server, is now."""
+
+    def killed(self, process: Killed) -> None:
+        """A process was killed."""
+
     def slices(self, found: Sequence[SliceStatus]) -> None:
         """What machines there are now."""
 
-    def job(self, status: JobStatus) -> None:
-        """Where the job is now."""
+    def job(self, status: JobStatus, tasks: Sequence[TaskStatus]) -> None:
+        """Where the job and its tasks are now."""
 
     def log(self, line: LogLine) -> None:
         """A task wrote a line."""
@@ -44,8 +54,8 @@ class View(Protocol):
     def throughput(self, bytes_per_s: float) -> None:
         """How fast the tasks read together, now."""
 
-    def progress(self, text: str) -> None:
-        """How far a step is that takes a while; empty when it is done."""
+    def progress(self, text: str, done: int = 0, total: int = 0) -> None:
+        """How far a step is that takes a while, of 0 if that is not known; empty when it is done."""
 
     def __enter__(self) -> Self: ...
 
@@ -54,9 +64,22 @@ class View(Protocol):
     ) -> None: ...
 
 
-def slice_line(each: SliceStatus) -> str:
-    """Write one slice in a few words."""
-    return f"{each.slice_id} {each.state:13} {used(each)} in use" if each.workers else f"{each.slice_id} {each.state}"
+def view_here(*, plain: bool, environment: Mapping[str, str] = os.environ) -> View:
+    """Return the live view where standard output is a terminal that can redraw its lines, else lines."""
+    can_draw = sys.stdout.isatty() and environment.get("TERM", "dumb") not in ("", "dumb", "unknown")
+    return LiveView() if can_draw and not plain else PlainView()
+
+
+def check_line(claim: str, *, holds: bool) -> str:
+    """Write a claim that was checked."""
+    return f"{'ok' if holds else 'NOT SO'}: {claim}"
+
+
+def kill_line(process: Killed) -> str:
+    """Write that a process was killed."""
+    at_work = ", ".join(str(index) for index, _ in sorted(process.attempts))
+    while_at_work = f" while at work on task {at_work}" if at_work else ""
+    return f"SIGKILL to {process.name} {process.what} (pid {process.pid}){while_at_work}"
 
 
 class PlainView:
@@ -76,6 +99,17 @@ class PlainView:
         """Write the title."""
         self.say(title)
 
+    def checked(self, claim: str, *, holds: bool, tasks: Collection[int] = (), part: str = "") -> None:
+        """Write the claim, and whether it holds."""
+        self.say(check_line(claim, holds=holds))
+
+    def part(self, name: str, state: str) -> None:
+        """Leave it out: the steps have it."""
+
+    def killed(self, process: Killed) -> None:
+        """Write it."""
+        self.say(kill_line(process))
+
     def _changed(self, what: str, text: str) -> None:
         if self._last.get(what) != text:
             self._last[what] = text
@@ -85,7 +119,7 @@ class PlainView:
         """Write the states if one has changed."""
         self._changed("slices", ", ".join(f"{each.slice_id} {each.state}" for each in found) or "none")
 
-    def job(self, status: JobStatus) -> None:
+    def job(self, status: JobStatus, tasks: Sequence[TaskStatus]) -> None:
         """Write state and counts if they have changed."""
         self._changed("job", f"{status.state.value} ({counts(status.tasks)})")
 
@@ -96,7 +130,7 @@ class PlainView:
     def throughput(self, bytes_per_s: float) -> None:
         """Leave it out: the tasks' own lines have it."""
 
-    def progress(self, text: str) -> None:
+    def progress(self, text: str, done: int = 0, total: int = 0) -> None:
         """Write it, if the last one was a while ago."""
         now_s = time.monotonic()
         if text and now_s - self._progressed_s >= PROGRESS_EVERY_S:
@@ -113,75 +147,85 @@ class PlainView:
 
 
 class LiveView:
-    """Redraws slices, tasks, throughput and the end of the logs in place; the story's steps stay above."""
+    """Redraws a picture of the scene in place whenever it changes; the story's steps and checks stay above it.
 
-    def __init__(self) -> None:
+    It draws in the thread that tells it: two threads that drew would leave pieces of a picture on the screen when its
+    height changed between them.
+    """
+
+    def __init__(self, console: Console | None = None) -> None:
         from rich.console import Console
         from rich.live import Live
 
         self._began_s = time.monotonic()
-        self._has_cluster = True
-        self._slices: Sequence[SliceStatus] = ()
-        self._status: JobStatus | None = None
-        self._lines: collections.deque[LogLine] = collections.deque(maxlen=LOG_TAIL)
-        self._rate = 0.0
-        self._progress = ""
-        self._console = Console()
+        self._scene = Scene()
+        self._console = console or Console(highlight=False)  # a colour says something here: numbers have none
         # It draws at once, so all that is drawn has to be there before.
-        self._live = Live(get_renderable=self._draw, console=self._console, refresh_per_second=5, transient=True)
+        self._live = Live(get_renderable=self._draw, console=self._console, auto_refresh=False, transient=True)
+
+    def _write(self, text: str, tone: Tone = Tone.PLAIN) -> None:
+        from rich.text import Text
+
+        clock = f"{time.monotonic() - self._began_s:5.1f}s  "
+        self._console.print(Text.assemble((clock, "dim"), (text, STYLES[tone])))
+
+    def _show(self, scene: Scene) -> None:
+        if scene != self._scene:
+            self._scene = scene
+            self._live.refresh()
 
     def say(self, text: str) -> None:
-        """Write it above the view."""
-        self._console.print(f"[dim]{time.monotonic() - self._began_s:5.1f}s[/dim]  {_escaped(text)}")
+        """Write it above the picture."""
+        self._write(text)
 
     def act(self, title: str) -> None:
-        """Write the title, and draw nothing from now on but progress: what follows has no machines and no job."""
-        self.say(title)
-        self._has_cluster = False
+        """Write the title, and begin with an empty picture."""
+        self._show(Scene())
+        self._write(title)
+
+    def checked(self, claim: str, *, holds: bool, tasks: Collection[int] = (), part: str = "") -> None:
+        """Write the claim in green or red, and draw in green what it is about, if it holds."""
+        self._write(check_line(claim, holds=holds), Tone.GOOD if holds else Tone.BAD)
+        if holds:
+            parts = tuple(attrs.evolve(each, checked=each.checked or each.name == part) for each in self._scene.parts)
+            self._show(attrs.evolve(self._scene, checked=self._scene.checked | {*tasks}, parts=parts))
+
+    def part(self, name: str, state: str) -> None:
+        """Draw it from now on."""
+        self._show(self._scene.with_part(Part(name, state)))
+
+    def killed(self, process: Killed) -> None:
+        """Write it in red, and draw it in red from now on."""
+        self._write(kill_line(process), Tone.BAD)
+        self._show(self._scene.with_killed(process))
 
     def slices(self, found: Sequence[SliceStatus]) -> None:
         """Draw them from now on."""
-        self._slices = found
+        self._show(attrs.evolve(self._scene, slices=tuple(found)))
 
-    def job(self, status: JobStatus) -> None:
-        """Draw it from now on."""
-        self._status = status
+    def job(self, status: JobStatus, tasks: Sequence[TaskStatus]) -> None:
+        """Draw it from now on, with a row for each task."""
+        self._show(attrs.evolve(self._scene, job=status, tasks=tuple(tasks)))
 
     def log(self, line: LogLine) -> None:
-        """Draw it while it is among the last."""
-        self._lines.append(line)
+        """Draw it in the row of its task until that writes another."""
+        self._show(attrs.evolve(self._scene, lines={**self._scene.lines, line.task_index: line}))
 
     def throughput(self, bytes_per_s: float) -> None:
         """Draw it from now on."""
-        self._rate = bytes_per_s
+        self._show(attrs.evolve(self._scene, bytes_per_s=bytes_per_s))
 
-    def progress(self, text: str) -> None:
+    def progress(self, text: str, done: int = 0, total: int = 0) -> None:
         """Draw it from now on."""
-        self._progress = text
+        self._show(attrs.evolve(self._scene, progress=Progress(text, done, total)))
 
     def _draw(self) -> Any:
-        from rich.panel import Panel
-        from rich.table import Table
+        from rich.console import Group
         from rich.text import Text
 
-        grid = Table.grid(padding=(0, 2))
-        if not self._has_cluster:
-            grid.add_row(Text(self._progress, no_wrap=True, overflow="ellipsis"))
-            return Panel(grid, title="iriscw demo", expand=True)
-        rows = [("slices", each) for each in map(slice_line, self._slices)] or [("slices", "none")]
-        if self._status is not None:
-            rows.append(("job", f"{self._status.state.value}  {counts(self._status.tasks)}"))
-        rows.append(("speed", f"{self._rate / 1e6:.1f} MB/s"))
-        if self._progress:
-            rows.append(("check", self._progress))
-        room = self._console.size.height - FRAME_ROWS - len(rows)  # what does not fit is cut below, where the news is
-        newest = list(self._lines)[-room:] if room > 0 else []
-        rows += [("log", f"{line.task_index}.{line.attempt_number} | {line.text}") for line in newest]
-        named = ""
-        for name, text in rows:  # one row each: a line too long for the terminal is cut, not wrapped
-            grid.add_row(name if name != named else "", Text(text, no_wrap=True, overflow="ellipsis"))
-            named = name
-        return Panel(grid, title="iriscw demo", expand=True)
+        columns, rows = self._console.size
+        lines = draw(self._scene, columns, rows - 1)  # the last row is the cursor's
+        return Group(*(_styled(Text, line) for line in lines))
 
     def __enter__(self) -> Self:
         self._live.start()
@@ -190,11 +234,10 @@ class LiveView:
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
     ) -> None:
-        """Give the terminal back."""
+        """Give the terminal back, without the picture."""
+        self._scene = Scene()
         self._live.stop()
 
 
-def _escaped(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text)
+def _styled(text: Any, line: Line) -> Any:
+    return text(line.text, style=STYLES[line.tone], no_wrap=True, overflow="crop")

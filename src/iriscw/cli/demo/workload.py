@@ -34,7 +34,7 @@ Index: TypeAlias = dict[str, Facts]
 
 
 def sources(root: Path) -> list[Path]:
-    """Give the Python sources below ``root``, in the order of their names."""
+    """Return the Python sources below ``root``, in the order of their names."""
     found = (path for path in root.rglob("*.py") if not {*SKIPPED} & {*path.relative_to(root).parts})
     return sorted(found)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from iriscw.cli.kinds import NewFile
 from iriscw.config.quantities import DurationError, parse_duration
 from iriscw.errors import OperationError, UsageError
 from iriscw.files import read_bounded, write_atomic
@@ -22,7 +23,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 SEED: Final = click.IntRange(0, 2**63 - 1)
 """A seed: a number of 64 bits, so that other programs can hold it, too."""
 
-PICTURE: Final = click.Path(dir_okay=False, path_type=Path)
+PICTURE: Final = NewFile()
 
 MOST_SHOWN: Final = 250
 """Characters of a plan's name, or of its word, that an error shows."""

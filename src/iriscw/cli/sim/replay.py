@@ -114,7 +114,7 @@ def _called(seed: int, own: Plan | None) -> str:
 
 
 def _told(said: str, world: World, made: Run, whole: Timeline, chosen: Timeline) -> Iterator[str]:
-    """Give what people read: the run, its plan, the timeline, and what was violated."""
+    """Yield what people read: the run, its plan, the timeline, and what was violated."""
     from iriscw_sims.timeline.picture.page import facts_of
 
     outcome = "broken" if made.violations else "held"
@@ -134,7 +134,7 @@ def _timeline_lines(chosen: Timeline) -> Iterator[str]:
 
 
 def _plan_lines(plan: Plan, whole: Timeline) -> Iterator[str]:
-    """Give the plan's faults, with what became of each, and the rates of its chances."""
+    """Yield the plan's faults, with what became of each, and the rates of its chances."""
     from iriscw_sims.swarm import RESTART_FAULTS
     from iriscw_sims.timeline.text import clock
 
@@ -165,7 +165,7 @@ def _report(world: World, made: Run, chosen: Timeline) -> dict[str, Any]:
 
 
 def _of_time(world: World, selection: Selection) -> Iterator[str]:
-    """Give the lines of the trace of the chosen time; each begins with its ns."""
+    """Yield the lines of the trace of the chosen time; each begins with its ns."""
     for line in world.simulation.trace:
         at = int(line.partition(" ")[0])
         if (selection.since or 0) <= at and (selection.until is None or at <= selection.until):

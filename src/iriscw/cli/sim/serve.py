@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from iriscw.cli.interrupts import as_interrupts
+from iriscw.cli.kinds import NewFile
 from iriscw.cli.outcome import run_async
 from iriscw.cli.sim.kinds import SEED
 from iriscw.client.discovery import context_path
 from iriscw.errors import UsageError
-from iriscw.files import decode_json, read_bounded
+from iriscw.files import decode_json, make_private_folder, read_bounded
 from iriscw.processes.stopping import stopping_signals
 from iriscw.rpc.errors import InsecureDoor
 
@@ -123,7 +124,7 @@ class Quota(click.ParamType["tuple[str, int]"]):
 @click.option("--insecure-plaintext", is_flag=True, help="Listen without TLS off loopback: the network is trusted.")
 @click.option(
     "--kubeconfig",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=NewFile(),
     help="Where to leave the address and token, for kubectl. Default: a file that goes with the server.",
 )
 def serve(
@@ -150,8 +151,8 @@ def serve(
     from iriscw_sims.serve.settings import ServeSettings, Timing
 
     if kubeconfig is not None and kubeconfig.exists() and not _is_ours(kubeconfig):
-        raise KubeconfigInUse(f"{kubeconfig} is no kubeconfig of a simulation; choose another file")
-    path = kubeconfig if kubeconfig is not None else context_path().with_name(f"sim-{os.getpid()}.kubeconfig")
+        raise KubeconfigInUse(f"{kubeconfig} is not a kubeconfig of a simulation; choose another file")
+    path = kubeconfig if kubeconfig is not None else _own_kubeconfig()
     settings = ServeSettings(
         host=host,
         port=port,
@@ -175,7 +176,7 @@ def serve(
 
 
 def _pools(pools: tuple[tuple[str, int, str], ...]) -> Any:
-    """Give the pools as the settings take them; Any, because the field's converter hides its type."""
+    """Return the pools as the settings take them; Any, because the field's converter hides its type."""
     from iriscw_sims.serve.settings import PoolToBegin
 
     return tuple(
@@ -209,6 +210,21 @@ def _welcome(url: str, kubeconfig: Path, speed: float) -> str:
         "  kubectl get nodes -w\n\n"
         "Ctrl-C ends it."
     )
+
+
+def _own_kubeconfig() -> Path:
+    """Return a place for the kubeconfig that goes with the server, beside the context of `iriscw up`.
+
+    Raises:
+        click.UsageError: there is none.
+    """
+    folder = context_path().parent
+    try:
+        make_private_folder(folder)
+    except OSError as error:
+        text = f"no kubeconfig can be left in {folder} ({error.strerror}): say where, with --kubeconfig"
+        raise click.UsageError(text) from error
+    return folder / f"sim-{os.getpid()}.kubeconfig"
 
 
 def _is_ours(path: Path) -> bool:
