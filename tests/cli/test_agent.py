@@ -63,16 +63,31 @@ def test_health(iriscw, agent, tmp_path):
     assert "does not answer" in err
 
 
+@pytest.mark.slow
+def test_whom_it_dials(tmp_path):
+    """An agent without a controller says that it dials none, and how it would; one with a controller does not."""
+    (tmp_path / "token").write_text("a" * 32)
+    (tmp_path / "token").chmod(0o600)
+    with serving(tmp_path) as (_, said):
+        *_, line, at = said.splitlines()
+    assert line.startswith("no controller is dialled: ")
+    assert "--controller HOST:PORT and --token-file FILE (`iriscw agent token FILE`" in line
+    assert at.startswith("iriscw agent at ")
+    with serving(tmp_path, "--controller", "127.0.0.1:1", "--token-file", str(tmp_path / "token")) as (_, said):
+        assert "iriscw agent at" in said
+    assert "no controller is dialled" not in said
+
+
 def test_no_criu(iriscw, agent):
     """The agent says what is missing as the command itself would, and with the same exit code."""
     socket = str(agent / "s" / "a.sock")
     code, out, err = iriscw("checkpoint", "--agent", socket, "--pid", str(os.getpid()))
     assert (code, out) == (3, "")
     assert "looks at the process tree" in err
-    assert "FreezeUndone: it was not frozen, and runs as before: CriuMissing: there is no CRIU" in err
+    assert "iriscw: it was not frozen, and runs as before: CriuMissing: there is no CRIU" in err
     code, _, err = iriscw("restore", "--agent", socket, "ck-none")
-    assert code == 3
-    assert "ThawFailed: it was not thawed, and the checkpoint is as it was: ArtifactUnknown" in err
+    assert code == 2
+    assert "iriscw: there is no checkpoint ck-none here;" in err
     code, _, err = iriscw("checkpoint", "--agent", socket, "--pid", str((1 << 22) - 1))
     assert code == 3
     assert "TargetGone" in err
@@ -139,12 +154,14 @@ def test_how_long_a_killed_agent_is_waited_for(iriscw, tmp_path, monkeypatch, gi
     assert [settings.lock_patience_s for settings in told] == [wanted]
 
 
-@pytest.mark.parametrize("arguments", [("--root", "{}/none"), ("--root", "{}/s/a.sock")])
-def test_roots_that_are_none(iriscw, agent, arguments):
-    """They are named before anything is served."""
-    code, _, err = iriscw("agent", "serve", *(each.format(agent) for each in arguments))
+@pytest.mark.parametrize("option", ["--root", "--runtime-root"])
+@pytest.mark.parametrize("path", ["{}/none", "{}/s/a.sock"])
+def test_roots_that_are_none(iriscw, agent, option, path):
+    """They are named before anything is served, with their option."""
+    code, _, err = iriscw("agent", "serve", option, path.format(agent))
     assert code == 2
-    assert "the root" in err
+    assert f"'{option}'" in err
+    assert path.format(agent) in err
 
 
 def test_the_end(tmp_path):

@@ -1,11 +1,14 @@
 """The tree of commands: help, wrong names, verbosity, and what is loaded."""
 
+import os
 import subprocess
 import sys
 
+import click
 import pytest
 
-from iriscw.cli.app import COMMANDS
+from iriscw.cli.app import COMMANDS, app
+from iriscw.cli.groups import summary
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -21,16 +24,78 @@ def test_help_lists_all_commands(iriscw):
     """The help of the whole shows every command with a text."""
     code, out, _ = iriscw("--help")
     assert code == 0
-    listed = out.partition("Commands:\n")[2].splitlines()
+    listed = [line for line in out.partition("Commands:\n")[2].splitlines() if line[2] != " "]
     assert [line.split()[0] for line in listed] == list(COMMANDS)
     assert all(len(line.split()) > 2 for line in listed)
 
 
+def walk(command, *names):
+    """Yield each command with its names."""
+    yield names, command
+    if isinstance(command, click.Group):
+        for name in command.list_commands(click.Context(command)):
+            yield from walk(command.get_command(click.Context(command), name), *names, name)
+
+
+@pytest.mark.parametrize("columns", ["80", "100"])
+def test_no_help_is_cut(iriscw, monkeypatch, columns):
+    """Whatever the width, the help of a group has the first sentence of each of its commands, as its own help has."""
+    monkeypatch.setenv("COLUMNS", columns)
+    seen = 0
+    for names, command in walk(app):
+        if not isinstance(command, click.Group):
+            continue
+        code, out, _ = iriscw(*names, "--help")
+        assert code == 0
+        listed = "".join(out.partition("Commands:\n")[2].split())  # lines may end behind a hyphen
+        for name in command.list_commands(click.Context(command)):
+            below = command.get_command(click.Context(command), name)
+            text = summary(below)
+            assert " ".join(below.help.split()).startswith(text)
+            assert "".join(f"{name}{text}".split()) in listed
+            seen += 1
+        assert max(map(len, out.splitlines())) <= int(columns)
+    assert seen > len(COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("Do it: `x --bundle . -- y`.\n\nMore.", "Do it: `x --bundle . -- y`"),
+        ("List them; version 1.2 too. And more.", "List them; version 1.2 too"),
+        ("No dot", "No dot"),
+        ("", ""),
+    ],
+)
+def test_a_summary_is_the_first_sentence(text, first):
+    """A folder's dot ends none."""
+    assert summary(click.Command("x", help=text)) == first
+
+
 def test_a_wrong_name_is_told_the_nearest(iriscw):
     """One line with the way out, and the code for misuse."""
-    code, out, err = iriscw("jbos")
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    assert "did you mean 'jobs'" in err
+    pairs = {
+        "jbos": "jobs",
+        "freeze": "checkpoint",
+        "thaw": "restore",
+        "status": "job",
+        "statsu": "job",
+        "cancel": "stop",
+        "wiat": "wait",
+    }
+    for wrong, right in pairs.items():
+        code, out, err = iriscw(wrong)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert f"did you mean '{right}'" in err
+
+
+def test_a_wrong_name_in_a_group_is_told_the_nearest(iriscw):
+    """Or which there are."""
+    for wrong, says in (("rnu", "did you mean 'run'"), ("xyzzy", "there are plan, replay, run, serve")):
+        code, out, err = iriscw("sim", wrong)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert says in err
+    assert "did you mean" not in iriscw("xyzzy")[2]
 
 
 def test_a_missing_argument_is_one_line(iriscw):
@@ -38,6 +103,29 @@ def test_a_missing_argument_is_one_line(iriscw):
     code, _, err = iriscw("job")
     assert (code, err.count("\n")) == (2, 1)
     assert "iriscw job --help" in err
+
+
+def test_the_help_that_an_error_names_is_the_commands_own(iriscw):
+    """For an option without its value, an option that is none, and what a command itself refuses."""
+    seen = 0
+    for names, command in walk(app):
+        if isinstance(command, click.Group) or names == ("worker", "serve"):  # that one's words are another's
+            continue
+        valued = next((each.opts[0] for each in command.params if isinstance(each, click.Option) and takes(each)), None)
+        for wrong in filter(None, (valued, "--no-such-option")):
+            code, out, err = iriscw(*names, wrong)
+            assert (code, out, err.count("\n")) == (2, "", 1)
+            assert f"see `iriscw {' '.join(names)} --help`" in err
+            seen += 1
+    assert seen > len(COMMANDS)
+    assert "see `iriscw agent serve --help`" in iriscw("agent", "serve", "--token-file", "x")[2]
+    for names in ((), ("agent",)):
+        assert f"see `{' '.join(('iriscw', *names))} --help`" in iriscw(*names, "--no-such-option")[2]
+
+
+def takes(option):
+    """Tell whether an option needs a value behind it."""
+    return not option.is_flag and not option.count
 
 
 def test_no_controller_is_one_line(iriscw):
@@ -64,7 +152,7 @@ def test_verbose_after_the_dashes_belongs_to_the_job(iriscw):
 
 def test_a_full_disk_is_named():
     """What cannot be written is an error of the world, told once, for results as for help."""
-    for arguments in (["doctor"], ["--help"], ["jobs", "--help"], ["doctor", "-o", "json"]):
+    for arguments in (["doctor", "-o", "json"], ["jobs", "--help"]):
         done = run_with("/dev/full", *arguments)
         assert (done.returncode, done.stderr.count("\n")) == (3, 1)
         assert "OutputLost: standard output cannot be written: No space left on device" in done.stderr
@@ -110,3 +198,21 @@ def test_a_closed_pipe_is_no_error():
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait(timeout=60) == 0
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii", "utf-8"])
+def test_letters_that_the_terminal_does_not_know(encoding):
+    """They are written otherwise, and all else as it is: on standard output and in an error's line."""
+    code = "from iriscw.cli.output import emit; emit('ÜNI✓ \\udcff\\n'); raise ValueError('✓')"
+    program = (
+        "import sys, click; from iriscw.cli import app; "
+        f"app.app = click.Command('x', callback=lambda: exec({code!r})); sys.exit(app.run([]))"
+    )
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, env=environment, check=False, timeout=60
+    )
+    said = done.stdout.decode(encoding)
+    assert said == "ÜNI✓ \\udcff\n".encode(encoding, "backslashreplace").decode(encoding)
+    assert "UnicodeEncodeError" not in done.stderr.decode()
+    assert b"ValueError" in done.stderr

@@ -1,7 +1,7 @@
 """One job for people: facts, tasks, retries, and what was said last."""
 
-from iriscw.cli.attempts import MAX_COMMAND_CHARS, MAX_RETRIES_SHOWN, describe, last_line
-from iriscw.client.model import AttemptStatus, JobStatus, TaskStatus
+from iriscw.cli.attempts import MAX_COMMAND_CHARS, MAX_RETRIES_SHOWN, describe
+from iriscw.client.model import AttemptStatus, JobStatus, TaskStatus, TaskSuspension
 from iriscw.jobs.model import JobState, TaskState
 
 NOW_MS = 10_000_000
@@ -43,6 +43,25 @@ def test_a_job_without_retries():
     assert "ended with" not in text
 
 
+def test_gpus_have_a_column_where_there_are_any():
+    """By their first digits, of the latest attempt."""
+    gpus = ("GPU-4cf8db2d-06c0-7d70-1a51-e59b25b2c16c", "GPU-0f1e2d3c-1111-2222-3333-444444444444")
+    text = describe(job(), [task(0, attempt(0, TaskState.RUNNING, gpus=gpus)), task(1)], NOW_MS)
+    assert "GPUS" in text
+    assert " 4cf8db2d,0f1e2d3c" in text
+    assert "GPUS" not in describe(job(), [task(0, attempt(0, TaskState.RUNNING))], NOW_MS)
+
+
+def test_a_suspended_task_does_not_run():
+    """Its state stays what it was, and the table says what it is; so does the job."""
+    away = TaskSuspension(1, "u0", phase="SUSPENDED", checkpoint="ck-1", node="n1")
+    text = describe(job(suspended=1), [task(0, attempt(0)), task(1, attempt(0), suspension=away)], NOW_MS)
+    assert "tasks    2: 2 RUNNING (1 suspended)\n" in text
+    assert [line.split()[1] for line in text.splitlines() if line.startswith(("0 ", "1 "))] == ["RUNNING", "SUSPENDED"]
+    assert "suspended (ck-1 on n1)" in text
+    assert "state    SUSPENDED\n" in describe(job(suspended=2), [], NOW_MS)
+
+
 def test_a_reason_is_told_once():
     """Tasks that wait for what the job waits for, or for what the one above does, say so in two words."""
     tasks = [task(0, reason="no room"), task(1, reason="no  room"), task(2, reason="zone=a"), task(3, reason="zone=a")]
@@ -77,6 +96,13 @@ def test_retries_have_reasons():
     assert "task 1, attempt 1, ended with\n  Traceback (most recent call last):\n    File x\n  ValueError: boom" in text
 
 
+def test_an_exit_code_is_its_attempts_own():
+    """The row of an attempt that runs has none, whatever the one before it ended with; the retries have that one."""
+    text = describe(job(), [task(0, attempt(1, TaskState.RUNNING), attempt(0, ended_s=9, exit_code=-9))], NOW_MS)
+    assert text[text.index("TASK") :].splitlines()[1].split() == ["0", "RUNNING", "-", "1", "-", "-"]
+    assert "-9" in text[text.index("TRIED") :]
+
+
 def test_many_retries_are_cut():
     """A screenful of retries is shown, the latest, and how many more there are."""
     tasks = [task(index, attempt(1), attempt(0, ended_s=index)) for index in range(MAX_RETRIES_SHOWN + 5)]
@@ -99,9 +125,3 @@ def test_terminals_see_no_escapes():
     text = describe(job(reason=bad, fault=bad), [task(0, attempt(1, fault=bad), attempt(0, fault=bad))], NOW_MS)
     assert text.replace("\n", "").isprintable()
     assert "\\x1b]0;title\\x07\\rhidden\\u202e" in text
-
-
-def test_the_last_line_says_most():
-    """Of a traceback it is the error; of nothing, nothing."""
-    assert last_line(f"{TRACEBACK}\n\n") == "ValueError: boom"
-    assert last_line("") == ""

@@ -10,7 +10,7 @@ LOCAL = "platform: { local: {} }\nscale_groups:\n  small: { max_slices: 4 }\n"
 
 @pytest.fixture
 def written(tmp_path):
-    """Give a function that writes a configuration and gives its path."""
+    """Return a function that writes a configuration and gives its path."""
 
     def write(text):
         path = tmp_path / "cluster.yaml"

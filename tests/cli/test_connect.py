@@ -58,7 +58,7 @@ def controller(portal, world):
 
 
 def told(tmp_path):
-    """Give the variables that a program was given, and what the files held that they name."""
+    """Return the variables that a program was given, and what the files held that they name."""
     variables = dict(line.split("=", 1) for line in (tmp_path / "told").read_text().splitlines() if "=" in line)
     return {name: value for name, value in variables.items() if name.startswith("IRIS")}
 

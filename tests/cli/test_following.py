@@ -5,7 +5,7 @@ import anyio.lowlevel
 import pytest
 
 from iriscw.cli import following as module
-from iriscw.cli.following import conclude, follow, waits, write_logs
+from iriscw.cli.following import LogTexts, conclude, follow, waits, write_logs
 from iriscw.client.model import JobState, JobStatus, LogLine, TaskState
 from iriscw.rpc.errors import RpcUnavailable
 
@@ -110,9 +110,29 @@ async def test_an_attempt_that_was_asked_for_is_not(capsys):
     assert capsys.readouterr() == ("0.2\n", "")
 
 
+async def test_last_words_give_a_hint(capsys):
+    """What the log ended with says what to do; a job that ended well needs nothing."""
+    words = await write_logs(Job(lines=[(0, 0)]), with_task=False)
+    assert words == "0.0"
+    capsys.readouterr()
+    assert await conclude(Job(), "table", "ModuleNotFoundError: No module named 'no_such'") == 1
+    assert "hint: 'no_such' is installed neither here nor where" in capsys.readouterr().err
+
+
 async def test_the_end_is_told(capsys):
     """How a job ended is one line and the exit code; programs get every field."""
     assert await conclude(Job(), "table") == 1
     assert capsys.readouterr() == ("", "job-1 KILLED: by hand\n")
     assert await conclude(Job(), "json") == 1
     assert '"reason": "by hand"' in capsys.readouterr().out
+
+
+def test_pieces_of_lines_on_a_terminal():
+    """What goes on is written on; another task's line begins on one of its own, with its number."""
+    texts = LogTexts(with_task=True)
+    pieces = [(0, "\r1", False), (0, "\r2", False), (1, "x", True), (0, "\r3", False), (0, "", True), (1, "y", True)]
+    written = "".join(texts.of(LogLine(task, 1, text, ended)) for task, text, ended in pieces)
+    assert written == "0 | \r1\r2\n1 | x\n0 | \r3\n1 | y\n"
+    texts = LogTexts(with_task=False)
+    assert texts.of(LogLine(0, 1, "> ", ended=False)) == "> "
+    assert (texts.end(), texts.end()) == ("\n", "")

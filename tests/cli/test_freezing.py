@@ -4,11 +4,14 @@ import contextlib
 import fcntl
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import anyio
+import attrs
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "checkpoint"))  # for artifacts
@@ -25,18 +28,28 @@ from iriscw.agent.local import (
     TreeLost,
     failure_of,
     new_id,
+    ram_folder,
     state_folder,
     tiers_below,
 )
 from iriscw.checkpoint.drivers.store import default_reading
+from iriscw.checkpoint.drivers.tiers import Tiers
 from iriscw.errors import JournalLocked
 from iriscw.files import remove_tree
-from iriscw.freeze.messages import FreezeTree, OperationEnded
-from iriscw.freeze.model import FreezePlan, Outcome, TaskIdentity, ThawPlan, TreeLeft
+from iriscw.freeze.messages import FreezeTree, OperationChanged, OperationEnded
+from iriscw.freeze.model import FreezePhase, FreezePlan, Outcome, TaskIdentity, ThawPlan, TreeLeft
 from iriscw.freeze.records import FreezeAccepted, FreezeEnded, ThawAccepted
 from iriscw.journal.sqlite import SqliteJournal
 
 pytestmark = pytest.mark.usefixtures("claims_of_ours")
+
+
+THREADED = """
+import sys, threading
+thread = threading.Thread(target=sys.stdin.readline)
+thread.start()
+print(thread.native_id, flush=True)
+"""
 
 
 @pytest.fixture
@@ -58,11 +71,16 @@ def command(iriscw, tmp_path, monkeypatch):
 @pytest.fixture
 def kept(tmp_path):
     """A checkpoint on disk."""
-    disk = tiers_below(tmp_path / "state", memory=tmp_path / "memory").folders["disk"]
-    fill(disk.reserve("ck-1", 1 << 20), large=False)
-    disk.seal("ck-1", FROZEN, (("model", "a"),), default_reading(lambda count: None), lambda size: None)
-    disk.publish("ck-1")
-    disk.unpin("ck-1", "ck-1")
+    return keep(tmp_path, "ck-1", FROZEN)
+
+
+def keep(folder, name, frozen):
+    """Keep a checkpoint on disk, below the state folder of a command."""
+    disk = tiers_below(folder / "state", memory=folder / "memory").folders["disk"]
+    fill(disk.reserve(name, 1 << 20), large=False)
+    disk.seal(name, frozen, (("model", "a"),), default_reading(lambda count: None), lambda size: None)
+    disk.publish(name)
+    disk.unpin(name, name)
     return disk
 
 
@@ -73,15 +91,22 @@ def test_no_criu(command):
         code, out, err = command("checkpoint", "--pid", str(target.pid))
         target.communicate(b"\n")
     assert (code, out) == (3, "")
-    assert "FreezeUndone: it was not frozen, and runs as before: CriuMissing: there is no CRIU" in err
+    assert "iriscw: it was not frozen, and runs as before: CriuMissing: there is no CRIU" in err
     assert "installs it" in err
 
 
 def test_no_such_process(command):
-    """A number that nobody has is no target."""
+    """A number that nobody has is not a target."""
     code, _, err = command("checkpoint", "--pid", str((1 << 22) - 1))
     assert code == 3
     assert "TargetGone" in err
+
+
+@pytest.mark.parametrize("address", ["ftp://x", "http://x/?key=hunter2"])
+def test_an_address_that_is_none_is_told_by_its_option(command, address):
+    """That whose address it is, at a thaw."""
+    code, _, err = command("restore", "ck-000000000000", "--verify-url", address)
+    assert (code, "--verify-url: the hook's address" in err, "hunter2" in err) == (2, True, False)
 
 
 @pytest.mark.parametrize(
@@ -123,8 +148,29 @@ def test_one_that_is_damaged_is_listed(command, kept):
     assert code == 0
     assert "ck-1" not in out
     code, _, err = command("checkpoints", "--remove", "ck-1")
-    assert code == 3
-    assert "ArtifactUnknown" in err
+    assert code == 2
+    assert "there is no checkpoint ck-1 here" in err
+
+
+def test_several_are_removed_at_once(command, kept, tmp_path):
+    """Each is named; in a list, one that is not there ends it, and those before it are gone."""
+    keep(tmp_path, "ck-2", FROZEN)
+    keep(tmp_path, "ck-3", FROZEN)
+    code, out, err = command("checkpoints", "--remove", "ck-1", "--remove", "ck-3", "-o", "json")
+    assert (code, [each["artifact"] for each in json.loads(out)]) == (0, ["ck-2"])
+    assert [line for line in err.splitlines() if "removed" in line] == ["iriscw: removed ck-1", "iriscw: removed ck-3"]
+
+
+def test_the_state_of_a_suspended_task_is_not_removed_here(command, tmp_path):
+    """Its controller knows whether it is needed. What no attempt can go on from any more is removed."""
+    attempt = tmp_path / "attempt"
+    attempt.mkdir()
+    keep(tmp_path, "ck-1", attrs.evolve(FROZEN, guard=str(attempt)))
+    code, _, err = command("checkpoints", "--remove", "ck-1")
+    assert (code, "whose attempt is still here" in err) == (2, True), err
+    attempt.rmdir()
+    code, out, _ = command("checkpoints", "--remove", "ck-1")
+    assert (code, "ck-1" in out) == (0, False)
 
 
 def test_a_pin_of_an_operation_that_is_lost(command, kept):
@@ -162,7 +208,7 @@ def test_a_pin_of_an_operation_that_is_not_lost(command, kept, tmp_path):
     assert (code, "ArtifactInUse" in err) == (3, True)
     assert (kept.root / "pins" / "ck-1" / "th-1").exists()
     code, _, err = command("checkpoints", "--release", "ck-9")
-    assert (code, "ArtifactUnknown" in err) == (3, True)
+    assert (code, "there is no checkpoint ck-9" in err) == (2, True)
     assert command("checkpoints", "--release", "ck-1", "--agent", "/nowhere")[0] == 2
 
 
@@ -200,11 +246,13 @@ def test_what_one_operation_left_stops_no_other(command, kept, tmp_path):
 def test_a_thaw_of_nothing(command):
     """What is not there is not thawed, and no operation stays."""
     code, _, err = command("restore", "ck-9")
-    assert code == 3
-    assert "ThawFailed: it was not thawed, and the checkpoint is as it was: ArtifactUnknown" in err
+    assert (code, err.splitlines()[-1]) == (
+        2,
+        "iriscw: there is no checkpoint ck-9 here; `iriscw checkpoints` lists those there are",
+    )
     code, _, err = command("restore", "../ck")
     assert code != 0
-    assert "is no id" in err
+    assert "is not a valid id" in err
 
 
 def test_where_state_lies(tmp_path):
@@ -212,6 +260,8 @@ def test_where_state_lies(tmp_path):
     assert state_folder({"IRISCW_STATE_DIR": "/a", "XDG_STATE_HOME": "/b"}) == Path("/a")
     assert state_folder({"XDG_STATE_HOME": "/b"}) == Path("/b/iriscw")
     assert state_folder({}) == Path.home() / ".local" / "state" / "iriscw"
+    assert ram_folder({"IRISCW_RAM_DIR": "/a"}) == Path("/a")
+    assert ram_folder({}) == Path(f"/dev/shm/iriscw-{os.getuid()}")
 
 
 @pytest.mark.parametrize(
@@ -231,6 +281,34 @@ def test_what_an_end_means(outcome, error):
     failure = failure_of(OperationEnded("op", outcome, "Why", "because"))
     assert (type(failure) if failure else None) is error
     assert failure is None or "because" in str(failure)
+
+
+@pytest.mark.parametrize(
+    "outcome", [outcome for outcome in Outcome if failure_of(OperationEnded("op", outcome, "", ""))]
+)
+@pytest.mark.parametrize("kind", ["TargetGone", "TreeLeft", "Cancelled"])
+def test_a_tree_that_does_not_run_is_not_said_to_run(outcome, kind):
+    """Only one that was undone runs, and not if it had ended by itself; whoever lost or left one hears of that."""
+    said = str(failure_of(OperationEnded("op", outcome, kind, "process 5 has ended")))
+    assert ("runs as before" in said) is (outcome is Outcome.UNDONE and kind != "TargetGone")
+    assert "process 5 has ended" in said
+
+
+def test_what_a_guard_refuses_names_the_way_out():
+    """The state of a suspended task comes back by `resume` alone."""
+    end = OperationEnded("op", Outcome.FAILED, "GuardRefused", "process 5 found no grant to go on")
+    assert "`iriscw resume JOB`" in str(failure_of(end))
+    assert "resume" not in str(failure_of(attrs.evolve(end, kind="HookFailed")))
+
+
+def test_a_thread_is_no_process(command):
+    """Its number is refused by name, before anything is done."""
+    with subprocess.Popen([sys.executable, "-c", THREADED], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as target:
+        thread = int(target.stdout.readline())
+        code, out, err = command("checkpoint", "--pid", str(thread))
+        target.communicate(b"\n")
+    assert (code, out) == (3, "")
+    assert f"TargetUnfit: {thread} is a thread of process {target.pid}" in err
 
 
 @pytest.mark.anyio
@@ -306,7 +384,7 @@ async def test_what_is_taken_up_is_taken_up_once(tmp_path, monkeypatch):
 async def test_a_command_that_hangs_with_the_lock_is_named(tmp_path, monkeypatch):
     """The others do not wait for ever."""
     monkeypatch.setattr(local_module, "ALONE_PATIENCE_S", 0.0)
-    local = Local(tmp_path, None)
+    local = Local(tmp_path, SimpleNamespace(tiers=Tiers({})))
     plan = FreezePlan("ck-1", TaskIdentity(100, 1, "b"), "ram")
     with (tmp_path / "operations.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -346,3 +424,74 @@ def test_connections_are_not_both_kept_and_given_up(command):
     code, _, err = command("checkpoint", "--pid", "100", "--tcp-established", "--tcp-close")
     assert code == 2
     assert "say one of them" in err
+
+
+@pytest.fixture
+def hang_up_again():
+    """A command that SIGHUP ended is deaf to it from then on; the tests' own process must not be."""
+    before = signal.getsignal(signal.SIGHUP)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+class Interrupted:
+    """Operations that are interrupted as soon as they begin, and end in a given way all the same."""
+
+    def __init__(self, monkeypatch, number, outcome, kind="", text=""):
+        async def run(local, message, *, report, changed):
+            operation = message.plan.operation
+            changed(OperationChanged(operation, FreezePhase.ENDING))
+            signal.raise_signal(number)
+            try:
+                await anyio.sleep_forever()
+            finally:
+                if outcome is not None:
+                    changed(OperationEnded(operation, outcome, kind, text))
+
+        monkeypatch.setattr(Local, "run", run)
+        monkeypatch.setattr(local_module, "new_id", lambda prefix: f"{prefix}-1")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_freeze_that_cannot_be_undone_any_more_is_told(command, kept, monkeypatch, hang_up_again, number):
+    """Whoever interrupts it hears which checkpoint it is: in the same words and the same JSON as ever."""
+    Interrupted(monkeypatch, number, Outcome.FROZEN)
+    code, out, err = command("checkpoint", "--pid", str(os.getppid()), "-o", "json")
+    assert code == 130
+    assert err.endswith("interrupted\n")
+    done = json.loads(out)
+    assert (done["checkpoint"], done["outcome"], done["pid"], done["tier"]) == ("ck-1", "frozen", 100, "disk")
+
+
+def test_a_thaw_that_was_interrupted_is_told(command, kept, monkeypatch):
+    """It came to its end, or it did not: one stands on standard output, the other beside it."""
+    Interrupted(monkeypatch, signal.SIGINT, Outcome.THAWED)
+    code, out, _ = command("restore", "ck-1", "-o", "json")
+    assert (code, json.loads(out)["outcome"]) == (130, "thawed")
+    Interrupted(monkeypatch, signal.SIGINT, Outcome.FAILED, "Cancelled", "it was interrupted")
+    code, out, err = command("restore", "ck-1", "-o", "json")
+    assert (code, out) == (130, "")
+    assert "iriscw: it was not thawed, and the checkpoint is as it was: Cancelled" in err
+
+
+def test_an_operation_that_is_not_over_is_named(command, kept, monkeypatch):
+    """Who interrupts it before it could be undone hears that the next command does that."""
+    Interrupted(monkeypatch, signal.SIGINT, None)
+    code, out, err = command("checkpoint", "--pid", str(os.getppid()))
+    assert (code, out) == (130, "")
+    assert "operation ck-1 is not over: the next command undoes or finishes it" in err
+
+
+@pytest.mark.parametrize("tier", ["ram", "disk"])
+def test_a_tier_that_is_not_ours_alone_is_refused_at_once(command, kept, tmp_path, tier):
+    """By name and before anything is begun: there is nothing to undo, which could not be done there either."""
+    folder = {"ram": tmp_path / "memory", "disk": kept.root}[tier]
+    folder.mkdir(mode=0o700, exist_ok=True)
+    folder.chmod(0o755)
+    for arguments in (["checkpoint", "--pid", str(os.getppid()), "--tier", tier], ["restore", "ck-2"]):
+        code, out, err = command(*arguments)
+        assert (code, out) == (2, "")
+        assert err.splitlines() == [
+            f"iriscw: {folder} is not a folder of mode 0700 that belongs to user {os.geteuid()}"
+        ]
+        assert list((tmp_path / "state" / "operations").iterdir()) == []

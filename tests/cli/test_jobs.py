@@ -1,7 +1,9 @@
 """The columns of a listing, and what options select."""
 
+import attrs
 import pytest
 
+from iriscw.cli.attempts import state_text
 from iriscw.cli.jobs import check_selection, tasks_text
 from iriscw.cli.outcome import NoSuchSelection
 from iriscw.client.model import AttemptStatus, JobStatus, TaskStatus
@@ -56,3 +58,13 @@ async def test_what_is_there_may_be_read():
     status = JobStatus("job-1", "u", "n", JobState.RUNNING, 1, 2, {})
     for task, attempt in ((None, None), (1, None), (0, 1), (None, 0)):
         await check_selection(Job(), status, task, attempt)
+
+
+def test_what_is_suspended_is_not_shown_as_running():
+    """Neither its tasks nor, where nothing else of it runs, the job; of one that is partly suspended both are told."""
+    tasks = {TaskState.PENDING: 1, TaskState.RUNNING: 3, TaskState.SUCCEEDED: 1}
+    job = JobStatus("job-1", "uid", "name", JobState.RUNNING, 1, 5, tasks, suspended=3)
+    assert (state_text(job), tasks_text(job)) == ("SUSPENDED", "1 wait, 3 suspended, 1 done")
+    partly = attrs.evolve(job, suspended=2)
+    assert (state_text(partly), tasks_text(partly)) == ("RUNNING", "1 wait, 1 run, 2 suspended, 1 done")
+    assert state_text(attrs.evolve(job, tasks={TaskState.PENDING: 5}, suspended=0)) == "RUNNING"

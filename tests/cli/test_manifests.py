@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import os
 import sys
 import threading
 from pathlib import Path
@@ -53,7 +54,7 @@ def cluster(tmp_path, monkeypatch):
 
 
 def objects(text):
-    """Give the objects of a stream."""
+    """Return the objects of a stream."""
     return [each for each in yaml.safe_load_all(io.StringIO(text)) if each is not None]
 
 
@@ -203,8 +204,14 @@ def test_slices_are_listed_before_they_go(iriscw, cluster, config, monkeypatch):
 
 
 def test_a_library_that_is_missing_is_named(iriscw, cluster, config, monkeypatch):
-    """What reads kubeconfigs is not needed by those who have none."""
-    monkeypatch.setitem(sys.modules, "kubernetes_asyncio.config.kube_config", None)
+    """What logs in by programs is needed by those alone whose kubeconfig names one."""
+    monkeypatch.setitem(sys.modules, "kubernetes_asyncio.client", None)
+    assert iriscw("manifests", str(config), "--diff")[0] == 1
+    path = Path(os.environ["KUBECONFIG"])
+    kubeconfig = yaml.safe_load(path.read_text())
+    program = {"apiVersion": "client.authentication.k8s.io/v1", "command": "true", "interactiveMode": "Never"}
+    kubeconfig["users"][0]["user"] = {"exec": program}
+    path.write_text(yaml.safe_dump(kubeconfig))
     code, out, err = iriscw("manifests", str(config), "--diff")
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "the package kubernetes_asyncio" in err
@@ -216,7 +223,8 @@ def test_no_cluster_is_one_line(iriscw, config, monkeypatch, tmp_path):
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     code, out, err = iriscw("manifests", str(config), "--diff")
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert "this is no pod" in err
+    assert "this is not a pod" in err
+    assert "say --kubeconfig FILE, or set KUBECONFIG" in err
 
 
 def test_the_configurations_kubeconfig_is_used(iriscw, cluster, config, tmp_path, monkeypatch):

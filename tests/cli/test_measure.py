@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from iriscw.bench import control_plane, pools, runtime, simulation
+from iriscw.bench import control_plane, pools, runtime, simulation, whole
 
 REPORT = {"ratios": {"queue": {"tell": 0.9, "ask": 3.0}}, "bytes_per_idle_actor": 300}
 
@@ -82,6 +82,7 @@ def test_control_plane_writes_tables(iriscw, counted):
     assert out.splitlines()[-1].startswith("In brackets: targets")
 
 
+@pytest.mark.slow
 def test_control_plane_measures(iriscw, monkeypatch):
     """The whole way: real figures at the smallest sizes."""
     tiny = control_plane.Sizes(
@@ -145,6 +146,7 @@ def test_simulation_writes_tables(iriscw, simulated):
     assert out.splitlines()[-1] == "Goals: checks_share 0.5."
 
 
+@pytest.mark.slow
 def test_simulation_measures(iriscw, monkeypatch):
     """The whole way: real figures at the smallest sizes."""
     tiny = simulation.Sizes(fleets=((2, 5), (3, 5)), checks=(2, 20), memory=1)
@@ -174,3 +176,22 @@ def test_pools_gives_the_report(iriscw, monkeypatch):
     assert (code, asked) == (0, [pools.FULL, pools.QUICK])
     assert ["requests_per_pool_life", "11.4"] in [line.split() for line in out.splitlines()]
     assert out.splitlines()[-1] == "Goals: requests_per_pool_life 12."
+
+
+def test_end_to_end_gives_the_report(iriscw, monkeypatch):
+    """Full or quick, as JSON or as tables with the goals below; progress goes elsewhere."""
+    report = {"figures": {"page": [{"workers": 79, "page_loop_cpu_ms": 9.5}]}, "goals": {"page_loop_cpu_ms": 10}}
+    asked = []
+
+    def run(progress, sizes):
+        asked.append(sizes)
+        progress("79 workers")
+        return report
+
+    monkeypatch.setattr(whole, "run", run)
+    code, out, err = iriscw("bench", "end-to-end", "-o", "json")
+    assert (code, json.loads(out), err) == (0, report, "79 workers\n")
+    code, out, _ = iriscw("bench", "end-to-end", "--quick")
+    assert (code, asked) == (0, [whole.FULL, whole.QUICK])
+    assert ["page_loop_cpu_ms", "9.5"] in [line.split() for line in out.splitlines()]
+    assert out.splitlines()[-1] == "Goals: page_loop_cpu_ms 10."

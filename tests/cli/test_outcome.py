@@ -1,8 +1,25 @@
 """Exit codes, and the one line that goes with them."""
 
+import ssl
+import sys
+
 import pytest
 
-from iriscw.cli.outcome import BUG, MEANINGS, REFUSED, UNWELL, USAGE, CheckFailed, alone, exit_code, report, run_async
+from iriscw.agent.local import ThawFailed
+from iriscw.cli import outcome
+from iriscw.cli.outcome import (
+    BUG,
+    INTERRUPTED,
+    MEANINGS,
+    REFUSED,
+    UNWELL,
+    USAGE,
+    CheckFailed,
+    alone,
+    exit_code,
+    report,
+    run_async,
+)
 from iriscw.client.errors import JobFailed, NoController, ResultDamaged
 from iriscw.errors import InvalidArgument, JournalUnavailable
 from iriscw.rpc.errors import RpcUnavailable
@@ -24,6 +41,22 @@ def test_codes_say_whose_fault_it_is(error, code):
     """Each kind of error has its documented code."""
     assert exit_code(error) == code
     assert code in MEANINGS
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [(NoController("x"), "nothing says where a controller is"), (RpcUnavailable("x"), "does not answer")],
+)
+def test_a_controller_that_is_missing(error, said):
+    """One that nobody has named and one that is not there are told apart, in the table of exit codes as by the code."""
+    assert [code for code, meaning in MEANINGS.items() if said in meaning] == [exit_code(error)]
+    assert [code for code, meaning in MEANINGS.items() if "controller" in meaning] == [USAGE, REFUSED]
+
+
+def test_the_table_is_the_modules_own():
+    """What the module says of itself is what the page says, but for marks of code."""
+    for code, meaning in MEANINGS.items():
+        assert f"\n{code:<5}{meaning}".replace("`", "") in outcome.__doc__.replace("``", "")
 
 
 def test_one_line_with_the_way_out(capsys):
@@ -48,6 +81,22 @@ def test_a_bug_says_how_to_see_more(capsys):
     assert "ZeroDivisionError: division by zero" in capsys.readouterr().err
 
 
+def test_numbers_of_openssl_are_not_the_systems():
+    """One that happens to be EPERM says nothing of a place that somebody may use."""
+    assert exit_code(PermissionError(1, "not yours")) == REFUSED
+    assert exit_code(ssl.SSLCertVerificationError(1, "certificate verify failed")) == BUG
+
+
+@pytest.mark.parametrize("somebody_listens", [False, True])
+def test_what_a_second_interrupt_cuts_off_is_not_told(monkeypatch, capsys, somebody_listens):
+    """Whoever has a hook of their own for it keeps that."""
+    hook = (lambda _: None) if somebody_listens else sys.__unraisablehook__
+    monkeypatch.setattr(sys, "unraisablehook", hook)
+    assert report(KeyboardInterrupt(), verbose=False) == INTERRUPTED
+    assert (sys.unraisablehook is hook) == somebody_listens
+    assert capsys.readouterr().err == "interrupted\n"
+
+
 def test_groups_are_unwrapped():
     """An error alone in task groups is shown as itself; several stay together."""
     inner = InvalidArgument("x")
@@ -60,3 +109,10 @@ def test_groups_are_unwrapped():
 
     with pytest.raises(InvalidArgument):
         run_async(fails)
+
+
+def test_a_line_names_one_error(capsys):
+    """A sentence that says what its name says has none before it; the cause has, which is looked up."""
+    report(ThawFailed("it was not thawed, and the checkpoint is as it was: CriuFailed: no room"), verbose=False)
+    said = capsys.readouterr().err
+    assert said == "iriscw: it was not thawed, and the checkpoint is as it was: CriuFailed: no room\n"

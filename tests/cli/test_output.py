@@ -69,7 +69,7 @@ def test_a_long_text_has_a_line_of_its_own():
 
 
 def test_pipes_get_the_whole(monkeypatch):
-    """Nothing is cut where standard output is no terminal; a terminal says how wide it is."""
+    """Nothing is cut where standard output is not a terminal; a terminal says how wide it is."""
     assert terminal_columns() is None
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     monkeypatch.setenv("COLUMNS", "93")

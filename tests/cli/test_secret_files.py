@@ -26,7 +26,7 @@ def make(folder):
 
 
 def contents(folder):
-    """Give all files."""
+    """Return all files."""
     return {each.name: each.read_bytes() for each in folder.iterdir()}
 
 
@@ -45,8 +45,8 @@ def test_everything_is_made_once(tmp_path):
 def test_tokens_are_tokens(tmp_path):
     """Long, and no two alike."""
     make(tmp_path)
-    tokens = {read_token_file(tmp_path / name).reveal() for name in ("cluster-secret", "admin-token")}
-    assert len(tokens) == 2
+    tokens = {read_token_file(tmp_path / name).reveal() for name in ("cluster-secret", "admin-token", "metrics-token")}
+    assert len(tokens) == 3
     assert all(len(each) >= 32 for each in tokens)
 
 
@@ -99,7 +99,7 @@ def test_certificates_may_be_brought(tmp_path):
     """All three: then only tokens are made, and no authority of ours."""
     for name in ("tls.crt", "tls.key", "ca.crt"):
         (tmp_path / name).write_text("theirs")
-    assert make(tmp_path) == ("cluster-secret", "admin-token")
+    assert make(tmp_path) == ("cluster-secret", "admin-token", "metrics-token")
     assert contents(tmp_path)["tls.crt"] == b"theirs"
 
 
@@ -127,7 +127,7 @@ def test_an_openssl_that_fails_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(secret_files, "_AUTHORITY_CONFIG", "nonsense")
     with pytest.raises(NoSecretMaterial, match="openssl failed"):
         make(tmp_path)
-    assert sorted(contents(tmp_path)) == ["admin-token", "cluster-secret"]
+    assert sorted(contents(tmp_path)) == ["admin-token", "cluster-secret", "metrics-token"]
 
 
 def test_the_machines_own_openssl_configuration_is_not_used(tmp_path, monkeypatch):

@@ -1,10 +1,12 @@
 """What `submit` makes of its words."""
 
+import json
+
 import pytest
 
 from iriscw.cli import submit as module
 from iriscw.cli.submit import default_name
-from iriscw.client.model import JobState, JobStatus
+from iriscw.client.model import JobState, JobStatus, LogLine
 from iriscw.jobs.model import MAX_NAME_LENGTH
 
 
@@ -21,6 +23,13 @@ class Client:
 
     async def status(self):
         return JobStatus("job-1", "u", "n", JobState.PENDING, 1, 1, {})
+
+    async def wait(self):
+        return JobStatus("job-1", "u", "n", JobState.SUCCEEDED, 1, 1, {})
+
+    async def logs(self, **which):
+        yield LogLine(0, 0, "hi")
+        yield LogLine(0, 1, "again")
 
 
 @pytest.fixture
@@ -54,13 +63,44 @@ def test_what_follows_the_program_is_its_own(iriscw, client, words, argv):
     assert (given, wishes["name"].partition("-")[0]) == (argv, argv[0])
 
 
+def test_a_program_reads_the_job_alone(iriscw, client):
+    """With -o json or yaml standard output is one document, and the log stands on standard error."""
+    said = "job-1\nhi\ntask 0, attempt 1:\nagain\njob-1 SUCCEEDED\n"
+    code, out, err = iriscw("submit", "-f", "-o", "json", "--", "prog")
+    assert (code, json.loads(out)["state"], err) == (0, "SUCCEEDED", said)
+    code, out, err = iriscw("submit", "-f", "-o", "yaml", "--", "prog")
+    assert (code, out.splitlines()[0], err) == (0, '"job_id": "job-1"', said)
+    log = {"hi", "again"}
+    code, out, err = iriscw("submit", "-f", "--", "prog")
+    assert (code, out) == (0, "hi\nagain\n")
+    assert log.isdisjoint(err.splitlines())
+
+
+def test_a_name_that_is_empty(iriscw, client):
+    """It is refused, not made up: the variable that should hold it is unset."""
+    code, _, said = iriscw("submit", "--name", "", "--", "true")
+    assert (code, client.submitted) == (2, [])
+    assert "--name is empty" in said
+
+
 def test_options_arrive(iriscw, client, tmp_path):
     """Sizes may be digits; a folder travels as it is named; a name that was given stays."""
     given = ["--name", "n", "--memory", "268435456", "--disk", "1GiB", "--env", "A=b", "--bundle", str(tmp_path)]
-    assert iriscw("submit", *given, "true")[0] == 0
+    assert iriscw("submit", *given, "--freezable", "--detached", "true")[0] == 0
     [(_, wishes)] = client.submitted
     assert (wishes["name"], wishes["environment"], wishes["bundle"]) == ("n", {"A": "b"}, tmp_path)
+    assert (wishes["freezable"], wishes["detached"]) == (True, True)
     assert (wishes["resources"].memory, wishes["resources"].disk) == (2**28, 2**30)
+
+
+def test_a_file_that_does_not_travel_is_named(iriscw, client, tmp_path, monkeypatch):
+    """Before the job waits for a machine; not with a bundle, nor for what the workers may have."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").touch()
+    said = "train.py: not sent along; the command's working folder is empty without --bundle .\n"
+    assert iriscw("submit", "python", "train.py") == (0, "job-1\n", said)
+    assert iriscw("submit", "--bundle", ".", "python", "train.py") == (0, "job-1\n", "")
+    assert iriscw("submit", "python", "/train.py", "other.py") == (0, "job-1\n", "")
 
 
 def test_default_names_do_not_collide():

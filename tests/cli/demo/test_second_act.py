@@ -179,7 +179,7 @@ def test_without_criu_it_is_skipped(tmp_path, monkeypatch, capsys):
     perform(PlainView(), 16 * MIB, asked=False)
     said = capsys.readouterr().out.splitlines()[-1]
     assert "the second act is skipped: there is no CRIU" in said
-    assert "install-criu" in said
+    assert "`make criu`" in said
     with pytest.raises(CriuMissing):
         perform(PlainView(), 16 * MIB, asked=True)
 

@@ -71,7 +71,7 @@ def test_a_plan_says_where_it_is_wrong(tmp_path):
         read_plan("/" + "x" * 5_000)
     for text, said in (
         ("{", "it is no JSON"),
-        ("import os", "no plan"),
+        ("import os", "not a plan"),
         ('{"format": "iriscw-plan", "version": 9}', "it has version 9"),
         ('{"format": "iriscw-plan", "version": 1, "plan": 5}', "plan: an object"),
         (plan_text(attrs.evolve(draw_plan(3), faults=(Fault(1, "earthquake", 0),))), "there is no fault 'earthquake'"),

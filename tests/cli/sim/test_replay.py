@@ -174,6 +174,13 @@ def test_nonsense_is_refused(iriscw, arguments, said):
 
 def test_a_picture_that_cannot_be_written_is_the_world_s_fault(iriscw):
     """The timeline was told; the code says that the file is what failed."""
-    code, out, err = iriscw("sim", "replay", "41", "--picture", "/no/such/folder/x.html")
+    code, out, err = iriscw("sim", "replay", "41", "--picture", "/proc/x.html")
     assert (code, out.startswith("seed 41: held")) == (3, True)
-    assert "PictureUnwritable: /no/such/folder/x.html: No such file" in err
+    assert "PictureUnwritable: /proc/x.html: No such file" in err
+
+
+def test_a_picture_whose_folder_is_missing_is_refused_at_once(iriscw):
+    """Nobody waits for a run whose picture cannot be drawn."""
+    code, out, err = iriscw("sim", "replay", "41", "--picture", "/no/such/folder/x.html")
+    assert (code, out) == (2, "")
+    assert "there is no folder /no/such/folder" in err

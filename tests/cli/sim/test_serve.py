@@ -109,11 +109,12 @@ def test_a_fleet_boots_and_goes(started):
 
 
 def conditions(kubeconfig, pool):
-    """Give the reason of each condition of a pool."""
+    """Return the reason of each condition of a pool."""
     found = ask(kubeconfig, f"/apis/compute.coreweave.com/v1alpha1/nodepools/{pool}").get("status", {})
     return {each["type"]: each["reason"] for each in found.get("conditions", ())}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("arguments", "condition", "reason"),
     [
@@ -149,6 +150,7 @@ def test_a_network_needs_tls_or_trust(iriscw):
     assert "--insecure-plaintext" in err
 
 
+@pytest.mark.slow
 def test_a_kubeconfig_of_ones_own_stays(started, tmp_path):
     """A file that was named, and that a simulation had left, is written anew; after Ctrl-C it stays, private."""
     path = tmp_path / "mine"
@@ -170,7 +172,7 @@ def test_another_file_is_not_overwritten(iriscw, tmp_path):
         path.write_text(text, encoding="utf-8")
         code, _, err = iriscw("sim", "serve", "--kubeconfig", str(path))
         assert (code, err.count("\n")) == (2, 1)
-        assert "is no kubeconfig of a simulation" in err
+        assert "is not a kubeconfig of a simulation" in err
         assert path.read_text(encoding="utf-8") == text
 
 

@@ -1,0 +1,83 @@
+"""What a cluster's agents are asked for by commands, and how the end of it is told."""
+
+import json
+
+import anyio
+import click
+import pytest
+
+from iriscw.cli import connection
+from iriscw.cli.connection import job_named
+from iriscw.client.errors import NoController
+from iriscw.client.model import TaskSuspension
+from iriscw.client.nodes import Checkpoint
+from iriscw.jobs.errors import NoSuchJob
+
+DISK = Checkpoint("ck-1", "n1", "disk", 4)
+ELSEWHERE = Checkpoint("ck-1", "n2", "ram", 4)
+
+
+class ClientDouble:
+    """Suspends task 0 at once, or finds it suspended, and lists checkpoints."""
+
+    def __init__(self, phases, held):
+        self.phases = phases
+        self.held = held
+
+    async def suspend(self, job, *, seen, **_):
+        for phase in self.phases:
+            seen(found := TaskSuspension(0, "u0", phase=phase, checkpoint="ck-1", node="n1"))
+        return found
+
+    async def checkpoints(self):
+        return self.held
+
+
+@pytest.fixture
+def cluster(monkeypatch):
+    """Say what the controller gives."""
+
+    def with_double(phases, held=(DISK, ELSEWHERE)):
+        double = ClientDouble(phases, held)
+        monkeypatch.setattr(connection, "with_client", lambda address, token, work: anyio.run(work, double))
+
+    return with_double
+
+
+def test_a_suspended_task_is_told_where_it_is(iriscw, cluster):
+    """Its checkpoint's tier is told, not the one that was asked for: it may have been suspended before."""
+    cluster(["SUSPENDING", "SUSPENDED"])
+    assert iriscw("checkpoint", "st", "--tier", "disk")[1] == "ck-1: task 0 is suspended, in disk of n1\n"
+    cluster(["SUSPENDED"])
+    assert iriscw("checkpoint", "st")[1] == "ck-1: task 0 was suspended already, in disk of n1\n"
+    told = json.loads(iriscw("checkpoint", "st", "-o", "json")[1])
+    assert (told["outcome"], told["tier"], told["already"]) == ("suspended", "disk", True)
+
+
+def test_a_tier_that_is_not_known_is_not_told(iriscw, cluster):
+    """The agent that holds it may not have told of it yet."""
+    cluster(["SUSPENDING", "SUSPENDED"], held=[ELSEWHERE])
+    assert iriscw("checkpoint", "st", "--tier", "disk")[1] == "ck-1: task 0 is suspended, on n1\n"
+
+
+@pytest.mark.parametrize("command", ["resume", "stop", "job", "logs", "checkpoint"])
+def test_a_checkpoint_where_a_job_is_wanted(iriscw, command):
+    """With no controller known the id alone tells what was meant; a job's name is told what is missing."""
+    code, _, err = iriscw(command, "ck-a7kvx")
+    assert code == 2
+    assert "ck-a7kvx is a checkpoint, and a JOB is wanted: `iriscw restore ck-a7kvx` brings it back" in err
+    assert f"see `iriscw {command} --help`" in err
+    assert "no controller is known here" in iriscw(command, "train")[2]
+
+
+@pytest.mark.parametrize("error", [NoSuchJob, NoController])
+def test_a_job_may_be_called_as_a_checkpoint_is(error):
+    """Only what was not found is doubted; other errors, and other names, stay what they are."""
+    with job_named("ck-a"):
+        pass
+    with pytest.raises(error), job_named("train", "ck-A b"):
+        raise error("none")
+    with pytest.raises(RuntimeError), job_named("ck-a"):
+        raise RuntimeError
+    with pytest.raises(click.UsageError, match="ck-a is a checkpoint"), job_named("train", "ck-a"):
+        raise error("none")
