@@ -23,7 +23,7 @@ from freeze_world import (
     one_by_one,
 )
 
-from iriscw.agent.caller import AgentCaller
+from iriscw.agent.client import AgentCaller
 from iriscw.agent.daemon import Agent, AgentSettings
 from iriscw.agent.local import Machine
 from iriscw.checkpoint.drivers.store import Folders
@@ -64,7 +64,7 @@ class StepWorld(World):
         self.goes_on.set()
 
     def stepped(self, function):
-        """Give a function of a port as one for an event loop."""
+        """Return a function of a port as one for an event loop."""
 
         async def call(*args, **words):
             if function.__name__ == self.held_at:
@@ -103,7 +103,7 @@ class SimMachine(Machine):
     """The simulated machine, as an agent has it."""
 
     def desk(self, report):
-        """Give what carries out one operation."""
+        """Return what carries out one operation."""
         world = self.processes.world
         ports = (self.processes, self.criu, self.cuda, self.gpus, self.hooks)
         artifacts = Stepped(world, SimArtifacts(world, 1))
@@ -111,7 +111,7 @@ class SimMachine(Machine):
 
 
 def machine_of(world, folders=()):
-    """Give the ports of a simulated machine, with real tiers beside it for what is listed."""
+    """Return the ports of a simulated machine, with real tiers beside it for what is listed."""
     kinds = (Processes, SimCriu, SimCuda, SimGpus, SimHooks)
     ports = [Stepped(world, kind(world, 1)) for kind in kinds]
     ram = Folders("ram", Path("/nonexistent"), 0)  # where the simulated machine puts what it freezes
@@ -127,17 +127,17 @@ async def agent_of(folder, world, *, folders=(), **settings):
 
 
 def freeze_plan(world, name="ck-1", **words):
-    """Give the plan of a freeze of the machine's tree."""
+    """Return the plan of a freeze of the machine's tree."""
     return FreezePlan(name, world.source[0], "ram", **words)
 
 
 def thaw_plan(artifact):
-    """Give the plan of a thaw."""
+    """Return the plan of a thaw."""
     return ThawPlan("th-1", artifact)
 
 
 async def last(views):
-    """Give the last of some views."""
+    """Return the last of some views."""
     found = None
     async for view in views:
         found = view

@@ -42,7 +42,7 @@ def judge(stage):
 
 
 def listed(stage):
-    """Give the checkpoints; each is whole, says so, and is pinned by nobody."""
+    """Return the checkpoints; each is whole, says so, and is pinned by nobody."""
     found = stage.do("checkpoints")
     for each in found:
         assert each["trouble"] == "", each["trouble"]

@@ -239,7 +239,8 @@ def run(order, arguments):
     if order["library"]:
         gpus = NvmlGpus(order["library"])
         machine.NvmlGpus = lambda: gpus
-        machine.NvidiaCuda = lambda: NvidiaCuda(LibraryInterface(order["library"], "stand-in"), gpus=gpus)
+        interface = LibraryInterface(order["library"], "stand-in", nvml=order["library"], kernel=None)
+        machine.NvidiaCuda = lambda: NvidiaCuda(interface, gpus=gpus)
     if order["at"] is not None:
         install(Strike(order))
     return main(arguments)

@@ -23,7 +23,7 @@ from crash_plans import CALLER, CRIU, DURING_HELPER, HELPER, OPERATOR, STAY, THA
 from frozen_states import after
 from stand_in import GIB, StandIn
 
-from iriscw.agent.caller import AgentCaller
+from iriscw.agent.client import AgentCaller
 from iriscw.cli.freezing import STEPS
 from iriscw.errors import IriscwError
 from iriscw.freeze.drivers.identities import identify_task
@@ -157,7 +157,7 @@ class Stage:
             return False
 
     def living(self):
-        """Give all of the tree that lives; a zombie of ours is reaped."""
+        """Return all of the tree that lives; a zombie of ours is reaped."""
         return with_all_below([identify_task(self.root.pid)]) if self.alive() else ()
 
     def numbers_are_free(self):
@@ -212,7 +212,7 @@ class Stage:
     # What the plan says
 
     def order(self):
-        """Give what is asked for as a command line."""
+        """Return what is asked for as a command line."""
         if self.plan.operation == THAW:
             return ("restore", self.artifact)
         more = ("--leave-running",) if self.plan.operation == STAY else ()
@@ -380,7 +380,7 @@ def _runs(task):
 
 
 def users_of(*folders):
-    """Give the processes that were started with a path below these folders, work in one or have a file of it open.
+    """Return the processes that were started with a path below these folders, work in one or have a file of it open.
 
     The folders are this test's own: nobody else's processes are found.
     """

@@ -5,17 +5,19 @@ import signal
 import anyio
 from real_trees import PATIENCE_S, Command
 
-from iriscw.agent.caller import AgentCaller
+from iriscw.agent.client import AgentCaller
 
 
 class Serving:
     """An agent that can be killed and started again."""
 
-    def __init__(self, folder, **environment):
-        self.folder = folder
+    def __init__(self, folder, within=(), **environment):
+        """``within`` is a program, with its arguments, that becomes the agent."""
+        self.folder, self.within = folder, within
         self.environment = environment
         self.socket = folder / "s" / "agent.sock"
         (folder / "root").mkdir(mode=0o700)
+        (folder / "runc").mkdir(mode=0o700, exist_ok=True)
         self.process = None
         self.said = ""
         self.start()
@@ -27,7 +29,7 @@ class Serving:
         command.environment.update(self.environment)
         options = ("--root", str(self.folder / "root"), "--runtime-root", str(self.folder / "runc"))
         options += ("--lock-patience", f"{PATIENCE_S:g}s")  # what a killed agent had just forked may hold its state
-        self.process = command.start("agent", "serve", "--socket", str(self.socket), *options)
+        self.process = command.start("agent", "serve", "--socket", str(self.socket), *options, within=self.within)
         self.said = ""
         while "iriscw agent at" not in self.said and (line := self.process.stderr.readline()):
             self.said += line

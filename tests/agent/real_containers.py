@@ -11,16 +11,36 @@ from real_trees import COUNTING, PATIENCE_S, until
 
 from iriscw.processes.identity import ProcessGone, read_stat
 
+TALKING = """
+import os, select, sys
+master, slave = os.openpty()
+os.write(master, b"one" + bytes([4]) + b"two" + os.linesep.encode())
+os.write(slave, b"out")
+"""
+"""Has something wait on both sides of a terminal."""
+
+COUNTING_AND_TALKING = TALKING + COUNTING.replace(
+    "    number += 1\n",
+    """    number += 1
+    if os.path.exists("/data/tell"):
+        os.remove("/data/tell")
+        flags = [os.get_blocking(each) for each in (master, slave)]
+        said = os.read(slave, 100), os.read(slave, 100), b"out" in os.read(master, 100), flags
+        with open("/data/said", "w") as talked:
+            talked.write(repr(said) + os.linesep)
+""",
+)
+
 BUILD_RUNC = Path(__file__).parent / "runc" / "build-runc"
 
 
 def find_runc() -> tuple[str, str]:
-    """Give the real runc, or why there is none."""
+    """Return the real runc, or why there is none."""
     found = subprocess.run([BUILD_RUNC, "--only-find"], capture_output=True, text=True, check=False)
     return found.stdout.strip(), found.stderr.strip()
 
 
-def write_bundle(folder: Path, name: str, *, children: int = 0, hostname: str = "box") -> Path:
+def write_bundle(folder: Path, name: str, *, children: int = 0, hostname: str = "box", program: str = COUNTING) -> Path:
     """Write a bundle whose program counts into files of the folder ``data`` and has namespaces of its own."""
     bundle, data = folder / f"bundle-{name}", folder / f"data-{name}"
     rootfs = bundle / "rootfs"
@@ -36,6 +56,7 @@ def write_bundle(folder: Path, name: str, *, children: int = 0, hostname: str = 
         {"destination": "/proc", "type": "proc", "source": "proc"},
         {"destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "mode=755", "size=64k"]},
         {"destination": "/dev/shm", "type": "tmpfs", "source": "shm", "options": ["nosuid", "nodev", "mode=1777"]},
+        {"destination": "/dev/pts", "type": "devpts", "source": "devpts", "options": ["newinstance", "ptmxmode=0666"]},
         {"destination": "/usr", "type": "bind", "source": "/usr", "options": ["rbind", "ro"]},
         {"destination": "/data", "type": "bind", "source": str(data), "options": ["bind", "rw"]},
     ]
@@ -45,12 +66,12 @@ def write_bundle(folder: Path, name: str, *, children: int = 0, hostname: str = 
         for path in more
         if path.is_dir() and not path.is_relative_to("/usr")
     ]
-    program = str((python / "bin" / f"python{sys.version_info[0]}.{sys.version_info[1]}").resolve())
+    interpreter = str((python / "bin" / f"python{sys.version_info[0]}.{sys.version_info[1]}").resolve())
     config = {
         "ociVersion": "1.2.0",
         "process": {
             "user": {"uid": 0, "gid": 0},
-            "args": [program, "-u", "-c", COUNTING, "/data/count", str(children), "1"],
+            "args": [interpreter, "-u", "-c", program, "/data/count", str(children), "1"],
             "env": ["PATH=/usr/bin:/bin", "LC_ALL=C"],
             "cwd": "/",
         },
@@ -82,7 +103,7 @@ class Runc:
 
     def look_for(self, seconds: float) -> None:
         """Have the wrapper wait no longer than that for an agent to say what runs."""
-        self._write_wrapper(f"from iriscw.shim import meeting\nmeeting.LOOK_S = {seconds}\n")
+        self._write_wrapper(f"from iriscw.shim import agent_queries\nagent_queries.LOOK_S = {seconds}\n")
 
     def _write_wrapper(self, first: str = "") -> None:
         text = f"#!{sys.executable}\nimport sys\nfrom iriscw.shim import main\n{first}sys.exit(main())\n"
@@ -98,7 +119,7 @@ class Runc:
         return self._call(str(self.wrapper), *self.before(), *words, **options)
 
     def before(self):
-        """Give those words."""
+        """Return those words."""
         return ("--root", str(self.root), "--log", str(self.log), "--log-format", "json")
 
     def start(self, *words):
@@ -126,7 +147,7 @@ class Runc:
         )
 
     def logged(self):
-        """Give what the wrapper, or runc, wrote into the log."""
+        """Return what the wrapper, or runc, wrote into the log."""
         lines = self.log.read_text(encoding="utf-8").splitlines() if self.log.exists() else []
         return [json.loads(line) for line in lines]
 
@@ -134,9 +155,9 @@ class Runc:
 class Box:
     """One container that counts, created and started through the wrapper as containerd's shim does it."""
 
-    def __init__(self, runc: Runc, name: str, *, children: int = 0) -> None:
+    def __init__(self, runc: Runc, name: str, *, children: int = 0, program: str = COUNTING) -> None:
         self.runc, self.name = runc, name
-        self.bundle = write_bundle(runc.folder, name, children=children)
+        self.bundle = write_bundle(runc.folder, name, children=children, program=program)
         self.data = runc.folder / f"data-{name}"
         self.files = [self.data / "count", *(self.data / f"count.{each}" for each in range(children))]
         self.pid_file = self.bundle / "init.pid"
@@ -159,7 +180,7 @@ class Box:
         return json.loads(done.stdout)["status"] if done.returncode == 0 else ""
 
     def checkpoint_words(self, place: Path, *more: str) -> tuple[str, ...]:
-        """Give what containerd's shim says: go-runc's Checkpoint, with the options of its default."""
+        """Return what containerd's shim says: go-runc's Checkpoint, with the options of its default."""
         work = str(self.runc.folder / "work")
         return ("checkpoint", "--image-path", str(place), "--work-path", work, *more, self.name)
 
@@ -172,7 +193,7 @@ class Box:
         )
 
     def counts(self) -> list[int]:
-        """Give how far its processes are."""
+        """Return how far its processes are."""
         lines = [file.read_bytes().split(b"\n") if file.exists() else [] for file in self.files]
         return [int(each[-2]) if len(each) > 1 else 0 for each in lines]
 

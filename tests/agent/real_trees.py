@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest import mock
 
 from iriscw.cli import main
 from iriscw.freeze.drivers.criu.ability import probe
@@ -48,11 +49,12 @@ def why_not() -> str:
 class Counting:
     """A tree of processes that count, each into a file of its own."""
 
-    def __init__(self, folder: Path, children: int = 0, ballast_mib: int = 1) -> None:
+    def __init__(self, folder: Path, children: int = 0, ballast_mib: int = 1, within: tuple[str, ...] = ()) -> None:
+        """``within`` is a program, with its arguments, that starts it."""
         self.file = folder / "count"
         self.files = [self.file, *(folder / f"count.{each}" for each in range(children))]
         self.process = subprocess.Popen(
-            [sys.executable, "-c", COUNTING, str(self.file), str(children), str(ballast_mib)],
+            [*within, sys.executable, "-c", COUNTING, str(self.file), str(children), str(ballast_mib)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -62,12 +64,12 @@ class Counting:
         self.counts_on()
 
     def count(self, file: Path) -> int:
-        """Give how far one of them is."""
+        """Return how far one of them is."""
         lines = file.read_bytes().split(b"\n") if file.exists() else []
         return int(lines[-2]) if len(lines) > 1 else 0
 
     def counts(self) -> list[int]:
-        """Give how far they are."""
+        """Return how far they are."""
         return [self.count(file) for file in self.files]
 
     def counts_on(self) -> None:
@@ -104,7 +106,7 @@ class Counting:
 
 
 def session_of(leader: int) -> list[int]:
-    """Give the processes of a session."""
+    """Return the processes of a session."""
     found = []
     for each in Path("/proc").iterdir():
         if each.name.isdigit():
@@ -126,16 +128,17 @@ def until(holds, what: str) -> None:
 
 
 class Command:
-    """The command line, with a state of its own."""
+    """The command line, with a state and tiers of its own: those of this user may hold what others have frozen."""
 
     def __init__(self, folder: Path) -> None:
         self.state = folder / "state"
-        self.environment = {**os.environ, "IRISCW_STATE_DIR": str(self.state)}
+        self.ram = folder / "ram"
+        self.environment = {**os.environ, "IRISCW_STATE_DIR": str(self.state), "IRISCW_RAM_DIR": str(self.ram)}
 
-    def start(self, *arguments: str, program: str = MAIN) -> subprocess.Popen:
-        """Start it; its standard error is read line by line."""
+    def start(self, *arguments: str, program: str = MAIN, within: tuple[str, ...] = ()) -> subprocess.Popen:
+        """Start it; its standard error is read line by line. ``within`` is a program that becomes it."""
         return subprocess.Popen(
-            [sys.executable, "-c", program, *arguments],
+            [*within, sys.executable, "-c", program, *arguments],
             env=self.environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -146,7 +149,11 @@ class Command:
     def __call__(self, *arguments: str) -> tuple[int, str, str]:
         """Run it to its end, in this process: it takes as long to start one as to freeze."""
         out, err = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        with (
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+            mock.patch.dict(os.environ, IRISCW_RAM_DIR=str(self.ram)),
+        ):
             code = main([*arguments, "--state-dir", str(self.state)])
         return code, out.getvalue(), err.getvalue()
 

@@ -8,6 +8,7 @@ from iriscw.agent.uplink import facts
 from iriscw.agent.uplink.binding import ControllerLink
 from iriscw.agent.uplink.messages import BeginOrder
 from iriscw.checkpoint.model import Listed
+from iriscw.freeze.model import Numbers, ThawPlan
 from iriscw.nodes.model import AgentIdentity, Order, RemoveOrder, ThawOrder, size_of
 
 pytestmark = pytest.mark.anyio
@@ -17,7 +18,7 @@ THAW = Order("th-1", thaw=ThawOrder("ck-1"))
 
 
 def listed(artifact):
-    """Give an artifact that cannot be read."""
+    """Return an artifact that cannot be read."""
     return Listed(artifact, "ram", 7, None, "it is damaged")
 
 
@@ -30,7 +31,7 @@ class Machine:
         self._looked = ([listed(each) for each in held], unread)
 
     async def look(self):
-        """Give the artifacts."""
+        """Return the artifacts."""
         return self._looked
 
     async def begin(self, order):
@@ -43,7 +44,7 @@ class Machine:
 
 
 async def begun(machine, effect):
-    """Give what becomes of an effect."""
+    """Return what becomes of an effect."""
     link = ControllerLink(machine, None, AgentIdentity("n1", "agent-1", 1, "boot"), lambda _: None)
     link.attach(None)
     (orders,) = link.child().behavior.children
@@ -64,6 +65,13 @@ async def test_a_withdrawn_order_is_not_begun(order, machine, outcome):
     end = await begun(machine, BeginOrder(order, withdrawn=True))
     assert (end.operation, end.outcome, machine.done) == (order.operation, outcome, [])
     assert end.kind == ("" if outcome == "removed" else "OrderCancelled")
+
+
+async def test_a_thaw_brings_what_was_on_gpus_to_others():
+    """The map is of all that the attempt had: on some of them nothing may have been."""
+    order = ThawOrder("ck-1", new_numbers=True, gpus=(("GPU-1", "GPU-2"),))
+    plan = ControllerLink._thaw_plan("th-1", order)
+    assert plan == ThawPlan("th-1", "ck-1", order.gpus, numbers=Numbers.AUTO, unused_gpus=True)
 
 
 async def test_a_withdrawn_order_that_is_shown():

@@ -42,7 +42,7 @@ def line():
 
 
 def names(line):
-    """Give the names of their freezes."""
+    """Return the names of their freezes."""
     return [frozen_by_us(task) for task in line]
 
 

@@ -125,7 +125,7 @@ def test_the_longest_id(tmp_path):
 
 
 def refusing(name, error):
-    """Give a call of the file system that fails for what has this name."""
+    """Return a call of the file system that fails for what has this name."""
     really = getattr(os, name)
 
     def call(path, *args, **words):
@@ -223,7 +223,7 @@ def test_a_runtimes_folder_that_a_caller_names(root, known):
     if known:
         assert checked_root(root) == Path(root)
     else:
-        with pytest.raises(ContainerRefused, match="no folder with a runtime's state"):
+        with pytest.raises(ContainerRefused, match="not a folder with a runtime's state"):
             checked_root(root)
 
 

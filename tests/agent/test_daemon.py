@@ -28,9 +28,10 @@ from iriscw.agent.errors import (
 )
 from iriscw.checkpoint.drivers.store import Folders, default_reading
 from iriscw.cli.outcome import alone
+from iriscw.client.client import connect
 from iriscw.errors import InvalidArgument, OutcomeUnknown, RestartsExhausted
 from iriscw.files import make_private_folder
-from iriscw.freeze.model import ArtifactUnknown, CudaRefused, CudaState, Outcome, TargetGone
+from iriscw.freeze.model import ArtifactUnknown, CudaRefused, CudaState, Outcome, TargetGone, UnsafeRequest
 
 pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("claims_of_ours")]
 
@@ -149,6 +150,19 @@ async def test_no_more_than_so_many_at_once(tmp_path, world):
             assert agent.board.running() == []
             view = await last(caller.freeze(freeze_plan(world, leave_running=True)))
             assert view.end.outcome is Outcome.COPIED
+
+
+async def test_a_tier_that_is_not_ours_alone_is_refused_at_once(tmp_path, world):
+    """No operation is begun that would try for long to undo in there what it never did."""
+    tier = Folders("ram", tmp_path / "ram", 1 << 30)
+    tier.root.mkdir(mode=0o755)
+    with anyio.fail_after(PATIENCE_S):
+        async with agent_of(tmp_path, world, folders=(tier,)) as (agent, caller):
+            for views in (caller.freeze(freeze_plan(world)), caller.thaw(thaw_plan("ck-1"))):
+                with pytest.raises(UnsafeRequest, match="ram is not a folder of mode 0700"):
+                    await last(views)
+            assert agent.board.running() == []
+            assert len(world.living()) == 3
 
 
 async def test_one_whose_beginning_is_not_known(tmp_path, world, monkeypatch):
@@ -310,6 +324,15 @@ async def test_metrics(tmp_path, world):
             assert "iriscw_agent_operations_owed 0.0" in text
             assert 'iriscw_agent_tier_budget_bytes{tier="ram"} 5.24288e+06' in text
             assert '"operations": 0' in await got(agent.settings.socket, "/health")
+
+
+async def test_its_actors_are_shown(tmp_path, world):
+    """On the same socket, to whoever may freeze."""
+    with anyio.fail_after(PATIENCE_S):
+        async with agent_of(tmp_path, world) as (agent, _), connect(f"unix:{agent.settings.socket}") as client:
+            actors = await client.actors()
+    assert [each.path for each in actors][:2] == ["/", "/controller"]
+    assert dict.fromkeys(each.state for each in actors) == {"ACTIVE": None}
 
 
 async def test_a_tier_that_cannot_be_measured(tmp_path, world, monkeypatch, caplog):

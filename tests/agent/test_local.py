@@ -1,8 +1,11 @@
 """``iriscw checkpoint``, ``restore`` and ``checkpoints`` on real processes with the real CRIU, and no daemon."""
 
+import fcntl
 import json
 import os
 import signal
+import socket
+import subprocess
 import sys
 from pathlib import Path
 
@@ -28,7 +31,7 @@ def criu():
 
 @pytest.fixture
 def command(tmp_path, criu):
-    """The command line. Checkpoints go to disk: memory is shared with all other tests."""
+    """The command line."""
     return Command(tmp_path)
 
 
@@ -54,7 +57,7 @@ def freeze(command, tree, *more):
 
 
 def listed(command):
-    """Give what ``checkpoints`` lists."""
+    """Return what ``checkpoints`` lists."""
     code, out, err = command("checkpoints", "-o", "json")
     assert code == 0, err
     return json.loads(out)
@@ -110,6 +113,53 @@ def test_a_tree_that_runs_on(command, counting):
     code, _, err = command("restore", done["checkpoint"])
     assert code == 0, err
     until(tree.alive, "it runs again")
+
+
+SERVING = """
+import fcntl, os, signal, socket, sys
+held = open("locked", "w")
+fcntl.flock(held, fcntl.LOCK_EX)
+server = socket.socket(socket.AF_UNIX)
+server.bind("served")
+server.listen()
+print(os.getpid(), flush=True)
+os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+signal.pause()
+"""
+
+
+def test_what_somebody_else_has_by_now_is_not_taken(command, tmp_path):
+    """The lock and the socket's name of who came while it was frozen: both stay whose they are until they end."""
+    program = [sys.executable, "-I", "-S", "-c", SERVING]
+    with subprocess.Popen(
+        program,
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as process:
+        process.stdout.readline()
+        code, out, err = command("checkpoint", "--pid", str(process.pid), "--tier", "disk", "-o", "json")
+    assert code == 0, err
+    artifact, served = json.loads(out)["checkpoint"], tmp_path / "served"
+    with (tmp_path / "locked").open("r+") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        code, _, err = command("restore", artifact)
+        assert (code, "locks: process" in err) == (3, True), err
+    served.unlink()
+    with socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as client:
+        server.bind(str(served))
+        server.listen()
+        code, _, err = command("restore", artifact)
+        assert (code, "names: process" in err) == (3, True), err
+        client.connect(str(served))
+        server.accept()[0].close()
+    code, err = command.apart("restore", artifact)
+    assert code == 0, err
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(served))
+    os.kill(process.pid, signal.SIGKILL)
 
 
 def test_a_tree_whose_numbers_are_taken(command, counting):
@@ -195,14 +245,19 @@ def test_a_damaged_checkpoint(command, counting):
 
 def interrupted_at(command, step, *arguments):
     """Start a command, press Ctrl-C when it says that it takes this step; give its exit code."""
+    return interrupted(command, step, *arguments)[0]
+
+
+def interrupted(command, step, *arguments):
+    """The same; give what it said as well."""
     process = command.start(*arguments)
     assert process.stderr is not None
     for line in process.stderr:
         if step in line:
             process.send_signal(signal.SIGINT)
             break
-    process.communicate(timeout=PATIENCE_S)
-    return process.returncode
+    out, err = process.communicate(timeout=PATIENCE_S)
+    return process.returncode, out, err
 
 
 def test_an_interrupted_freeze_is_undone(command, counting, tmp_path):
@@ -231,6 +286,51 @@ def test_an_interrupted_dump_is_undone_or_finished(command, counting):
     assert code == 130
     tree.counts_on()
     assert tree.unbroken()
+
+
+def test_an_interrupt_that_comes_too_late_names_the_checkpoint(command, counting):
+    """Ctrl-C while the tree is being ended: it is frozen, and standard output says to what, as ever."""
+    tree = counting()
+    arguments = ["checkpoint", "--pid", str(tree.pid), "--tier", "disk", "-o", "json"]
+    code, out, _ = interrupted(command, "ends the tree", *arguments)
+    assert code in (0, 130)  # 0: it was over before the signal came
+    done = json.loads(out)
+    assert (done["outcome"], done["pid"], done["processes"]) == ("frozen", tree.pid, 1)
+    assert done["checkpoint"] in [each["artifact"] for each in listed(command)]
+    assert not tree.alive()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupt_while_the_application_is_told(command, counting, tmp_path, number):
+    """A copy, and then a thaw, are past undoing when the application's program runs: both are told, exit code 130."""
+    tree = counting()
+    program = tmp_path / "hook"
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    program.write_text(f'#!/bin/sh\nif [ "$1" = thaw ]; then read line < {gate}; fi\n')
+    program.chmod(0o700)
+
+    def told(step, *arguments):
+        """Interrupt it once the program waits; then let that go on."""
+        process = command.start(*arguments, "-o", "json")
+        for line in process.stderr:
+            if step in line:
+                break
+        writing = os.open(gate, os.O_WRONLY)  # as soon as it reads
+        process.send_signal(number)
+        os.write(writing, b"\n")
+        os.close(writing)
+        out, err = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == 130, err
+        assert err.endswith("interrupted\n")
+        return json.loads(out)
+
+    freeze = ["checkpoint", "--pid", str(tree.pid), "--tier", "disk", "--hook-exec", str(program)]
+    done = told("lets the tree run on", *freeze, "--leave-running")
+    assert done["outcome"] == "copied"
+    tree.kill()
+    assert told("tells the application", "restore", done["checkpoint"])["outcome"] == "thawed"
+    tree.counts_on()
 
 
 def test_two_at_once(command, counting):
@@ -296,6 +396,19 @@ def test_a_freeze_that_is_killed(command, counting, number):
     assert tree.unbroken()
 
 
+def test_another_folder_in_memory(command, counting, tmp_path, caplog):
+    """A command that looks elsewhere takes nothing up whose images it would not find, and says where to look."""
+    tree = counting(ballast_mib=16)
+    killed_after(command, 3, "checkpoint", "--pid", str(tree.pid), "--tier", "ram")
+    place, command.ram = command.ram, tmp_path / "other"
+    until(lambda: listed(command) == [] and f"IRISCW_RAM_DIR={place}" in caplog.text, "its lock is free")
+    assert len(list((command.state / "operations").iterdir())) == 1
+    command.ram = place
+    assert taken_up(command) == []
+    tree.counts_on()
+    assert tree.unbroken()
+
+
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
 def test_a_thaw_that_is_killed(command, counting, number):
     """SIGKILL of the command at any step: the tree runs, or nothing of it does and it can be thawed again."""
@@ -312,7 +425,7 @@ def test_a_thaw_that_is_killed(command, counting, number):
 
 
 def pins_of(found, done):
-    """Give who pins the checkpoint that a freeze made. Memory is shared with other tests, so there may be others."""
+    """Return who pins the checkpoint that a freeze made. Memory is shared with other tests, so there may be others."""
     return [each["pinned_by"] for each in found if each["artifact"] == done["checkpoint"]]
 
 
@@ -336,6 +449,7 @@ def test_a_lazy_thaw_where_there_is_no_userfaultfd(command, counting, monkeypatc
     tree = counting()
     done = freeze(command, tree)
     assert not tree.alive()
+    (command.state / "criu-ability.json").unlink()  # what CRIU can was remembered by the freeze
     monkeypatch.setattr(ability, "FEATURES", ())
     code, out, err = command("restore", done["checkpoint"], "--lazy", "-o", "json")
     assert code == 0, err

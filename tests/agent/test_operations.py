@@ -82,7 +82,7 @@ class Actor:
 
 
 def refusals(commands):
-    """Give the errors that commands refuse with."""
+    """Return the errors that commands refuse with."""
     return [type(each.error) for each in commands if isinstance(each, Refuse)]
 
 

@@ -71,7 +71,7 @@ class Through:
         return process.returncode, out, err
 
     def listed(self):
-        """Give what lies on disk: memory is shared with other tests."""
+        """Return what lies on disk: memory is shared with other tests."""
         code, out, err = self("checkpoints", "-o", "json")
         assert code == 0, err
         return [each for each in json.loads(out) if each["tier"] == "disk"]
@@ -203,7 +203,7 @@ def test_a_thaw_into_a_namespace_whose_agent_is_killed(agent, counting):
 
 
 def seen_as(number):
-    """Give the processes that have a number in a PID namespace which is not ours."""
+    """Return the processes that have a number in a PID namespace which is not ours."""
     found = []
     for each in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(ProcessGone, FileNotFoundError, ProcessLookupError):
@@ -215,7 +215,10 @@ def seen_as(number):
 
 @pytest.mark.parametrize("step", ["lets the tree run", "brings its pages"])
 def test_a_lazy_thaw_whose_agent_is_killed(agent, counting, step):
-    """SIGKILL of the agent while pages come: they come all the same, and the next agent finishes the thaw."""
+    """SIGKILL of the agent while pages come: they come all the same, and the next agent finishes the thaw.
+
+    If it was not written down yet that all of the tree runs, the next agent ends it, and it can be thawed again.
+    """
     iriscw = Through(agent)
     tree = counting(children=1, ballast_mib=64)
     code, out, err = iriscw("checkpoint", "--pid", str(tree.pid), "--tier", "disk", "-o", "json")
@@ -226,9 +229,15 @@ def test_a_lazy_thaw_whose_agent_is_killed(agent, counting, step):
     agent.start()
     agent.nothing_owed()
     assert [(each["artifact"], each["pinned_by"]) for each in iriscw.listed()] == [(name, [])]
+    if tree.alive():
+        tree.counts_on()
+        assert tree.unbroken()
+        return
+    assert step == "lets the tree run"
+    code, _, err = iriscw("restore", name, "--lazy")
+    assert code == 0, err
     assert tree.alive()
     tree.counts_on()
-    assert tree.unbroken()
 
 
 def test_a_container_goes_and_comes_back(agent, counting, tmp_path):
@@ -261,3 +270,37 @@ def test_a_container_goes_and_comes_back(agent, counting, tmp_path):
     assert (thawed.checkpoint_id, thawed.pid) == (frozen.checkpoint_id, tree.pid)
     tree.counts_on()
     assert tree.unbroken()
+
+
+POD = ("unshare", "--mount", "--ipc", "--uts", "--propagation", "private", "--")
+"""The namespaces that the agent's pod has of its own: the node's processes and network it sees."""
+
+OPEN_ANEW = 'exec "$@" </dev/null >/dev/null 2>&1'
+"""A file that was opened elsewhere lies on a mount of there."""
+
+
+def test_an_agent_in_a_pod_takes_in_what_it_can_bring_back(tmp_path, counting, criu):
+    """A process with other mounts than the agent runs on, and the way out is said; one with the agent's comes back."""
+    agent = Serving(tmp_path, POD)
+    try:
+        through = Through(agent)
+        outside = counting()
+        code, _, err = through("checkpoint", "--pid", str(outside.pid))
+        assert code == 3
+        assert "target: " in err
+        assert "mounts of its own" in err
+        assert f"nsenter --target {outside.pid} --mount" in err
+        outside.counts_on()
+        number = str(agent.process.pid)
+        enter = ("nsenter", "--target", number, "--mount", "--ipc", "--uts", "--")
+        inside = counting(within=(*enter, "sh", "-c", OPEN_ANEW, "sh"))
+        code, out, err = through("checkpoint", "--pid", str(inside.pid), "-o", "json")
+        assert code == 0, err
+        assert not inside.alive()
+        code, _, err = through("restore", json.loads(out)["checkpoint"])
+        assert code == 0, err
+        inside.counts_on()
+        assert inside.unbroken()
+        assert outside.unbroken()
+    finally:
+        agent.end()

@@ -15,10 +15,10 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))  # for real_agent, real_containers, real_trees
 
 from real_agent import Serving
-from real_containers import Box, Runc, find_runc, runs
+from real_containers import COUNTING_AND_TALKING, Box, Runc, find_runc, runs
 from real_trees import PATIENCE_S, until, why_not
 
-from iriscw.agent.caller import AgentCaller
+from iriscw.agent.client import AgentCaller
 from iriscw.freeze.drivers.criu.finding import find_criu
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.client import RpcChannel
@@ -158,6 +158,22 @@ def test_a_container_that_runs_on(agent, runc, box, place):
     until(lambda: container.counts()[0] < counted or container.counts()[0] > 0, "it writes")
     container.counts_on()
     assert container.status() == "running"
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_a_terminal_in_a_container(agent, runc, box, place, copied):
+    """What waits in it is there when it runs on, and when it comes back."""
+    container = box(program=COUNTING_AND_TALKING)
+    if copied:
+        done = runc.wrapped(*container.checkpoint_words(place, "--leave-running"))
+        assert done.returncode == 0, runc.logged()
+    else:
+        frozen(runc, container, place)
+        brought_back(runc, container, place)
+    (container.data / "tell").touch()
+    said = container.data / "said"
+    until(lambda: said.exists() and said.read_text().endswith("\n"), "it has told")
+    assert said.read_text() == r"(b'one', b'two\n', True, [True, True])" + "\n"
 
 
 def test_a_paused_container(agent, runc, box, place):

@@ -48,7 +48,7 @@ class Port:
         return await self.criu.dump(request, unseen)
 
     def recorded(self):
-        """Give the number of the CRIU that runs."""
+        """Return the number of the CRIU that runs."""
         return json.loads((self.work / "criu-run.json").read_text(encoding="utf-8"))["criu"]["pid"]
 
     async def sweep(self):

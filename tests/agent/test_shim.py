@@ -16,11 +16,11 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "checkpoint"))  # for artifac
 from agent_world import PATIENCE_S, StepWorld, agent_of
 from artifacts import FROZEN, fill
 
+from iriscw.agent.caller_folders import tier_of
 from iriscw.agent.errors import ArtifactAmbiguous, ContainerRefused, ContainerUnknown, PathNotAllowed
-from iriscw.agent.local import FreezeUndone, ThawFailed
+from iriscw.agent.local import FreezeUndone
 from iriscw.agent.operations import Asked, Kind
 from iriscw.agent.paths import Root
-from iriscw.agent.places import tier_of
 from iriscw.checkpoint.drivers.store import Folders, default_reading
 from iriscw.errors import InvalidArgument
 from iriscw.files import make_private_folder
@@ -73,7 +73,7 @@ async def shim(tmp_path, world, runtime):
 
 
 def checkpoint(tmp_path, **words):
-    """Give a request."""
+    """Return a request."""
     return v1.CheckpointRequest(
         **{"container_id": "box", "destination_path": str(tmp_path / "root" / "chk-1"), **words}
     )
@@ -144,7 +144,7 @@ async def test_a_folder_with_a_checkpoint(shim, tmp_path):
         await shim(checkpoint(tmp_path))
     with pytest.raises(ContainerRefused, match="is of container 'box', not of 'other'"):
         await shim(v1.RestoreRequest(container_id="other", source_path=str(folder)))
-    with pytest.raises(ThawFailed, match="ArtifactUnknown"):  # the simulated machine never made it
+    with pytest.raises(ArtifactUnknown):  # the simulated machine never made it
         await shim(v1.RestoreRequest(container_id="box", source_path=str(folder)))
     (found,) = await shim.caller.checkpoints()
     assert (found.checkpoint_id, found.tier, found.labels) == ("ck-1", f"path:{folder}", {"container-id": "box"})
@@ -162,7 +162,7 @@ async def test_a_folder_that_is_spoilt(shim, tmp_path, world, caplog):
     make_private_folder(tmp_path / "root" / "gone")
     for name in ("chk-1", "gone/chk", "chk-2"):
         kept(tmp_path / "root" / name, f"ck-{name.replace('/', '-')}")
-        with pytest.raises(ThawFailed):
+        with pytest.raises(ArtifactUnknown):
             await shim(v1.RestoreRequest(source_path=str(tmp_path / "root" / name)))
     (tmp_path / "root" / "chk-1").chmod(0o755)
     (tmp_path / "root" / "gone").rename(tmp_path / "elsewhere")
@@ -170,7 +170,7 @@ async def test_a_folder_that_is_spoilt(shim, tmp_path, world, caplog):
     for _ in range(2):
         assert [each.checkpoint_id for each in await shim.caller.checkpoints()] == ["ck-chk-2"]
     assert caplog.text.count("chk-1 is not a folder of mode 0700") == 1
-    with pytest.raises(ThawFailed, match="ArtifactUnknown"):
+    with pytest.raises(ArtifactUnknown):
         await shim(v1.RestoreRequest(source_path=str(tmp_path / "root" / "chk-2")))
     await shim.caller.remove("ck-chk-2")
     assert (await shim(checkpoint(tmp_path, destination_path=str(tmp_path / "root" / "chk-3")))).checkpoint_id
@@ -180,7 +180,7 @@ async def test_a_folder_that_is_spoilt(shim, tmp_path, world, caplog):
 async def test_an_operation_has_one_place(shim, tmp_path, world):
     """What a place of another one has become is nothing to it; and what it leaves in its own is removed."""
     kept(tmp_path / "root" / "other", "ck-other")
-    with pytest.raises(ThawFailed):
+    with pytest.raises(ArtifactUnknown):
         await shim(v1.RestoreRequest(source_path=str(tmp_path / "root" / "other")))
     (tmp_path / "root" / "other").chmod(0o755)
     folder = tmp_path / "root" / "chk-1"
@@ -229,13 +229,13 @@ async def test_a_folder_that_was_copied(shim, tmp_path, world):
     """What is read is what lies in the folder that was named, or nothing."""
     first, copy = tmp_path / "root" / "chk-1", tmp_path / "root" / "chk-2"
     kept(first, "ck-1")
-    with pytest.raises(ThawFailed):  # the simulated machine never made it
+    with pytest.raises(ArtifactUnknown):  # the simulated machine never made it
         await shim(v1.RestoreRequest(source_path=str(first)))
     shutil.copytree(first, copy)
     with pytest.raises(ArtifactAmbiguous, match="chk-1, too"):
         await shim(v1.RestoreRequest(source_path=str(copy)))
     shutil.rmtree(first / "artifacts" / "ck-1")
-    with pytest.raises(ThawFailed):
+    with pytest.raises(ArtifactUnknown):
         await shim(v1.RestoreRequest(source_path=str(copy)))
 
 
@@ -267,7 +267,7 @@ async def test_a_folder_that_gets_a_checkpoint_while_one_is_removed(shim, tmp_pa
     """It is not forgotten: who begins meanwhile is looked for when nobody can begin."""
     folder = tmp_path / "root" / "chk-1"
     kept(folder, "ck-1")
-    with pytest.raises(ThawFailed):
+    with pytest.raises(ArtifactUnknown):
         await shim(v1.RestoreRequest(source_path=str(folder)))
     async with anyio.create_task_group() as tasks, shim.agent._adding:
         tasks.start_soon(shim.agent.remove, "ck-1")
@@ -298,7 +298,7 @@ async def test_two_that_ask_for_one_folder(shim, tmp_path, world):
 
 
 async def views_of(agent, name, message):
-    """Give all views of a call that streams them."""
+    """Return all views of a call that streams them."""
     async with RpcChannel(agent.address) as channel:
         call = channel.server_stream(f"/iriscw.v1.ShimService/{name}", message, v1.ContainerView)
         async with call as views:
@@ -306,7 +306,7 @@ async def views_of(agent, name, message):
 
 
 def of_runtime(tmp_path, **words):
-    """Give the request of a runtime's checkpoint."""
+    """Return the request of a runtime's checkpoint."""
     root, place = str(tmp_path / "runc" / "k8s.io"), str(tmp_path / "root" / "chk-1")
     return v1.CheckpointContainerRequest(
         **{"container_id": "box", "runtime_root": root, "image_path": place, "file_locks": True, **words}
@@ -390,7 +390,7 @@ async def test_a_restore_where_there_is_no_runtime(shim, tmp_path):
 
 
 async def test_a_thaw_reads_where_it_was_told(shim, tmp_path):
-    """What lies elsewhere under the same id is no part of it; a freeze writes to its folder beside the tiers."""
+    """What lies elsewhere under the same id is not part of it; a freeze writes to its folder beside the tiers."""
     folder = tmp_path / "root" / "chk-1"
     await shim(checkpoint(tmp_path))
     name = tier_of(folder)

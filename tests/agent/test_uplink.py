@@ -106,7 +106,7 @@ async def until_state(controller, state):
 
 
 async def view(controller):
-    """Give the node as its mirror has it."""
+    """Return the node as its mirror has it."""
     try:
         return await controller.system.ask(AGENTS / NODE, DescribeNode(("checkpoint", "operation", "tier")))
     except NoSuchActor:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from iriscw.agent import wire
-from iriscw.agent.board import Made, Step, View
+from iriscw.agent.operation_views import Made, Step, View
 from iriscw.agent.operations import Asked, Kind
 from iriscw.errors import InvalidArgument
 from iriscw.freeze.messages import OperationEnded
@@ -113,7 +113,7 @@ def test_requests_that_cannot_be(message):
 @pytest.mark.parametrize("name", ["", "../x", "ck 1", "é", "x" * 64, "ck-1\0"])
 def test_ids_that_are_none(name):
     """They never become the name of a file, or of a claim."""
-    with pytest.raises(InvalidArgument, match="no id of a checkpoint"):
+    with pytest.raises(InvalidArgument, match="not a checkpoint id"):
         wire.thaw_plan("th-1", v1.ThawRequest(checkpoint_id=name))
 
 

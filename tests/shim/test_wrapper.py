@@ -11,10 +11,10 @@ import threading
 import pytest
 
 from iriscw.freeze.drivers.runtime.finding import real_runc
-from iriscw.shim import main, meeting
-from iriscw.shim.meeting import busy
-from iriscw.shim.saying import log_line
-from iriscw.shim.words import read
+from iriscw.shim import agent_queries, main
+from iriscw.shim.agent_queries import busy
+from iriscw.shim.runc_messages import log_line
+from iriscw.shim.runc_options import read
 
 LOADED = """
 import json, os, sys
@@ -83,7 +83,7 @@ def test_its_log():
     ],
 )
 def test_answers_of_an_agent(tmp_path, answer, error):
-    """One that is no list of containers is no answer."""
+    """One that is not a list of containers is no answer."""
     path = str(tmp_path / "s")
     with socket.socket(socket.AF_UNIX) as door:
         door.bind(path)
@@ -132,12 +132,12 @@ def fails_to_look(monkeypatch):
     def deep(path):
         raise RecursionError("too deep")
 
-    monkeypatch.setattr(meeting, "busy", deep)
+    monkeypatch.setattr(agent_queries, "busy", deep)
 
 
 def fails_to_load(monkeypatch):
     """What asks the agent cannot be loaded."""
-    monkeypatch.setitem(sys.modules, "iriscw.shim.carrying", None)
+    monkeypatch.setitem(sys.modules, "iriscw.shim.checkpointing", None)
 
 
 def fails_to_loop(monkeypatch):
@@ -153,7 +153,7 @@ def fails_to_tell(monkeypatch):
     """Nor can the log be written, and there is no standard error but its number."""
     fails_to_loop(monkeypatch)
     monkeypatch.setattr(sys, "stderr", None)
-    monkeypatch.setattr("iriscw.shim.saying.open", None, raising=False)
+    monkeypatch.setattr("iriscw.shim.runc_messages.open", None, raising=False)
 
 
 @pytest.mark.parametrize("fails", [fails_to_look, fails_to_load, fails_to_loop, fails_to_tell])
@@ -165,7 +165,7 @@ def test_a_container_can_be_ended_whatever_fails(tmp_path, monkeypatch, capfd, f
         raise BecameRunc(words)
 
     running = {"container_id": "box", "root": str(tmp_path), "operation": "ck-1", "kind": "freeze"}
-    monkeypatch.setattr(meeting, "busy", lambda path: [running])
+    monkeypatch.setattr(agent_queries, "busy", lambda path: [running])
     monkeypatch.setattr(os, "execv", become)
     monkeypatch.setenv("IRISCW_RUNC_REAL", "/bin/true")
     fails(monkeypatch)

@@ -41,7 +41,7 @@ def private_key():
 
 
 def service_account(port, account=ACCOUNT):
-    """Give the content of a service account's file."""
+    """Return the content of a service account's file."""
     return {
         "type": "service_account",
         "project_id": "project",
@@ -83,27 +83,27 @@ class Stage:
         return attrs.evolve(GsPlace(BUCKET, prefix, f"http://127.0.0.1:{self.server.port}", anonymous=True), **said)
 
     def new_store(self, limits=QUICK, prefix="", **said):
-        """Give a driver, for somebody else to close."""
+        """Return a driver, for somebody else to close."""
         return GsObjectStore(self.place(prefix, **said), limits, environment=self.environment)
 
     def store(self, limits=QUICK, prefix="", **said):
-        """Give a driver, which is closed in the end."""
+        """Return a driver, which is closed in the end."""
         store = self.new_store(limits, prefix, **said)
         self.opened.append(store)
         return store
 
     def signed(self, path, content=None, **said):
-        """Give a driver that shows tokens, for the credentials in a file."""
+        """Return a driver that shows tokens, for the credentials in a file."""
         path.write_text(json.dumps(service_account(self.server.port) if content is None else content))
         self.environment["GOOGLE_APPLICATION_CREDENTIALS"] = str(path)
         return self.store(anonymous=False, **said)
 
     def bodies(self, bucket=BUCKET):
-        """Give what there is, by key."""
+        """Return what there is, by key."""
         return {key: body.rendered() for key, body in self.storage.buckets[bucket].contents().items()}
 
     def asked(self):
-        """Give the methods that were served, but for tokens."""
+        """Return the methods that were served, but for tokens."""
         return [each.method for each in self.server.served if each.path != "/token"]
 
 

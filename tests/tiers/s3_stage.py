@@ -36,7 +36,7 @@ class Loopback(AbstractResolver):
     """Finds every host on this machine."""
 
     async def resolve(self, host, port=0, family=socket.AF_INET):
-        """Give loopback's address."""
+        """Return loopback's address."""
         return [{"hostname": host, "host": "127.0.0.1", "port": port, "family": socket.AF_INET, "proto": 0, "flags": 0}]
 
     async def close(self):
@@ -72,21 +72,21 @@ class Stage:
         return attrs.evolve(S3Place(BUCKET, prefix, endpoint, "eu-test-1", addressing), **said)
 
     def new_store(self, limits=QUICK, prefix="", **said):
-        """Give a driver, for somebody else to close."""
+        """Return a driver, for somebody else to close."""
         return S3ObjectStore(self.place(prefix, **said), limits, connector={"resolver": Loopback()})
 
     def store(self, limits=QUICK, prefix="", **said):
-        """Give a driver, which is closed in the end."""
+        """Return a driver, which is closed in the end."""
         store = self.new_store(limits, prefix, **said)
         self.opened.append(store)
         return store
 
     def bodies(self, bucket=BUCKET):
-        """Give what there is, by key."""
+        """Return what there is, by key."""
         return {key: body.rendered() for key, body in self.storage.buckets[bucket].contents().items()}
 
     def asked(self):
-        """Give the methods that were served."""
+        """Return the methods that were served."""
         return [each.method for each in self.server.served]
 
 

@@ -7,7 +7,7 @@ import functools
 
 import anyio
 import attrs
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 
 from iriscw.runtime.vocabulary import MILLISECOND
 from iriscw.tiers.drivers.transfer import read_whole
@@ -22,6 +22,7 @@ from iriscw.tiers.ports import (
 )
 from iriscw_sims.coreweave.settings import Span
 from iriscw_sims.objects.serve.http import HASTY
+from profiles import examples
 
 LIMIT_BYTES = 1 << 21
 PATIENCE_S = 120.0
@@ -35,7 +36,7 @@ IMPATIENT = attrs.evolve(
 
 
 def under_faults(play, swarms, staged):
-    """Give a test that plays under faults that are drawn.
+    """Return a test that plays under faults that are drawn.
 
     Args:
         play: A law.
@@ -54,7 +55,7 @@ def under_faults(play, swarms, staged):
 
     del played.__wrapped__
     fixtures = HealthCheck.function_scoped_fixture  # the environment is the same for all examples
-    return settings(max_examples=4, deadline=None, suppress_health_check=[fixtures])(given(swarm=swarms)(played))
+    return examples(2, suppress_health_check=[fixtures])(given(swarm=swarms)(played))
 
 
 async def until_done(call, *expected):
@@ -69,7 +70,7 @@ async def until_done(call, *expected):
 
 
 def body_of(writer, version, size):
-    """Give bytes that show whose they are."""
+    """Return bytes that show whose they are."""
     return f"{writer}:{version};".encode() * (size // 8)
 
 

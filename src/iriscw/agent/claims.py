@@ -1,9 +1,9 @@
 """One operation at a time for each target, on the whole machine.
 
 Two freezes of one process would each undo what the other did: CUDA has one state, whoever asks. So whoever freezes a
-process holds a name for it, in the kernel's list of abstract socket names: nobody else can take it meanwhile, whatever
-state folder and user, and it goes with whoever holds it. It counts within one network namespace. Whoever thaws an
-artifact holds a name for that, too: two thaws of one would fight for the same process numbers.
+process holds a name for it (:mod:`iriscw.processes.names`): nobody else can take it meanwhile, whatever state folder
+and user, and it goes with whoever holds it. Whoever thaws an artifact holds a name for that, too: two thaws of one
+would fight for the same process numbers.
 
 A freeze is of a process with all below it. So whoever has claimed one looks whether any process above or below it is
 claimed as well, and gives it back if so. Each of two that begin at the same moment claims before it looks: one of them
@@ -13,22 +13,19 @@ sees the other, or both do, and never none. What is forked later is found by who
 from __future__ import annotations
 
 import contextlib
-import errno
 import re
-import socket
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 from iriscw.errors import OperationError
 from iriscw.freeze.drivers.processes.reading import ancestors
 from iriscw.freeze.model import TaskIdentity
 from iriscw.processes.identity import boot_id
+from iriscw.processes.names import NameTaken, held_names, hold
 
 PREFIX = "iriscw-"
 _FREEZE: Final = "freeze-"
 _FREEZE_NAME: Final = re.compile(rf"{_FREEZE}(?P<boot>[0-9a-f-]+)-(?P<pid>[0-9]{{1,7}})-(?P<ticks>[0-9]{{1,19}})")
-_NAMES: Final = Path("/proc/self/net/unix")
 
 
 class TargetBusy(OperationError):
@@ -54,13 +51,11 @@ def claim(target: str) -> Iterator[None]:
     Raises:
         TargetBusy: somebody else does, or holds a process above or below it.
     """
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as held:
-        try:
-            held.bind(f"\0{PREFIX}{target[:80]}")
-        except OSError as error:
-            if error.errno != errno.EADDRINUSE:
-                raise
-            raise TargetBusy(f"another command works on it: {target}") from error
+    try:
+        held = hold(f"{PREFIX}{target[:80]}")
+    except NameTaken as error:
+        raise TargetBusy(f"another command works on it: {target}") from error
+    with held:
         if target.startswith(_FREEZE):
             _refuse_relatives(target)
         yield
@@ -84,14 +79,11 @@ def _refuse_relatives(target: str) -> None:
 
 
 def _frozen(target: str) -> TaskIdentity | None:
-    """Give the process that a name of a freeze names; None for any other name."""
+    """Return the process that a name of a freeze names; None for any other name."""
     found = _FREEZE_NAME.fullmatch(target)
     return None if found is None else TaskIdentity(int(found["pid"]), int(found["ticks"]), found["boot"])
 
 
 def _held() -> set[TaskIdentity]:
-    """Give the processes that anybody freezes, as far as this network namespace shows them."""
-    lines = _NAMES.read_text(encoding="utf-8", errors="replace").splitlines()
-    names = (line.rpartition(" ")[2] for line in lines)
-    targets = (name[len(PREFIX) + 1 :] for name in names if name.startswith(f"@{PREFIX}"))
-    return {task for task in map(_frozen, targets) if task is not None}
+    """Return the processes that anybody freezes, as far as this network namespace shows them."""
+    return {task for task in map(_frozen, held_names(PREFIX)) if task is not None}

@@ -58,13 +58,13 @@ class Found:
 
 
 def check_id(container_id: str) -> None:
-    """Refuse what is no container's id.
+    """Refuse what is not a container's id.
 
     Raises:
         InvalidArgument: it is none.
     """
     if not _ID.fullmatch(container_id) or container_id in (".", ".."):
-        raise InvalidArgument(f"{container_id[:80]!a} is no id of a container")
+        raise InvalidArgument(f"{container_id[:80]!a} is not a container id")
 
 
 def read_state(data: bytes, container_id: str) -> ContainerState:
@@ -93,7 +93,7 @@ def read_state(data: bytes, container_id: str) -> ContainerState:
 
 
 def checked_root(root: str, roots: Sequence[Path] = RUNTIME_ROOTS) -> Path:
-    """Give the folder in which a caller's runtime keeps state, if it is one of ours, or a namespace's in one.
+    """Return the folder in which a caller's runtime keeps state, if it is one of ours, or a namespace's in one.
 
     Raises:
         ContainerRefused: it is none.
@@ -101,7 +101,7 @@ def checked_root(root: str, roots: Sequence[Path] = RUNTIME_ROOTS) -> Path:
     path = Path(root)
     if not path.is_absolute() or os.path.normpath(root) != str(path) or not {path, path.parent} & {*roots}:
         known = ", ".join(str(each) for each in roots)
-        raise ContainerRefused(f"{root[:200]!a} is no folder with a runtime's state: the agent knows {known}")
+        raise ContainerRefused(f"{root[:200]!a} is not a folder with a runtime's state: the agent knows {known}")
     return path
 
 
@@ -160,12 +160,12 @@ def process_of(
     roots: Sequence[Path] = RUNTIME_ROOTS,
     identify: Callable[[int], ProcessIdentity] = identify,
 ) -> TaskIdentity:
-    """Give the first process of a container. Arguments and errors are those of :func:`container_of`."""
+    """Return the first process of a container. Arguments and errors are those of :func:`container_of`."""
     return container_of(container_id, roots, identify).task
 
 
 def _states(root: Path, container_id: str) -> list[Path]:
-    """Give the state files of this name below a root, one folder or two below."""
+    """Return the state files of this name below a root, one folder or two below."""
     places = [root]
     try:
         with os.scandir(root) as entries:

@@ -29,9 +29,9 @@ import anyio.to_thread
 import attrs
 from attrs import validators
 
-from iriscw.agent.board import Board, Made, View
-from iriscw.agent.boxes import Boxes
+from iriscw.agent.caller_folders import PREFIX, Places, tier_of
 from iriscw.agent.claims import TargetBusy, claim
+from iriscw.agent.container_operations import Boxes
 from iriscw.agent.containers import RUNTIME_ROOTS
 from iriscw.agent.doors.figures import Figures
 from iriscw.agent.doors.node import NodeDoor
@@ -46,6 +46,7 @@ from iriscw.agent.errors import (
     UnsafeStateFolder,
 )
 from iriscw.agent.local import Machine
+from iriscw.agent.operation_views import Board, Made, View
 from iriscw.agent.operations import (
     OPERATIONS,
     BeginOperation,
@@ -61,9 +62,8 @@ from iriscw.agent.operations import (
     taken_up,
 )
 from iriscw.agent.paths import Root, folder_below
-from iriscw.agent.places import PREFIX, Places, tier_of
 from iriscw.agent.recovery import known_of, left_in
-from iriscw.agent.state import check_state, own_folder
+from iriscw.agent.state import check_state, own_folder, usable
 from iriscw.agent.tree import Effects, tree
 from iriscw.agent.uplink.binding import ControllerLink
 from iriscw.agent.uplink.identity import next_life
@@ -83,12 +83,15 @@ from iriscw.errors import (
 from iriscw.files import remove_tree
 from iriscw.freeze.messages import FreezeTree, OperationChanged, OperationEnded, ThawTree
 from iriscw.freeze.model import ArtifactUnknown, Progress, UnsafeRequest
+from iriscw.inspection.doors import InspectionDoor
 from iriscw.journal.port import Journal
 from iriscw.journal.sqlite import SqliteJournal
 from iriscw.rpc.address import Address
 from iriscw.rpc.http1 import Route
 from iriscw.rpc.limits import RpcLimits
+from iriscw.rpc.listening import named_errors
 from iriscw.rpc.server import RpcServer
+from iriscw.rpc.tokens import Role
 from iriscw.runtime import ActorSystem, FailureReport
 
 log = logging.getLogger(__name__)
@@ -186,7 +189,7 @@ class Agent:
         return self._machine
 
     async def tiers(self) -> Tiers:
-        """Give the tiers, and the places of callers that can be used now: the others must not spoil them."""
+        """Return the tiers, and the places of callers that can be used now: the others must not spoil them."""
         places, spoilt = await anyio.to_thread.run_sync(_sound, self._known_places().folders())
         for name, trouble in spoilt.items():
             if name not in self._spoilt:
@@ -195,7 +198,7 @@ class Agent:
         return Tiers({**self._machine.tiers.folders, **places})
 
     def tiers_of(self, operation: str) -> Tiers:
-        """Give what one operation works on: the tiers, and the one place that it writes to; or that it reads from."""
+        """Return what one operation works on: the tiers, and the one place that it writes to; or that it reads from."""
         kind, tier = Kind.FREEZE, ""
         try:
             view = self._board.view(operation)
@@ -214,6 +217,7 @@ class Agent:
             AgentRunning: another agent serves this state.
             UnsafeSocketFolder: the socket's folder is not ours alone.
             UnsafeStateFolder: somebody else could write to the state folder.
+            StateUnusable, NoRoom: it cannot be made or entered.
             JournalCorrupt, UnsupportedJournal, OSError, ValueError: the state cannot be used.
             AddressInUse, AddressUnavailable, InvalidAddress: see ``RpcServer.listen_unix``.
         """
@@ -237,9 +241,11 @@ class Agent:
     async def _start(self, stack: AsyncExitStack) -> None:
         settings = self.settings
         folder = settings.state / "agent"
-        await anyio.to_thread.run_sync(check_state, settings.state)
-        await anyio.to_thread.run_sync(lambda: own_folder(folder, UnsafeStateFolder))
-        await anyio.to_thread.run_sync(own_folder, settings.socket.parent)
+        with usable(settings.state):
+            await anyio.to_thread.run_sync(check_state, settings.state)
+            await anyio.to_thread.run_sync(lambda: own_folder(folder, UnsafeStateFolder))
+        with named_errors(f"unix:{settings.socket}"):
+            await anyio.to_thread.run_sync(own_folder, settings.socket.parent)
         journal = await self._open_journal(folder / "journal")
         stack.callback(journal.close)
         if self._machine.runtime is not None:
@@ -263,7 +269,7 @@ class Agent:
         self._link.attach(self._system)
         limits = RpcLimits(unary_timeout_s=_DAY_S, stream_timeout_s=_DAY_S, max_connections=256)
         self._door = RpcServer(
-            [NodeDoor(self), ShimDoor(self)],
+            [NodeDoor(self), ShimDoor(self), InspectionDoor(lambda: self._system, Role.LOCAL)],
             authenticate=lambda token: None,
             routes={**self._figures.routes(), "/containers": Route(lambda: self._boxes.page(self._board.running()))},
             limits=limits,
@@ -403,8 +409,10 @@ class Agent:
         Raises:
             TooManyOperations, AgentStopping: see there.
             TargetBusy: another operation works on the same process or artifact.
+            UnsafeRequest: the folder of its tier is not ours alone.
         """
         assert self._system is not None
+        await (await self.tiers()).check(order)
         known = known_of(order.plan)
         asked = known.asked
         self._board.begin(asked, known.artifact, known.tier or await self._tier_with(known.artifact))
@@ -427,11 +435,11 @@ class Agent:
         self._tell(StopOperation(operation, text))
 
     def on_container(self, container_id: str, root: str) -> list[View]:
-        """Give the operations that run on a container, as its runtime with this state folder knows it."""
+        """Return the operations that run on a container, as its runtime with this state folder knows it."""
         return self._boxes.on(container_id, root, self._board.running())
 
     async def _tier_with(self, artifact: str) -> str:
-        """Give the tier that an artifact lies in; empty if it lies in none, which the operation says by name."""
+        """Return the tier that an artifact lies in; empty if it lies in none, which the operation says by name."""
         for name, place in (await self.tiers()).folders.items():
             try:
                 if await anyio.to_thread.run_sync(place.has, artifact):
@@ -454,7 +462,7 @@ class Agent:
         return None
 
     async def listing(self) -> list[Listed]:
-        """Give the artifacts of all tiers and places. A place whose folder is not ours any more is left out.
+        """Return the artifacts of all tiers and places. A place whose folder is not ours any more is left out.
 
         Raises:
             UnsafeRequest: a tier's folder is somebody else's.
@@ -471,7 +479,7 @@ class Agent:
         return found
 
     async def look(self) -> tuple[list[Listed], tuple[str, ...]]:
-        """Give the artifacts of all tiers and places that can be read, and the names of those that cannot."""
+        """Return the artifacts of all tiers and places that can be read, and the names of those that cannot."""
         found: list[Listed] = []
         unread: list[str] = []
         tiers = (await self.tiers()).folders

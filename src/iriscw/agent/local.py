@@ -4,9 +4,11 @@
 
     <state>/                       $IRISCW_STATE_DIR, else $XDG_STATE_HOME/iriscw, else ~/.local/state/iriscw
       operations/<id>/journal/     one operation: its records; the folder goes when nothing is owed
+      operations/<id>/ram          where the tier "ram" lay for it, if it has to do with that
       operations.lock              held for the moment in which such a folder is made, taken up or removed
+      criu-ability.json            what CRIU was found to be able to, so that not each command asks it
       checkpoints/                 the tier "disk"
-    /dev/shm/iriscw-<uid>/         the tier "ram"
+    <ram>/                         the tier "ram": $IRISCW_RAM_DIR, else /dev/shm/iriscw-<uid>
 
 An operation is an actor with a journal of its own, in an actor system of its own. If the command is killed, the folder
 stays; the journal's lock is free then, and the next command of the same user finishes or undoes what is owed before it
@@ -17,37 +19,46 @@ is taken, and its folder removed, under one lock for all: a folder that is being
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import logging
 import os
-import secrets
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 import attrs
 
 from iriscw.agent.claims import TargetBusy, claim, frozen_by_us, thawed_by_us
-from iriscw.agent.errors import StateUnusable
-from iriscw.agent.operations import OPERATIONS
-from iriscw.agent.state import check_state
+from iriscw.agent.state import check_state, usable
 from iriscw.checkpoint.drivers.store import Folders
 from iriscw.checkpoint.drivers.tiers import Tiers
 from iriscw.checkpoint.model import DISK, RAM
 from iriscw.errors import IriscwError, JournalLocked, OperationError
-from iriscw.files import make_private_folder, remove_tree
+from iriscw.files import make_private_folder, read_bounded, remove_tree
 from iriscw.freeze import actor
+from iriscw.freeze.drivers.criu.network import forget
 from iriscw.freeze.drivers.desk import Desk, unseen
-from iriscw.freeze.drivers.runtime.driver import RuntimeCriu
 from iriscw.freeze.messages import CancelOperation, FreezeTree, OperationChanged, OperationEnded, ThawTree
-from iriscw.freeze.model import ArtifactInUse, ArtifactUnknown, NoRoom, Outcome, TreeLeft, UnsafeRequest
+from iriscw.freeze.model import (
+    ArtifactInUse,
+    ArtifactUnknown,
+    GuardRefused,
+    NoRoom,
+    Outcome,
+    TargetGone,
+    TreeLeft,
+    UnsafeRequest,
+)
 from iriscw.freeze.ports import Criu, Cuda, Gpus, Hooks, Processes, Report
 from iriscw.freeze.records import FreezeAccepted, FreezeEnded, ThawAccepted, ThawEnded
 from iriscw.journal.port import JournalStatus
 from iriscw.journal.sqlite import SqliteJournal
 from iriscw.processes.identity import boot_id
 from iriscw.runtime import ActorPath, ActorSystem
+
+if TYPE_CHECKING:
+    from iriscw.freeze.drivers.runtime.driver import RuntimeCriu
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +80,10 @@ FULL_PATIENCE_S = 15.0
 
 FULL_LOOK_S = 0.2
 
+PLACE = "ram"
+MAX_PLACE_BYTES = 4096
+"""The longest path of Linux."""
+
 FREEZE = "/freeze"
 THAW = "/thaw"
 
@@ -76,7 +91,7 @@ Changed = Callable[[OperationChanged | OperationEnded], None]
 
 
 class FreezeUndone(OperationError):
-    """A freeze did not come to its end; the tree runs as before, and nothing of the freeze is left."""
+    """A freeze did not come to its end; the tree, if it lives, runs as before, and nothing of the freeze is left."""
 
 
 class TreeLost(OperationError):
@@ -85,6 +100,10 @@ class TreeLost(OperationError):
 
 class ThawFailed(OperationError):
     """A thaw did not come to its end; nothing of the tree runs here, and the checkpoint is as it was."""
+
+
+class ElsewhereInMemory(OperationError):
+    """An operation was begun with another folder for the tier "ram": with this one its images would not be found."""
 
 
 class OperationStuck(OperationError):
@@ -107,7 +126,7 @@ class Machine:
     """What brings containers back through their runtime: the same as ``criu``, where there is one."""
 
     def desk(self, report: Report) -> Desk:
-        """Give what carries out one operation."""
+        """Return what carries out one operation."""
         return Desk(self.processes, self.criu, self.cuda, self.gpus, self.hooks, self.tiers, report)
 
 
@@ -120,12 +139,20 @@ def state_folder(environment: Mapping[str, str]) -> Path:
     return Path.home() / ".local" / "state" / "iriscw"
 
 
+def ram_folder(environment: Mapping[str, str]) -> Path:
+    """Say where the tier "ram" lies."""
+    if environment.get("IRISCW_RAM_DIR"):
+        return Path(environment["IRISCW_RAM_DIR"]).absolute()
+    return Path("/dev/shm") / f"iriscw-{os.getuid()}"  # noqa: S108 - a folder of our own, mode 0700
+
+
 def tiers_below(state: Path, *, memory: Path | None = None, ram_bytes: int = 0, disk_bytes: int = 0) -> Tiers:
-    """Give the tiers of this user. A budget of 0 is a share of the file system."""
-    memory = memory or Path("/dev/shm") / f"iriscw-{os.getuid()}"  # noqa: S108 - a folder of our own, mode 0700
-    ram = Folders(RAM, memory, ram_bytes or _share(memory, DEFAULT_RAM_BUDGET_SHARE), volatile=True, boot_id=boot_id())
+    """Return the tiers of this user. A budget of 0 is a share of the file system."""
+    memory = memory or ram_folder(os.environ)
+    ram_bytes = ram_bytes or _share(memory, DEFAULT_RAM_BUDGET_SHARE)
+    ram = Folders(RAM, memory, ram_bytes, volatile=True, boot_id=boot_id(), forget=forget)
     place = state / "checkpoints"
-    disk = Folders(DISK, place, disk_bytes or _share(place, DEFAULT_DISK_BUDGET_SHARE))
+    disk = Folders(DISK, place, disk_bytes or _share(place, DEFAULT_DISK_BUDGET_SHARE), forget=forget)
     return Tiers({RAM: ram, DISK: disk})
 
 
@@ -136,16 +163,22 @@ def _share(place: Path, share: float) -> int:
     return int(found.f_blocks * found.f_frsize * share)
 
 
-def failure_of(end: OperationEnded) -> OperationError | None:
-    """Give the error that the end of an operation is; None if it ended well."""
+def failure_of(end: OperationEnded) -> IriscwError | None:
+    """Return the error that the end of an operation is; None if it ended well."""
     why = f"{end.kind}: {end.text}" if end.kind else end.text
+    if end.kind == GuardRefused.__name__:
+        why = f"{why}; it is a task's, which is suspended: `iriscw resume JOB` has it go on"
     match end.outcome:
         case Outcome.FROZEN | Outcome.COPIED | Outcome.THAWED:
             return None
+        case Outcome.UNDONE if end.kind == TargetGone.__name__:  # it had ended, or its first process had, by itself
+            return FreezeUndone(f"it was not frozen: {why}")
         case Outcome.UNDONE:
             return FreezeUndone(f"it was not frozen, and runs as before: {why}")
         case Outcome.LOST:
             return TreeLost(f"it was not frozen, and does not run any more: {why}")
+        case Outcome.FAILED if end.kind == ArtifactUnknown.__name__:  # nothing began, and nothing is as it was
+            return ArtifactUnknown(end.text)
         case Outcome.FAILED:
             return ThawFailed(f"it was not thawed, and the checkpoint is as it was: {why}")
         case Outcome.LEFT:
@@ -153,8 +186,8 @@ def failure_of(end: OperationEnded) -> OperationError | None:
 
 
 def new_id(prefix: str) -> str:
-    """Give an id that no other call gives."""
-    return f"{prefix}-{secrets.token_hex(6)}"
+    """Return an id that no other call gives."""
+    return f"{prefix}-{os.urandom(6).hex()}"
 
 
 @attrs.define(eq=False)
@@ -176,18 +209,23 @@ class Local:
             StateUnusable: its folder cannot be written to; nothing was touched.
             NoRoom: the disk of its folder is full: before anything was touched, or for so long that it was given up.
             JournalLost: that disk failed on the way; the next command takes the operation up.
+            UnsafeRequest: the folder of its tier is not ours alone.
         """
-        with self._writing():
+        await self.machine.tiers.check(message)
+        place, memory = await self.machine.tiers.place(message), self._memory()
+        with usable(self.state):
             folder = self._operations() / message.plan.operation
         if isinstance(message, ThawTree):
             name, target = THAW, thawed_by_us(message.plan.artifact)
         else:
             name, target = FREEZE, frozen_by_us(message.plan.root)
         with claim(target):
-            with self._writing():
+            with usable(self.state):
                 async with self._alone():
                     try:
                         make_private_folder(folder)
+                        if place is not None and place == memory:
+                            (folder / PLACE).write_bytes(os.fsencode(place))
                         journal = SqliteJournal.open(folder / "journal")
                     except BaseException:
                         self._clean(folder)
@@ -204,7 +242,7 @@ class Local:
             StateUnusable, NoRoom: there is none yet, and it cannot be made.
         """
         ends = []
-        with self._writing():
+        with usable(self.state):
             folders = sorted(self._operations().iterdir())
         for folder in folders:
             try:
@@ -248,8 +286,14 @@ class Local:
                     await tiers.unpin(artifact, operation)
         return found.pinned_by
 
+    def _memory(self) -> Path | None:
+        found = self.machine.tiers.folders.get(RAM)
+        return None if found is None else found.root
+
     def _known(self) -> set[str]:
-        """Give the operations that are written down here: those of commands, and of an agent that does not run."""
+        """Return the operations that are written down here: those of commands, and of an agent that does not run."""
+        from iriscw.agent.operations import OPERATIONS  # the agent's half, which no other command needs
+
         known = {folder.name for folder in self._operations().iterdir()}
         agent = self.state / "agent" / "journal"
         if agent.exists():
@@ -269,24 +313,6 @@ class Local:
         for each in (self.state, folder):
             check_state(each)
         return folder
-
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[None]:
-        """Give a name to what the file system says before anything is touched.
-
-        Raises:
-            NoRoom: it is full.
-            StateUnusable: anything else.
-        """
-        try:
-            yield
-        except IriscwError:
-            raise
-        except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise NoRoom(f"the file system of {self.state} is full: nothing was touched") from error
-            why = error.strerror or error
-            raise StateUnusable(f"{self.state} cannot be used, nothing was touched: {why}") from error
 
     @contextlib.asynccontextmanager
     async def _alone(self) -> AsyncIterator[None]:
@@ -316,6 +342,8 @@ class Local:
         journal = SqliteJournal.open(folder / "journal")
         try:
             taken = _owed(journal)
+            if taken is not None:
+                self._check_place(folder)
         except BaseException:
             journal.close()
             raise
@@ -323,6 +351,11 @@ class Local:
             journal.close()
             self._clean(folder)
         return taken
+
+    def _check_place(self, folder: Path) -> None:
+        place = _place(folder)
+        if place not in (None, self._memory()):
+            raise ElsewhereInMemory(f"its images are in {place}: run this with IRISCW_RAM_DIR={place}")
 
     async def _finish(self, folder: Path, taken: _Taken, changed: Changed | None) -> OperationEnded:
         """Bring what was taken up to its end."""
@@ -453,8 +486,16 @@ def _owed(journal: SqliteJournal) -> _Taken | None:
     return None
 
 
+def _place(folder: Path) -> Path | None:
+    """Return where the tier "ram" lay for an operation; None if it has nothing to do with it, or is an older one's."""
+    try:
+        return Path(os.fsdecode(read_bounded(folder / PLACE, MAX_PLACE_BYTES)))
+    except FileNotFoundError:
+        return None
+
+
 def _sole(error: Exception) -> Exception:
-    """Give what a task group has wrapped, if it is one error."""
+    """Return what a task group has wrapped, if it is one error."""
     while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error

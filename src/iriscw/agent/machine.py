@@ -10,13 +10,21 @@ from iriscw.freeze.drivers.cuda.driver import NvidiaCuda
 from iriscw.freeze.drivers.cuda.nvml import NvmlGpus
 from iriscw.freeze.drivers.hooks import ApplicationHooks
 from iriscw.freeze.drivers.processes.driver import KernelProcesses
-from iriscw.freeze.drivers.runtime.driver import RuntimeCriu
+
+CRIU_ABILITY = "criu-ability.json"
+"""In the state folder: what CRIU was found to be able to."""
 
 
 def this_machine(
-    state: Path, *, memory: Path | None = None, ram_bytes: int = 0, disk_bytes: int = 0, criu: Path | None = None
+    state: Path,
+    *,
+    memory: Path | None = None,
+    ram_bytes: int = 0,
+    disk_bytes: int = 0,
+    criu: Path | None = None,
+    containers: bool = False,
 ) -> Local:
-    """Give the operations of this user on this machine.
+    """Return the operations of this user on this machine.
 
     Args:
         state: see :mod:`iriscw.agent.local`.
@@ -24,9 +32,15 @@ def this_machine(
         ram_bytes: the budget of the tier "ram"; 0: a share of the memory file system.
         disk_bytes: the budget of the tier "disk"; 0: a share of the disk.
         criu: the program, if it is to be a certain one.
+        containers: whether there are containers of a runtime among the trees, as an agent is asked for.
     """
     tiers = tiers_below(state, memory=memory, ram_bytes=ram_bytes, disk_bytes=disk_bytes)
-    runtime = RuntimeCriu(CriuSwrk(criu), state / "agent" / "doors")
+    plain = CriuSwrk(criu, state / CRIU_ABILITY)
+    runtime = None
+    if containers:
+        from iriscw.freeze.drivers.runtime.driver import RuntimeCriu  # a command has no use for it
+
+        runtime = RuntimeCriu(plain, state / "agent" / "doors")
     hooks = ApplicationHooks()
-    machine = Machine(KernelProcesses(), runtime, NvidiaCuda(), NvmlGpus(), hooks, tiers, runtime)
+    machine = Machine(KernelProcesses(), runtime or plain, NvidiaCuda(), NvmlGpus(), hooks, tiers, runtime)
     return Local(state, machine)

@@ -174,16 +174,16 @@ class Operations:
     closing: str = ""
 
     def with_entry(self, entry: Entry) -> Operations:
-        """Give the state with this one in it."""
+        """Return the state with this one in it."""
         return attrs.evolve(self, entries={**self.entries, entry.asked.operation: entry})
 
     def without(self, operation: str) -> Operations:
-        """Give the state without it."""
+        """Return the state without it."""
         return attrs.evolve(self, entries={name: each for name, each in self.entries.items() if name != operation})
 
 
 def taken_up(limit: int, owed: Iterable[Asked], over: Iterable[Asked]) -> Operations:
-    """Give the state that an agent begins with: what an earlier one owed, and what it had not cleaned up."""
+    """Return the state that an agent begins with: what an earlier one owed, and what it had not cleaned up."""
     entries = [Entry(asked) for asked in owed]
     entries += [Entry(asked, stage=Stage.CLEANING) for asked in over]
     return Operations(limit, {entry.asked.operation: entry for entry in entries})
@@ -200,7 +200,7 @@ class OperationsDecisions:
         self.child = child
 
     def rules(self) -> dict[type, DecisionFunction]:
-        """Give the decision for each message."""
+        """Return the decision for each message."""
         return {
             BeginOperation: self.begin,
             StopOperation: self.stop,

@@ -49,19 +49,19 @@ class Root:
         except (OSError, RuntimeError) as error:
             raise PathNotAllowed(f"the root {path} is not there: {error}") from error
         if not real.is_dir():
-            raise PathNotAllowed(f"the root {path} is no folder")
+            raise PathNotAllowed(f"the root {path} is not a folder")
         return cls(str(path.absolute()).rstrip("/"), str(real))
 
 
 def parts_below(path: str, roots: Sequence[Root]) -> tuple[Root, tuple[str, ...]]:
-    """Give the root that a path is below, and the names on the way.
+    """Return the root that a path is below, and the names on the way.
 
     Raises:
         PathNotAllowed: it is below none of them, or not written out plainly.
     """
     shown = ascii(path[:120])
     if not path.startswith("/") or "\0" in path or len(os.fsencode(path)) > MAX_PATH_BYTES:
-        raise PathNotAllowed(f"{shown} is no absolute path")
+        raise PathNotAllowed(f"{shown} is not an absolute path")
     names = path[1:].split("/")
     if any(name in ("", ".", "..") for name in names):
         raise PathNotAllowed(f"{shown} has '..', '.' or an empty name in it: write it out plainly")

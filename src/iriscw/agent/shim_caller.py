@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 
-from iriscw.agent.calling import Calling
+from iriscw.agent.channel import Calling
 from iriscw.proto.iriscw import v1
 
 ROUTE = "/iriscw.v1.ShimService/"
@@ -35,6 +35,6 @@ class ShimCaller(Calling):
                 yield view
 
     async def operations(self, container_id: str, root: str, *, stop: bool = False) -> list[v1.OperationView]:
-        """Give the operations that run on a container; with ``stop``, have them undone and wait for that."""
+        """Return the operations that run on a container; with ``stop``, have them undone and wait for that."""
         request = v1.ContainerOperationsRequest(container_id=container_id, runtime_root=root, stop=stop)
         return (await self._channel.unary(ROUTE + "ContainerOperations", request, v1.ListOperationsResponse)).operations

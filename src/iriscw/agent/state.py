@@ -2,12 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
-from iriscw.agent.errors import UnsafeSocketFolder, UnsafeStateFolder
-from iriscw.errors import UsageError
+from iriscw.agent.errors import StateUnusable, UnsafeSocketFolder, UnsafeStateFolder
+from iriscw.errors import IriscwError, UsageError
 from iriscw.files import make_private_folder
+from iriscw.freeze.model import NoRoom
+
+
+@contextlib.contextmanager
+def usable(state: Path) -> Iterator[None]:
+    """Give a name to what the file system says of the state folder before anything is touched.
+
+    Raises:
+        NoRoom: it is full.
+        StateUnusable: anything else.
+    """
+    try:
+        yield
+    except IriscwError:
+        raise
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise NoRoom(f"the file system of {state} is full: nothing was touched") from error
+        why = error.strerror or error
+        raise StateUnusable(f"{state} cannot be used, nothing was touched: {why}") from error
 
 
 def check_state(folder: Path) -> None:

@@ -17,7 +17,7 @@ STOP_NS = 20 * SECOND
 
 
 def operation(asked: Asked, effects: Effects) -> ChildSpec:
-    """Give the actor of one operation: durable, put aside when it fails again and again."""
+    """Return the actor of one operation: durable, put aside when it fails again and again."""
     made = actor.freeze(effects) if asked.kind is Kind.FREEZE else actor.thaw(effects)
     return ChildSpec(asked.operation, made, restart=Restart.TRANSIENT, shutdown_budget=STOP_NS, entity=True)
 
@@ -30,7 +30,7 @@ def tree(
     clean_up: Callable[[CleanUp], Awaitable[None]],
     controller: ChildSpec | None = None,
 ) -> Behavior:
-    """Give the root. A failure of ``/operations`` ends the agent: see :mod:`iriscw.agent.operations`.
+    """Return the root. A failure of ``/operations`` ends the agent: see :mod:`iriscw.agent.operations`.
 
     Args:
         begins_with: what an earlier life left.

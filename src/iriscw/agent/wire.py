@@ -10,7 +10,7 @@ from typing import Any
 
 import attrs
 
-from iriscw.agent.board import Made, Step, View
+from iriscw.agent.operation_views import Made, Step, View
 from iriscw.agent.operations import Asked, Kind
 from iriscw.checkpoint.manifest import ARTIFACT_ID, label_trouble
 from iriscw.checkpoint.model import Listed
@@ -52,7 +52,7 @@ _HOOKS_BACK = {ours: theirs for theirs, ours in _HOOKS.items()}
 
 
 def pairs(given: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Give a map as what plans hold: sorted, because a map on the wire has no order."""
+    """Return a map as what plans hold: sorted, because a map on the wire has no order."""
     return tuple(sorted(given.items()))
 
 
@@ -69,10 +69,10 @@ def freeze_plan(operation: str, root: TaskIdentity, message: v1.FreezeRequest) -
     if label_trouble(labels):
         raise InvalidArgument(label_trouble(labels))
     if message.guard and not message.guard.startswith("/"):
-        raise InvalidArgument(f"{message.guard[:80]!a} is no absolute folder")
+        raise InvalidArgument(f"{message.guard[:80]!a} is not an absolute folder")
     tier = message.tier or DEFAULT_TIER
     if not _TIER.fullmatch(tier):
-        raise InvalidArgument(f"{tier[:80]!a} is no name of a tier")
+        raise InvalidArgument(f"{tier[:80]!a} is not a valid tier name")
     return FreezePlan(
         operation=operation,
         root=root,
@@ -91,7 +91,6 @@ def freeze_plan(operation: str, root: TaskIdentity, message: v1.FreezeRequest) -
 
 def freeze_request(plan: FreezePlan) -> v1.FreezeRequest:
     """Write a plan as a request, for whoever calls an agent."""
-    hook = plan.hook
     return v1.FreezeRequest(
         pid=plan.root.pid,
         start_ticks=plan.root.start_ticks,
@@ -101,11 +100,7 @@ def freeze_request(plan: FreezePlan) -> v1.FreezeRequest:
         shell_job=plan.options.shell_job,
         tcp_established=plan.options.tcp_established,
         tcp_close=plan.options.tcp_close,
-        hook=None
-        if hook is None
-        else v1.FreezeHook(
-            kind=_HOOKS_BACK[hook.kind], target=list(hook.target), timeout_ms=hook.within_ns // MILLISECOND
-        ),
+        hook=_hook_back(plan.hook),
         lock_timeout_ms=plan.lock_within_ns // MILLISECOND,
         labels=dict(plan.labels),
         guard=plan.guard,
@@ -116,17 +111,29 @@ def thaw_plan(operation: str, message: v1.ThawRequest) -> ThawPlan:
     """Read what is to be brought back.
 
     Raises:
-        InvalidArgument: the id is none, there are too many GPUs, or which numbers it gets is not known.
+        InvalidArgument: the id is none, there are too many GPUs, or which numbers it gets is not known, or a hook
+            is none.
     """
     if not ARTIFACT_ID.fullmatch(message.checkpoint_id):
-        raise InvalidArgument(f"{message.checkpoint_id[:80]!a} is no id of a checkpoint: small letters, digits and '-'")
+        raise InvalidArgument(f"{message.checkpoint_id[:80]!a} is not a checkpoint id: small letters, digits and '-'")
     if len(message.gpus) > MAX_GPUS:
         raise InvalidArgument(f"{len(message.gpus)} GPUs: at most {MAX_GPUS}")
     numbers = _NUMBERS.get(message.numbers)
     if numbers is None:
         raise InvalidArgument(f"the choice {int(message.numbers)} of process numbers is not known")
-    gpus = pairs(message.gpus)
-    return ThawPlan(operation, message.checkpoint_id, gpus, message.force, lazy=message.lazy, numbers=numbers)
+    verify = _hook(message.verify) if message.verify is not None else None
+    if verify is not None and verify.kind is HookKind.FILES:
+        raise InvalidArgument("what verifies a thaw is a program or an address")
+    return ThawPlan(
+        operation=operation,
+        artifact=message.checkpoint_id,
+        gpus=pairs(message.gpus),
+        force=message.force,
+        lazy=message.lazy,
+        numbers=numbers,
+        clone=message.clone,
+        verify=verify,
+    )
 
 
 def thaw_request(plan: ThawPlan) -> v1.ThawRequest:
@@ -137,6 +144,16 @@ def thaw_request(plan: ThawPlan) -> v1.ThawRequest:
         force=plan.force,
         lazy=plan.lazy,
         numbers=_NUMBERS_BACK[plan.numbers],
+        clone=plan.clone,
+        verify=_hook_back(plan.verify),
+    )
+
+
+def _hook_back(hook: Hook | None) -> v1.FreezeHook | None:
+    if hook is None:
+        return None
+    return v1.FreezeHook(
+        kind=_HOOKS_BACK[hook.kind], target=list(hook.target), timeout_ms=hook.within_ns // MILLISECOND
     )
 
 
@@ -154,7 +171,7 @@ def _hook(message: v1.FreezeHook) -> Hook:
 
 def _wait_ns(name: str, given_ms: int, default_ms: int) -> int:
     if not 0 <= given_ms <= MAX_WAIT_MS:
-        raise InvalidArgument(f"{name}: {given_ms} is no time between 0 and a day")
+        raise InvalidArgument(f"{name}: {given_ms} is not a time between 0 and a day")
     return (given_ms or default_ms) * MILLISECOND
 
 
@@ -224,12 +241,12 @@ def read_view(message: v1.OperationView) -> View:
 
 
 def text(given: str) -> str:
-    """Give a text that the wire takes: names of processes may be any bytes."""
+    """Return a text that the wire takes: names of processes may be any bytes."""
     return given.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def document(each: Listed) -> dict[str, Any]:
-    """Give a checkpoint for programs: the manifest without its list of files."""
+    """Return a checkpoint for programs: the manifest without its list of files."""
     content = attrs.asdict(each, value_serializer=lambda owner, field, value: _plain(value))
     if content["manifest"] is not None:
         content["manifest"].pop("files")

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
-from iriscw.shim.words import ENDS, Asked, NotHonoured, read
+from iriscw.shim.runc_options import ENDS, Asked, NotHonoured, read
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -22,9 +22,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if asked.helps:
             return _become_runc(words)
         if asked.command in ("checkpoint", "restore"):
-            from iriscw.shim import carrying
+            from iriscw.shim import checkpointing
 
-            return carrying.checkpoint(asked) if asked.command == "checkpoint" else carrying.restore(asked)
+            return checkpointing.checkpoint(asked) if asked.command == "checkpoint" else checkpointing.restore(asked)
         if asked.command in ("pause", "resume", "kill", "delete"):
             _ask_first(asked)
         return _become_runc(words)
@@ -46,9 +46,9 @@ def _ask_first(asked: Asked) -> None:
         NotHonoured: one does, and this would run into it.
     """
     try:
-        from iriscw.shim import meeting
+        from iriscw.shim import agent_queries
 
-        meeting.before(asked)
+        agent_queries.before(asked)
     except Exception as error:
         if asked.command not in ENDS:
             raise
@@ -59,7 +59,7 @@ def _ask_first(asked: Asked) -> None:
 def _warn(asked: Asked, text: str) -> None:
     """Tell it where ``runc`` would, or else where one still can."""
     try:
-        from iriscw.shim.saying import say
+        from iriscw.shim.runc_messages import say
 
         say(asked, "warning", text)
     except Exception as error:  # noqa: BLE001 - a container does not live on because nobody can be told
@@ -68,6 +68,6 @@ def _warn(asked: Asked, text: str) -> None:
 
 
 def _fail(asked: Asked, text: str) -> int:
-    from iriscw.shim.saying import fail
+    from iriscw.shim.runc_messages import fail
 
     return fail(asked, text)

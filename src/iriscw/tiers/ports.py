@@ -161,7 +161,7 @@ class ObjectStore(Protocol):
         """
 
     async def stat(self, key: str) -> ObjectInfo:
-        """Give what is known of an object.
+        """Return what is known of an object.
 
         Raises:
             ObjectNotFound: there is no such object.
@@ -186,7 +186,7 @@ class ObjectStore(Protocol):
 
 
 def check_key(key: str) -> tuple[str, ...]:
-    """Give the parts of a key that every driver takes.
+    """Return the parts of a key that every driver takes.
 
     Raises:
         InvalidObjectKey: it is empty, absolute or too long, holds a control character or a surrogate, or has

@@ -65,3 +65,25 @@ async def test_jobs_outlive_the_disk(tmp_path, monkeypatch, staged, variable, wo
             async with world.worker():
                 assert (await world.until_over(job.job_id))[-1].state is v1.JobState.SUCCEEDED
         assert any(name.startswith("site/journal/") for name in stage.bodies())
+
+
+async def test_the_configuration_says_where_the_bucket_is(tmp_path) -> None:
+    """No variable is needed: journal and bundles are where ``object_storage_endpoint`` points."""
+    async with s3_stage.staged(s3_stage.AWS_SMALL) as stage:
+        there = {"object_storage_endpoint": f"http://127.0.0.1:{stage.server.port}", "object_storage_region": "eu-1"}
+        places = {"replica_prefix": f"{InS3.bucket}/site", "bundle_prefix": f"{InS3.bucket}/bundles"}
+        config = build_config(
+            {
+                "platform": {"coreweave": {"region": "LGA1", **there}},
+                "controller": {"local": {"port": 0}, "durability": "replicated", **places},
+                "defaults": {"bootstrap": {"controller_address": "127.0.0.1:1"}},
+            }
+        )
+        world = InS3(tmp_path / "unused")
+        async with Controller(config, state_dir=tmp_path / "state", drivers=Drivers(world.cloud)):
+            pass
+        assert any(name.startswith("site/journal/") for name in stage.bodies())
+        asked = {
+            each.header("authorization").partition("/aws4_request")[0].split("/")[2] for each in stage.server.served
+        }
+        assert asked == {"eu-1"}

@@ -131,7 +131,7 @@ async def test_an_object_and_a_folder_of_one_name(store: FileObjectStore) -> Non
 async def test_the_disks_troubles_have_names(
     store: FileObjectStore, monkeypatch: pytest.MonkeyPatch, number: int, error: type[Exception]
 ) -> None:
-    """A flush that fails is no object; an unexpected errno is never read as absence."""
+    """A flush that fails is not an object; an unexpected errno is never read as absence."""
 
     def fail(descriptor: int) -> None:
         raise OSError(number, os.strerror(number))

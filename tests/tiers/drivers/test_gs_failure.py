@@ -11,7 +11,7 @@ from iriscw_sims.objects.serve.google_answers import REASONS
 
 
 def told(status: int, reason: str = "", message: str = "words") -> Failure:
-    """Give the failure of an answer in Google's form."""
+    """Return the failure of an answer in Google's form."""
     errors = [{"reason": reason, "message": message}] if reason else []
     return answered(status, json.dumps({"error": {"code": status, "message": message, "errors": errors}}).encode())
 

@@ -1,5 +1,6 @@
 """Whose requests are Google's: files with credentials, the tokens that they are worth, and what is refused of them."""
 
+import asyncio
 import json
 import logging
 
@@ -9,6 +10,7 @@ from gs_stage import ACCOUNT, KEY, Stage, private_key, service_account, staged
 
 from iriscw.tiers.drivers.checking import check_store
 from iriscw.tiers.drivers.failure import AttemptFailed, NoStoreCredentials
+from iriscw.tiers.drivers.gs_connection import GsConnection
 from iriscw.tiers.drivers.gs_token import GsTokens, credentials_file
 from iriscw.tiers.ports import StoreAccessDenied, StoreUnreachable
 
@@ -21,7 +23,7 @@ async def stage():
 
 @pytest.fixture
 def authorized_user(stage, monkeypatch):
-    """Give what gcloud's login writes; where it is exchanged, Google's library says, and here the stage."""
+    """Return what gcloud's login writes; where it is exchanged, Google's library says, and here the stage."""
     place = f"http://127.0.0.1:{stage.server.port}/token"
     monkeypatch.setattr("google.oauth2.credentials._GOOGLE_OAUTH2_TOKEN_ENDPOINT", place)
     return {
@@ -49,6 +51,24 @@ async def test_a_service_account(stage: Stage, tmp_path) -> None:
         for number in range(5):
             tasks.start_soon(store.put, f"{number}", b"x")
     assert (len(stage.bodies()), stage.office.given) == (5, 1)
+
+
+@pytest.mark.parametrize("about", ["/token", "/storage/"])
+async def test_a_look_up_that_another_one_gave_up(stage: Stage, tmp_path, about, monkeypatch) -> None:
+    """A cancellation that nobody asked of a request is a failure of it, which is tried again: of a token's, too."""
+    send, given_up = GsConnection._send, []
+
+    async def shared(connection, session, method, url, body, headers):
+        if about in url and not given_up:
+            given_up.append(url)
+            future = asyncio.get_running_loop().create_future()
+            future.cancel()
+            await future
+        return await send(connection, session, method, url, body, headers)
+
+    monkeypatch.setattr(GsConnection, "_send", shared)
+    assert (await stage.signed(tmp_path / "key.json").list()).objects == ()
+    assert len(given_up) == 1
 
 
 async def test_a_user(stage: Stage, tmp_path, authorized_user) -> None:

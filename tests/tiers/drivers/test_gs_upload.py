@@ -26,12 +26,12 @@ def put(stage, key, body):
 
 
 def unfinished(stage):
-    """Give how many uploads are neither over nor given up."""
+    """Return how many uploads are neither over nor given up."""
     return len(stage.storage.buckets[BUCKET].resumables)
 
 
 def ranges(stage):
-    """Give which bytes were sent, in order; ``*`` is a question."""
+    """Return which bytes were sent, in order; ``*`` is a question."""
     said = [each.header("content-range") for each in stage.server.served]
     return [each.removeprefix("bytes ").partition("/")[0] for each in said if each]
 

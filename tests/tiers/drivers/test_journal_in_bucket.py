@@ -8,7 +8,7 @@ import gs_stage
 import pytest
 import s3_stage
 
-from iriscw.controller.vault import open_vault
+from iriscw.controller.replica_store import open_vault
 from iriscw.errors import JournalLost
 from iriscw.journal.conformance import BOUND_BYTES, REGISTRY, facts
 from iriscw.journal.replica import Replica
@@ -57,6 +57,7 @@ async def append_for_ever(journal):
             await anyio.sleep(0.01)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("point", ["object reply lost", "object request lost", "object done and in trouble"])
 async def test_a_journal_outlives_its_disk(tmp_path, staged, point) -> None:
     """What was acknowledged is there on another disk, although answers to commits were lost."""

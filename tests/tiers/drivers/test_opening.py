@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from iriscw.tiers.drivers.fake import FakeObjectStore
-from iriscw.tiers.drivers.gs import _is_installed
-from iriscw.tiers.drivers.opening import InvalidStoreUrl, NoSuchStore, StoreExtraMissing, open_store
+from iriscw.tiers.drivers.opening import InvalidStoreUrl, NoSuchStore, StoreExtraMissing, is_installed, open_store
 
 
 def names_in(folder: str) -> list[str]:
@@ -41,18 +40,20 @@ def test_other_schemes() -> None:
 def test_a_library_that_is_not_installed(monkeypatch) -> None:
     """Is named with how to get it; an emulator needs none."""
     monkeypatch.delenv("STORAGE_EMULATOR_HOST", raising=False)
-    monkeypatch.setattr("iriscw.tiers.drivers.gs._is_installed", lambda name: False)
-    with pytest.raises(StoreExtraMissing, match=r"pip install 'iriscw\[gs\]'"):
+    monkeypatch.setattr("iriscw.tiers.drivers.opening.is_installed", lambda name: False)
+    with pytest.raises(StoreExtraMissing, match=r"pip install '\.\[gs\]'"):
         open_store("gs://bucket")
+    with pytest.raises(StoreExtraMissing, match=r"pip install '\.\[s3\]'"):
+        open_store("s3://bucket")
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", "127.0.0.1:9")
     open_store("gs://bucket")
 
 
 def test_what_is_installed() -> None:
     """Is looked for without importing it, and what it is in may be missing, too."""
-    assert not _is_installed("no_such_package_of_anybody.auth")
-    assert not _is_installed("iriscw.no_such_module")
-    assert _is_installed("iriscw.errors")
+    assert not is_installed("no_such_package_of_anybody.auth")
+    assert not is_installed("iriscw.no_such_module")
+    assert is_installed("iriscw.errors")
 
 
 def test_opening_a_google_store_loads_no_client() -> None:

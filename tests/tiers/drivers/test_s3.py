@@ -12,7 +12,7 @@ from s3_stage import AWS_SMALL, BUCKET, COREWEAVE_SMALL, KEY, QUICK, Stage, stag
 from iriscw.testing.conformance.object_store import ObjectStoreConformance
 from iriscw.tiers.drivers import s3_client
 from iriscw.tiers.drivers.failure import NoStoreCredentials, NoSuchBucket
-from iriscw.tiers.drivers.opening import open_store
+from iriscw.tiers.drivers.opening import open_store, opener
 from iriscw.tiers.drivers.s3 import S3ObjectStore
 from iriscw.tiers.drivers.s3_place import S3Place
 from iriscw.tiers.drivers.transfer import read_whole
@@ -46,6 +46,7 @@ class TestCoreWeave(ObjectStoreConformance):
             yield stage.store()
 
 
+@pytest.mark.slow
 class TestPathStyle(ObjectStoreConformance):
     """The bucket's name in the path, keys below a prefix, and another entity tag after each write."""
 
@@ -67,7 +68,7 @@ def do(stage, operation):
 
 
 def unfinished(stage):
-    """Give how many uploads are neither completed nor aborted."""
+    """Return how many uploads are neither completed nor aborted."""
     return len(stage.storage.buckets[BUCKET].uploads)
 
 
@@ -513,3 +514,14 @@ async def test_by_its_url(stage: Stage, monkeypatch) -> None:
     store = open_store(f"s3://{BUCKET}/some/where")
     assert repr(store) == f"S3ObjectStore('s3://{BUCKET}/some/where/ at https://cwobject.com')"
     await store.aclose()
+
+
+async def test_a_configuration_says_where_and_the_environment_wins(stage: Stage, monkeypatch) -> None:
+    """Under whichever of its names."""
+    open_below = opener({"AWS_ENDPOINT_URL_S3": "http://cwlota.com"})
+    for own, place in ({}, "http://cwlota.com"), ({"AWS_ENDPOINT_URL": "http://mine:9000"}, "http://mine:9000"):
+        for name, value in own.items():
+            monkeypatch.setenv(name, value)
+        store = open_below(f"s3://{BUCKET}/some/where")
+        assert repr(store) == f"S3ObjectStore('s3://{BUCKET}/some/where/ at {place}')"
+        await store.aclose()

@@ -15,6 +15,7 @@ from botocore.exceptions import (
     ReadTimeoutError,
 )
 
+from iriscw.tiers.drivers import s3_client
 from iriscw.tiers.drivers.failure import AttemptFailed
 from iriscw.tiers.drivers.s3_client import CREDENTIALS, TROUBLES, judged, new_session, open_client, renew
 from iriscw.tiers.drivers.s3_place import S3Limits, S3Place
@@ -25,7 +26,7 @@ URL = "https://cwobject.com"
 
 
 def refused(status, code):
-    """Give botocore's error for an answer."""
+    """Return botocore's error for an answer."""
     answer = {"Error": {"Code": code, "Message": "m"}, "ResponseMetadata": {"HTTPStatusCode": status}}
     return ClientError(answer, "PutObject")
 
@@ -115,3 +116,11 @@ async def test_what_cannot_be_read_again_stays(monkeypatch, caplog) -> None:
     await renew(credentials)
     assert credentials.access_key == "CWKEY"
     assert "cannot be read again" in caplog.text
+
+
+@pytest.mark.parametrize(("exceptions", "proxied"), [("10.0.0.0/8", False), ("11.0.0.0/8", True)])
+def test_proxies_of_an_endpoint(monkeypatch, exceptions, proxied) -> None:
+    """By the rules of all our clients: the library's own know no networks."""
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy:3128")
+    monkeypatch.setenv("NO_PROXY", exceptions)
+    assert s3_client._proxies("https://10.1.2.3:9000") == ({"https": "http://proxy:3128"} if proxied else {})

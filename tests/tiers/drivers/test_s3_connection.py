@@ -1,16 +1,19 @@
 """Requests: what is loaded for them, how many there are at once, and how long is waited between tries."""
 
+import asyncio
+import socket
 import subprocess
 import sys
 
 import anyio
 import attrs
 import pytest
-from s3_stage import QUICK, staged
+from s3_stage import QUICK, Loopback, staged
 
 from iriscw.tiers.drivers.attempts import Attempts
+from iriscw.tiers.drivers.s3 import S3ObjectStore
 from iriscw.tiers.drivers.s3_place import S3Limits
-from iriscw.tiers.ports import StoreUnreachable
+from iriscw.tiers.ports import IfAbsent, StoreUnreachable
 
 pytestmark = pytest.mark.usefixtures("credentials")
 
@@ -58,6 +61,30 @@ def test_pauses_grow_to_a_bound() -> None:
         pauses = {attempts.pause(attempt) for _ in range(20)}
         assert len(pauses) > 1
         assert all(bound / 2 <= pause <= bound for pause in pauses)
+
+
+async def test_a_look_up_that_another_one_gave_up() -> None:
+    """A cancellation that nobody asked of the request is a failure of it, which is tried again."""
+
+    class Shared(Loopback):
+        """Ends with somebody else's cancelled future, once."""
+
+        asked = 0
+
+        async def resolve(self, host, port=0, family=socket.AF_INET):
+            self.asked += 1
+            if self.asked == 1:
+                future = asyncio.get_running_loop().create_future()
+                future.cancel()
+                await future
+            return await super().resolve(host, port, family)
+
+    async with staged() as stage:
+        shared = Shared()
+        store = S3ObjectStore(stage.place(), QUICK, connector={"resolver": shared})
+        stage.opened.append(store)
+        await store.put("k", b"x", condition=IfAbsent())
+        assert shared.asked > 1
 
 
 async def test_a_cancelled_request_leaves_the_connection_usable() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from iriscw.tiers.drivers.limits import MIB
 from iriscw.tiers.drivers.opening import InvalidStoreUrl
-from iriscw.tiers.drivers.s3_place import S3Limits, S3Place, s3_place, wants_virtual
+from iriscw.tiers.drivers.s3_place import S3Limits, S3Place, place_variables, s3_place, wants_virtual, with_own
 
 COREWEAVE = {"AWS_ENDPOINT_URL": "https://cwobject.com"}
 OWN = {"AWS_ENDPOINT_URL": "http://minio.internal:9000"}
@@ -85,3 +85,32 @@ def test_limits_fit_the_services() -> None:
     assert sizes == sorted(sizes)
     assert sum(sizes) == 578 * 1024 * MIB + 128 * MIB
     assert limits.attempt_s(60 * MIB) == limits.silence_s + 60
+
+
+def test_a_configuration_says_where_by_the_variables_that_are_read() -> None:
+    """What it leaves empty is said by none; libraries that know either name of the region find it."""
+    assert place_variables("", "") == {}
+    found = place_variables("http://cwlota.com", "eu-1")
+    assert found == {"AWS_ENDPOINT_URL_S3": "http://cwlota.com", "AWS_REGION": "eu-1", "AWS_DEFAULT_REGION": "eu-1"}
+    assert s3_place("s3://bkt", found) == S3Place("bkt", "", "http://cwlota.com", "eu-1", "virtual")
+
+
+@pytest.mark.parametrize(
+    ("own", "endpoint", "region"),
+    [
+        ({}, "http://cwlota.com", "eu-1"),
+        ({"OTHER": "x"}, "http://cwlota.com", "eu-1"),
+        ({"AWS_ENDPOINT_URL": "http://mine"}, "http://mine", "eu-1"),
+        ({"AWS_ENDPOINT_URL_S3": "http://mine"}, "http://mine", "eu-1"),
+        ({"AWS_DEFAULT_REGION": "us-2"}, "http://cwlota.com", "us-2"),
+        ({"AWS_REGION": "us-2", "AWS_ENDPOINT_URL": "http://mine"}, "http://mine", "us-2"),
+    ],
+)
+def test_ones_own_variables_win_under_either_name(own: dict[str, str], endpoint: str, region: str) -> None:
+    """``AWS_ENDPOINT_URL`` of one's own is not beaten by an ``AWS_ENDPOINT_URL_S3`` below it."""
+    below = {**place_variables("http://cwlota.com", "eu-1"), "OTHER": "below"}
+    found = with_own(below, own)
+    place = s3_place("s3://bkt", found)
+    assert (place.endpoint, place.region) == (endpoint, region)
+    assert found["OTHER"] == own.get("OTHER", "below")
+    assert own.items() <= found.items()

@@ -15,7 +15,7 @@ class NoEmulatorError(OperationError):
 
 
 def find_emulator():
-    """Give the program."""
+    """Return the program."""
     found = subprocess.run(
         [HERE / "build-emulator", "--only-find"], capture_output=True, text=True, check=False, timeout=60
     )

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from iriscw.agent.board import View
-from iriscw.agent.places import PREFIX
+from iriscw.agent.caller_folders import PREFIX
+from iriscw.agent.operation_views import View
 from iriscw.checkpoint.model import TierUse
 from iriscw.rpc.http1 import HttpResponse, Route
 
@@ -126,8 +126,8 @@ class Figures:
                 self._tiers[name].labels(use.tier).set(value)
 
     def routes(self) -> Mapping[str, Route]:
-        """Give the door's routes."""
-        return {"/health": Route(self._health, public=True), "/metrics": Route(self._metrics)}
+        """Return the door's routes."""
+        return {"/health": Route(self._health, public=True), "/metrics": Route(self._metrics, figures=True)}
 
     def _health(self) -> HttpResponse:
         body = {"status": "ok", "operations": self._running}
@@ -138,6 +138,6 @@ class Figures:
 
 
 def tier_label(view: View) -> str:
-    """Give the tier as metrics name it: all folders of callers are one, or there would be no end of names."""
+    """Return the tier as metrics name it: all folders of callers are one, or there would be no end of names."""
     name = view.tier or (view.made.tier if view.made is not None else "")
     return "path" if name.startswith(PREFIX) else name

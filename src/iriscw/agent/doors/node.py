@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from iriscw._version import __version__
 from iriscw.agent import wire
-from iriscw.agent.board import View
 from iriscw.agent.doors.rules import NODE_RULES
 from iriscw.agent.local import new_id
+from iriscw.agent.operation_views import View
 from iriscw.errors import InvalidArgument, IriscwError
 from iriscw.freeze.messages import FreezeTree, ThawTree
 from iriscw.freeze.model import CriuAbility, TargetGone
@@ -66,7 +66,7 @@ class NodeDoor(v1.NodeAgentBase):
                 self._agent.stop(operation, "its caller left")
 
     async def watch(self, message: v1.WatchOperationRequest) -> AsyncIterator[v1.OperationView]:
-        """Give the views of an operation until it is over."""
+        """Yield the views of an operation until it is over."""
         async with aclosing(self._agent.board.follow(message.operation_id)) as views:
             async for view in views:
                 yield wire.operation_view(view)
@@ -82,11 +82,11 @@ class NodeDoor(v1.NodeAgentBase):
         return wire.operation_view(last)
 
     async def list_operations(self, message: v1.ListOperationsRequest) -> v1.ListOperationsResponse:
-        """Give the operations that run."""
+        """Return the operations that run."""
         return v1.ListOperationsResponse(operations=[wire.operation_view(view) for view in self._agent.board.running()])
 
     async def list(self, message: v1.ListCheckpointsRequest) -> AsyncIterator[v1.CheckpointView]:
-        """Give the checkpoints, those first that were made first in each tier."""
+        """Yield the checkpoints, those first that were made first in each tier."""
         wanted = wire.pairs(message.labels)
         for each in await self._agent.listing():
             if not wanted or (each.manifest is not None and all(pair in each.manifest.labels for pair in wanted)):

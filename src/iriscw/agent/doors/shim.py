@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import anyio.to_thread
 
 from iriscw.agent import wire
-from iriscw.agent.board import View
 from iriscw.agent.containers import Found, check_id, checked_root, container_of, has_own_numbers
 from iriscw.agent.doors.rules import SHIM_RULES
 from iriscw.agent.errors import ContainerRefused, OperationPutAside
 from iriscw.agent.local import OperationStuck, failure_of, new_id
+from iriscw.agent.operation_views import View
 from iriscw.errors import InvalidArgument
 from iriscw.freeze.drivers.runtime import become_criu
 from iriscw.freeze.messages import FreezeTree, ThawTree
@@ -80,7 +80,7 @@ class ShimDoor(v1.ShimServiceBase):
         roots = self._agent.settings.runtime_roots
         root = checked_root(message.runtime_root, roots)
         if message.cgroups_mode not in CGROUPS_MODES:
-            raise InvalidArgument(f"{message.cgroups_mode[:80]!a} is no mode for control groups")
+            raise InvalidArgument(f"{message.cgroups_mode[:80]!a} is not a mode for control groups")
         if odd := [name for name in message.empty_namespaces if name not in NAMESPACES]:
             raise InvalidArgument(f"a namespace {odd[0][:80]!a} cannot come back empty: only 'network' can")
         found = await anyio.to_thread.run_sync(lambda: container_of(message.container_id, roots, within=root))
@@ -178,7 +178,7 @@ class ShimDoor(v1.ShimServiceBase):
                     raise ContainerRefused(f"checkpoint {artifact} is of container {named!r}, not of {container_id!r}")
 
     async def _views(self, operation: str) -> AsyncGenerator[View, None]:
-        """Give the views of an operation, and have it undone when they are left before its end."""
+        """Yield the views of an operation, and have it undone when they are left before its end."""
         over = False
         try:
             async with aclosing(self._agent.board.follow(operation)) as views:

@@ -16,8 +16,8 @@ import anyio.to_thread
 import attrs
 
 from iriscw._version import __version__
-from iriscw.agent.board import View
 from iriscw.agent.errors import GuardUnknown, ProcessOutOfReach
+from iriscw.agent.operation_views import View
 from iriscw.agent.uplink import ledger, session
 from iriscw.agent.uplink.facts import checkpoint_rows, operation_row, order_end, tier_rows
 from iriscw.agent.uplink.ledger import Ledger
@@ -125,7 +125,7 @@ class ControllerLink:
         self._last_error = ""
 
     def child(self) -> ChildSpec:
-        """Give ``/controller``. That its session fails again and again is no reason to end the agent."""
+        """Return ``/controller``. That its session fails again and again is no reason to end the agent."""
         orders = Behavior(
             initial=Ledger,
             on=ledger.rules(),
@@ -183,7 +183,10 @@ class ControllerLink:
         refused = OrderEnd(order.operation, REFUSED, "OrderCancelled", "it was cancelled before it was begun")
         if order.remove is None:
             return refused
-        found, unread = await self._agent.look()  # a removal is no operation: only the tiers tell whether it was done
+        (
+            found,
+            unread,
+        ) = await self._agent.look()  # a removal is not an operation: only the tiers tell whether it was done
         if any(each.artifact == order.remove.checkpoint for each in found):
             return refused
         if unread:
@@ -250,9 +253,10 @@ class ControllerLink:
     @staticmethod
     def _thaw_plan(operation: str, order: ThawOrder) -> ThawPlan:
         if not ARTIFACT_ID.fullmatch(order.checkpoint):
-            raise InvalidArgument(f"{order.checkpoint[:80]!a} is no id of a checkpoint")
+            raise InvalidArgument(f"{order.checkpoint[:80]!a} is not a checkpoint id")
         numbers = Numbers.AUTO if order.new_numbers else Numbers.SAME
-        return ThawPlan(operation, order.checkpoint, force=order.force, numbers=numbers)
+        plan = ThawPlan(operation, order.checkpoint, gpus=order.gpus, force=order.force, numbers=numbers)
+        return attrs.evolve(plan, unused_gpus=True)  # the map is of all that the attempt had
 
     async def _stop(self, effect: StopOrder) -> None:
         await self._ready.wait()

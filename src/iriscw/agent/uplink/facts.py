@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from iriscw.agent.board import View
+from iriscw.agent.operation_views import View
 from iriscw.agent.wire import text
 from iriscw.checkpoint.model import Listed, TierUse
 from iriscw.nodes.model import (
@@ -25,7 +25,7 @@ MAX_TEXT_CHARS = 4096
 
 
 def operation_row(view: View) -> OperationRow:
-    """Give an operation that runs."""
+    """Return an operation that runs."""
     return OperationRow(
         operation=view.asked.operation,
         kind=view.asked.kind.value,
@@ -40,7 +40,7 @@ def operation_row(view: View) -> OperationRow:
 
 
 def order_end(view: View) -> OrderEnd:
-    """Give what became of an operation that is over."""
+    """Return what became of an operation that is over."""
     end, made = view.end, view.made
     return OrderEnd(
         operation=view.asked.operation,
@@ -56,7 +56,7 @@ def order_end(view: View) -> OrderEnd:
 
 
 def checkpoint_rows(listed: Sequence[Listed]) -> tuple[tuple[CheckpointRow, ...], int]:
-    """Give the checkpoints that the controller is told of, the latest first, and how many more there are."""
+    """Return the checkpoints that the controller is told of, the latest first, and how many more there are."""
     rows = sorted((_row(each) for each in listed), key=lambda row: (-row.sealed_at_ms, row.checkpoint, row.tier))
     told, room = 0, MAX_CHECKPOINT_BYTES
     for row in rows[:MAX_CHECKPOINTS]:
@@ -86,7 +86,7 @@ def _row(each: Listed) -> CheckpointRow:
 
 
 def tier_rows(uses: Sequence[TierUse]) -> tuple[TierRow, ...]:
-    """Give how full the tiers are."""
+    """Return how full the tiers are."""
     return tuple(
         TierRow(
             tier=use.tier,

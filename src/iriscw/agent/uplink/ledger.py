@@ -93,7 +93,7 @@ class Ledger:
     taken: dict[str, Taken] = attrs.field(factory=dict)
 
     def ends(self) -> tuple[OrderEnd, ...]:
-        """Give what became of those that are over."""
+        """Return what became of those that are over."""
         return tuple(each.end for each in self.taken.values() if each.end is not None)
 
 
@@ -111,7 +111,7 @@ def evolve(ledger: Ledger, record: object) -> None:
 
 
 def compact(ledger: Ledger) -> Iterator[object]:
-    """Give records from which an equal state is built."""
+    """Yield records from which an equal state is built."""
     for operation, each in ledger.taken.items():
         yield OrderTaken(each.order, 0)
         if each.withdrawn:
@@ -121,7 +121,7 @@ def compact(ledger: Ledger) -> Iterator[object]:
 
 
 def rules() -> dict[type, DecisionFunction]:
-    """Give the decision for each message."""
+    """Return the decision for each message."""
     return {
         TakeOrders: take,
         Resync: resync,
@@ -187,7 +187,7 @@ def take(ledger: Ledger, message: TakeOrders, ctx: Context) -> Outcome:
 
 
 def _released(ledger: Ledger, message: TakeOrders) -> tuple[str, ...]:
-    """Give the ended orders that the controller has on its disk: it says so, or does not wait for them any more."""
+    """Return the ended orders that the controller has on its disk: it says so, or does not wait for them any more."""
     named = dict.fromkeys(message.orders.release)
     waited = dict.fromkeys(order.operation for order in message.orders.begin)
     return tuple(

@@ -98,7 +98,7 @@ class Session:
 
 
 def rules() -> dict[type, DecisionFunction]:
-    """Give the decision for each message."""
+    """Return the decision for each message."""
     return {
         Present: present,
         Now: now,

@@ -54,7 +54,7 @@ class Uplink:
 
     def __attrs_post_init__(self) -> None:
         if not NODE_NAME.fullmatch(self.node):
-            raise InvalidArgument(f"{self.node[:80]!a} is no name of a node")
+            raise InvalidArgument(f"{self.node[:80]!a} is not a valid node name")
 
 
 class ControllerStream:

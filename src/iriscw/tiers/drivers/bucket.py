@@ -69,7 +69,7 @@ class BucketObjectStore(abc.ABC, Generic[ConnectionT, ReadingT]):
         """Read an object."""
         name = self._name(key)
         if start < 0 or (end is not None and end < start):
-            raise InvalidRange(f"{start} to {end} is no range of bytes")
+            raise InvalidRange(f"{start} to {end} is not a range of bytes")
         async with self._connection.reading():
             reading = await self._open(key, name, start, end)
             try:
@@ -79,7 +79,7 @@ class BucketObjectStore(abc.ABC, Generic[ConnectionT, ReadingT]):
 
     @abc.abstractmethod
     async def stat(self, key: str) -> ObjectInfo:
-        """Give what is known of an object."""
+        """Return what is known of an object."""
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -96,10 +96,10 @@ class BucketObjectStore(abc.ABC, Generic[ConnectionT, ReadingT]):
 
     @abc.abstractmethod
     def _no_bytes(self, name: str, info: ObjectInfo, at: int) -> ReadingT:
-        """Give a reading that ends where it begins."""
+        """Return a reading that ends where it begins."""
 
     def _name(self, key: str) -> str:
-        """Give an object's key in the bucket."""
+        """Return an object's key in the bucket."""
         check_key(key)
         name = self._prefix + key
         if len(name.encode()) > MAX_KEY_BYTES:
@@ -115,7 +115,7 @@ class BucketObjectStore(abc.ABC, Generic[ConnectionT, ReadingT]):
             return await self._nothing_of(key, name, start)
 
     async def _nothing_of(self, key: str, name: str, start: int) -> ReadingT:
-        """Give the reading of no bytes at ``start``, which the object must have."""
+        """Return the reading of no bytes at ``start``, which the object must have."""
         info = await self.stat(key)
         if start > info.size_bytes:
             raise InvalidRange(f"there is no byte {start} in {info.size_bytes} bytes")
@@ -123,7 +123,7 @@ class BucketObjectStore(abc.ABC, Generic[ConnectionT, ReadingT]):
 
 
 def end_of(found: tuple[ObjectInfo, int, int], start: int, end: int | None) -> int:
-    """Give where a reading ends, behind its last byte.
+    """Return where a reading ends, behind its last byte.
 
     Args:
         found: What the answer says that it is: of which object, from where, to where.

@@ -27,7 +27,7 @@ class Body(Protocol):
     """What is left of an answer's body."""
 
     async def read(self, size: int) -> bytes:
-        """Give at most so many bytes; none at the end."""
+        """Return at most so many bytes; none at the end."""
 
     def close(self) -> object:
         """End the connection."""
@@ -117,7 +117,7 @@ class ContinuedReading:
 
 
 def span_of(key: str, etag: str, length: int, content_range: str | None) -> tuple[ObjectInfo, int, int]:
-    """Give which version an answer to a GET is of, and from where to where it goes.
+    """Return which version an answer to a GET is of, and from where to where it goes.
 
     Args:
         key: The object's.

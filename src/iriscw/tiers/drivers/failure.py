@@ -52,6 +52,10 @@ class Failure:
         return self.status in {401, 403} and not self.full
 
 
+GIVEN_UP = Failure("the request was given up inside of the HTTP client")
+"""A cancellation that came out of the client although nobody cancelled the request."""
+
+
 class AttemptFailed(OperationError):
     """A request came to nothing; for the driver's own use, which makes an error of the port of it."""
 
@@ -61,7 +65,7 @@ class AttemptFailed(OperationError):
 
 
 def port_error_of(failure: Failure, what: str, *, no_bucket: bool, never: bool) -> OperationError:
-    """Give the port's error for a failure, where its meaning depends on neither method nor condition.
+    """Return the port's error for a failure, where its meaning depends on neither method nor condition.
 
     Args:
         failure: How the last attempt failed; certain only if all did so.

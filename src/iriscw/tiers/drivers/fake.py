@@ -70,7 +70,7 @@ class FakeObjectStore:
         self._failures[method].append((error, after_effect))
 
     def contents(self) -> dict[str, bytes]:
-        """Give all objects by key."""
+        """Return all objects by key."""
         return {key: self._objects[key].data for key in sorted(self._objects)}
 
     async def put(self, key: str, data: bytes | AsyncIterable[bytes], *, condition: Condition = None) -> ObjectInfo:
@@ -90,11 +90,11 @@ class FakeObjectStore:
         """Read an object."""
         found = await self._find("get", key)
         if start < 0 or start > found.info.size_bytes or (end is not None and end < start):
-            raise InvalidRange(f"{start} to {end} is no range of {found.info.size_bytes} bytes")
+            raise InvalidRange(f"{start} to {end} is not a range of {found.info.size_bytes} bytes")
         yield FakeReading(found.info, found.data[start:end])
 
     async def stat(self, key: str) -> ObjectInfo:
-        """Give what is known of an object."""
+        """Return what is known of an object."""
         return (await self._find("stat", key)).info
 
     async def list(self, prefix: str = "", *, after: str = "", limit: int = MAX_PAGE_OBJECTS) -> ObjectPage:

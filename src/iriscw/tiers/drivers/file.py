@@ -132,7 +132,7 @@ class FileObjectStore:
         """Read an object."""
         parts = check_key(key)
         if start < 0 or (end is not None and end < start):
-            raise InvalidRange(f"{start} to {end} is no range of bytes")
+            raise InvalidRange(f"{start} to {end} is not a range of bytes")
         descriptor = await anyio.to_thread.run_sync(self._open, key, parts)
         try:
             info = _info(key, os.fstat(descriptor))
@@ -144,7 +144,7 @@ class FileObjectStore:
             os.close(descriptor)
 
     async def stat(self, key: str) -> ObjectInfo:
-        """Give what is known of an object."""
+        """Return what is known of an object."""
         return await anyio.to_thread.run_sync(self._stat, key, check_key(key))
 
     async def list(self, prefix: str = "", *, after: str = "", limit: int = MAX_PAGE_OBJECTS) -> ObjectPage:
@@ -262,7 +262,7 @@ class FileObjectStore:
             raise self._absent(key) from error
 
     def _present(self, key: str, folder: int, name: str, *, conflict: bool = True) -> ObjectInfo | None:
-        """Give the object that has the name now. ``conflict`` says whether a folder there is an error."""
+        """Return the object that has the name now. ``conflict`` says whether a folder there is an error."""
         try:
             status = os.stat(name, dir_fd=folder, follow_symlinks=False)
         except FileNotFoundError:

@@ -14,19 +14,18 @@ Absence is said only when an object was not found and its bucket was: both have 
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from collections.abc import AsyncIterable, Mapping
 from typing import Any
 
+from iriscw.tiers.drivers import opening
 from iriscw.tiers.drivers.bucket import BucketObjectStore, check_page, end_of, is_key
 from iriscw.tiers.drivers.failure import AttemptFailed
 from iriscw.tiers.drivers.gs_connection import Ask, GsConnection
 from iriscw.tiers.drivers.gs_failure import port_error
 from iriscw.tiers.drivers.gs_place import GsLimits, GsPlace, gs_place
 from iriscw.tiers.drivers.gs_reading import GsBody, GsReading, spans
-from iriscw.tiers.drivers.gs_upload import FIELDS, conditions, info_of, read_json, write_object
-from iriscw.tiers.drivers.opening import StoreExtraMissing
+from iriscw.tiers.drivers.gs_upload import FIELDS, beginning, conditions, info_of, read_json, write_object
 from iriscw.tiers.ports import (
     MAX_PAGE_OBJECTS,
     Condition,
@@ -51,16 +50,11 @@ def open_gs_store(url: str) -> GsObjectStore:
         StoreExtraMissing: the library for credentials is not installed.
     """
     place = gs_place(url, os.environ)
-    if not place.anonymous and not _is_installed("google.auth"):
-        raise StoreExtraMissing("gs:// stores need Google's library for credentials: pip install 'iriscw[gs]'")
+    if not place.anonymous and not opening.is_installed("google.auth"):
+        raise opening.StoreExtraMissing(
+            "gs:// stores need Google's library for credentials: pip install '.[gs]' in a checkout of iriscw"
+        )
     return GsObjectStore(place)
-
-
-def _is_installed(name: str) -> bool:
-    try:
-        return importlib.util.find_spec(name) is not None
-    except ModuleNotFoundError:  # nor is what it is in
-        return False
 
 
 class GsObjectStore(BucketObjectStore[GsConnection, GsReading]):
@@ -85,7 +79,7 @@ class GsObjectStore(BucketObjectStore[GsConnection, GsReading]):
         return await write_object(self._connection, key, name, data, condition)
 
     async def stat(self, key: str) -> ObjectInfo:
-        """Give what is known of an object."""
+        """Return what is known of an object."""
         name, what = self._name(key), f"asking for {key!r}"
         ask = Ask("GET", self._connection.object_path(name), {"fields": FIELDS}, reads=True)
         try:
@@ -105,7 +99,7 @@ class GsObjectStore(BucketObjectStore[GsConnection, GsReading]):
         query = {
             "prefix": base + prefix,
             "maxResults": str(most),
-            "fields": "items(name,size,generation),nextPageToken",
+            "fields": "kind,items(name,size,generation),nextPageToken",
         }
         token: dict[str, str] = {}
         for _ in range(MOST_PAGES):
@@ -124,7 +118,7 @@ class GsObjectStore(BucketObjectStore[GsConnection, GsReading]):
         query = conditions(key, condition)
         ask = Ask("DELETE", self._connection.object_path(name), query, repeat=condition is not None)
         try:
-            await self._connection.ask(ask)
+            told = await self._connection.ask(ask)
         except AttemptFailed as failed:
             failure = failed.failure
             if condition is not None and failure.certain and failure.status == 412:
@@ -136,19 +130,23 @@ class GsObjectStore(BucketObjectStore[GsConnection, GsReading]):
                     raise ObjectChanged(str(absent)) from failed
                 return
             raise port_error(failure, what) from failed
+        if told.status != 204 and read_json(told, what) is not None:  # null is what emulators answer
+            raise StoreUnreachable(f"{what}: the answer is not Google's: it begins {beginning(told)!r}")
 
     async def _page(self, query: dict[str, str], what: str) -> tuple[tuple[tuple[str, Any], ...], str]:
-        """Give one page of Google's: names with what is told of each, and the token of the next one."""
+        """Return one page of Google's: names with what is told of each, and the token of the next one."""
         try:
             told = await self._connection.ask(Ask("GET", self._connection.objects_path, query, reads=True))
         except AttemptFailed as failed:
             raise port_error(failed.failure, what) from failed
         said = read_json(told, what)
+        if not isinstance(said, dict) or said.get("kind") != "storage#objects":
+            raise StoreUnreachable(f"{what}: the answer is not a listing: it begins {beginning(told)!r}")
         try:
             items = tuple((str(each["name"]), each) for each in said.get("items", []))
             return items, str(said.get("nextPageToken") or "")
         except (TypeError, LookupError, AttributeError) as error:
-            raise StoreUnreachable(f"{what}: the answer is no listing") from error
+            raise StoreUnreachable(f"{what}: the answer is not a listing") from error
 
     async def _check_absence(self, key: str, what: str, failed: AttemptFailed) -> None:
         """Look whether it is the object that is not there, if it is certain that something is not.

@@ -13,15 +13,16 @@ import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlencode, urlsplit
-from urllib.request import getproxies, proxy_bypass
+from urllib.parse import quote, urlencode
 
 import anyio
 import anyio.to_thread
 import attrs
 
+from iriscw.errors import is_stray
+from iriscw.rpc.proxies import proxy_of
 from iriscw.tiers.drivers.attempts import Attempts
-from iriscw.tiers.drivers.failure import AttemptFailed, Failure
+from iriscw.tiers.drivers.failure import GIVEN_UP, AttemptFailed, Failure
 from iriscw.tiers.drivers.gs_failure import answered
 from iriscw.tiers.drivers.gs_place import GsLimits, GsPlace
 from iriscw.tiers.drivers.gs_token import GsTokens
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from iriscw.tiers.drivers.gs_credentials import Reply
 
 MAX_ANSWER_BYTES = 8 << 20
-"""Of an answer that is no object: a page of 1000 objects with the longest names has 2 MiB, escaped 6."""
+"""Of an answer that is not an object: a page of 1000 objects with the longest names has 2 MiB, escaped 6."""
 
 MAX_TOKEN_BYTES = 1 << 20
 MAX_REFUSAL_BYTES = 16 << 10
@@ -61,7 +62,7 @@ class Ask:
 
     @property
     def length(self) -> int:
-        """Give the body's, in bytes."""
+        """Return the body's, in bytes."""
         return sum(map(len, self.body))
 
 
@@ -97,12 +98,12 @@ class GsConnection:
         self._closed = False
 
     def object_path(self, name: str) -> str:
-        """Give the path of an object."""
+        """Return the path of an object."""
         return f"/storage/v1/b/{quote(self.place.bucket, safe='')}/o/{quote(name, safe='')}"
 
     @property
     def objects_path(self) -> str:
-        """Give the path of all objects."""
+        """Return the path of all objects."""
         return f"/storage/v1/b/{quote(self.place.bucket, safe='')}/o"
 
     async def ask(self, ask: Ask) -> Told:
@@ -187,8 +188,10 @@ class GsConnection:
             self._drop(answer)
             said = f"{type(error).__name__}: {error}"
             raise AttemptFailed(Failure(said, certain=isinstance(error, self._never_connected()))) from error
-        except BaseException:
+        except BaseException as error:
             self._drop(answer)
+            if is_stray(error):
+                raise AttemptFailed(GIVEN_UP) from error
             raise
 
     async def _told(self, answer: Any) -> Told:
@@ -205,7 +208,7 @@ class GsConnection:
             data=body,
             headers=headers,
             allow_redirects=False,
-            proxy=_proxy(url),
+            proxy=proxy_of(url, os.environ),  # aiohttp's own way would read ~/.netrc, too
         )
 
     async def _send_for_token(self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]) -> Reply:
@@ -222,6 +225,10 @@ class GsConnection:
                     answer.close()
         except self.troubles as error:
             raise OSError(f"{type(error).__name__}: {error}") from error
+        except BaseException as error:
+            if is_stray(error):
+                raise OSError(GIVEN_UP.said) from error
+            raise
         return Reply(answer.status, answer.headers, data)
 
     async def _opened(self) -> Any:
@@ -272,12 +279,6 @@ def _prepared() -> tuple[Any, ssl.SSLContext]:
     return aiohttp, ssl.create_default_context()
 
 
-def _proxy(url: str) -> str | None:
-    """Give the proxy that the environment names for an address; aiohttp's own way would read ~/.netrc, too."""
-    parts = urlsplit(url)
-    return None if proxy_bypass(parts.netloc.rpartition("@")[2]) else getproxies().get(parts.scheme)
-
-
 async def _check(ask: Ask, answer: Any) -> None:
     if not (200 <= answer.status < 300 or answer.status in ask.fine):
         raise AttemptFailed(answered(answer.status, await _up_to(answer, MAX_REFUSAL_BYTES)))
@@ -299,7 +300,7 @@ async def _up_to(answer: Any, size: int) -> bytes:
 
 
 def _sliced(body: tuple[bytes, ...]) -> Any:
-    """Give what aiohttp takes for a body: none, short ones as they are, long ones in slices."""
+    """Return what aiohttp takes for a body: none, short ones as they are, long ones in slices."""
     if sum(map(len, body)) <= SLICE_BYTES:
         return b"".join(body) or None
     return _slices(body)

@@ -23,7 +23,7 @@ REFUSED = frozenset({301, 302, 303, 307, 401, 403, 405, 501})
 
 
 def answered(status: int, body: bytes) -> Failure:
-    """Give the failure that a server told.
+    """Return the failure that a server told.
 
     Args:
         status: HTTP's.
@@ -41,7 +41,7 @@ def answered(status: int, body: bytes) -> Failure:
 
 
 def _told(body: bytes) -> tuple[str, str]:
-    """Give reason and message; of anything that is no JSON of Google's, its first words."""
+    """Return reason and message; of anything that is no JSON of Google's, its first words."""
     try:
         error = json.loads(body)["error"]
         message = str(error.get("message", ""))
@@ -52,6 +52,6 @@ def _told(body: bytes) -> tuple[str, str]:
 
 
 def port_error(failure: Failure, what: str) -> OperationError:
-    """Give the port's error for a failure of this service (:func:`~iriscw.tiers.drivers.failure.port_error_of`)."""
+    """Return the port's error for a failure of this service (:func:`~iriscw.tiers.drivers.failure.port_error_of`)."""
     never = failure.status in REFUSED and failure.code not in TOO_FAST
     return port_error_of(failure, what, no_bucket=failure.status == 404, never=never)

@@ -43,7 +43,7 @@ class GsLimits(ServiceLimits):
     @part_bytes.validator
     def _check(self, _: object, value: int) -> None:
         assert value > 0
-        assert value % CHUNK_MULTIPLE_BYTES == 0, f"parts of {value} bytes are no multiple of {CHUNK_MULTIPLE_BYTES}"
+        assert value % CHUNK_MULTIPLE_BYTES == 0, f"parts of {value} bytes are not a multiple of {CHUNK_MULTIPLE_BYTES}"
 
 
 @attrs.frozen

@@ -22,7 +22,7 @@ class GsBody:
     answer: Any
 
     async def read(self, size: int) -> bytes:
-        """Give at most so many bytes; none at the end."""
+        """Return at most so many bytes; none at the end."""
         chunk: bytes = await self.answer.content.read(size)
         return chunk
 
@@ -67,7 +67,7 @@ class GsReading(ContinuedReading):
 
 
 def spans(key: str, answer: Any) -> tuple[ObjectInfo, int, int]:
-    """Give which version an answer to a GET is of, and from where to where it goes.
+    """Return which version an answer to a GET is of, and from where to where it goes.
 
     Raises:
         StoreUnreachable: the answer contradicts itself, or does not say what is needed.
@@ -77,7 +77,7 @@ def spans(key: str, answer: Any) -> tuple[ObjectInfo, int, int]:
 
 
 def _version(key: str, headers: Mapping[str, str]) -> str:
-    """Give the generation of an object whose bytes come as they were written.
+    """Return the generation of an object whose bytes come as they were written.
 
     Raises:
         StoreUnreachable: the answer does not say it; or the service unpacks what is kept packed, and knows no ranges.

@@ -53,7 +53,7 @@ class GsTokens:
         self._asked_at = -RENEWAL_S
 
     async def token(self) -> str:
-        """Give a token that is good now.
+        """Return a token that is good now.
 
         Raises:
             AttemptFailed: there is none to be had.

@@ -30,7 +30,7 @@ import anyio.to_thread
 import attrs
 
 from iriscw.tiers.drivers import writing
-from iriscw.tiers.drivers.failure import AttemptFailed, Failure
+from iriscw.tiers.drivers.failure import TEXT_LENGTH, AttemptFailed, Failure
 from iriscw.tiers.drivers.gs_connection import Ask, GsConnection, Told
 from iriscw.tiers.drivers.gs_failure import port_error
 from iriscw.tiers.drivers.writing import MARK, Write, refusal, settled
@@ -74,22 +74,22 @@ async def write_object(
 
 
 def conditions(key: str, condition: Condition) -> dict[str, str]:
-    """Give a condition in Google's words.
+    """Return a condition in Google's words.
 
     Raises:
-        ObjectChanged: it is on what is no generation: no object can have it, and 0 would mean another thing.
+        ObjectChanged: it is on what is not a generation: no object can have it, and 0 would mean another thing.
     """
     if isinstance(condition, IfAbsent):
         return {"ifGenerationMatch": "0"}
     if isinstance(condition, IfMatch):
         if not _GENERATION.fullmatch(condition.etag):
-            raise ObjectChanged(f"{key!r}: {condition.etag!r} is no generation of any object")
+            raise ObjectChanged(f"{key!r}: {condition.etag!r} is not a generation of any object")
         return {"ifGenerationMatch": condition.etag}
     return {}
 
 
 def info_of(key: str, told: Any) -> ObjectInfo:
-    """Give what is known of an object from its metadata.
+    """Return what is known of an object from its metadata.
 
     Raises:
         StoreUnreachable: they are none.
@@ -104,7 +104,7 @@ def info_of(key: str, told: Any) -> ObjectInfo:
 
 
 def read_json(told: Told, what: str) -> Any:
-    """Give an answer's content.
+    """Return an answer's content.
 
     Raises:
         StoreUnreachable: it is not JSON.
@@ -112,7 +112,12 @@ def read_json(told: Told, what: str) -> Any:
     try:
         return json.loads(told.body)
     except ValueError as error:
-        raise StoreUnreachable(f"{what}: the answer is not JSON") from error
+        raise StoreUnreachable(f"{what}: the answer is not JSON: it begins {beginning(told)!r}") from error
+
+
+def beginning(told: Told) -> str:
+    """Return what an answer begins with, for whoever finds that it is not Google's."""
+    return told.body[:TEXT_LENGTH].decode(errors="replace")
 
 
 def _upload_path(connection: GsConnection) -> str:
@@ -312,7 +317,7 @@ async def _settled(connection: GsConnection, write: Write, failed: AttemptFailed
 
 
 async def _ours(connection: GsConnection, write: Write) -> ObjectInfo | None:
-    """Give the object if it is the one that this call wrote; None if it is not, or if that cannot be found out."""
+    """Return the object if it is the one that this call wrote; None if it is not, or if that cannot be found out."""
     try:
         told = await connection.ask(Ask("GET", connection.object_path(write.name), {"fields": FIELDS}, reads=True))
         found = read_json(told, f"asking for {write.key!r}")

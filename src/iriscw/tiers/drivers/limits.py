@@ -37,9 +37,9 @@ class ServiceLimits:
     """How long a write that failed tries to take its parts back."""
 
     def attempt_s(self, size_bytes: int) -> float:
-        """Give what one attempt with a body of this size may take, in s."""
+        """Return what one attempt with a body of this size may take, in s."""
         return self.silence_s + size_bytes / self.slowest_bytes_per_s
 
     def size_of_part(self, number: int) -> int:
-        """Give the size of a part, in bytes; the first has number 1."""
+        """Return the size of a part, in bytes; the first has number 1."""
         return self.part_bytes

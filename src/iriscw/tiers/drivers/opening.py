@@ -7,7 +7,9 @@ and gives the store. Its module is imported only when a URL has its scheme.
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Mapping
+from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TypeAlias
@@ -20,6 +22,8 @@ ENTRY_POINT_GROUP = "iriscw.object_stores"
 
 StoreFactory: TypeAlias = Callable[[str], ObjectStore]
 
+NO_VARIABLES: Mapping[str, str] = {}
+
 
 class InvalidStoreUrl(UsageError, ValueError):
     """The URL has no scheme, or is none that its driver understands."""
@@ -31,6 +35,14 @@ class NoSuchStore(UsageError, LookupError):
 
 class StoreExtraMissing(NoSuchStore):
     """The scheme's driver needs a library that is not installed: an extra of iriscw's, which the text names."""
+
+
+def is_installed(name: str) -> bool:
+    """Whether a module can be imported, without importing it."""
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:  # nor is what it is in
+        return False
 
 
 def open_file_store(url: str) -> ObjectStore:
@@ -49,15 +61,25 @@ def open_file_store(url: str) -> ObjectStore:
     return FileObjectStore(Path(path))
 
 
-def open_s3_store(url: str) -> ObjectStore:
+def open_s3_store(url: str, below: Mapping[str, str] = NO_VARIABLES) -> ObjectStore:
     """Open ``s3://bucket/prefix``; the environment says where and by whom. Asks nothing of the service yet.
+
+    Args:
+        url: The store's.
+        below: Variables that say where it is if the environment does not.
 
     Raises:
         InvalidStoreUrl: the URL, or the endpoint that the environment names, is none.
+        StoreExtraMissing: the extra ``s3`` is not installed.
     """
     from iriscw.tiers.drivers import s3
 
-    return s3.open_s3_store(url)
+    store = s3.open_s3_store(url, below)
+    if not is_installed("aiobotocore"):
+        raise StoreExtraMissing(
+            "s3:// stores need the library aiobotocore: pip install '.[s3]' in a checkout of iriscw"
+        )
+    return store
 
 
 def open_gs_store(url: str) -> ObjectStore:
@@ -96,3 +118,8 @@ def open_store(url: str, given: Mapping[str, StoreFactory] | None = None) -> Obj
         raise NoSuchStore(f"{trouble} the scheme {scheme!r}; there are: {schemes}")
     factory: StoreFactory = found[0].load()
     return factory(url)
+
+
+def opener(below: Mapping[str, str]) -> StoreFactory:
+    """Return :func:`open_store` for a configuration that says where ``s3://`` is; see :func:`open_s3_store`."""
+    return partial(open_store, given={"s3": partial(open_s3_store, below=below)})

@@ -13,16 +13,17 @@ so a GET of one byte is asked before an object is called absent (INV-C11).
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterable
+from collections.abc import AsyncIterable, Mapping
 from typing import Any
 
 from iriscw.tiers.drivers.bucket import BucketObjectStore, check_page, end_of, is_key
 from iriscw.tiers.drivers.failure import AttemptFailed
+from iriscw.tiers.drivers.s3_answers import tag
 from iriscw.tiers.drivers.s3_connection import S3Connection
 from iriscw.tiers.drivers.s3_failure import port_error
-from iriscw.tiers.drivers.s3_place import S3Limits, S3Place, s3_place
+from iriscw.tiers.drivers.s3_place import S3Limits, S3Place, s3_place, with_own
 from iriscw.tiers.drivers.s3_reading import S3Reading, spans
-from iriscw.tiers.drivers.s3_upload import conditions, tag, write_object
+from iriscw.tiers.drivers.s3_upload import conditions, write_object
 from iriscw.tiers.ports import (
     MAX_PAGE_OBJECTS,
     Condition,
@@ -36,13 +37,14 @@ from iriscw.tiers.ports import (
 )
 
 
-def open_s3_store(url: str) -> S3ObjectStore:
-    """Open ``s3://bucket/prefix``; the environment says where and by whom. Asks nothing of the service yet.
+def open_s3_store(url: str, below: Mapping[str, str]) -> S3ObjectStore:
+    """Open ``s3://bucket/prefix``; the environment says where and by whom, and ``below`` where if it does not. Asks
+    nothing of the service yet.
 
     Raises:
         InvalidStoreUrl: the URL, or the endpoint that the environment names, is none.
     """
-    return S3ObjectStore(s3_place(url, os.environ))
+    return S3ObjectStore(s3_place(url, with_own(below, os.environ)))
 
 
 class S3ObjectStore(BucketObjectStore[S3Connection, S3Reading]):
@@ -65,7 +67,7 @@ class S3ObjectStore(BucketObjectStore[S3Connection, S3Reading]):
         return await write_object(self._connection, key, self._name(key), data, condition)
 
     async def stat(self, key: str) -> ObjectInfo:
-        """Give what is known of an object."""
+        """Return what is known of an object."""
         name = self._name(key)
         try:
             answer = await self._connection.ask("head_object", {"Key": name})
@@ -98,7 +100,7 @@ class S3ObjectStore(BucketObjectStore[S3Connection, S3Reading]):
             for key, each in zip(keys, answer.get("Contents", []), strict=True)
             if is_key(key)
         )
-        return ObjectPage(objects, keys[-1] if answer.get("IsTruncated") and keys else None)
+        return ObjectPage(objects, keys[-1] if answer["IsTruncated"] else None)
 
     async def delete(self, key: str, *, condition: IfMatch | None = None) -> None:
         """Delete an object."""

@@ -15,8 +15,10 @@ What is not caught here is no failure of the world.
 from __future__ import annotations
 
 import logging
+import os
 from contextlib import AsyncExitStack
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import anyio.to_thread
@@ -35,7 +37,9 @@ from botocore.exceptions import (
     ProxyConnectionError,
 )
 
+from iriscw.rpc.proxies import proxy_of
 from iriscw.tiers.drivers.failure import TEXT_LENGTH, AttemptFailed, Failure
+from iriscw.tiers.drivers.s3_answers import BEGINNING
 from iriscw.tiers.drivers.s3_failure import answered
 from iriscw.tiers.drivers.s3_place import S3Limits, S3Place, wants_virtual
 
@@ -68,7 +72,7 @@ class _OneRequestSession(AIOHTTPSession):  # type: ignore[misc]  # aiobotocore h
 
 
 def new_session() -> AioSession:
-    """Give a session of botocore, with all that a client needs read. It reads files: call it in a thread.
+    """Return a session of botocore, with all that a client needs read. It reads files: call it in a thread.
 
     Raises:
         AttemptFailed: the environment names a profile that is not there.
@@ -107,7 +111,7 @@ async def renew(credentials: Any) -> None:
 async def open_client(
     stack: AsyncExitStack, session: AioSession, place: S3Place, limits: S3Limits, connector: dict[str, Any]
 ) -> tuple[Any, Any]:
-    """Give a client, which lives as long as the stack, and its credentials if they do not renew
+    """Return a client, which lives as long as the stack, and its credentials if they do not renew
     themselves.
 
     Args:
@@ -147,18 +151,37 @@ async def _open(
         http_session_cls=_OneRequestSession,
         connector_args={"keepalive_timeout": limits.keepalive_s, **connector},
         **({"s3": {"addressing_style": place.addressing}} if place.addressing else {}),
+        **({"proxies": _proxies(place.endpoint)} if place.endpoint else {}),
     )
     creating = session.create_client(
         "s3", region_name=place.region or None, endpoint_url=place.endpoint or None, config=config
     )
     client = await stack.enter_async_context(creating)
     client.meta.events.register_last("before-send.s3", _without_expect)
+    client.meta.events.register_last("response-received.s3", _keep_beginning)
     return client
+
+
+def _proxies(endpoint: str) -> dict[str, str]:
+    """Return the proxy for an endpoint.
+
+    The library does not know networks in ``NO_PROXY``. For Amazon's names it finds the proxy itself.
+    """
+    proxy = proxy_of(endpoint, os.environ)
+    return {} if proxy is None else {urlsplit(endpoint).scheme: proxy}
 
 
 def _without_expect(request: Any, **_: Any) -> None:
     if "Expect" in request.headers:
         del request.headers["Expect"]
+
+
+def _keep_beginning(response_dict: Any, parsed_response: Any, **_: Any) -> None:
+    """Keep what an answer begins with, for whoever finds that it is not S3's."""
+    body = response_dict.get("body") if response_dict else None
+    if isinstance(body, bytes) and body and parsed_response is not None:
+        text = body[:TEXT_LENGTH].decode(errors="replace")
+        parsed_response.setdefault("ResponseMetadata", {})[BEGINNING] = text
 
 
 def judged(error: Exception) -> Failure:
@@ -170,7 +193,7 @@ def judged(error: Exception) -> Failure:
         return answered(status, "" if code.isdigit() else code, str(told.get("Message", "")))
     said = f"{type(error).__name__}: {error}"[:TEXT_LENGTH]
     if isinstance(error, _NO_CREDENTIALS):
-        return Failure(said, certain=True, passing=False, credentials=True)
+        return Failure(str(error)[:TEXT_LENGTH], certain=True, passing=False, credentials=True)
     if isinstance(error, ValueError):
         return Failure(said, certain=True, passing=False)
     if isinstance(error, _NEVER_CONNECTED):

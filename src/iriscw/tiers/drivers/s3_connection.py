@@ -7,6 +7,7 @@ and if there are others in them by now, the request is tried with these.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import io
@@ -16,8 +17,10 @@ from typing import Any
 import anyio
 import anyio.to_thread
 
+from iriscw.errors import is_stray
 from iriscw.tiers.drivers.attempts import Attempts
-from iriscw.tiers.drivers.failure import AttemptFailed, Failure
+from iriscw.tiers.drivers.failure import GIVEN_UP, AttemptFailed, Failure
+from iriscw.tiers.drivers.s3_answers import foreign
 from iriscw.tiers.drivers.s3_place import S3Limits, S3Place
 from iriscw.tiers.ports import StoreUnreachable
 
@@ -117,6 +120,15 @@ class S3Connection:
                 answer: dict[str, Any] = await getattr(client, operation)(Bucket=self.place.bucket, **said)
         except library.TROUBLES as error:
             raise AttemptFailed(library.judged(error)) from error
+        except asyncio.CancelledError as error:
+            if not is_stray(error):
+                raise
+            raise AttemptFailed(GIVEN_UP) from error
+        wrong = foreign(operation, answer, said)
+        if wrong is not None:
+            if "Body" in answer:
+                answer["Body"].close()
+            raise AttemptFailed(wrong)
         return answer
 
     @property
@@ -134,7 +146,7 @@ class S3Connection:
             return self._access_key != key
 
     async def _opened(self) -> tuple[Any, Any]:
-        """Give the client, and the module that knows it."""
+        """Return the client, and the module that knows it."""
         if self._client is not None and not self._closed:
             return self._client, self._library
         async with self._opening:

@@ -33,7 +33,7 @@ REFUSED = frozenset(
 
 
 def answered(status: int, code: str, message: str) -> Failure:
-    """Give the failure that a server told."""
+    """Return the failure that a server told."""
     said = f"{status} {code}: {message}"[:TEXT_LENGTH]
     if code in NOT_BEGUN or code in IN_THE_WAY or code == NO_BODY or status == 429:
         return Failure(said, status, code, certain=True)
@@ -46,6 +46,6 @@ def answered(status: int, code: str, message: str) -> Failure:
 
 
 def port_error(failure: Failure, what: str) -> OperationError:
-    """Give the port's error for a failure of this service (:func:`~iriscw.tiers.drivers.failure.port_error_of`)."""
+    """Return the port's error for a failure of this service (:func:`~iriscw.tiers.drivers.failure.port_error_of`)."""
     never = failure.denied or failure.code in REFUSED
     return port_error_of(failure, what, no_bucket=failure.code == "NoSuchBucket", never=never)

@@ -1,8 +1,9 @@
 """Where an ``s3://`` store is, and how much it may cost: what a URL and the environment say, as values.
 
 ``s3://bucket/prefix`` is a bucket, and what all keys in it begin with. The service is Amazon's unless
-``AWS_ENDPOINT_URL_S3`` or ``AWS_ENDPOINT_URL`` names another one. ``?addressing=path`` or ``?addressing=virtual`` says
-where the bucket's name stands in a request; without it:
+``AWS_ENDPOINT_URL_S3`` or ``AWS_ENDPOINT_URL`` names another one. A configuration names one by the same variables
+(:func:`place_variables`), below those that are there already (:func:`with_own`). ``?addressing=path`` or
+``?addressing=virtual`` says where the bucket's name stands in a request; without it:
 
 * CoreWeave's object storage takes the name in the host only (path style is an error there), so *virtual*;
 * another endpoint has the name in the *path*, which every server takes and which needs no wildcard in the DNS;
@@ -43,7 +44,7 @@ class S3Limits(ServiceLimits):
     growth: int = 4
 
     def size_of_part(self, number: int) -> int:
-        """Give the size of a part, in bytes; the first has number 1."""
+        """Return the size of a part, in bytes; the first has number 1."""
         return self.part_bytes * (1 if number <= self.growth_parts else self.growth)
 
 
@@ -96,6 +97,25 @@ def s3_place(url: str, environment: Mapping[str, str]) -> S3Place:
     if addressing == "virtual" and "." in parts.netloc and wants_virtual(endpoint):
         raise InvalidStoreUrl(f"{url!r}: CoreWeave takes no bucket with a dot in its name")
     return S3Place(parts.netloc, prefix + "/" if prefix else "", endpoint, region, addressing)
+
+
+def place_variables(endpoint: str, region: str) -> dict[str, str]:
+    """Return the variables that say where ``s3://`` is, for this and for all other clients; none for what is empty.
+
+    The endpoint is said for S3 alone: a program may use other services of Amazon's. The region has two names, since
+    Python's library reads one of them and Go's and Rust's the other.
+    """
+    named = {ENDPOINT_VARIABLES[0]: endpoint, **dict.fromkeys(REGION_VARIABLES, region)}
+    return {name: value for name, value in named.items() if value}
+
+
+def with_own(below: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
+    """Put ``own`` variables over those ``below``. An endpoint, or a region, of one's own counts whatever its name is:
+    one below would else win by being ``AWS_ENDPOINT_URL_S3``.
+    """
+    said = [names for names in (ENDPOINT_VARIABLES, REGION_VARIABLES) if any(own.get(name) for name in names)]
+    hidden = {name for names in said for name in names}
+    return {**{name: value for name, value in below.items() if name not in hidden}, **own}
 
 
 def wants_virtual(endpoint: str) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 
 from iriscw.tiers.drivers.continued import Body, ContinuedReading, span_of
 from iriscw.tiers.drivers.failure import AttemptFailed
+from iriscw.tiers.drivers.s3_answers import tag
 from iriscw.tiers.drivers.s3_connection import S3Connection
 from iriscw.tiers.ports import ObjectInfo, StoreUnreachable
 
@@ -45,10 +46,9 @@ class S3Reading(ContinuedReading):
 
 
 def spans(key: str, answer: dict[str, Any]) -> tuple[ObjectInfo, int, int]:
-    """Give which version botocore's answer to a GET is of, and from where to where it goes.
+    """Return which version botocore's answer to a GET is of, and from where to where it goes.
 
     Raises:
         StoreUnreachable: the answer contradicts itself.
     """
-    etag = str(answer["ETag"]).strip('"')
-    return span_of(key, etag, int(answer["ContentLength"]), answer.get("ContentRange"))
+    return span_of(key, tag(answer), int(answer["ContentLength"]), answer.get("ContentRange"))

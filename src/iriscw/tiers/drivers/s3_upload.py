@@ -19,6 +19,7 @@ import anyio
 
 from iriscw.tiers.drivers import writing
 from iriscw.tiers.drivers.failure import AttemptFailed
+from iriscw.tiers.drivers.s3_answers import tag
 from iriscw.tiers.drivers.s3_connection import S3Connection
 from iriscw.tiers.drivers.s3_failure import port_error
 from iriscw.tiers.drivers.writing import MARK, Write, refusal, settled
@@ -137,7 +138,7 @@ async def _settled(connection: S3Connection, write: Write, failed: AttemptFailed
 
 
 async def _ours(connection: S3Connection, write: Write) -> ObjectInfo | None:
-    """Give the object if it is the one that this call wrote; None if it is not, or if that cannot be found out."""
+    """Return the object if it is the one that this call wrote; None if it is not, or if that cannot be found out."""
     try:
         answer = await connection.ask("head_object", {"Key": write.name})
     except (AttemptFailed, StoreUnreachable) as error:
@@ -149,14 +150,9 @@ async def _ours(connection: S3Connection, write: Write) -> ObjectInfo | None:
 
 
 def conditions(condition: Condition) -> dict[str, str]:
-    """Give a condition in botocore's words."""
+    """Return a condition in botocore's words."""
     if isinstance(condition, IfAbsent):
         return {"IfNoneMatch": "*"}
     if isinstance(condition, IfMatch):
         return {"IfMatch": f'"{condition.etag}"'}
     return {}
-
-
-def tag(answer: dict[str, Any]) -> str:
-    """Give an answer's entity tag without its quotes."""
-    return str(answer["ETag"]).strip('"')

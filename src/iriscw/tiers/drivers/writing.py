@@ -49,7 +49,7 @@ class Write:
 
 
 async def pieces(data: bytes | AsyncIterable[bytes], limits: ServiceLimits) -> AsyncGenerator[tuple[bytes, bool]]:
-    """Give data in parts, and with each whether it is the last. There is always one.
+    """Yield data in parts, and with each whether it is the last. There is always one.
 
     Raises:
         StoreFull: an object cannot have that many parts.
@@ -104,7 +104,7 @@ async def write_object(
 
 
 def refusal(write: Write, failed: AttemptFailed, *, changed: bool, gone: bool = False) -> OperationError | None:
-    """Give what to say of a write's condition; None: it was not that.
+    """Return what to say of a write's condition; None: it was not that.
 
     Args:
         write: Which one.

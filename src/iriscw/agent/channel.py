@@ -29,7 +29,7 @@ class Calling:
         self._channel = RpcChannel(Address.parse(f"unix:{socket}"), limits=limits)
 
     async def __aenter__(self) -> Self:
-        """Give the caller. The first call connects."""
+        """Return the caller. The first call connects."""
         return self
 
     async def __aexit__(

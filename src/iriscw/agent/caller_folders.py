@@ -18,6 +18,7 @@ from pathlib import Path
 from iriscw.agent.errors import TooManyPlaces
 from iriscw.checkpoint.drivers.store import Folders
 from iriscw.files import decode_json, read_bounded, write_atomic
+from iriscw.freeze.drivers.criu.network import forget
 from iriscw.freeze.model import NoRoom, UnsafeRequest
 
 log = logging.getLogger(__name__)
@@ -33,7 +34,7 @@ _MAX_FILE_BYTES = 8 << 20
 
 
 def tier_of(folder: Path) -> str:
-    """Give the name of a place's tier."""
+    """Return the name of a place's tier."""
     return f"{PREFIX}{folder}"
 
 
@@ -55,13 +56,13 @@ class Places:
         except FileNotFoundError:
             return
         if not isinstance(names, list) or not all(isinstance(name, str) and name.startswith("/") for name in names):
-            raise ValueError(f"{file} is no list of folders")
+            raise ValueError(f"{file} is not a list of folders")
         for name in names:
             if not _gone(Path(name)):
                 self._folders[tier_of(Path(name))] = _folders(Path(name))
 
     def folders(self) -> dict[str, Folders]:
-        """Give them as tiers."""
+        """Return them as tiers."""
         return dict(self._folders)
 
     def add(self, folder: Path, used: Collection[str] = ()) -> str:
@@ -132,5 +133,5 @@ def _folders(folder: Path) -> Folders:
         found = os.statvfs(folder)
     except OSError as error:
         log.warning("%s, where a checkpoint may lie, cannot be looked at: %s", folder, error)
-        return Folders(tier_of(folder), folder, 0)  # nothing can be written to it either
-    return Folders(tier_of(folder), folder, int(found.f_blocks * found.f_frsize * BUDGET_SHARE))
+        return Folders(tier_of(folder), folder, 0, forget=forget)  # nothing can be written to it either
+    return Folders(tier_of(folder), folder, int(found.f_blocks * found.f_frsize * BUDGET_SHARE), forget=forget)

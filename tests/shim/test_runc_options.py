@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from iriscw.shim.words import Asked, NotHonoured, check, read
+from iriscw.shim.runc_options import Asked, NotHonoured, check, read
 
 GO_RUNC = ("--root", "/run/containerd/runc/k8s.io", "--log", "/b/log.json", "--log-format", "json", "--systemd-cgroup")
 """What go-runc, the library of containerd's shim, says before each command."""

@@ -11,9 +11,9 @@ sys.path.insert(0, str(Path(__file__).parent))  # for agent_world
 from agent_world import PATIENCE_S
 from prometheus_client import generate_latest
 
-from iriscw.agent.board import MAX_REMEMBERED, Board, Made
 from iriscw.agent.doors.figures import Figures
 from iriscw.agent.errors import OperationUnknown
+from iriscw.agent.operation_views import MAX_REMEMBERED, Board, Made
 from iriscw.agent.operations import Asked, Kind
 from iriscw.freeze.messages import OperationEnded
 from iriscw.freeze.model import Outcome, Progress

@@ -13,8 +13,8 @@ import socket
 from collections.abc import Mapping
 from typing import Any
 
-from iriscw.shim.saying import say
-from iriscw.shim.words import ENDS, Asked, NotHonoured
+from iriscw.shim.runc_messages import say
+from iriscw.shim.runc_options import ENDS, Asked, NotHonoured
 
 SOCKET_VARIABLE = "IRISCW_SHIM_SOCKET"
 """Names the agent's socket, if it is another one than root's."""
@@ -61,14 +61,14 @@ def before(asked: Asked) -> None:
         named = running[0]
         what = f"operation {named.get('operation')} ({named.get('kind')}) runs on container {container}"
         raise NotHonoured(f"TargetBusy: {what}: {asked.command} would run into it")
-    from iriscw.shim.carrying import stop
+    from iriscw.shim.checkpointing import stop
 
     if trouble := stop(path, container, root, STOP_S):
         say(asked, "warning", f"what runs on container {container} was not undone: {trouble}; {asked.command} goes on")
 
 
 def busy(path: str) -> list[dict[str, Any]]:
-    """Give the containers on which operations run.
+    """Return the containers on which operations run.
 
     Raises:
         FileNotFoundError, ConnectionRefusedError: no agent listens.
@@ -90,5 +90,5 @@ def busy(path: str) -> list[dict[str, Any]]:
         raise ValueError(f"it answers {head[:80]!r}")
     found = json.loads(body)
     if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
-        raise ValueError("its answer is no list of containers")
+        raise ValueError("its answer is not a list of containers")
     return found

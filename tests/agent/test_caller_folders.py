@@ -6,9 +6,9 @@ import os
 
 import pytest
 
-from iriscw.agent import places as module
+from iriscw.agent import caller_folders as module
+from iriscw.agent.caller_folders import Places, tier_of
 from iriscw.agent.errors import TooManyPlaces
-from iriscw.agent.places import Places, tier_of
 from iriscw.files import make_private_folder
 from iriscw.freeze.model import NoRoom
 
@@ -26,7 +26,7 @@ def holding(folder, kind="artifacts"):
 
 
 def known(file):
-    """Give what is written down."""
+    """Return what is written down."""
     return json.loads(file.read_text(encoding="utf-8"))
 
 

@@ -18,9 +18,9 @@ from pathlib import Path
 import anyio
 
 from iriscw.agent import wire
-from iriscw.agent.board import View
-from iriscw.agent.calling import Calling
+from iriscw.agent.channel import Calling
 from iriscw.agent.local import UNDO_PATIENCE_S
+from iriscw.agent.operation_views import View
 from iriscw.errors import IriscwError
 from iriscw.freeze.model import FreezePlan, ThawPlan
 from iriscw.proto.iriscw import v1
@@ -31,7 +31,7 @@ ROUTE = "/iriscw.v1.NodeAgent/"
 
 
 class AgentCaller(Calling):
-    """Calls to one agent: an async context manager; see :class:`~iriscw.agent.calling.Calling`.
+    """Calls to one agent: an async context manager; see :class:`~iriscw.agent.channel.Calling`.
 
     Args:
         socket: where it listens.
@@ -64,7 +64,7 @@ class AgentCaller(Calling):
                 yield view
 
     async def watch(self, operation: str) -> AsyncGenerator[View, None]:
-        """Give views of an operation that somebody else began.
+        """Yield views of an operation that somebody else began.
 
         Raises:
             OperationUnknown: there is none.
@@ -87,13 +87,13 @@ class AgentCaller(Calling):
         return wire.read_view(await self._channel.unary(ROUTE + "Cancel", request, v1.OperationView))
 
     async def operations(self) -> list[View]:
-        """Give the operations that run."""
+        """Return the operations that run."""
         request = v1.ListOperationsRequest()
         reply = await self._channel.unary(ROUTE + "ListOperations", request, v1.ListOperationsResponse, safe=True)
         return [wire.read_view(view) for view in reply.operations]
 
     async def checkpoints(self, labels: tuple[tuple[str, str], ...] = ()) -> list[v1.CheckpointView]:
-        """Give the checkpoints with all of these labels."""
+        """Return the checkpoints with all of these labels."""
         request = v1.ListCheckpointsRequest(labels=dict(labels))
         async with self._channel.server_stream(ROUTE + "List", request, v1.CheckpointView) as found:
             return [each async for each in found]

@@ -6,7 +6,7 @@ import json
 import sys
 import time
 
-from iriscw.shim.words import Asked
+from iriscw.shim.runc_options import Asked
 
 
 def fail(asked: Asked, text: str) -> int:
@@ -33,7 +33,7 @@ def say(asked: Asked, level: str, text: str) -> None:
 
 
 def log_line(asked: Asked, level: str, text: str, at: str) -> str:
-    """Give a line of the log as ``runc`` would write it."""
+    """Return a line of the log as ``runc`` would write it."""
     text = _one_line(text)
     form = next((value for name, value in reversed(asked.given) if name == "log-format"), "text")
     if form == "json":

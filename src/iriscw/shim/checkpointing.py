@@ -24,9 +24,9 @@ from iriscw.errors import IriscwError
 from iriscw.freeze.drivers.runtime.finding import real_runc
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.errors import RpcUnavailable
-from iriscw.shim.meeting import agent_socket
-from iriscw.shim.saying import fail, say
-from iriscw.shim.words import Asked, check
+from iriscw.shim.agent_queries import agent_socket
+from iriscw.shim.runc_messages import fail, say
+from iriscw.shim.runc_options import Asked, check
 
 DEFAULT_IMAGES = "checkpoint"
 """Where ``runc`` has images, below the working folder, when nobody says where."""

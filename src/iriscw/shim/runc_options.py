@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 GLOBAL_VALUES = ("root", "log", "log-format", "criu", "rootless")
-GLOBAL_FLAGS = ("debug", "systemd-cgroup", "help", "h", "version", "v")
 
 ENDS = ("kill", "delete")
 """What ends a container: it goes on whatever the agent says."""
@@ -68,16 +67,16 @@ class Asked(NamedTuple):
     options: tuple[tuple[str, str], ...] = ()
     """Those behind it, in their order."""
     words: tuple[str, ...] = ()
-    """What is no option."""
+    """What is not an option."""
     before: tuple[str, ...] = ()
     """The words before the command, as they were."""
 
     def option(self, *names: str) -> str:
-        """Give the last value of an option; empty if it was not given."""
+        """Return the last value of an option; empty if it was not given."""
         return next((value for name, value in reversed(self.options) if name in names), "")
 
     def all_of(self, name: str) -> tuple[str, ...]:
-        """Give all values of an option."""
+        """Return all values of an option."""
         return tuple(value for given, value in self.options if given == name)
 
     def flag(self, *names: str) -> bool:
@@ -101,7 +100,7 @@ class Asked(NamedTuple):
         return self.words[0]
 
     def root(self, environment: Mapping[str, str], uid: int) -> str:
-        """Give the folder in which the runtime keeps state, as ``runc`` finds it."""
+        """Return the folder in which the runtime keeps state, as ``runc`` finds it."""
         named = next((value for name, value in reversed(self.given) if name == "root"), "")
         if not named:
             runtime = environment.get("XDG_RUNTIME_DIR", "")

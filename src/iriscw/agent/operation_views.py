@@ -168,7 +168,7 @@ class Board:
         return any(not view.aside for view in self.running())
 
     def running(self) -> list[View]:
-        """Give the operations that are not over, the oldest first."""
+        """Return the operations that are not over, the oldest first."""
         return [row.view for row in self._rows.values() if not row.view.over]
 
     def shows(self, operation: str) -> bool:
@@ -176,7 +176,7 @@ class Board:
         return operation in self._rows
 
     def view(self, operation: str) -> View:
-        """Give one.
+        """Return one.
 
         Raises:
             OperationUnknown: it never was, or was forgotten.
@@ -187,7 +187,7 @@ class Board:
         return row.view
 
     async def follow(self, operation: str) -> AsyncGenerator[View, None]:
-        """Give what is known now, and again whenever it has changed, until it is over or put aside.
+        """Yield what is known now, and again whenever it has changed, until it is over or put aside.
 
         Raises:
             OperationUnknown: as :meth:`view`.

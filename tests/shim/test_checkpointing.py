@@ -10,8 +10,8 @@ import pytest
 
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.errors import RpcUnavailable
-from iriscw.shim import carrying
-from iriscw.shim.words import read
+from iriscw.shim import checkpointing
+from iriscw.shim.runc_options import read
 
 RUNC = """#!{python}
 import os, sys
@@ -42,7 +42,7 @@ class Agent:
         return None
 
     async def restore(self, request):
-        """Give views."""
+        """Yield views."""
         view = v1.OperationView(operation_id="th-1", kind="thaw", steps=[v1.OperationStep(phase="restoring")])
         turn = v1.RuntimeTurn(str(self._folder), str(self._folder / "images"), {})
         yield v1.ContainerView(operation=view, turn=turn)
@@ -76,10 +76,10 @@ def test_what_the_runtime_forgets(tmp_path, monkeypatch, ending, there_before, s
     if there_before:
         (tmp_path / "state" / "box").mkdir(parents=True)
     monkeypatch.setenv("IRISCW_RUNC_REAL", str(runc))
-    monkeypatch.setattr(carrying, "ShimCaller", Agent(tmp_path, ending))
+    monkeypatch.setattr(checkpointing, "ShimCaller", Agent(tmp_path, ending))
     log = tmp_path / "log.json"
     words = ["--root", str(tmp_path / "state"), "--log", str(log), "--log-format", "json"]
-    assert carrying.restore(read([*words, "restore", "--image-path", str(tmp_path), "box"])) == (1 if said else 0)
+    assert checkpointing.restore(read([*words, "restore", "--image-path", str(tmp_path), "box"])) == (1 if said else 0)
     calls = (tmp_path / "calls").read_text(encoding="utf-8").splitlines()
     assert calls == ["restore", *(["delete --force -- box"] if forgotten else [])]
     if said:
