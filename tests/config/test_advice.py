@@ -9,7 +9,7 @@ from iriscw.config.reference import EXAMPLE
 
 
 def of(instance_type, *, variant="H100", gpus=8):
-    """Give the warnings of a group on a type of node, as (end of the key, text)."""
+    """Return the warnings of a group on a type of node, as (end of the key, text)."""
     group = {"resources": {"cpu": 1, "ram": "1GB", "gpu_count": gpus}, "num_vms": 18}
     if gpus:
         group |= {"accelerator_type": "gpu", "accelerator_variant": variant}
@@ -41,3 +41,19 @@ def test_what_is_unusual(arguments, key, said):
     ((found, text),) = of(name, **dict(zip(("variant", "gpus"), more, strict=False)))
     assert found == key
     assert said in text
+
+
+@pytest.mark.parametrize(
+    ("controller", "platform", "said"),
+    [
+        ({"bundle_prefix": "s3://b/x"}, {}, ["controller.bundle_prefix"]),
+        ({"bundle_prefix": "s3://b/x"}, {"object_storage_endpoint": "http://cwlota.com"}, []),
+        ({"bundle_prefix": "gs://b/x"}, {}, []),
+        ({"replica_prefix": "s3://b/x", "durability": "replicated"}, {}, ["controller.replica_prefix"]),
+    ],
+)
+def test_a_bucket_that_is_amazons(controller, platform, said):
+    """On CoreWeave nobody means that; what names the service is one key."""
+    config = build_config({"platform": {"coreweave": {"region": "LGA1", **platform}}, "controller": controller})
+    assert [each.path for each in advice(config)] == said
+    assert all("http://cwlota.com" in each.text for each in advice(config))

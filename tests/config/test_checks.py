@@ -28,10 +28,14 @@ L40S["scale_groups"]["g"] |= {
     "slice_template": {"coreweave": {"instance_type": "gd-8xl40s-i128"}},
 }
 LOCAL = {"platform": {"local": {}}, "scale_groups": {"g": {}}}
+PLUGIN = {
+    "platform": {"plugin": {"name": "mycloud", "settings": {"zone": "a"}}},
+    "scale_groups": {"g": {"resources": {"cpu": 1, "ram": "1GiB"}}},
+}
 
 
 def changed(base, changes):
-    """Give a configuration with the values at some dotted paths changed; None removes one."""
+    """Return a configuration with the values at some dotted paths changed; None removes one."""
     values = copy.deepcopy(base)
     for path, value in changes.items():
         *above, last = path.replace("g.", "scale_groups.g.", 1).split(".") if path.startswith("g.") else path.split(".")
@@ -46,7 +50,7 @@ def changed(base, changes):
 
 
 def problems(values):
-    """Give what is wrong, as (path, kind)."""
+    """Return what is wrong, as (path, kind)."""
     with pytest.raises(ConfigError) as caught:
         build_config(values)
     return [(problem.path, problem.kind) for problem in caught.value.problems]
@@ -56,6 +60,8 @@ def test_the_bases_can_work():
     """The configurations that these tests spoil are good."""
     assert build_config(GPU).scale_groups["g"].num_vms == 2
     assert build_config(LOCAL).scale_groups["g"].num_vms == 1
+    plugged = build_config(PLUGIN).platform
+    assert (plugged.kind.value, plugged.name, plugged.plugin.settings) == ("plugin", "mycloud", {"zone": "a"})
 
 
 @pytest.mark.parametrize(
@@ -113,6 +119,13 @@ def test_contradictions_in_a_group(base, changes, path):
         (GPU, {"defaults": {"task_secrets": {"K": "a/b"}, "task_env": {"K": "x"}}}, "defaults.task_secrets.K"),
         (LOCAL, {"g.task_runtime": "pod"}, "scale_groups.g.task_runtime"),
         (GPU, {"g.task_runtime": "docker"}, "scale_groups.g.task_runtime"),
+        (PLUGIN, {"g.task_runtime": "docker"}, "scale_groups.g.task_runtime"),
+        (PLUGIN, {"g.task_runtime": "pod"}, "scale_groups.g.task_runtime"),
+        (PLUGIN, {"controller": {"coreweave": {}}}, "controller.coreweave"),
+        (PLUGIN, {"agent": {"enabled": True}}, "agent.enabled"),
+        (PLUGIN, {"defaults": {"task_secrets": {"KEY": "name/key"}}}, "defaults.task_secrets"),
+        (PLUGIN, {"g.slice_template": {"local": {}}}, "scale_groups.g.slice_template.local"),
+        (LOCAL, {"g.slice_template": {"plugin": {}}}, "scale_groups.g.slice_template.plugin"),
         (
             GPU,
             {"g.task_runtime": "pod", "platform.coreweave": {"region": "LGA1", "node_cache_dir": ""}},

@@ -2,9 +2,9 @@
 
 import pytest
 
-from iriscw.config.defaults import POOL_DEFAULTS, cluster_defaults, group_defaults
+from iriscw.config.defaults import CONTROLLER_OF, PLUGIN_SLICE_DEFAULTS, POOL_DEFAULTS, cluster_defaults, group_defaults
 from iriscw.config.kinds import Section, Sections
-from iriscw.config.model import ClusterConfig, CoreweaveSliceConfig, PlatformKind, ScaleGroupConfig
+from iriscw.config.model import ClusterConfig, CoreweaveSliceConfig, PlatformKind, PluginSliceConfig, ScaleGroupConfig
 from iriscw.config.schema import keys
 
 
@@ -22,16 +22,17 @@ def check(model, tree):
 @pytest.mark.parametrize("kind", list(PlatformKind))
 def test_defaults_fit_the_model(kind):
     """No default has a name or a value that a file could not have."""
-    check(ClusterConfig, cluster_defaults(kind, kind))
+    check(ClusterConfig, cluster_defaults(kind, CONTROLLER_OF[kind]))
     check(ScaleGroupConfig, group_defaults(kind))
     check(CoreweaveSliceConfig, POOL_DEFAULTS)
+    check(PluginSliceConfig, PLUGIN_SLICE_DEFAULTS)
 
 
 @pytest.mark.parametrize("kind", list(PlatformKind))
 def test_defaults_are_given_anew(kind):
     """Whoever changes a tree of defaults changes only that one."""
-    first = cluster_defaults(kind, kind)
+    first = cluster_defaults(kind, CONTROLLER_OF[kind])
     first["defaults"]["timeouts"].clear()
     first["platform"][kind.value].clear()
-    assert cluster_defaults(kind, kind)["defaults"]["timeouts"]
-    assert cluster_defaults(kind, kind)["platform"][kind.value]
+    assert cluster_defaults(kind, CONTROLLER_OF[kind])["defaults"]["timeouts"]
+    assert cluster_defaults(kind, CONTROLLER_OF[kind])["platform"][kind.value]

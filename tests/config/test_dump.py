@@ -8,6 +8,7 @@ from hypothesis import given
 
 from iriscw.config.dump import dump_config, unstructure
 from iriscw.config.load import build_config, load_config, parse_config
+from profiles import examples
 
 DATA = Path(__file__).parent / "data"
 _SPEC = importlib.util.spec_from_file_location("config_strategies", Path(__file__).parent / "strategies.py")
@@ -15,6 +16,7 @@ strategies = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(strategies)
 
 
+@examples(25)  # to draw one takes 30 ms
 @given(strategies.configurations())
 def test_loading_what_was_dumped_gives_the_same(values):
     """A configuration survives being written and read, and its canonical form is stable."""
@@ -25,6 +27,7 @@ def test_loading_what_was_dumped_gives_the_same(values):
     assert dump_config(again) == text
 
 
+@examples(25)
 @given(strategies.configurations())
 def test_plain_values_are_a_configuration(values):
     """The plain values of a configuration build it, without YAML between."""

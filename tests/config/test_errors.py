@@ -9,7 +9,7 @@ from iriscw.errors import UsageError
 
 
 def problem(line):
-    """Give some problem on a line."""
+    """Return some problem on a line."""
     return Problem(ProblemKind.UNKNOWN_KEY, f"k{line}", line, "unknown key")
 
 

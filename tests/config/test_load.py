@@ -24,7 +24,7 @@ DATA = Path(__file__).parent / "data"
 
 
 def problems(text):
-    """Give what is wrong with a text, as (line, path, kind)."""
+    """Return what is wrong with a text, as (line, path, kind)."""
     with pytest.raises(ConfigError) as caught:
         parse_config(text)
     return [(problem.line, problem.path, problem.kind) for problem in caught.value.problems]
@@ -243,3 +243,30 @@ def test_problems_read_well():
     """A problem without a line or without a key shows what it has."""
     assert str(Problem(ProblemKind.INVALID_VALUE, "a.b", 3, "no")) == "line 3: a.b: no"
     assert str(Problem(ProblemKind.INVALID_VALUE, "", 0, "no")) == "no"
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "region", "wrong"),
+    [
+        ("http://cwlota.com", "US-EAST-04A", ""),
+        ("https://[fd00::1]:65535", "auto", ""),
+        ("http://10.0.0.1:9000", "eu-1", ""),
+        ("cwlota.com", "", "object_storage_endpoint"),
+        ("ftp://cwlota.com", "", "object_storage_endpoint"),
+        ("http://cwlota.com/", "", "object_storage_endpoint"),
+        ("http://cwlota.com:65536", "", "object_storage_endpoint"),
+        ("http://cwlota.com:0", "", "object_storage_endpoint"),
+        ("http://me:key@cwlota.com", "", "object_storage_endpoint"),
+        ("http://cwlota.com?x", "", "object_storage_endpoint"),
+        ("", "eu 1", "object_storage_region"),
+    ],
+)
+def test_where_an_object_store_is(endpoint, region, wrong):
+    """A scheme, a host and perhaps a port; what is wrong is refused by its key."""
+    keys = f"object_storage_endpoint: '{endpoint}', object_storage_region: '{region}'"
+    text = f"platform:\n  coreweave: {{region: LGA1, {keys}}}\n"
+    if wrong:
+        assert problems(text) == [(2, f"platform.coreweave.{wrong}", ProblemKind.INVALID_VALUE)]
+    else:
+        found = parse_config(text).platform.coreweave
+        assert (found.object_storage_endpoint, found.object_storage_region) == (endpoint, region)

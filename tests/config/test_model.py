@@ -19,12 +19,12 @@ UNITS = ("_milli", "_bytes")
 
 
 def fields(message):
-    """Give a message's fields by name, as the generated code knows them."""
+    """Return a message's fields by name, as the generated code knows them."""
     return message._betterproto.meta_by_field_name
 
 
 def type_name(message, name):
-    """Give the proto's name for a field's type."""
+    """Return the proto's name for a field's type."""
     field = fields(message)[name]
     if field.map_meta is not None:
         key, value = field.map_meta

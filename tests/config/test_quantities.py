@@ -160,7 +160,7 @@ def test_cpu_shares(value, cpu_milli):
     "value", [-1, "x", None, True, float("nan"), float("inf"), 1e30, 10**40, "0.0001", 0.0001, "3000000"]
 )
 def test_cpu_shares_that_are_refused(value):
-    """What is no number, too fine or too large is refused."""
+    """What is not a number, too fine or too large is refused."""
     with pytest.raises(CpuError):
         parse_cpu(value)
 

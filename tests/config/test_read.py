@@ -3,9 +3,9 @@
 import pytest
 
 from iriscw.config.errors import ProblemKind
-from iriscw.config.marks import parse
 from iriscw.config.model import ClusterConfig, CoreweavePlatformConfig, LocalSliceConfig, PlatformConfig
 from iriscw.config.read import GROUP_NAME_LIMIT, INVALID, NONE_CHOSEN, Findings, read
+from iriscw.config.yaml_lines import parse
 
 
 def tree_of(model, text):

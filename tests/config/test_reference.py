@@ -48,6 +48,6 @@ def test_every_key_is_on_the_page():
 def test_defaults_of_both_platforms_are_shown():
     """A default that differs is given for each platform; one that is missing is said to be."""
     text = reference()
-    assert "`30s` (local), `30m` (coreweave)" in text
+    assert "`30s` (local), `30m` (coreweave, plugin)" in text
     assert "| `ram` | size | `1GiB` (local), elsewhere it must be said |" in text
     assert "| `instance_type` | text | must be said |" in text

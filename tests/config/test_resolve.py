@@ -12,7 +12,7 @@ CLOUD = {"coreweave": {"region": "LGA1"}}
 
 
 def pool(**said):
-    """Give a slice template for a pool on CoreWeave."""
+    """Return a slice template for a pool on CoreWeave."""
     return {"coreweave": {"instance_type": "gd-8xh100ib-i128", **said}}
 
 
@@ -84,7 +84,7 @@ def test_overlay():
 
 
 def on_h100(template=None, **more):
-    """Give a group's pool; ``template`` is what the file says of it."""
+    """Return a group's pool; ``template`` is what the file says of it."""
     said = {"instance_type": "gd-8xh100ib-i128", **(template or {})}
     gpus = {"accelerator_type": "gpu", "accelerator_variant": "H100"}
     group = {

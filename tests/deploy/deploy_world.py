@@ -29,7 +29,7 @@ SEEDS = tuple(sorted(DATA.glob("seed-*.yaml")))
 
 
 def values(controller=None, platform=None, **more):
-    """Give a configuration as YAML would, with a node pool for the controller."""
+    """Return a configuration as YAML would, with a node pool for the controller."""
     return {
         "name": "research",
         "platform": {"coreweave": {"region": "LGA1", **(platform or {})}},
@@ -44,29 +44,29 @@ def values(controller=None, platform=None, **more):
 
 
 def installed(controller=None, platform=None, **more):
-    """Give an installation."""
+    """Return an installation."""
     return installation_of(build_config(values(controller, platform, **more)))
 
 
 def with_task_pods():
-    """Give an installation with a group whose tasks have pods of their own."""
+    """Return an installation with a group whose tasks have pods of their own."""
     said = values()
     said["scale_groups"]["pods"] = {**said["scale_groups"]["cpu"], "task_runtime": "pod"}
     return installation_of(build_config(said))
 
 
 def with_agent(controller=None, platform=None, **said):
-    """Give an installation with node agents; of what is said of them."""
+    """Return an installation with node agents; of what is said of them."""
     return installation_of(build_config({**values(controller, platform), "agent": {"enabled": True, **said}}))
 
 
 def installed_from(path):
-    """Give the installation of a configuration's file."""
+    """Return the installation of a configuration's file."""
     return installation_of(load_config(path))
 
 
 def bodies(installation):
-    """Give the objects of an installation by ``Kind/name``."""
+    """Return the objects of an installation by ``Kind/name``."""
     return {each.name: each.body for each in render(installation)}
 
 
@@ -75,7 +75,7 @@ EVERYTHING = {"service_monitor": True}
 
 
 def loose(group, kind, plural, scope, version="v1"):
-    """Give the definition of a kind that is served as whatever it is: the simulation has no such kind built in."""
+    """Return the definition of a kind that is served as whatever it is: the simulation has no such kind built in."""
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
     names = {"kind": kind, "plural": plural, "singular": kind.lower(), "listKind": f"{kind}List"}
@@ -90,20 +90,15 @@ def loose(group, kind, plural, scope, version="v1"):
     }
 
 
-LOOSE = (
-    loose("scheduling.k8s.io", "PriorityClass", "priorityclasses", "Cluster"),
-    loose("node.k8s.io", "RuntimeClass", "runtimeclasses", "Cluster"),
-    loose("apps", "DaemonSet", "daemonsets", "Namespaced"),
-    loose("networking.k8s.io", "NetworkPolicy", "networkpolicies", "Namespaced"),
-    loose("monitoring.coreos.com", "ServiceMonitor", "servicemonitors", "Namespaced"),
-)
+MONITORS = loose("monitoring.coreos.com", "ServiceMonitor", "servicemonitors", "Namespaced")
+"""As the Prometheus operator brings it."""
 
 
 @contextlib.asynccontextmanager
 async def simulated(kubeconfig, *, controllers=False, **more):
     """Serve a simulation, with a kubeconfig for it; with ``controllers`` CoreWeave's own act in it."""
     async with SimServer(ServeSettings(kubeconfig=kubeconfig, controllers=controllers, **more)) as server:
-        for definition in LOOSE if controllers else (DEFINITION, *LOOSE):
+        for definition in (MONITORS,) if controllers else (DEFINITION, MONITORS):
             put(server, "POST", DEFINITIONS, definition)
         yield server
 

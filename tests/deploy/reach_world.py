@@ -30,12 +30,12 @@ class Drivers:
 
     @property
     def node_pools(self):
-        """Give the driver of pools."""
+        """Return the driver of pools."""
         return self.cloud.node_pools
 
     @property
     def pods(self):
-        """Give the driver of pods."""
+        """Return the driver of pods."""
         return self.cloud.pod_driver
 
 

@@ -11,12 +11,12 @@ from deploy_world import bodies, installed, with_agent
 from iriscw.agent.containers import RUNTIME_ROOTS
 from iriscw.agent.daemon import SHIM_SOCKET
 from iriscw.agent.local import tiers_below
-from iriscw.cli.agent import agent as commands
+from iriscw.cli.agent import EXISTING_FOLDER, agent as commands
 from iriscw.cloud.kube.reviews import AGENT_AUDIENCE
 from iriscw.config.errors import ConfigError
 from iriscw.config.load import build_config
 from iriscw.controller.coreweave import AGENT_ACCOUNT
-from iriscw.deploy.agent import MEMORY_TIER, RIGHTS, RUNTIME_STATE, callers, command
+from iriscw.deploy.agent import DRIVER, MEMORY_TIER, RIGHTS, RUNTIME_STATE, callers, command
 from iriscw.deploy.rendering import render
 
 PAGE = Path(__file__).parents[2] / "docs" / "agent.md"
@@ -31,12 +31,12 @@ ALL = (
 
 
 def pod(installation):
-    """Give the specification of the agents' pods."""
+    """Return the specification of the agents' pods."""
     return bodies(installation)["DaemonSet/iris-agent"]["spec"]["template"]["spec"]
 
 
 def folders(installation):
-    """Give the node's folders that a pod has, by the name of their volume."""
+    """Return the node's folders that a pod has, by the name of their volume."""
     return {each["name"]: each["hostPath"]["path"] for each in pod(installation)["volumes"] if "hostPath" in each}
 
 
@@ -94,10 +94,17 @@ def test_it_proves_its_node_to_the_controller():
     assert words["--token-file"] == f"{mounts['token']}/{token['path']}"
     assert 600 <= token["expirationSeconds"] <= 3600, "the API server gives none for less than ten minutes"
     assert volumes["token"]["projected"]["defaultMode"] == 0o400
-    assert container["env"] == [{"name": "IRISCW_NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]
+    assert container["env"][0] == {"name": "IRISCW_NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
     assert pod(with_agent())["serviceAccountName"] == AGENT_ACCOUNT
 
 
+@pytest.fixture
+def no_node(monkeypatch):
+    """Have the command take folders that only its node has: this machine is none."""
+    monkeypatch.setattr(EXISTING_FOLDER, "exists", False)
+
+
+@pytest.mark.usefixtures("no_node")
 def test_it_dials_as_workers_do():
     """By the Service's name, over TLS with the authority that workers trust; without where the controller has none."""
     (container,) = pod(with_agent())["containers"]
@@ -140,6 +147,32 @@ def test_it_has_what_it_needs_of_its_node_and_no_more():
     assert all(re.fullmatch(r"[a-z0-9-]{1,63}", name) for name in names)
 
 
+def test_it_asks_for_nvidias_libraries():
+    """By the variables that NVIDIA's runtime listens to; by that runtime's class where it is not the nodes' own."""
+    (container,) = pod(with_agent())["containers"]
+    asked = {each["name"]: each["value"] for each in container["env"][1:]}
+    assert asked == {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"} == DRIVER
+    (init,) = pod(with_agent())["initContainers"]
+    assert "env" not in init
+    assert "runtimeClassName" not in pod(with_agent())
+    found = bodies(with_agent(gpu_runtime_class="nvidia"))
+    assert found["DaemonSet/iris-agent"]["spec"]["template"]["spec"]["runtimeClassName"] == "nvidia"
+    assert "RuntimeClass/nvidia" not in found, "it is the cluster's, and none of ours"
+
+
+def test_nvidias_libraries_may_lie_in_a_folder_of_the_node():
+    """Which is mounted to be read, is never made, and is where its loader looks."""
+    folder = "/home/kubernetes/bin/nvidia/lib64"
+    installation = with_agent(gpu_libraries=folder)
+    (container,) = pod(installation)["containers"]
+    (mount,) = [each for each in container["volumeMounts"] if each["mountPath"] == folder]
+    (volume,) = [each for each in pod(installation)["volumes"] if each["name"] == mount["name"]]
+    assert (mount["readOnly"], volume["hostPath"]) == (True, {"path": folder, "type": "Directory"})
+    assert {"name": "LD_LIBRARY_PATH", "value": folder} in container["env"]
+    with pytest.raises(ConfigError):
+        with_agent(gpu_libraries="nvidia/lib64")
+
+
 def test_its_folders_are_those_that_the_agent_uses(tmp_path, monkeypatch):
     """As root: the tier in memory, the runtimes' state, the socket."""
     monkeypatch.setattr("os.getuid", lambda: 0)
@@ -162,6 +195,7 @@ def test_folders_of_its_own_are_made_private():
     assert init["securityContext"]["capabilities"] == {"drop": ["ALL"]}
 
 
+@pytest.mark.usefixtures("no_node")
 @pytest.mark.parametrize("said", [{}, {"ram_budget": "64GiB", "disk_budget": "1TiB", "state_dir": "/mnt/other/kyb"}])
 def test_its_words_are_those_of_the_command(said):
     """All options exist, and take these values; the probe's, too."""
@@ -202,7 +236,7 @@ def test_nobody_reaches_it_over_a_network():
     assert "ports" not in container
     found = bodies(with_agent())
     policy = found["NetworkPolicy/iris-agent"]["spec"]
-    assert (policy["ingress"], policy["policyTypes"]) == ([], ["Ingress", "Egress"])
+    assert ("ingress" in policy, policy["policyTypes"]) == (False, ["Ingress", "Egress"])
     door, names = policy["egress"]
     (to,) = door["to"]
     controller = found["Deployment/iris-controller"]["spec"]["template"]["metadata"]["labels"]
@@ -211,6 +245,17 @@ def test_nobody_reaches_it_over_a_network():
     assert [each["port"] for each in names["ports"]] == [53, 53]
     labels = found["DaemonSet/iris-agent"]["spec"]["template"]["metadata"]["labels"]
     assert policy["podSelector"]["matchLabels"].items() <= labels.items()
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "port"),
+    [("http://minio.internal:9000", 9000), ("http://cwlota.com", 80), ("https://objects.internal", 443)],
+)
+def test_it_reaches_the_store_that_it_is_told_of(endpoint, port):
+    """By that port alone; where the configuration names no store, none (the test above)."""
+    policy = bodies(with_agent(platform={"object_storage_endpoint": endpoint}))["NetworkPolicy/iris-agent"]["spec"]
+    _, _, store = policy["egress"]
+    assert store == {"ports": [{"port": port, "protocol": "TCP"}]}
 
 
 def test_the_namespace_lets_it_in():

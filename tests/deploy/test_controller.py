@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from deploy_world import bodies, installed, values
+from deploy_world import bodies, installed, values, with_agent
 
 from iriscw.cli.app import app
 from iriscw.cli.serve import controller_serve
@@ -16,23 +16,23 @@ from iriscw.deploy.installation import installation_of
 
 
 def deployment(installation):
-    """Give the Deployment's specification."""
+    """Return the Deployment's specification."""
     return bodies(installation)["Deployment/iris-controller"]["spec"]
 
 
 def pod(installation):
-    """Give the pod's specification."""
+    """Return the pod's specification."""
     return deployment(installation)["template"]["spec"]
 
 
 def container(installation):
-    """Give the one container."""
+    """Return the one container."""
     (only,) = pod(installation)["containers"]
     return only
 
 
 def mounted(installation):
-    """Give what each folder of the container holds: its volume."""
+    """Return what each folder of the container holds: its volume."""
     volumes = {each["name"]: each for each in pod(installation)["volumes"]}
     mounts = container(installation)["volumeMounts"]
     assert [each["name"] for each in mounts] == [*volumes]
@@ -95,6 +95,17 @@ def test_credentials_are_named_for_stores_that_are_used(prefix, environment):
     found = {each["name"]: each["value"] for each in container(installation).get("env", ())}
     assert found == environment
     assert mounted(installation)["/etc/iris/credentials"]["secret"]["secretName"] == "iris-bundle-credentials"
+
+
+def test_the_configuration_says_where_stores_are():
+    """Controller and node agents find it where every S3 client looks; without the keys nothing is said."""
+    platform = {"object_storage_endpoint": "http://cwlota.com", "object_storage_region": "eu-1"}
+    said = {"AWS_ENDPOINT_URL_S3": "http://cwlota.com", "AWS_REGION": "eu-1", "AWS_DEFAULT_REGION": "eu-1"}
+    for told, there in (({}, {}), (platform, said)):
+        agent = bodies(with_agent(platform=told))["DaemonSet/iris-agent"]["spec"]["template"]["spec"]
+        for each in (container(installed(platform=told)), agent["containers"][0]):
+            found = {each["name"]: each.get("value") for each in each.get("env", ())}
+            assert {name: value for name, value in found.items() if name.startswith("AWS_")} == there
 
 
 @pytest.mark.parametrize(("insecure", "scheme"), [(False, "HTTPS"), (True, "HTTP")])

@@ -22,7 +22,10 @@ LAST_OF = {"FROM", "USER", "ENTRYPOINT", "CMD", "WORKDIR", "EXPOSE"}
 
 
 def instructions(name):
-    """Give a Dockerfile's instructions as (word, rest), stage by stage; the first stage has what stands before FROM."""
+    """Return a Dockerfile's instructions as (word, rest), stage by stage.
+
+    The first stage has what stands before FROM.
+    """
     text = (FOLDER / f"Dockerfile.{name}").read_text(encoding="utf-8")
     lines = re.sub(r"^#.*\n", "", text, flags=re.MULTILINE).replace("\\\n", " ")
     stages = [[]]
@@ -35,7 +38,7 @@ def instructions(name):
 
 
 def only(stage, word):
-    """Give what the last instruction of a kind says; None if there is none."""
+    """Return what the last instruction of a kind says; None if there is none."""
     found = [rest for each, rest in stage if each == word]
     return found[-1] if found else None
 
@@ -169,3 +172,10 @@ def test_nobody_is_root_without_a_reason(name):
         assert re.search(r"^# Root, .*\n(#.*\n)*USER 0:0$", text, re.MULTILINE)
     else:
         assert only(final, "USER") == "65532:65532"
+
+
+def test_the_agents_image_asks_for_nvidias_libraries():
+    """As its pod does: NVIDIA's runtime puts in what these variables name."""
+    *_, final = instructions("agent")
+    said = dict(pair.split("=", 1) for word, rest in final if word == "ENV" for pair in rest.split())
+    assert {name: said[name] for name in agent.DRIVER} == agent.DRIVER

@@ -47,13 +47,13 @@ READY = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]
 
 
 def service_in(namespace, name="iris-controller-svc"):
-    """Give a controller's Service, as it is rendered."""
+    """Return a controller's Service, as it is rendered."""
     made = service(installed({"service_name": name}, {"namespace": namespace}))
     return {**made, "spec": {**made["spec"], "clusterIP": "None"}}
 
 
 def pod(name, status=None, **more):
-    """Give a controller's pod."""
+    """Return a controller's pod."""
     identity = {"name": name, "namespace": "iris", "uid": name, "resourceVersion": "1"}
     metadata = {**identity, "labels": {"app": "iris-controller"}, **more}
     return {"metadata": metadata, "spec": SPEC, "status": status or READY}
@@ -253,7 +253,7 @@ async def test_secrets(objects, installation, server):
             "data": {"admin-token": bad},
         },
     )
-    with pytest.raises(ControllerNotReady, match="is no token") as caught:
+    with pytest.raises(ControllerNotReady, match="is not a token") as caught:
         await find_token(objects, PLACE)
     assert "two" not in str(caught.value)
 

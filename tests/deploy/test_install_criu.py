@@ -1,13 +1,18 @@
 """The script that installs CRIU: what it refuses, and what it leaves alone. That it installs one, .ci/run shows."""
 
+import fcntl
 import os
+import select
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from iriscw.freeze.drivers.criu.finding import INSTALLER, VERSION, find_criu, installed_folder
+from iriscw.freeze.drivers.criu.finding import INSTALLER, VERSION, find_criu, how_to_install, installed_folder
 from iriscw.freeze.model import CriuMissing
+
+PATIENCE_S = 60.0
 
 
 def install(*arguments: object, **environment: str) -> subprocess.CompletedProcess:
@@ -43,6 +48,58 @@ def test_another_source_is_refused(tmp_path) -> None:
     assert [path.name for path in (tmp_path / "criu").iterdir()] == [".lock"]
 
 
+@pytest.fixture
+def broken(tmp_path) -> dict[str, str]:
+    """An environment in which neither way leads anywhere, and no network is asked."""
+    source = tmp_path / "source.tar.xz"
+    source.write_bytes(b"something else")
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "apt-get").write_text("#!/bin/sh\nexit 1\n")
+    (folder / "apt-get").chmod(0o755)
+    environment = {"CRIU_SOURCE": str(source), "PATH": f"{folder}:{os.environ['PATH']}"}
+    done = install(tmp_path / "probe", **environment)
+    if any(each in done.stderr for each in ("needs apt-get", "to build it with", "only for")):
+        pytest.skip(done.stderr.strip())
+    return environment
+
+
+def test_what_takes_long_is_said_before_it_begins(tmp_path, broken) -> None:
+    """With the log, and the faster way where there is one and nobody has chosen."""
+    folder = tmp_path / "criu"
+    building = f"install-criu: builds CRIU {VERSION} from source, which takes a minute, or many on a busy machine; "
+    building += f"log: {folder}/build.log"
+    first, *_ = install(folder, **broken).stderr.splitlines()
+    keys = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+    faster = "; Debian's own takes seconds: --from debian, or make criu ARGS='--from debian'"
+    assert first == building + faster * keys.exists()
+    assert install("--from", "source", folder, **broken).stderr.splitlines()[0] == building
+    if keys.exists():
+        said = install("--from", "debian", folder, **broken).stderr.splitlines()
+        assert said[0] == "install-criu: fetches Debian's CRIU, which takes some seconds"
+
+
+@pytest.mark.skipif(shutil.which("flock") is None, reason="there is no flock: the script does not wait")
+def test_that_another_one_is_waited_for_is_said(tmp_path, broken) -> None:
+    """Two at the same time: the second waits until the first is done, and says so at once."""
+    folder = tmp_path / "criu"
+    folder.mkdir()
+    with (folder / ".lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with subprocess.Popen(
+            [str(INSTALLER), str(folder)], env={**os.environ, **broken}, stderr=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stderr is not None
+            try:
+                assert select.select([process.stderr], [], [], PATIENCE_S)[0]
+                assert process.stderr.readline() == f"install-criu: waits for another install-criu in {folder}\n"
+            finally:
+                program(folder)
+                fcntl.flock(held, fcntl.LOCK_UN)
+            assert process.stderr.read() == ""
+    assert process.returncode == 0
+
+
 def test_what_is_there_is_taken(tmp_path) -> None:
     """Nothing is made again; only looking for it makes nothing."""
     assert install("--only-find", tmp_path / "none").returncode == 1
@@ -71,12 +128,22 @@ def test_what_it_does_not_understand_it_says(arguments) -> None:
     assert done.stderr.startswith("install-criu: ")
 
 
+def test_how_it_is_installed_is_said_as_where_it_stands(tmp_path) -> None:
+    """By its Makefile in a checkout, and elsewhere by the script alone: an installed package has no Makefile."""
+    checkout = tmp_path / "src" / "iriscw" / "deploy" / "install-criu"
+    assert how_to_install(checkout) == f"`bash {checkout}`"
+    (tmp_path / "Makefile").touch()
+    assert how_to_install(checkout) == f"`make criu` in {tmp_path}"
+    installed = tmp_path / "site-packages" / "iriscw" / "deploy" / "install-criu"
+    assert how_to_install(installed) == f"`bash {installed}`"
+
+
 def test_criu_is_found_where_the_script_puts_it(tmp_path, monkeypatch) -> None:
     """Before the one in PATH, and after the one that was named; the folder says which version it is."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.delenv("IRISCW_CRIU", raising=False)
-    with pytest.raises(CriuMissing, match="install-criu"):
+    with pytest.raises(CriuMissing, match="`make criu` in"):
         find_criu()
     on_path = program(tmp_path / "bin")
     assert find_criu() == on_path

@@ -4,7 +4,7 @@ from deploy_world import bodies, installed
 
 from iriscw.cloud.kube import mounts
 from iriscw.cloud.model import LABEL_MANAGED
-from iriscw.controller import coreweave, given, settings
+from iriscw.controller import coreweave, mounted_secrets, settings
 from iriscw.deploy import names
 
 
@@ -12,7 +12,11 @@ def test_the_controller_looks_for_these():
     """The same names stand in its own modules, which see nothing of an installation."""
     assert coreweave.CONFIG_MAP == names.CONFIG_MAP
     assert coreweave.AUTHORITY_SECRET == names.AUTHORITY_SECRET
-    found = (given.CLUSTER_SECRET, given.ADMIN_TOKEN, given.CERTIFICATE, given.PRIVATE_KEY)
+    found = (
+        *(mounted_secrets.CLUSTER_SECRET, mounted_secrets.ADMIN_TOKEN, mounted_secrets.METRICS_TOKEN),
+        mounted_secrets.CERTIFICATE,
+        mounted_secrets.PRIVATE_KEY,
+    )
     assert found == names.CONTROLLER_SECRET_KEYS
     assert f"{mounts.CA_DIR}/{names.AUTHORITY_KEY}" == mounts.CA_FILE
 

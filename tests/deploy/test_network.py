@@ -8,12 +8,12 @@ MONITOR = "ServiceMonitor/iris-controller"
 
 
 def policy(installation, name):
-    """Give a policy's specification."""
+    """Return a policy's specification."""
     return bodies(installation)[f"NetworkPolicy/{name}"]["spec"]
 
 
 def ports(rules):
-    """Give all ports of some rules."""
+    """Return all ports of some rules."""
     return [each["port"] for rule in rules for each in rule.get("ports", ())]
 
 
@@ -31,6 +31,11 @@ def test_the_controller_reaches_what_it_needs():
     assert ports(policy(installed(), "iris-controller")["egress"]) == [53, 53, 443, 6443]
     found = policy(installed(bundle_prefix="s3://bucket/x"), "iris-controller")
     assert ports(found["egress"]) == [53, 53, 443, 80, 6443]
+    found = installed(platform={"object_storage_endpoint": "http://minio.internal:9000"}, bundle_prefix="s3://bucket/x")
+    assert ports(policy(found, "iris-controller")["egress"]) == [53, 53, 443, 80, 9000, 6443]
+    assert 9000 in ports(policy(found, "iris-worker")["egress"])
+    plain = installed(platform={"object_storage_endpoint": "http://cwlota.com"}, bundle_prefix="gs://bucket/x")
+    assert 80 in ports(policy(plain, "iris-worker")["egress"]), "tasks may use it, whatever keeps the bundles"
 
 
 def test_workers_reach_the_controller_and_each_other():
@@ -52,7 +57,7 @@ def test_figures_are_read_with_a_token():
     (endpoint,) = found[MONITOR]["spec"]["endpoints"]
     assert (endpoint["scheme"], endpoint["path"]) == ("https", "/metrics")
     assert endpoint["tlsConfig"]["serverName"] in installed().host_names
-    assert endpoint["authorization"]["credentials"] == {"name": "iris-controller-secrets", "key": "admin-token"}
+    assert endpoint["authorization"]["credentials"] == {"name": "iris-metrics", "key": "token"}
     service = found["Service/iris-controller-svc"]
     assert found[MONITOR]["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
     assert endpoint["port"] == service["spec"]["ports"][0]["name"]

@@ -61,7 +61,7 @@ async def asked(probed, tls=None, protocols=None):
 
 
 def probes(insecure):
-    """Give the Deployment's probes."""
+    """Return the Deployment's probes."""
     spec = bodies(installed({"insecure_plaintext": insecure}))["Deployment/iris-controller"]["spec"]["template"]["spec"]
     return [spec["containers"][0][name] for name in ("startupProbe", "livenessProbe", "readinessProbe")]
 

@@ -55,7 +55,7 @@ MAIN = "import sys, iriscw.cli; sys.exit(iriscw.cli.main())"
 
 
 def access_of(server, token=""):
-    """Give the way to the server; with a token, somebody else's than the administrator's."""
+    """Return the way to the server; with a token, somebody else's than the administrator's."""
     tls = trusting(server.files.authority.read_bytes())
     return Access(f"https://127.0.0.1:{server.port}", Fixed(Header.of("Bearer", token or server.tokens["admin"])), tls)
 
@@ -79,7 +79,7 @@ class Nodes:
         return (await self.post(f"{HERE}/pods", {"metadata": {"name": name}, "spec": spec}))["metadata"]["uid"]
 
     async def token(self, pod="", uid="", account="iris-agent", audience=AGENT_AUDIENCE):
-        """Give a token of an account, bound to a pod unless there is none."""
+        """Return a token of an account, bound to a pod unless there is none."""
         bound = {"boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": uid}} if pod else {}
         spec = {"audiences": [audience], "expirationSeconds": 3600, **bound}
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
@@ -91,7 +91,7 @@ class Nodes:
         assert answer.code == 200, answer
 
     async def controllers_token(self):
-        """Give the token of the controller's own account, for the API server."""
+        """Return the token of the controller's own account, for the API server."""
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
         return (await self.post(f"{HERE}/serviceaccounts/iris-controller/token", body))["status"]["token"]
 
@@ -130,7 +130,7 @@ async def proofs(nodes, real_server):
 
 
 def expired(token, key):
-    """Give a token that says the same and ended an hour ago, signed as the server signs."""
+    """Return a token that says the same and ended an hour ago, signed as the server signs."""
     head, claims, _ = token.split(".")
     said = json.loads(base64.urlsafe_b64decode(claims + "=="))
     shifted = {name: said[name] - 7200 for name in ("exp", "iat", "nbf")}
@@ -196,7 +196,7 @@ async def test_a_token_ends_with_its_pod(nodes, proofs):
 
 
 def kubeconfig_of(server, token):
-    """Give a kubeconfig."""
+    """Return a kubeconfig."""
     cluster = {"server": f"https://127.0.0.1:{server.port}", "certificate-authority": str(server.files.authority)}
     return {
         "apiVersion": "v1",
@@ -234,7 +234,7 @@ async def controller(nodes, proofs, real_server, tmp_path):
 
 
 async def listed(controller):
-    """Give the nodes that the controller knows, by name."""
+    """Return the nodes that the controller knows, by name."""
     asked = "/iriscw.v1.ControllerService/ListNodes"
     async with RpcChannel(controller.address, controller.admin_token) as channel:
         found = await channel.unary(asked, v1.ListNodesRequest(), v1.ListNodesResponse)

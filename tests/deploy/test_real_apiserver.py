@@ -15,9 +15,9 @@ from pathlib import Path
 import anyio
 import attrs
 import pytest
-from deploy_world import EVERYTHING, SEEDS, installed, installed_from, with_agent
+from deploy_world import EVERYTHING, HURRY, SEEDS, installed, installed_from, simulated, with_agent
 
-from iriscw.cloud.drivers.kube.access import Access, trusting
+from iriscw.cloud.drivers.kube.access import Access, find_access, trusting
 from iriscw.cloud.drivers.kube.api import open_api
 from iriscw.cloud.drivers.kube.credentials import Fixed, Header
 from iriscw.cloud.drivers.kube.drivers import open_drivers
@@ -41,12 +41,12 @@ from iriscw.cloud.model import (
 )
 from iriscw.controller.coreweave import open_coreweave
 from iriscw.controller.tokens import ControllerTokens
-from iriscw.deploy.applying import apply, compare
+from iriscw.deploy.applying import apply, compare, meant
 from iriscw.deploy.cluster import CONTROLLER_PRIORITY, WORKER_PRIORITY
 from iriscw.deploy.errors import NotApplied
 from iriscw.deploy.removing import Removal, remove
 from iriscw.deploy.rendering import render
-from iriscw.deploy.secrets import secret_manifests
+from iriscw.deploy.secrets import SENT, secret_manifests
 from iriscw.deploy.writing import stream
 from iriscw.fleet.messages import SliceChanged
 from iriscw.fleet.model import SliceRow, SliceState, Trouble
@@ -82,7 +82,7 @@ MONITOR_DEFINITION = {
 
 
 def access_of(server, token=""):
-    """Give the way to the server; with a token, somebody else's than the administrator's."""
+    """Return the way to the server; with a token, somebody else's than the administrator's."""
     tls = trusting(server.files.authority.read_bytes())
     return Access(f"https://127.0.0.1:{server.port}", Fixed(Header.of("Bearer", token or server.tokens["admin"])), tls)
 
@@ -139,6 +139,31 @@ async def test_every_object_is_accepted(api, objects, name):
         assert made["metadata"]["name"] == manifest.body["metadata"]["name"]
 
 
+async def test_the_served_simulation_makes_the_same_of_it(api, objects, tmp_path):
+    """Of each object, with its defaults; and applied again it changes nothing, here as there: agents included."""
+    installation = with_agent(EVERYTHING, {"namespace": "iris-both"})
+    rendered = render(installation)
+    kubeconfig = tmp_path / "kubeconfig"
+    async with simulated(kubeconfig), open_objects(await find_access(kubeconfig), settings=HURRY) as served:
+        made = {}
+        for side in (objects, served):
+            for _ in range(3):  # the real server writes a claim a second time, with nothing in it changed
+                told = []
+                await apply(side, rendered, told.append)
+            assert told == [f"{each.name} unchanged" for each in rendered]
+            made[side] = {each.name: meant(await side.get(path_of(each.body))) for each in rendered}
+    for each in rendered:
+        if each.name.startswith("RuntimeClass/"):  # of the whole cluster: others make it, too
+            await api.request(ApiRequest("DELETE", path_of(each.body)))
+    for name, there in made[objects].items():
+        assert _without_addresses(made[served][name]) == _without_addresses(there), name
+
+
+def _without_addresses(thing):
+    spec = {name: value for name, value in (thing.get("spec") or {}).items() if name not in ("clusterIP", "clusterIPs")}
+    return {**thing, "spec": spec}
+
+
 INSTALLATION = installed(EVERYTHING, {"namespace": "iris-rights"})
 ACCOUNT = "/api/v1/namespaces/iris-rights/serviceaccounts"
 SETTINGS = KubeSettings(cluster="research", namespace="iris-rights", image="registry.test/worker:1")
@@ -152,7 +177,7 @@ async def applied(objects):
 
 
 async def account(api, server, name):
-    """Give the way of a service account, with a token as the kubelet would ask for it."""
+    """Return the way of a service account, with a token as the kubelet would ask for it."""
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
     made = await api.request(ApiRequest("POST", f"{ACCOUNT}/{name}/token", body=body))
     assert made.code == 201, made
@@ -393,13 +418,13 @@ async def test_node_agents_are_admitted(api, objects, applied):
 async def test_a_whole_installation_goes(objects, api):
     """All of it is deleted, Secrets that were sent included; what others put there would stay."""
     installation = installed(EVERYTHING, {"namespace": "iris-gone"})
-    files = {"cluster-secret": b"c", "admin-token": b"a", "tls.crt": b"t", "tls.key": b"k", "ca.crt": b"c"}
+    files = {name: name.encode() for name in SENT}
     rendered = (*render(installation), *secret_manifests(installation, files))
     told = []
     await apply(objects, rendered, told.append)
     assert len(told) == len(rendered)
     secret = await objects.get("/api/v1/namespaces/iris-gone/secrets/iris-controller-secrets")
-    assert base64.b64decode(secret["data"]["admin-token"]) == b"a"
+    assert base64.b64decode(secret["data"]["admin-token"]) == b"admin-token"
     removal = Removal(pools=True, state=True)
     await remove(objects, installation, render(installation), removal, told.append, timeout_s=10)
     for manifest in render(installation):
@@ -434,7 +459,7 @@ async def test_kubectl_applies_the_stream(api, objects, real_server, kubectl, tm
 
 
 def kubeconfig_of(server, token=""):
-    """Give a kubeconfig of the administrator; with a token, of somebody else."""
+    """Return a kubeconfig of the administrator; with a token, of somebody else."""
     cluster = {"server": f"https://127.0.0.1:{server.port}", "certificate-authority": str(server.files.authority)}
     return {
         "apiVersion": "v1",

@@ -37,7 +37,7 @@ GROUP = "rbac.authorization.k8s.io"
 
 
 def access_of(server, user):
-    """Give a user's way to a real server."""
+    """Return a user's way to a real server."""
     tls = trusting(server.files.authority.read_bytes())
     return Access(f"https://127.0.0.1:{server.port}", Fixed(Header.of("Bearer", server.tokens[user])), tls)
 

@@ -42,7 +42,7 @@ async def taken(objects, removal, manifests=MANIFESTS, timeout_s=5.0):
 
 
 async def left(objects):
-    """Give what is still there, and not on its way out."""
+    """Return what is still there, and not on its way out."""
     found = []
     for each in MANIFESTS:
         thing = await objects.get(path_of(each.body))
@@ -97,7 +97,7 @@ async def test_slices_go_with_their_owner_only(objects, server, applied):
 
 
 async def uid_of(objects, server, name):
-    """Give the uid of a namespace; make it if there is none."""
+    """Return the uid of a namespace; make it if there is none."""
     path = f"/api/v1/namespaces/{name}"
     if await objects.get(path) is None:
         put(server, "POST", "/api/v1/namespaces", {"metadata": {"name": name}})

@@ -29,7 +29,7 @@ PHASE_0 = (
 
 
 def names(value):
-    """Give all texts in a value, keys included."""
+    """Return all texts in a value, keys included."""
     if isinstance(value, dict):
         return [text for name, item in value.items() for text in (name, *names(item))]
     if isinstance(value, list):
@@ -90,7 +90,7 @@ def test_what_an_object_names_comes_before_it():
 
 
 def references(body):
-    """Give what an object refers to of what is made with it."""
+    """Yield what an object refers to of what is made with it."""
     if "roleRef" in body:
         yield body["roleRef"]["kind"], body["roleRef"]["name"]
         yield from (("ServiceAccount", each["name"]) for each in body["subjects"])
@@ -141,7 +141,7 @@ def test_two_installations_share_one_cluster():
 
 
 def test_no_secret_is_written():
-    """Environments of tasks stand in the configuration, which is no secret; no object is a Secret."""
+    """Environments of tasks stand in the configuration, which is not a secret; no object is a Secret."""
     rendered = render(installed(EVERYTHING))
     assert "Secret" not in [each.body["kind"] for each in rendered]
     text = json.dumps([each.body for each in rendered])

@@ -13,20 +13,32 @@ FILES = {name: f"the {name}".encode() for name in (*SENT, "ca.key", "notes.txt")
 
 
 def data(manifest):
-    """Give what a Secret holds."""
+    """Return what a Secret holds."""
     return {name: base64.b64decode(text) for name, text in manifest.body["data"].items()}
 
 
 def test_each_secret_has_its_keys():
     """What only the controller may know is apart from what all workers trust; the authority's own key stays home."""
-    inside, authority = secret_manifests(installed(), FILES)
+    inside, authority, metrics = secret_manifests(installed(), FILES)
     assert inside.name == "Secret/iris-controller-secrets"
     assert data(inside) == {name: FILES[name] for name in CONTROLLER_SECRET_KEYS}
     assert authority.name == "Secret/iris-ca"
     assert data(authority) == {AUTHORITY_KEY: FILES[AUTHORITY_KEY]}
+    assert metrics.name == "Secret/iris-metrics"
+    assert data(metrics) == {"token": FILES["metrics-token"]}, "who scrapes needs to be shown nothing else"
 
 
-@pytest.mark.parametrize("name", SENT)
+def test_a_folder_without_a_token_for_metrics():
+    """Of an earlier release: it does, unless Prometheus is to read with it."""
+    files = {name: text for name, text in FILES.items() if name != "metrics-token"}
+    inside, authority = secret_manifests(installed(), files)
+    assert (inside.name, authority.name) == ("Secret/iris-controller-secrets", "Secret/iris-ca")
+    assert "metrics-token" not in data(inside)
+    with pytest.raises(NoSecretMaterial, match="there is no metrics-token: --secrets-to"):
+        secret_manifests(installed({"service_monitor": True}), files)
+
+
+@pytest.mark.parametrize("name", [name for name in SENT if name != "metrics-token"])
 def test_nothing_may_be_missing(name):
     """The name is told, and the way to make it."""
     with pytest.raises(NoSecretMaterial, match=f"there is no {name}: --secrets-to"):

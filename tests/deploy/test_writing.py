@@ -121,7 +121,8 @@ def test_the_head_says_what_is_not_there():
     """Every Secret that is referred to, with its keys, and how the ones of ours are made."""
     text = stream(installed(), render(installed())).partition("\n---\n")[0]
     assert all(line.startswith("#") for line in text.splitlines())
-    for word in ("iris-controller-secrets: cluster-secret, admin-token, tls.crt, tls.key", "iris-ca: ca.crt"):
+    keys = "cluster-secret, admin-token, metrics-token, tls.crt, tls.key"
+    for word in (f"iris-controller-secrets: {keys}", "iris-ca: ca.crt", "iris-metrics: token"):
         assert word in text
     assert "iris-image-pull" in text
     assert "--secrets-to" in text

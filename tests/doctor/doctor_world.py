@@ -50,12 +50,12 @@ class StoreApi:
 
 
 def objects_of(server, user="admin", **refusals):
-    """Give the objects of a simulation as somebody has them."""
+    """Return the objects of a simulation as somebody has them."""
     return Objects(caller_of(StoreApi(server, user, **refusals)))
 
 
 def caller_of(api):
-    """Give what carries calls out, in a hurry."""
+    """Return what carries calls out, in a hurry."""
     return Caller(api, HURRY, rng=Random(0))
 
 
@@ -69,12 +69,12 @@ def install(server, installation):
 
 
 def lines(findings, verdict=None):
-    """Give findings as ``check: found``; only those of a verdict, if one is named."""
+    """Return findings as ``check: found``; only those of a verdict, if one is named."""
     return [f"{each.check}: {each.found}" for each in findings if verdict in (None, each.verdict)]
 
 
 def of(findings, check):
-    """Give the one finding of a check."""
+    """Return the one finding of a check."""
     (found,) = [each for each in findings if each.check == check]
     assert isinstance(found, Finding)
     return found
@@ -86,7 +86,7 @@ def is_useful(finding):
 
 
 def configured(*types, controller="", preemptible=()):
-    """Give an installation with a group of each type."""
+    """Return an installation with a group of each type."""
     whole = values({"instance_type": controller})
     whole["scale_groups"] = {
         f"g{number}": {

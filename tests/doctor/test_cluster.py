@@ -120,6 +120,14 @@ async def test_pools_that_may_not_be_listed_are_served_all_the_same(server):
     assert [each.verdict for each in found] == [Verdict.OK, Verdict.WARNING]
 
 
+@pytest.mark.parametrize("body", ["<html>", [], {"metadata": {}}])
+async def test_a_list_that_is_none_says_nothing_of_pools(server, body):
+    """It is told as such: that no pool has conditions would be well."""
+    objects = objects_of(server, refusals={("GET", POOLS): ApiResponse(200, body)})
+    found = of(await cluster.look_at_pools(objects), "conditions")
+    assert (found.verdict, "with something else" in found.found) == (Verdict.WRONG, True)
+
+
 async def test_a_discovery_that_fails_is_an_error(server):
     """It says nothing of whether pools are served."""
     path = ("GET", "/apis/compute.coreweave.com/v1alpha1")

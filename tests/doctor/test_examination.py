@@ -20,7 +20,7 @@ FILES = {"cluster-secret": b"c", "admin-token": b"a", "tls.crt": b"t", "tls.key"
 
 
 def examination(tmp_path, installation=INSTALLATION, **more):
-    """Give an examination by the simulation's kubeconfig, in an environment that names nothing."""
+    """Return an examination by the simulation's kubeconfig, in an environment that names nothing."""
     given = {"configured": tmp_path / "kubeconfig", "environ": {}, "settings": HURRY, **more}
     return Examination(installation, **given)
 
@@ -69,7 +69,7 @@ async def test_without_a_way_the_rest_is_examined(tmp_path):
     """Stores and types need no cluster."""
     found = await examination(tmp_path, configured=None).run()
     (text,) = lines(found, Verdict.WRONG)
-    assert text.startswith("way: by the pod's own service account: this is no pod: KUBERNETES_SERVICE_HOST and ")
+    assert text.startswith("way: by the pod's own service account: this is not a pod: KUBERNETES_SERVICE_HOST and ")
     assert [each.check for each in found] == ["way", "storage", "types"]
     missing = await examination(tmp_path, kubeconfig=tmp_path / "none").run()
     assert of(missing, "way").verdict is Verdict.WRONG

@@ -53,7 +53,7 @@ async def test_a_criu_that_is_missing_is_a_warning_with_a_way(tmp_path) -> None:
     """The script that installs one is named."""
     (found, _) = await look_at_freezing(tmp_path / "none", NoDriver())
     assert found.verdict is Verdict.WARNING
-    assert "install-criu" in found.advice
+    assert "make criu" in found.advice
 
 
 async def test_a_criu_for_which_there_is_no_room_is_tried_again(monkeypatch) -> None:
@@ -71,11 +71,12 @@ def test_features_are_judged() -> None:
     """What is missing is told, and whether it matters."""
     whole = judge_criu(CriuAbility("/criu", "4.2", features=(CHANGES, NETWORK, LAZY)), "1")
     assert [each.check for each in whole] == ["criu"]
-    bare = {each.check: each for each in judge_criu(CriuAbility("/criu", "4.2"), "3")}
+    bare = {each.check: each for each in judge_criu(CriuAbility("/criu", "4.2"), "3", 0)}
     verdicts = {name: each.verdict for name, each in bare.items()}
     assert verdicts == {
         "criu": Verdict.OK,
         "criu tracing": Verdict.WRONG,
+        "criu rights": Verdict.WARNING,
         "criu tcp": Verdict.WARNING,
         "criu features": Verdict.OK,
     }

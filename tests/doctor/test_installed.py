@@ -14,7 +14,7 @@ COPIED = installed(**REPLICATED)
 
 
 def deployment_on(installation, **volume):
-    """Give the Deployment with another volume for its state."""
+    """Return the Deployment with another volume for its state."""
     body = controller.deployment(installation)
     spec = body["spec"]["template"]["spec"]
     spec["volumes"] = [{"name": "state", **volume} if each["name"] == "state" else each for each in spec["volumes"]]

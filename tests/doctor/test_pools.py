@@ -36,7 +36,7 @@ REFUSED = ApiResponse(403, {"reason": "Forbidden", "message": "not you"})
 
 
 def there(server):
-    """Give the pools that are there and are not being deleted, by name."""
+    """Return the pools that are there and are not being deleted, by name."""
     items = server.store.handle(Request("GET", NODE_POOLS), server.timeline.now).body["items"]
     return {each["metadata"]["name"]: each for each in items if not each["metadata"].get("deletionTimestamp")}
 
@@ -92,7 +92,7 @@ class Watching(StoreApi):
 
 
 def watching(server, *functions, **more):
-    """Give objects whose API tells of pools that are made."""
+    """Return objects whose API tells of pools that are made."""
     return Objects(caller_of(Watching(server, on_created=[*functions], **more)))
 
 
@@ -269,7 +269,7 @@ async def test_interrupted_it_knows_what_is_left(server):
 
 
 def condition(kind, status, reason, message=""):
-    """Give a condition."""
+    """Return a condition."""
     return {"type": kind, "status": status, "reason": reason, "message": message}
 
 

@@ -6,6 +6,7 @@ from deploy_world import installed
 
 from iriscw.doctor import storage
 from iriscw.doctor.findings import Verdict
+from iriscw.tiers.drivers.failure import NoStoreCredentials
 from iriscw.tiers.drivers.fake import FakeObjectStore
 from iriscw.tiers.drivers.opening import InvalidStoreUrl, StoreExtraMissing
 from iriscw.tiers.ports import StoreAccessDenied, StoreFull, StoreUnreachable
@@ -14,7 +15,7 @@ URL = "s3://bucket/prefix"
 
 
 def controller(**more):
-    """Give a controller's configuration."""
+    """Return a controller's configuration."""
     return installed(**more).config.controller
 
 
@@ -97,6 +98,23 @@ async def test_what_failed_is_named(error, says, advises, method):
     found = await storage.look_at_store(URL, "replica_prefix", lambda _url: store)
     assert (found.verdict, found.found, advises in found.advice) == (Verdict.WRONG, says, True)
     assert store.contents() == {}
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (NoStoreCredentials("none are known"), "there are no credentials here: none are known"),
+        (StoreAccessDenied("not you"), "access is denied: not you"),
+    ],
+)
+async def test_what_was_never_let_in_left_nothing(error, says):
+    """So nothing is deleted, and the advice is about credentials, not about the store."""
+    store = FakeObjectStore()
+    for method in ("put", "put", "delete"):
+        store.fail_next(method, error)
+    found = await storage.look_at_store(URL, "bundle_prefix", lambda _url: store)
+    assert (found.verdict, found.found, "AWS_" in found.advice) == (Verdict.WRONG, says, True)
+    assert store.calls["delete"] == 0
 
 
 async def test_an_object_that_may_be_left_is_named():

@@ -1,14 +1,15 @@
 """Property tests of a fleet, and of a user's own policy, as the documentation shows them."""
 
 import pytest
-from hypothesis import Phase, find, given, settings
+from hypothesis import Phase, find, given
 
 from iriscw.fleet.policy import default_policy
 from iriscw.runtime.vocabulary import SECOND
 from iriscw.testing.fleet import Outcome, assert_holds, plans
 from iriscw_sims.shrinking import run_plan
+from profiles import examples
 
-QUICKLY = settings(max_examples=5, deadline=None, database=None, derandomize=True)
+QUICKLY = examples(5, database=None, derandomize=True)
 
 
 @QUICKLY
@@ -33,7 +34,7 @@ def starved(plan):
 
 def test_a_bad_policy_is_found():
     """It starves the demand of some plan soon; under the built-in one that plan holds."""
-    first = settings(QUICKLY, max_examples=30, phases=[Phase.generate])
+    first = examples(30, QUICKLY, phases=[Phase.generate])
     plan = find(plans(max_jobs=1, kinds=(), chances=()), starved, settings=first)
     assert run_plan(plan).violations == ()
 
@@ -41,7 +42,7 @@ def test_a_bad_policy_is_found():
 @pytest.mark.slow
 def test_a_counterexample_is_small():
     """Neither faults nor chances, one group of one slice, one job of one task."""
-    plan = find(plans(max_jobs=3), starved, settings=settings(QUICKLY, max_examples=200))
+    plan = find(plans(max_jobs=3), starved, settings=examples(200, QUICKLY))
     assert (plan.faults, plan.rates) == ((), ())
     (group,), (job,) = plan.groups, plan.jobs
     assert (group.max_slices, group.num_vms, job.spec.replicas, job.at) == (1, 1, 1, 0)

@@ -43,7 +43,7 @@ async def _never(*words):
 
 
 def obedient(log):
-    """Give a behavior that returns the commands it is told, and notes all else."""
+    """Return a behavior that returns the commands it is told, and notes all else."""
 
     def decide(state, told, ctx):
         if type(told) is tuple:
@@ -55,7 +55,7 @@ def obedient(log):
 
 
 def counter():
-    """Give a durable counter: an integer adds, None reads."""
+    """Return a durable counter: an integer adds, None reads."""
 
     def decide(state, told, ctx):
         if told is None:

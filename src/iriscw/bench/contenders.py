@@ -46,7 +46,7 @@ class Count:
 
 
 def resident_bytes() -> int:
-    """Give the memory of this process."""
+    """Return the memory of this process."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 

@@ -66,7 +66,7 @@ def median_of(rounds: int, measure: Callable[[], Figures]) -> Figures:
 
 
 def growth(figures: Sequence[Figures], size: str = "tasks") -> dict[str, float]:
-    """Give how much each figure grew from the first to the last, per factor of growth of ``size``: 1 is linear."""
+    """Return how much each figure grew from the first to the last, per factor of growth of ``size``: 1 is linear."""
     first, last = figures[0], figures[-1]
     factor = last[size] / first[size]
     return {name: last[name] / first[name] / factor for name in first if name != size and first[name]}

@@ -12,6 +12,9 @@ gives it out, and by CRIU and its own daemon, which do not. What counts is the t
 CPU time is that of the event loop's thread in a freeze, in which all decisions are made and all records are written.
 The journal lies on a disk, as it does in use.
 
+A process of few megabytes says what is fixed of a freeze: it is frozen and thawed by the command, a program that has to
+start first, and by an agent, which is there. Its CPU time is that of the whole command, with the CRIU that it runs.
+
 What was promised is a time and no ratio: that of a thaw of 1 GiB from RAM, and from a disk, of which nothing is in the
 kernel's cache. It is reported beside the promise.
 """
@@ -19,7 +22,9 @@ kernel's cache. It is reported beside the promise.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import resource
 import select
 import signal
 import statistics
@@ -28,7 +33,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,8 +42,11 @@ import anyio
 import anyio.to_thread
 import attrs
 
+from iriscw.agent.client import AgentCaller
+from iriscw.agent.daemon import Agent, AgentSettings
 from iriscw.agent.local import Local, failure_of, new_id
 from iriscw.agent.machine import this_machine
+from iriscw.agent.operation_views import View
 from iriscw.bench.plane import Figures, MeasurementFailed
 from iriscw.checkpoint.drivers.digests import listed, open_folder
 from iriscw.checkpoint.drivers.store import default_reading
@@ -50,6 +59,12 @@ from iriscw.processes.identity import ProcessGone, identify, pidfd_of
 
 GOALS: Final[Figures] = {"freeze_ratio": 1.25, "thaw_ratio": 1.15, "own_cpu_ms": 50}
 """What each may be at most."""
+
+SMALL_GOALS: Final[Figures] = {"command_freeze_ratio": 3.0, "command_cpu_ms": 300, "agent_freeze_ratio": 1.5}
+"""Likewise, of a process of :data:`SMALL_MIB`."""
+
+SMALL_MIB: Final = 3
+COMMAND: Final = "import sys; from iriscw.cli import main; sys.exit(main())"
 
 PROMISED_MIB: Final = 1024
 PROMISED_S: Final = {RAM: 1.0, DISK: 5.0}
@@ -110,7 +125,7 @@ class Round:
 
 
 def figures_of(mib: int, rounds: Sequence[Round]) -> Figures:
-    """Give the figures of all rounds of one size."""
+    """Return the figures of all rounds of one size."""
 
     def middle(figure: Callable[[Round], float]) -> float:
         return statistics.median(figure(each) for each in rounds)
@@ -141,8 +156,43 @@ class Ours:
     own_cpu_s: float
 
 
+@attrs.frozen
+class Small:
+    """One round with a small process: by CRIU alone, by the command, and by an agent; seconds."""
+
+    bare_freeze_s: float
+    bare_thaw_s: float
+    command_freeze_s: float
+    command_thaw_s: float
+    command_cpu_s: float
+    agent_freeze_s: float
+    agent_thaw_s: float
+
+
+def small_of(mib: float, rounds: Sequence[Small]) -> Figures:
+    """Return the figures of all rounds of a small process. Of CPU time the least counts: others only ever add to it."""
+
+    def middle(figure: Callable[[Small], float]) -> float:
+        return statistics.median(figure(each) for each in rounds)
+
+    return {
+        "mib": mib,
+        "bare_freeze_s": middle(lambda each: each.bare_freeze_s),
+        "command_freeze_s": middle(lambda each: each.command_freeze_s),
+        "command_freeze_ratio": middle(lambda each: each.command_freeze_s / each.bare_freeze_s),
+        "command_cpu_ms": min(each.command_cpu_s * 1000 for each in rounds),
+        "agent_freeze_s": middle(lambda each: each.agent_freeze_s),
+        "agent_freeze_ratio": middle(lambda each: each.agent_freeze_s / each.bare_freeze_s),
+        "bare_thaw_s": middle(lambda each: each.bare_thaw_s),
+        "command_thaw_s": middle(lambda each: each.command_thaw_s),
+        "command_thaw_ratio": middle(lambda each: each.command_thaw_s / each.bare_thaw_s),
+        "agent_thaw_s": middle(lambda each: each.agent_thaw_s),
+        "agent_thaw_ratio": middle(lambda each: each.agent_thaw_s / each.bare_thaw_s),
+    }
+
+
 def promise_of(mib: int, tier: str, rounds: Sequence[Ours]) -> Figures:
-    """Give the figures of all rounds of a size of which something is promised."""
+    """Return the figures of all rounds of a size of which something is promised."""
     return {
         "mib": mib,
         "freeze_s": statistics.median(each.freeze_s for each in rounds),
@@ -153,7 +203,11 @@ def promise_of(mib: int, tier: str, rounds: Sequence[Ours]) -> Figures:
 
 
 async def run(
-    progress: Callable[[str], object], sizes_mib: Sequence[int], rounds: int, promised_mib: int = 0
+    progress: Callable[[str], object],
+    sizes_mib: Sequence[int],
+    rounds: int,
+    promised_mib: int = 0,
+    small_mib: int = 0,
 ) -> dict[str, Any]:
     """Measure each size for which there is memory.
 
@@ -162,6 +216,7 @@ async def run(
         sizes_mib: of the processes that are compared with CRIU alone.
         rounds: how often each is done.
         promised_mib: the size of one that is thawed from each tier for its time alone; 0: none.
+        small_mib: the size of one that is frozen and thawed by the command and by an agent, too; 0: none.
 
     Raises:
         NoRoom: there is too little memory for any of them.
@@ -187,6 +242,8 @@ async def run(
     if not found:
         raise NoRoom(f"there is too little memory free for {min(sizes_mib)} MiB and a copy of it in {MEMORY}")
     figures = {"to and from RAM": found}
+    if small_mib:
+        figures["by command and agent"] = [await _small(progress, small_mib, rounds)]
     for tier, place in ((RAM, MEMORY), (DISK, DISK_PLACE)) if promised_mib else ():
         with _place(promised_mib) as (folder, local):
             if not await _has_room(local, promised_mib, place):
@@ -196,12 +253,95 @@ async def run(
             async with _process(folder, promised_mib) as pid:
                 own = [await _ours(local, pid, tier) for _ in range(rounds)]
             figures[f"tier {tier}"] = [promise_of(promised_mib, tier, own)]
-    return {"figures": figures, "goals": GOALS, "rounds": rounds}
+    return {"figures": figures, "goals": {**GOALS, **(SMALL_GOALS if small_mib else {})}, "rounds": rounds}
+
+
+async def _small(progress: Callable[[str], object], mib: int, rounds: int) -> Figures:
+    """Measure a small process: by CRIU alone, by the command and by an agent, after each other in each round."""
+    found: list[Small] = []
+    with _place(mib) as (folder, local):
+        program = Path((await local.machine.criu.ability()).path)
+        settings = AgentSettings(state=local.state / "of-agent", socket=folder / "agent" / "agent.sock")
+        async with (
+            Agent(settings, local.machine) as agent,
+            AgentCaller(agent.settings.socket) as caller,
+            _process(folder, mib) as pid,
+        ):
+            await _by_command(local, pid)  # one that is not counted: it remembers what CRIU can, as all after it find
+            for number in range(rounds):
+                progress(f"{mib} MiB, by command and agent: round {number + 1} of {rounds}")
+                bare = await _bare(local, folder, program, pid)
+                command = await _by_command(local, pid)
+                by_agent = await _by_agent(local, caller, pid)
+                found.append(Small(*bare, *command, *by_agent))
+    return small_of(mib, found)
+
+
+async def _by_command(local: Local, pid: int) -> tuple[float, float, float]:
+    """Freeze and thaw with commands; give what each took, and the CPU time of the first with all that it ran.
+
+    They keep the checkpoint in this user's own memory tier, as there is no way to tell a command of another.
+    """
+    freeze_s, cpu_s, said = await anyio.to_thread.run_sync(_command, local, "checkpoint", "--pid", str(pid))
+    await _free(local, pid)
+    artifact = str(json.loads(said)["checkpoint"])
+    try:
+        thaw_s, _, _ = await anyio.to_thread.run_sync(_command, local, "restore", artifact)
+    finally:
+        await this_machine(local.state).machine.tiers.remove(artifact)
+    return freeze_s, thaw_s, cpu_s
+
+
+def _command(local: Local, *arguments: str) -> tuple[float, float, bytes]:
+    """Run a command to its end; give its wall and its CPU time, and what it said.
+
+    Raises:
+        MeasurementFailed: it did not end well.
+    """
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environment |= {"PYTHONPYCACHEPREFIX": str(local.state / "compiled")}  # as an installed package is
+    argv = [sys.executable, "-c", COMMAND, *arguments, "--state-dir", str(local.state), "-o", "json"]
+    began_s = time.perf_counter()
+    with subprocess.Popen(  # noqa: S603  # a list of arguments
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+    ) as process:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        said, trouble = process.communicate()
+        took_s, after = time.perf_counter() - began_s, resource.getrusage(resource.RUSAGE_CHILDREN)
+    if process.returncode:
+        raise MeasurementFailed(f"the command ended with {process.returncode}: {trouble[-500:].decode()}")
+    return took_s, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, said
+
+
+async def _by_agent(local: Local, caller: AgentCaller, pid: int) -> tuple[float, float]:
+    """Freeze and thaw by an agent, which runs already; give what each took, from the order to the last word."""
+    root = await local.machine.processes.identify(pid)
+    began_s = time.perf_counter()
+    view = await _followed(caller.freeze(FreezePlan("", root, RAM)))
+    freeze_s = time.perf_counter() - began_s
+    await _free(local, pid)
+    began_s = time.perf_counter()
+    await _followed(caller.thaw(ThawPlan("", view.artifact)))
+    thaw_s = time.perf_counter() - began_s
+    await caller.remove(view.artifact)
+    return freeze_s, thaw_s
+
+
+async def _followed(views: AsyncGenerator[View, None]) -> View:
+    last: View | None = None
+    async with aclosing(views):
+        async for view in views:
+            last = view
+    if last is None or last.end is None:
+        raise MeasurementFailed("the agent did not say how it ended")
+    if failure := failure_of(last.end):
+        raise failure
+    return last
 
 
 @contextlib.contextmanager
 def _place(mib: int) -> Iterator[tuple[Path, Local]]:
-    """Give a folder in memory, and what freezes and thaws processes of this size there or to a disk."""
+    """Yield a folder in memory, and what freezes and thaws processes of this size there or to a disk."""
     with contextlib.ExitStack() as made:
         folder, state = (_temporary(each, made) for each in (MEMORY, DISK_PLACE))
         budget = 2 * mib * MIB + BESIDE_BYTES

@@ -11,7 +11,6 @@ from __future__ import annotations
 import gc
 import heapq
 import time
-from collections import Counter
 from typing import Any, Self, TypeAlias
 
 import attrs
@@ -38,7 +37,6 @@ from iriscw.jobs.model import (
 )
 from iriscw.jobs.registry import RegistryLimits
 from iriscw.runtime.behavior import Behavior, ChildSpec
-from iriscw.runtime.cell import Cell
 from iriscw.runtime.dispatcher import Dispatcher
 from iriscw.runtime.tree import FailureReport
 from iriscw.runtime.vocabulary import MILLISECOND, SECOND
@@ -73,7 +71,7 @@ class MeasurementFailed(InternalError):
 
 
 def command(name: str, tasks: int = 1, **fields: Any) -> JobSpec:
-    """Give the specification of a job of ``tasks`` tasks that run a command."""
+    """Return the specification of a job of ``tasks`` tasks that run a command."""
     fields.setdefault("demand", TASK)
     return JobSpec(name, Entrypoint(EntrypointKind.COMMAND, "0" * 64), replicas=tasks, **fields)
 
@@ -136,12 +134,12 @@ class Counts:
     cpu_s: float
 
     def since(self, before: Counts) -> Counts:
-        """Give what was added since ``before``."""
+        """Return what was added since ``before``."""
         mine, theirs = attrs.astuple(self), attrs.astuple(before)
         return Counts(*(after - earlier for after, earlier in zip(mine, theirs, strict=True)))
 
     def figures(self) -> Figures:
-        """Give the counts without the time, by name."""
+        """Return the counts without the time, by name."""
         return {
             "decisions": self.decisions,
             "messages": self.messages,
@@ -290,7 +288,7 @@ class ControlPlane:
             raise MeasurementFailed(f"{self.orders} of {orders} attempts were ordered")
 
     def count(self) -> Counts:
-        """Give the operations so far."""
+        """Return the operations so far."""
         cpu_s = time.thread_time()
         tree = self.system.statistics()
         journal = self.system.journal.statistics()
@@ -302,17 +300,6 @@ class ControlPlane:
             journal.commits,
             cpu_s,
         )
-
-    def count_by_kind(self) -> Counter[tuple[str, str]]:
-        """Begin to count decisions by the name of the behavior and of what it decides on; give the counter."""
-        counter: Counter[tuple[str, str]] = Counter()
-
-        def note(cell: Cell, item: Any) -> None:
-            message = getattr(item, "message", item)
-            counter[cell.behavior.name, type(message).__name__] += 1
-
-        self.system.tree.trace = note
-        return counter
 
 
 class Stopwatch:

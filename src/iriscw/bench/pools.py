@@ -6,7 +6,7 @@ and go when it is wanted. Counts are the same in every run. CPU time is that of 
 decisions; the world's own is left out, and so are checks.
 
 *Requests* are what the driver sends, the opening of watches and what they bring aside. The controller's own beside its
-drivers are no part of that world, so they are counted by what they are made for: the Secret of each pod, made and
+drivers are not part of that world, so they are counted by what they are made for: the Secret of each pod, made and
 removed, and the Events that are told on pools. An *event*, in small letters, is an item that a watch brings to
 ``/fleet``.
 """
@@ -150,16 +150,16 @@ class Pools:
         return self.tally
 
     def ready(self) -> int:
-        """Give how many slices are ready, as the fleet shows it."""
+        """Return how many slices are ready, as the fleet shows it."""
         rows = self.world.system.state("/fleet").rows.values()
         return sum(row.state is SliceState.READY for row in rows)
 
     def names(self) -> list[str]:
-        """Give the names of the pools of the fleet that exist."""
+        """Return the names of the pools of the fleet that exist."""
         return [name for name in self.world.cloud.pools if name.startswith(f"iris-{GROUP_PREFIX}")]
 
     def after_event(self, kind: type) -> int:
-        """Give how many decisions the first effect of a kind came after the event before it.
+        """Return how many decisions the first effect of a kind came after the event before it.
 
         Raises:
             MeasurementFailed: there was none.
@@ -187,7 +187,7 @@ class Pools:
 
 
 def _kind(path: str) -> str:
-    """Give the plural of what a request is about."""
+    """Return the plural of what a request is about."""
     parts = path.strip("/").split("/")
     known = ("nodepools", "nodes", "pods", "secrets", "events")
     return next((part for part in parts if part in known), "other")
@@ -318,7 +318,7 @@ def reactions() -> Figures:
 
 
 def memory(pools: int) -> Figures:
-    """Give what each ready slice takes in the controller: actors, and bytes that it allocated."""
+    """Return what each ready slice takes in the controller: actors, and bytes that it allocated."""
     gc.collect()
     tracemalloc.start()
     try:

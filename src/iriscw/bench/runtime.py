@@ -37,7 +37,6 @@ GOALS: dict[str, dict[str, float]] = {
 }
 
 BYTES_PER_IDLE_ACTOR_MAX = 800
-BYTES_PER_IDLE_ACTOR_GOAL = 400
 
 Report: TypeAlias = dict[str, Any]
 
@@ -47,7 +46,7 @@ class BenchmarkFailed(OperationError):
 
 
 def peer_test(test: str) -> str:
-    """Give what a peer runs for one of our tests: it has no decisions that could return more or less."""
+    """Return what a peer runs for one of our tests: it has no decisions that could return more or less."""
     return "tell" if test.startswith("tell") else test
 
 
@@ -70,7 +69,7 @@ def measure(contender: str, test: str) -> dict[str, float]:
 
 
 def available(peers: Iterable[str] = PEERS) -> list[str]:
-    """Give the peers that are installed."""
+    """Return the peers that are installed."""
     return [peer for peer in peers if peer == "queue" or importlib.util.find_spec(peer) is not None]
 
 
@@ -121,7 +120,7 @@ def run(
 
 
 def below(report: Report, share: float = 1.0) -> list[str]:
-    """Give a sentence for each figure below ``share`` of its floor."""
+    """Return a sentence for each figure below ``share`` of its floor."""
     found = []
     for peer, floors in FLOORS.items():
         for test, floor in floors.items():

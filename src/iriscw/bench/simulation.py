@@ -140,7 +140,7 @@ def checks(slices: int, duration_s: float) -> Figures:
 
 
 def memory(slices: int, more: int = 2) -> Figures:
-    """Give what each slice of a busy fleet takes: how much ``more`` times the slices take beyond these."""
+    """Return what each slice of a busy fleet takes: how much ``more`` times the slices take beyond these."""
     small, large = (_memory_bytes(slices * times) for times in (1, more))
     return {"slices": slices, "memory_bytes_per_slice": (large - small) / (slices * (more - 1))}
 

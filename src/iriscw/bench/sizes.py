@@ -10,7 +10,7 @@ from iriscw.jobs.messages import MAX_PAGE, ListJobs, ListTasks, TerminateJob
 from iriscw.jobs.placement import MAX_ATTEMPTS_PER_WORKER
 
 OURS = (tracemalloc.Filter(True, "*/iriscw/jobs/*"), tracemalloc.Filter(True, "*/iriscw/runtime/*"))
-"""Memory of the actors; that of the simulated disk and of the scripted workers is no part of a controller."""
+"""Memory of the actors; that of the simulated disk and of the scripted workers is not part of a controller."""
 
 
 def large_job(replicas: int, workers: int = 1_000, page: int = MAX_PAGE) -> Figures:
@@ -76,7 +76,7 @@ def memory_per_task(replicas: int, workers: int = 1_000) -> Figures:
 
 
 def memory_bytes() -> int:
-    """Give the memory of the actors that is traced now."""
+    """Return the memory of the actors that is traced now."""
     gc.collect()
     taken = tracemalloc.take_snapshot().filter_traces(OURS)
     return sum(trace.size for trace in taken.traces)

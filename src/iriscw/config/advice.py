@@ -13,8 +13,23 @@ from iriscw.config.model import ClusterConfig, ScaleGroupConfig
 
 
 def advice(config: ClusterConfig) -> tuple[Problem, ...]:
-    """List what is unusual about a configuration, group by group; no entry has a line."""
-    return tuple(each for group in config.scale_groups.values() for each in _of_group(group))
+    """List what is unusual about a configuration, the groups last; no entry has a line."""
+    groups = (each for group in config.scale_groups.values() for each in _of_group(group))
+    return (*_of_storage(config), *groups)
+
+
+def _of_storage(config: ClusterConfig) -> Iterator[Problem]:
+    """On CoreWeave, buckets at Amazon are rarely meant: nothing else names the service of a bucket."""
+    platform, controller = config.platform.coreweave, config.controller
+    if platform is None or platform.object_storage_endpoint:
+        return
+    for name in ("bundle_prefix", "replica_prefix"):
+        if str(getattr(controller, name)).startswith("s3://"):
+            text = (
+                "without platform.coreweave.object_storage_endpoint this is a bucket of Amazon's, unless the "
+                "credentials name a service; CoreWeave's is http://cwlota.com"
+            )
+            yield Problem(ProblemKind.INVALID_VALUE, f"controller.{name}", 0, text)
 
 
 def _of_group(group: ScaleGroupConfig) -> Iterator[Problem]:

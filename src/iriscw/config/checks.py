@@ -13,9 +13,10 @@ from typing import Any, Final
 from iriscw.cloud.catalogue import GB, RACK_NODES, RACK_TYPES, InstanceType, instance_type
 from iriscw.config.errors import ProblemKind
 from iriscw.config.kinds import shown
-from iriscw.config.model import AcceleratorType, Durability, TaskRuntimeKind
+from iriscw.config.model import AcceleratorType, Durability, PlatformConfig, SliceConfig, TaskRuntimeKind
 from iriscw.config.quantities import format_cpu, format_size
 from iriscw.config.read import GROUP_NAME_LIMIT, INVALID, Findings, Path, Tree
+from iriscw.config.schema import members
 
 NAMES_LIMIT: Final = 44
 """Characters in the cluster's and a group's name together: with two dashes, 12 random characters and `-9999` for
@@ -41,7 +42,7 @@ def known(*values: Any) -> bool:
 
 
 def _at(tree: Any, *names: str) -> Any:
-    """Give what is at the end of a path, INVALID where something on the way was refused or is not there."""
+    """Return what is at the end of a path, INVALID where something on the way was refused or is not there."""
     for name in names:
         if not isinstance(tree, dict):
             return INVALID
@@ -53,8 +54,8 @@ def _check_controller(full: Tree, found: Findings) -> None:
     controller, platform = full["controller"], full["platform"]
     if controller is INVALID:
         return
-    if "local" in platform and "coreweave" in controller:
-        text = "the local platform has no Service to put a controller behind: use `controller: {local: {}}`"
+    if "coreweave" not in platform and "coreweave" in controller:
+        text = f"the {_name(platform)} platform has no Service for a controller: use `controller: {{local: {{}}}}`"
         found.add(ProblemKind.CONTRADICTION, ("controller", "coreweave"), text)
     address = _at(full, "defaults", "bootstrap", "controller_address")
     if "coreweave" in platform and "local" in controller and address == "":
@@ -70,7 +71,7 @@ def _check_controller(full: Tree, found: Findings) -> None:
 
 
 def _check_agent(full: Tree, found: Findings) -> None:
-    if _at(full, "agent", "enabled") is True and "local" in full["platform"]:
+    if _at(full, "agent", "enabled") is True and "coreweave" not in full["platform"]:
         text = "a DaemonSet needs a cluster: on this machine run `iriscw agent serve`"
         found.add(ProblemKind.CONTRADICTION, ("agent", "enabled"), text)
 
@@ -120,8 +121,10 @@ def _check_template(full: Tree, group: Tree, path: Path, found: Findings) -> Non
         if known(ours, theirs) and ours != theirs:
             text = f"{_word(ours)} contradicts the group's {_word(theirs)}: leave it out here"
             found.add(ProblemKind.CONTRADICTION, (*path, shared), text)
-    for ours, theirs in (("local", "coreweave"), ("coreweave", "local")):
-        if ours in template and theirs in full["platform"]:
+    names = [member.name for member in members(SliceConfig)]
+    theirs = next(name for name in names if name in full["platform"])
+    for ours in names:
+        if ours in template and ours != theirs:
             text = f"a {ours} slice on the {theirs} platform: use `{theirs}`, or leave it out"
             found.add(ProblemKind.CONTRADICTION, (*path, ours), text)
 
@@ -196,6 +199,10 @@ def _check_local_node(full: Tree, group: Tree, path: Path, found: Findings) -> N
 def _check_runtime(full: Tree, group: Tree, path: Path, found: Findings) -> None:
     kind, path = group["task_runtime"], (*path, "task_runtime")
     is_local = "local" in full["platform"]
+    if kind is not TaskRuntimeKind.PROCESS and "plugin" in full["platform"]:
+        text = "attempts on the platform of a package are processes of their worker: leave it at process"
+        found.add(ProblemKind.CONTRADICTION, path, text)
+        return
     if kind is TaskRuntimeKind.DOCKER and not is_local:
         text = "CoreWeave's nodes have containerd and no Docker engine: pod gives each attempt a container of its own"
         found.add(ProblemKind.CONTRADICTION, path, text)
@@ -214,12 +221,18 @@ def _check_secrets(full: Tree, found: Findings) -> None:
     if not known(secrets) or not secrets:
         return
     path = ("defaults", "task_secrets")
-    if "local" in full["platform"]:
-        text = "the local platform has no Secrets: set the variables of tasks in task_env, or with each job"
+    if "coreweave" not in full["platform"]:
+        platform = _name(full["platform"])
+        text = f"the {platform} platform has no Secrets: set the variables of tasks in task_env, or with each job"
         found.add(ProblemKind.CONTRADICTION, path, text)
     for name in secrets:
         if known(plain) and name in plain:
             found.add(ProblemKind.CONTRADICTION, (*path, name), f"{name} is in task_env, too: keep one of them")
+
+
+def _name(platform: Tree) -> str:
+    """What the platform is called in messages."""
+    return next(member.name for member in members(PlatformConfig) if member.name in platform)
 
 
 def _word(value: Any) -> str:

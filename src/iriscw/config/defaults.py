@@ -41,6 +41,8 @@ _TIMEOUTS: Final[dict[PlatformKind, dict[str, int]]] = {
     },
 }
 
+_TIMEOUTS[PlatformKind.PLUGIN] = _TIMEOUTS[PlatformKind.COREWEAVE]  # a cloud, as far as is known here
+
 _AUTOSCALER: Final[dict[PlatformKind, dict[str, int]]] = {
     PlatformKind.COREWEAVE: {
         "evaluation_interval": 10 * SECOND,
@@ -56,6 +58,8 @@ _AUTOSCALER: Final[dict[PlatformKind, dict[str, int]]] = {
     },
 }
 
+_AUTOSCALER[PlatformKind.PLUGIN] = _AUTOSCALER[PlatformKind.COREWEAVE]
+
 _PLATFORM: Final[dict[PlatformKind, dict[str, Any]]] = {
     PlatformKind.COREWEAVE: {
         "region": "",
@@ -66,6 +70,8 @@ _PLATFORM: Final[dict[PlatformKind, dict[str, Any]]] = {
         "storage_secret": "iris-bundle-credentials",
         "priority_class": "",
         "node_cache_dir": "/mnt/local/iris",
+        "object_storage_endpoint": "",
+        "object_storage_region": "",
     },
     PlatformKind.LOCAL: {
         "workdir": ".iriscw",
@@ -74,6 +80,7 @@ _PLATFORM: Final[dict[PlatformKind, dict[str, Any]]] = {
         "node_memory_bytes": 8 * GIB,
         "task_paths": "",
     },
+    PlatformKind.PLUGIN: {"settings": {}},
 }
 
 _CONTROLLER: Final[dict[PlatformKind, dict[str, Any]]] = {
@@ -94,6 +101,16 @@ _CONTROLLER: Final[dict[PlatformKind, dict[str, Any]]] = {
     PlatformKind.LOCAL: {"port": CONTROLLER_PORT, "host": "127.0.0.1"},
 }
 
+CONTROLLER_OF: Final = {
+    PlatformKind.COREWEAVE: PlatformKind.COREWEAVE,
+    PlatformKind.LOCAL: PlatformKind.LOCAL,
+    PlatformKind.PLUGIN: PlatformKind.LOCAL,
+}
+"""The kind of controller that a platform has if the file names none: a plugin's is a process of this machine."""
+
+PLUGIN_SLICE_DEFAULTS: Final[dict[str, Any]] = {"region": "", "instance_type": "", "settings": {}}
+"""Of `slice_template.plugin`."""
+
 POOL_DEFAULTS: Final[dict[str, Any]] = {"node_taints": {}}
 """Of `slice_template.coreweave`; its other keys come from the group, or must be said."""
 
@@ -105,22 +122,29 @@ _AGENT: Final[dict[str, Any]] = {
     "ram_budget_bytes": 0,
     "disk_budget_bytes": 0,
     "runtime_class": "kybernate",
+    "gpu_runtime_class": "",
+    "gpu_libraries": "",
 }
 
 _JOURNAL_DIR: Final = {PlatformKind.COREWEAVE: "/var/lib/iris/journal", PlatformKind.LOCAL: "journal"}
 _SECRETS_DIR: Final = {PlatformKind.COREWEAVE: "/etc/iris/secrets", PlatformKind.LOCAL: ""}
-_WORKER_PORT: Final = {PlatformKind.COREWEAVE: WORKER_PORT, PlatformKind.LOCAL: 0}
-_CACHE_DIR: Final = {PlatformKind.COREWEAVE: "/var/cache/iris", PlatformKind.LOCAL: "cache"}
+_WORKER_PORT: Final = {PlatformKind.COREWEAVE: WORKER_PORT, PlatformKind.LOCAL: 0, PlatformKind.PLUGIN: WORKER_PORT}
+_CACHE_DIR: Final = {
+    PlatformKind.COREWEAVE: "/var/cache/iris",
+    PlatformKind.LOCAL: "cache",
+    PlatformKind.PLUGIN: "/var/cache/iris",
+}
 
 # A node of bare metal is what it is: its owner says what it has. A local node is as small as a task needs by default.
 _RESOURCES: Final[dict[PlatformKind, dict[str, int]]] = {
     PlatformKind.COREWEAVE: {"disk_bytes": 0, "gpu_count": 0},
     PlatformKind.LOCAL: {"cpu_milli": 1000, "ram_bytes": 1 * GIB, "disk_bytes": 0, "gpu_count": 0},
+    PlatformKind.PLUGIN: {"disk_bytes": 0, "gpu_count": 0},
 }
 
 
 def cluster_defaults(kind: PlatformKind, controller: PlatformKind) -> dict[str, Any]:
-    """Give the defaults of all but the groups, for a platform and a kind of controller."""
+    """Return the defaults of all but the groups, for a platform and a kind of controller."""
     return {
         "name": "iris",
         "platform": {kind.value: dict(_PLATFORM[kind])},
@@ -152,7 +176,7 @@ def cluster_defaults(kind: PlatformKind, controller: PlatformKind) -> dict[str, 
 
 
 def group_defaults(kind: PlatformKind) -> dict[str, Any]:
-    """Give the defaults of a group that do not come from elsewhere in the file."""
+    """Return the defaults of a group that do not come from elsewhere in the file."""
     return {
         "accelerator_type": AcceleratorType.CPU,
         "num_vms": 1,

@@ -29,7 +29,7 @@ def dump_config(config: ClusterConfig) -> str:
 
 
 def unstructure(section: Any) -> dict[str, Any]:
-    """Give a section of the model as the plain values that YAML would give."""
+    """Return a section of the model as the plain values that YAML would give."""
     plain: dict[str, Any] = {}
     for known in keys(type(section)).values():
         value = getattr(section, known.name)

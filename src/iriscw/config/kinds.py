@@ -55,7 +55,7 @@ class Kind(Protocol):
         """
 
     def write(self, value: Any) -> Any:
-        """Give the plain value in its canonical form."""
+        """Return the plain value in its canonical form."""
 
 
 @attrs.frozen
@@ -84,7 +84,7 @@ class Text:
         return value
 
     def write(self, value: str) -> str:
-        """Give the text."""
+        """Return the text."""
         return value
 
 
@@ -110,7 +110,7 @@ class Whole:
         return value
 
     def write(self, value: int) -> int:
-        """Give the number."""
+        """Return the number."""
         return value
 
 
@@ -128,7 +128,7 @@ class Flag:
         return value
 
     def write(self, value: bool) -> bool:
-        """Give the bool."""
+        """Return the bool."""
         return value
 
 
@@ -148,7 +148,7 @@ class Size:
         return size_bytes
 
     def write(self, value: int) -> str:
-        """Give text with a unit."""
+        """Return text with a unit."""
         return format_size(value)
 
 
@@ -168,7 +168,7 @@ class Span:
         return length
 
     def write(self, value: int) -> str:
-        """Give text with units."""
+        """Return text with units."""
         return format_duration(value)
 
 
@@ -187,7 +187,7 @@ class Cpu:
         return cpu_milli
 
     def write(self, value: int) -> int | str:
-        """Give whole cores as a number, others as text."""
+        """Return whole cores as a number, others as text."""
         text = format_cpu(value)
         return int(text) if text.isdigit() else text
 
@@ -217,7 +217,7 @@ class Choice:
         raise Misfit(f"{shown(value)} is not one of: {words}")
 
     def write(self, value: enum.Enum) -> Any:
-        """Give the member's word."""
+        """Return the member's word."""
         return value.value
 
 
@@ -259,7 +259,7 @@ class TextMap:
         return text
 
     def write(self, value: Mapping[str, str]) -> dict[str, str]:
-        """Give a plain mapping."""
+        """Return a plain mapping."""
         return dict(value)
 
 
@@ -291,7 +291,7 @@ class Sections:
 
 
 def shown(value: Any) -> str:
-    """Give a value as a message may show it: short, and never more than its type where it holds others."""
+    """Return a value as a message may show it: short, and never more than its type where it holds others."""
     if isinstance(value, str):
         return repr(value if len(value) <= 64 else value[:61] + "...")
     if isinstance(value, bool):

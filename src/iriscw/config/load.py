@@ -1,6 +1,6 @@
 """From a file to a configuration: the one way in.
 
-Text becomes marked values (:mod:`~iriscw.config.marks`), those a tree of what was said
+Text becomes marked values (:mod:`~iriscw.config.yaml_lines`), those a tree of what was said
 (:mod:`~iriscw.config.read`), that a complete tree (:mod:`~iriscw.config.resolve`), which must hold no
 contradiction (:mod:`~iriscw.config.checks`), and only then the model. Problems of all steps are reported together.
 """
@@ -14,10 +14,10 @@ from typing import Any, Final
 
 from iriscw.config.checks import check
 from iriscw.config.errors import ConfigError, ConfigTooLarge, ConfigUnreadable, Problem, ProblemKind
-from iriscw.config.marks import Marked, mark, parse
 from iriscw.config.model import ClusterConfig
 from iriscw.config.read import INVALID, Findings, read
 from iriscw.config.resolve import resolve, structure
+from iriscw.config.yaml_lines import Marked, mark, parse
 
 FILE_LIMIT_BYTES: Final = 2**20
 """The size of a file: what a Kubernetes ConfigMap can hold."""

@@ -49,6 +49,13 @@ _SOCKET = Text(
 _NODE_FOLDER = Text(
     pattern=r"(/[A-Za-z0-9_-][A-Za-z0-9._-]*){2,}", meaning="an absolute path, at least two deep", empty=False
 )
+_OPTIONAL_NODE_FOLDER = attrs.evolve(_NODE_FOLDER, empty=True)
+_PORT_NUMBER = r"[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]"
+_ENDPOINT = Text(
+    pattern=rf"https?://([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9a-fA-F:.]+\])(:({_PORT_NUMBER}))?",
+    meaning="http(s)://host[:port], without a path and without keys",
+)
+_REGION = Text(pattern=r"[A-Za-z0-9][A-Za-z0-9-]*", meaning="a region: letters, digits and '-'")
 _URI = Text(pattern=r"(file|gs|s3)://\S+", meaning="a file://, s3:// or gs:// address")
 _WORD = Text(pattern=r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", meaning="a label value such as H100")
 _VARIANT = attrs.evolve(_WORD, empty=False)
@@ -69,6 +76,7 @@ _TAINTS = TextMap(
     value_pattern=r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?:(NoSchedule|PreferNoSchedule|NoExecute)",
     value_meaning="a value and an effect, such as true:NoSchedule",
 )
+_SETTINGS = TextMap(pattern=r"[a-z][a-z0-9_]{0,62}", meaning="a setting's name: lower-case letters, digits and '_'")
 _ATTRIBUTES = TextMap(pattern=r"[a-z]([a-z0-9._-]{0,61}[a-z0-9])?", meaning="an attribute's name", limit=63)
 
 
@@ -77,6 +85,8 @@ class PlatformKind(enum.Enum):
 
     LOCAL = "local"
     COREWEAVE = "coreweave"
+    PLUGIN = "plugin"
+    """Of an installed package."""
 
 
 class AcceleratorType(enum.Enum):
@@ -160,6 +170,22 @@ class CoreweavePlatformConfig:
     )
     priority_class: str = key(_OBJECT, "The PriorityClass of worker pods; empty for the cluster's default.")
     node_cache_dir: str = key(_FOLDER, "Where on a node its workers' `cache_dir` lies; empty for scratch space.")
+    object_storage_endpoint: str = key(
+        _ENDPOINT,
+        "The service behind `s3://`, for controller, workers, tasks and agents: `http://cwlota.com` is CoreWeave's. "
+        "Empty for Amazon, or what the credentials name. `AWS_ENDPOINT_URL_S3` and `AWS_ENDPOINT_URL` win.",
+    )
+    object_storage_region: str = key(
+        _REGION, "Its region, for signatures, likewise. `AWS_REGION` and `AWS_DEFAULT_REGION` win."
+    )
+
+
+@attrs.frozen(kw_only=True)
+class PluginPlatformConfig:
+    """A platform of an installed package, found by its entry point in the group `iriscw.platforms`."""
+
+    name: str = key(_NAME, "The entry point's name.")
+    settings: Mapping[str, str] = key(_SETTINGS, "What the platform itself reads; its package's documentation says it.")
 
 
 @attrs.frozen(kw_only=True)
@@ -168,13 +194,21 @@ class PlatformConfig:
 
     local: LocalPlatformConfig | None = oneof(LocalPlatformConfig, "platform", "Processes of this machine.")
     coreweave: CoreweavePlatformConfig | None = oneof(CoreweavePlatformConfig, "platform", "CoreWeave.")
+    plugin: PluginPlatformConfig | None = oneof(PluginPlatformConfig, "platform", "A platform of an installed package.")
     timeouts: TimeoutConfig = key(Section(TimeoutConfig), "For all groups.", otherwise="`defaults.timeouts`")
     autoscaler: AutoscalerConfig = key(Section(AutoscalerConfig), "For all groups.", otherwise="`defaults.autoscaler`")
 
     @property
     def kind(self) -> PlatformKind:
         """Which platform it is."""
+        if self.plugin is not None:
+            return PlatformKind.PLUGIN
         return PlatformKind.LOCAL if self.local is not None else PlatformKind.COREWEAVE
+
+    @property
+    def name(self) -> str:
+        """What the platform is called: a plugin has its own name."""
+        return self.plugin.name if self.plugin is not None else self.kind.value
 
 
 @attrs.frozen(kw_only=True)
@@ -224,8 +258,8 @@ class ControllerVmConfig:
     replica_prefix: str = key(_URI, "Where `replicated` keeps its second copy of the journal.")
     secrets_dir: str = key(
         _FOLDER,
-        "A folder with `cluster-secret`, `admin-token`, and `tls.crt` and `tls.key` if there are any. Without it the "
-        "controller makes tokens of its own.",
+        "A folder with `cluster-secret`, `admin-token`, and `metrics-token`, `tls.crt` and `tls.key` if there are any. "
+        "Without it the controller makes tokens of its own.",
     )
 
     @property
@@ -265,6 +299,13 @@ class AgentConfig:
     runtime_class: str = key(
         _OBJECT, "The RuntimeClass of pods that can be frozen, handler `kybernate`; empty: none is made."
     )
+    gpu_runtime_class: str = key(
+        _OBJECT,
+        "The RuntimeClass that gives the agent NVIDIA's libraries, such as `nvidia`; empty: the nodes' own does.",
+    )
+    gpu_libraries: str = key(
+        _OPTIONAL_NODE_FOLDER, "Where on the node NVIDIA's libraries lie, if no runtime puts them into containers."
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -289,7 +330,7 @@ class ScaleGroupResources:
     cpu_milli: int = key(Cpu(), "CPU.", written="cpu")
     ram_bytes: int = key(Size(), "Memory.", written="ram")
     disk_bytes: int = key(Size(), "Disk space.", written="disk")
-    gpu_count: int = key(Whole(), "Whole GPUs.")
+    gpu_count: int = key(Whole(), "Whole GPUs that each worker hands out: a machine with fewer is refused.")
 
 
 @attrs.frozen(kw_only=True)
@@ -317,11 +358,21 @@ class CoreweaveSliceConfig:
 
 
 @attrs.frozen(kw_only=True)
+class PluginSliceConfig:
+    """A slice of a plugin's platform."""
+
+    region: str = key(Text(), "The region, if the platform has some: workers have it as an attribute.")
+    instance_type: str = key(Text(), "The type of machine, if the platform has several.")
+    settings: Mapping[str, str] = key(_SETTINGS, "What the platform itself reads.")
+
+
+@attrs.frozen(kw_only=True)
 class SliceConfig:
     """How a slice is created. What it does not say it inherits from its group."""
 
     local: LocalSliceConfig | None = oneof(LocalSliceConfig, "platform", "On the `local` platform.")
     coreweave: CoreweaveSliceConfig | None = oneof(CoreweaveSliceConfig, "platform", "On CoreWeave.")
+    plugin: PluginSliceConfig | None = oneof(PluginSliceConfig, "platform", "On the platform of a package.")
     accelerator_type: AcceleratorType = key(Choice(AcceleratorType), "As the group.", otherwise="the group's")
     accelerator_variant: str = key(_VARIANT, "As the group.", otherwise="the group's")
     num_vms: int = key(Whole(minimum=1), "As the group.", otherwise="the group's")

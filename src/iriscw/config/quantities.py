@@ -205,7 +205,7 @@ def _milliseconds(value: Mapping[Any, Any]) -> int:
 
 
 def _shown(value: object) -> str:
-    """Give the text of a value for a message, cut to a line: str() of a huge int would even raise."""
+    """Return the text of a value for a message, cut to a line: str() of a huge int would even raise."""
     if isinstance(value, str):
         return repr(value if len(value) <= 64 else value[:61] + "...")
     if isinstance(value, int) and abs(value) >= 10**30:

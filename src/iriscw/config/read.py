@@ -16,9 +16,9 @@ import attrs
 
 from iriscw.config.errors import Misfit, Problem, ProblemKind
 from iriscw.config.kinds import Section, Sections, shown
-from iriscw.config.marks import Marked
 from iriscw.config.quantities import QuantityError
 from iriscw.config.schema import UNSUPPORTED, Key, keys, members
+from iriscw.config.yaml_lines import Marked
 
 GROUPS_LIMIT: Final = 1000
 """Scale groups of one cluster. Every pending task is matched against each of them."""

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from iriscw.config.defaults import POOL_DEFAULTS, cluster_defaults, group_defaults
+from iriscw.config.defaults import CONTROLLER_OF, PLUGIN_SLICE_DEFAULTS, POOL_DEFAULTS, cluster_defaults, group_defaults
 from iriscw.config.errors import ProblemKind
 from iriscw.config.kinds import Section, Sections
 from iriscw.config.load import FILE_LIMIT_BYTES
@@ -24,6 +24,7 @@ platform:
   coreweave:
     region: LGA1
     namespace: iris
+    object_storage_endpoint: http://cwlota.com   # where s3:// is, for every pod
 controller:
   coreweave:
     port: 10000
@@ -78,8 +79,9 @@ same and starts nothing: it prints the whole configuration with every default, o
 ```yaml
 {example}```
 
-Both platforms are built in, `coreweave` and `local`; `Cluster.open(config, drivers=...)` takes drivers of one's own. On
-one machine this is enough:
+Two platforms are built in, `coreweave` and `local`; `plugin` is one of an installed package
+([Writing a driver](drivers.md)), and `Cluster.open(config, drivers=...)` takes drivers of one's own. On one machine
+this is enough:
 
 ```yaml
 platform: {{ local: {{}} }}
@@ -116,7 +118,7 @@ is paid for and not used: `iriscw config check` prints warnings, a controller lo
 
 
 def reference() -> str:
-    """Give the page as Markdown."""
+    """Return the page as Markdown."""
     introduction = _INTRODUCTION.format(
         example=EXAMPLE,
         file_limit=FILE_LIMIT_BYTES,
@@ -132,16 +134,16 @@ def reference() -> str:
 
 
 def _defaults(kind: PlatformKind) -> dict[str, Any]:
-    """Give all defaults as one tree, with one nameless group."""
+    """Return all defaults as one tree, with one nameless group."""
     group = group_defaults(kind)
-    group["slice_template"]["coreweave"] = POOL_DEFAULTS
-    return {**cluster_defaults(kind, kind), "scale_groups": {"<name>": group}}
+    group["slice_template"] |= {"coreweave": POOL_DEFAULTS, "plugin": PLUGIN_SLICE_DEFAULTS}
+    return {**cluster_defaults(kind, CONTROLLER_OF[kind]), "scale_groups": {"<name>": group}}
 
 
 def _sections(
     model: type, path: tuple[str, ...], within: tuple[str, ...]
 ) -> Iterator[tuple[type, tuple[str, ...], tuple[str, ...]]]:
-    """Give each section once: its class, its path in the file, and its path in the tree of defaults."""
+    """Yield each section once: its class, its path in the file, and its path in the tree of defaults."""
     yield model, path, within
     for known in keys(model).values():
         if known.otherwise:
@@ -175,18 +177,22 @@ def _default(known: Key, model: type, within: tuple[str, ...], trees: Mapping[Pl
     if isinstance(known.kind, Section):
         return f"one of {', '.join(f'`{member.written}`' for member in members(model))}" if known.kind.oneof else ""
     said = {kind: _written(known, within, tree) for kind, tree in trees.items()}
-    values = [f"{text} ({kind.value})" for kind, text in said.items() if text]
+    alike: dict[str, list[str]] = {}
+    for kind, text in said.items():
+        alike.setdefault(text, []).append(kind.value)
+    missing = alike.pop("", [])
+    values = [f"{text} ({', '.join(kinds)})" for text, kinds in alike.items()]
     if not values:
         return "must be said"
     # A section of one platform has a default for that one only.
-    complete = len(values) == len(said) or any(kind.value in within for kind in PlatformKind)
-    if complete and len(set(said.values()) - {""}) == 1:
-        return next(text for text in said.values() if text)
+    complete = not missing or any(kind.value in within for kind in PlatformKind)
+    if complete and len(alike) == 1:
+        return next(iter(alike))
     return ", ".join(values if complete else [*values, "elsewhere it must be said"])
 
 
 def _written(known: Key, within: tuple[str, ...], tree: Any) -> str:
-    """Give a default as it would be written; empty if there is none."""
+    """Return a default as it would be written; empty if there is none."""
     for name in (*within, known.name):
         if not isinstance(tree, dict) or name not in tree:
             return ""

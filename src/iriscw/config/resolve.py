@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any, TypeVar, cast
 
 from iriscw.cloud.catalogue import instance_type
-from iriscw.config.defaults import POOL_DEFAULTS, cluster_defaults, group_defaults
+from iriscw.config.defaults import CONTROLLER_OF, PLUGIN_SLICE_DEFAULTS, POOL_DEFAULTS, cluster_defaults, group_defaults
 from iriscw.config.errors import ProblemKind
 from iriscw.config.kinds import Section, Sections
 from iriscw.config.model import AcceleratorType, ClusterConfig, PlatformKind, SliceConfig
@@ -24,7 +24,7 @@ from iriscw.config.schema import keys, members
 _T = TypeVar("_T")
 _LAYERED = ("timeouts", "autoscaler")
 _TEMPLATE_PLATFORMS = (*(member.name for member in members(SliceConfig)), NONE_CHOSEN)
-_WHOLE = ("env_vars", "task_env", "task_secrets", "attributes", "node_taints")
+_WHOLE = ("env_vars", "task_env", "task_secrets", "attributes", "node_taints", "settings")
 
 
 def resolve(said: Tree, found: Findings) -> Tree | None:
@@ -36,7 +36,7 @@ def resolve(said: Tree, found: Findings) -> Tree | None:
             text = "say which platform: `local: {}` or `coreweave: {region: ...}`"
             found.add(ProblemKind.MISSING_KEY, ("platform",), text)
         return None
-    controller = _chosen(said.get("controller")) or kind
+    controller = _chosen(said.get("controller")) or CONTROLLER_OF[kind]
     full: Tree = overlay(cluster_defaults(kind, controller), said)
     if full["defaults"] is INVALID or full["scale_groups"] is INVALID:
         return None
@@ -114,6 +114,9 @@ def _group(platform: Tree, kind: PlatformKind, said: Tree) -> Tree:
         template.setdefault(inherited, group.get(inherited, INVALID))
     if not any(name in template for name in _TEMPLATE_PLATFORMS):
         template[kind.value] = {}
+    machine = template.get("plugin")
+    if isinstance(machine, dict):
+        template["plugin"] = {**PLUGIN_SLICE_DEFAULTS, **machine}
     pool = template.get("coreweave")
     if isinstance(pool, dict):
         _count_gpus(group, said, pool)

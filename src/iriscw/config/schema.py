@@ -59,7 +59,7 @@ _KEYS: dict[type, Mapping[str, Key]] = {}
 
 
 def keys(model: type) -> Mapping[str, Key]:
-    """Give a model class's keys by their written name, in the order of the class."""
+    """Return a model class's keys by their written name, in the order of the class."""
     if model in _KEYS:
         return _KEYS[model]
     found = {}
@@ -72,5 +72,5 @@ def keys(model: type) -> Mapping[str, Key]:
 
 
 def members(model: type) -> tuple[Key, ...]:
-    """Give the keys of a class's oneof; empty if it has none."""
+    """Return the keys of a class's oneof; empty if it has none."""
     return tuple(known for known in keys(model).values() if isinstance(known.kind, Section) and known.kind.oneof)

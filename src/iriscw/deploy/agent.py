@@ -8,6 +8,10 @@ no folder of the node beside its own. Nobody reaches it but root on the same nod
 It dials the controller, as workers do, and proves which node it is on by a token of its account that the kubelet mounts
 and renews: for the controller alone, and worth nothing to the API server, which looks at it when the controller asks.
 
+All devices are its anyway; what it needs beside them is NVIDIA's libraries, which are of the node's driver and in no
+image. NVIDIA's container runtime puts them into a container that asks for them by two variables (:data:`DRIVER`). Where
+that is not the nodes' own runtime, the pod names its class; where there is none, a folder of the node has them.
+
 It goes where slices are, whatever taints they carry, and never where the controller is. Pods of a DaemonSet do not keep
 a machine of CoreWeave's busy. It is not moved: an update replaces one machine's agent at a time, and the next one takes
 up what the last one left.
@@ -39,6 +43,10 @@ RUNTIME_STATE: Final = "/run/containerd/runc"
 CONTROL_GROUPS: Final = "/sys/fs/cgroup"
 CALLERS: Final = "callers"
 """Below the state folder: where container runtimes may have checkpoints put."""
+
+DRIVER: Final = {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
+"""What NVIDIA's container runtime listens to, and no other: ``libcuda.so.1`` is ``compute``, NVML is ``utility``.
+Without the first one it does nothing."""
 
 HANDLER: Final = "kybernate"
 """How containerd's configuration names the runtime that asks the agent."""
@@ -81,6 +89,7 @@ RIGHTS: Final = (
     Right("CAP_SYS_PTRACE", "CRIU: to stop a process, and to read and write its memory"),
     Right("CAP_CHECKPOINT_RESTORE", "CRIU: to make a process with a number that is given"),
     Right("CAP_SYS_RESOURCE", "CRIU: limits and out-of-memory scores as they were"),
+    Right("CAP_SYS_TIME", "CRIU: clocks of a thawed process that go on where they stood"),
     Right("CAP_SYS_CHROOT, CAP_SETUID, CAP_SETGID, CAP_SETPCAP", "CRIU: roots, owners and capabilities as they were"),
     Right("CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_CHOWN, CAP_KILL", "files and processes of other users than root"),
     Right("CAP_NET_ADMIN", "CRIU: to hold connections while their process is frozen"),
@@ -126,12 +135,12 @@ def daemon_set(installation: Installation) -> dict[str, Any]:
 
 
 def nodes(installation: Installation) -> dict[str, str]:
-    """Give the labels of the machines that are slices of this cluster."""
+    """Return the labels of the machines that are slices of this cluster."""
     return {LABEL_MANAGED: "true", LABEL_CLUSTER_NAME: installation.cluster}
 
 
 def command(installation: Installation) -> list[str]:
-    """Give the command line of the agent's process."""
+    """Return the command line of the agent's process."""
     agent = installation.config.agent
     words = ["iriscw", "agent", "serve", "--socket", agent.socket, "--state-dir", agent.state_dir]
     words += ["--root", callers(installation), "--runtime-root", RUNTIME_STATE]
@@ -145,7 +154,7 @@ def command(installation: Installation) -> list[str]:
 
 
 def callers(installation: Installation) -> str:
-    """Give the folder below which container runtimes may have checkpoints put."""
+    """Return the folder below which container runtimes may have checkpoints put."""
     return f"{installation.config.agent.state_dir}/{CALLERS}"
 
 
@@ -158,6 +167,7 @@ def _pod(installation: Installation) -> dict[str, Any]:
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "priorityClassName": NODE_CRITICAL,
+        **({"runtimeClassName": agent.gpu_runtime_class} if agent.gpu_runtime_class else {}),
         "terminationGracePeriodSeconds": STOP_S,
         "hostPID": True,
         "hostNetwork": True,
@@ -184,7 +194,7 @@ def _pod(installation: Installation) -> dict[str, Any]:
         "containers": [_container(installation, image)],
         "volumes": [
             *(_folder(path) for path in (*private, agent.state_dir, RUNTIME_STATE)),
-            {"name": _name(CONTROL_GROUPS), "hostPath": {"path": CONTROL_GROUPS, "type": "Directory"}},
+            *(_folder(path, made=False) for path in (CONTROL_GROUPS, *_libraries(installation))),
             {"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}},
             {"name": "token", "projected": _token()},
             *([] if plaintext else [{"name": "ca", "secret": {"secretName": AUTHORITY_SECRET}}]),
@@ -202,8 +212,7 @@ def _container(installation: Installation, image: str) -> dict[str, Any]:
         "name": "agent",
         "image": image,
         "command": command(installation),
-        # The name that the API server has for the node: the only one that the controller believes.
-        "env": [{"name": NODE_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}],
+        "env": _environment(installation),
         # No limits: the tier in memory, and what is thawed, count as the agent's own.
         "resources": {"requests": {"cpu": "250m", "memory": "512Mi"}},
         # Nothing restarts an agent that runs: what is thawed ends with its pod, and a full node is no reason for that.
@@ -217,6 +226,7 @@ def _container(installation: Installation, image: str) -> dict[str, Any]:
             _mount(agent.state_dir),
             _mount(RUNTIME_STATE, read_only=True),
             _mount(CONTROL_GROUPS),
+            *(_mount(path, read_only=True) for path in _libraries(installation)),
             {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - a volume of the pod's own
             {"name": "token", "mountPath": TOKEN_DIR, "readOnly": True},
             *([] if plaintext else [{"name": "ca", "mountPath": CA_DIR, "readOnly": True}]),
@@ -224,14 +234,28 @@ def _container(installation: Installation, image: str) -> dict[str, Any]:
     }
 
 
+def _environment(installation: Installation) -> list[dict[str, Any]]:
+    # The name that the API server has for the node: the only one that the controller believes.
+    node = {"name": NODE_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
+    libraries = (("LD_LIBRARY_PATH", path) for path in _libraries(installation))
+    said = [*DRIVER.items(), *libraries, *installation.store_variables.items()]
+    return [node, *({"name": name, "value": value} for name, value in said)]
+
+
+def _libraries(installation: Installation) -> tuple[str, ...]:
+    """Return the node's folder with NVIDIA's libraries, if one is named."""
+    named = installation.config.agent.gpu_libraries
+    return (named,) if named else ()
+
+
 def _token() -> dict[str, Any]:
-    """Give the volume with what proves to the controller which node this is."""
+    """Return the volume with what proves to the controller which node this is."""
     token = {"path": TOKEN_KEY, "audience": AGENT_AUDIENCE, "expirationSeconds": TOKEN_S}
     return {"defaultMode": PRIVATE_MODE, "sources": [{"serviceAccountToken": token}]}
 
 
-def _folder(path: str) -> dict[str, Any]:
-    return {"name": _name(path), "hostPath": {"path": path, "type": "DirectoryOrCreate"}}
+def _folder(path: str, *, made: bool = True) -> dict[str, Any]:
+    return {"name": _name(path), "hostPath": {"path": path, "type": "DirectoryOrCreate" if made else "Directory"}}
 
 
 def _mount(path: str, *, read_only: bool = False) -> dict[str, Any]:

@@ -91,7 +91,7 @@ class Difference:
 
 
 async def compare(objects: Objects, manifests: Iterable[Manifest]) -> tuple[Difference, ...]:
-    """Give the objects that applying would change, each with its differences. Nothing is changed.
+    """Return the objects that applying would change, each with its differences. Nothing is changed.
 
     Raises:
         NotApplied: the cluster would refuse one, or did not answer.
@@ -111,7 +111,7 @@ async def compare(objects: Objects, manifests: Iterable[Manifest]) -> tuple[Diff
 
 
 async def _would_be(objects: Objects, path: str, body: Mapping[str, Any]) -> Thing:
-    """Give an object as it would be; as it is written, where its namespace is not there yet to ask in."""
+    """Return an object as it would be; as it is written, where its namespace is not there yet to ask in."""
     try:
         return await objects.apply(path, body, dry_run=True, force=True)
     except Gone:
@@ -122,13 +122,13 @@ async def _would_be(objects: Objects, path: str, body: Mapping[str, Any]) -> Thi
 
 
 def difference(name: str, there: Thing | None, would: Thing) -> str:
-    """Give the lines in which two states of an object differ; empty if they are equal."""
+    """Return the lines in which two states of an object differ; empty if they are equal."""
     before = [] if there is None else document(meant(there)).splitlines(keepends=True)
     after = document(meant(would)).splitlines(keepends=True)
     return "".join(difflib.unified_diff(before, after, f"there/{name}", f"applied/{name}"))
 
 
 def meant(thing: Thing) -> dict[str, Any]:
-    """Give an object without what only the server writes."""
+    """Return an object without what only the server writes."""
     metadata = {name: value for name, value in thing["metadata"].items() if name not in _NOISE}
     return {**{name: value for name, value in thing.items() if name != "status"}, "metadata": metadata}

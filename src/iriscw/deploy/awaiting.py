@@ -8,7 +8,7 @@ node (no such instance type, no quota) ends the waiting at once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import anyio
@@ -29,6 +29,7 @@ from iriscw.deploy.names import (
     AUTHORITY_SECRET,
     CONTROLLER,
     CONTROLLER_SECRETS,
+    METRICS_SECRET,
     STATE_CLAIM,
     controller_node_labels,
     controller_pool,
@@ -153,9 +154,12 @@ async def look(objects: Objects, installation: Installation) -> Sight:
     deployment = await objects.get(f"/apis/apps/v1/namespaces/{installation.namespace}/deployments/{CONTROLLER}")
     lines = [*pool, *deployment_lines(deployment)]
     selected = ",".join(f"{name}={value}" for name, value in selector().items())
+    serving = []
     for pod in await _listed(objects, Source(pods_of(installation.namespace), selected)):
         lines += pod_lines(pod)
-    return Sight((*lines, *await _look_at_events(objects, installation)), hopeless)
+        if _condition(_part(pod, "status"), "Ready").get("status") == "True":
+            serving.append(str(_part(pod, "metadata").get("name")))
+    return Sight((*lines, *await _look_at_events(objects, installation, serving)), hopeless)
 
 
 async def _look_at_pool(objects: Objects, installation: Installation) -> tuple[list[str], bool]:
@@ -207,19 +211,25 @@ def pod_lines(thing: Thing) -> list[str]:
     return [f"pod {pod.name}: {'; '.join(told)}"] if told else []
 
 
-async def _look_at_events(objects: Objects, installation: Installation) -> list[str]:
+async def _look_at_events(objects: Objects, installation: Installation, serving: Sequence[str]) -> list[str]:
     path = f"/api/v1/namespaces/{installation.namespace}/events"
     request = ApiRequest("GET", path, (("fieldSelector", "type=Warning"), ("limit", str(EVENTS))))
     caller = objects.caller
     answer = await caller.carry_out(ask(caller.settings, request, caller.rng))
     items = answer.body.get("items") if answer.code == 200 and isinstance(answer.body, dict) else None
-    return event_lines(items or [])
+    return event_lines(items or [], serving)
 
 
-def event_lines(events: list[Thing]) -> list[str]:
-    """Say the last warnings about the controller's pod or volume."""
+def event_lines(events: Sequence[Thing], serving: Sequence[str] = ()) -> list[str]:
+    """Say the last warnings about the controller's pod or volume.
+
+    Kubernetes keeps an event for an hour. What it warned of a pod that is ``serving`` now is over.
+    """
     about = [
-        each for each in events if str(_part(each, "involvedObject").get("name")).startswith((CONTROLLER, STATE_CLAIM))
+        each
+        for each in events
+        if (name := str(_part(each, "involvedObject").get("name"))).startswith((CONTROLLER, STATE_CLAIM))
+        and name not in serving
     ]
     about.sort(key=lambda each: str(each.get("lastTimestamp") or each.get("eventTime") or ""))
     lines = [f"{_named(_part(each, 'involvedObject'))}: {_said(each)}" for each in about[-EVENTS_TOLD:]]
@@ -249,7 +259,7 @@ def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
 
 
 def _said(thing: Mapping[str, Any]) -> str:
-    """Give reason and message, on one line."""
+    """Return reason and message, on one line."""
     parts = [str(thing[name]) for name in ("reason", "message") if thing.get(name)]
     if "exitCode" in thing:
         parts.insert(0, f"exit code {thing['exitCode']}")
@@ -265,6 +275,8 @@ async def missing_secrets(objects: Objects, installation: Installation) -> tuple
     platform = installation.platform
     wanted = {CONTROLLER_SECRETS: HOW_MADE, AUTHORITY_SECRET: HOW_MADE}
     wanted = {} if installation.controller.insecure_plaintext else wanted
+    if installation.controller.service_monitor:
+        wanted[METRICS_SECRET] = f"Prometheus reads no figures without it; {HOW_MADE}"
     if platform.image_pull_secret:
         wanted[platform.image_pull_secret] = "not needed if all images are public"
     if platform.storage_secret and (installation.uses("s3") or installation.uses("gs")):

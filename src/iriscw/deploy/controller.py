@@ -58,7 +58,7 @@ PRIVATE_MODE: Final = 0o440
 
 
 def selector() -> dict[str, str]:
-    """Give the labels that select the controller's pod."""
+    """Return the labels that select the controller's pod."""
     return {APP: CONTROLLER}
 
 
@@ -152,7 +152,7 @@ def deployment(installation: Installation) -> dict[str, Any]:
 
 
 def rollout_s(installation: Installation) -> int:
-    """Give the seconds until a rollout counts as failed: a machine boots, then a process starts."""
+    """Return the seconds until a rollout counts as failed: a machine boots, then a process starts."""
     return -(-installation.config.platform.timeouts.boot_timeout // NS_PER_S) + START_S
 
 
@@ -210,21 +210,22 @@ def _container(installation: Installation) -> dict[str, Any]:
 
 
 def command(installation: Installation) -> list[str]:
-    """Give the command line of the controller's process."""
+    """Return the command line of the controller's process."""
     arguments = ["iriscw", "controller", "serve", "--config", f"{CONFIG_DIR}/{CONFIG_KEY}", "--host", "0.0.0.0"]  # noqa: S104 - inside a pod
     return [*arguments, "--insecure-plaintext"] if installation.controller.insecure_plaintext else arguments
 
 
 def _environment(installation: Installation) -> dict[str, Any]:
-    """Say where the credentials of the stores that are used lie: a file that is named and not there is an error, even
-    for those who want nothing of its service.
+    """Say where stores are, and where the credentials of those that are used lie: a file that is named and not there
+    is an error, even for those who want nothing of its service.
     """
-    found = [
-        {"name": name, "value": path}
+    files = {
+        name: path
         for scheme, (name, path) in STORAGE_VARIABLES.items()
         if installation.platform.storage_secret and installation.uses(scheme)
-    ]
-    return {"env": found} if found else {}
+    }
+    found = {**files, **installation.store_variables}
+    return {"env": [{"name": name, "value": value} for name, value in found.items()]} if found else {}
 
 
 def _probe(installation: Installation, failures: int) -> dict[str, Any]:
@@ -251,7 +252,7 @@ def _mounts(installation: Installation) -> list[dict[str, Any]]:
 
 
 def _volumes(installation: Installation) -> list[dict[str, Any]]:
-    """Give the volumes. Secrets are optional for Kubernetes: what lacks one is told by the controller, by name."""
+    """Return the volumes. Secrets are optional for Kubernetes: what lacks one is told by the controller, by name."""
     volumes: list[dict[str, Any]] = [
         {"name": "config", "configMap": {"name": CONFIG_MAP}},
         {"name": "state", "persistentVolumeClaim": {"claimName": STATE_CLAIM}},

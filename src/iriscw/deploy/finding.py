@@ -116,7 +116,7 @@ async def find_place(objects: Objects, namespace: str = "", service: str = "", c
         CloudError: the API does not answer.
     """
     if namespace and not is_name(namespace):
-        raise NoInstallation(f"{namespace!r} is no name of a namespace")
+        raise NoInstallation(f"{namespace!r} is not a valid namespace name")
     if namespace and service:
         path = f"/api/v1/namespaces/{namespace}/services/{service}"
         found = await _allowed(objects.get(path), "get services", namespace)
@@ -204,7 +204,7 @@ def serves(pod: Thing) -> bool:
 
 
 def leader(serving: Sequence[Thing], holder: str) -> Thing:
-    """Give the one of several pods that holds the Lease (``POD_...``); if none does, the youngest: it took over."""
+    """Return the one of several pods that holds the Lease (``POD_...``); if none does, the youngest: it took over."""
     named = [each for each in serving if each["metadata"]["name"] == holder.partition("_")[0]]
     ages = sorted(named or serving, key=lambda each: str(each["metadata"].get("creationTimestamp") or ""))
     return ages[-1]
@@ -240,7 +240,7 @@ def _plainly(pod: Thing) -> str:
 
 
 async def _holder(objects: Objects, place: Place) -> str:
-    """Give who holds the Lease; empty if nobody does, or it is not for us to know."""
+    """Return who holds the Lease; empty if nobody does, or it is not for us to know."""
     path = f"/apis/coordination.k8s.io/v1/namespaces/{place.namespace}/leases/{CONTROLLER}"
     try:
         lease = await objects.get(path)
@@ -250,7 +250,7 @@ async def _holder(objects: Objects, place: Place) -> str:
 
 
 async def find_authority(objects: Objects, place: Place) -> str:
-    """Give the certificate of the authority to trust, in PEM.
+    """Return the certificate of the authority to trust, in PEM.
 
     Raises:
         ControllerNotReady: it was not sent to the cluster yet.
@@ -262,7 +262,7 @@ async def find_authority(objects: Objects, place: Place) -> str:
 
 
 async def find_token(objects: Objects, place: Place) -> Secret:
-    """Give the administrators' token.
+    """Return the administrators' token.
 
     Raises:
         ControllerNotReady: it was not sent to the cluster yet.
@@ -274,7 +274,7 @@ async def find_token(objects: Objects, place: Place) -> Secret:
     try:
         return Secret(data.decode("ascii", "replace").strip())
     except InvalidArgument:
-        text = f"{ADMIN_TOKEN_KEY} in the Secret {CONTROLLER_SECRETS} in {place.namespace} is no token"
+        text = f"{ADMIN_TOKEN_KEY} in the Secret {CONTROLLER_SECRETS} in {place.namespace} is not a token"
         raise ControllerNotReady(f"{text}: one line of printable ASCII is expected") from None
 
 

@@ -17,6 +17,7 @@ from iriscw.cloud.kube.mounts import CONFIG_DIR
 from iriscw.config.model import ClusterConfig, CoreweaveControllerConfig, CoreweavePlatformConfig, TaskRuntimeKind
 from iriscw.deploy.errors import NotInstallable
 from iriscw.deploy.names import worker_priority_class
+from iriscw.tiers.drivers.s3_place import place_variables
 
 NAMESPACE_LIMIT: Final = 47
 """Characters in the namespace's name: with ``-controller-pool`` it is a label's value, which has at most 63."""
@@ -67,7 +68,7 @@ class Installation:
         return tuple(dict.fromkeys([*names, *([dialled] if dialled else []), "localhost", "127.0.0.1"]))
 
     def image(self, name: str) -> str:
-        """Give an image's full name: with the configured registry in front, unless it names one."""
+        """Return an image's full name: with the configured registry in front, unless it names one."""
         registry = self.platform.container_registry.rstrip("/")
         return name if not registry or names_registry(name) else f"{registry}/{name}"
 
@@ -75,6 +76,11 @@ class Installation:
     def has_task_pods(self) -> bool:
         """Whether the tasks of any group have pods of their own, which workers make."""
         return any(group.task_runtime is TaskRuntimeKind.POD for group in self.config.scale_groups.values())
+
+    @property
+    def store_variables(self) -> dict[str, str]:
+        """The variables that say where ``s3://`` is, if the configuration does."""
+        return place_variables(self.platform.object_storage_endpoint, self.platform.object_storage_region)
 
     def uses(self, scheme: str) -> bool:
         """Tell whether bundles or the journal's copy are kept in a store of this kind."""
@@ -89,7 +95,7 @@ def names_registry(image: str) -> bool:
 
 
 def installation_of(config: ClusterConfig) -> Installation:
-    """Give what an installation of this configuration is.
+    """Return what an installation of this configuration is.
 
     Raises:
         NotInstallable: it is not one for a controller on Kubernetes.

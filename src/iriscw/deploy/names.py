@@ -35,12 +35,20 @@ CLUSTER_SECRET_KEY: Final = "cluster-secret"  # noqa: S105 - a key's name, as al
 ADMIN_TOKEN_KEY: Final = "admin-token"  # noqa: S105
 CERTIFICATE_KEY: Final = "tls.crt"
 PRIVATE_KEY_KEY: Final = "tls.key"
-CONTROLLER_SECRET_KEYS: Final = (CLUSTER_SECRET_KEY, ADMIN_TOKEN_KEY, CERTIFICATE_KEY, PRIVATE_KEY_KEY)
+METRICS_TOKEN_KEY: Final = "metrics-token"  # noqa: S105
+CONTROLLER_SECRET_KEYS: Final = (
+    *(CLUSTER_SECRET_KEY, ADMIN_TOKEN_KEY, METRICS_TOKEN_KEY, CERTIFICATE_KEY, PRIVATE_KEY_KEY),
+)
 
 AUTHORITY_SECRET: Final = "iris-ca"  # noqa: S105
 """The Secret with the certificate of the authority that workers trust. It is a Secret for its name's sake only."""
 
 AUTHORITY_KEY: Final = "ca.crt"
+
+METRICS_SECRET: Final = "iris-metrics"  # noqa: S105
+"""The Secret with the token that reads figures, and nothing else: for Prometheus, which needs no other one."""
+
+METRICS_KEY: Final = "token"
 
 CONTROLLER_USER: Final = 65532
 """User and group of the controller's process: ``nonroot``, as distroless images number it."""
@@ -61,7 +69,7 @@ INSTANCE: Final = "app.kubernetes.io/instance"
 
 
 def object_labels(cluster: str, component: str = "") -> dict[str, str]:
-    """Give the labels of an object: Kubernetes' recommended ones.
+    """Return the labels of an object: Kubernetes' recommended ones.
 
     ``iris-managed`` is not among them: what carries that is a machine or pod of a slice, and goes with it.
     """
@@ -69,7 +77,7 @@ def object_labels(cluster: str, component: str = "") -> dict[str, str]:
 
 
 def pod_labels(cluster: str, component: str = "") -> dict[str, str]:
-    """Give the labels of a pod that is made by an object: without the version, which would start it anew."""
+    """Return the labels of a pod that is made by an object: without the version, which would start it anew."""
     labels = {
         "app.kubernetes.io/name": "iriscw",
         INSTANCE: cluster,
@@ -80,35 +88,38 @@ def pod_labels(cluster: str, component: str = "") -> dict[str, str]:
 
 
 def controller_node_labels(namespace: str) -> dict[str, str]:
-    """Give the labels by which the controller finds its node."""
+    """Return the labels by which the controller finds its node."""
     return {LABEL_ROLE: ROLE_CONTROLLER, LABEL_NAMESPACE: namespace}
 
 
 def controller_pool(namespace: str) -> str:
-    """Give the name of the controller's node pool."""
+    """Return the name of the controller's node pool."""
     return f"{namespace}-controller-pool"
 
 
 def controller_priority_class(namespace: str) -> str:
-    """Give the name of the controller's PriorityClass."""
+    """Return the name of the controller's PriorityClass."""
     return f"{namespace}-controller"
 
 
 def worker_priority_class(namespace: str) -> str:
-    """Give the name of the workers' PriorityClass, unless the configuration names one."""
+    """Return the name of the workers' PriorityClass, unless the configuration names one."""
     return f"{namespace}-worker"
 
 
 def cluster_role(namespace: str) -> str:
-    """Give the name of the controller's ClusterRole and of its binding."""
+    """Return the name of the controller's ClusterRole and of its binding."""
     return f"{namespace}-controller"
 
 
 def reviews_role(namespace: str) -> str:
-    """Give the name of the ClusterRole by which the controller has agents' tokens looked at, and of its binding."""
+    """Return the name of the ClusterRole by which the controller has agents' tokens looked at, and of its binding."""
     return f"{namespace}-controller-token-reviews"
 
 
 def events_role(namespace: str) -> str:
-    """Give the name of the controller's Role and binding in the namespace of Events, which all installations share."""
+    """Return the name of the controller's Role and binding in the namespace of Events.
+
+    All installations share that namespace.
+    """
     return f"{namespace}-controller-events"

@@ -13,19 +13,20 @@ everywhere. A policy is a second wall, never the first.
 from __future__ import annotations
 
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from iriscw.cloud.model import LABEL_MANAGED
 from iriscw.deploy.controller import selector
 from iriscw.deploy.installation import Installation
 from iriscw.deploy.names import (
-    ADMIN_TOKEN_KEY,
     AGENT,
     APP,
     AUTHORITY_KEY,
     AUTHORITY_SECRET,
     CONTROLLER,
-    CONTROLLER_SECRETS,
     INSTANCE,
+    METRICS_KEY,
+    METRICS_SECRET,
     PORT_NAME,
     WORKER,
     object_labels,
@@ -48,7 +49,7 @@ def policies(installation: Installation) -> list[dict[str, Any]]:
     """Write the network policies of controller and workers."""
     port, worker_port = installation.controller.port, installation.config.defaults.bootstrap.worker_port
     names = {"ports": [_port(DNS, "UDP"), _port(DNS)]}
-    stores = {"ports": [_port(HTTPS), *([_port(HTTP)] if installation.uses("s3") else [])]}
+    stores = {"ports": [_port(each) for each in _store_ports(installation)]}
     workers = {"podSelector": {"matchLabels": {LABEL_MANAGED: "true"}}}
     return [
         _policy(
@@ -76,12 +77,28 @@ def policies(installation: Installation) -> list[dict[str, Any]]:
     ]
 
 
+def _store_ports(installation: Installation) -> list[int]:
+    """Return where stores listen: as usual, at CoreWeave's cache, and where the configuration has its own."""
+    usual = [HTTPS, *([HTTP] if installation.uses("s3") else [])]
+    return list(dict.fromkeys([*usual, *_configured_port(installation)]))
+
+
+def _configured_port(installation: Installation) -> list[int]:
+    """Return where the store listens that the configuration names, if it names one."""
+    parts = urlsplit(installation.platform.object_storage_endpoint)
+    port = parts.port or {"http": HTTP, "https": HTTPS}.get(parts.scheme)
+    return [port] if port else []
+
+
 def agent_policy(installation: Installation) -> dict[str, Any]:
-    """Write the node agents' policy: nobody talks to them over a network, and they to the controller alone."""
+    """Write the node agents' policy: nobody talks to them over a network, and they to the controller alone, and to the
+    store that they are told of, if any: by what they run around a freeze, since they open none themselves.
+    """
     pods = {"matchLabels": {APP: AGENT}}
     names = {"ports": [_port(DNS, "UDP"), _port(DNS)]}
     door = {"to": [{"podSelector": {"matchLabels": selector()}}], "ports": [_port(installation.controller.port)]}
-    return _policy(installation, AGENT, pods, ingress=[], egress=[door, names])
+    store = [{"ports": [_port(each)]} for each in _configured_port(installation)]
+    return _policy(installation, AGENT, pods, ingress=[], egress=[door, names, *store])
 
 
 def service_monitor(installation: Installation) -> dict[str, Any]:
@@ -102,7 +119,7 @@ def service_monitor(installation: Installation) -> dict[str, Any]:
                     "scheme": "http" if plaintext else "https",
                     "enableHttp2": False,  # on its one port the controller keeps HTTP/2 for gRPC
                     **({} if plaintext else {"tlsConfig": authority}),
-                    "authorization": {"credentials": {"name": CONTROLLER_SECRETS, "key": ADMIN_TOKEN_KEY}},
+                    "authorization": {"credentials": {"name": METRICS_SECRET, "key": METRICS_KEY}},
                 }
             ],
         },
@@ -124,7 +141,7 @@ def _policy(
         "spec": {
             "podSelector": pods,
             "policyTypes": ["Ingress", "Egress"],
-            "ingress": ingress,
+            **({"ingress": ingress} if ingress else {}),  # an empty list would count as a change each time
             "egress": egress,
         },
     }

@@ -55,7 +55,7 @@ class Wish:
 
 
 def wish_of(installation: Installation) -> Wish:
-    """Give what a configuration says of its controller."""
+    """Return what a configuration says of its controller."""
     controller = installation.controller
     return Wish(installation.namespace, controller.service_name, controller.insecure_plaintext)
 

@@ -80,12 +80,12 @@ class Removal:
 
 
 def going(manifests: Iterable[Manifest], removal: Removal) -> tuple[Manifest, ...]:
-    """Give the objects that go, in the order in which they do."""
+    """Return the objects that go, in the order in which they do."""
     return tuple(each for each in reversed(tuple(manifests)) if removal.includes(each))
 
 
 async def slice_pools(objects: Objects, installation: Installation) -> tuple[Thing, ...]:
-    """Give the node pools of this installation's slices, and those that an earlier one of the same name left.
+    """Return the node pools of this installation's slices, and those that an earlier one of the same name left.
 
     Raises:
         NotRemoved: the cluster did not say.
@@ -203,7 +203,7 @@ async def _reasons_to_stay(
 
 
 def _foreign(things: Iterable[Thing], known: Container[str]) -> Iterator[Thing]:
-    """Give what is neither a worker's nor the installation's, nor one of the Secrets that it was told to use."""
+    """Yield what is neither a worker's nor the installation's, nor one of the Secrets that it was told to use."""
     for each in things:
         ours = labels_of(each).get(LABEL_MANAGED) == "true" or labels_of(each).get(MANAGED_BY) == "iriscw"
         if not ours and each["metadata"]["name"] not in known:

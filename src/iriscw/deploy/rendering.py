@@ -35,7 +35,7 @@ class Manifest:
 
 
 def render(installation: Installation) -> tuple[Manifest, ...]:
-    """Give all objects of an installation, in the order in which they are applied.
+    """Return all objects of an installation, in the order in which they are applied.
 
     Raises:
         NotInstallable: the configuration is larger than Kubernetes keeps.

@@ -72,7 +72,8 @@ RIGHTS: Final = (
         "",
         "pods/exec",
         ("get", "create"),
-        "the bootstrap check inside a worker; a websocket takes `get`, and from Kubernetes 1.35 on `create`, too",
+        "`iriscw exec`, and a look into a worker's pod that runs and does not register; a websocket takes `get`,"
+        " and from Kubernetes 1.35 on `create`, too",
     ),
     Right("", "pods/log", ("get",), "the last words of a worker that did not start are kept with its slice"),
     Right("", "secrets", ("create", "delete"), "each worker pod has a token of its own; none is ever read back"),
@@ -117,12 +118,12 @@ WORKER_RIGHTS: Final = (
 
 
 def controller_rights(*, agents: bool) -> tuple[Right, ...]:
-    """Give all that the controller may do, with node agents or without."""
+    """Return all that the controller may do, with node agents or without."""
     return (*RIGHTS, *(REVIEW_RIGHTS if agents else ()))
 
 
 def rules(rights: Iterable[Right]) -> list[dict[str, Any]]:
-    """Give rights as the rules of a role."""
+    """Return rights as the rules of a role."""
     return [
         {
             "apiGroups": [right.group],
@@ -135,15 +136,15 @@ def rules(rights: Iterable[Right]) -> list[dict[str, Any]]:
 
 
 def namespaced_rules() -> list[dict[str, Any]]:
-    """Give the rules of the Role in the controller's namespace."""
+    """Return the rules of the Role in the controller's namespace."""
     return rules(right for right in RIGHTS if not right.cluster and not right.namespace)
 
 
 def events_rules() -> list[dict[str, Any]]:
-    """Give the rules of the Role where Events of node pools are."""
+    """Return the rules of the Role where Events of node pools are."""
     return rules(right for right in RIGHTS if right.namespace == EVENTS_NAMESPACE)
 
 
 def cluster_rules() -> list[dict[str, Any]]:
-    """Give the rules of the ClusterRole."""
+    """Return the rules of the ClusterRole."""
     return rules(right for right in RIGHTS if right.cluster)

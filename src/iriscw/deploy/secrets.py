@@ -21,6 +21,9 @@ from iriscw.deploy.names import (
     CLUSTER_SECRET_KEY,
     CONTROLLER_SECRET_KEYS,
     CONTROLLER_SECRETS,
+    METRICS_KEY,
+    METRICS_SECRET,
+    METRICS_TOKEN_KEY,
     PRIVATE_KEY_KEY,
     object_labels,
 )
@@ -30,6 +33,8 @@ AUTHORITY_PRIVATE_KEY: Final = "ca.key"
 """Whoever has it can pass for the controller."""
 
 TOKENS: Final = (CLUSTER_SECRET_KEY, ADMIN_TOKEN_KEY)
+"""Those without which the controller does not start."""
+
 PAIR: Final = (CERTIFICATE_KEY, PRIVATE_KEY_KEY)
 SENT: Final = (*CONTROLLER_SECRET_KEYS, AUTHORITY_KEY)
 """The files that become keys of Secrets."""
@@ -39,23 +44,29 @@ FILE_BYTES: Final = 2**18
 
 
 def secret_manifests(installation: Installation, files: Mapping[str, bytes]) -> tuple[Manifest, ...]:
-    """Give the Secrets that files make, by the name of the file.
+    """Return the Secrets that files make, by the name of the file.
 
     Where the network is trusted no certificate is sent: a door that has one speaks TLS, and nobody would ask it so.
 
     Raises:
         NoSecretMaterial: one is missing that the controller cannot do without.
     """
-    wanted = TOKENS if installation.controller.insecure_plaintext else SENT
-    missing = [name for name in wanted if not files.get(name)]
+    wanted = {*TOKENS} if installation.controller.insecure_plaintext else {*SENT} - {METRICS_TOKEN_KEY}
+    if installation.controller.service_monitor or files.get(METRICS_TOKEN_KEY):
+        wanted.add(METRICS_TOKEN_KEY)  # a folder of an earlier release has none, and does without
+    missing = [name for name in SENT if name in wanted and not files.get(name)]
     if missing:
         raise NoSecretMaterial(f"there is no {', '.join(missing)}: --secrets-to makes what is missing")
-    inside = {name: files[name] for name in CONTROLLER_SECRET_KEYS if name in wanted}
+    inside: dict[str, bytes] = {name: files[name] for name in CONTROLLER_SECRET_KEYS if name in wanted}
     text = "What only the controller knows: tokens, and its certificate's key."
     made = [Manifest(_secret(installation, CONTROLLER_SECRETS, inside), text)]
     if AUTHORITY_KEY in wanted:
         text = "Whom workers and clients trust."
         body = _secret(installation, AUTHORITY_SECRET, {AUTHORITY_KEY: files[AUTHORITY_KEY]})
+        made.append(Manifest(body, text))
+    if METRICS_TOKEN_KEY in wanted:
+        text = "What reads figures, and nothing else."
+        body = _secret(installation, METRICS_SECRET, {METRICS_KEY: files[METRICS_TOKEN_KEY].strip()})
         made.append(Manifest(body, text))
     return tuple(made)
 

@@ -19,6 +19,8 @@ from iriscw.deploy.names import (
     AUTHORITY_SECRET,
     CONTROLLER_SECRET_KEYS,
     CONTROLLER_SECRETS,
+    METRICS_KEY,
+    METRICS_SECRET,
 )
 from iriscw.deploy.rendering import Manifest
 
@@ -39,11 +41,12 @@ def _head(installation: Installation) -> str:
         f"# The cluster {installation.cluster!r} of iriscw {__version__} in the namespace {installation.namespace!r}.",
         "# Made by `iriscw manifests`; change the configuration, not this. Objects come after what they name.",
         "#",
-        "# It refers to Secrets, and holds none. `iriscw manifests CONFIG --secrets-to DIR` makes the first two, and",
+        "# It refers to Secrets, and holds none. `iriscw manifests CONFIG --secrets-to DIR` makes the first three, and",
         "# `--apply --secrets-from DIR` sends them; the others are yours to make. A Secret that is not there is told",
         "# of by the pods that want it.",
         f"#   {CONTROLLER_SECRETS}: {', '.join(CONTROLLER_SECRET_KEYS)}",
         f"#   {AUTHORITY_SECRET}: {AUTHORITY_KEY}",
+        f"#   {METRICS_SECRET}: {METRICS_KEY}",
     ]
     if platform.image_pull_secret:
         lines.append(f"#   {platform.image_pull_secret}: .dockerconfigjson (of type kubernetes.io/dockerconfigjson)")

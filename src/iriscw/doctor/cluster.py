@@ -19,7 +19,7 @@ import anyio
 
 from iriscw.cloud.drivers.kube.credentials import InvalidAccess
 from iriscw.cloud.drivers.kube.objects import Objects, Thing
-from iriscw.cloud.kube.calls import ask
+from iriscw.cloud.kube.calls import MalformedAnswer, ask
 from iriscw.cloud.kube.messages import ApiRequest, ApiResponse
 from iriscw.cloud.kube.paths import NODE_POOLS, POOL_API
 from iriscw.cloud.kube.refusals import answered, judged
@@ -66,7 +66,7 @@ async def reach(objects: Objects) -> Finding:
 
 
 async def known_as(objects: Objects) -> str:
-    """Give the name that the server knows us by; empty if it does not say.
+    """Return the name that the server knows us by; empty if it does not say.
 
     Raises:
         Throttled: too many calls.
@@ -97,7 +97,7 @@ async def look_at_clock(objects: Objects) -> list[Finding]:
 
 
 def time_of(review: Thing) -> datetime | None:
-    """Give the time at which a server answered a review; None if it does not say."""
+    """Return the time at which a server answered a review; None if it does not say."""
     fields = review["metadata"].get("managedFields")
     for entry in fields if isinstance(fields, list) else ():
         try:
@@ -144,7 +144,9 @@ async def _look_at_conditions(objects: Objects) -> Finding:
     answer = await _asked(objects, ApiRequest("GET", NODE_POOLS, (("limit", str(POOLS_READ)),)))
     if answer.code != 200:
         raise judged(answered(answer))
-    return judge_conditions(answer.body.get("items") or ())
+    if not isinstance(answer.body, dict) or "items" not in answer.body:
+        raise MalformedAnswer("the API answered a list with something else")
+    return judge_conditions(answer.body["items"] or ())
 
 
 def judge_conditions(pools: Any) -> Finding:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 from iriscw.cloud.drivers.kube.access import KUBECONFIG, Access, find_access
-from iriscw.cloud.drivers.kube.credentials import InvalidAccess
+from iriscw.cloud.drivers.kube.credentials import INSTALL, InvalidAccess, LibraryMissing
 from iriscw.cloud.drivers.kube.objects import Objects, open_objects
 from iriscw.cloud.kube.settings import KubeSettings
 from iriscw.cloud.model import CloudError
@@ -20,11 +20,11 @@ from iriscw.doctor.cluster import look_at_clock, look_at_namespace, look_at_pool
 from iriscw.doctor.findings import Finding, Verdict, ok, unseen, wrong
 from iriscw.doctor.installed import look_at_configuration, look_at_durability
 from iriscw.doctor.instance_types import look_at_types
-from iriscw.doctor.material import look_at_secrets
 from iriscw.doctor.pools import Probes
 from iriscw.doctor.rights import look_at_rights
+from iriscw.doctor.secrets import look_at_secrets
 from iriscw.doctor.storage import Opener, look_at_stores
-from iriscw.tiers.drivers.opening import open_store
+from iriscw.tiers.drivers.opening import opener as opener_below
 
 Check = Callable[[Objects, Installation], Awaitable[list[Finding]]]
 
@@ -47,7 +47,7 @@ class Examination:
         context: Which of its contexts.
         probe: Whether to make empty node pools.
         environ: Where ``KUBECONFIG`` and the pod's service are looked for.
-        opener: Opens object stores.
+        opener: Opens object stores; default: as the controller does.
         settings: Rates and pauses of requests.
     """
 
@@ -60,14 +60,15 @@ class Examination:
         context: str | None = None,
         probe: bool = False,
         environ: Mapping[str, str] = os.environ,
-        opener: Opener = open_store,
+        opener: Opener | None = None,
         settings: KubeSettings | None = None,
     ) -> None:
         self.findings: list[Finding] = []
         """What was found so far."""
         self._installation = installation
         self._kubeconfig, self._configured, self._context = kubeconfig, configured, context
-        self._probe, self._environ, self._opener, self._settings = probe, environ, opener, settings
+        self._probe, self._environ, self._settings = probe, environ, settings
+        self._opener = opener or opener_below(installation.store_variables)
         self._probes: Probes | None = None
 
     @property
@@ -94,9 +95,8 @@ class Examination:
         text = way(self._kubeconfig, self._configured, self._environ)
         try:
             access = await find_access(named, self._context, self._environ)
-        except ModuleNotFoundError as error:
-            advice = f"install the package {error.name} beside iriscw: a kubeconfig needs it"
-            self.findings.append(wrong("way", f"by {text}: {error}", advice))
+        except LibraryMissing as error:
+            self.findings.append(wrong("way", f"by {text}: {error}", INSTALL))
             return None
         except (InvalidAccess, OSError) as error:
             advice = "say --kubeconfig FILE, set platform.coreweave.kubeconfig_path or KUBECONFIG, or ask inside a pod"

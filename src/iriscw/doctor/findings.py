@@ -37,22 +37,22 @@ class Finding:
 
 
 def ok(check: str, found: str) -> Finding:
-    """Give a finding of something that is well."""
+    """Return a finding of something that is well."""
     return Finding(check, Verdict.OK, found)
 
 
 def warning(check: str, found: str, advice: str) -> Finding:
-    """Give a finding of something that people should know."""
+    """Return a finding of something that people should know."""
     return Finding(check, Verdict.WARNING, found, advice)
 
 
 def wrong(check: str, found: str, advice: str) -> Finding:
-    """Give a finding of something that will not work."""
+    """Return a finding of something that will not work."""
     return Finding(check, Verdict.WRONG, found, advice)
 
 
 def unseen(check: str, error: CloudError) -> Finding:
-    """Give the finding of a check that the cluster did not let us make: who may not look has found nothing wrong."""
+    """Return the finding of a check that the cluster did not let us make: who may not look has found nothing wrong."""
     text = " ".join(str(error).split()) or type(error).__name__
     if isinstance(error, Forbidden):
         return warning(check, f"not looked at: {text}", "ask somebody who may, such as the cluster's administrator")

@@ -14,7 +14,7 @@ import anyio.to_thread
 
 from iriscw.doctor.findings import Finding, ok, warning, wrong
 from iriscw.freeze.drivers.criu.ability import probe
-from iriscw.freeze.drivers.criu.finding import INSTALLER
+from iriscw.freeze.drivers.criu.finding import how_to_install
 from iriscw.freeze.drivers.cuda.driver import NvidiaCuda
 from iriscw.freeze.drivers.cuda.nvml import NvmlGpus
 from iriscw.freeze.model import CriuAbility, CriuMissing, CriuUnfit, CudaAbility, NoRoom, RightsMissing
@@ -23,6 +23,10 @@ from iriscw.freeze.ports import Cuda
 NETWORK: Final = "network_lock_nftables"
 LAZY: Final = "uffd-noncoop"
 CHANGES: Final = "mem_dirty_track"
+
+STATUS: Final = Path("/proc/self/status")
+OTHER_USERS: Final = 1 << 24
+"""CAP_SYS_RESOURCE, in the sets of capabilities that the kernel shows."""
 
 TRACING: Final = Path("/proc/sys/kernel/yama/ptrace_scope")
 NOBODY_TRACES: Final = "3"
@@ -54,28 +58,32 @@ def _criu(program: Path | None) -> list[Finding]:
         ability = probe(program)
     except CriuMissing:
         text = "not installed: no process can be frozen"
-        return [warning("criu", text, f"`bash {INSTALLER}` installs it for this user")]
+        return [warning("criu", text, f"{how_to_install()} installs it for this user")]
     except RightsMissing as error:
         advice = "run iriscw as root, or as a privileged container that shares the machine's PID namespace"
         return [wrong("criu", f"rights are missing: {error}", advice)]
     except NoRoom as error:
         return [wrong("criu", str(error), "try again when less runs here")]
     except CriuUnfit as error:
-        return [wrong("criu", str(error), f"`bash {INSTALLER}` installs one that works on current kernels")]
-    return judge_criu(ability, _tracing())
+        return [wrong("criu", str(error), f"{how_to_install()} installs one that works on current kernels")]
+    return judge_criu(ability, _tracing(), _effective())
 
 
-def judge_criu(ability: CriuAbility, tracing: str) -> list[Finding]:
+def judge_criu(ability: CriuAbility, tracing: str, effective: int = OTHER_USERS) -> list[Finding]:
     """Judge a CRIU that works: what it can do here, and what it cannot.
 
     Args:
         ability: What it said of itself.
         tracing: What the kernel says who may trace others (yama's ``ptrace_scope``); empty if it does not say.
+        effective: The capabilities that we have, as a set of bits.
     """
     findings = [ok("criu", f"{ability.version} at {ability.path}: it works on this kernel")]
     if tracing == NOBODY_TRACES:
         text = "nobody may trace a process (yama/ptrace_scope is 3)"
         findings.append(wrong("criu tracing", text, "set it to 0, 1 or 2 where it is set, and reboot"))
+    if not effective & OTHER_USERS:
+        text = "CAP_SYS_RESOURCE is missing: programs of other users cannot be frozen"
+        findings.append(warning("criu rights", text, "run iriscw with that capability"))
     if NETWORK not in ability.features:
         text = "established connections break: there is no nftables to keep their peers silent"
         findings.append(warning("criu tcp", text, "load the kernel's nf_tables, and use a CRIU that is built with it"))
@@ -93,6 +101,13 @@ def judge_cuda(ability: CudaAbility) -> Finding:
         return ok("cuda checkpoint", f"none: {ability.reason}")
     moves = "a thaw may move to other GPUs" if ability.can_map_gpus else "a thaw needs the same GPUs"
     return ok("cuda checkpoint", f"driver {ability.driver_version} by its {ability.interface}; {moves}")
+
+
+def _effective() -> int:
+    for line in STATUS.read_text(encoding="ascii", errors="replace").splitlines():
+        if line.startswith("CapEff:"):
+            return int(line.partition(":")[2], 16)
+    return OTHER_USERS  # the kernel does not say
 
 
 def _tracing() -> str:

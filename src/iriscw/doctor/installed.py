@@ -91,7 +91,10 @@ def judge_durability(installation: Installation, deployment: Thing) -> Finding:
 
 
 def volume_of(deployment: Thing, folder: str) -> str:
-    """Give the kind of volume that a folder of the controller lies on, as a pod's specification names it; or empty."""
+    """Return the kind of volume that a folder of the controller lies on.
+
+    As a pod's specification names it; empty if there is none.
+    """
     spec = deployment["spec"]["template"]["spec"]
     named = next((each for each in spec["containers"] if each.get("name") == "controller"), spec["containers"][0])
     mounts = [

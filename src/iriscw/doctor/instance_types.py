@@ -30,7 +30,7 @@ class Type:
 
 
 def types_of(config: ClusterConfig) -> tuple[Type, ...]:
-    """Give each type that a configuration names, once for each compute class."""
+    """Return each type that a configuration names, once for each compute class."""
     used: dict[tuple[str, str], list[str]] = {}
     controller = config.controller.coreweave
     if controller is not None and controller.instance_type:
@@ -50,6 +50,6 @@ def look_at_types(config: ClusterConfig) -> list[Finding]:
     found = [ok("types", ", ".join(dict.fromkeys(known)))] if known else []
     for each in types:
         if instance_type(each.name) is None:
-            advice = "if it is no slip of the pen it is newer than this catalogue; `--probe` asks CoreWeave"
+            advice = "if it is not a slip of the pen it is newer than this catalogue; `--probe` asks CoreWeave"
             found.append(warning(each.check, f"not known here (used by {each.used})", advice))
     return found

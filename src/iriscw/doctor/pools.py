@@ -191,12 +191,12 @@ class Probes:
 
 
 def how_deleted(names: list[str]) -> str:
-    """Give the command that deletes pools."""
+    """Return the command that deletes pools."""
     return f"kubectl delete nodepool {' '.join(names)}"
 
 
 def conditions_of(pool: Thing | None) -> Mapping[str, Mapping[str, Any]]:
-    """Give a pool's conditions that are known, by type."""
+    """Return a pool's conditions that are known, by type."""
     status = pool.get("status") if pool is not None else None
     listed = status.get("conditions") if isinstance(status, dict) else None
     return {
@@ -207,7 +207,7 @@ def conditions_of(pool: Thing | None) -> Mapping[str, Mapping[str, Any]]:
 
 
 def validated(conditions: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Give the condition that says whether a pool is accepted, under either name; empty if there is none."""
+    """Return the condition that says whether a pool is accepted, under either name; empty if there is none."""
     return next((conditions[name] for name in VALIDATED if name in conditions), {})
 
 

@@ -69,7 +69,7 @@ class Question:
 
 
 def questions(rights: Iterable[Right], namespace: str) -> tuple[Question, ...]:
-    """Give a table of rights verb by verb."""
+    """Return a table of rights verb by verb."""
     return tuple(
         Question(right, verb, "" if right.cluster else right.namespace or namespace, name)
         for right in rights
@@ -94,7 +94,7 @@ class Subject:
 
 
 def controller_subject(namespace: str) -> Subject:
-    """Give the controller's ServiceAccount, with the groups that the server would know it to be in."""
+    """Return the controller's ServiceAccount, with the groups that the server would know it to be in."""
     spec = _known_as(namespace, CONTROLLER)
     return Subject(f"the ServiceAccount {CONTROLLER}", is_controller=True, spec=spec)
 
@@ -105,12 +105,12 @@ def _known_as(namespace: str, name: str) -> dict[str, Any]:
 
 
 def account(namespace: str, name: str = CONTROLLER) -> str:
-    """Give the name of a ServiceAccount, the controller's by default, as a user."""
+    """Return the name of a ServiceAccount, the controller's by default, as a user."""
     return f"system:serviceaccount:{namespace}:{name}"
 
 
 async def subject(objects: Objects, namespace: str) -> Subject:
-    """Give about whom may be asked: the controller, or whoever asks.
+    """Return about whom may be asked: the controller, or whoever asks.
 
     Raises:
         Throttled: too many calls.

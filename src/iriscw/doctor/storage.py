@@ -23,6 +23,7 @@ import anyio
 from iriscw.config.model import ControllerVmConfig
 from iriscw.doctor.findings import Finding, ok, warning, wrong
 from iriscw.errors import IriscwError, OperationError
+from iriscw.tiers.drivers.failure import NoStoreCredentials
 from iriscw.tiers.drivers.opening import InvalidStoreUrl, NoSuchStore, open_store
 from iriscw.tiers.ports import (
     IfAbsent,
@@ -107,12 +108,15 @@ async def exercise(store: ObjectStore) -> None:
     """
     key = f"{FOLDER}/{secrets.token_hex(8)}"
     try:
-        await _write_once(store, key)
-        await _read_back(store, key)
-        await store.delete(key)
+        denied = await _write_once(store, key)
+        if denied is None:
+            await _read_back(store, key)
+            await store.delete(key)
     except BaseException:
         await _clean_up(store, key)
         raise
+    if denied is not None:  # nothing can be left, so nothing is deleted
+        raise denied
     try:
         await store.stat(key)
     except ObjectNotFound:
@@ -120,16 +124,23 @@ async def exercise(store: ObjectStore) -> None:
     raise StoreMisbehaves(f"{key} is there after it was deleted")
 
 
-async def _write_once(store: ObjectStore, key: str) -> None:
+async def _write_once(store: ObjectStore, key: str) -> StoreAccessDenied | None:
+    """Write the object, and see that it is not written over. Give the denial if nothing can have been written."""
     try:
         await store.put(key, CONTENT, condition=IfAbsent())
-    except (StoreAccessDenied, StoreUnreachable) as error:
+    except StoreAccessDenied as error:
+        try:
+            await store.put(key, CONTENT)
+        except StoreAccessDenied as denied:
+            return denied
+        raise StoreMisbehaves(f"conditional writes are not supported: {error}") from error
+    except StoreUnreachable as error:
         await store.put(key, CONTENT)  # if this works, it was the condition
         raise StoreMisbehaves(f"conditional writes are not supported: {error}") from error
     try:
         await store.put(key, OTHER_CONTENT, condition=IfAbsent())
     except ObjectExists:
-        return
+        return None
     raise StoreMisbehaves("conditional writes are not supported: an object that was there was written over")
 
 
@@ -160,6 +171,9 @@ def _judge(url: str, check: str, keys: str, error: Exception) -> Finding:
     match error:
         case StoreAccessDenied() | StoreUnreachable() if urlsplit(url).scheme == "file":
             return warning(check, f"it cannot be used from here: {text}", ELSEWHERE)
+        case NoStoreCredentials():
+            advice = f"give them ({_credentials_of(url)}); pods may have others"
+            return wrong(check, f"there are no credentials here: {text}", advice)
         case StoreAccessDenied():
             advice = f"look at the credentials ({_credentials_of(url)}), and what they may do there"
             return wrong(check, f"access is denied: {text}", advice)
@@ -167,7 +181,10 @@ def _judge(url: str, check: str, keys: str, error: Exception) -> Finding:
             advice = "look at the network and its proxy (HTTPS_PROXY), and at STORAGE_EMULATOR_HOST if that is set"
             return wrong(check, f"it does not answer: {text}", advice)
         case StoreUnreachable():
-            advice = "look at the endpoint, the region and the addressing (CoreWeave wants virtual hosts)"
+            advice = (
+                "look at the endpoint (platform.coreweave.object_storage_endpoint), the region and the addressing; "
+                "outside of CoreWeave set AWS_ENDPOINT_URL_S3=https://cwobject.com"
+            )
             return wrong(check, f"it does not answer: {text}", advice)
         case StoreFull():
             return wrong(check, f"it has no room: {text}", "make room, or raise its quota")

@@ -164,7 +164,7 @@ def _gate(system: SimSystem) -> None:
 
 
 def quiet_watch(system: SimSystem) -> Callable[[], bool]:
-    """Give the check for R10: a journal that is not ready gets nothing, so what is uncommitted stays bounded.
+    """Return the check for R10: a journal that is not ready gets nothing, so what is uncommitted stays bounded.
 
     It is to be called after every step, and tells whether anything was appended since the last time.
     """

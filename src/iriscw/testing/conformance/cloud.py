@@ -59,12 +59,12 @@ class CloudUnderTest:
     patience_s: float = 20.0
 
     def pool(self, name: str = "slice-1", *, nodes: int = 1, **labels: str) -> NodePoolSpec:
-        """Give the specification of a pool of ours."""
+        """Return the specification of a pool of ours."""
         ours = {LABEL_MANAGED: "true", LABEL_CLUSTER: self.cluster, LABEL_SLICE: name}
         return NodePoolSpec(name, self.instance_type, nodes, {**ours, **_label_names(labels)}, per_node=self.per_node)
 
     def pod(self, name: str = "slice-1-0", *, pool: str = "slice-1", incarnation: str = "1") -> PodSpec:
-        """Give the specification of a pod of ours that takes a whole node."""
+        """Return the specification of a pod of ours that takes a whole node."""
         labels = {
             LABEL_MANAGED: "true",
             LABEL_CLUSTER: self.cluster,

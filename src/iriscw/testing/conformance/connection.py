@@ -8,14 +8,14 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from iriscw.cloud.model import InvalidSpec
+from iriscw.cloud.model import ExecEnd, ExecOutput, InvalidSpec
 from iriscw.cloud.ports import MAX_EXEC_OUTPUT_BYTES, Connection
 
 MAX_CHUNK_BYTES = 64 << 10
 
 
 def sh(text: str) -> list[str]:
-    """Give the words of a command that runs a script."""
+    """Return the words of a command that runs a script."""
     return ["sh", "-c", text]
 
 
@@ -60,18 +60,36 @@ class ConnectionConformance:
                 pass
 
     async def test_a_stream_gives_all_in_bounded_chunks(self, connection: Connection) -> None:
-        """Both outputs merged, more than any pipe holds, until the command ends."""
+        """Each output by itself, more than any pipe holds, and at last the exit code."""
+        outputs, ends = {False: b"", True: b""}, []
         with anyio.fail_after(30):
-            chunks = [chunk async for chunk in connection.stream(sh("head -c 1000000 /dev/zero; echo end >&2"))]
-        assert max(map(len, chunks)) <= MAX_CHUNK_BYTES
-        assert b"".join(chunks) == bytes(1_000_000) + b"end\n"
+            async for said in connection.stream(sh("head -c 1000000 /dev/zero; echo end >&2; exit 3")):
+                if isinstance(said, ExecEnd):
+                    ends.append(said)
+                    continue
+                assert not ends
+                assert len(said.data) <= MAX_CHUNK_BYTES
+                outputs[said.stderr] += said.data
+        assert (outputs, ends) == ({False: bytes(1_000_000), True: b"end\n"}, [ExecEnd(3)])
+
+    async def test_a_signals_code_is_the_shells(self, connection: Connection) -> None:
+        """128 and its number."""
+        said = [each async for each in connection.stream(sh("kill -TERM $$"))]
+        assert said == [ExecEnd(143)]
 
     async def test_a_stream_may_be_left(self, connection: Connection) -> None:
         """A command without end is killed by leaving it."""
         stream = connection.stream(["yes"])
         with anyio.fail_after(30):
-            assert (await anext(stream)).startswith(b"y\n")
+            said = await anext(stream)
+            assert isinstance(said, ExecOutput)
+            assert said.data.startswith(b"y\n")
             await stream.aclose()  # type: ignore[attr-defined]
+
+    async def test_python_is_there(self, connection: Connection) -> None:
+        """By the words that are said."""
+        result = await connection.run([*connection.interpreter, "-c", "print(6 * 7)"], 20)
+        assert (result.exit_code, result.stdout) == (0, b"42\n")
 
     async def test_a_running_pod_is_ready(self, connection: Connection) -> None:
         """At once."""

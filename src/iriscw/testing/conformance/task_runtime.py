@@ -23,7 +23,7 @@ HOUR_NS = 3600 * 10**9
 
 
 def facts(uid: str = "attempt-1", **changes: object) -> AttemptFacts:
-    """Give the facts of an attempt."""
+    """Return the facts of an attempt."""
     values: dict[str, object] = {
         "job_id": "/ada/j", "task_id": "/ada/j/2", "attempt_uid": uid, "index": 2, "num_tasks": 4,
         "attempt": 1, "worker_id": "w-0", "namespace": "/ada", "parent_job_id": "/ada",

@@ -69,7 +69,7 @@ class SimOperation:
         return self.operation.cell.tree.crashed
 
     def send(self, item: Any) -> bool:
-        """Give the actor an item of a session; False if there is no room."""
+        """Return the actor an item of a session; False if there is no room."""
         if self.ended or self.system_restarted:
             return False
         return self.operation.cell.tree.arrived(self.operation, Arrived(self.key, item))

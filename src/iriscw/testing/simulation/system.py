@@ -235,7 +235,7 @@ class SimSystem:
         return cell.path
 
     def state(self, path: str) -> Any:
-        """Give the state of the actor at ``path``, for checkers; reading it is free of side effects."""
+        """Return the state of the actor at ``path``, for checkers; reading it is free of side effects."""
         cell = self.tree.cells.get(ActorPath(path))
         return None if cell is None else cell.state
 
@@ -246,7 +246,7 @@ class SimSystem:
             self.simulation.dispatcher.lifecycle.stop(self.tree.root, StopReason.NORMAL)
 
     def statistics(self) -> TreeStatistics:
-        """Give the system's counters since its last boot."""
+        """Return the system's counters since its last boot."""
         return self.tree.statistics()
 
     # Shorthands for simulations of one system

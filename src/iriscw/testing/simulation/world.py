@@ -149,11 +149,6 @@ class Simulation:
         """How many things the world has done so far, or is going to do."""
         return self._serial
 
-    @property
-    def next_event(self) -> int | None:
-        """When the world does something next, ns."""
-        return self._events[0][0] if self._events else None
-
     # Running
 
     def step(self) -> bool:
@@ -247,7 +242,7 @@ class Simulation:
         self.dispatcher.look_at_clock()
 
     def report(self) -> str:
-        """Give the seed, the hash and the last lines of the trace, for a failure message."""
+        """Return the seed, the hash and the last lines of the trace, for a failure message."""
         lines = "\n".join(self.trace)
         return f"seed {self.seed!r}, {self.steps} steps, {self.now_s:g} s, trace {self.trace_hash}\n{lines}"
 

@@ -10,7 +10,7 @@ from doctor_world import lines, objects_of
 from iriscw.cloud.model import Forbidden
 from iriscw.config.load import build_config
 from iriscw.deploy.installation import installation_of
-from iriscw.doctor import material
+from iriscw.doctor import secrets
 from iriscw.doctor.findings import Verdict
 
 SECRETS = "/api/v1/namespaces/iris/secrets"
@@ -18,19 +18,19 @@ HIDDEN = "hunter2-do-not-show"
 
 
 def secret(*keys, kind="Opaque", value=HIDDEN):
-    """Give a Secret with these keys."""
+    """Return a Secret with these keys."""
     data = {key: base64.b64encode(value.encode()).decode() for key in keys}
     return {"metadata": {"name": "s"}, "type": kind, "data": data}
 
 
 def pull_secret(*registries, **more):
-    """Give a pull secret for these registries."""
+    """Return a pull secret for these registries."""
     text = json.dumps({"auths": {each: {"auth": HIDDEN} for each in registries}})
-    return secret(".dockerconfigjson", kind=material.PULL_TYPE, value=text, **more)
+    return secret(".dockerconfigjson", kind=secrets.PULL_TYPE, value=text, **more)
 
 
 def with_tasks(**named):
-    """Give an installation whose tasks get values of Secrets."""
+    """Return an installation whose tasks get values of Secrets."""
     values = {
         "platform": {"coreweave": {"region": "LGA1"}},
         "controller": {"coreweave": {}},
@@ -41,20 +41,22 @@ def with_tasks(**named):
 
 def test_what_pods_refer_to():
     """What the controller and workers cannot start without; credentials only of stores that are used."""
-    names = {each.name: each.keys for each in material.wanted(installed())}
+    names = {each.name: each.keys for each in secrets.wanted(installed())}
     assert names == {
         "iris-controller-secrets": ("cluster-secret", "admin-token", "tls.crt", "tls.key"),
         "iris-ca": ("ca.crt",),
     }
-    names = {each.name: each.keys for each in material.wanted(installed({"insecure_plaintext": True}))}
+    names = {each.name: each.keys for each in secrets.wanted(installed({"insecure_plaintext": True}))}
     assert names == {"iris-controller-secrets": ("cluster-secret", "admin-token")}
-    stored = {each.name: each.keys for each in material.wanted(installed(bundle_prefix="s3://bucket/b"))}
+    watched = {each.name: each.keys for each in secrets.wanted(installed({"service_monitor": True}))}
+    assert watched["iris-metrics"] == ("token",)
+    stored = {each.name: each.keys for each in secrets.wanted(installed(bundle_prefix="s3://bucket/b"))}
     assert stored["iris-bundle-credentials"] == ("credentials",)
 
 
 def test_secrets_of_tasks_are_wanted_once_each():
     """With all keys that are referred to."""
-    found = material.wanted(with_tasks(WANDB_API_KEY="wandb/api-key", WANDB_USER="wandb/user", HF="hub/token"))
+    found = secrets.wanted(with_tasks(WANDB_API_KEY="wandb/api-key", WANDB_USER="wandb/user", HF="hub/token"))
     assert [(each.name, each.keys) for each in found[-2:]] == [("hub", ("token",)), ("wandb", ("api-key", "user"))]
     assert "kubectl -n iris create secret generic wandb --from-file=api-key=FILE" in found[-1].advice
 
@@ -72,7 +74,7 @@ def test_secrets_of_tasks_are_wanted_once_each():
 )
 def test_a_secret_is_judged_by_its_keys(thing, verdict, says):
     """An empty value is none."""
-    found = material.judge_secret(material.Wanted("s", ("a", "b"), "why", "how"), thing)
+    found = secrets.judge_secret(secrets.Wanted("s", ("a", "b"), "why", "how"), thing)
     assert (found.verdict, found.found) == (verdict, says)
 
 
@@ -84,9 +86,9 @@ REGISTRY = installed(platform={"container_registry": "registry.test:5000/team"})
     [
         (None, Verdict.WARNING, "it is not there"),
         (secret(".dockerconfigjson"), Verdict.WRONG, "its type is not"),
-        (secret(kind=material.PULL_TYPE), Verdict.WRONG, "no configuration of Docker's"),
-        (secret(".dockerconfigjson", kind=material.PULL_TYPE), Verdict.WRONG, "no configuration of Docker's"),
-        (secret(".dockerconfigjson", kind=material.PULL_TYPE, value="[]"), Verdict.WRONG, "no configuration"),
+        (secret(kind=secrets.PULL_TYPE), Verdict.WRONG, "not a configuration of Docker's"),
+        (secret(".dockerconfigjson", kind=secrets.PULL_TYPE), Verdict.WRONG, "not a configuration of Docker's"),
+        (secret(".dockerconfigjson", kind=secrets.PULL_TYPE, value="[]"), Verdict.WRONG, "not a configuration"),
         (pull_secret("other.test"), Verdict.WARNING, "it has nothing for registry.test:5000"),
         (pull_secret(), Verdict.WARNING, "it has nothing for registry.test:5000"),
         (pull_secret("registry.test:5000"), Verdict.OK, "it is for registry.test:5000"),
@@ -97,7 +99,7 @@ REGISTRY = installed(platform={"container_registry": "registry.test:5000/team"})
 )
 def test_a_pull_secret_is_judged_by_what_it_is_for(thing, verdict, says):
     """By its type, its form, and the registries of the images; not by what it lets in."""
-    found = material.judge_pull_secret(REGISTRY, thing)
+    found = secrets.judge_pull_secret(REGISTRY, thing)
     assert (found.verdict, says in found.found) == (verdict, True)
     assert ("--docker-server=registry.test:5000" in found.advice) == (verdict is not Verdict.OK)
     assert HIDDEN not in f"{found}"
@@ -106,15 +108,15 @@ def test_a_pull_secret_is_judged_by_what_it_is_for(thing, verdict, says):
 @pytest.mark.parametrize("entry", ["https://index.docker.io/v1/", "docker.io", "registry-1.docker.io"])
 def test_images_without_a_registry_are_dockers(entry):
     """It has several names."""
-    assert material.registries_of(installed()) == ("docker.io",)
-    assert material.judge_pull_secret(installed(), pull_secret(entry)).verdict is Verdict.OK
+    assert secrets.registries_of(installed()) == ("docker.io",)
+    assert secrets.judge_pull_secret(installed(), pull_secret(entry)).verdict is Verdict.OK
 
 
 def test_images_may_come_from_several_registries():
     """Each is looked for."""
     installation = installed(image="ghcr.io/team/controller:1", platform={"container_registry": "registry.test"})
-    assert material.registries_of(installation) == ("ghcr.io", "registry.test")
-    found = material.judge_pull_secret(installation, pull_secret("ghcr.io"))
+    assert secrets.registries_of(installation) == ("ghcr.io", "registry.test")
+    found = secrets.judge_pull_secret(installation, pull_secret("ghcr.io"))
     assert "nothing for registry.test," in found.found
 
 
@@ -124,7 +126,7 @@ async def test_all_are_looked_up_in_the_cluster(objects, server):
     body = secret("cluster-secret", "admin-token", "tls.crt", "tls.key")
     put(server, "POST", SECRETS, {**body, "metadata": {"name": "iris-controller-secrets"}})
     put(server, "POST", SECRETS, {**pull_secret("docker.io"), "metadata": {"name": "iris-image-pull"}})
-    found = await material.look_at_secrets(objects, installed())
+    found = await secrets.look_at_secrets(objects, installed())
     assert lines(found, Verdict.OK) == [
         "secret iris-controller-secrets: it has cluster-secret, admin-token, tls.crt, tls.key",
         "secret iris-image-pull: it is for docker.io",
@@ -136,7 +138,7 @@ async def test_all_are_looked_up_in_the_cluster(objects, server):
 
 async def test_what_may_not_be_read_is_not_judged(server):
     """The controller itself, for one, may read none."""
-    found = await material.look_at_secrets(objects_of(server, "eve"), installed())
+    found = await secrets.look_at_secrets(objects_of(server, "eve"), installed())
     assert {each.verdict for each in found} == {Verdict.WARNING}
     assert all(each.found.startswith("not looked at: ") for each in found)
     assert len(found) == 3

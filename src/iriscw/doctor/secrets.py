@@ -20,7 +20,7 @@ from iriscw.cloud.drivers.kube.objects import Objects, Thing
 from iriscw.cloud.kube.mounts import STORAGE_VARIABLES
 from iriscw.cloud.model import CloudError
 from iriscw.deploy.installation import Installation, names_registry
-from iriscw.deploy.names import AUTHORITY_KEY, AUTHORITY_SECRET, CONTROLLER_SECRETS
+from iriscw.deploy.names import AUTHORITY_KEY, AUTHORITY_SECRET, CONTROLLER_SECRETS, METRICS_KEY, METRICS_SECRET
 from iriscw.deploy.secrets import PAIR, TOKENS
 from iriscw.doctor.findings import Finding, ok, unseen, warning, wrong
 
@@ -50,7 +50,7 @@ class Wanted:
 
 
 def wanted(installation: Installation) -> tuple[Wanted, ...]:
-    """Give the Secrets that this configuration refers to, the pull secret aside."""
+    """Return the Secrets that this configuration refers to, the pull secret aside."""
     plaintext, platform = installation.controller.insecure_plaintext, installation.platform
     found = []
     if installation.config.controller.secrets_dir:
@@ -58,6 +58,8 @@ def wanted(installation: Installation) -> tuple[Wanted, ...]:
         found.append(Wanted(CONTROLLER_SECRETS, keys, "the controller does not start without it", HOW_MADE))
     if not plaintext:
         found.append(Wanted(AUTHORITY_SECRET, (AUTHORITY_KEY,), "worker pods wait for it for ever", HOW_MADE))
+    if installation.controller.service_monitor:
+        found.append(Wanted(METRICS_SECRET, (METRICS_KEY,), "Prometheus reads no figures without it", HOW_MADE))
     files = tuple(
         path.rpartition("/")[2] for scheme, (_, path) in STORAGE_VARIABLES.items() if installation.uses(scheme)
     )
@@ -127,7 +129,7 @@ def judge_pull_secret(installation: Installation, thing: Thing | None) -> Findin
         return wrong(check, f"its type is not {PULL_TYPE}: the kubelet does not use it", f"delete it, then {made} ...")
     known = registries_known(_data(thing).get(PULL_KEY))
     if known is None:
-        return wrong(check, f"its {PULL_KEY} is no configuration of Docker's", f"delete it, then {made} ...")
+        return wrong(check, f"its {PULL_KEY} is not a configuration of Docker's", f"delete it, then {made} ...")
     missing = [each for each in registries if not any(_is_for(each, entry) for entry in known)]
     if missing:
         text = f"it has nothing for {', '.join(missing)}, where images of this configuration come from"
@@ -136,7 +138,7 @@ def judge_pull_secret(installation: Installation, thing: Thing | None) -> Findin
 
 
 def registries_of(installation: Installation) -> tuple[str, ...]:
-    """Give the registries from which this configuration's images are pulled; at least one."""
+    """Return the registries from which this configuration's images are pulled; at least one."""
     config = installation.config
     images = (config.controller.image, config.defaults.bootstrap.docker_image)
     return tuple(dict.fromkeys(_registry(installation.image(image)) for image in images))
@@ -147,7 +149,7 @@ def _registry(image: str) -> str:
 
 
 def registries_known(encoded: Any) -> tuple[str, ...] | None:
-    """Give the registries that a ``.dockerconfigjson`` knows, without anything else of it; None if it is none."""
+    """Return the registries that a ``.dockerconfigjson`` knows, without anything else of it; None if it is none."""
     try:
         config = json.loads(base64.b64decode(encoded, validate=True))
         entries = config["auths"]

@@ -5,11 +5,11 @@ from hypothesis import given, strategies as st
 
 from iriscw.config.errors import ConfigError, ConfigSyntaxError, ProblemKind
 from iriscw.config.load import parse_config
-from iriscw.config.marks import DEPTH_LIMIT, Marked, mark, parse
+from iriscw.config.yaml_lines import DEPTH_LIMIT, Marked, mark, parse
 
 
 def plain(text):
-    """Give what a text says, without lines."""
+    """Return what a text says, without lines."""
     return parse(text, "x.yaml")[0].plain()
 
 

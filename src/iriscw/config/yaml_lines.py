@@ -36,7 +36,7 @@ class Marked:
     line: int
 
     def plain(self) -> Any:
-        """Give the value without its lines."""
+        """Return the value without its lines."""
         if isinstance(self.value, dict):
             return {name: child.plain() for name, child in self.value.items()}
         if isinstance(self.value, list):
@@ -151,7 +151,7 @@ def _put(stack: list[_Open], done: Marked, problems: list[Problem]) -> None:
 
 
 def _scalar(text: str) -> Any:
-    """Give what an unquoted scalar means in YAML 1.2's core schema."""
+    """Return what an unquoted scalar means in YAML 1.2's core schema."""
     if text in _NULLS:
         return None
     if text in _BOOLS:
