@@ -17,7 +17,7 @@ _OBSERVATION = tuple(field.name for field in attrs.fields(cast("Any", Observatio
 
 
 def changed(seen: Observation, **changes: Any) -> Observation:
-    """Give an observation with some fields changed."""
+    """Return an observation with some fields changed."""
     # As attrs.evolve does, without looking the fields up each time: observations are changed all the time.
     fields = {name: getattr(seen, name) for name in _OBSERVATION}
     fields.update(changes)
@@ -43,7 +43,7 @@ class Running:
     since: int
 
     def frozen(self, now: int) -> Program:
-        """Give what is left of it."""
+        """Return what is left of it."""
         return attrs.evolve(self.program, left=max(0, self.program.left - (now - self.since)))
 
 
@@ -58,8 +58,10 @@ class SimAttempt:
     log_bytes: int = 0
     running: Running | None = None
     """What runs of it here; None before it begins, when it has ended, and while it is frozen."""
+    held: bool = False
+    """Whether it waits for the leader of its gang, and for nothing else."""
     revoked: bool = False
-    """Whether it ended here because its leave to come back was taken away: it may be frozen still."""
+    """Whether it ended here because its grant to come back was taken away: it may be frozen still."""
 
     @property
     def suspended(self) -> bool:
@@ -68,5 +70,5 @@ class SimAttempt:
 
     @property
     def returning(self) -> bool:
-        """Whether its worker has leave to have it brought back."""
+        """Whether its worker has a grant to have it brought back."""
         return self.alive and self.seen.suspension is Suspension.RESUMING

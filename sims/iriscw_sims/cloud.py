@@ -207,7 +207,7 @@ class Cloud:
         return EPOCH + self.simulation.now
 
     def rng(self, name: str) -> Random:
-        """Give a stream of random numbers of its own."""
+        """Return a stream of random numbers of its own."""
         return self.world.stream(name)
 
     def after(self, delay_ns: int, function: Callable[..., Any], *args: Any) -> None:

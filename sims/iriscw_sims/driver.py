@@ -129,7 +129,7 @@ class KubeDriver:
 
 
 def call_of(effect: Any, settings: KubeSettings, rng: Random) -> Call[Any]:
-    """Give the driver's call for an effect."""
+    """Return the driver's call for an effect."""
     match effect:
         case CreateNodePool(spec=spec):
             return pools.create_pool(settings, spec, rng)

@@ -53,7 +53,7 @@ def _one(things: Sequence[Any], pick: int) -> Any:
 
 
 def _span(pick: int, least: int, most: int) -> int:
-    """Give a duration between two numbers of seconds, ns."""
+    """Return a duration between two numbers of seconds, ns."""
     return (least + (pick >> 8) % (most - least + 1)) * SECOND
 
 
@@ -171,7 +171,7 @@ def _worker_hangs(world: World, pick: int) -> Hit | None:
 
 
 def _on_a_node(act: Callable[[World, str, int], bool], least: int = 0, most: int = 0) -> Strike:
-    """Give a fault of one node, which lasts between so many seconds; without them it has no end of its own."""
+    """Return a fault of one node, which lasts between so many seconds; without them it has no end of its own."""
 
     def strike_one(world: World, pick: int) -> Hit | None:
         name = _one(list(world.cloud.nodes), pick)
@@ -213,7 +213,7 @@ def _node_fills(*, memory: bool) -> Callable[[World, str, int], bool]:
 
 
 def _leap(pick: int) -> int:
-    """Give by how much a clock jumps, ns: up to ten minutes, ahead or back."""
+    """Return by how much a clock jumps, ns: up to ten minutes, ahead or back."""
     return _span(pick, 1, 600) * (1 if pick & 1 else -1)
 
 

@@ -42,7 +42,7 @@ class Fills:
         self._video_memory_until = self._world.simulation.now + span
 
     def left_of(self, capacity: Capacity) -> Capacity:
-        """Give what of a machine's capacity there is now."""
+        """Return what of a machine's capacity there is now."""
         return attrs.evolve(capacity, disk_bytes=0) if self.refuses() else capacity
 
     def refuses(self) -> str:

@@ -302,7 +302,7 @@ class FleetChecks:
         return state if isinstance(state, Slice) else None
 
     def since(self, slice_id: str, piece: Slice) -> int:
-        """Give since when a slice may count as idle: the latest of all that starts its clock anew."""
+        """Return since when a slice may count as idle: the latest of all that starts its clock anew."""
         last = self.world.job_checks.last_end_on_slice.get(slice_id, 0)
         return max(last, self.idle_since.get(slice_id, 0), piece.ready_since or 0, self.world.booted_at)
 

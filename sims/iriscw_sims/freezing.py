@@ -5,7 +5,7 @@ and on it any worker may have the attempt next. An order has a key, and the same
 life of the controller asks: orders go on while it is down. Each takes its time; then the agent does what it was told,
 fails and says so, or is replaced in the midst of it, and nobody can say what it did.
 
-A program that is brought back takes the leave that is on offer in its attempt's folder, which a worker put there. If
+A program that is brought back takes the grant that is on offer in its attempt's folder, which a worker put there. If
 there is none, or its worker has lost its lease, it ends before it has run: the thaw has failed.
 
 What really exists is here for checks: :attr:`Freezing.checkpoints`, and which of them can be removed no more.
@@ -48,7 +48,7 @@ LONGEST_SLOW_S: Final = 120
 
 @attrs.define(eq=False)
 class Leave:
-    """A leave to go on that is on offer in an attempt's folder."""
+    """A grant to go on that is on offer in an attempt's folder."""
 
     worker: SimWorker
     attempt: SimAttempt
@@ -212,7 +212,7 @@ class Freezing:
     # Leaves
 
     def offer(self, worker: SimWorker, attempt: SimAttempt) -> str:
-        """Put a leave into an attempt's folder; give why it cannot be, or nothing."""
+        """Put a grant into an attempt's folder; give why it cannot be, or nothing."""
         leave, uid = Leave(worker, attempt), attempt.order.uid
         if self.world.chance("leave refused", f"attempt/{uid}"):
             return "ResumeRefused: its folder is gone"
@@ -222,7 +222,7 @@ class Freezing:
         return ""
 
     def withdraw(self, attempt: SimAttempt) -> bool:
-        """Take a leave back, if its worker has it; whether nobody had taken it."""
+        """Take a grant back, if its worker has it; whether nobody had taken it."""
         leave = self._offers.get(attempt.order.uid)
         if leave is not None and leave.attempt is attempt:
             del self._offers[attempt.order.uid]

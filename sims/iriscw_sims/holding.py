@@ -33,6 +33,7 @@ def assert_holds(plan: Plan, *, policy: Policy | None = None) -> Outcome:
     Raises:
         AssertionError: an invariant is broken, or the policy failed; the message says all.
     """
+    __tracebackhide__ = True  # pytest shows the test's own lines
     world = World(plan.seed, plan, policy=policy)
     meter = Meter(world)
     run = world.run()
@@ -40,12 +41,13 @@ def assert_holds(plan: Plan, *, policy: Policy | None = None) -> Outcome:
     if asked is not None and asked.failure and not run.violations:
         run = attrs.evolve(run, violations=(f"policy failed: {asked.failure}",), report=world.report())
     if run.violations:
-        raise AssertionError(failure(plan, run, asked)) from (asked.error if asked is not None else None)
+        cause = None if asked is None or asked.error is None else asked.error.with_traceback(asked.frames)
+        raise AssertionError(failure(plan, run, asked)) from cause
     return meter.outcome(run)
 
 
 def failure(plan: Plan, run: Run, policy: Asked | None = None) -> str:
-    """Give the message of a failure."""
+    """Return the message of a failure."""
     text = plan_text(plan)
     commit = commit_of(Path(__file__).parent)
     where = f"seed {plan.seed}" + (f", commit {commit}" if commit else "")
@@ -60,14 +62,14 @@ def failure(plan: Plan, run: Run, policy: Asked | None = None) -> str:
 
 
 def command(plan: Plan) -> str:
-    """Give the command that runs a plan again."""
+    """Return the command that runs a plan again."""
     if plan == draw_plan(plan.seed):
         return f"iriscw sim replay {plan.seed}"
     return f"python -m iriscw_sims.rerun {pack(plan)}"
 
 
 def commit_of(folder: Path) -> str:
-    """Give the commit that a folder's files are of, with a mark if they were changed; empty if nobody knows."""
+    """Return the commit that a folder's files are of, with a mark if they were changed; empty if nobody knows."""
     try:
         done = subprocess.run(
             ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"],  # noqa: S607 - the PATH is the user's

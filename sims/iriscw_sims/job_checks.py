@@ -22,9 +22,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from iriscw.cloud.model import Capacity
+from iriscw.cloud.model import Attributes, Capacity
 from iriscw.fleet.messages import WorkerLost
-from iriscw.fleet.model import pod_name, slice_of
+from iriscw.fleet.model import SLICE_ID, pod_name, slice_name, slice_of
+from iriscw.fleet.pods import Place
 from iriscw.jobs.messages import AttemptsOver, JobChanged, JobView, TaskChanged
 from iriscw.jobs.model import JOB_TERMINAL, TASK_TERMINAL, Ending, JobSpec, JobState, Orders, TaskState
 from iriscw.jobs.records import (
@@ -217,11 +218,11 @@ class JobChecks:
             self.jobs[order.job_id].succeeded[order.index] = None
 
     def live_on_slice(self, slice_id: str) -> list[str]:
-        """Give the attempts that live on a slice, by the disk or in truth."""
+        """Return the attempts that live on a slice, by the disk or in truth."""
         return [*self.live_on.get(slice_id, ()), *self.running_on_slice(slice_id)]
 
     def running_on_slice(self, slice_id: str) -> list[str]:
-        """Give the attempts that really run on a slice."""
+        """Return the attempts that really run on a slice."""
         return list(self.running_on.get(slice_id, ()))
 
     # What leaves the controller
@@ -325,14 +326,15 @@ class JobChecks:
         self.world.fleet_checks.placed(record.worker_id)
 
     def _joins(self, job_id: str, uid: str, attempt: TruthOfAttempt) -> None:
-        """INV-J4: a gang is placed as a whole, and on one slice, which is what plans have its members share."""
+        """INV-J4: a gang is placed as a whole, on workers that share what it asks for."""
         job = self.jobs[job_id]
+        by = str(job.spec.group_by)
         for task in job.tasks.values():
             other = self.attempts.get(task.live)
             if other is None:
                 continue
             attempt.gathering = attempt.gathering or other.gathering
-            if slice_of(other.worker_id) != slice_of(attempt.worker_id):
+            if self._shared(by, other.worker_id) != self._shared(by, attempt.worker_id):
                 self.broken("J4", f"{uid} of {job_id} is on {attempt.worker_id}, {task.live} on {other.worker_id}")
         gathering = attempt.gathering
         if gathering is None:
@@ -342,6 +344,15 @@ class JobChecks:
         elif gathering.lost:
             self.broken("J4", f"{uid} of {job_id} joins a gang that lost {gathering.lost} before it was whole")
         gathering.placed += 1
+
+    def _shared(self, attribute: str, worker_id: str) -> object:
+        """Return a worker's value of the attribute that the members of a gang share; groups say all but its slice."""
+        slice_id = slice_of(worker_id)
+        if attribute == SLICE_ID:
+            return slice_id
+        unique = slice_id.rpartition("-")[2]
+        (group,) = (each for each in self.world.plan.groups if slice_name(each.name, unique) == slice_id)
+        return group.attributes.merged(Attributes({"group": group.name})).get(attribute)
 
     def _ended(self, job_id: str, record: AttemptEnded) -> None:
         job, known = self.jobs[job_id], self.attempts[record.uid]
@@ -489,9 +500,13 @@ class JobChecks:
             if host is None:
                 return
             place = (host.info.worker_id, host.info.incarnation)
-        if "-".join(place) in self.world.workers.by_pod:
+        slice_id = slice_of(place[0])
+        group = self.world.fleet_checks.ever.get(slice_id, "")
+        believed = self.world.system.state(f"/fleet/{group}/{slice_id}/{place[0]}")
+        present = isinstance(believed, Place) and believed.incarnation == place[1]  # its pod may be gone, untold
+        if present or "-".join(place) in self.world.workers.by_pod:
             # What an earlier incarnation ran does not touch the idle clock of the present one.
-            self.last_end_on_slice[slice_of(place[0])] = self.world.simulation.now
+            self.last_end_on_slice[slice_id] = self.world.simulation.now
 
     # The scheduler
 

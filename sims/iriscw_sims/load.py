@@ -52,7 +52,7 @@ matter of minutes."""
 
 
 def busy_plan(slices: int, duration_s: float, seed: int = 1) -> Plan:
-    """Give the plan of a fleet of ``slices`` one-machine slices that are at work for ``duration_s`` virtual seconds.
+    """Return the plan of a fleet of ``slices`` one-machine slices that are at work for ``duration_s`` virtual seconds.
 
     Every attempt takes a whole machine, so a fleet of ten times the size runs ten times as many.
     """
@@ -69,7 +69,7 @@ def busy_plan(slices: int, duration_s: float, seed: int = 1) -> Plan:
 
 
 def lasting_plan(days: float, seed: int = 1, jobs_per_day: int = 2, most_slices: int = 2) -> Plan:
-    """Give the plan of a fleet that comes from nothing for each of a few small jobs a day, and goes again."""
+    """Return the plan of a fleet that comes from nothing for each of a few small jobs a day, and goes again."""
     group = _group("lasting", 0, most_slices, LASTING.timing, "cd-gp-a192-genoa")
     apart = DAY // jobs_per_day
     jobs = tuple(

@@ -113,7 +113,7 @@ class MoveChecks:
         self.world.violate(invariant, what)
 
     def moving(self) -> list[str]:
-        """Give the live attempts that are suspended by the disk, or on their way there or back."""
+        """Return the live attempts that are suspended by the disk, or on their way there or back."""
         return [uid for uid, move in self.moves.items() if move.stage is not Stage.RUNS]
 
     def replays(self) -> None:
@@ -170,7 +170,7 @@ class MoveChecks:
             if order.resumption is None or move is None:
                 continue
             if move.grant != order.resumption.grant:
-                self.broken("R9", f"{worker.worker_id} gets the leave {order.resumption.grant}: not on the disk")
+                self.broken("R9", f"{worker.worker_id} gets the grant {order.resumption.grant}: not on the disk")
             move.told = True
         for uid in orders.suspend:
             move = self.moves.get(uid)
@@ -213,7 +213,7 @@ class MoveChecks:
             if gang:
                 self.broken("J4", f"{view.uid} of a gang is suspended alone")
         elif isinstance(view, GangNotSuspendable) and not gang:
-            self.broken("J4", f"what is no gang is not suspended because it is one: {view}")
+            self.broken("J4", f"what is not a gang is not suspended because it is one: {view}")
 
     # What is on the disk
 

@@ -98,7 +98,7 @@ class Outages:
             self._world.cloud.grant()
 
     def left_of(self, rules: tuple[Rule, ...]) -> list[Rule]:
-        """Give what is left of the controller's rights."""
+        """Return what is left of the controller's rights."""
         gone = [(each.resource, verb) for each in self._revoked for verb in each.verbs]
         left = [
             (group, resource, tuple(verb for verb in verbs if (resource, verb) not in gone))

@@ -39,7 +39,7 @@ class Outcome(Run):
     """How often a group asked for a slice after it had let one go because there were too many."""
 
     def waited_percentile_s(self, percent: float) -> float:
-        """Give the wait that so many percent of all tasks did not exceed; 0 without tasks.
+        """Return the wait that so many percent of all tasks did not exceed; 0 without tasks.
 
         Raises:
             ValueError: ``percent`` is not within 0 and 100.
@@ -87,7 +87,7 @@ class Meter:
         self._written, disk.written = disk.written, self._record
 
     def outcome(self, run: Run) -> Outcome:
-        """Give the figures, once the world has run."""
+        """Return the figures, once the world has run."""
         now = self._world.simulation.now
         for each in self._slices.values():
             self._turn(each, now, ready=False)

@@ -62,7 +62,9 @@ class Pace:
 
 
 def rest_bound(driver: KubeSettings, timings: Sequence[Timing]) -> int:
-    """Give how long a healed world may take to come to rest, ns: what the product promises, one thing after the other.
+    """Return how long a healed world may take to come to rest, ns.
+
+    What the product promises, one thing after the other.
 
     A watch may be deaf; what it shows then condemns a slice at the end of its startup; the slice goes, though its last
     deletion has only just been asked for; the group stays closed for its longest pause; another slice starts, turns out

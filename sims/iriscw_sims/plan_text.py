@@ -52,12 +52,12 @@ INDENT = "    "
 
 
 def plan_text(plan: Plan | NodesPlan) -> str:
-    """Give the expression that makes a plan, over several lines."""
+    """Return the expression that makes a plan, over several lines."""
     return "\n".join(_written(plan, ""))
 
 
 def imports_for(text: str) -> str:
-    """Give the imports that a plan's text needs, in the order in which linters want them."""
+    """Return the imports that a plan's text needs, in the order in which linters want them."""
     used = {node.id for node in ast.walk(ast.parse(text, mode="eval")) if isinstance(node, ast.Name)}
     homes: dict[str, list[str]] = {}
     for name in sorted(used):
@@ -86,7 +86,7 @@ def _written(value: Any, lead: str) -> Iterator[str]:
 
 
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:
-    """Give what a value is made of, with its name where it has one; defaults apart."""
+    """Yield what a value is made of, with its name where it has one; defaults apart."""
     if _name_of(value):
         return
     if isinstance(value, tuple):
@@ -136,10 +136,10 @@ def _number(value: int) -> str:
 
 
 def read_plan(text: str) -> Plan:
-    """Give the plan of a fleet that a text describes: see :func:`read_any_plan`.
+    """Return the plan of a fleet that a text describes: see :func:`read_any_plan`.
 
     Raises:
-        InvalidArgument: the text is no plan, or that of another world.
+        InvalidArgument: the text is not a plan, or that of another world.
     """
     plan = read_any_plan(text)
     if not isinstance(plan, Plan):
@@ -148,10 +148,10 @@ def read_plan(text: str) -> Plan:
 
 
 def read_any_plan(text: str) -> Plan | NodesPlan:
-    """Give the plan that a text describes: the last expression or assignment in it, so that a whole file will do.
+    """Return the plan that a text describes: the last expression or assignment in it, so that a whole file will do.
 
     Raises:
-        InvalidArgument: the text is no plan.
+        InvalidArgument: the text is not a plan.
     """
     if len(text) > MAX_TEXT_CHARS:
         raise InvalidArgument(f"a plan's text has at most {MAX_TEXT_CHARS} characters, not {len(text)}")
@@ -159,9 +159,9 @@ def read_any_plan(text: str) -> Plan | NodesPlan:
         statements = [each for each in ast.parse(text).body if isinstance(each, ast.Expr | ast.Assign)]
         plan = _value(statements[-1].value) if statements else None
     except (SyntaxError, TypeError, ValueError, LookupError, RecursionError, MemoryError) as error:
-        raise InvalidArgument(f"this is no plan: {error}") from error
+        raise InvalidArgument(f"this is not a plan: {error}") from error
     if not isinstance(plan, Plan | NodesPlan):
-        raise InvalidArgument("this is no plan: it makes something else")
+        raise InvalidArgument("this is not a plan: it makes something else")
     return plan
 
 
@@ -189,12 +189,12 @@ def _value(node: ast.expr) -> Any:
 
 
 def pack(plan: Plan | NodesPlan) -> str:
-    """Give a plan as one word of letters, digits, ``-`` and ``_``."""
+    """Return a plan as one word of letters, digits, ``-`` and ``_``."""
     return base64.urlsafe_b64encode(zlib.compress(plan_text(plan).encode(), 9)).decode().rstrip("=")
 
 
 def unpack(word: str) -> Plan:
-    """Give the plan of a fleet that :func:`pack` was given.
+    """Return the plan of a fleet that :func:`pack` was given.
 
     Raises:
         InvalidArgument: the word holds no plan, or that of another world.
@@ -206,7 +206,7 @@ def unpack(word: str) -> Plan:
 
 
 def unpack_any(word: str) -> Plan | NodesPlan:
-    """Give the plan that :func:`pack` was given.
+    """Return the plan that :func:`pack` was given.
 
     Raises:
         InvalidArgument: the word holds no plan.

@@ -43,7 +43,7 @@ _THOUSANDTHS: Final = 1_000
 
 
 class BadPlan(UsageError, ValueError, abstract=True):
-    """A text is no plan."""
+    """A text is not a plan."""
 
 
 class PlanUnreadable(BadPlan):
@@ -92,7 +92,7 @@ def load_any_plan(data: str | bytes) -> Plan | NodesPlan:
     except ValueError as error:
         raise PlanUnreadable(f"it is no JSON: {error}") from None
     if not isinstance(found, dict) or found.get("format") != FORMAT:
-        raise PlanUnreadable(f"it is no plan: it does not say 'format': {FORMAT!r}")
+        raise PlanUnreadable(f"it is not a plan: it does not say 'format': {FORMAT!r}")
     if found.get("version") != VERSION:
         raise PlanVersionUnknown(f"it has version {found.get('version')!r}; this one reads version {VERSION}")
     world = found.get("world", FLEET)

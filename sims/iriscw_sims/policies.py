@@ -10,6 +10,7 @@ from __future__ import annotations
 import operator
 import traceback
 from collections import deque
+from types import TracebackType
 
 from iriscw.fleet.model import GroupConfig
 from iriscw.fleet.policy import GroupView, Policy, default_policy
@@ -28,6 +29,8 @@ class Asked:
         """The last answer for each group."""
         self.error: Exception | None = None
         """What it raised first."""
+        self.frames: TracebackType | None = None
+        """Where: the frames of the policy itself. The error gets more of them, of the fleet's, on its way."""
         self.failure = ""
         """The same in words, with what it was asked."""
         self._known: dict[str, tuple[int, int, int]] = {}
@@ -40,6 +43,7 @@ class Asked:
         except Exception as error:
             if self.error is None:
                 what = "".join(traceback.format_exception_only(error)).strip()
+                self.frames = None if error.__traceback__ is None else error.__traceback__.tb_next
                 self.error, self.failure = error, f"{what}, at {view.now / SECOND:.3f} s, for {view}"
             self.answers[view.group] = default_policy(view)
             raise
@@ -54,7 +58,7 @@ class Asked:
         return answer
 
     def resting(self, config: GroupConfig) -> int:
-        """Give how many slices a group has once nothing else happens."""
+        """Return how many slices a group has once nothing else happens."""
         return min(max(self.answers.get(config.name, 0), config.min_slices), config.max_slices)
 
     @property

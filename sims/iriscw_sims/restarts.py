@@ -126,5 +126,5 @@ class Restarts:
 
 
 def _down(pick: int) -> int:
-    """Give for how many seconds the controller is down."""
+    """Return for how many seconds the controller is down."""
     return 1 + (pick >> 8) % LONGEST_DOWN_S

@@ -26,7 +26,7 @@ def run_seeds(seeds: Iterable[int], *, until_broken: bool = False, nodes: bool =
 
 
 def as_json(run: Run) -> dict[str, Any]:
-    """Give a run as it stands in the output."""
+    """Return a run as it stands in the output."""
     return {
         "seed": run.seed,
         "trace": run.trace,

@@ -41,12 +41,12 @@ def run_plan(plan: Plan, policy: Policy | None = None) -> Run:
 
 
 def invariant_of(violation: str) -> str:
-    """Give the name of the invariant that a violation is about: ``INV-J2``."""
+    """Return the name of the invariant that a violation is about: ``INV-J2``."""
     return violation.partition(":")[0]
 
 
 def breaks_like(run: Run, policy: Policy | None = None) -> Callable[[Plan], bool]:
-    """Give a test for :func:`shrink`: whether a plan breaks the invariant that was broken first in ``run``.
+    """Return a test for :func:`shrink`: whether a plan breaks the invariant that was broken first in ``run``.
 
     ``policy`` is what decided there on how many slices a group should have; None: the one that is built in.
     """
@@ -85,7 +85,7 @@ class Search:
 
 
 def shrink(plan: Plan, broken: Callable[[Plan], bool], *, max_runs: int = MAX_RUNS, luck: int = LUCK) -> Plan:
-    """Give the simplest plan found that is still broken.
+    """Return the simplest plan found that is still broken.
 
     Args:
         plan: a plan that is broken.
@@ -179,7 +179,7 @@ def each_plainer(search: Search, field: str, index: int, simpler: Callable[[Any]
 
 
 def _whole(moment: int) -> int:
-    """Give the full second before a moment, or after it if it is the first."""
+    """Return the full second before a moment, or after it if it is the first."""
     return max(SECOND, moment // SECOND * SECOND)
 
 

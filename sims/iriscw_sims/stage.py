@@ -31,7 +31,7 @@ class Stage:
         """A stream for each chance: a plan without one of them has the same luck with the others."""
 
     def stream(self, name: str) -> Random:
-        """Give a stream of random numbers of its own."""
+        """Return a stream of random numbers of its own."""
         return Random(f"{self.seed}:{name}")
 
     def chance(self, name: str, about: str = "") -> bool:

@@ -70,7 +70,7 @@ def groups(draw: st.DrawFn, timing: Timing = TIMING) -> GroupConfig:
 
 
 @st.composite
-def jobs(draw: st.DrawFn, among: Sequence[GroupConfig]) -> PlannedJob:
+def jobs(draw: st.DrawFn, among: Sequence[GroupConfig], *, timeouts_s: Sequence[int] = (0, 30)) -> PlannedJob:
     """Draw a job that one of these groups can run, so that only faults and its user keep it from succeeding."""
     group = draw(st.sampled_from(among))
     per = group.per_worker
@@ -88,7 +88,7 @@ def jobs(draw: st.DrawFn, among: Sequence[GroupConfig]) -> PlannedJob:
         replicas=draw(st.integers(1, min(4, per.times(demand) * group.num_vms) if gang else 6)),
         constraints=(Constraint("zone", Op.EQ, (zone,)),) if draw(st.booleans()) else (),
         group_by="slice-id" if gang else None,
-        timeout_ns=draw(st.sampled_from((0, 30))) * SECOND,
+        timeout_ns=draw(st.sampled_from(timeouts_s)) * SECOND,
         scheduling_timeout_ns=draw(st.sampled_from((0, 90))) * SECOND,
         max_retries_failure=draw(st.integers(0, 2)),
         max_retries_preemption=draw(st.sampled_from((100, 0, 1, 2))),
@@ -105,7 +105,7 @@ def jobs(draw: st.DrawFn, among: Sequence[GroupConfig]) -> PlannedJob:
 
 
 def _numbered(job: PlannedJob, number: int) -> PlannedJob:
-    """Give a job its key, and its name unless that is to be another's, too."""
+    """Return a job its key, and its name unless that is to be another's, too."""
     spec = attrs.evolve(job.spec, name=f"job{number}") if job.spec.name == OWN_NAME else job.spec
     return attrs.evolve(job, key=f"key{number}", spec=spec)
 
@@ -147,6 +147,7 @@ def plans(
     chances: Sequence[tuple[str, int]] = RATES,
     timing: Timing = TIMING,
     max_jobs: int = MAX_JOBS,
+    task_length_s: tuple[int, int] | None = None,
 ) -> Plan:
     """Draw a plan: what :func:`~iriscw_sims.holding.assert_holds` takes.
 
@@ -157,14 +158,16 @@ def plans(
         chances: the chances that may come true, with their highest rates, of :data:`~iriscw_sims.swarm.RATES`.
         timing: every delay of groups that are drawn.
         max_jobs: how many jobs there are at most.
+        task_length_s: how long tasks run, between these two, in seconds; no job has a timeout then. Default: most of
+            them for some seconds, so that little of what a policy does wrong makes anybody wait.
     """
     seed = draw(st.integers(0, 0xFFFF))
     fleet = tuple(among)
     if not fleet:
-        count = draw(st.integers(1, MAX_GROUPS))
-        fleet = tuple(attrs.evolve(draw(groups(timing=timing)), name=f"g{number}") for number in range(count))
-    count = draw(st.integers(1, max_jobs))
-    submitted = [draw(jobs(fleet)) for _ in range(count)]
+        drawn = draw(st.lists(groups(timing=timing), min_size=1, max_size=MAX_GROUPS))
+        fleet = tuple(attrs.evolve(group, name=f"g{number}") for number, group in enumerate(drawn))
+    one = jobs(fleet) if task_length_s is None else jobs(fleet, timeouts_s=(0,))
+    submitted = draw(st.lists(one, min_size=1, max_size=max_jobs))
     delay = draw(st.sampled_from((0, 20))) * SECOND
     return Plan(
         seed=seed,
@@ -174,4 +177,5 @@ def plans(
         rates=draw(rates(chances)),
         safety=SAFETY_S * SECOND,
         takeover_delay=delay,
+        task_length=None if task_length_s is None else (task_length_s[0] * SECOND, task_length_s[1] * SECOND),
     )

@@ -195,9 +195,19 @@ class Plan:
     safety: int
     """How long faults happen; then everything is healed."""
     takeover_delay: int = 0
+    task_length: tuple[int, int] | None = None
+    """How long the code of a task runs, between these two, ns. Default: 1 to 15 s, of each third one up to 60 s."""
+
+    @property
+    def work_bound(self) -> int:
+        """How long all tasks run at most, one after the other and with every retry, ns; 0 if they are short."""
+        if self.task_length is None:
+            return 0
+        attempts = sum(job.spec.replicas * (1 + job.spec.max_retries_failure) for job in self.jobs)
+        return self.task_length[1] * attempts
 
     def without(self, kind: str) -> Plan:
-        """Give the plan without one kind of fault or chance."""
+        """Return the plan without one kind of fault or chance."""
         faults = tuple(fault for fault in self.faults if fault.kind != kind)
         return attrs.evolve(self, faults=faults, rates=tuple(rate for rate in self.rates if rate[0] != kind))
 

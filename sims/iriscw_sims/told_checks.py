@@ -197,7 +197,7 @@ class ToldChecks:
         return system.crashed or system.tree.closing or waits or hindrances != before
 
     def _slice(self, slice_id: str) -> Slice | None:
-        """Give a slice that has been told what there is, and is not about to go."""
+        """Return a slice that has been told what there is, and is not about to go."""
         promise = self.world.fleet_checks.promised.get(slice_id)
         if promise is None or promise.doomed_at is not None:
             return None

@@ -6,7 +6,7 @@ what ended until it is released, it reports what it has had and lost as MISSING,
 its pod, hangs, lies about its machine.
 
 What it promises of attempts that are suspended stands in ``docs/worker.md``: it says SUSPENDING before they may be
-frozen, SUSPENDED when nothing of them runs, and offers a leave once before it says RESUMING. Who freezes and thaws is
+frozen, SUSPENDED when nothing of them runs, and offers a grant once before it says RESUMING. Who freezes and thaws is
 another (:mod:`iriscw_sims.freezing`). Of what is suspended neither the lease nor the worker's end is an end.
 
 What really runs is what the checks of jobs read, not what anybody reports.
@@ -57,8 +57,12 @@ LOGS_KEPT = 10_000
 """Logs that the store remembers the size of: more than are waited for at once."""
 
 
+RENDEZVOUS_PORT = 20_000
+"""What each leader of a gang sets aside; nothing listens in this world."""
+
+
 def folder_of(uid: str) -> str:
-    """Give where the files of an attempt are, wherever it runs."""
+    """Return where the files of an attempt are, wherever it runs."""
     return f"/var/lib/iriscw/{uid}"
 
 
@@ -161,6 +165,7 @@ class SimWorker:
             self._resumes(order)
             return
         if order.uid in self.attempts:
+            self._waits_no_longer(self.attempts[order.uid], order)
             return
         if order.uid in self.released:
             self.say(Observed((Observation(order.uid, TaskState.ASSIGNED, Ending.MISSING),)))
@@ -176,6 +181,14 @@ class SimWorker:
             return
         world.simulation.call_after(rng.randrange(2 * SECOND), self._builds, attempt)
 
+    def _waits_no_longer(self, attempt: SimAttempt, order: RunOrder) -> None:
+        if order.gang is None or order.gang.waits:
+            return
+        attempt.order = order
+        if attempt.held:
+            attempt.held = False
+            self._starts(attempt)
+
     def _builds(self, attempt: SimAttempt) -> None:
         if attempt.alive:
             self._becomes(attempt, changed(attempt.seen, state=TaskState.BUILDING))
@@ -184,10 +197,17 @@ class SimWorker:
     def _starts(self, attempt: SimAttempt) -> None:
         if not attempt.alive:
             return
+        place = attempt.order.gang
+        if place is not None and place.waits:
+            attempt.held = True
+            return
         world, rng = self.world, self.world.workers.rng
         world.job_checks.process_started(self, attempt)
         attempt.log_bytes = rng.randrange(1000)
-        self._becomes(attempt, changed(attempt.seen, state=TaskState.RUNNING, started=True))
+        reached: dict[str, Any] = {"host": self.pod_name}
+        if place is not None and place.leads:
+            reached["rendezvous_port"] = RENDEZVOUS_PORT
+        self._becomes(attempt, changed(attempt.seen, state=TaskState.RUNNING, started=True, **reached))
         self._goes_on(attempt, self._draw(attempt))
 
     def _draw(self, attempt: SimAttempt) -> Program:
@@ -201,8 +221,11 @@ class SimWorker:
         if world.chance("attempt never ends") and attempt.order.spec.timeout_ns:
             return Program(None, 0)
         ending = Ending.FAILED if world.chance("attempt fails") else Ending.SUCCEEDED
-        most = 60 if rng.random() < 0.3 else 15
-        left = rng.randrange(SECOND, most * SECOND)
+        if world.plan.task_length is None:
+            most = 60 if rng.random() < 0.3 else 15
+            left = rng.randrange(SECOND, most * SECOND)
+        else:
+            left = rng.randint(*world.plan.task_length)
         if world.chance("attempt runs long"):  # long enough to be suspended more than once
             left += world.freezing.rng.randrange(30 * SECOND, 120 * SECOND)
         return Program(ending, left)
@@ -269,7 +292,7 @@ class SimWorker:
         self.world.simulation.call_after(self.world.freezing.rng.randrange(SECOND), self._offers, attempt)
 
     def _offers(self, attempt: SimAttempt) -> None:
-        """Put the leave into the attempt's folder, and say that it is there."""
+        """Put the grant into the attempt's folder, and say that it is there."""
         if not self.alive or not attempt.returning:
             return
         refusal = self.world.freezing.offer(self, attempt)

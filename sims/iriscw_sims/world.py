@@ -137,7 +137,8 @@ class World(Stage):
         if plan is not None:
             check_plan(plan)
         self.plan = plan if plan is not None else draw_plan(seed)
-        self.converge = pace.converge or rest_bound(pace.driver, [group.timing for group in self.plan.groups])
+        rest = pace.converge or rest_bound(pace.driver, [group.timing for group in self.plan.groups])
+        self.converge = rest + self.plan.work_bound
         """How long the healed world may take to come to rest, ns."""
         super().__init__(seed, self.plan.rates)
         self._groups = {group.name: group for group in self.plan.groups}
@@ -230,7 +231,7 @@ class World(Stage):
         self.disturbed_until = max(self.disturbed_until, self.simulation.now + span)
 
     def group(self, name: str) -> GroupConfig:
-        """Give a group's configuration."""
+        """Return a group's configuration."""
         return self._groups[name]
 
     @property
@@ -472,7 +473,7 @@ class World(Stage):
             self.disturbed()
 
     def report(self) -> str:
-        """Give everything that is needed to understand a failure, and the command that repeats it."""
+        """Return everything that is needed to understand a failure, and the command that repeats it."""
         fired = "\n".join(f"{at / SECOND:10.3f} s  {name}" for at, name in self.log)
         broken = "\n".join(self.violations)
         failures = "\n".join(repr(each) for each in self.system.failures[-5:])

@@ -102,7 +102,7 @@ class Collector(Follower):
 
 
 def _pools_that_own(guest: Guest) -> list[str]:
-    """Give the uids of the pools that own a pod; none if anything else owns it, too."""
+    """Return the uids of the pools that own a pod; none if anything else owns it, too."""
     owners = guest.item["metadata"].get("ownerReferences") or ()
     if any(each["kind"] != "NodePool" for each in owners):
         return []

@@ -150,7 +150,7 @@ class CoreWeave:
         return self.site.now - machine.joined_at >= self.site.settings.exec_after_join
 
     def pool(self, name: str) -> Pool | None:
-        """Give a pool as its controller knows it."""
+        """Return a pool as its controller knows it."""
         return self.pools.by_name.get(name)
 
     def is_whole(self, pool_name: str) -> bool:

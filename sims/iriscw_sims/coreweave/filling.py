@@ -86,7 +86,7 @@ class Pool:
         )
 
     def empty_slots(self, count: int) -> list[int]:
-        """Give the lowest places that are empty."""
+        """Return the lowest places that are empty."""
         found: list[int] = []
         slot = 0
         while len(found) < count:
@@ -175,7 +175,7 @@ class Filling(Follower):
             self.fill(pool)
 
     def _without_capacity(self, pool: Pool, count: int, replacing: bool) -> int:
-        """Give how many of so many machines are not to be had now."""
+        """Return how many of so many machines are not to be had now."""
         if replacing:
             return count if self._site.chance("replacement without capacity", f"pool/{pool.name}") else 0
         if self._site.chance("pool without capacity", f"pool/{pool.name}"):
@@ -242,7 +242,7 @@ class Filling(Follower):
             self._nodes.remove(pool.members[slot], "its pool was scaled down")
 
     def _leavers(self, pool: Pool) -> list[int]:
-        """Give the places of machines that may leave, first those that should: idle ones, and the newest first."""
+        """Return the places of machines that may leave, first those that should: idle ones, and the newest first."""
         size = RACK_NODES if self._shape(pool).rack else 1
         busy = {slot // size: None for slot, machine in pool.members.items() if not machine.idle}
         stay = [slot for slot in sorted(pool.members, reverse=True) if slot not in pool.going]

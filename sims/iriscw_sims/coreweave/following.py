@@ -34,7 +34,7 @@ class Following:
         """Every object that was told and is there, by uid."""
 
     def take(self) -> list[Json]:
-        """Give what happened since the last call: ADDED, MODIFIED and DELETED, with the objects."""
+        """Return what happened since the last call: ADDED, MODIFIED and DELETED, with the objects."""
         told = self._news()
         if self._watch is None or self._watch.closed:
             was = self._known

@@ -149,7 +149,7 @@ class Guest:
         return policy
 
     def probe(self, kind: str) -> Json | None:
-        """Give the probe of its first container that has one of this kind (``livenessProbe``)."""
+        """Return the probe of its first container that has one of this kind (``livenessProbe``)."""
         return next((each[kind] for each in self.item["spec"]["containers"] if each.get(kind)), None)
 
     def turn(self) -> int:
@@ -167,7 +167,7 @@ OWN_CONDITIONS = ("PodReadyToStartContainers", "Initialized", "Ready", "Containe
 
 
 def status_of(guest: Guest, machine: Machine, stamp: str) -> Json:
-    """Give the status that a kubelet writes, as a merge patch of it."""
+    """Return the status that a kubelet writes, as a merge patch of it."""
     status: Json = {
         "phase": guest.phase,
         "conditions": _conditions(guest, stamp),
@@ -250,6 +250,6 @@ def _end(end: End) -> Json:
 
 
 def with_condition(item: Json, condition: Json) -> list[Any]:
-    """Give an object's conditions with one of them set anew."""
+    """Return an object's conditions with one of them set anew."""
     before = (item.get("status") or EMPTY).get("conditions") or ()
     return [*(each for each in before if each.get("type") != condition["type"]), condition]

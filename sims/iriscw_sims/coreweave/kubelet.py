@@ -261,7 +261,7 @@ class Kubelets:
 
 
 def _storage_limit(guest: Guest) -> str:
-    """Give how much disk a pod's first container may use, as its specification says it; empty: any."""
+    """Return how much disk a pod's first container may use, as its specification says it; empty: any."""
     return str(nested(guest.item["spec"]["containers"][0], "resources", "limits", STORAGE) or "")
 
 

@@ -120,7 +120,7 @@ class Addresses:
         self._given = first - 1
 
     def take(self) -> str:
-        """Give an address that no machine has."""
+        """Return an address that no machine has."""
         if self._free:
             return self._free.pop()
         self._given += 1

@@ -29,7 +29,7 @@ FABRIC_NODES = 64
 
 
 def pool_labels(spec: Json, shape: Shape, settings: Settings) -> Json:
-    """Give the labels that all nodes of a pool share, but for those that name the pool itself."""
+    """Return the labels that all nodes of a pool share, but for those that name the pool itself."""
     kind = spec["instanceType"]
     labels = {
         "kubernetes.io/os": "linux",
@@ -50,7 +50,7 @@ def pool_labels(spec: Json, shape: Shape, settings: Settings) -> Json:
 
 
 def place_labels(machine: Machine, serial: int, settings: Settings) -> Json:
-    """Give the labels that say where a machine stands: fabric, or rack."""
+    """Return the labels that say where a machine stands: fabric, or rack."""
     labels = {"kubernetes.io/hostname": machine.name}
     if machine.shape.infiniband:
         leaf = serial // FABRIC_NODES
@@ -66,7 +66,7 @@ def place_labels(machine: Machine, serial: int, settings: Settings) -> Json:
 
 
 def new_node(machine: Machine, spec: Json, serial: int, taints: list[Json], settings: Settings, stamp: str) -> Json:
-    """Give the body with which a machine joins the cluster, by its pool's specification: not ready yet."""
+    """Return the body with which a machine joins the cluster, by its pool's specification: not ready yet."""
     shape = machine.shape
     labels = {
         **pool_labels(spec, shape, settings),
@@ -103,7 +103,7 @@ def closed(machine: Machine) -> bool:
 
 
 def own_taints(machine: Machine) -> list[Json]:
-    """Give the taints that follow from a machine's state."""
+    """Return the taints that follow from a machine's state."""
     found: list[Json] = []
 
     def add(key: str, effect: str, **more: Any) -> None:
@@ -133,7 +133,7 @@ def _same_place(one: Json, other: Json) -> bool:
 
 
 def pool_taints(spec: Json, shape: Shape, settings: Settings) -> list[Json]:
-    """Give the taints that all nodes of a pool carry."""
+    """Return the taints that all nodes of a pool carry."""
     found: list[Json] = [dict(taint) for taint in spec.get("nodeTaints") or ()]
     if shape.gpus and settings.gpu_taint and not any(_same_place(each, GPU_TAINT) for each in found):
         found.append({**GPU_TAINT})
@@ -145,7 +145,7 @@ STARTING = "container runtime network not ready: cni plugin not initialized"
 
 
 def conditions(machine: Machine, stamp: str) -> list[Json]:
-    """Give a node's conditions, each with the time of its last change, which the machine remembers.
+    """Return a node's conditions, each with the time of its last change, which the machine remembers.
 
     Args:
         machine: Whose.

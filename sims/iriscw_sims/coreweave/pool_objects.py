@@ -60,7 +60,7 @@ class Standing:
 
 
 def target_of(spec: Json) -> int:
-    """Give how many nodes a specification wants."""
+    """Return how many nodes a specification wants."""
     racks = spec.get("targetRacks")
     return int(racks * RACK_NODES if racks is not None else spec.get("targetNodes") or 0)
 
@@ -71,12 +71,12 @@ def is_spot(spec: Json) -> bool:
 
 
 def shape_of(spec: Json, settings: Settings) -> Shape | None:
-    """Give what a machine of the pool is, None if there is no such type."""
+    """Return what a machine of the pool is, None if there is no such type."""
     return SHAPES.get(spec["instanceType"], settings.unknown_type)
 
 
 def understood(item: Json) -> tuple[Json, str]:
-    """Give an object's specification; :data:`NO_SPEC` and why, if it does not have the form that CoreWeave gave it.
+    """Return an object's specification; :data:`NO_SPEC` and why, if it does not have the form that CoreWeave gave it.
 
     The API server refuses such objects, unless somebody has changed the definition of their kind.
     """
@@ -155,7 +155,7 @@ def shows(item: Json, status: Json) -> bool:
 
 
 def status_of(standing: Standing, spec: Json, told: Json, settings: Settings, stamp: str) -> Json:
-    """Give a pool's status, as a merge patch of it; ``told`` is the one that was written last."""
+    """Return a pool's status, as a merge patch of it; ``told`` is the one that was written last."""
     status: Json = {
         "currentNodes": standing.current,
         "queuedNodes": standing.queued,

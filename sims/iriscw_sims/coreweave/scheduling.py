@@ -104,7 +104,7 @@ class Scheduler(Follower):
         return best
 
     def _candidates(self, guest: Guest) -> tuple[Pair, dict[str, Machine]]:
-        """Give the rarest label that a pod selects by, and the nodes that have it."""
+        """Return the rarest label that a pod selects by, and the nodes that have it."""
         selector = guest.item["spec"].get("nodeSelector") or EMPTY
         found: tuple[Pair, dict[str, Machine]] | None = None
         for pair in selector.items():
@@ -208,7 +208,7 @@ def _scheduled(item: Json) -> Json | None:
 
 
 def _ports(guest: Guest) -> list[int]:
-    """Give the ports of its node that a pod takes while it is there."""
+    """Return the ports of its node that a pod takes while it is there."""
     if guest.stage is Stage.OVER:
         return []
     containers = guest.item["spec"]["containers"]

@@ -45,12 +45,12 @@ class Span:
 
 
 def seconds(least: float, most: float, tail: float = 0) -> Span:
-    """Give a span with its bounds in seconds."""
+    """Return a span with its bounds in seconds."""
     return Span(int(least * SECOND), int(most * SECOND), int(tail * SECOND))
 
 
 def minutes(least: float, most: float, tail: float = 0) -> Span:
-    """Give a span with its bounds in minutes."""
+    """Return a span with its bounds in minutes."""
     return seconds(least * 60, most * 60, tail * 60)
 
 

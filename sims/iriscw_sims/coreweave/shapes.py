@@ -98,7 +98,7 @@ def _whole(text: str, thousandths: bool) -> int:
 
 
 def amounts(quantities: Json) -> Amounts:
-    """Give quantities as numbers."""
+    """Return quantities as numbers."""
     return {name: _whole(str(text), name == "cpu") for name, text in quantities.items()}
 
 

@@ -92,15 +92,15 @@ class Site:
         return written(self.surroundings.now + self.clock_off)
 
     def clock_of(self, machine: Machine) -> int:
-        """Give the time by a machine's clock, ns since 1970."""
+        """Return the time by a machine's clock, ns since 1970."""
         return self.surroundings.now + machine.clock_off
 
     def stamp_of(self, machine: Machine) -> str:
-        """Give the time by a machine's clock, as the API writes it."""
+        """Return the time by a machine's clock, as the API writes it."""
         return written(self.clock_of(machine))
 
     def stream(self, name: str) -> Random:
-        """Give a stream of random numbers of its own."""
+        """Return a stream of random numbers of its own."""
         return self.surroundings.rng(f"coreweave {name}")
 
     def chance(self, name: str, about: str) -> bool:

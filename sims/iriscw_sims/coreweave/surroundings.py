@@ -23,7 +23,7 @@ class Surroundings(Protocol):
         ...
 
     def rng(self, name: str) -> Random:
-        """Give a stream of random numbers of its own; asked for once a name."""
+        """Return a stream of random numbers of its own; asked for once a name."""
         ...
 
     def after(self, delay_ns: int, function: Callable[..., Any], *args: Any) -> None:
@@ -51,7 +51,7 @@ class Watching(Protocol):
         ...
 
     def take(self, now: int) -> list[Json]:
-        """Give what came since the last call: events, with frozen objects."""
+        """Return what came since the last call: events, with frozen objects."""
         ...
 
 
@@ -64,7 +64,7 @@ class Api(Protocol):
         ...
 
     def handle(self, request: Request, now: int) -> Response:
-        """Answer a request that is no watch."""
+        """Answer a request that is not a watch."""
         ...
 
     def watch(self, request: Request, now: int) -> Watching | Response:

@@ -30,7 +30,7 @@ def tolerates(toleration: Json, taint: Json) -> bool:
 
 
 def first_untolerated(spec: Json, taints: Iterable[Json], effects: tuple[str, ...]) -> Json | None:
-    """Give the first of some taints that a pod does not tolerate, of those with one of these effects."""
+    """Return the first of some taints that a pod does not tolerate, of those with one of these effects."""
     tolerations = spec.get("tolerations") or ()
     for taint in taints:
         if taint["effect"] in effects and not any(tolerates(each, taint) for each in tolerations):
@@ -39,7 +39,7 @@ def first_untolerated(spec: Json, taints: Iterable[Json], effects: tuple[str, ..
 
 
 def patience(spec: Json, taints: Iterable[Json]) -> int | None:
-    """Give for how many seconds a pod stays in spite of these ``NoExecute`` taints; None: for ever."""
+    """Return for how many seconds a pod stays in spite of these ``NoExecute`` taints; None: for ever."""
     spans: list[int] = []
     for taint in taints:
         mine = next((each for each in spec.get("tolerations") or () if tolerates(each, taint)), None)

@@ -83,7 +83,7 @@ def _configuration(call: Call) -> Json:
     """Read and check what is applied."""
     body = call.request.body
     if not isinstance(body, dict):
-        raise bad_request("error decoding YAML: the body is no object")
+        raise bad_request("error decoding YAML: the body is not an object")
     config: Json = thaw(body)
     if config.get("kind") is None or config.get("kind") == "":
         raise bad_request("Object 'Kind' is missing")
@@ -117,7 +117,7 @@ def _untyped(call: Call, said: str) -> Refused:
 
 
 def applied(call: Call, live: FrozenDict | None, config: Json, manager: Manager) -> Json:
-    """Give the object that an apply leads to, with its managedFields.
+    """Return the object that an apply leads to, with its managedFields.
 
     Raises:
         Refused: 409, others own what would change.
@@ -253,7 +253,7 @@ _GONE: Any = object()
 
 
 def _pruned(schema: Schema, value: Any, last: Tree, owned: Tree) -> Any:
-    """Give a value without what was applied before and is nobody's now, ``None`` if nothing is left of it."""
+    """Return a value without what was applied before and is nobody's now, ``None`` if nothing is left of it."""
     if isinstance(value, dict) and not schema.atomic:
         kept: Json = {}
         for name, item in value.items():
@@ -270,7 +270,7 @@ def _pruned(schema: Schema, value: Any, last: Tree, owned: Tree) -> Any:
 
 
 def _pruned_entry(schema: Schema, item: Any, name: str, last: Tree, owned: Tree, *, is_field: bool = False) -> Any:
-    """Give one entry without what is nobody's any more, ``_GONE`` if that is all of it.
+    """Return one entry without what is nobody's any more, ``_GONE`` if that is all of it.
 
     A field of a type is owned by who owns anything below it, and goes as a whole: with what others never owned in it.
     An entry of a map or list is owned only by who owns it as such.

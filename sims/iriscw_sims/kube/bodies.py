@@ -57,7 +57,7 @@ def read_patched(call: Call, patched: Json) -> Json:
     """Read what a patch made of an object.
 
     Raises:
-        Refused: 422, it is no object of its kind any more, or has fields it may not have.
+        Refused: 422, it is not an object of its kind any more, or has fields it may not have.
     """
     if patched.get("apiVersion") != call.kind.api_version or patched.get("kind") != call.kind.kind:
         _check_kind(call, patched)

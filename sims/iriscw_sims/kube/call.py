@@ -22,16 +22,16 @@ class Ground(Protocol):
     rng: Random
 
     def collection(self, kind: Kind) -> Collection:
-        """Give a kind's objects."""
+        """Return a kind's objects."""
 
     def named_collection(self, group: str, plural: str) -> Collection:
-        """Give the objects of a resource by its name."""
+        """Return the objects of a resource by its name."""
 
     def version_of(self, kind: Kind, api_version: str) -> Kind | None:
-        """Give another version of a kind, ``None`` if it is not served."""
+        """Return another version of a kind, ``None`` if it is not served."""
 
     def namespace(self, name: str) -> FrozenDict | None:
-        """Give a namespace, ``None`` if there is none."""
+        """Return a namespace, ``None`` if there is none."""
 
     def commit(self, collection: Collection, key: str, new: FrozenDict) -> FrozenDict:
         """Write an object at the next revision and give it as it was written."""
@@ -60,11 +60,11 @@ class Call:
         return self.key_of(self.route.name)
 
     def key_of(self, name: str) -> str:
-        """Give the key of an object beside the one that the path names."""
+        """Return the key of an object beside the one that the path names."""
         return f"{self.route.namespace}/{name}" if self.kind.namespaced else name
 
     def key_in(self, item: FrozenDict) -> str:
-        """Give the key of an object of this kind."""
+        """Return the key of an object of this kind."""
         metadata = item["metadata"]
         name: str = metadata["name"]
         return f"{metadata['namespace']}/{name}" if self.kind.namespaced else name
@@ -80,7 +80,7 @@ class Call:
         return any(name == "dryRun" for name, _ in self.request.query)
 
     def found(self) -> FrozenDict:
-        """Give the object that the path names.
+        """Return the object that the path names.
 
         Raises:
             Refused: 404, there is none.
@@ -91,5 +91,5 @@ class Call:
         return item
 
     def invalid(self, name: str, causes: list[Cause]) -> Refused:
-        """Give the 422 for an object of this kind."""
+        """Return the 422 for an object of this kind."""
         return invalid(self.kind.group, self.kind.kind, name, causes)

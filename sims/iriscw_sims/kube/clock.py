@@ -22,17 +22,17 @@ def _written(second: int) -> str:
 
 
 def go_duration(seconds: int) -> int:
-    """Give seconds as Go's ``time.Duration`` of so many, ns: what does not fit into 64 bits wraps around."""
+    """Return seconds as Go's ``time.Duration`` of so many, ns: what does not fit into 64 bits wraps around."""
     return (seconds * _SECOND + _WRAP) % (2 * _WRAP) - _WRAP
 
 
 def written(now: int) -> str:
-    """Give a time in ns since 1970 as ``metav1.Time`` writes it, to the second, cut off."""
+    """Return a time in ns since 1970 as ``metav1.Time`` writes it, to the second, cut off."""
     return _written(now // _SECOND)
 
 
 def written_micro(now: int) -> str:
-    """Give a time in ns since 1970 as ``metav1.MicroTime`` writes it, to the microsecond, cut off."""
+    """Return a time in ns since 1970 as ``metav1.MicroTime`` writes it, to the microsecond, cut off."""
     return f"{_written(now // _SECOND)[:-1]}.{now % _SECOND // 1000:06d}Z"
 
 
@@ -55,6 +55,6 @@ def parsed(text: str) -> int | None:
 
 
 def micro(text: str) -> str | None:
-    """Give a time as ``metav1.MicroTime`` writes it, ``None`` if ``text`` is no time."""
+    """Return a time as ``metav1.MicroTime`` writes it, ``None`` if ``text`` is not a time."""
     at = parsed(text) if _MICRO.search(text) else None
     return None if at is None else written_micro(at)

@@ -102,19 +102,19 @@ class Collection:
         return bisect_right(self.events, revision, key=lambda event: event.revision)
 
     def since(self, revision: int) -> list[Event]:
-        """Give the events after ``revision``, which is not before the horizon."""
+        """Return the events after ``revision``, which is not before the horizon."""
         if revision >= self.revision:
             return []
         return self.events[self._position(revision) :]
 
     def span(self, prefix: str, start: str = "") -> tuple[int, int]:
-        """Give the positions in ``keys`` of what begins with ``prefix`` and is not before ``start``."""
+        """Return the positions in ``keys`` of what begins with ``prefix`` and is not before ``start``."""
         low = bisect_left(self.keys, start or prefix)
         # 0x10FFFF sorts behind every character a name may have.
         return low, max(low, bisect_left(self.keys, prefix + "\U0010ffff") if prefix else len(self.keys))
 
     def entry(self, key: str) -> FrozenDict:
-        """Give an object as it stands in a list: built-in kinds leave ``kind`` and ``apiVersion`` to the list."""
+        """Return an object as it stands in a list: built-in kinds leave ``kind`` and ``apiVersion`` to the list."""
         if not self.kind.typed:
             return self.objects[key]
         found = self._entries.get(key)
@@ -123,13 +123,13 @@ class Collection:
         return found
 
     def bare(self, item: FrozenDict) -> FrozenDict:
-        """Give any object as a list tells it."""
+        """Return any object as a list tells it."""
         if not self.kind.typed:
             return item
         return FrozenDict({name: part for name, part in item.items() if name not in ("kind", "apiVersion")})
 
     def at(self, revision: int, prefix: str) -> list[tuple[str, FrozenDict]]:
-        """Give keys and objects as they were at ``revision``, which is not before the horizon."""
+        """Return keys and objects as they were at ``revision``, which is not before the horizon."""
         was: dict[str, FrozenDict | None] = {}
         for event in reversed(self.since(revision)):
             if event.key.startswith(prefix):

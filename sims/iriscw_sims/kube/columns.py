@@ -17,7 +17,7 @@ def _statuses(pod: Json) -> list[Json]:
 
 
 def _pod_status(pod: Json) -> str:
-    """Give what a person wants to know of a pod: why it waits or ended, else its phase."""
+    """Return what a person wants to know of a pod: why it waits or ended, else its phase."""
     status = pod.get("status") or EMPTY
     said: str = status.get("reason") or status.get("phase") or "Unknown"
     for each in _statuses(pod):
@@ -70,6 +70,10 @@ def _number(*path: str) -> Any:
     return lambda item: nested(item, *path) or 0
 
 
+def _labels(labels: Json | None) -> str:
+    return ",".join(f"{key}={value}" for key, value in sorted((labels or {}).items())) or NONE
+
+
 def _seen(event: Json, now: int) -> str:
     last = event.get("lastTimestamp") or event.get("eventTime") or nested(event, "metadata", "creationTimestamp")
     return age(last, now)
@@ -107,6 +111,26 @@ DEPLOYMENT = (
     column("Available", _number("status", "availableReplicas"), "integer"),
     AGE,
 )
+DAEMON_SET = (
+    column("Desired", _number("status", "desiredNumberScheduled"), "integer"),
+    column("Current", _number("status", "currentNumberScheduled"), "integer"),
+    column("Ready", _number("status", "numberReady"), "integer"),
+    column("Up-to-date", _number("status", "updatedNumberScheduled"), "integer"),
+    column("Available", _number("status", "numberAvailable"), "integer"),
+    column("Node Selector", lambda item: _labels(nested(item, "spec", "template", "spec", "nodeSelector"))),
+    AGE,
+)
+NETWORK_POLICY = (
+    column("Pod-Selector", lambda item: _labels(nested(item, "spec", "podSelector", "matchLabels"))),
+    AGE,
+)
+PRIORITY_CLASS = (
+    column("Value", _number("value"), "integer"),
+    column("Global-Default", lambda item: bool(item.get("globalDefault")), "boolean"),
+    AGE,
+    column("PreemptionPolicy", _text("preemptionPolicy")),
+)
+RUNTIME_CLASS = (column("Handler", lambda item: item.get("handler") or ""), AGE)
 EVENT = (
     Column("Last Seen", "string", _seen),
     column("Type", _text("type")),

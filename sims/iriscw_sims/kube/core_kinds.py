@@ -126,6 +126,26 @@ DEPLOYMENT = _core(
     rule=workload_rules.judge_deployment, scale=ScalePaths(".spec.replicas", ".status.replicas", ".spec.selector"),
     columns=columns.DEPLOYMENT,
 )  # fmt: skip
+DAEMON_SET = _core(
+    "apps", "v1", "DaemonSet", "daemonsets", "daemonset", short_names=("ds",), categories=("all",),
+    status=True, generation=True, default=workload_rules.default_daemon_set,
+    prepare=workload_rules.prepare_daemon_set, prepare_status=core_rules.only_status, metadata_rules=CHANGES_ONLY,
+    rule=workload_rules.judge_daemon_set, columns=columns.DAEMON_SET,
+)  # fmt: skip
+NETWORK_POLICY = _core(
+    "networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies", "networkpolicy", short_names=("netpol",),
+    generation=True, default=workload_rules.default_network_policy, columns=columns.NETWORK_POLICY,
+)  # fmt: skip
+PRIORITY_CLASS = _core(
+    "scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", "priorityclass", namespaced=False,
+    short_names=("pc",), fields=_paths("metadata.name"), default=workload_rules.default_priority_class,
+    prepare=workload_rules.prepare_priority_class, rule=workload_rules.judge_priority_class,
+    columns=columns.PRIORITY_CLASS,
+)  # fmt: skip
+RUNTIME_CLASS = _core(
+    "node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", "runtimeclass", namespaced=False, unconditional=False,
+    fields=_paths("metadata.name"), rule=workload_rules.judge_runtime_class, columns=columns.RUNTIME_CLASS,
+)  # fmt: skip
 DISRUPTION_BUDGET = _core(
     "policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", "poddisruptionbudget", short_names=("pdb",),
     status=True, generation=True, unconditional=False, prepare_status=workload_rules.prepare_budget_status,
@@ -174,5 +194,6 @@ DEFINITION = _core(
 
 CORE_KINDS: tuple[Kind, ...] = (
     NAMESPACE, POD, NODE, CONFIG_MAP, SECRET, SERVICE, SERVICE_ACCOUNT, EVENT, VOLUME_CLAIM, LEASE, DEPLOYMENT,
-    DISRUPTION_BUDGET, ROLE, ROLE_BINDING, CLUSTER_ROLE, CLUSTER_ROLE_BINDING, DEFINITION,
+    DAEMON_SET, NETWORK_POLICY, PRIORITY_CLASS, RUNTIME_CLASS, DISRUPTION_BUDGET, ROLE, ROLE_BINDING, CLUSTER_ROLE,
+    CLUSTER_ROLE_BINDING, DEFINITION,
 )  # fmt: skip

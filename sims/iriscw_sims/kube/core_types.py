@@ -25,6 +25,10 @@ Event metadata:ObjectMeta:! involvedObject:ObjectReference:! reason:s message:s 
 PersistentVolumeClaim metadata:ObjectMeta spec:PersistentVolumeClaimSpec status:PersistentVolumeClaimStatus
 Lease metadata:ObjectMeta spec:LeaseSpec
 Deployment metadata:ObjectMeta spec:DeploymentSpec status:DeploymentStatus
+DaemonSet metadata:ObjectMeta spec:DaemonSetSpec status:DaemonSetStatus
+NetworkPolicy metadata:ObjectMeta spec:NetworkPolicySpec
+PriorityClass metadata:ObjectMeta value:i:! globalDefault:b description:s preemptionPolicy:s:*
+RuntimeClass metadata:ObjectMeta handler:s:! overhead:Overhead:* scheduling:Scheduling:*
 PodDisruptionBudget metadata:ObjectMeta spec:PodDisruptionBudgetSpec status:PodDisruptionBudgetStatus
 Role metadata:ObjectMeta rules:[]PolicyRule:!@a
 RoleBinding metadata:ObjectMeta subjects:[]Subject:@a roleRef:RoleRef:!
@@ -85,6 +89,15 @@ DeploymentSpec replicas:i:* selector:LabelSelector:*! template:PodTemplateSpec:!
   minReadySeconds:i revisionHistoryLimit:i:* paused:b progressDeadlineSeconds:i:*
 DeploymentStatus observedGeneration:l replicas:i updatedReplicas:i readyReplicas:i availableReplicas:i
   unavailableReplicas:i terminatingReplicas:i:* conditions:[]DeploymentCondition:@m(type)%type collisionCount:i:*
+DaemonSetSpec selector:LabelSelector:*! template:PodTemplateSpec:! updateStrategy:DaemonSetUpdateStrategy
+  minReadySeconds:i revisionHistoryLimit:i:*
+DaemonSetStatus currentNumberScheduled:i:! numberMisscheduled:i:! desiredNumberScheduled:i:! numberReady:i:!
+  observedGeneration:l updatedNumberScheduled:i numberAvailable:i numberUnavailable:i collisionCount:i:*
+  conditions:[]DaemonSetCondition:@m(type)%type
+NetworkPolicySpec podSelector:LabelSelector:! ingress:[]NetworkPolicyIngressRule:@a
+  egress:[]NetworkPolicyEgressRule:@a policyTypes:[]s:@a
+Overhead podFixed:{}q
+Scheduling nodeSelector:{}s:@A tolerations:[]Toleration:@a
 PodDisruptionBudgetSpec minAvailable:x:* selector:LabelSelector:* maxUnavailable:x:* unhealthyPodEvictionPolicy:s:*
 PodDisruptionBudgetStatus observedGeneration:l disruptedPods:{}t disruptionsAllowed:i:! currentHealthy:i:!
   desiredHealthy:i:! expectedPods:i:! conditions:[]Condition:@m(type)%type
@@ -174,6 +187,10 @@ PersistentVolumeClaimCondition type:s:! status:s:! lastProbeTime:t lastTransitio
 ModifyVolumeStatus targetVolumeAttributesClassName:s status:s:!
 PodTemplateSpec metadata:ObjectMeta spec:PodSpec
 DeploymentStrategy type:s rollingUpdate:RollingUpdateDeployment:*
+DaemonSetUpdateStrategy type:s rollingUpdate:RollingUpdateDaemonSet:*
+DaemonSetCondition type:s:! status:s:! lastTransitionTime:t reason:s message:s
+NetworkPolicyIngressRule ports:[]NetworkPolicyPort:@a from:[]NetworkPolicyPeer:@a
+NetworkPolicyEgressRule ports:[]NetworkPolicyPort:@a to:[]NetworkPolicyPeer:@a
 DeploymentCondition type:s:! status:s:! lastUpdateTime:t lastTransitionTime:t reason:s message:s
 CustomResourceDefinitionNames plural:s:! singular:s shortNames:[]s:@a kind:s:! listKind:s categories:[]s:@a
 CustomResourceDefinitionVersion name:s:! served:b:! storage:b:! deprecated:b deprecationWarning:s:* schema:S:*
@@ -253,6 +270,10 @@ NodeRuntimeHandlerFeatures recursiveReadOnlyMounts:b:* userNamespaces:b:*
 ClientIPConfig timeoutSeconds:i:*
 LoadBalancerIngress ip:s hostname:s ipMode:s:* ports:[]PortStatus:@a
 LabelSelectorRequirement key:s:! operator:s:! values:[]s:@a
+RollingUpdateDaemonSet maxUnavailable:x:* maxSurge:x:*
+NetworkPolicyPort protocol:s:* port:x:* endPort:i:*
+NetworkPolicyPeer podSelector:LabelSelector:* namespaceSelector:LabelSelector:* ipBlock:IPBlock:*
+IPBlock cidr:s:! except:[]s:@a
 RollingUpdateDeployment maxUnavailable:x:* maxSurge:x:*
 CustomResourceSubresources status:a:* scale:CustomResourceSubresourceScale:*
 CustomResourceColumnDefinition name:s:! type:s:! format:s description:s priority:i jsonPath:s:!

@@ -140,7 +140,7 @@ def _judge_identity(spec: Json, was: Json) -> Iterator[Cause]:
 
 
 def established(definition: FrozenDict, now: int) -> FrozenDict:
-    """Give a definition whose names were accepted and whose kinds are served."""
+    """Return a definition whose names were accepted and whose kinds are served."""
     names = definition["spec"]["names"]
     at = written(now)
 
@@ -160,7 +160,7 @@ def established(definition: FrozenDict, now: int) -> FrozenDict:
 
 
 def kinds_of(definition: FrozenDict) -> list[Kind]:
-    """Give the kinds that a definition serves, one per version."""
+    """Return the kinds that a definition serves, one per version."""
     spec = definition["spec"]
     storage = next(_kind(spec, version) for version in spec["versions"] if version.get("storage"))
     return [

@@ -172,7 +172,7 @@ def delete_collection(call: Call) -> tuple[int, Json]:
 
 
 def success(kind: Kind, last: FrozenDict) -> Json:
-    """Give the Status that tells of a deletion."""
+    """Return the Status that tells of a deletion."""
     metadata = last["metadata"]
     details = {"name": metadata["name"], "group": kind.group, "kind": kind.plural, "uid": metadata["uid"]}
     if not kind.group:
@@ -241,7 +241,7 @@ _PENDING: Any = object()
 
 
 def _graceful(call: Call, item: FrozenDict, options: Options) -> tuple[int | None, Json]:
-    """Give the grace of a deletion and how the metadata says it; ``_PENDING`` if one as short is under way."""
+    """Return the grace of a deletion and how the metadata says it; ``_PENDING`` if one as short is under way."""
     metadata = item["metadata"]
     asked = options.grace_s if options.grace_s is None or options.grace_s >= 0 else 1
     if metadata.get("deletionTimestamp"):
@@ -272,7 +272,7 @@ def _next_generation(metadata: Json) -> Json:
 
 
 def _marked(metadata: Json, now: int) -> Json:
-    """Give the metadata of an object that waits for its finalizers."""
+    """Return the metadata of an object that waits for its finalizers."""
     since = metadata.get("deletionTimestamp")
     changes: Json = {"deletionGracePeriodSeconds": 0}
     if not since:
@@ -283,7 +283,7 @@ def _marked(metadata: Json, now: int) -> Json:
 
 
 def finalizers_after(finalizers: Any, options: Options, *, collected: bool = True) -> list[str]:
-    """Give the finalizers of an object that is being deleted with ``options``, of a kind that is garbage collected."""
+    """Return the finalizers of an object of a garbage-collected kind that is being deleted with ``options``."""
     orphan, foreground = ORPHAN in finalizers, FOREGROUND in finalizers
     if options.policy:
         orphan, foreground = options.policy == "Orphan", options.policy == "Foreground"
@@ -319,7 +319,7 @@ def _delete_namespace(call: Call, item: FrozenDict, options: Options) -> tuple[F
 
 
 def _nothing(kind: Kind) -> FrozenDict:
-    """Give what upstream shows where a trial takes the last finalizer off: what its update would have filled in."""
+    """Return what upstream shows where a trial takes the last finalizer off: what its update would have filled in."""
     blank = unwritten(kind)
     if kind.typed and kind.scale is not None:  # inside of the server a number of replicas is never absent
         blank["spec"] = {**blank["spec"], "replicas": 0}

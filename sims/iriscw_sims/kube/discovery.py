@@ -20,7 +20,7 @@ _SUBRESOURCES = {
 
 
 def document(path: str, kinds: Sequence[Kind], version: str) -> Json | None:
-    """Give the discovery document at a path, ``None`` if there is none."""
+    """Return the discovery document at a path, ``None`` if there is none."""
     parts = path.strip("/").split("/")
     if parts == ["version"]:
         return _version(version)
@@ -42,8 +42,23 @@ def document(path: str, kinds: Sequence[Kind], version: str) -> Json | None:
 
 
 def _version(version: str) -> Json:
+    """Say what is served. Clients of some languages want all that a real one says; nobody built this one."""
     major, minor = version.lstrip("v").split(".")[:2]
-    return {"major": major, "minor": minor, "gitVersion": version}
+    return {
+        "major": major,
+        "minor": minor,
+        "emulationMajor": major,
+        "emulationMinor": minor,
+        "minCompatibilityMajor": major,
+        "minCompatibilityMinor": str(max(0, int(minor) - 1)),
+        "gitVersion": version,
+        "gitCommit": "simulated",
+        "gitTreeState": "clean",
+        "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": "simulated",
+        "compiler": "gc",
+        "platform": "linux/amd64",
+    }
 
 
 def _group(name: str, kinds: Sequence[Kind]) -> Json:
@@ -81,7 +96,7 @@ def _entries(kind: Kind) -> list[Json]:
 
 
 def subresources_of(kind: Kind) -> list[str]:
-    """Give the names of a kind's subresources."""
+    """Return the names of a kind's subresources."""
     return [*kind.subresources, *(["status"] if kind.status else []), *(["scale"] if kind.scale else [])]
 
 

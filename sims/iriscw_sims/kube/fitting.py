@@ -85,7 +85,7 @@ class _Walk:
 
 
 def _named(schema: Schema, item: Any) -> tuple[str, Any]:
-    """Give what is wrong with an entry as one of a keyed list or a set, and what it is told from others by."""
+    """Return what is wrong with an entry as one of a keyed list or a set, and what it is told from others by."""
     if schema.list_type == "set":
         wrong = "no scalar" if item is None or isinstance(item, dict | list) else ""
         return wrong, (type(item) is bool, item)

@@ -31,7 +31,7 @@ class FrozenDict(dict[str, Any]):
         clear = pop = popitem = setdefault = update = _refuse
 
     def __deepcopy__(self, memo: dict[int, Any]) -> dict[str, Any]:
-        """Give a plain copy that may be changed."""
+        """Return a plain copy that may be changed."""
         plain: dict[str, Any] = thaw(self)
         return plain
 
@@ -50,7 +50,7 @@ class FrozenList(list[Any]):
         append = clear = extend = insert = pop = remove = reverse = sort = _refuse
 
     def __deepcopy__(self, memo: dict[int, Any]) -> list[Any]:
-        """Give a plain copy that may be changed."""
+        """Return a plain copy that may be changed."""
         plain: list[Any] = thaw(self)
         return plain
 
@@ -65,7 +65,7 @@ _KEPT = frozenset((*_SCALARS, FrozenDict, FrozenList))
 
 
 def freeze(value: Any) -> Any:
-    """Give ``value`` frozen. Branches that are frozen already stay the same objects.
+    """Return ``value`` frozen. Branches that are frozen already stay the same objects.
 
     Raises:
         InvalidArgument: ``value`` holds something that is not JSON.
@@ -86,7 +86,7 @@ def freeze(value: Any) -> Any:
 
 
 def thaw(value: Any) -> Any:
-    """Give a plain deep copy of ``value`` that may be changed."""
+    """Return a plain deep copy of ``value`` that may be changed."""
     if isinstance(value, dict):
         return {key: thaw(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -95,7 +95,7 @@ def thaw(value: Any) -> Any:
 
 
 def shared(old: Any, new: Any) -> Any:
-    """Give ``new`` with every branch that equals ``old``'s replaced by that, so that changes are found fast."""
+    """Return ``new`` with every branch that equals ``old``'s replaced by that, so that changes are found fast."""
     if new == old:
         return old
     if isinstance(new, dict) and isinstance(old, dict):

@@ -45,14 +45,14 @@ class _Found:
 
 
 def path_of(kind: Kind, namespace: str, name: str) -> str:
-    """Give the path of an object."""
+    """Return the path of an object."""
     root = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
     where = f"/namespaces/{namespace}" if kind.namespaced else ""
     return f"{root}{where}/{kind.plural}/{name}"
 
 
 def collect(collections: Iterable[Collection]) -> list[Request]:
-    """Give the requests that the garbage collector and the namespace controller would send now."""
+    """Return the requests that the garbage collector and the namespace controller would send now."""
     everything = [_Found(each.kind, item) for each in collections for item in each.objects.values()]
     by_uid = {found.uid: found for found in everything}
     dependents: dict[str, list[_Found]] = {}

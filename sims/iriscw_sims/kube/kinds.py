@@ -30,7 +30,7 @@ Change: TypeAlias = Callable[[Json, Json | None], None]
 
 
 def nested(value: Any, *names: str) -> Any:
-    """Give ``value[name][name]...``, ``None`` where one is missing."""
+    """Return ``value[name][name]...``, ``None`` where one is missing."""
     for name in names:
         if not isinstance(value, dict):
             return None
@@ -39,7 +39,7 @@ def nested(value: Any, *names: str) -> Any:
 
 
 def field_at(*names: str) -> Field:
-    """Give a field selector's reader for a path; what is missing compares as ``""``."""
+    """Return a field selector's reader for a path; what is missing compares as ``""``."""
     if len(names) == 2:
         return _field_in(*names)
 
@@ -50,7 +50,7 @@ def field_at(*names: str) -> Field:
 
 
 def _field_in(part: str, name: str) -> Field:
-    """Give a reader of a field one level down: what selectors ask of every object in a list."""
+    """Return a reader of a field one level down: what selectors ask of every object in a list."""
 
     def read(item: Json) -> str:
         value = (item.get(part) or EMPTY).get(name, "")
@@ -201,9 +201,3 @@ class Kind:
     def kind_of_list(self) -> str:
         """The ``kind`` of its lists."""
         return self.list_kind or f"{self.kind}List"
-
-
-def metadata_of(item: Json) -> Json:
-    """Give an object's metadata, empty if it has none."""
-    found = item.get("metadata")
-    return found if isinstance(found, dict) else EMPTY

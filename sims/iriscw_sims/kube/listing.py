@@ -55,7 +55,7 @@ class _Moment:
 def list_objects(
     collection: Collection, prefix: str, selection: Selection, request: Request, revision: int
 ) -> tuple[list[FrozenDict], Json]:
-    """Give one page of what begins with ``prefix``, as list entries, and the list's metadata.
+    """Return one page of what begins with ``prefix``, as list entries, and the list's metadata.
 
     Args:
         collection: The kind's objects.
@@ -90,7 +90,7 @@ def list_objects(
 
 
 def _only(collection: Collection, key: str, selection: Selection, moment: _Moment) -> list[FrozenDict]:
-    """Give the one object that can be selected, without looking at others: there is no page after it."""
+    """Return the one object that can be selected, without looking at others: there is no page after it."""
     if moment.revision is not None and moment.revision < collection.revision:
         item = dict(collection.at(moment.revision, key)).get(key)
         return [collection.bare(item)] if item is not None and selection.matches(item) else []
@@ -101,7 +101,7 @@ def _only(collection: Collection, key: str, selection: Selection, moment: _Momen
 def _present_page(
     collection: Collection, keys: list[str], prefix: str, selection: Selection, limit: int
 ) -> tuple[list[FrozenDict], int]:
-    """Give the entries of a page of the present, and how many keys it went through."""
+    """Return the entries of a page of the present, and how many keys it went through."""
     objects = collection.objects
     if not selection.tests:
         page = keys[:limit] if limit else keys
@@ -123,7 +123,7 @@ def _present_page(
 def _page_of(
     keys: list[str], items: list[FrozenDict], selection: Selection, limit: int
 ) -> tuple[list[FrozenDict], int]:
-    """Give a page of a past state, and how many keys it went through."""
+    """Return a page of a past state, and how many keys it went through."""
     page: list[FrozenDict] = []
     for position, item in enumerate(items):
         if selection.matches(item):

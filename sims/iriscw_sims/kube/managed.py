@@ -76,7 +76,7 @@ class Managed:
         return managed
 
     def written(self) -> list[Json]:
-        """Give managedFields, in the server's order."""
+        """Return managedFields, in the server's order."""
         entries: list[Json] = []
         for manager, tree in self.fields.items():
             entry: Json = {"manager": manager.name, "operation": manager.operation, "apiVersion": manager.version}
@@ -147,7 +147,7 @@ def in_order(entries: Iterable[Json]) -> list[Json]:
 
 
 def stripped(tree: Tree) -> Tree:
-    """Give a set of fields without those that are the server's own; what is below them stays."""
+    """Return a set of fields without those that are the server's own; what is below them stays."""
     left: Tree | None = tree
     for path in _STRIPPED:
         left = remove(left, path) if left else left
@@ -155,12 +155,12 @@ def stripped(tree: Tree) -> Tree:
 
 
 def schema_of(kind: Kind) -> Schema:
-    """Give the type by which fields of a kind are owned."""
+    """Return the type by which fields of a kind are owned."""
     return kind.schema or ANY
 
 
 def unwritten(kind: Kind) -> Json:
-    """Give an object of a kind before anything was written: what Go makes of nothing."""
+    """Return an object of a kind before anything was written: what Go makes of nothing."""
     bare = _bare(kind.schema) if kind.typed and kind.schema is not None else EMPTY
     return {**bare, "kind": kind.kind, "apiVersion": kind.api_version}
 
@@ -172,7 +172,7 @@ def _bare(schema: Schema) -> FrozenDict:
 
 
 def without_managed(item: Json) -> Json:
-    """Give an object without its managedFields; shares the rest."""
+    """Return an object without its managedFields; shares the rest."""
     metadata = item.get("metadata") or EMPTY
     if "managedFields" not in metadata:
         return item
@@ -180,7 +180,7 @@ def without_managed(item: Json) -> Json:
 
 
 def manager_of(call: Call, operation: str) -> Manager:
-    """Give the entry that a request writes as."""
+    """Return the entry that a request writes as."""
     name = call.request.parameter("fieldManager") or UNNAMED
     return Manager(name, operation, call.kind.api_version, call.route.subresource)
 
@@ -245,7 +245,7 @@ def known_to_all(call: Call, managed: Managed, *states: Json) -> bool:
 
 
 def reset_by(call: Call) -> tuple[Path, ...]:
-    """Give what a request cannot write, whatever it says: the status, or what an update of the status keeps."""
+    """Return what a request cannot write, whatever it says: the status, or what an update of the status keeps."""
     if call.route.subresource == "status":
         return call.kind.kept_by_status
     return _STATUS if call.kind.status else ()

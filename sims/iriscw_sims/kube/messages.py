@@ -24,7 +24,7 @@ class Request:
     accept: str = "application/json"
 
     def parameter(self, name: str) -> str:
-        """Give the first value of a query parameter, ``""`` without one."""
+        """Return the first value of a query parameter, ``""`` without one."""
         for key, value in self.query:
             if key == name:
                 return value

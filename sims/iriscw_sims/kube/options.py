@@ -13,7 +13,7 @@ FIELD_MANAGER_LIMIT = 128
 
 
 def validation_of(call: Call) -> str:
-    """Give the request's ``fieldValidation``."""
+    """Return the request's ``fieldValidation``."""
     return call.request.parameter("fieldValidation")
 
 

@@ -26,7 +26,7 @@ SELF = "."
 
 
 def gathered(paths: Iterable[Path]) -> Tree:
-    """Give the tree of some members, built in place: what a first write owns."""
+    """Return the tree of some members, built in place: what a first write owns."""
     tree: Tree = {}
     for path in paths:
         node, fresh = tree, False
@@ -45,7 +45,7 @@ def gathered(paths: Iterable[Path]) -> Tree:
 
 
 def insert(tree: Tree, path: Path) -> Tree:
-    """Give a tree with one more member."""
+    """Return a tree with one more member."""
     if not path:
         return tree if not tree or SELF in tree else {SELF: {}, **tree}
     head, rest = path[0], path[1:]
@@ -65,7 +65,7 @@ def _alone(path: Path) -> Tree:
 
 
 def remove(tree: Tree, path: Path) -> Tree | None:
-    """Give a tree without a member (what is below it stays), ``None`` if nothing is left."""
+    """Return a tree without a member (what is below it stays), ``None`` if nothing is left."""
     head, rest = path[0], path[1:]
     inner = tree.get(head)
     if inner is None:
@@ -84,7 +84,7 @@ def remove(tree: Tree, path: Path) -> Tree | None:
 
 
 def without(tree: Tree, branches: Iterable[Path]) -> Tree:
-    """Give a tree without some members and all that is below them."""
+    """Return a tree without some members and all that is below them."""
     for path in branches:
         tree = _pruned(tree, path) or {}
     return tree
@@ -103,7 +103,7 @@ def _pruned(tree: Tree, path: Path) -> Tree | None:
 
 
 def members(tree: Tree, at: Path = ()) -> Iterator[Path]:
-    """Give the members of a tree."""
+    """Yield the members of a tree."""
     if not tree:
         if at:
             yield at
@@ -126,7 +126,7 @@ def has(tree: Tree, path: Path) -> bool:
 
 
 def joined(trees: list[Tree]) -> Tree:
-    """Give the union of trees. Built fresh; leaves are told apart from inner members no more."""
+    """Return the union of trees. Built fresh; leaves are told apart from inner members no more."""
     union: Tree = {}
     for tree in trees:
         for path in members(tree):
@@ -151,7 +151,7 @@ _ABSENT: Any = object()
 
 
 def compare(schema: Schema, old: Any, new: Any, leave_out: Iterable[Path] = ()) -> Difference:
-    """Give what differs between two states of an object, but for branches that are left out."""
+    """Return what differs between two states of an object, but for branches that are left out."""
     found = Difference()
     for path in leave_out:
         old, new = _but(old, path), _but(new, path)
@@ -160,7 +160,7 @@ def compare(schema: Schema, old: Any, new: Any, leave_out: Iterable[Path] = ()) 
 
 
 def _but(value: Any, path: Path) -> Any:
-    """Give a value without one branch."""
+    """Return a value without one branch."""
     name = path[0].removeprefix("f:")
     if not isinstance(value, dict) or name not in value:
         return value
@@ -215,7 +215,7 @@ def _compare_lists(schema: Schema, old: list[Any], new: list[Any], at: Path, fou
 
 
 def fields_of(schema: Schema, value: Any) -> Tree:
-    """Give the fields that a value has: its leaves, and the entries of lists and maps."""
+    """Return the fields that a value has: its leaves, and the entries of lists and maps."""
     return gathered(_fields(schema, value, ()))
 
 
@@ -246,7 +246,7 @@ def _shape(schema: Schema, value: Any) -> str:
 
 
 def below(schema: Schema, name: str) -> Schema:
-    """Give the type of a field or of a map's entry."""
+    """Return the type of a field or of a map's entry."""
     field = schema.fields.get(name)
     if field is not None:
         return field.schema
@@ -254,7 +254,7 @@ def below(schema: Schema, name: str) -> Schema:
 
 
 def element_name(schema: Schema, item: Any) -> str:
-    """Give the path element of a list's entry."""
+    """Return the path element of a list's entry."""
     if schema.list_type == "map" and isinstance(item, dict):
         defaults = schema.key_defaults
         names = schema.keys
@@ -271,7 +271,7 @@ def _name_of(key: str, value: str) -> str:
 
 
 def shown(path: Path) -> str:
-    """Give a path as conflicts name it: ``.spec.containers[name="a"].image``."""
+    """Return a path as conflicts name it: ``.spec.containers[name="a"].image``."""
     said = ""
     for part in path:
         kind, _, rest = part.partition(":")

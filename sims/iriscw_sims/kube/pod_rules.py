@@ -196,7 +196,7 @@ def _judge_added_tolerations(new: Sequence[Json], old: Sequence[Json]) -> Iterat
 
 
 def _frame(spec: Json) -> Json:
-    """Give what of a pod's specification never changes."""
+    """Return what of a pod's specification never changes."""
     frame = {k: v for k, v in spec.items() if k not in ("activeDeadlineSeconds", "tolerations", "schedulingGates")}
     for name in _LISTS:
         frame[name] = [{k: v for k, v in each.items() if k != "image"} for each in spec.get(name) or ()]

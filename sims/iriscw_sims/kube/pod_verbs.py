@@ -91,7 +91,7 @@ def _check_bindable(call: Call, pod: FrozenDict, given: Json) -> None:
 
 
 def _with_condition(conditions: Sequence[Json], kind: str, now: int, **more: str) -> list[Json]:
-    """Give conditions with one that is true, in its place if it is there, and since when it first was."""
+    """Return conditions with one that is true, in its place if it is there, and since when it first was."""
     at = next((index for index, each in enumerate(conditions) if each.get("type") == kind), len(conditions))
     was = conditions[at] if at < len(conditions) else EMPTY
     since = was.get("lastTransitionTime") if was.get("status") == "True" else written(now)

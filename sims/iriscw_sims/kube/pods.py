@@ -168,7 +168,7 @@ def prepare_pod_status(new: Json, old: Json | None) -> None:
 
 
 def quality(spec: Json) -> str:
-    """Give a pod's class of quality: Guaranteed, Burstable or BestEffort."""
+    """Return a pod's class of quality: Guaranteed, Burstable or BestEffort."""
     guaranteed, burstable = True, False
     for each in [item for name in _LISTS for item in spec.get(name) or ()]:
         resources = each.get("resources") or EMPTY

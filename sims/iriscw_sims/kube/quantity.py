@@ -15,7 +15,7 @@ _MAX = (1 << 63) - 1
 
 @lru_cache(maxsize=4096)
 def canonical(text: str) -> str | None:
-    """Give a quantity in canonical form, ``None`` if it is none. What is finer than nano is rounded up."""
+    """Return a quantity in canonical form, ``None`` if it is none. What is finer than nano is rounded up."""
     found = _QUANTITY.fullmatch(text)
     if found is None:
         return None
@@ -37,7 +37,7 @@ def canonical(text: str) -> str | None:
 
 @lru_cache(maxsize=4096)
 def amount(text: str) -> Fraction:
-    """Give a quantity's value; zero for what is none."""
+    """Return a quantity's value; zero for what is none."""
     found = _QUANTITY.fullmatch(text)
     if found is None:
         return Fraction(0)

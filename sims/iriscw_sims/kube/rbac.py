@@ -41,7 +41,7 @@ class Rules:
         return MASTERS in self.of(user)
 
     def of(self, user: str) -> tuple[str, ...]:
-        """Give all groups of a user."""
+        """Return all groups of a user."""
         if not user:
             return ("system:unauthenticated",)
         if self.trusted and user.startswith(self.trusted):
@@ -67,7 +67,7 @@ class Attempt:
 
 
 def verb_of(request: Request, route: Route) -> str:
-    """Give the verb that a request is authorized as."""
+    """Return the verb that a request is authorized as."""
     if request.method == "GET":
         if request.flag("watch"):
             return "watch"
@@ -94,7 +94,7 @@ def check(rules: Rules, roles: Collections, request: Request, route: Route, verb
 
 
 def _only_name(request: Request) -> str:
-    """Give the one name that a field selector leaves: such a list or watch is authorized as of that object.
+    """Return the one name that a field selector leaves: such a list or watch is authorized as of that object.
 
     A request whose options cannot be read is authorized as if it had none, as is one for a name that no path can hold.
     """
@@ -129,11 +129,11 @@ class Collections:
     of: Mapping[str, Collection]
 
     def objects(self, kind: Kind) -> Mapping[str, FrozenDict]:
-        """Give all objects of a kind by key."""
+        """Return all objects of a kind by key."""
         return self.of[kind.plural].objects
 
     def get(self, kind: Kind, key: str) -> Json | None:
-        """Give one object."""
+        """Return one object."""
         return self.objects(kind).get(key)
 
 
@@ -151,7 +151,7 @@ def is_almighty(attempt: Attempt) -> bool:
 
 
 def covering(roles: Collections, attempt: Attempt, missing: list[str] | None = None) -> tuple[Json, Json] | None:
-    """Give the first binding whose role allows an attempt, and the subject of it through which it does."""
+    """Return the first binding whose role allows an attempt, and the subject of it through which it does."""
     missing = [] if missing is None else missing
     for binding, subject, role in _bound(roles, attempt, missing):
         if any(_covers(rule, attempt) for rule in role.get("rules") or ()):
@@ -186,7 +186,7 @@ def _role(roles: Collections, kind: Kind, prefix: str, name: str, missing: list[
 
 
 def _subject(binding: Json, attempt: Attempt) -> Json | None:
-    """Give the subject of a binding that is the user, or a group of theirs."""
+    """Return the subject of a binding that is the user, or a group of theirs."""
     for subject in binding.get("subjects") or ():
         kind, name = subject.get("kind"), subject.get("name")
         if kind == "User" and name == attempt.user:

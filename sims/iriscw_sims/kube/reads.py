@@ -28,7 +28,7 @@ MIN_WATCH_S = 1800
 
 
 def get(call: Call) -> tuple[int, Json]:
-    """Give the object that the path names: 200.
+    """Return the object that the path names: 200.
 
     Raises:
         Refused: 404; 504 for a resource version that lies in the future.
@@ -43,7 +43,7 @@ def _version(call: Call) -> int:
     """Read the resourceVersion of a get or watch, 0 without one.
 
     Raises:
-        Refused: 500, it is no number: so upstream says it, though not of a list, nor of what it does not cache.
+        Refused: 500, it is not a number: so upstream says it, though not of a list, nor of what it does not cache.
     """
     version = call.request.parameter("resourceVersion")
     if not call.kind.cached:
@@ -54,7 +54,7 @@ def _version(call: Call) -> int:
 
 
 def list_all(call: Call) -> tuple[int, Json]:
-    """Give a list of what the path and the selectors name: 200.
+    """Return a list of what the path and the selectors name: 200.
 
     Raises:
         Refused: 400, 410, 422 or 504.
@@ -78,7 +78,7 @@ def list_all(call: Call) -> tuple[int, Json]:
 
 
 def as_table(call: Call, body: Json) -> Json:
-    """Give an object or a list as a table."""
+    """Return an object or a list as a table."""
     include = call.request.parameter("includeObject")
     if "items" in body and body["kind"] == call.kind.kind_of_list:
         metadata = {name: part for name, part in body["metadata"].items() if part != ""}
@@ -88,7 +88,7 @@ def as_table(call: Call, body: Json) -> Json:
 
 
 def as_partial(call: Call, body: Json) -> Json:
-    """Give an object's metadata, or that of each of a list."""
+    """Return an object's metadata, or that of each of a list."""
     if "items" not in body or body["kind"] != call.kind.kind_of_list:
         return partial(body)
     items = [partial(item) for item in body["items"]]
@@ -173,7 +173,7 @@ def _initial_events(request: Request) -> bool | None:
 
 
 def _timeout(call: Call) -> int:
-    """Give how long a watch lives, in ns."""
+    """Return how long a watch lives, in ns."""
     text = call.request.parameter("timeoutSeconds")
     if not text or text == "0":
         return int(MIN_WATCH_S * SECOND * (1 + call.ground.rng.random()))

@@ -24,7 +24,7 @@ class Refused(OperationError):
         self.status = status
 
     def response(self) -> Response:
-        """Give the response that carries this refusal."""
+        """Return the response that carries this refusal."""
         seconds = self.status.get("details", {}).get("retryAfterSeconds")
         return Response(self.status["code"], self.status, (("Retry-After", str(seconds)),) if seconds else ())
 
@@ -38,12 +38,12 @@ class Cause:
     text: str
 
     def as_status(self) -> dict[str, Any]:
-        """Give the entry of ``details.causes``."""
+        """Return the entry of ``details.causes``."""
         return {"reason": self.kind, "message": self.text, "field": self.field}
 
 
 def quoted(value: Any) -> str:
-    """Give a value as Go's ``%q`` or ``%v`` shows it within a field error."""
+    """Return a value as Go's ``%q`` or ``%v`` shows it within a field error."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):
@@ -100,7 +100,7 @@ def too_long(field: str, limit: int) -> Cause:
 
 
 def status_failure(code: int, reason: str, message: str, details: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Give a Status that says no. ``details`` that are empty are left out, as are its empty fields."""
+    """Return a Status that says no. ``details`` that are empty are left out, as are its empty fields."""
     body: dict[str, Any] = {
         "kind": "Status",
         "apiVersion": "v1",
@@ -117,7 +117,7 @@ def status_failure(code: int, reason: str, message: str, details: dict[str, Any]
 
 
 def qualified(group: str, plural: str) -> str:
-    """Give a resource's name as messages say it: ``pods``, ``leases.coordination.k8s.io``."""
+    """Return a resource's name as messages say it: ``pods``, ``leases.coordination.k8s.io``."""
     return f"{plural}.{group}" if group else plural
 
 

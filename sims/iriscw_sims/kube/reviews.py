@@ -65,7 +65,7 @@ def review(rules: Rules | None, roles: Collections, request: Request, now: int) 
 
 
 def _spec(request: Request, kind: str) -> Json:
-    """Give what is asked, without what is empty or unknown."""
+    """Return what is asked, without what is empty or unknown."""
     spec = nested(request.body, "spec") or {}
     if not isinstance(spec, dict) or not all(_fits(name, value) for name, value in spec.items()):
         raise bad_request(f"json: cannot unmarshal into Go struct field {kind}.spec")

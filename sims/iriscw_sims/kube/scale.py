@@ -73,7 +73,7 @@ def _scaled(call: Call, old: FrozenDict, replicas: int, version: Any) -> Json:
 
 
 def _owned(call: Call, old: FrozenDict, was: int, replicas: int) -> Any:
-    """Give managedFields after a change of the number: whoever owned it loses it to who scaled.
+    """Return managedFields after a change of the number: whoever owned it loses it to who scaled.
 
     A Scale leaves out a zero, so nobody owns that; and who nobody owns anything of, nobody tracks.
     """
@@ -91,7 +91,7 @@ def _owned(call: Call, old: FrozenDict, was: int, replicas: int) -> Any:
 
 
 def _set_apart(call: Call, managed: Managed, path: Path) -> list[Json]:
-    """Give managedFields after a scaling that changed nothing: an oddity of the real server, which does change them.
+    """Return managedFields after a scaling that changed nothing: an oddity of the real server, which does change them.
 
     It does not know its updaters again after their entries were a Scale's: their number is taken from them, and given
     to an entry of the same name, without a time. The next who reads both takes the later one for all there is.
@@ -113,7 +113,7 @@ def _with(value: Json, path: list[str], leaf: int) -> Json:
 
 
 def scale_of(call: Call, item: Json) -> Json:
-    """Give an object's Scale."""
+    """Return an object's Scale."""
     paths = call.kind.scale
     assert paths is not None
     metadata = item["metadata"]

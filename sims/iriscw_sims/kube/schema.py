@@ -94,7 +94,7 @@ def _table() -> dict[str, tuple[bool, str]]:
 
 @cache
 def core_schema(name: str) -> Schema:
-    """Give the type of a built-in kind or of a part of one."""
+    """Return the type of a built-in kind or of a part of one."""
     atomic, text = _table()[name]
     schema = Schema("object", name=name, atomic=atomic)
     for word in text.split():

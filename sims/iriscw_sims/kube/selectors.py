@@ -23,7 +23,6 @@ _DNS = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*"
 KEY = re.compile(rf"(?:(?P<prefix>{_DNS})/)?(?P<name>{_PART})")
 VALUE = re.compile(rf"(?:{_PART})?")
 _TOKEN = re.compile(r"\s*(==|!=|[=!<>(),]|[^\s=!<>(),]+)")
-_SPACE = re.compile(r"\s*")
 LABEL_LIMIT = 63
 """Characters of a label's value and of a key's name, as in apimachinery's ``LabelValueMaxLength``."""
 

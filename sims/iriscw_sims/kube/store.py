@@ -122,22 +122,22 @@ class Store:
         return tuple(self._collections.values())
 
     def collection(self, kind: Kind) -> Collection:
-        """Give a kind's objects."""
+        """Return a kind's objects."""
         storage = self._collections[kind.group, kind.plural]
         if kind.storage is None:
             return storage
         return next(view for view in storage.views if view.kind is kind)
 
     def version_of(self, kind: Kind, api_version: str) -> Kind | None:
-        """Give another version of a kind, ``None`` if it is not served."""
+        """Return another version of a kind, ``None`` if it is not served."""
         return self._served.get((kind.group, api_version.removeprefix(f"{kind.group}/"), kind.plural))
 
     def named_collection(self, group: str, plural: str) -> Collection:
-        """Give the objects of a resource by its name."""
+        """Return the objects of a resource by its name."""
         return self._collections[group, plural]
 
     def namespace(self, name: str) -> FrozenDict | None:
-        """Give a namespace, ``None`` if there is none."""
+        """Return a namespace, ``None`` if there is none."""
         return self.collection(NAMESPACE).objects.get(name)
 
     def commit(self, collection: Collection, key: str, new: FrozenDict) -> FrozenDict:
@@ -248,7 +248,7 @@ class Store:
         return body
 
     def _defined(self, definition: FrozenDict) -> list[Kind]:
-        """Give the kinds of a definition; the same ones as long as its specification is the same."""
+        """Return the kinds of a definition; the same ones as long as its specification is the same."""
         uid, spec = definition["metadata"]["uid"], definition["spec"]
         known = self._definitions.get(uid)
         if known is None or known[0] is not spec:

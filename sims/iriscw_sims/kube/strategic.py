@@ -25,7 +25,7 @@ def strategic(schema: Schema, old: Any, patch: Any) -> Json:
         Refused: 400, the patch is none.
     """
     if not isinstance(patch, dict):
-        raise bad_request("error decoding patch: the body is no object")
+        raise bad_request("error decoding patch: the body is not an object")
     return _merge(schema, old or {}, patch)
 
 

@@ -111,7 +111,7 @@ def _complete_object(schema: Schema, value: Json, at: str, unknown: list[str]) -
 
 
 def prune(schema: Schema, value: Json) -> Json:
-    """Give a plain object without what the schema does not know; nothing is filled in."""
+    """Return a plain object without what the schema does not know; nothing is filled in."""
     pruned: Json = _prune(schema, value, root=True)
     return pruned
 

@@ -31,7 +31,7 @@ def wants_table(accept: str) -> bool:
 
 
 def table(kind: Kind, items: Sequence[Json], metadata: Json, now: int, include: str) -> Json:
-    """Give a table of objects.
+    """Return a table of objects.
 
     Args:
         kind: Of the objects.
@@ -77,12 +77,12 @@ def wants_partial(accept: str) -> bool:
 
 
 def partial(item: Json) -> Json:
-    """Give an object without all but its metadata."""
+    """Return an object without all but its metadata."""
     return {"kind": "PartialObjectMetadata", "apiVersion": META, "metadata": item["metadata"]}
 
 
 def age(text: Any, now: int) -> str:
-    """Give how long ago a time was, in one or two units, as ``duration.HumanDuration`` does."""
+    """Return how long ago a time was, in one or two units, as ``duration.HumanDuration`` does."""
     at = parsed(text) if isinstance(text, str) else None
     if at is None:
         return "<unknown>"
@@ -113,12 +113,12 @@ def _two(first: int, unit: str, second: int, smaller: str) -> str:
 
 
 def age_column() -> Column:
-    """Give the column that tells an object's age."""
+    """Return the column that tells an object's age."""
     return Column("Age", "string", lambda item, now: age(item["metadata"].get("creationTimestamp"), now))
 
 
 def column(name: str, read: Callable[[Json], Any], kind: str = "string", priority: int = 0) -> Column:
-    """Give a column that does not depend on the time."""
+    """Return a column that does not depend on the time."""
     return Column(name, kind, lambda item, _now: read(item), priority=priority)
 
 

@@ -72,7 +72,7 @@ def _judge(schema: Json, value: Any, old: Any, at: str) -> Iterator[Cause]:
     elif schema.get("type") and not _fits(schema["type"], value):
         yield _wrong_type(schema["type"], value, at)
         if schema["type"] != "integer" or isinstance(value, bool) or not isinstance(value, int | float):
-            return  # what is no integer of 64 bits is judged on as a number
+            return  # what is not an integer of 64 bits is judged on as a number
     if "enum" in schema and value not in schema["enum"]:
         yield unsupported_value(at, value, [each if isinstance(each, str) else quoted(each) for each in schema["enum"]])
     if isinstance(value, dict):

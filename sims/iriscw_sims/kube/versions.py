@@ -16,13 +16,13 @@ from iriscw_sims.kube.kinds import Json, Kind
 
 
 def body_of(kind: Kind, item: Json) -> FrozenDict:
-    """Give what ``kind``, the storage version, writes of an object beside its metadata: no defaults are added."""
+    """Return what ``kind``, the storage version, writes of an object beside its metadata: no defaults are added."""
     body: FrozenDict = freeze(_pruned(kind, item))
     return body
 
 
 def stored(kind: Kind, item: Json) -> FrozenDict:
-    """Give an object of another version as it is read from storage: with the defaults of ``kind``."""
+    """Return an object of another version as it is read from storage: with the defaults of ``kind``."""
     assert kind.schema is not None
     pruned = _pruned(kind, item)
     found: FrozenDict = freeze({**structural.complete(kind.schema, pruned, []), "metadata": item["metadata"]})
@@ -30,7 +30,7 @@ def stored(kind: Kind, item: Json) -> FrozenDict:
 
 
 def shown(kind: Kind, item: FrozenDict) -> FrozenDict:
-    """Give a stored object as the version ``kind`` shows it: without what that does not have."""
+    """Return a stored object as the version ``kind`` shows it: without what that does not have."""
     found: FrozenDict = freeze({**_pruned(kind, item), "metadata": item["metadata"]})
     return found
 
@@ -42,7 +42,7 @@ def _pruned(kind: Kind, item: Json) -> Json:
 
 
 def view_of(kind: Kind, storage: Collection, revision: int) -> Collection:
-    """Give the view of a version on what is stored, with no past before ``revision``."""
+    """Return the view of a version on what is stored, with no past before ``revision``."""
     view = Collection(kind, revision)
     view.storage, view.hollow = storage, storage.hollow
     view.keys = [*storage.keys]

@@ -62,7 +62,7 @@ class Watch:
 
     @classmethod
     def refused(cls, collection: Collection, status: Json, now: int) -> Watch:
-        """Give a watch that tells one ERROR and ends: how the server says 410 to a watch."""
+        """Return a watch that tells one ERROR and ends: how the server says 410 to a watch."""
         watch = cls(collection, "", Selection(), 0, now=now, timeout=0, bookmarks=False)
         watch._pending.append({"type": "ERROR", "object": freeze(status)})
         watch._over = True
@@ -75,7 +75,7 @@ class Watch:
             self._pending.append(self._bookmark(mark_end, {INITIAL_EVENTS_END: "true"}))
 
     def take(self, now: int) -> list[Json]:
-        """Give the events that are there at ``now``, each once."""
+        """Return the events that are there at ``now``, each once."""
         if self.closed:
             return []
         told, self._pending = self._pending, []
@@ -98,7 +98,7 @@ class Watch:
         return [self._rendered(event, now) for event in told] if self._render else told
 
     def _rendered(self, event: Json, now: int) -> Json:
-        """Give an event with a table of one row; the columns are told once."""
+        """Return an event with a table of one row; the columns are told once."""
         if self._render is None or event["type"] in ("ERROR", "BOOKMARK"):
             return event
         rendered = self._render(event["object"], now)
@@ -125,7 +125,7 @@ class Watch:
 
     @staticmethod
     def _last_seen(event: Event) -> FrozenDict:
-        """Give what a DELETED tells: the object as it was selected, at the revision of the change."""
+        """Return what a DELETED tells: the object as it was selected, at the revision of the change."""
         if event.deleted or event.old is None:
             return event.new
         metadata = FrozenDict({**event.old["metadata"], "resourceVersion": str(event.revision)})

@@ -211,7 +211,7 @@ def settle(call: Call, old: FrozenDict, new: FrozenDict) -> FrozenDict:
 
 
 def _as_stored(call: Call, new: FrozenDict) -> FrozenDict:
-    """Give an object as it would be read after it was written."""
+    """Return an object as it would be read after it was written."""
     storage = call.objects.storage
     return new if storage is None else shown(call.kind, stored(storage.kind, new))
 
@@ -242,10 +242,10 @@ def _commit(call: Call, key: str, new: FrozenDict) -> FrozenDict:
 
 
 def version_of(metadata: Json) -> str:
-    """Give the resourceVersion that a caller names, ``"0"`` for none.
+    """Return the resourceVersion that a caller names, ``"0"`` for none.
 
     Raises:
-        Refused: 500, it is no number.
+        Refused: 500, it is not a number.
     """
     version = str(metadata.get("resourceVersion") or "0")
     if not version.isdecimal():
@@ -306,7 +306,7 @@ def _is_new_generation(call: Call, old: FrozenDict, new: Json) -> bool:
 
 
 def plain(value: Any) -> Json:
-    """Give a shallow copy of an object whose metadata may be changed, too."""
+    """Return a shallow copy of an object whose metadata may be changed, too."""
     copy = dict(value)
     copy["metadata"] = dict(copy.get("metadata") or {})
     return copy

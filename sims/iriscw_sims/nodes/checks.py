@@ -24,11 +24,14 @@ from iriscw.freeze.records import (
     FreezeSealed,
     FreezeUndoing,
     ThawAccepted,
+    ThawConfirming,
     ThawEnded,
     ThawEnding,
     ThawLetGo,
+    ThawMade,
     ThawOpened,
     ThawPaging,
+    ThawReady,
     ThawRestored,
     ThawRestoring,
     ThawTakenUp,
@@ -58,9 +61,12 @@ _STEP_OF = {
     "publish": FreezePhase.PUBLISHING,
     "held_end": FreezePhase.ENDING,
     "restore": ThawPhase.RESTORING,
+    "prove": ThawPhase.PROVING,
+    "came_back": ThawPhase.PROVING,
     "proceed": ThawPhase.STARTING,
     "vouched": ThawPhase.STARTING,
     "paging": ThawPhase.STARTING,
+    "confirm": ThawPhase.CONFIRMING,
 }
 """The step that has to be on the disk before a port is called so."""
 
@@ -89,9 +95,13 @@ class Watched:
     leave_running: bool = False
     cuda: tuple[TaskIdentity, ...] = ()
     """Who used CUDA when it was looked at."""
+    told: dict[TaskIdentity, CudaState | None] = attrs.field(factory=dict)
+    """What the driver said last of each process, None if it did not say."""
     measured: tuple[TaskIdentity, ...] = ()
     dumped: tuple[TaskIdentity, ...] = ()
     restored: tuple[TaskIdentity, ...] = ()
+    ready: bool = False
+    """Whether the last process of a thaw may run: before, what the others do may be lost."""
     taken_up: bool = False
     ended: object | None = None
     verified: Verified = Verified()
@@ -106,6 +116,8 @@ class Watched:
     """It has let its artifact go, as the last thing that it does."""
     root_left: bool = False
     """The tree's first process ended by itself while it ran."""
+    left: set[TaskIdentity] = attrs.field(factory=set)
+    """All of the tree that did."""
 
     @property
     def tasks(self) -> tuple[TaskIdentity, ...]:
@@ -136,7 +148,7 @@ class Checks:
         return self.machine
 
     def of(self, operation: str) -> Watched:
-        """Give what is known of an operation."""
+        """Return what is known of an operation."""
         if operation not in self.operations:
             self.operations[operation] = Watched(operation)
         return self.operations[operation]
@@ -176,11 +188,18 @@ class Checks:
                 known.steps.append(ThawPhase.VERIFYING)
             case ThawRestoring():
                 known.steps.append(ThawPhase.RESTORING)
+            case ThawMade(tasks=tasks):
+                known.steps.append(ThawPhase.PROVING)
+                known.restored = tasks
+            case ThawConfirming():
+                known.steps.append(ThawPhase.CONFIRMING)
             case ThawRestored(tasks=tasks):
                 known.steps.append(ThawPhase.STARTING)
                 known.restored = tasks
             case ThawPaging():
                 known.steps.append(ThawPhase.PAGING)
+            case ThawReady():
+                known.ready = True
             case ThawTakenUp():
                 known.taken_up = True
             case ThawLetGo():
@@ -240,6 +259,17 @@ class Checks:
             self.violate("C4", f"operation {operation}: {task.pid} is checkpointed before all are locked")
         if method == "unlock" and any(each.cuda is CudaState.CHECKPOINTED for each in peers):
             self.violate("C4", f"operation {operation}: {task.pid} is unlocked before all are restored")
+        held = {"unlock": CudaState.LOCKED, "cuda_restore": CudaState.CHECKPOINTED}.get(method)
+        order = known.cuda or known.restored
+        for later in order[order.index(task) + 1 :] if held is not None and task in order else ():
+            other = machine.find(later)
+            if other is not None and other.alive and other.cuda is held and known.told.get(later) is held:
+                text = f"operation {operation}: {method} of {task.pid} before that of {later.pid}"
+                self.violate("C4", f"{text}, which was locked after it")
+
+    def told(self, operation: str, task: TaskIdentity, state: CudaState | None) -> None:
+        """The driver says the state of a process, or does not."""
+        self.of(operation).told[task] = state
 
     def dump_begins(
         self, operation: str, tree: Sequence[Process], artifact: Artifact, within_ns: int, size_bytes: int
@@ -287,11 +317,22 @@ class Checks:
     def _thaws_of(self, artifact: Artifact) -> list[str]:
         return [each.name for each in self.operations.values() if each.thaws == artifact.operation]
 
+    def proven(self, operation: str, process: Process) -> None:
+        """A process that came back is compared with what was frozen."""
+        self.touched(operation, process)
+        if process.progress > process.came_back_at:
+            self.violate("C8", f"operation {operation} compares process {process.pid}, which has run already")
+
     def let_run(self, operation: str, process: Process) -> None:
         """A process that came back is let run."""
         self.touched(operation, process)
         for invariant, text in thaw_checks.let_run_too_early(self._machine, self.of(operation), process):
             self.violate(invariant, f"operation {operation}: {text}")
+
+    def all_run(self, operation: str) -> None:
+        """The last process of a thaw is let run."""
+        if not self.of(operation).ready:
+            self.violate("R9", f"operation {operation} lets all of it run, and that is not on the disk")
 
     def ends(self, operation: str, process: Process) -> None:
         """A process is about to be killed for an operation."""
@@ -305,7 +346,7 @@ class Checks:
         if known.thaws:
             if process.made_by != operation:
                 self.violate("C3", f"operation {operation} kills process {process.pid}, which it did not make")
-            elif process.progress > process.came_back_at and not hopeless and not known.root_left:
+            elif process.progress > process.came_back_at and known.ready and not hopeless and not known.root_left:
                 invariant, text = thaw_checks.killed_wrongly(self._machine, known, process)
                 self.violate(invariant, f"operation {operation}: {text}")
             return
@@ -324,7 +365,9 @@ class Checks:
                 self.violate("C8", f"operation {known.name}: {image.pid} ran on after its image was written")
 
     def _hopeless(self, known: Watched, process: Process) -> bool:
-        """Whether CUDA, or a right that is missing, leaves no other way."""
+        """Whether CUDA, a right that is missing, or whom the user had asked about it, leaves no other way."""
+        if known.failures["confirm"]:
+            return True
         trouble = sum(known.failures[each] for each in ("state", "cuda_restore", "unlock"))
         if max(known.failures["resume"], known.failures["sweep"]) > TRIES:
             return True
@@ -337,8 +380,9 @@ class Checks:
         """A process ended by itself, while it ran."""
         for known in self.operations.values():
             tasks = known.restored or known.dumped
-            if known.owed and known.tree == process.tree and (not tasks or tasks[0] == process.identity):
-                known.root_left = True
+            if known.owed and known.tree == process.tree:
+                known.left.add(process.identity)
+                known.root_left = known.root_left or not tasks or tasks[0] == process.identity
 
     # Room
 
@@ -348,15 +392,8 @@ class Checks:
             self.violate("P2", f"tier {shelf.name} has {shelf.charged_bytes} bytes of {shelf.budget_bytes}")
 
     def memory(self) -> None:
-        """The machine, and the control groups, hold what they are given (INV-P2).
-
-        Nothing reserves what CUDA moves off the GPUs, nor what a thaw brings back, so what begins beside one of them
-        may need too much: that is known (docs/simulation.md), and not told again for each seed that has it.
-        """
+        """The machine, and the control groups, hold what they are given (INV-P2)."""
         machine = self._machine
-        owed = [each for each in self.operations.values() if each.owed and each.steps]
-        if len(owed) > 1 and any(each.cuda or each.thaws for each in owed):
-            return
         if machine.free_bytes() < 0:
             self.violate("P2", f"{machine.node} runs out of memory: {-machine.free_bytes()} bytes too many")
         if machine.limit_bytes is not None and machine.kept_in_memory_bytes() > machine.limit_bytes:
@@ -385,10 +422,14 @@ class Checks:
         self.of(artifact.operation).given_away = True
 
     def _last_of_its_tree(self, known: Watched, artifact: Artifact) -> bool:
-        """Whether nothing of a tree lives, and its images are known to be whole and can be made visible."""
+        """Whether nothing of a tree lives, and its images are known to be whole and can be made visible.
+
+        Those that ran on after their freeze was undone, and ended by themselves, need no images: these are out of date.
+        """
         sealed = any(isinstance(step, FreezeSealed) for step in known.steps)
         whole = artifact.now.sealed and artifact.durable and not artifact.now.damaged and bool(artifact.now.snapshot)
-        return sealed and whole and not self._machine.of(artifact.tree) and known.failures["Publish"] <= TRIES
+        unneeded = self._machine.of(artifact.tree) or known.left.issuperset(known.dumped)
+        return sealed and whole and not unneeded and known.failures["Publish"] <= TRIES
 
     # How it ended
 

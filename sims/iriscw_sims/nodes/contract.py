@@ -19,7 +19,9 @@ from iriscw.freeze.model import (
     PagingFailed,
     RightsMissing,
     TargetUnfit,
+    TreeChanged,
     TreeLeft,
+    VerifyFailed,
 )
 
 
@@ -54,6 +56,7 @@ FLAWS: Mapping[str, tuple[Flaw, ...]] = {
         Flaw("tree cannot be read", 60, _plain(TargetUnfit)),
         Flaw("right missing", 40, _plain(RightsMissing)),
     ),
+    "members": (Flaw("tree cannot be read", 60, _plain(TargetUnfit)),),
     "living": (),
     "tasks": (_REFUSES, _HANGS),
     "reserve": (_FULL,),
@@ -91,6 +94,9 @@ FLAWS: Mapping[str, tuple[Flaw, ...]] = {
     "sweep": (Flaw("run cannot be ended", 300, _plain(TreeLeft)),),
     "end": (),
     "proceed": (Flaw("signal refused", 100, _plain(RightsMissing)),),
+    "prove": (Flaw("tree came back otherwise", 60, _plain(TreeChanged)),),
+    "came_back": (_FULL,),
+    "confirm": (Flaw("tree is not what it was", 150, _plain(VerifyFailed)),),
     "seal": (_FULL, Flaw("images are truncated", 100, _plain(ArtifactRefused))),
     "publish": (_FULL,),
     "discard": (Flaw("nothing can be removed", 150, _plain(OSError)),),
@@ -104,7 +110,7 @@ FLAWS: Mapping[str, tuple[Flaw, ...]] = {
 
 
 def chances() -> tuple[tuple[str, int], ...]:
-    """Give each chance once, with its highest rate."""
+    """Return each chance once, with its highest rate."""
     found: dict[str, int] = {}
     for flaws in FLAWS.values():
         for flaw in flaws:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import attrs
 
+from iriscw.errors import OperationError
 from iriscw.freeze.gates import USERFAULTFD
 from iriscw.freeze.model import (
     ArtifactRefused,
@@ -104,7 +105,7 @@ class Run:
         try:
             if self.advance() is None:
                 self.unheard()
-        except (CriuFailed, NoRoom, TargetGone):
+        except OperationError:
             self.over = True  # nobody hears it, and what it did is undone
 
     def unheard(self) -> None:
@@ -198,6 +199,7 @@ class Restore(Run):
                 cuda=CudaState.CHECKPOINTED if was.cuda is not None else None,
                 made_by=self.operation,
                 came_back_at=was.progress,
+                session=self.tasks[0].pid if self.tasks else was.pid,  # of a shell's job, the process group
                 pager=self.pager,
                 made_up=False,
             )
@@ -341,5 +343,5 @@ class SimHeld:
 
 
 def images_of(artifact: Artifact) -> str:
-    """Give the folder of an artifact's images."""
+    """Return the folder of an artifact's images."""
     return f"/tier/artifacts/{artifact.operation}/images"

@@ -24,6 +24,7 @@ def assert_holds(plan: NodesPlan) -> Run:
         AssertionError: an invariant is broken; the message says all.
         PlanInvalid: a value in the plan cannot be.
     """
+    __tracebackhide__ = True  # pytest shows the test's own lines
     run = NodesWorld(plan.seed, plan).run()
     if run.violations:
         raise AssertionError(failure(plan, run))
@@ -31,7 +32,7 @@ def assert_holds(plan: NodesPlan) -> Run:
 
 
 def failure(plan: NodesPlan, run: Run) -> str:
-    """Give the message of a failure."""
+    """Return the message of a failure."""
     text = plan_text(plan)
     commit = commit_of(Path(__file__).parent)
     where = f"seed {plan.seed}" + (f", commit {commit}" if commit else "")
@@ -43,7 +44,7 @@ def failure(plan: NodesPlan, run: Run) -> str:
 
 
 def command(plan: NodesPlan) -> str:
-    """Give the command that runs a plan again."""
+    """Return the command that runs a plan again."""
     if plan == draw_nodes_plan(plan.seed):
         return f"iriscw sim replay --nodes {plan.seed}"
     return f"iriscw sim replay --plan {pack(plan)}"

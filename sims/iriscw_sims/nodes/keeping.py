@@ -7,6 +7,7 @@ power cut undoes here what it would undo there.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 
 from iriscw.freeze.model import (
     ArtifactInUse,
@@ -18,6 +19,7 @@ from iriscw.freeze.model import (
     NoRoom,
     Room,
     Sealed,
+    TaskIdentity,
     UnsafeRequest,
 )
 from iriscw.freeze.ports import Report
@@ -60,8 +62,10 @@ class SimArtifacts(Port):
 
     # The port
 
-    async def promised(self, tier: str) -> int | None:
+    async def promised(self, tier: str = "") -> int | None:
         """See the port."""
+        if not tier:
+            return sum(shelf.promised_bytes for shelf in self.machine.shelves.values() if shelf.volatile)
         shelf = self._shelf(tier)
         return shelf.promised_bytes if shelf.volatile else None
 
@@ -152,7 +156,16 @@ class SimArtifacts(Port):
         if found.volatile and facts.host.boot_id != self.machine.boot_id:
             raise ArtifactRefused(f"artifact {artifact} lay in memory, and this is another boot of the machine")
         sealed = Sealed(found.now.images_bytes, "d", 3)
-        return Kept(facts, Room(images_of(found), f"/tier/work/{operation}"), sealed, found.by_pieces)
+        room = Room(images_of(found), f"/tier/work/{operation}")
+        return Kept(facts, room, sealed, found.by_pieces, found.now.returned)
+
+    async def came_back(self, artifact: str, tasks: Sequence[TaskIdentity]) -> None:
+        """See the port."""
+        await self._step("came_back")
+        _, found = self._visible(artifact)
+        found.change(returned=tuple(tasks))
+        found.sync()
+        await self._pause()
 
     async def verify(self, artifact: str, report: Report) -> None:
         """See the port."""

@@ -10,7 +10,7 @@ A :class:`Fate` decides what goes wrong and how long things take, and judges: th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import attrs
@@ -51,6 +51,8 @@ class Process:
     progress: int = 0
     came_back_at: int = 0
     """Its progress when it was thawed."""
+    session: int = 0
+    """The number of who leads its session: the first process of its tree."""
     tree: str = ""
     gpu: str = "GPU-1"
     memory_bytes: int = 10 * MIB
@@ -117,11 +119,11 @@ class Fate(Protocol):
     """Decides what goes wrong, how long things take, and whether what happens may happen."""
 
     def fault(self, method: str, about: str) -> Exception | None:
-        """Give the error that this call of a port raises; None: it goes well."""
+        """Return the error that this call of a port raises; None: it goes well."""
         ...
 
     def lasts(self, method: str, size_bytes: int) -> int:
-        """Give how long a step takes that handles so many bytes, ns."""
+        """Return how long a step takes that handles so many bytes, ns."""
         ...
 
     def may(self, name: str, about: str) -> bool:
@@ -152,6 +154,8 @@ class Machine:
     processes: list[Process] = attrs.field(factory=list)
     runs: list[CriuRun] = attrs.field(factory=list)
     """CRIUs that run, or whose record nobody has swept yet."""
+    promised: dict[str, int] = attrs.field(factory=dict)
+    """The memory that operations are about to take, by operation."""
     claims: dict[str, str] = attrs.field(factory=dict)
     """Who holds each target, by the name of the target."""
     landing: list[tuple[int, Process, CudaState]] = attrs.field(factory=list)
@@ -163,9 +167,9 @@ class Machine:
     pagers: list[Pager] = attrs.field(factory=list)
     """Those that bring pages, or have come to their end."""
     grants: list[str] = attrs.field(factory=list)
-    """Folders of programs in which a grant lies: leave for one thaw."""
+    """Folders of programs in which a grant lies: a grant for one thaw."""
     vouched: list[TaskIdentity] = attrs.field(factory=list)
-    """Supervisors that came back, had leave, and have written that down."""
+    """Supervisors that came back, had a grant, and have written that down."""
     vram_taken_at: int = 0
     """The tick at which a stranger last took memory of a GPU."""
     driver: str = DRIVER
@@ -179,19 +183,19 @@ class Machine:
     # Who there is
 
     def find(self, identity: TaskIdentity) -> Process | None:
-        """Give a process, whether it lives or not."""
+        """Return a process, whether it lives or not."""
         return next((each for each in self.processes if each.identity == identity), None)
 
     def living(self) -> list[Process]:
-        """Give those that live."""
+        """Return those that live."""
         return [each for each in self.processes if each.alive]
 
     def of(self, tree: str) -> list[Process]:
-        """Give the living ones of a workload."""
+        """Return the living ones of a workload."""
         return [each for each in self.processes if each.alive and each.tree == tree]
 
     def below(self, root: TaskIdentity) -> list[Process]:
-        """Give a process with all that descends from it, parents first."""
+        """Return a process with all that descends from it, parents first."""
         found = [each for each in self.processes if each.alive and each.identity == root]
         numbers = [each.pid for each in found]
         more = True
@@ -204,12 +208,23 @@ class Machine:
                     more = True
         return found
 
+    def came_of(self, tasks: Sequence[TaskIdentity]) -> list[Process]:
+        """Return those that live in a session that one of them leads, or led, and that began after it."""
+        began = {task.pid: task.start_ticks for task in tasks if task.boot_id == self.boot_id}
+        return [
+            each
+            for each in self.processes
+            if each.alive and began.get(each.session, each.identity.start_ticks + 1) <= each.identity.start_ticks
+        ]
+
     def takes(self, number: int) -> bool:
-        """Whether a living process or thread has a number."""
-        return any(each.alive and (each.pid == number or number in each.threads) for each in self.processes)
+        """Whether a living process or thread has a number, or a session of one has it."""
+        return any(
+            each.alive and (number in (each.pid, each.session) or number in each.threads) for each in self.processes
+        )
 
     def number(self, count: int = 1) -> tuple[int, ...]:
-        """Give numbers that nobody ever had."""
+        """Return numbers that nobody ever had."""
         first = self.next_number
         self.next_number += count
         return tuple(range(first, first + count))
@@ -217,44 +232,51 @@ class Machine:
     # How much there is
 
     def kept_in_memory_bytes(self) -> int:
-        """Give what the tiers take that are memory."""
+        """Return what the tiers take that are memory."""
         return sum(shelf.bytes for shelf in self.shelves.values() if shelf.volatile)
 
     def resident_bytes(self) -> int:
-        """Give what all processes take."""
+        """Return what all processes take."""
         return sum(each.resident_bytes for each in self.processes)
 
     def free_bytes(self) -> int:
-        """Give what nobody takes."""
+        """Return what nobody takes."""
         return self.memory_bytes - self.resident_bytes() - self.kept_in_memory_bytes()
 
     def spare_bytes(self) -> int:
-        """Give what it and its groups have left once all that is promised is written, and GPUs are moved there.
+        """Return what it and its groups have left once all that is promised is written, and GPUs are moved there.
 
         Who comes takes no more: nothing reserves that for a tree that is frozen, and the kernel would end one of them.
         """
         promised = sum(shelf.promised_bytes for shelf in self.shelves.values() if shelf.volatile)
         on_gpus = sum(each.device_bytes for each in self.living() if each.cuda not in (None, CudaState.CHECKPOINTED))
-        spare = self.free_bytes() - promised - on_gpus
+        taken = sum(self.promised.values())
+        spare = self.free_bytes() - promised - on_gpus - taken
         if self.limit_bytes is not None:
             spare = min(spare, self.limit_bytes - self.kept_in_memory_bytes() - promised)
         if self.group_bytes is not None:
-            spare = min(spare, self.group_bytes - self.resident_bytes() - on_gpus)
+            spare = min(spare, self.group_bytes - self.resident_bytes() - on_gpus - taken)
         return spare
 
+    def free_where_trees_land(self, operation: str = "", besides_bytes: int = 0) -> int:
+        """Return what a tree may still take that comes back, beside what operations other than this one will take."""
+        others = sum(size for name, size in self.promised.items() if name != operation) if operation else 0
+        free = self.free_bytes() - besides_bytes - others
+        return free if self.group_bytes is None else min(free, self.group_bytes - self.resident_bytes() - others)
+
     def free_for_tiers(self) -> int:
-        """Give what a tier that is memory may still take: the agent's group may have less than the machine."""
+        """Return what a tier that is memory may still take: the agent's group may have less than the machine."""
         free = self.free_bytes()
         return free if self.limit_bytes is None else min(free, self.limit_bytes - self.kept_in_memory_bytes())
 
     def free_memory(self) -> FreeMemory:
-        """Give what who freezes may still take, and what the workloads may."""
+        """Return what who freezes may still take, and what the workloads may."""
         ours = None if self.limit_bytes is None else max(0, self.limit_bytes - self.kept_in_memory_bytes())
         its = None if self.group_bytes is None else max(0, self.group_bytes - self.resident_bytes())
         return FreeMemory(max(0, self.free_bytes()), ours, its)
 
     def gpus_now(self) -> tuple[Gpu, ...]:
-        """Give the GPUs, with what is used of each."""
+        """Return the GPUs, with what is used of each."""
         used = {gpu.uuid: gpu.used_bytes for gpu in self.gpus}
         for each in self.processes:
             if each.gpu in used:
@@ -296,7 +318,7 @@ class Machine:
                 self.kill(each)
 
     def pager_of(self, operation: str) -> Pager | None:
-        """Give the pager of an operation, be it alive or not."""
+        """Return the pager of an operation, be it alive or not."""
         return next((each for each in self.pagers if each.operation == operation), None)
 
     def kill(self, process: Process) -> None:
@@ -322,6 +344,7 @@ class Machine:
 
     def agent_dies(self) -> None:
         """The process that freezes is gone, and all that went only with it."""
+        self.promised.clear()
         self.claims = {target: holder for target, holder in self.claims.items() if holder == STRANGER}
         for run in list(self.runs):
             if not run.over:
@@ -342,6 +365,7 @@ class Machine:
         self.in_flight.clear()
         self.unknown.clear()
         self.claims.clear()
+        self.promised.clear()
         self.pagers.clear()
         self.vouched.clear()
         for shelf in self.shelves.values():

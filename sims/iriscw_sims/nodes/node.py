@@ -14,8 +14,8 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from iriscw.agent.board import Board
 from iriscw.agent.claims import TargetBusy
+from iriscw.agent.operation_views import Board
 from iriscw.agent.operations import (
     OPERATIONS,
     Asked,
@@ -290,7 +290,7 @@ class Node:
             self.system.tell(OPERATIONS, StopAll("the agent was told to end"))
 
     def outcome(self, operation: str) -> Outcome | None:
-        """Give how an operation ended, as its records on the disk say."""
+        """Return how an operation ended, as its records on the disk say."""
         ended = self.checks.of(operation).ended
         return getattr(ended, "outcome", None)
 

@@ -16,17 +16,19 @@ from iriscw.freeze.model import (
     CudaState,
     CudaTask,
     FreeMemory,
+    Frozen,
     Gpu,
     GuardRefused,
-    Hindrance,
     Hook,
     Host,
-    Obstacle,
+    Met,
     TargetGone,
     Task,
     TaskIdentity,
     Tree,
+    VerifyFailed,
 )
+from iriscw.freeze.traits import Hindrance, Obstacle, OpenFile
 from iriscw.runtime.vocabulary import MILLISECOND
 from iriscw_sims.nodes.checks import Checks
 from iriscw_sims.nodes.machine import Machine, Process
@@ -75,7 +77,7 @@ class SimProcesses(Port):
                 return process.identity
         raise TargetGone(f"there is no process {pid}")
 
-    async def tree(self, root: TaskIdentity) -> Tree:
+    async def tree(self, root: TaskIdentity, *, closely: bool = False) -> Tree:
         """See the port."""
         await self._step("tree")
         self._alive(root)
@@ -92,6 +94,12 @@ class SimProcesses(Port):
         )
         return Tree(tuple(self._task(each) for each in found), (*hindrances, *pages))
 
+    async def members(self, root: TaskIdentity) -> Mapping[TaskIdentity, bool]:
+        """See the port."""
+        await self._step("members")
+        self._alive(root)
+        return {each.identity: each.stopped for each in self.machine.below(root)}
+
     def _task(self, process: Process) -> Task:
         name = f"task-{process.pid}"
         return Task(process.identity, process.parent, name, process.memory_bytes, stopped=process.stopped)
@@ -106,9 +114,36 @@ class SimProcesses(Port):
         """See the port."""
         return tuple(pid for pid in pids if self.machine.takes(pid))
 
-    async def free_memory_bytes(self) -> int:
+    async def free_memory_bytes(self, group: str = "") -> int:
         """See the port."""
-        return max(0, self.machine.free_bytes())
+        return max(0, self.machine.free_where_trees_land())
+
+    async def promise_memory(self, operation: str, size_bytes: int, group: str, besides_bytes: int = 0) -> int:
+        """See the port."""
+        self.machine.promised[operation] = size_bytes
+        return self.machine.free_where_trees_land(operation, besides_bytes)
+
+    def memory_taken(self, operation: str) -> None:
+        """See the port."""
+        self.machine.promised.pop(operation, None)
+
+    async def namespaces(self) -> tuple[tuple[str, int], ...]:
+        """See the port."""
+        return ()
+
+    async def files(self, opened: Sequence[OpenFile]) -> tuple[OpenFile | None, ...]:
+        """See the port."""
+        return tuple(opened)
+
+    async def meet(self, frozen: Frozen, images: str, returned: Sequence[TaskIdentity]) -> Met:
+        """See the port: nothing here has locks, names or heirs."""
+        return Met()
+
+    async def prove(self, frozen: Sequence[Task], made: Sequence[TaskIdentity]) -> None:
+        """See the port."""
+        await self._step("prove")
+        for task in made:
+            self.checks.proven(self.operation, self._alive(task))
 
     async def free_memory(self, task: TaskIdentity) -> FreeMemory:
         """See the port."""
@@ -132,22 +167,26 @@ class SimProcesses(Port):
             if tree[0] in self.machine.vouched:
                 return
             if first is None or not first.alive:
-                raise GuardRefused(f"process {tree[0].pid}, which guards it, has ended: it has no leave to go on")
+                raise GuardRefused(f"process {tree[0].pid}, which guards it, has ended: it has no grant to go on")
             self.checks.touched(self.operation, first)
             first.stopped = first.was_stopped = False  # one that somebody had stopped runs, too: nobody else can vouch
             await Await(LOOKS_EVERY)
         raise GuardRefused(f"process {tree[0].pid}, which guards it, says nothing")
 
-    async def proceed(self, tasks: Sequence[TaskIdentity]) -> None:
+    async def proceed(self, tasks: Sequence[TaskIdentity], *, below: bool = False) -> None:
         """See the port."""
-        for task in tasks:
+        if not below:
+            self.checks.all_run(self.operation)
+        for task in tasks[1:] if below else tasks:
             await self._step("proceed")
             process = self.machine.find(task)
             if process is not None and process.alive:
                 self.checks.let_run(self.operation, process)
                 process.stopped = False
 
-    async def end(self, tasks: Sequence[TaskIdentity], within_ns: int) -> tuple[TaskIdentity, ...]:
+    async def end(
+        self, tasks: Sequence[TaskIdentity], within_ns: int, *, heirs: bool = False
+    ) -> tuple[TaskIdentity, ...]:
         """See the port."""
         self.checks.limited(self.operation, "end", within_ns)
         for task in tasks:
@@ -156,7 +195,11 @@ class SimProcesses(Port):
                 self.checks.touched(self.operation, process)
                 process.stopped = True
         left = []
-        for task in tasks:
+        orphans = self.machine.came_of(tasks) if heirs else []
+        for process in orphans:
+            self.checks.touched(self.operation, process)
+            process.stopped = True
+        for task in (*tasks, *(each.identity for each in orphans)):
             await self._step("end")
             for process in self.machine.below(task):
                 if self.machine.fate.may("process dies slowly", f"process/{process.pid}"):
@@ -181,7 +224,9 @@ class SimCuda(Port):
         await self._step("tasks")
         found = [self.machine.find(each) for each in identities]
         return tuple(
-            CudaTask(each.identity, each.cuda, each.pid, each.device_bytes, (each.gpu,))
+            CudaTask(
+                each.identity, each.cuda, each.pid, each.device_bytes, (each.gpu,), ((each.gpu, each.device_bytes),)
+            )
             for each in found
             if each is not None and each.alive and each.cuda is not None
         )
@@ -189,6 +234,7 @@ class SimCuda(Port):
     async def state(self, task: TaskIdentity, within_ns: int) -> CudaState:
         """See the port."""
         self.checks.limited(self.operation, "state", within_ns)
+        self.checks.told(self.operation, task, None)
         await self._step("state")
         process = self._alive(task)
         if any(each[1] is process for each in self.machine.landing):
@@ -197,6 +243,7 @@ class SimCuda(Port):
             raise TargetGone(f"process {task.pid} does not use CUDA any more")
         if task in self.machine.unknown:
             self.machine.unknown.remove(task)
+        self.checks.told(self.operation, task, process.cuda)
         return process.cuda
 
     async def lock(self, task: TaskIdentity, within_ns: int) -> None:
@@ -262,6 +309,8 @@ class SimCuda(Port):
 
     def _moved(self, process: Process, gpus: Mapping[str, str]) -> Exception | None:
         """Put a process on its GPU again, if there is room."""
+        if gpus and process.gpu not in gpus:
+            self.checks.violate("C7", f"operation {self.operation}: the map lacks a GPU that was used: {process.gpu}")
         wanted = gpus.get(process.gpu, process.gpu)
         found = next((gpu for gpu in self.machine.gpus_now() if gpu.uuid == wanted), None)
         if process.cuda is not CudaState.CHECKPOINTED:
@@ -298,3 +347,10 @@ class SimHooks(Port):
         """See the port."""
         await self._step("wake")
         self._alive(root).resting = False
+
+    async def confirm(self, hook: Hook, root: TaskIdentity) -> None:
+        """See the port."""
+        await self._step("confirm")
+        process = self.machine.find(root)
+        if process is None or not process.alive:
+            raise VerifyFailed(f"process {root.pid} does not answer")

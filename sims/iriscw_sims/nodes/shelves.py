@@ -10,7 +10,7 @@ from random import Random
 
 import attrs
 
-from iriscw.freeze.model import Frozen
+from iriscw.freeze.model import Frozen, TaskIdentity
 
 
 @attrs.frozen
@@ -38,6 +38,8 @@ class Kept:
     """That byte is one of its pages: a lazy thaw meets it late."""
     trash: bool = False
     """A caller removed it; the next removal takes what is left of it on the disk."""
+    returned: tuple[TaskIdentity, ...] = ()
+    """Who came back from it."""
     pins: tuple[str, ...] = ()
     work: tuple[str, ...] = ()
     """Operations that have a folder of their own beside it."""
@@ -138,7 +140,7 @@ class Shelf:
         return max(0, self.capacity_bytes - self.foreign_bytes - self.bytes)
 
     def open(self, operation: str) -> Artifact:
-        """Give what an operation writes; make it if there is none."""
+        """Return what an operation writes; make it if there is none."""
         if operation not in self.artifacts:
             self.artifacts[operation] = Artifact(operation, self.volatile)
         return self.artifacts[operation]

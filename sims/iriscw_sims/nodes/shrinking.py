@@ -22,7 +22,7 @@ def run_plan(plan: NodesPlan) -> Run:
 
 
 def breaks_like(run: Run) -> Callable[[NodesPlan], bool]:
-    """Give a test for :func:`shrink`: whether a plan breaks the invariant that was broken first in ``run``."""
+    """Return a test for :func:`shrink`: whether a plan breaks the invariant that was broken first in ``run``."""
     wanted = invariant_of(run.violations[0])
 
     def broken(plan: NodesPlan) -> bool:
@@ -35,7 +35,7 @@ def breaks_like(run: Run) -> Callable[[NodesPlan], bool]:
 def shrink(
     plan: NodesPlan, broken: Callable[[NodesPlan], bool], *, max_runs: int = MAX_RUNS, luck: int = LUCK
 ) -> NodesPlan:
-    """Give the simplest plan found that is still broken.
+    """Return the simplest plan found that is still broken.
 
     Args:
         plan: a plan that is broken.

@@ -166,7 +166,7 @@ class NodesPlan:
     """How long faults happen; then everything is healed."""
 
     def without(self, kind: str) -> NodesPlan:
-        """Give the plan without one kind of fault or chance."""
+        """Return the plan without one kind of fault or chance."""
         faults = tuple(fault for fault in self.faults if fault.kind != kind)
         return attrs.evolve(self, faults=faults, rates=tuple(rate for rate in self.rates if rate[0] != kind))
 

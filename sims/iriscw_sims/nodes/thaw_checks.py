@@ -60,11 +60,13 @@ def let_run_too_early(machine: Machine, known: Watched, process: Process) -> Ite
     A pager that is lost in the moment in which its tree is let run is noticed a moment later; who takes up a thaw asks
     for its pages first.
     """
+    if known.thaws and not any(process.identity in each.now.returned for each in machine.hosted.values()):
+        yield "P1", f"process {process.pid} is let run, and nobody wrote down that it came back"
     mine = [each for each in machine.processes if each.made_by == known.name]
     first = next((each for each in mine if each.supervises), None)
     guarded = known.thaws and first is not None and process is not first
     if guarded and first is not None and first.identity not in machine.vouched:
-        yield "P1", f"process {process.pid} is let run, and {first.pid}, which guards it, has no leave"
+        yield "P1", f"process {process.pid} is let run, and {first.pid}, which guards it, has no grant"
     if known.taken_up and process.pager is not None and process.pager.lost:
         yield "C9", f"process {process.pid} is let run, and nobody brings its pages"
 

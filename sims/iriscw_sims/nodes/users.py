@@ -81,7 +81,7 @@ class Users:
         world.simulation.call_after(TEND, self._tend)
 
     def node_of(self, workload: Workload) -> Node:
-        """Give the node that a workload lives on."""
+        """Return the node that a workload lives on."""
         return self.world.nodes[workload.plan.machine]
 
     # Workloads
@@ -100,6 +100,7 @@ class Users:
                 Process(
                     TaskIdentity(number, machine.ticks, machine.boot_id),
                     1 if index == 0 else numbers[(index - 1) // 2],
+                    session=numbers[0],
                     tree=name,
                     cuda=CudaState.RUNNING if uses else None,
                     device_bytes=plan.device_mib * MIB if uses else 0,
@@ -112,12 +113,12 @@ class Users:
             )
 
     def living(self, workload: Workload) -> list[Process]:
-        """Give the living processes of a workload."""
+        """Return the living processes of a workload."""
         machine = self.node_of(workload).machine
         return [each for each in machine.living() if each.tree in workload.trees]
 
     def artifacts(self, workload: Workload) -> list[Artifact]:
-        """Give the artifacts of a workload that can be seen, the newest last."""
+        """Return the artifacts of a workload that can be seen, the newest last."""
         machine = self.node_of(workload).machine
         return [each for each in machine.hosted.values() if each.visible and each.tree in workload.trees]
 
@@ -188,7 +189,8 @@ class Users:
             folder = f"/attempt/{kept[-1].tree}"
             if order.grant and folder not in node.machine.grants:
                 node.machine.grants.append(folder)
-            plan = ThawPlan(self._id("th"), kept[-1].operation, lazy=order.lazy)
+            verify = Hook(HookKind.HTTP, ("http://127.0.0.1/health",)) if workload.plan.hook else None
+            plan = ThawPlan(self._id("th"), kept[-1].operation, lazy=order.lazy, verify=verify)
             self._begin(order, node, plan.operation, ThawTree(plan))
 
     def _begin(self, order: OrderPlan, node: Node, operation: str, message: FreezeTree | ThawTree) -> None:

@@ -296,7 +296,7 @@ class NodesWorld(Stage):
             raise InvariantBroken(self.violations[0])
 
     def report(self) -> str:
-        """Give everything that is needed to understand a failure, and the command that repeats it."""
+        """Return everything that is needed to understand a failure, and the command that repeats it."""
         fired = "\n".join(f"{at / SECOND:10.3f} s  {name}" for at, name in self.log)
         broken = "\n".join(self.violations)
         failures = "\n".join(repr(each) for node in self.nodes for each in node.system.failures[-5:])

@@ -71,15 +71,15 @@ class Bucket:
         """All keys in UTF-8, sorted."""
 
     def __len__(self) -> int:
-        """Give how many objects there are."""
+        """Return how many objects there are."""
         return len(self._heads)
 
     def contents(self) -> dict[str, Content]:
-        """Give all objects by key, in order: for checks, not for clients."""
+        """Return all objects by key, in order: for checks, not for clients."""
         return {key: self._bodies[key] for key in (each.decode() for each in self._order)}
 
     def body(self, key: str) -> Content | None:
-        """Give an object's content, None if it is not there: for checks, not for clients."""
+        """Return an object's content, None if it is not there: for checks, not for clients."""
         return self._bodies.get(key)
 
     # Writes
@@ -149,17 +149,17 @@ class Bucket:
         return Answer(206, head, body.part(*span), span[0])
 
     def head(self, asked: HeadObject, _now: int) -> Answer:
-        """Give what is known of an object."""
+        """Return what is known of an object."""
         head = self._find(asked.key)
         check_read(head, asked.if_match, asked.if_none_match)
         return Answer(200, head)
 
     def stat(self, asked: StatObject, _now: int) -> Answer:
-        """Give what is known of an object."""
+        """Return what is known of an object."""
         return Answer(200, self._find(asked.key))
 
     def list(self, asked: ListObjectsV2, _now: int) -> Answer:
-        """Give a page of the listing."""
+        """Return a page of the listing."""
         return Answer(200, list_objects(self._heads, self._order, asked))
 
     # Multipart uploads
@@ -183,16 +183,16 @@ class Bucket:
         return Answer(200, self._write(asked.key, made.body, made.etag, metadata, now))
 
     def abort_upload(self, asked: AbortMultipartUpload, _now: int) -> Answer:
-        """Give an upload up."""
+        """Return an upload up."""
         self.uploads.abort(asked)
         return Answer(204)
 
     def list_parts(self, asked: ListParts, _now: int) -> Answer:
-        """Give a page of an upload's parts."""
+        """Return a page of an upload's parts."""
         return Answer(200, self.uploads.list_parts(asked))
 
     def list_uploads(self, asked: ListMultipartUploads, _now: int) -> Answer:
-        """Give a page of the uploads."""
+        """Return a page of the uploads."""
         return Answer(200, self.uploads.list_uploads(asked))
 
     # Resumable uploads
@@ -223,7 +223,7 @@ class Bucket:
         return Answer(200, made)
 
     def forget_resumable(self, asked: ForgetResumable, _now: int) -> Answer:
-        """Give an upload up."""
+        """Return an upload up."""
         self.resumables.forget(self.resumables.find(asked))
         return Answer(204)
 
@@ -265,9 +265,9 @@ class Bucket:
 
 
 def _span(asked: ByteRange | LastBytes | None, length: int) -> tuple[int, int] | None:
-    """Give where a range begins and ends; None if the whole object is meant."""
+    """Return where a range begins and ends; None if the whole object is meant."""
     if asked is None or (isinstance(asked, ByteRange) and asked.last is not None and asked.last < asked.first):
-        return None  # RFC 9110: a range that makes no sense is no range
+        return None  # RFC 9110: a range that makes no sense is not a range
     if isinstance(asked, LastBytes):
         if not asked.count:
             raise Refused("InvalidRange")

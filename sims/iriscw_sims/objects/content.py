@@ -46,7 +46,7 @@ class Sized:
             raise InvalidArgument(f"no stretch of a stream: {self.length} bytes from {self.start} on")
 
     def __len__(self) -> int:
-        """Give the length in bytes."""
+        """Return the length in bytes."""
         return self.length
 
 
@@ -71,11 +71,11 @@ class Content:
 
     @classmethod
     def joined(cls, contents: Iterable[Content]) -> Content:
-        """Give contents in a row as one."""
+        """Return contents in a row as one."""
         return cls(*(piece for content in contents for piece in content.pieces))
 
     def __len__(self) -> int:
-        """Give the length in bytes."""
+        """Return the length in bytes."""
         return self._length
 
     def __eq__(self, other: object) -> bool:
@@ -83,7 +83,7 @@ class Content:
         return self.pieces == other.pieces if isinstance(other, Content) else NotImplemented
 
     def __hash__(self) -> int:
-        """Give a hash that equal contents share."""
+        """Return a hash that equal contents share."""
         return hash(self.pieces)
 
     def __repr__(self) -> str:
@@ -92,7 +92,7 @@ class Content:
         return f"Content({', '.join(said)})"
 
     def part(self, start: int, end: int) -> Content:
-        """Give the bytes from ``start`` up to, not including, ``end``; bounds beyond the end are the end.
+        """Return the bytes from ``start`` up to, not including, ``end``; bounds beyond the end are the end.
 
         Raises:
             InvalidArgument: a negative bound.
@@ -113,7 +113,7 @@ class Content:
             yield self.part(start, start + size).rendered()
 
     def rendered(self) -> bytes:
-        """Give real bytes.
+        """Return real bytes.
 
         Raises:
             InvalidArgument: they are more than ``MAX_RENDERED_BYTES``.
@@ -140,7 +140,7 @@ class Content:
 
 
 def _joined(pieces: Iterable[Piece]) -> tuple[Piece, ...]:
-    """Give the canonical form."""
+    """Return the canonical form."""
     found: list[Piece] = []
     real: list[bytes] = []
     for piece in pieces:

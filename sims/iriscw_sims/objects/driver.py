@@ -227,7 +227,7 @@ class SimObjectStore:
         """
         check_key(key)
         if start < 0 or (end is not None and end < start):
-            raise InvalidRange(f"{start} to {end} is no range")
+            raise InvalidRange(f"{start} to {end} is not a range")
         if start == end:  # HTTP has no empty ranges
             yield await self._nothing_of(key, start)
             return
@@ -241,14 +241,14 @@ class SimObjectStore:
         yield SimReading(_info(head), outcome.answer.body, outcome.whole)
 
     async def _nothing_of(self, key: str, start: int) -> SimReading:
-        """Give the reading of no bytes at ``start``, which the object must have."""
+        """Return the reading of no bytes at ``start``, which the object must have."""
         info = await self.stat(key)
         if start > info.size_bytes:
             raise InvalidRange(f"there is no byte {start} in {info.size_bytes} bytes")
         return SimReading(info, EMPTY, True)
 
     async def stat(self, key: str) -> ObjectInfo:
-        """Give what is known of an object.
+        """Return what is known of an object.
 
         Raises:
             ObjectNotFound: see the port.
@@ -303,7 +303,7 @@ def _result(operation: Operation, outcome: Outcome, kind: type[R], condition: Co
 
 
 def _done(operation: Operation, outcome: Outcome, condition: Condition) -> Answer:
-    """Give the answer to what was done, or raise what the port has for it."""
+    """Return the answer to what was done, or raise what the port has for it."""
     said = type(operation).__name__
     answer = outcome.answer
     if answer is None:
@@ -340,7 +340,7 @@ def _if_match(condition: Condition) -> str:
 
 
 async def _parts(data: bytes | Content | AsyncIterable[bytes], size: int) -> AsyncGenerator[Content]:
-    """Give data in parts of ``size`` bytes, but for the last; memory is one part and one chunk of the source."""
+    """Yield data in parts of ``size`` bytes, but for the last; memory is one part and one chunk of the source."""
     if isinstance(data, bytes | Content):
         content = Content(data) if isinstance(data, bytes) else data
         for start in range(0, len(content), size):

@@ -127,7 +127,7 @@ class ObjectFront:
         """Exchanges whose bodies are under way."""
 
     def statistics(self) -> FrontStatistics:
-        """Give what has happened so far."""
+        """Return what has happened so far."""
         return FrontStatistics(self._sent, self._landed, self._in_flight, self.up.active, self.down.active)
 
     # Access keys and outages

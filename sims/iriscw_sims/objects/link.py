@@ -95,7 +95,7 @@ class Link:
         return min(transfer.length, (self._moved - transfer.begun) // SECOND)
 
     def _rate(self) -> tuple[int, int]:
-        """Give the bandwidth of one stream as a fraction, bytes/s."""
+        """Return the bandwidth of one stream as a fraction, bytes/s."""
         if self._bytes_per_s < self._stream * self._active:
             return self._bytes_per_s, self._active
         return self._stream, 1

@@ -22,7 +22,7 @@ BEYOND = b"\xff"
 
 
 def list_objects(heads: Mapping[str, ObjectHead], order: Sequence[bytes], asked: ListObjectsV2) -> Listing:
-    """Give one page.
+    """Return one page.
 
     Args:
         heads: all objects by key.
@@ -55,7 +55,7 @@ def list_objects(heads: Mapping[str, ObjectHead], order: Sequence[bytes], asked:
 
 
 def common_prefix(key: bytes, prefix: bytes, delimiter: bytes) -> bytes:
-    """Give what a key is rolled up to, empty if it is listed itself."""
+    """Return what a key is rolled up to, empty if it is listed itself."""
     if not delimiter or not key.startswith(prefix):
         return b""
     found = key.find(delimiter, len(prefix))
@@ -63,7 +63,7 @@ def common_prefix(key: bytes, prefix: bytes, delimiter: bytes) -> bytes:
 
 
 def _resumed(asked: ListObjectsV2, prefix: bytes, delimiter: bytes) -> bytes:
-    """Give the bytes behind which a page begins; a token wins over ``start_after``."""
+    """Return the bytes behind which a page begins; a token wins over ``start_after``."""
     after = _opened(asked.continuation_token) if asked.continuation_token else asked.start_after.encode()
     return after + BEYOND if after and common_prefix(after, prefix, delimiter) == after else after
 

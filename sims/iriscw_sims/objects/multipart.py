@@ -72,7 +72,7 @@ class Uploads:
         self._uploads: dict[str, Upload] = {}
 
     def __len__(self) -> int:
-        """Give how many there are."""
+        """Return how many there are."""
         return len(self._uploads)
 
     def create(self, asked: CreateMultipartUpload, now: int) -> UploadHead:
@@ -85,7 +85,7 @@ class Uploads:
         return head
 
     def find(self, key: str, upload_id: str) -> Upload:
-        """Give an upload.
+        """Return an upload.
 
         Raises:
             Refused: NoSuchUpload: it was never begun, not for this key, or is over.
@@ -114,7 +114,7 @@ class Uploads:
         return head
 
     def assemble(self, asked: CompleteMultipartUpload) -> Assembled:
-        """Give what a completion makes; the upload is as before.
+        """Return what a completion makes; the upload is as before.
 
         Raises:
             Refused: NoSuchUpload, MalformedXML, InvalidPartOrder, InvalidPart, EntityTooSmall, EntityTooLarge.
@@ -164,7 +164,7 @@ class Uploads:
         self.end(asked.key, asked.upload_id)
 
     def list_parts(self, asked: ListParts) -> PartsPage:
-        """Give a page of an upload's parts.
+        """Return a page of an upload's parts.
 
         Raises:
             Refused: NoSuchUpload, InvalidArgument.
@@ -176,7 +176,7 @@ class Uploads:
         return PartsPage(page, page[-1].number if page and len(numbers) > limit else 0)
 
     def list_uploads(self, asked: ListMultipartUploads) -> UploadsPage:
-        """Give a page of the uploads, by key and then in the order in which they were begun.
+        """Return a page of the uploads, by key and then in the order in which they were begun.
 
         Raises:
             Refused: InvalidArgument.
@@ -191,7 +191,7 @@ class Uploads:
 
 
 def _behind(found: list[UploadHead], key: str, upload_id: str) -> int:
-    """Give where the uploads behind a marker begin; one without an id is behind all of its key's."""
+    """Return where the uploads behind a marker begin; one without an id is behind all of its key's."""
     for number, head in enumerate(found):
         if head.key.encode() > key.encode():
             return number

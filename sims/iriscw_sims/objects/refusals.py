@@ -48,13 +48,16 @@ HEADS = (HeadObject, HeadBucket)
 
 
 def refusal(code: str, detail: str = "") -> Answer:
-    """Give the answer that says no with a code of :data:`CODES`; ``detail`` is said instead of the code's words."""
+    """Return the answer that says no with a code of :data:`CODES`; ``detail`` is said instead of the code's words."""
     status, message = CODES[code]
     return Answer(status, code=code, message=detail or message)
 
 
 def told(operation: Operation, answer: Answer) -> Answer:
-    """Give an answer as its asker sees it: a refused HEAD has no body, nor has 304, and so neither code nor message."""
+    """Return an answer as its asker sees it.
+
+    A refused HEAD has no body, nor has 304, and so neither code nor message.
+    """
     bare = answer.status == 304 or (isinstance(operation, HEADS) and not answer.ok)
     return Answer(answer.status) if bare else answer
 

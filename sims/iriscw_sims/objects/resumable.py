@@ -43,7 +43,7 @@ class Resumables:
         self._uploads: dict[str, Resumable] = {}
 
     def __len__(self) -> int:
-        """Give how many are not over."""
+        """Return how many are not over."""
         return sum(upload.made is None for upload in self._uploads.values())
 
     def begin(self, asked: BeginResumable) -> ResumableHead:
@@ -55,7 +55,7 @@ class Resumables:
         return head
 
     def find(self, asked: ResumableChunk | ForgetResumable) -> Resumable:
-        """Give an upload.
+        """Return an upload.
 
         Raises:
             Refused: NoSuchUpload: it was never begun, not for this key, or was given up.

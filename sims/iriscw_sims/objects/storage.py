@@ -119,7 +119,7 @@ class ObjectStorage:
             return told(request.operation, refused.answer)
 
     def body(self, bucket: str, key: str) -> Content | None:
-        """Give the truth about an object, None if it is not there: for checks, not for clients."""
+        """Return the truth about an object, None if it is not there: for checks, not for clients."""
         return self.buckets[bucket].body(key) if bucket in self.buckets else None
 
     def _handle(self, request: Request, now: int) -> Answer:

@@ -19,7 +19,7 @@ class Surroundings(Protocol):
         ...
 
     def rng(self, name: str) -> Random:
-        """Give a stream of random numbers of its own; asked for once a name."""
+        """Return a stream of random numbers of its own; asked for once a name."""
         ...
 
     def after(self, delay_ns: int, function: Callable[..., Any], *args: Any) -> None:

@@ -46,7 +46,7 @@ class LoopSurroundings:
         return EPOCH + self._loop.now_ns
 
     def rng(self, name: str) -> Random:
-        """Give a stream of random numbers of its own."""
+        """Return a stream of random numbers of its own."""
         return Random(f"{self._seed}:{name}")
 
     def after(self, delay_ns: int, function: Callable[..., Any], *args: Any) -> None:

@@ -232,7 +232,7 @@ class ProcessContainers:
 
 
 def judge(ending: Ending) -> tuple[int, str]:
-    """Give exit code and reason of an end, as a kubelet tells them."""
+    """Return exit code and reason of an end, as a kubelet tells them."""
     if ending.code is not None:
         return ending.code, "Completed" if ending.code == 0 else "Error"
     number = ending.signal if ending.signal is not None else signal.SIGKILL
@@ -272,6 +272,6 @@ def _say(path: Path, text: str) -> None:
 
 
 def variables_of(life: Life) -> Mapping[str, str]:
-    """Give the environment of a pod's program: what a command that is run beside it gets, too."""
+    """Return the environment of a pod's program: what a command that is run beside it gets, too."""
     own = life.program.environment if life.program is not None else {}
     return {**basic_environment(os.environ), **own, MARKER: str(life.folder)}

@@ -44,7 +44,7 @@ class ProcessStreams:
         return self._reachable(node["metadata"]["name"])
 
     def log(self, pod: Mapping[str, Any], container: str, now: int, first: int = 0) -> Sequence[LogLine]:
-        """Give what a pod has said; who said it when, nobody wrote down, so all of it was said just now."""
+        """Return what a pod has said; who said it when, nobody wrote down, so all of it was said just now."""
         life = self._containers.last.get(str(pod["metadata"]["uid"]))
         if life is None:
             return []
@@ -60,7 +60,7 @@ class ProcessStreams:
         return self._containers.lives.get(str(life.pod["metadata"]["uid"])) is life
 
     def next_line(self, pod: Mapping[str, Any], container: str, now: int) -> int | None:
-        """Give when it is worth looking again."""
+        """Return when it is worth looking again."""
         life = self._containers.last.get(str(pod["metadata"]["uid"]))
         return now + LOOK_AGAIN if life is not None and self._runs(life) else None
 

@@ -72,7 +72,7 @@ class PodProgram:
 
 
 def loopback_of(address: str) -> str:
-    """Give the loopback address that stands for one of a node: ``127.3.0.7`` for ``10.3.0.7``.
+    """Return the loopback address that stands for one of a node: ``127.3.0.7`` for ``10.3.0.7``.
 
     Raises:
         CannotRun: it is no IPv4 address.
@@ -86,7 +86,7 @@ def loopback_of(address: str) -> str:
 def program_of(
     pod: Json, read: Read, stage: Stage, *, folder: Path, node_folder: Path, claims_folder: Path
 ) -> PodProgram:
-    """Give what a pod's one container runs.
+    """Return what a pod's one container runs.
 
     Args:
         pod: The API's object, bound to a node.
@@ -174,7 +174,7 @@ class _Roots:
 def _mounted(
     pod: Json, container: Json, read: Read, roots: _Roots
 ) -> tuple[dict[str, Path], dict[Path, bytes], set[Path]]:
-    """Give the folder that stands for each mount path, the files in them, and which of these are of ConfigMaps."""
+    """Return the folder that stands for each mount path, the files in them, and which of these are of ConfigMaps."""
     volumes = {each["name"]: each for each in pod["spec"].get("volumes") or ()}
     mounts: dict[str, Path] = {}
     files: dict[Path, bytes] = {}
@@ -219,7 +219,7 @@ def _content(pod: Json, volume: Json, read: Read) -> Iterator[tuple[str, bytes]]
 
 
 def _projected(pod: Json, part: Json, read: Read) -> Iterator[tuple[str, bytes]]:
-    """Give one source of a projected volume. Where there is a token, none is made: ``KUBECONFIG`` has to name the way
+    """Yield one source of a projected volume. Where there is a token, none is made: ``KUBECONFIG`` has to name the way
     to the API, as in each program of this machine.
     """
     namespace = pod["metadata"]["namespace"]
@@ -247,7 +247,7 @@ def _entries(source: Json, data: Mapping[str, bytes]) -> Iterator[tuple[str, byt
 
 
 def _found(read: Read, namespace: str, plural: str, name: str, source: Json) -> dict[str, bytes]:
-    """Give what a ConfigMap or Secret holds; nothing if it is not there and need not be."""
+    """Return what a ConfigMap or Secret holds; nothing if it is not there and need not be."""
     item = read(f"/api/v1/namespaces/{namespace}/{plural}/{name}")
     if item is None:
         if source.get("optional"):
@@ -261,7 +261,7 @@ def _found(read: Read, namespace: str, plural: str, name: str, source: Json) -> 
 
 
 def _variables(pod: Json, container: Json, read: Read) -> Iterator[tuple[str, str]]:
-    """Give the variables in the order in which they may refer to each other."""
+    """Yield the variables in the order in which they may refer to each other."""
     told: dict[str, str] = {}
     for each in container.get("env") or ():
         source = each.get("valueFrom")
@@ -308,12 +308,12 @@ def _expanded(text: str, told: Mapping[str, str]) -> str:
 
 
 def claimed(folder: Path, namespace: str, claim: str) -> Path:
-    """Give the folder that stands for a claimed volume: it outlives pods, and nodes."""
+    """Return the folder that stands for a claimed volume: it outlives pods, and nodes."""
     return _below(folder, f"{namespace}/{claim}")
 
 
 def _below(folder: Path, path: str) -> Path:
-    """Give what stands for an absolute path under a folder that stands for the root."""
+    """Return what stands for an absolute path under a folder that stands for the root."""
     place = folder / path.strip("/")
     if ".." in place.parts:
         raise CannotRun(f"{path} leads out of its folder")

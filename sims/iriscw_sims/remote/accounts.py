@@ -51,7 +51,7 @@ class Accounts:
         self._lock = threading.Lock()
 
     def environment(self, pod: Json) -> Mapping[str, str]:
-        """Give the variables by which a pod's program finds the API; none for a pod that has no token.
+        """Return the variables by which a pod's program finds the API; none for a pod that has no token.
 
         Raises:
             NoToken: there is none to be had.

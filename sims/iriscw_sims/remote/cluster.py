@@ -22,9 +22,9 @@ import attrs
 
 from iriscw.rpc.tokens import Secret
 from iriscw_sims.coreweave.coreweave import CoreWeave
+from iriscw_sims.coreweave.deployments import Deployments
 from iriscw_sims.coreweave.settings import QUICK, Settings
 from iriscw_sims.kube.messages import Request
-from iriscw_sims.remote.deployments import Deployments
 from iriscw_sims.remote.garbage import Garbage
 from iriscw_sims.remote.store import RemoteStore
 from iriscw_sims.serve.cluster import Inhabitants, of_processes
@@ -83,7 +83,7 @@ async def attached(
     try:
         surroundings = LiveSurroundings(timeline, seed, faults)
         coreweave = CoreWeave(store, surroundings, containers, of_processes(settings))
-        upkeep = (Garbage(store), Deployments(store))
+        garbage, deployments = Garbage(store), Deployments(coreweave.site)
 
         def exited(uid: str, exit_code: int, reason: str) -> None:
             timeline.catch_up()
@@ -92,7 +92,9 @@ async def attached(
         containers.exited = exited
         store.changed = lambda: _call(loop, touched.set)
         timeline.sooner = touched.set
-        task = loop.create_task(_run(timeline, coreweave, upkeep, touched), name="iriscw simulated CoreWeave")
+        task = loop.create_task(
+            _run(timeline, coreweave, garbage, deployments, touched), name="iriscw simulated CoreWeave"
+        )
         host = asyncio.current_task()
         assert host is not None
         task.add_done_callback(lambda done: None if done.cancelled() else host.cancel())
@@ -117,13 +119,13 @@ def _call(loop: asyncio.AbstractEventLoop, function: object) -> None:
 
 
 async def _run(
-    timeline: Timeline, coreweave: CoreWeave, upkeep: tuple[Garbage, Deployments], touched: asyncio.Event
+    timeline: Timeline, coreweave: CoreWeave, garbage: Garbage, deployments: Deployments, touched: asyncio.Event
 ) -> None:
     while True:
         touched.clear()
         coreweave.react()
-        for each in upkeep:
-            each.react(timeline.now)
+        garbage.react(timeline.now)
+        deployments.react()
         while (timer := timeline.take()) is not None:
             timer.run()
             coreweave.react()

@@ -20,7 +20,7 @@ class Known:
         self._known: dict[str, dict[str, Json]] = {}
 
     def of(self, path: str, now: int) -> dict[str, Json]:
-        """Give the objects of the kind at a path, by uid. A watch that ended is opened anew, and all is listed."""
+        """Return the objects of the kind at a path, by uid. A watch that ended is opened anew, and all is listed."""
         watch = self._watches.get(path)
         if watch is None or watch.closed:
             opened = self._store.watch(Request("GET", path), now)

@@ -74,7 +74,7 @@ class RemoteWatch:
         return self._ended and self._events.empty()
 
     def take(self, now: int) -> list[Json]:
-        """Give what came since the last call."""
+        """Return what came since the last call."""
         taken: list[Json] = []
         while not self._events.empty():
             taken.append(self._events.get())
@@ -221,7 +221,7 @@ class RemoteStore:
             return watch
 
     def _told(self, listed: Json) -> Json:
-        """Give what the items of a list leave out: what they are."""
+        """Return what the items of a list leave out: what they are."""
         return {"apiVersion": listed["apiVersion"], "kind": str(listed["kind"]).removesuffix("List")}
 
     def _notice(self) -> None:

@@ -24,12 +24,12 @@ WARNINGS_BYTES, WARNING_BYTES = 4096, 256
 
 
 def encoded(value: Any) -> bytes:
-    """Give JSON as bytes, frozen or not."""
+    """Return JSON as bytes, frozen or not."""
     return json.dumps(value, separators=(",", ":")).encode()
 
 
 def headers_of(response: Response) -> list[tuple[str, str]]:
-    """Give the headers of a response that may be sent as they are."""
+    """Return the headers of a response that may be sent as they are."""
     kept: list[tuple[str, str]] = []
     warnings = [value for name, value in response.headers if name == "Warning" and value.isprintable()]
     total = sum(map(len, warnings))

@@ -29,12 +29,12 @@ workers listen at their nodes' addresses."""
 
 
 def of_processes(delays: Settings) -> Settings:
-    """Give the settings of a cluster whose pods really run on this machine, beside those of other processes."""
+    """Return the settings of a cluster whose pods really run on this machine, beside those of other processes."""
     return attrs.evolve(delays, stop=WHOLE_GRACE, first_address=os.getpid() % BLOCKS * BLOCK_ADDRESSES + 1)
 
 
 def delays_of(settings: ServeSettings) -> Settings:
-    """Give how long everything takes. People who watch want the events of type Normal, too."""
+    """Return how long everything takes. People who watch want the events of type Normal, too."""
     delays = QUICK if settings.timing is Timing.QUICK else FAITHFUL
     return attrs.evolve(delays, normal_events=True, quotas=settings.quotas)
 

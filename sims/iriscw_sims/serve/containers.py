@@ -31,7 +31,7 @@ class Ending:
 
 
 def ending_of(pod: Mapping[str, Any]) -> Ending | None:
-    """Give how a pod's first container will end, ``None`` if it will not."""
+    """Return how a pod's first container will end, ``None`` if it will not."""
     container = pod["spec"]["containers"][0]
     argv = [*(container.get("command") or ()), *(container.get("args") or ())]
     if len(argv) == 3 and argv[0] in _SHELLS and argv[1] == "-c":
@@ -48,7 +48,7 @@ def _ending_of_line(line: str) -> Ending | None:
 
 
 def _ending(commands: Sequence[Sequence[str]]) -> Ending | None:
-    """Give how a series of commands ends, ``None`` if one of them is not known."""
+    """Return how a series of commands ends, ``None`` if one of them is not known."""
     after, code = 0, 0
     for argv in commands:
         if not argv:

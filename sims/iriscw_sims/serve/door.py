@@ -8,8 +8,8 @@ The token comes in the header (``Authorization: Bearer``) or, without TLS, as th
 that is made of client-go send no header with a secret over plain HTTP, whatever their kubeconfig says, but they keep a
 path that belongs to their server's address. Nothing here writes a target to a log before that part is taken off.
 
-A wrong token is 403, as CoreWeave's front says it, and no token is 401. Whoever holds the token is ``admin`` and may
-speak as another user (``kubectl --as``), so that roles can be tried out.
+A wrong token is 401, as none is: clients get themselves a new one for that. (CoreWeave's front says 403.) Whoever holds
+the token is ``admin`` and may speak as another user (``kubectl --as``), so that roles can be tried out.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Door:
         self._refused = 0
 
     def statistics(self) -> DoorStatistics:
-        """Give figures of now."""
+        """Return figures of now."""
         counts = (self._open[name] for name in ("requests", "watches", "streams"))
         return DoorStatistics(self._requests, self._refused, *counts)
 
@@ -132,10 +132,10 @@ class Door:
             return await send(http, response, self._limits.write_s)
 
     def _admitted(self, http: web.BaseRequest) -> str:
-        """Give the target of a request that has the token, without it.
+        """Return the target of a request that has the token, without it.
 
         Raises:
-            Refused: 401, there is none; 403, it is another one.
+            Refused: 401, there is none, or another one.
         """
         target = http.raw_path
         scheme, _, shown = http.headers.get("Authorization", "").partition(" ")
@@ -147,8 +147,6 @@ class Door:
         if tokens and all(map(self._token.matches, tokens)):
             return target
         self._refused += 1
-        if tokens:
-            raise Refused(status_failure(403, "Forbidden", "forbidden: the token is not this cluster's"))
         raise Refused(status_failure(401, "Unauthorized", "Unauthorized"))
 
     @asynccontextmanager
@@ -224,7 +222,7 @@ class Door:
 
 
 def _user(http: web.BaseRequest) -> str:
-    """Give as whom a caller speaks.
+    """Return as whom a caller speaks.
 
     Raises:
         Refused: 400, it speaks as somebody in a way that is not known here.

@@ -16,7 +16,7 @@ NAME = "iriscw-sim"
 
 
 def kubeconfig(url: str, token: Secret, certificate: bytes = b"") -> dict[str, Any]:
-    """Give a kubeconfig; it holds the token, for want of TLS also in the server's address (see ``door``)."""
+    """Return a kubeconfig; it holds the token, for want of TLS also in the server's address (see ``door``)."""
     secure = url.startswith("https:")
     cluster = {"server": url if secure else f"{url}{TOKEN_PREFIX}{token.reveal()}"}
     if certificate:

@@ -56,7 +56,7 @@ class Bells:
         self._known: dict[tuple[str, str], int] = {}
 
     def of(self, group: str, plural: str) -> asyncio.Event:
-        """Give what is set at the next change of a kind's objects."""
+        """Return what is set at the next change of a kind's objects."""
         return self._bells.setdefault((group, plural), asyncio.Event())
 
     def ring(self, store: Store) -> None:
@@ -118,7 +118,7 @@ class Live:
         return self.timeline.now
 
     def handle(self, request: Request) -> Response:
-        """Answer a request that is no watch."""
+        """Answer a request that is not a watch."""
         before = self.store.revision
         response = self.store.handle(request, self.timeline.catch_up())
         if self.store.revision != before:
@@ -134,7 +134,7 @@ class Live:
         return self.store.watch(request, self.timeline.catch_up())
 
     def read(self, path: str) -> Response:
-        """Give the answer to a GET of the server's own."""
+        """Return the answer to a GET of the server's own."""
         return self.handle(Request("GET", path))
 
     async def wait(self, bell: asyncio.Event, span: int) -> None:

@@ -34,7 +34,7 @@ _ACTIONS = (("get", "get"), ("put", "put"), ("patch", "patch"), ("delete", "dele
 
 
 def document(path: str, kinds: Sequence[Kind]) -> Json | None:
-    """Give the document at a path, ``None`` if there is none."""
+    """Return the document at a path, ``None`` if there is none."""
     if path == ROOT:
         versions = dict.fromkeys(_root_of(kind) for kind in kinds)
         return {"paths": {each: {"serverRelativeURL": _address(each, kinds)} for each in versions}}
@@ -48,7 +48,7 @@ def _root_of(kind: Kind) -> str:
 
 
 def _address(root: str, kinds: Sequence[Kind]) -> str:
-    """Give where the document of a version is; the address changes when its kinds do."""
+    """Return where the document of a version is; the address changes when its kinds do."""
     said = [[kind.kind, kind.schema and kind.schema.source] for kind in kinds if _root_of(kind) == root]
     return f"{ROOT}/{root}?hash={hashlib.sha256(json.dumps(said).encode()).hexdigest()[:32].upper()}"
 

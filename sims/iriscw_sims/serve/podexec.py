@@ -54,7 +54,7 @@ def read_command(request: Request, place: Place, pod: Pod) -> Command:
 
 
 def check_upgrade(http: web.BaseRequest) -> None:
-    """Refuse what is no websocket with one of our protocols.
+    """Refuse what is not a websocket with one of our protocols.
 
     Raises:
         Refused: 400.
@@ -78,7 +78,7 @@ class Channels:
         self._is_over = False
 
     async def stdin(self) -> AsyncIterator[bytes]:
-        """Give what the caller sends."""
+        """Yield what the caller sends."""
         while self._has_stdin and not self._is_over:
             data = await self._receive()
             if data:
@@ -118,7 +118,7 @@ class Channels:
 
 
 def outcome(code: int) -> dict[str, Any]:
-    """Give the Status that tells how a command ended."""
+    """Return the Status that tells how a command ended."""
     if code == 0:
         return {"metadata": {}, "status": "Success"}
     causes = [{"reason": "ExitCode", "message": str(code)}]

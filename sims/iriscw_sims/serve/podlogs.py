@@ -71,7 +71,7 @@ def _number(request: Request, name: str, least: int, causes: list[Cause]) -> int
 
 
 def instance_of(pod: Pod, container: str, *, previous: bool) -> Pod:
-    """Give a pod whose container is the instance that is asked for: the last one if it waits for its next start.
+    """Return a pod whose container is the instance that is asked for: the last one if it waits for its next start.
 
     Raises:
         Refused: 400, there is none yet.
@@ -94,7 +94,7 @@ def instance_of(pod: Pod, container: str, *, previous: bool) -> Pod:
 
 
 def shown(lines: Sequence[LogLine], *, timestamps: bool) -> bytes:
-    """Give lines as they are sent."""
+    """Return lines as they are sent."""
     if not timestamps:
         return b"".join(line.text + b"\n" for line in lines)
     return b"".join(f"{_moment(line.at)} ".encode() + line.text + b"\n" for line in lines)
@@ -143,7 +143,7 @@ class _Tail:
     left: int | None
 
     def take(self, pod: Pod) -> bytes:
-        """Give what was said since."""
+        """Return what was said since."""
         now = self.place.live.timeline.catch_up()
         lines = self.place.streams.log(pod, self.place.container, now, self.first)
         if lines:

@@ -30,7 +30,7 @@ class Place:
     container: str
 
     def pod(self) -> Pod | None:
-        """Give the pod as it is now, ``None`` if it is gone, or another one has its name."""
+        """Return the pod as it is now, ``None`` if it is gone, or another one has its name."""
         found = self.live.read(self.path)
         if found.code != 200 or found.body["metadata"]["uid"] != self.uid:
             return None
@@ -40,7 +40,7 @@ class Place:
 def find(
     live: Live, streams: PodStreams, request: Request, route: Route, verb: str, *, whole: bool = False
 ) -> tuple[Place, Pod]:
-    """Give the container that a request is about, and its pod; with ``whole`` it is about the pod, not one of them.
+    """Return the container that a request is about, and its pod; with ``whole`` it is about the pod, not one of them.
 
     Raises:
         Refused: 400, no container or one that does not exist is named; 403; 404; 500, its node cannot be reached.

@@ -68,16 +68,16 @@ def read_ports(request: Request, pod: Pod) -> tuple[int, ...]:
 
 
 def _port(text: str) -> int:
-    """Give the number of a port; 0 if it is none."""
+    """Return the number of a port; 0 if it is none."""
     number = int(text) if text.isascii() and text.isdecimal() and len(text) < 6 else 0
     return number if number < 2**16 else 0
 
 
 def check_upgrade(http: web.BaseRequest, ports: tuple[int, ...]) -> str:
-    """Give the protocol to speak.
+    """Return the protocol to speak.
 
     Raises:
-        Refused: 400, it is no websocket, speaks another protocol, or names no port.
+        Refused: 400, it is not a websocket, speaks another protocol, or names no port.
     """
     asked = [each.strip() for each in http.headers.get("Sec-WebSocket-Protocol", "").split(",")]
     if http.method != "GET" or http.headers.get("Upgrade", "").lower() != "websocket":
@@ -205,7 +205,7 @@ class _Channels:
         self.over = False
 
     def greet(self) -> list[bytes]:
-        """Give the first messages: the port on each channel, and why it cannot be reached."""
+        """Return the first messages: the port on each channel, and why it cannot be reached."""
         said: list[bytes] = []
         for index, port in enumerate(self._ports):
             head = struct.pack("<H", port)

@@ -1,10 +1,10 @@
-"""The few objects that kubectl sends as protobuf, whatever the server says it would rather have.
+"""Objects that clients send as protobuf, as JSON would have them.
 
-Most of kubectl sends JSON. ``create configmap``, ``auth can-i``, ``drain`` and their like send Kubernetes' own
-protobuf, and take a 415 for the end. So those kinds are read here, by tables of the fields that kubectl sets
-(``generated.proto`` of each group). All other kinds are refused by name, and so is an object with something in a field
-that is in no table: nothing is lost in silence. Nothing is ever written as protobuf: every client takes JSON for an
-answer.
+A program with client-go sends the kinds of Kubernetes itself as Kubernetes' own protobuf, unless it says otherwise;
+kubectl does so here and there. Both take a 415 for the end. So every such kind that is served is read, by a table that
+is made from Kubernetes' own sources (``protobuf_types.txt``, whose head says how it reads). An object with something in
+a field that is in no table is refused: nothing is lost in silence. Nothing is ever written as protobuf: every client
+takes JSON for an answer.
 
 The envelope is four bytes and a message ``Unknown``: the object's apiVersion and kind, and the object.
 """
@@ -12,59 +12,50 @@ The envelope is four bytes and a message ``Unknown``: the object's apiVersion an
 from __future__ import annotations
 
 import base64
+import json
+import re
+import struct
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-from iriscw_sims.kube.clock import written
+import attrs
+
+from iriscw_sims.kube.clock import written, written_micro
 
 MAGIC = b"k8s\0"
 
-_TYPES = """
-Unknown 1:typeMeta:TypeMeta 2:raw:raw
-TypeMeta 1:apiVersion:s 2:kind:s
-v1/ConfigMap 1:metadata:ObjectMeta 2:data:{}s 3:binaryData:{}y 4:immutable:b
-v1/Secret 1:metadata:ObjectMeta 2:data:{}y 3:type:s 4:stringData:{}s 5:immutable:b
-v1/Namespace 1:metadata:ObjectMeta 2:spec:NamespaceSpec 3:status:-
-v1/ServiceAccount 1:metadata:ObjectMeta 4:automountServiceAccountToken:b
-v1/DeleteOptions 1:gracePeriodSeconds:i 2:preconditions:Preconditions 3:orphanDependents:b 4:propagationPolicy:s 5:dryRun:[]s
-meta.k8s.io/v1/DeleteOptions 1:gracePeriodSeconds:i 2:preconditions:Preconditions 3:orphanDependents:b 4:propagationPolicy:s 5:dryRun:[]s
-policy/v1/Eviction 1:metadata:ObjectMeta 2:deleteOptions:v1/DeleteOptions
-authorization.k8s.io/v1/SelfSubjectAccessReview 1:metadata:ObjectMeta 2:spec:AccessReviewSpec 3:status:-
-rbac.authorization.k8s.io/v1/Role 1:metadata:ObjectMeta 2:rules:[]PolicyRule
-rbac.authorization.k8s.io/v1/ClusterRole 1:metadata:ObjectMeta 2:rules:[]PolicyRule
-rbac.authorization.k8s.io/v1/RoleBinding 1:metadata:ObjectMeta 2:subjects:[]Subject 3:roleRef:RoleRef
-rbac.authorization.k8s.io/v1/ClusterRoleBinding 1:metadata:ObjectMeta 2:subjects:[]Subject 3:roleRef:RoleRef
-apps/v1/Deployment 1:metadata:ObjectMeta 2:spec:DeploymentSpec 3:status:-
-PolicyRule 1:verbs:[]s 2:apiGroups:[]s 3:resources:[]s 4:resourceNames:[]s 5:nonResourceURLs:[]s
-Subject 1:kind:s 2:apiGroup:s 3:name:s 4:namespace:s
-RoleRef 1:apiGroup:s 2:kind:s 3:name:s
-DeploymentSpec 1:replicas:i 2:selector:LabelSelector 3:template:PodTemplateSpec
-LabelSelector 1:matchLabels:{}s
-PodTemplateSpec 1:metadata:ObjectMeta 2:spec:PodSpec
-PodSpec 2:containers:[]Container
-Container 1:name:s 2:image:s 3:command:[]s 4:args:[]s 5:workingDir:s 6:ports:[]ContainerPort
-ContainerPort 1:name:s 3:containerPort:i 4:protocol:s
-AccessReviewSpec 1:resourceAttributes:ResourceAttributes 2:nonResourceAttributes:NonResourceAttributes
-ResourceAttributes 1:namespace:s 2:verb:s 3:group:s 4:version:s 5:resource:s 6:subresource:s 7:name:s
-NonResourceAttributes 1:path:s 2:verb:s
-NamespaceSpec 1:finalizers:[]s
-Preconditions 1:uid:s 2:resourceVersion:s
-ObjectMeta 1:name:s 2:generateName:s 3:namespace:s 5:uid:s 6:resourceVersion:s 7:generation:i 8:creationTimestamp:t 9:deletionTimestamp:t 10:deletionGracePeriodSeconds:i 11:labels:{}s 12:annotations:{}s 13:ownerReferences:[]OwnerReference 14:finalizers:[]s
-OwnerReference 1:kind:s 3:name:s 4:uid:s 5:apiVersion:s 6:controller:b 7:blockOwnerDeletion:b
-"""  # noqa: E501 - one message a line
+_TABLE = Path(__file__).with_name("protobuf_types.txt")
+_ENVELOPE = "Unknown 1:typeMeta:TypeMeta 2:raw:y\nTypeMeta 1:apiVersion:s 2:kind:s\n"
+_FIELD = re.compile(r"(\d+):([^:]+):(\[\]|\{\}|\?|!|)(.+)")
+
+DEPTH = 64
+"""Messages within each other: the schema of a definition has most."""
 
 UNSET_LEVELS = 4
 """Levels of a field that was never set; a deployment's strategy and a container's probes have two."""
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _SECOND = 1_000_000_000
+_ANY_GROUP = "DeleteOptions"
+"""Each group has it, and it is the same in all."""
 
 
-def _table() -> dict[str, dict[int, tuple[str, str]]]:
-    table: dict[str, dict[int, tuple[str, str]]] = {}
-    for line in _TYPES.strip().splitlines():
-        name, *fields = line.split()
-        table[name] = {int(number): (json, kind) for number, json, kind in (each.split(":") for each in fields)}
+@attrs.frozen
+class _Field:
+    """One field: what JSON calls it, its type, and whether it is a list ([]), a map ({}), or when it is left out."""
+
+    name: str
+    kind: str
+    flag: str
+
+
+def _table() -> dict[str, dict[int, _Field]]:
+    lines = (_ENVELOPE + _TABLE.read_text(encoding="utf-8")).splitlines()
+    table: dict[str, dict[int, _Field]] = {}
+    for name, *fields in (line.split() for line in lines if not line.startswith("#")):
+        found = (_FIELD.fullmatch(each) for each in fields)
+        table[name] = {int(each[1]): _Field(each[2], each[4], each[3]) for each in found if each is not None}
     return table
 
 
@@ -72,47 +63,51 @@ _MESSAGES = _table()
 
 
 class Undecodable(ValueError):
-    """A body that is no protobuf, or of a kind that is not read as protobuf here."""
+    """A body that is not a protobuf, or of a kind that is not read as protobuf here."""
 
 
 def decode(data: bytes) -> dict[str, Any]:
-    """Give the object in a body, as JSON would have it.
+    """Return the object in a body, as JSON would have it.
 
     Raises:
-        Undecodable: it is none, or of another kind than those of this module.
+        Undecodable: it is none, or of a kind that is not in the table.
     """
     if not data.startswith(MAGIC):
         raise Undecodable("the body is no Kubernetes protobuf")
-    envelope = _message("Unknown", data[len(MAGIC) :])
+    envelope = _message("Unknown", data[len(MAGIC) :], DEPTH)
     meta = envelope.get("typeMeta", {})
     version, kind = meta.get("apiVersion", ""), meta.get("kind", "")
-    name = f"{version}/{kind}"
+    name = f"meta/v1/{kind}" if kind == _ANY_GROUP else f"{version}/{kind}"
     if name not in _MESSAGES:
         raise Undecodable(f"{name[:100]} is not read as protobuf here")
-    return {"apiVersion": version, "kind": kind, **_message(name, envelope.get("raw", b""))}
+    return {"apiVersion": version, "kind": kind, **_message(name, base64.b64decode(envelope.get("raw", "")), DEPTH)}
 
 
-def _message(name: str, data: bytes) -> dict[str, Any]:
+def _message(name: str, data: bytes, depth: int) -> Any:
+    """Read one message: an object, mostly."""
+    if not depth:
+        raise Undecodable(f"more than {DEPTH} messages within each other")
     fields = _MESSAGES[name]
     result: dict[str, Any] = {}
     for number, wire, value in _pairs(data):
-        if number not in fields:
+        field = fields.get(number)
+        if field is None:
             if not _is_unset(value):
                 raise Undecodable(f"field {number} of {name} is not read as protobuf here")
-            continue
-        json, kind = fields[number]
-        if kind == "-":
-            continue
-        if kind.startswith("[]"):
-            result.setdefault(json, []).append(_value(kind[2:], wire, value))
-        elif kind.startswith("{}"):
-            key, item = _entry(kind[2:], wire, value)
-            result.setdefault(json, {})[key] = item
+        elif field.flag == "{}":
+            key, item = _entry(field.kind, wire, value, depth)
+            result.setdefault(field.name, {})[key] = item
         else:
-            read = _value(kind, wire, value)
-            if read not in ("", None):  # Go writes what is not set as empty
-                result[json] = read
-    return result
+            read = _value(field.kind, wire, value, depth)
+            if field.flag == "[]":
+                if not isinstance(result.setdefault(field.name, []), list):
+                    result[field.name] = []  # it has come in place of what stood for it
+                result[field.name].append(read)
+            elif field.name == "~":
+                result |= read
+            elif read is not None and (read or field.flag or isinstance(read, dict | list)):
+                result[field.name] = read
+    return result.get("=", []) if "=" in (each.name for each in fields.values()) else result
 
 
 def _is_unset(value: int | bytes, levels: int = UNSET_LEVELS) -> bool:
@@ -125,22 +120,57 @@ def _is_unset(value: int | bytes, levels: int = UNSET_LEVELS) -> bool:
         return False  # a text
 
 
-def _value(kind: str, wire: int, value: int | bytes) -> Any:
+def _value(kind: str, wire: int, value: int | bytes, depth: int) -> Any:
     if kind in ("i", "b"):
         if not isinstance(value, int) or wire != _VARINT:
             raise Undecodable("a number is none")
         if kind == "b":
             return bool(value)
         return value - 2**64 if value >= 2**63 else value
-    if not isinstance(value, bytes) or wire != _BYTES:
+    if not isinstance(value, bytes) or wire != (_FIXED64 if kind == "d" else _BYTES):
         raise Undecodable("a text is none")
-    if kind == "s":
-        return _text(value)
-    if kind == "y":
-        return base64.b64encode(value).decode()
-    if kind == "t":
-        return _time(value)
-    return value if kind == "raw" else _message(kind, value)
+    match kind:
+        case "s":
+            return _text(value)
+        case "y":
+            return base64.b64encode(value).decode()
+        case "d":
+            return _number(value)
+        case "t" | "m":
+            return _time(value, micro=kind == "m")
+        case "q":
+            return _text(_field_of(value, 1, b"")) or "0"
+        case "x":
+            text = _field_of(value, 1, 0) == 1
+            return _text(_field_of(value, 3, b"")) if text else _value("i", _VARINT, _field_of(value, 2, 0), depth)
+        case "n":
+            return _json(_field_of(value, 1, b""))
+    return _message(kind, value, depth - 1)
+
+
+def _field_of(data: bytes, wanted: int, default: Any) -> Any:
+    """Return the last value of a field, if it is of the same type as what it is when it is not there."""
+    found = default
+    for number, _, value in _pairs(data):
+        if number == wanted:
+            found = value
+    if not isinstance(found, type(default)):
+        raise Undecodable("a value is of another type")
+    return found
+
+
+def _number(value: bytes) -> float | int:
+    (number,) = struct.unpack("<d", value)
+    if number != number or number in (float("inf"), float("-inf")):
+        raise Undecodable("a number is none")
+    return int(number) if number == int(number) else number
+
+
+def _json(data: bytes) -> Any:
+    try:
+        return json.loads(data) if data else None
+    except (ValueError, RecursionError) as wrong:
+        raise Undecodable("what should be JSON is none") from wrong
 
 
 def _text(value: bytes) -> str:
@@ -150,14 +180,15 @@ def _text(value: bytes) -> str:
         raise Undecodable("a text is no UTF-8") from wrong
 
 
-def _time(data: bytes) -> str | None:
-    seconds = next((value for number, wire, value in _pairs(data) if number == 1 and wire == _VARINT), 0)
-    if not isinstance(seconds, int) or not 0 < seconds < 2**33:
-        return None
-    return written(seconds * _SECOND)
+def _time(data: bytes, *, micro: bool) -> str | None:
+    seconds, nanos = _field_of(data, 1, 0), _field_of(data, 2, 0)
+    if not 0 < seconds < 2**33 or not 0 <= nanos < _SECOND:
+        return None  # nothing, as Go writes it
+    now = seconds * _SECOND + nanos
+    return written_micro(now) if micro else written(now)
 
 
-def _entry(kind: str, wire: int, value: int | bytes) -> tuple[str, Any]:
+def _entry(kind: str, wire: int, value: int | bytes, depth: int) -> tuple[str, Any]:
     """Read one entry of a map."""
     if not isinstance(value, bytes) or wire != _BYTES:
         raise Undecodable("an entry of a map is none")
@@ -165,14 +196,14 @@ def _entry(kind: str, wire: int, value: int | bytes) -> tuple[str, Any]:
     item: Any = ""
     for number, inner, each in _pairs(value):
         if number == 1:
-            key = _value("s", inner, each)
+            key = _value("s", inner, each, depth)
         elif number == 2:
-            item = _value(kind, inner, each)
+            item = _value(kind, inner, each, depth)
     return key, item
 
 
 def _pairs(data: bytes) -> Iterator[tuple[int, int, int | bytes]]:
-    """Give the fields of a message: number, wire type, and a number or bytes."""
+    """Yield the fields of a message: number, wire type, and a number or bytes."""
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)

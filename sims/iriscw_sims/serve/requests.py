@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl, unquote
 from aiohttp import web
 
 from iriscw.config.errors import ConfigError
-from iriscw.config.marks import parse
+from iriscw.config.yaml_lines import parse
 from iriscw_sims.kube.refusals import Refused, bad_request, status_failure, unsupported_media_type
 from iriscw_sims.serve.protobuf import MAGIC, Undecodable, decode
 from iriscw_sims.serve.settings import Limits

@@ -33,21 +33,21 @@ NOT_FOUND = 127
 
 
 def container_of(pod: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Give a container's specification, empty if there is none."""
+    """Return a container's specification, empty if there is none."""
     spec = pod.get("spec") or {}
     every = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
     return next((each for each in every if each.get("name") == name), {})
 
 
 def state_of(pod: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Give the status of a container, empty if there is none."""
+    """Return the status of a container, empty if there is none."""
     status = pod.get("status") or {}
     every = [*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ())]
     return next((each for each in every if each.get("name") == name), {})
 
 
 def _span(pod: Mapping[str, Any], name: str) -> tuple[int | None, int | None, int]:
-    """Give when a container started and ended, in ns since 1970 or ``None``, and its exit code."""
+    """Return when a container started and ended, in ns since 1970 or ``None``, and its exit code."""
     state = state_of(pod, name).get("state") or {}
     over = state.get("terminated") or {}
     started = (state.get("running") or over).get("startedAt")
@@ -84,7 +84,7 @@ class ScriptedStreams:
         return created is None or now - created >= TUNNEL_TIME
 
     def log(self, pod: Mapping[str, Any], container: str, now: int, first: int = 0) -> Sequence[LogLine]:
-        """Give what a container has said until ``now``."""
+        """Return what a container has said until ``now``."""
         begun, ended, code = _span(pod, container)
         if begun is None:
             return []
@@ -101,7 +101,7 @@ class ScriptedStreams:
         return [line for line in lines[-LINES_LIMIT:] if line.number >= first]
 
     def next_line(self, pod: Mapping[str, Any], container: str, now: int) -> int | None:
-        """Give when a running container says the next thing."""
+        """Return when a running container says the next thing."""
         begun, ended, _ = _span(pod, container)
         if begun is None or ended is not None:
             return None

@@ -30,11 +30,12 @@ from iriscw.files import read_bounded
 from iriscw.rpc.errors import InsecureDoor, InvalidTls
 from iriscw.rpc.listening import exposed_addresses, named_errors
 from iriscw.rpc.tokens import Secret, mint_token
+from iriscw_sims.coreweave.deployments import Deployments
 from iriscw_sims.kube.store import Store
 from iriscw_sims.serve.cluster import Inhabitants, build
 from iriscw_sims.serve.door import Door, DoorStatistics
 from iriscw_sims.serve.kubeconfig import write_kubeconfig
-from iriscw_sims.serve.live import Live
+from iriscw_sims.serve.live import Controllers, Live
 from iriscw_sims.serve.scripted import ScriptedStreams
 from iriscw_sims.serve.settings import ServeSettings
 from iriscw_sims.serve.streams import PodStreams
@@ -139,7 +140,10 @@ class SimServer:
         self.surroundings = LiveSurroundings(self.timeline, settings.seed, settings.faults)
         self.coreweave = build(settings, self.store, self.surroundings, containers) if settings.controllers else None
         """The simulated CoreWeave, for those who want to strike it; None if there is an API server alone."""
-        self.live = Live(self.store, self.timeline, [self.coreweave] if self.coreweave else [])
+        controllers: list[Controllers] = []
+        if self.coreweave is not None:
+            controllers += [self.coreweave, Deployments(self.coreweave.site)]
+        self.live = Live(self.store, self.timeline, controllers)
         self._token = mint_token()
         inside = streams or ScriptedStreams(self.coreweave.exec_ready if self.coreweave else None)
         self._door = Door(self.live, self._token, inside, settings.limits)
@@ -164,7 +168,7 @@ class SimServer:
         return self._token
 
     def statistics(self) -> ServeStatistics:
-        """Give figures of now."""
+        """Return figures of now."""
         return ServeStatistics(
             door=self._door.statistics(),
             connections=len(self._server.connections) if self._server else 0,
@@ -239,7 +243,7 @@ class SimServer:
 
 
 def _connections(settings: ServeSettings) -> int:
-    """Give how many connections there may be: what the process may open limits them, too."""
+    """Return how many connections there may be: what the process may open limits them, too."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return min(settings.limits.connections, max(1, files - FILES_KEPT))
 
@@ -252,7 +256,9 @@ def _tls(settings: ServeSettings) -> tuple[ssl.SSLContext | None, bytes]:
         context.load_cert_chain(settings.tls_cert, settings.tls_key)
         certificate = read_bounded(settings.tls_cert, CERTIFICATE_BYTES)
     except (OSError, ValueError) as wrong:
-        raise InvalidTls(f"the certificate {settings.tls_cert} and its key cannot be used: {wrong}") from wrong
+        raise InvalidTls(
+            f"the certificate {settings.tls_cert} with the key {settings.tls_key} cannot be used: {wrong}"
+        ) from wrong
     return context, certificate
 
 

@@ -146,7 +146,7 @@ class Spdy:
         return frames + (struct.pack("!II", stream, FIN << 24) if end else b"")
 
     def reset(self, stream: int, reason: int) -> bytes:
-        """Give a stream up, or refuse it."""
+        """Return a stream up, or refuse it."""
         return _control(RST_STREAM, struct.pack("!II", stream, reason))
 
     def pong(self, number: int) -> bytes:

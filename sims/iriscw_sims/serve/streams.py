@@ -34,7 +34,7 @@ class ExecStreams(Protocol):
     """The standard streams of a command."""
 
     def stdin(self) -> AsyncIterator[bytes]:
-        """Give what the caller types, until its end; nothing at all if the caller has no input to give."""
+        """Return what the caller types, until its end; nothing at all if the caller has no input to give."""
         ...
 
     async def stdout(self, data: bytes) -> None:
@@ -52,11 +52,11 @@ class PodStreams(Protocol):
         ...
 
     def log(self, pod: Mapping[str, Any], container: str, now: int, first: int = 0) -> Sequence[LogLine]:
-        """Give what is left of a container's log at ``now``, the oldest line first, from the number ``first`` on."""
+        """Return what is left of a container's log at ``now``, the oldest line first, from the number ``first`` on."""
         ...
 
     def next_line(self, pod: Mapping[str, Any], container: str, now: int) -> int | None:
-        """Give when the next line comes, in ns since 1970, as far as is known; ``None`` if none will."""
+        """Return when the next line comes, in ns since 1970, as far as is known; ``None`` if none will."""
         ...
 
     async def exec(self, command: Command, streams: ExecStreams, now: int) -> int:

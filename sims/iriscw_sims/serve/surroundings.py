@@ -40,7 +40,7 @@ class LiveSurroundings:
         return self._timeline.now
 
     def rng(self, name: str) -> Random:
-        """Give the stream of randomness of this name: always the same one."""
+        """Return the stream of randomness of this name: always the same one."""
         stream = self._streams.get(name)
         if stream is None:
             digest = hashlib.sha256(f"{self._seed}/{name}".encode()).digest()

@@ -43,11 +43,11 @@ class Clock:
         self.speed = speed
 
     def target(self) -> int:
-        """Give the moment that it should be now, in ns since 1970."""
+        """Return the moment that it should be now, in ns since 1970."""
         return self._start + int((self._monotonic_ns() - self._began) * self.speed)
 
     def real_s(self, span: int) -> float:
-        """Give how many real seconds a simulated span in ns takes."""
+        """Return how many real seconds a simulated span in ns takes."""
         return span / self.speed / 1e9
 
 
@@ -121,7 +121,7 @@ class Timeline:
         return None
 
     def next_s(self) -> float | None:
-        """Give the real seconds until the next timer is due, None if there is none."""
+        """Return the real seconds until the next timer is due, None if there is none."""
         if not self._heap:
             return None
         return max(0.0, self.clock.real_s(self._heap[0][0] - self.clock.target()))

@@ -24,7 +24,7 @@ _SECOND = 1_000_000_000
 
 
 def lines(events: Sequence[Any]) -> Iterator[bytes]:
-    """Give events as text, in pieces of some :data:`PIECE_BYTES`."""
+    """Yield events as text, in pieces of some :data:`PIECE_BYTES`."""
     piece: list[bytes] = []
     size = 0
     for event in events:
@@ -39,7 +39,7 @@ def lines(events: Sequence[Any]) -> Iterator[bytes]:
 
 
 def waits(opened: int, now: int, timeout_s: int) -> int:
-    """Give for how many ns a watch may be left alone, if nothing happens: until a bookmark may be due, or its end.
+    """Return for how many ns a watch may be left alone, if nothing happens: until a bookmark may be due, or its end.
 
     Args:
         opened: When it was opened.

@@ -74,7 +74,7 @@ class CloudStory:
         """The lane and the pool of each machine that is not gone."""
 
     def subject(self, about: str) -> str:
-        """Give the subject of whom a fault hit: a machine's slot, a pool's slice, a pod's worker."""
+        """Return the subject of whom a fault hit: a machine's slot, a pool's slice, a pod's worker."""
         kind, _, name = about.partition("/")
         match kind:
             case "node":
@@ -164,5 +164,5 @@ class CloudStory:
 
 
 def _texts(rest: list[object]) -> str:
-    """Give the reasons and names in a note; its numbers are delays and counts that the times show anyway."""
+    """Return the reasons and names in a note; its numbers are delays and counts that the times show anyway."""
     return ", ".join(each for each in rest if isinstance(each, str) and each)

@@ -130,10 +130,10 @@ class Timeline:
 
 
 def kind_of(subject: str) -> str:
-    """Give the first part of a subject: ``slice`` of ``slice/iris-g0-a2b``."""
+    """Return the first part of a subject: ``slice`` of ``slice/iris-g0-a2b``."""
     return subject.partition("/")[0]
 
 
 def name_of(subject: str) -> str:
-    """Give all but the first part of a subject; the subject itself if it has one part."""
+    """Return all but the first part of a subject; the subject itself if it has one part."""
     return subject.partition("/")[2] or subject

@@ -103,11 +103,11 @@ class Recorder:
         return lane in self._lanes
 
     def below(self, lane: str) -> list[str]:
-        """Give the lanes that hang directly below one."""
+        """Return the lanes that hang directly below one."""
         return list(self._below.get(lane, ()))
 
     def state(self, lane: str) -> str:
-        """Give the state that a lane is in; empty if it is in none."""
+        """Return the state that a lane is in; empty if it is in none."""
         found = self._open.get(lane)
         return "" if found is None else found.state
 
@@ -219,7 +219,7 @@ class Recorder:
         )
 
     def _in_order(self) -> Iterable[Lane]:
-        """Give the lanes depth first: in the order in which they were first seen, but what has a number by that."""
+        """Yield the lanes depth first: in the order in which they were first seen, but what has a number by that."""
         roots = [lane.subject for lane in self._lanes.values() if lane.above not in self._lanes]
         waiting = roots[::-1]
         while waiting:
@@ -229,7 +229,10 @@ class Recorder:
 
 
 def _number(subject: str) -> int:
-    """Give the number that the name of a worker, a task or a node ends with; 0 for others, which sort as they come."""
+    """Return the number that the name of a worker, a task or a node ends with.
+
+    0 for others, which sort as they come.
+    """
     tail = subject.replace("/", "-").rpartition("-")[2]
     numbered = kind_of(subject) in ("worker", "task", "node") and tail.isascii() and tail.isdigit()
     return int(tail) if numbered else 0

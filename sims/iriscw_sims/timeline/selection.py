@@ -36,7 +36,7 @@ class Selection:
 
 
 def select(timeline: Timeline, selection: Selection) -> Timeline:
-    """Give the chosen part of a timeline, spans cut at its edges."""
+    """Return the chosen part of a timeline, spans cut at its edges."""
     since = selection.since if selection.since is not None else 0
     until = min(timeline.ended, selection.until if selection.until is not None else timeline.ended)
     lanes = _lanes(timeline, selection)
@@ -55,7 +55,7 @@ def select(timeline: Timeline, selection: Selection) -> Timeline:
 
 
 def _lanes(timeline: Timeline, selection: Selection) -> dict[str, None]:
-    """Give the chosen lanes, with all above and below them."""
+    """Return the chosen lanes, with all above and below them."""
     above = {lane.subject: lane.above for lane in timeline.lanes}
     chosen: dict[str, None] = {}
     for lane in timeline.lanes:  # a lane comes behind the one above it

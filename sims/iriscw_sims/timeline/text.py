@@ -34,7 +34,7 @@ def clock(at: int) -> str:
 
 
 def lines(timeline: Timeline, *, colour: bool = False) -> Iterator[str]:
-    """Give the lines of a timeline, a head first, without line feeds."""
+    """Yield the lines of a timeline, a head first, without line feeds."""
     rows = [(event, _cells(event)) for event in timeline.events]
     widths = [
         max((len(cells[0]) for _, cells in rows), default=4),
@@ -73,7 +73,7 @@ def shown(text: str) -> str:
 
 
 def as_values(timeline: Timeline) -> Mapping[str, Any]:
-    """Give a timeline as JSON has it: times in ns, enums as texts and numbers."""
+    """Return a timeline as JSON has it: times in ns, enums as texts and numbers."""
     return {
         "ended_ns": timeline.ended,
         "healed_ns": timeline.healed,

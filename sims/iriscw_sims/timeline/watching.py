@@ -89,7 +89,7 @@ class Watcher:
         world.simulation.checkers.insert(0, self._look)
 
     def finish(self, run: Run | None = None) -> Timeline:
-        """Give the timeline, once the world has run; ``run`` is what came of it, None if it ended in an error."""
+        """Return the timeline, once the world has run; ``run`` is what came of it, None if it ended in an error."""
         world, now = self._world, self._world.simulation.now
         self._look()
         for text in world.violations:

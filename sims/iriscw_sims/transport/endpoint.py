@@ -104,7 +104,7 @@ class Endpoint(asyncio.Transport):
         self._protocol = protocol
 
     def get_protocol(self) -> Any:
-        """Give the protocol."""
+        """Return the protocol."""
         return self._protocol
 
     def is_reading(self) -> bool:
@@ -191,11 +191,11 @@ class Endpoint(asyncio.Transport):
             self._end()
 
     def get_write_buffer_size(self) -> int:
-        """Give the bytes that the kernel has not taken."""
+        """Return the bytes that the kernel has not taken."""
         return len(self._buffer)
 
     def get_write_buffer_limits(self) -> tuple[int, int]:
-        """Give the low and the high mark."""
+        """Return the low and the high mark."""
         return self._low, self._high
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:

@@ -61,7 +61,7 @@ class Nets(Protocol):
         """Listen."""
 
     async def resolve(self, host: str | None, port: int) -> list[tuple[Any, ...]]:
-        """Give a name's addresses."""
+        """Return a name's addresses."""
 
 
 class SteadyTask(asyncio.Task[Any]):
@@ -110,7 +110,7 @@ class VirtualLoop(_Unreachable):  # type: ignore[misc]
 
     def __init__(self, *, horizon_s: float = DEFAULT_HORIZON_S, threads: Threads = Threads.REFUSE) -> None:
         if not horizon_s > 0:
-            raise InvalidArgument(f"horizon_s: {horizon_s!r} is no number of seconds above 0")
+            raise InvalidArgument(f"horizon_s: {horizon_s!r} is not a number of seconds above 0")
         self.threads = threads
         self.network: Nets | None = None
         self.failures: list[dict[str, Any]] = []
@@ -137,7 +137,7 @@ class VirtualLoop(_Unreachable):  # type: ignore[misc]
         return self._now_ns
 
     def time(self) -> float:
-        """Give the virtual clock in seconds; it begins at 0."""
+        """Return the virtual clock in seconds; it begins at 0."""
         return self._now_ns / NANOSECONDS
 
     # Scheduling
@@ -298,7 +298,7 @@ class VirtualLoop(_Unreachable):  # type: ignore[misc]
     # Tasks and futures
 
     def create_future(self) -> asyncio.Future[Any]:
-        """Give a future of this loop."""
+        """Return a future of this loop."""
         return asyncio.Future(loop=self)
 
     def create_task(
@@ -319,7 +319,7 @@ class VirtualLoop(_Unreachable):  # type: ignore[misc]
         self._task_factory = factory
 
     def get_task_factory(self) -> Any:
-        """Give what makes tasks; None: this loop does."""
+        """Return what makes tasks; None: this loop does."""
         return self._task_factory
 
     # Asynchronous generators, as asyncio's own loops treat them
@@ -394,7 +394,7 @@ class VirtualLoop(_Unreachable):  # type: ignore[misc]
         return await self._net(options).create_server(protocol_factory, host, port)
 
     async def getaddrinfo(self, host: Any, port: Any, **options: int) -> list[Any]:
-        """Give what the simulated network knows of a name.
+        """Return what the simulated network knows of a name.
 
         Raises:
             Unsimulated: there is no network.
@@ -420,7 +420,7 @@ class VirtualLoop(_Unreachable):  # type: ignore[misc]
         """Ignore it: slow callbacks are measured in wall time."""
 
     def get_exception_handler(self) -> Any:
-        """Give what is told of failures beside ``failures``."""
+        """Return what is told of failures beside ``failures``."""
         return self._exception_handler
 
     def set_exception_handler(self, handler: Any) -> None:

@@ -112,11 +112,11 @@ class ListeningSocket:
         self._name = name
 
     def getsockname(self) -> tuple[str, int]:
-        """Give the address."""
+        """Return the address."""
         return self._name
 
     def fileno(self) -> int:
-        """Give no descriptor."""
+        """Return no descriptor."""
         return -1
 
 
@@ -146,7 +146,7 @@ class Listener(asyncio.AbstractServer):
         """Give control back once it is closed, which is at once."""
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
-        """Give the loop."""
+        """Return the loop."""
         return self._network.loop
 
     async def start_serving(self) -> None:
@@ -207,7 +207,7 @@ class Network:
     # The loop's side
 
     async def resolve(self, host: str | None, port: int) -> list[tuple[Any, ...]]:
-        """Give the one address of a host; that of all, if it is none.
+        """Return the one address of a host; that of all, if it is none.
 
         Raises:
             OSError: nobody knows the name.
@@ -240,7 +240,7 @@ class Network:
         return self._ports
 
     def listener(self, name: tuple[str, int]) -> Listener | None:
-        """Give who listens at an address."""
+        """Return who listens at an address."""
         return self._listeners.get(name) or self._listeners.get((ANY_ADDRESS, name[1]))
 
     def forget(self, name: tuple[str, int]) -> None:
@@ -314,13 +314,13 @@ class Network:
             connection.server.open(listener.factory())
 
     def weather(self) -> Weather:
-        """Give the present weather."""
+        """Return the present weather."""
         return self._weather
 
     # What goes wrong
 
     def open_connections(self) -> list[Connection]:
-        """Give those that either end believes in."""
+        """Return those that either end believes in."""
         return [connection for connection in self.connections if connection.open]
 
     def partition(self, direction: str) -> None:

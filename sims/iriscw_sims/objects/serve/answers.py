@@ -92,7 +92,7 @@ def _object(operation: GetObject | HeadObject, answer: Answer, head: ObjectHead)
 
 
 def _behind(asked: ByteRange | LastBytes | None, first: int, length: int) -> int:
-    """Give where a range ends, which the body does not tell if it was cut short."""
+    """Return where a range ends, which the body does not tell if it was cut short."""
     if isinstance(asked, ByteRange) and asked.last is not None:
         return min(asked.last + 1, length)
     return length

@@ -69,7 +69,7 @@ class GoogleServer(HttpServer):
         self._anonymous = anonymous
 
     async def answered(self, asked: HttpRequest) -> HttpAnswer | None:
-        """Give the answer to a request; None: its connection breaks."""
+        """Return the answer to a request; None: its connection breaks."""
         if asked.path in TOKEN_PATHS:
             return self.office.answer(asked, self.surroundings.now)
         request = read_request(asked, self.office.key_of(asked, self.surroundings.now) or self._anonymous)

@@ -42,7 +42,7 @@ _BOUNDARY = re.compile(r'multipart/related; boundary="?([^";]+)"?')
 
 
 def read_request(http: HttpRequest, access_key: str) -> Request:
-    """Give what a request asks for.
+    """Return what a request asks for.
 
     Raises:
         Refused: it is not a request of Google's, or its body is not what it says.
@@ -127,7 +127,7 @@ def _of_session(http: HttpRequest, name: str, upload_id: str) -> Operation:
 
 
 def _related(http: HttpRequest) -> tuple[dict[str, Any], bytes]:
-    """Give metadata and content of a body that has both."""
+    """Return metadata and content of a body that has both."""
     boundary = _BOUNDARY.fullmatch(http.header("content-type"))
     edge = b"--" + boundary[1].encode() if boundary is not None else b""
     if not edge or not http.body.startswith(edge + b"\r\n") or not http.body.rstrip().endswith(edge + b"--"):

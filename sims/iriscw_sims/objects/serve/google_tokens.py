@@ -44,7 +44,7 @@ class TokenOffice:
         self._tokens.clear()
 
     def key_of(self, asked: HttpRequest, now: int) -> str:
-        """Give whose request it is; empty: it shows no token."""
+        """Return whose request it is; empty: it shows no token."""
         said = asked.header("authorization")
         if not said:
             return ""
@@ -52,7 +52,7 @@ class TokenOffice:
         return key if now < ends_at else UNKNOWN
 
     def answer(self, asked: HttpRequest, now: int) -> HttpAnswer:
-        """Give a token, or refuse."""
+        """Return a token, or refuse."""
         if self.silent:
             return _json(503, {"error": "server_error", "error_description": "try again"})
         said = {name: values[0] for name, values in parse_qs(asked.body.decode()).items()}
@@ -69,7 +69,7 @@ class TokenOffice:
 
 
 def _subject(assertion: str) -> str:
-    """Give who an assertion is of; empty: it is none, or not signed."""
+    """Return who an assertion is of; empty: it is none, or not signed."""
     parts = assertion.split(".")
     if len(parts) != 3 or not parts[2]:
         return ""

@@ -106,7 +106,7 @@ class HttpServer:
         self._listening = None
 
     async def answered(self, asked: HttpRequest) -> HttpAnswer | None:
-        """Give the answer to a request; None: its connection breaks.
+        """Return the answer to a request; None: its connection breaks.
 
         Raises:
             Refused: the request cannot be read.

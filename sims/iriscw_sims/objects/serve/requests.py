@@ -68,12 +68,12 @@ class HttpRequest:
     body: bytes = b""
 
     def header(self, name: str) -> str:
-        """Give a header, or nothing."""
+        """Return a header, or nothing."""
         return self.headers.get(name, "")
 
 
 def read_request(http: HttpRequest, domain: str) -> tuple[Request, str]:
-    """Give what a request asks for, and the region that it was signed for.
+    """Return what a request asks for, and the region that it was signed for.
 
     Raises:
         Refused: it is not signed, or not a request of S3's; or its body is not what its headers say.
@@ -90,7 +90,7 @@ def read_request(http: HttpRequest, domain: str) -> tuple[Request, str]:
 
 
 def _place(http: HttpRequest, domain: str) -> tuple[str, str, bool]:
-    """Give bucket, key, and whether the bucket was in the path."""
+    """Return bucket, key, and whether the bucket was in the path."""
     path = unquote(http.path).removeprefix("/")
     if http.host.endswith("." + domain):
         return http.host.removesuffix("." + domain), path, False

@@ -50,7 +50,7 @@ class S3Server(HttpServer):
         self._domain, self._region = domain, region
 
     async def answered(self, asked: HttpRequest) -> HttpAnswer | None:
-        """Give the answer to a request; None: its connection breaks."""
+        """Return the answer to a request; None: its connection breaks."""
         request, region = read_request(asked, self._domain)
         if self._region and region not in {"", self._region}:
             return elsewhere(request, self._region)

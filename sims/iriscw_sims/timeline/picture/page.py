@@ -48,7 +48,7 @@ class Caption:
 
 
 def page(timeline: Timeline, caption: Caption, *, since: int = 0) -> str:
-    """Give the page. It is of bounded size, however long the run was."""
+    """Return the page. It is of bounded size, however long the run was."""
     scale = Scale.over(since, timeline.ended)
     state = "broken" if timeline.violations else "held"
     title = f"{caption.title}: {state}"
@@ -171,7 +171,7 @@ def _story(timeline: Timeline) -> Iterator[str]:
 
 
 def _most_telling(events: Sequence[Event]) -> list[Event]:
-    """Give the events to tell: without details, and where there are too many the latest, landmarks before others."""
+    """Return the events to tell: without details, and where there are too many the latest, landmarks before others."""
     kept = [event for event in events if event.level > Level.DETAIL]
     if len(kept) <= MAX_STORY:
         return kept

@@ -58,12 +58,12 @@ class Row:
 
 
 def section(kind: str, text: str) -> Row:
-    """Give a heading between rows."""
+    """Return a heading between rows."""
     return Row("", f"section {kind}", f"<h2>{words(text)}</h2>", 26, "")
 
 
 def fault_rows(timeline: Timeline, planned: Mapping[str, None], scale: Scale) -> Iterator[Row]:
-    """Give the row of planned faults, with their names where there is room, and the row of chances."""
+    """Yield the row of planned faults, with their names where there is room, and the row of chances."""
     hits = [event for event in timeline.events if kind_of(event.subject) == FAULT]
     marks = [event for event in hits if name_of(event.subject) in planned][-MAX_MARKS:]
     ticks = [event for event in hits if name_of(event.subject) not in planned][-MAX_MARKS:]
@@ -84,7 +84,7 @@ class Places:
         self._taken: list[list[tuple[float, float]]] = [[] for _ in range(FLAG_LEVELS)]
 
     def find(self, share: float, name: str) -> tuple[int | None, bool]:
-        """Give the level for a name that stands at ``share`` percent (None: there is no place), and whether it stands
+        """Return the level for a name that stands at ``share`` percent (None: there is no place), and whether it stands
         left of its mark, because there is no room at its right.
         """
         at, width = share / 100 * CHART_PX, len(name) * FLAG_GLYPH_PX + 16
@@ -120,7 +120,7 @@ def _tip(event: Event) -> str:
 
 
 def lane_rows(timeline: Timeline, scale: Scale) -> tuple[list[Row], list[Row], list[Row]]:
-    """Give the rows of the controller, of the fleet, and of the jobs."""
+    """Return the rows of the controller, of the fleet, and of the jobs."""
     shown = dict.fromkeys(lane.subject for lane in _fitting(timeline.lanes))
     spans = _by_lane(timeline, shown)
     points = dict(timeline.points)
@@ -202,7 +202,7 @@ def _label(lane: Lane, kind: str) -> str:
 
 
 def task_counts(timeline: Timeline, scale: Scale) -> Row | None:
-    """Give the row that sums up all tasks: how many wait, and how many have an attempt; None without any."""
+    """Return the row that sums up all tasks: how many wait, and how many have an attempt; None without any."""
     changes: list[tuple[int, int, int]] = []
     for span in timeline.spans:
         if kind_of(span.lane) == "task":

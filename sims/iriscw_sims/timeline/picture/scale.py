@@ -41,23 +41,23 @@ class Scale:
 
     @classmethod
     def over(cls, began: int, ended: int) -> Scale:
-        """Give the scale of a stretch of time; an empty one lasts a second."""
+        """Return the scale of a stretch of time; an empty one lasts a second."""
         return cls(began, max(ended, began + SECOND))
 
     def share(self, at: int) -> float:
-        """Give where a moment stands, in percent; moments outside stand at the edge."""
+        """Return where a moment stands, in percent; moments outside stand at the edge."""
         within = min(max(at, self.began), self.ended)
         return (within - self.began) * 100 / (self.ended - self.began)
 
     def zoom_for(self, share: float, width_px: float) -> int | None:
-        """Give the least zoom at which ``share`` percent are so wide; None if none is enough."""
+        """Return the least zoom at which ``share`` percent are so wide; None if none is enough."""
         for zoom in ZOOMS:
             if share / 100 * CHART_PX * zoom >= width_px:
                 return zoom
         return None
 
     def ticks(self) -> Iterator[tuple[int, bool]]:
-        """Give the moments to write on the axis, and whether each is shown without zoom, too."""
+        """Yield the moments to write on the axis, and whether each is shown without zoom, too."""
         coarse, fine = self._step(MAX_TICKS), self._step(MAX_FINE_TICKS)
         at = -(-self.began // fine) * fine
         while at <= self.ended:
@@ -70,7 +70,7 @@ class Scale:
 
 
 def at_zoom(zoom: int) -> str:
-    """Give the class of what is shown from a zoom on; empty for what is always shown."""
+    """Return the class of what is shown from a zoom on; empty for what is always shown."""
     return "" if zoom == 1 else f"z{zoom}"
 
 

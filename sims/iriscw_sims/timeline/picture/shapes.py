@@ -80,7 +80,7 @@ def lines(*texts: str) -> str:
 
 
 def family(span: Span) -> str:
-    """Give the family of a span: what became of it, or else the state."""
+    """Return the family of a span: what became of it, or else the state."""
     if span.state == WAITING:
         return "wait"
     if span.outcome in _ENDED_WELL:
