@@ -10,7 +10,7 @@ import pytest
 from iriscw.task.environment import AttemptFacts
 from iriscw.task.framing import FrameCorrupt, unframe
 from iriscw.task.payload import make_payload
-from iriscw.worker.drivers.desk import finish, result_fault
+from iriscw.worker.drivers.desk import finish, read_result
 from iriscw.worker.drivers.shipping import LogUnreadable, _open_log
 from iriscw.worker.model import Fault
 from iriscw.worker.ports import AttemptEnd, AttemptSpec, EndKind, ResultUnreadable
@@ -26,7 +26,7 @@ def anyio_backend() -> str:
 
 
 def framed(summary: bytes) -> bytes:
-    """Give a frame whose hash is right, whatever its summary is."""
+    """Return a frame whose hash is right, whatever its summary is."""
     head = struct.pack(">8sHBBIQ", MAGIC, 1, 3, 11, len(summary), 0)
     return head + hashlib.sha256(head + summary).digest() + summary
 
@@ -36,7 +36,7 @@ def test_a_frame_with_a_summary_of_its_writers_own_is_corrupt(summary: bytes) ->
     """A right hash around a wrong summary is named, by whoever reads it."""
     with pytest.raises(FrameCorrupt):
         unframe(MAGIC, framed(summary))
-    fault = result_fault(framed(summary))
+    _, fault = read_result(framed(summary))
     assert fault is not None
     assert fault.kind == "FrameCorrupt"
 

@@ -19,14 +19,14 @@ GANG = JobSpec("gang", Entrypoint(EntrypointKind.COMMAND, "0" * 64), Capacity(10
 
 
 def calm(seed=5, **groups):
-    """Give a world without faults; ``groups`` changes all its groups."""
+    """Return a world without faults; ``groups`` changes all its groups."""
     plan = attrs.evolve(draw_plan(seed), faults=(), rates=())
     return World(seed, attrs.evolve(plan, groups=tuple(attrs.evolve(each, **groups) for each in plan.groups)))
 
 
 @pytest.fixture
 def world():
-    """Give a world in which nothing goes wrong by itself, and whose controller asks for nothing."""
+    """Return a world in which nothing goes wrong by itself, and whose controller asks for nothing."""
     world = calm()
     world.system.crash(0)
     world.cloud.controller_down()

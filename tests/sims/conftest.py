@@ -8,7 +8,7 @@ from iriscw_sims.swarm import draw_plan
 
 @pytest.fixture
 def calm_plan():
-    """Give the plan of a seed without any faults."""
+    """Return the plan of a seed without any faults."""
 
     def make(seed):
         return attrs.evolve(draw_plan(seed), faults=(), rates=())

@@ -16,12 +16,12 @@ CREATE = ApiRequest("POST", POOLS, body={"metadata": {"name": "a"}})
 
 @pytest.fixture
 def world(calm_plan):
-    """Give a world that has not begun."""
+    """Return a world that has not begun."""
     return World(5, calm_plan(5))
 
 
 def told(version, kind="MODIFIED"):
-    """Give what a watch tells."""
+    """Return what a watch tells."""
     return {"type": kind, "object": {"metadata": {"name": "a", "resourceVersion": str(version)}}}
 
 

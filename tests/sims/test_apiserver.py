@@ -14,7 +14,7 @@ ALWAYS = 1000
 
 @pytest.fixture
 def world(calm_plan):
-    """Give a world in which nothing goes wrong by itself, and whose controller asks for nothing."""
+    """Return a world in which nothing goes wrong by itself, and whose controller asks for nothing."""
     world = World(5, calm_plan(5))
     world.system.crash(0)
     world.cloud.controller_down()
@@ -22,7 +22,7 @@ def world(calm_plan):
 
 
 def pool(name):
-    """Give the request for a pool."""
+    """Return the request for a pool."""
     body = {"apiVersion": "compute.coreweave.com/v1alpha1", "kind": "NodePool", "metadata": {"name": name}}
     return ApiRequest("POST", POOLS, body={**body, "spec": {"instanceType": "cd-gp-i64", "targetNodes": 1}})
 

@@ -7,7 +7,7 @@ from iriscw_sims.channel import Channel
 
 
 def make(latencies=(), rooms=()):
-    """Give a simulation, a channel and what it delivered."""
+    """Return a simulation, a channel and what it delivered."""
     simulation, got = Simulation(0), []
     latencies, rooms = iter(latencies), iter(rooms)
 

@@ -23,38 +23,20 @@ ARRANGED = {
 }
 """What no seed of the first 200 reaches, and a test below does."""
 
-SELDOM = ("ending: GANG_STOPPED", "ending: MISSING", "trouble: stuck deletion", "task: COSCHED_FAILED")
-"""States that the seeds of the quick test may miss."""
-
-QUICK_SEEDS = 16
-QUICK_MISSES = 20
-"""Faults and chances that they may miss: many kinds are off in any one seed."""
-
 
 def test_points_are_told_apart():
     """Each point is listed once, and every fault and chance is one."""
     assert len(POINTS) == len(dict.fromkeys(POINTS))
     named = [point.partition(": ")[2] for point in POINTS if point.startswith(("fault", "chance"))]
     assert named == [*FAULTS, *dict(RATES)]
-    assert {*NEVER, *ARRANGED, *SELDOM} <= {*POINTS}
-
-
-def test_a_few_seeds_reach_almost_everything():
-    """What the first seeds do not reach is known by name."""
-    coverage = Coverage()
-    for seed in range(QUICK_SEEDS):
-        coverage.run(seed)
-    missed = [point for point in coverage.missing if point not in (*NEVER, *ARRANGED, *SELDOM)]
-    rare = [point for point in missed if point.startswith(("fault", "chance"))]
-    assert missed == rare, coverage.report()
-    assert len(rare) <= QUICK_MISSES, coverage.report()
+    assert {*NEVER, *ARRANGED} <= {*POINTS}
 
 
 @pytest.mark.slow
 def test_two_hundred_seeds_reach_everything():
     """All that can be reached is; what cannot, or only on purpose, is exactly what is listed. Nothing is broken.
 
-    `.ci/run` looks nowhere else at these seeds, but for the first sixty.
+    `.ci/run` looks nowhere else at these seeds, but for the first eight.
     """
     coverage = Coverage()
     for seed in range(200):

@@ -31,7 +31,7 @@ def runs(seeds, python=sys.executable, hash_seed="0"):
 
 
 def other(version):
-    """Give another Python, or skip the test."""
+    """Return another Python, or skip the test."""
     python = ROOT / PYTHONS[version] / "bin" / "python"
     if not python.exists():
         pytest.skip(f"there is no Python {version}")
@@ -40,7 +40,7 @@ def other(version):
 
 @pytest.fixture(scope="module")
 def traces():
-    """Give what this Python makes of seeds, each number of them run once."""
+    """Return what this Python makes of seeds, each number of them run once."""
     known = {}
 
     def give(seeds):

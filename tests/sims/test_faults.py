@@ -8,6 +8,7 @@ from iriscw_sims.swarm import FAULTS, MOVE_FAULTS, RATES, SUSPENDS, Fault, draw_
 from iriscw_sims.world import World
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", FAULTS)
 def test_the_world_survives_a_fault_that_comes_often(kind, calm_plan):
     """Many faults of one kind break nothing, and they do happen."""
@@ -20,6 +21,7 @@ def test_the_world_survives_a_fault_that_comes_often(kind, calm_plan):
     assert dict(run.fired).get(kind, 0) >= 1
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("chance", dict(RATES))
 def test_the_world_survives_a_chance_at_its_highest_rate(chance):
     """One kind of chance alone, as likely as it may be, breaks nothing."""

@@ -16,7 +16,7 @@ SEED = 17
 
 
 def plan_of(calm_plan, kind="", **changes):
-    """Give a plan with one job of many patient GPU tasks, and one kind of fault every 8 s."""
+    """Return a plan with one job of many patient GPU tasks, and one kind of fault every 8 s."""
     plan = calm_plan(SEED)
     patient = {"timeout_ns": 0, "scheduling_timeout_ns": 0, "max_retries_failure": 100, "max_retries_preemption": 100}
     wants = Capacity(500, 1 << 30, gpu_count=2)

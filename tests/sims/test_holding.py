@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import traceback
 
 import attrs
 import pytest
@@ -72,6 +73,28 @@ def test_a_policy_that_raises_fails_the_test(calm_plan):
     with pytest.raises(AssertionError, match="policy failed: ZeroDivisionError") as failed:
         assert_holds(calm_plan(1), policy=lambda view: 1 // view.ready)
     assert type(failed.value.__cause__) is ZeroDivisionError
+
+
+def half(view):
+    """Answer with no whole number."""
+    return 0.5
+
+
+def raising(view):
+    """Fail in a function of its own."""
+    return starve(1 // 0)
+
+
+@pytest.mark.parametrize(("policy", "mine"), [(raising, ["raising"]), (half, [])])
+def test_a_failed_policy_is_shown_without_our_own_frames(calm_plan, policy, mine):
+    """Neither those between the test and the run, nor those between the fleet and the policy."""
+    with pytest.raises(AssertionError) as failed:
+        assert_holds(calm_plan(1), policy=policy)
+    (shown,) = failed.traceback.filter(failed)
+    assert shown.name == "test_a_failed_policy_is_shown_without_our_own_frames"
+    cause = failed.value.__cause__
+    assert [each.name for each in traceback.extract_tb(cause.__traceback__)] == mine
+    assert cause.__context__ is None
 
 
 def test_what_a_seed_draws_is_named_by_the_seed():

@@ -31,6 +31,7 @@ def test_work_grows_with_the_fleet(size):
     assert sum(group.min_slices for group in plan.groups) == sum(group.max_slices for group in plan.groups) == size
 
 
+@pytest.mark.slow
 def test_a_lasting_fleet_goes_again():
     """A fleet boots for each of two jobs in a day, at a faithful pace, and is empty in between."""
     world = World(1, lasting_plan(1), LASTING)

@@ -17,7 +17,7 @@ LONG = ("attempt runs long", 1000)
 
 @pytest.fixture
 def moving_plan(calm_plan):
-    """Give a calm plan of one job of one task that runs for a while, in which users suspend tasks at some moments."""
+    """Return a calm plan of one job of one task that runs for a while, in which users suspend tasks at some moments."""
 
     def make(*moments, faults=(), rates=(), **spec):
         plan = calm_plan(2)
@@ -53,7 +53,7 @@ def written(world):
 
 
 def of(records, *kinds):
-    """Give the records of some kinds."""
+    """Return the records of some kinds."""
     return [record for record in records if isinstance(record, kinds)]
 
 
@@ -138,6 +138,7 @@ def test_the_log_of_what_is_stopped_on_its_way_back_is_not_called_complete(movin
     assert (shown.state, shown.log_offset, shown.logs_complete) == (TaskState.KILLED, known.log_bytes, False)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("chance", [name for name, _ in MOVE_CHANCES if name != LONG[0]])
 def test_the_world_survives_each_thing_that_goes_wrong_with_a_move(chance, moving_plan):
     """One kind of chance alone, every second time, breaks nothing; and it does come true."""

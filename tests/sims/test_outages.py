@@ -25,7 +25,7 @@ SPAN = 60 * SECOND
 
 @pytest.fixture
 def world(calm_plan):
-    """Give a world in which nothing goes wrong by itself, and whose controller asks for nothing."""
+    """Return a world in which nothing goes wrong by itself, and whose controller asks for nothing."""
     world = World(5, calm_plan(5))
     world.system.crash(0)
     world.cloud.controller_down()

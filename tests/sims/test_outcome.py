@@ -12,7 +12,7 @@ from iriscw_sims.world import World
 
 @pytest.fixture
 def one_group(calm_plan):
-    """Give a plan without faults and jobs, with one group."""
+    """Return a plan without faults and jobs, with one group."""
 
     def make(**changes):
         plan = calm_plan(1)
@@ -94,7 +94,7 @@ def test_no_such_percentile(percent):
 
 
 def outcome_of(waited):
-    """Give an outcome with these waits."""
+    """Return an outcome with these waits."""
     return Outcome(
         seed=0,
         trace="",

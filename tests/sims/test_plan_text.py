@@ -3,12 +3,13 @@
 import ast
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from iriscw.errors import InvalidArgument
 from iriscw_sims.plan_text import MAX_TEXT_CHARS, imports_for, pack, plan_text, read_plan, unpack
 from iriscw_sims.strategies import plans
 from iriscw_sims.swarm import draw_plan
+from profiles import examples
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -20,7 +21,7 @@ def test_what_seeds_draw_survives_the_way(seed):
 
 
 @given(plans())
-@settings(max_examples=30)
+@examples(30)
 def test_what_hypothesis_draws_survives_the_way(plan):
     """The same, for plans that no seed draws."""
     assert read_plan(plan_text(plan)) == plan

@@ -1,4 +1,4 @@
-"""Plans as JSON: what is written is read back, and what is no plan is refused by name."""
+"""Plans as JSON: what is written is read back, and what is not a plan is refused by name."""
 
 import json
 

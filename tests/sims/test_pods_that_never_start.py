@@ -27,6 +27,7 @@ def watched(seed, chance):
     return world.run(), [*said]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("chance", "words"),
     [
@@ -44,6 +45,7 @@ def test_what_keeps_pods_from_starting_is_told(chance, words):
     assert [text for text in said if NEVER_STARTED in text and all(each in text for each in words)]
 
 
+@pytest.mark.slow
 def test_pods_that_fail_are_replaced_so_often():
     """Then the slice as a whole is, and says how often and why."""
     run, said = watched(5, "pod fails")

@@ -2,15 +2,20 @@
 
 import attrs
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings, strategies as st
+from hypothesis import HealthCheck, Phase, given, strategies as st
 
+from iriscw.cloud.model import Attributes, Capacity
 from iriscw.fleet.messages import PolicyFailed
+from iriscw.fleet.model import GroupConfig
 from iriscw.fleet.policy import default_policy
 from iriscw.runtime.vocabulary import SECOND
-from iriscw_sims.pace import QUICK
+from iriscw_sims.holding import assert_holds
+from iriscw_sims.pace import QUICK, TIMING
 from iriscw_sims.policies import ANSWERS_KEPT, Asked
-from iriscw_sims.swarm import draw_plan
+from iriscw_sims.strategies import plans
+from iriscw_sims.swarm import GIB, draw_plan
 from iriscw_sims.world import World
+from profiles import examples
 
 ENOUGH_FROM = 400 * SECOND
 """From then on all faults of every seed's plan are over."""
@@ -48,7 +53,7 @@ def policies(draw):
 
 
 def sound(run):
-    """Give what is broken beside liveness, which a policy can break."""
+    """Return what is broken beside liveness, which a policy can break."""
     return [each for each in run.violations if not each.startswith("INV-liveness")]
 
 
@@ -68,14 +73,8 @@ def check_liveness(seed, policy):
     assert run.violations == (), run.report
 
 
-QUICKLY = settings(
-    max_examples=3,
-    deadline=None,
-    phases=[Phase.generate],
-    suppress_health_check=[HealthCheck.too_slow],
-    derandomize=True,
-)
-THOROUGHLY = settings(QUICKLY, max_examples=20)
+QUICKLY = examples(2, phases=[Phase.generate], suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+THOROUGHLY = examples(20, QUICKLY)
 
 
 @QUICKLY
@@ -152,3 +151,40 @@ def test_what_was_answered_is_remembered(calm_plan):
     assert type(asked.error) is Broken
     assert "Broken: g0, at " in asked.failure
     assert "GroupView(group='g0'" in asked.failure
+
+
+ROOMY = GroupConfig(
+    name="g0",
+    per_worker=Capacity(4000, 16 * GIB),
+    attributes=Attributes({"zone": "z0", "device-type": "cpu"}),
+    instance_type="cd-gp-i64",
+    max_slices=40,
+    timing=TIMING,
+)
+"""So large that nobody waits for more than a boot, unless the policy is wrong."""
+
+
+def forgets_the_busy(view):
+    """As many slices as there is demand for, however many are busy."""
+    return view.wanted
+
+
+def waits(policy, task_length_s):
+    """Return how long a task waited at most, of some plans without faults, in seconds."""
+    found = []
+
+    @examples(12, database=None, derandomize=True, phases=[Phase.generate])
+    @given(plans(among=[ROOMY], kinds=(), chances=(), max_jobs=6, task_length_s=task_length_s))
+    def draw(plan):
+        found.append(max(assert_holds(plan, policy=policy).waited_s, default=0))
+
+    draw()
+    return max(found)
+
+
+@pytest.mark.slow
+def test_tasks_that_last_show_a_policy_that_forgets_busy_slices():
+    """With tasks of seconds it looks as good as the built-in one."""
+    assert waits(default_policy, (120, 600)) <= 120
+    assert waits(forgets_the_busy, (120, 600)) > 120
+    assert waits(forgets_the_busy, None) <= 120

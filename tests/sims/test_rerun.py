@@ -24,6 +24,7 @@ def test_a_file_is_run(capsys, tmp_path):
     assert World(3).run().trace in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_broken_plan_is_told_and_shrunk(capsys, monkeypatch):
     """The smaller plan stands on standard output, what it breaks on standard error."""
     monkeypatch.setattr(World, "heal", lambda world: world.violate("X1", "planted"))

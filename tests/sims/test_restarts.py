@@ -20,7 +20,7 @@ KILLED, CLOSED = 2 << 8, (2 << 8) + 1
 
 @pytest.fixture
 def long_plan(calm_plan):
-    """Give the plan of one job of two tasks that need a worker each, on one slice, and these faults."""
+    """Return the plan of one job of two tasks that need a worker each, on one slice, and these faults."""
 
     def make(*faults, **timing):
         plan = calm_plan(2)
@@ -63,7 +63,7 @@ def runs_for(world, span):
 
 
 def the_job(world):
-    """Give the one job, and the endings of all its attempts, oldest first."""
+    """Return the one job, and the endings of all its attempts, oldest first."""
     (job,) = world.job_checks.jobs.values()
     return job, [each.ending for each in world.job_checks.attempts.values()]
 

@@ -13,7 +13,7 @@ from iriscw_sims.world import World
 
 
 def crowded(seed, count=30):
-    """Give the plan of a seed with that many faults of all kinds."""
+    """Return the plan of a seed with that many faults of all kinds."""
     plan, rng = draw_plan(seed), Random(seed)
     faults = [Fault(rng.randrange(plan.safety), rng.choice(FAULTS), rng.getrandbits(32)) for _ in range(count)]
     return attrs.evolve(plan, faults=tuple(sorted(faults, key=lambda fault: (fault.at, fault.kind, fault.pick))))
@@ -106,6 +106,7 @@ def test_the_number_of_runs_is_bounded():
     assert len(asked) == 37
 
 
+@pytest.mark.slow
 def test_another_failure_is_not_taken_for_this_one(monkeypatch):
     """What is kept breaks the same invariant."""
     plan = draw_plan(3)

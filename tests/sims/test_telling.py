@@ -33,12 +33,12 @@ class Recorded:
 
 
 def page(*names, more=""):
-    """Give a page of a list."""
+    """Return a page of a list."""
     return ApiResponse(200, {"metadata": {"continue": more}, "items": [{"metadata": {"name": name}} for name in names]})
 
 
 def event(kind, name):
-    """Give what a watch tells."""
+    """Return what a watch tells."""
     return {"type": kind, "object": {"metadata": {"name": name}}}
 
 

@@ -19,7 +19,7 @@ UNKNOWN = ApiResponse(401, status_failure(401, "Unauthorized", "Unauthorized"))
 
 @pytest.fixture
 def world(calm_plan):
-    """Give a calm world with a ready slice in it, whose checks are told by hand from now on."""
+    """Return a calm world with a ready slice in it, whose checks are told by hand from now on."""
     plan = calm_plan(2)
     group = attrs.evolve(plan.groups[0], min_slices=1, max_slices=1, num_vms=1)
     world = World(2, attrs.evolve(plan, groups=(group,), jobs=()))
@@ -33,7 +33,7 @@ def world(calm_plan):
 
 @pytest.fixture
 def piece(world):
-    """Give the slice."""
+    """Return the slice."""
     (slice_id,) = world.fleet_checks.promised
     piece = world.fleet_checks._slice(slice_id)
     assert piece.state is SliceState.READY
@@ -41,7 +41,7 @@ def piece(world):
 
 
 def stored(world, kind):
-    """Give our pool or pod as the API server has it."""
+    """Return our pool or pod as the API server has it."""
     table = world.cloud._pools if kind == POOLS else world.cloud._pods
     return next(
         each for each in table.raw if each["metadata"]["labels"].get(LABEL_SLICE) in world.fleet_checks.promised
@@ -49,7 +49,7 @@ def stored(world, kind):
 
 
 def saying(thing, conditions=(), **changes):
-    """Give a pool with other conditions and without nodes, or a pod with another status; ``metadata`` is added to."""
+    """Return a pool with other conditions and without nodes, or a pod with another status; ``metadata`` is added to."""
     metadata = {**thing["metadata"], **changes.pop("metadata", {})}
     status = {**thing["status"], **changes}
     if conditions:

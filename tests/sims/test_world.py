@@ -17,14 +17,14 @@ from iriscw_sims.pace import QUICK, TIMING, rest_bound
 from iriscw_sims.swarm import RESTART_FAULTS, Fault, draw_plan
 from iriscw_sims.world import World
 
-SEEDS = 60
+SEEDS = 8
 """What `make test` runs."""
 
 COVERED_SEEDS = 200
 """What `.ci/run` looks at while they run (`test_coverage.py`): all faults, chances and states; they hold there, too."""
 
 SLOW_SEEDS = 560
-"""As many in all, with those."""
+"""Of those up to here it runs a third."""
 
 SOAK_SEEDS = 10_000
 BATCH = 40
@@ -44,13 +44,14 @@ RESTARTS = {
     5: "workers that went while the controller was down, of a slice that stayed, were waited for",
     53: "a slice was removed for having been idle before the disk was full",
     2712: "a worker was told to forget an end of which a job had not heard, because the journal took nothing",
+    1121234: "an end on a worker whose pod had gone, untold: for the check its slice had been idle before",
 }
 """The same for faults around restarts."""
 
 PROGRAM = """
 import sys
 from iriscw_sims.world import World
-for seed in (3, 15, 17, 20):
+for seed in (3, 17):
     sys.stdout.write(World(seed).run().trace + chr(10))
 """
 
@@ -62,12 +63,12 @@ def hold(seeds):
         assert not run.violations, run.report
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, 20))
-def test_some_seeds_hold(first):
+def test_some_seeds_hold():
     """No seed breaks an invariant."""
-    hold(range(first, first + 20))
+    hold(range(SEEDS))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", REGRESSIONS)
 def test_seeds_that_found_something_hold(seed):
     """What was found once stays fixed. The plan is the one of then: faults around restarts came later."""
@@ -85,6 +86,7 @@ def test_seeds_that_found_something_around_a_restart_hold(seed):
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("first", range(COVERED_SEEDS, SLOW_SEEDS, BATCH))
 def test_many_seeds_hold(first):
     """No seed breaks an invariant, in a larger sample."""
@@ -100,13 +102,12 @@ def test_thousands_of_seeds_hold(first):
 
 def test_one_seed_gives_one_trace():
     """The same seed gives the same trace in another process with other hashes."""
-    ours = "".join(World(seed).run().trace + "\n" for seed in (3, 15, 17, 20))
-    for hash_seed in ("1", "4711"):
-        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
-        done = subprocess.run(
-            [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, timeout=60, check=True
-        )
-        assert done.stdout == ours
+    ours = "".join(World(seed).run().trace + "\n" for seed in (3, 17))
+    environment = {**os.environ, "PYTHONHASHSEED": "4711"}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == ours
 
 
 def test_another_seed_gives_another_trace():

@@ -47,7 +47,7 @@ class World:
     # Surroundings
 
     def rng(self, name):
-        """Give a stream."""
+        """Return a stream."""
         return Random(f"{self.seed}:{name}")
 
     def after(self, delay_ns, function, *args):
@@ -138,14 +138,14 @@ class World:
     # The API, as a user has it
 
     def ask(self, method, path, body=None, content_type="application/json", **query):
-        """Give the answer to a request, and have the cloud react."""
+        """Return the answer to a request, and have the cloud react."""
         pairs = tuple((name, str(value)) for name, value in query.items())
         answer = self.store.handle(Request(method, path, pairs, body, content_type), self.now)
         self.cloud.react()
         return answer
 
     def do(self, method, path, body=None, **more):
-        """Give the body of the answer to a request that must succeed."""
+        """Return the body of the answer to a request that must succeed."""
         answer = self.ask(method, path, body, **more)
         assert answer.code < 300, answer.body
         return answer.body
@@ -155,7 +155,7 @@ class World:
         return self.do("PATCH", path, body, content_type=MERGE)
 
     def get(self, path):
-        """Give an object, None if it is not there."""
+        """Return an object, None if it is not there."""
         answer = self.ask("GET", path)
         return answer.body if answer.code == 200 else None
 
@@ -173,15 +173,15 @@ class World:
         return self.do("POST", POOLS, {**body, "metadata": {"name": name}})
 
     def pool(self, name="p"):
-        """Give a pool."""
+        """Return a pool."""
         return self.get(f"{POOLS}/{name}")
 
     def status(self, name="p"):
-        """Give a pool's status."""
+        """Return a pool's status."""
         return self.pool(name).get("status") or {}
 
     def condition(self, kind, name="p"):
-        """Give status and reason of a pool's condition."""
+        """Return status and reason of a pool's condition."""
         return next(
             (
                 (each["status"], each["reason"])
@@ -200,7 +200,7 @@ class World:
         return self.at_target(name) and self.cloud.is_whole(name)
 
     def nodes(self, pool="p"):
-        """Give the nodes of a pool."""
+        """Return the nodes of a pool."""
         return self.items("/api/v1/nodes", labelSelector=f"compute.coreweave.com/node-pool={pool}")
 
     def make_pod(self, name="a", pool="p", policy="Never", grace=20, cpu="4", image=IMAGE, owner=None, **spec):
@@ -221,21 +221,21 @@ class World:
         return self.do("POST", PODS, {"metadata": metadata, "spec": full})
 
     def pod(self, name="a"):
-        """Give a pod, None if it is gone."""
+        """Return a pod, None if it is gone."""
         return self.get(f"{PODS}/{name}")
 
     def phase(self, name="a"):
-        """Give a pod's phase."""
+        """Return a pod's phase."""
         found = self.pod(name)
         return found and found["status"]["phase"]
 
     def waits(self, name="a"):
-        """Give why a pod's container waits."""
+        """Return why a pod's container waits."""
         statuses = self.pod(name)["status"].get("containerStatuses") or ({},)
         return (statuses[0].get("state") or {}).get("waiting", {}).get("reason", "")
 
     def ended(self, name="a"):
-        """Give exit code and reason of a pod's container."""
+        """Return exit code and reason of a pod's container."""
         state = self.pod(name)["status"]["containerStatuses"][0]["state"]["terminated"]
         return state["exitCode"], state["reason"]
 
@@ -244,7 +244,7 @@ class World:
         return self.do("DELETE", f"{PODS}/{name}", options or None)
 
     def reasons(self, name, namespace="iris"):
-        """Give the reasons of the events about an object, each once a count."""
+        """Return the reasons of the events about an object, each once a count."""
         found = self.items(EVENTS.format(namespace), fieldSelector=f"involvedObject.name={name}")
         return [each["reason"] for each in found for _ in range(each["count"])]
 

@@ -9,18 +9,18 @@ OTHER = "registry.test/other:1"
 
 
 def first(world):
-    """Give the name of the first node of the pool."""
+    """Return the name of the first node of the pool."""
     return world.nodes()[0]["metadata"]["name"]
 
 
 def condition(world, name, kind):
-    """Give status and reason of a node's condition."""
+    """Return status and reason of a node's condition."""
     found = world.get(f"/api/v1/nodes/{name}")["status"]["conditions"]
     return next((each["status"], each["reason"]) for each in found if each["type"] == kind)
 
 
 def taints(world, name):
-    """Give key and effect of a node's taints."""
+    """Return key and effect of a node's taints."""
     spec = world.get(f"/api/v1/nodes/{name}")["spec"]
     return [(each["key"].rpartition("/")[2], each["effect"]) for each in spec.get("taints") or ()]
 

@@ -4,11 +4,12 @@ from random import Random
 
 import pytest
 from cloud_world import PODS, SECOND, World
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from iriscw_sims.coreweave.crd import POOLS
 from iriscw_sims.coreweave.fault_points import NAMES
 from iriscw_sims.coreweave.settings import FAITHFUL, QUICK
+from profiles import examples
 
 POOL = st.sampled_from(("p", "q"))
 POD = st.sampled_from(("a", "b", "c", "d"))
@@ -73,7 +74,7 @@ RATES = st.dictionaries(st.sampled_from(NAMES), st.sampled_from((100, 300, 900))
 
 
 def picked(things, pick):
-    """Give one of some things, None if there are none."""
+    """Return one of some things, None if there are none."""
     things = [*things]
     return things[pick % len(things)] if things else None
 
@@ -190,7 +191,7 @@ def check_history(actions, rates, seed, preset=QUICK):
 
 
 @given(actions=st.lists(ACTION, max_size=40), rates=RATES, seed=st.integers(0, 3))
-@settings(max_examples=60)
+@examples(60)
 def test_everything_settles(actions, rates, seed):
     """After any history: pools are at their targets, nothing is left over, and what runs is what is shown to run."""
     check_history(actions, rates, seed)
@@ -199,7 +200,7 @@ def test_everything_settles(actions, rates, seed):
 @pytest.mark.slow
 @pytest.mark.parametrize("preset", [QUICK, FAITHFUL], ids=["quick", "faithful"])
 @given(actions=st.lists(ACTION, min_size=20, max_size=120), rates=RATES, seed=st.integers(0, 1000))
-@settings(max_examples=100)
+@examples(100)
 def test_everything_settles_after_long_histories(preset, actions, rates, seed):
     """The same, for longer, and at either speed."""
     check_history(actions, rates, seed, preset)

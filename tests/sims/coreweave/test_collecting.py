@@ -6,7 +6,7 @@ from iriscw_sims.coreweave.crd import POOLS
 
 
 def owner(world, name="p"):
-    """Give how a pool is named as an owner."""
+    """Return how a pool is named as an owner."""
     return {"name": name, "uid": world.pool(name)["metadata"]["uid"]}
 
 

@@ -20,7 +20,7 @@ RATES = dict(FAULT_POINTS)
 
 
 def busy(seed=0, pools=3, settings=None):
-    """Give a world with running pods and all faults."""
+    """Return a world with running pods and all faults."""
     world = World(seed, rates=RATES) if settings is None else World(seed, settings, RATES)
     for number in range(pools):
         world.make_pool(f"p{number}", 2)
@@ -30,7 +30,7 @@ def busy(seed=0, pools=3, settings=None):
 
 
 def history(seed):
-    """Give a hash of all that happened in a busy world, and was written."""
+    """Return a hash of all that happened in a busy world, and was written."""
     world = busy(seed)
     for _ in range(6):
         world.run(60)

@@ -8,7 +8,7 @@ from iriscw_sims.kube.store import Store
 
 
 def posted(**spec):
-    """Give the answer to the creation of a pool."""
+    """Return the answer to the creation of a pool."""
     store = Store(rng=Random(1))
     install(store)
     body = {"apiVersion": "compute.coreweave.com/v1alpha1", "kind": "NodePool", "metadata": {"name": "p"}}

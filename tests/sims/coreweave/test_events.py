@@ -8,7 +8,7 @@ from iriscw_sims.coreweave.settings import QUICK
 
 
 def told(world, name="a"):
-    """Give reason, type and count of the events about a pod."""
+    """Return reason, type and count of the events about a pod."""
     found = world.items("/api/v1/namespaces/iris/events", fieldSelector=f"involvedObject.name={name}")
     return [(each["reason"], each["type"], each["count"]) for each in found]
 

@@ -16,7 +16,7 @@ def scale(world, nodes):
 
 
 def places(world):
-    """Give current, in progress and queued nodes."""
+    """Return current, in progress and queued nodes."""
     status = world.status()
     return status["currentNodes"], status["inProgress"], status["queuedNodes"]
 

@@ -10,7 +10,7 @@ DEFINED = f"{DEFINITIONS}/{DEFINITION['metadata']['name']}"
 
 
 def told(following):
-    """Give what happened, as type and name."""
+    """Return what happened, as type and name."""
     return [(event["type"], event["object"]["metadata"]["name"]) for event in following.take()]
 
 

@@ -2,13 +2,14 @@
 
 import pytest
 from cloud_world import MERGE, PODS, World
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from test_cloud_laws import check_truth
 
 from iriscw_sims.coreweave.crd import DEFINITION, DEFINITIONS, GROUP, POOLS
 from iriscw_sims.coreweave.settings import FAITHFUL, QUICK
 from iriscw_sims.kube.garbage import collect
 from iriscw_sims.kube.messages import Request
+from profiles import examples
 
 DEFINED = f"{DEFINITIONS}/nodepools.{GROUP}"
 NODES = "/api/v1/nodes"
@@ -167,7 +168,7 @@ class User:
         return self.world.store.handle(Request(method, path, (), body, content_type), self.world.now)
 
     def node(self, pick):
-        """Give the name of a node."""
+        """Return the name of a node."""
         names = [item["metadata"]["name"] for item in self.ask("GET", NODES).body["items"]]
         return names[pick % len(names)] if names else "nobody"
 
@@ -253,7 +254,7 @@ class User:
 
 
 def furnished(seed, preset):
-    """Give a world in which something runs."""
+    """Return a world in which something runs."""
     world = World(seed, preset)
     for name in ("p", "q"):
         world.make_pool(name, nodes=2, kind="b200-8x", nodeTaints=[])
@@ -286,7 +287,7 @@ def check_survives(actions, seed, preset):
 
 
 @given(actions=st.lists(REQUEST, max_size=30), seed=st.integers(0, 3))
-@settings(max_examples=60)
+@examples(20)
 def test_no_request_makes_a_controller_raise(actions, seed):
     """Valid or not, understood or not."""
     check_survives(actions, seed, QUICK)
@@ -295,7 +296,7 @@ def test_no_request_makes_a_controller_raise(actions, seed):
 @pytest.mark.slow
 @pytest.mark.parametrize("preset", [QUICK, FAITHFUL], ids=["quick", "faithful"])
 @given(actions=st.lists(REQUEST, min_size=10, max_size=80), seed=st.integers(0, 1000))
-@settings(max_examples=200)
+@examples(60)
 def test_no_long_history_of_requests_makes_a_controller_raise(preset, actions, seed):
     """The same, for longer, and at either speed."""
     check_survives(actions, seed, preset)

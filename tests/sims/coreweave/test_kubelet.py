@@ -98,7 +98,7 @@ def test_a_crash_loop_ends_with_its_pod(pooled):
 
 
 def probed(kind, **probe):
-    """Give the containers of a pod with a probe."""
+    """Return the containers of a pod with a probe."""
     return [{"name": "c", "image": "registry.test/i:1", kind: {"exec": {"command": ["true"]}, **probe}}]
 
 

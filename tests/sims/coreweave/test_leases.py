@@ -9,12 +9,12 @@ NAMESPACE = "/api/v1/namespaces/kube-node-lease"
 
 
 def first(world):
-    """Give the name of the first node of the pool."""
+    """Return the name of the first node of the pool."""
     return world.nodes()[0]["metadata"]["name"]
 
 
 def renewed(world, name):
-    """Give when a lease was renewed, s since the world began; None without one."""
+    """Return when a lease was renewed, s since the world began; None without one."""
     lease = world.get(f"{LEASES}/{name}")
     return lease and (parsed(lease["spec"]["renewTime"]) - BEGIN) / SECOND
 

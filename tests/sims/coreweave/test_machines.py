@@ -5,7 +5,7 @@ from iriscw_sims.coreweave.shapes import GENERIC
 
 
 def machine(**changes):
-    """Give a machine."""
+    """Return a machine."""
     return Machine("n", "p", "uid", 0, GENERIC, "10.0.0.1", 0, dict(GENERIC.amounts), **changes)
 
 

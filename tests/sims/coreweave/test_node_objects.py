@@ -9,12 +9,12 @@ from iriscw_sims.coreweave.shapes import GENERIC, SHAPES
 
 
 def machine(shape=GENERIC, **changes):
-    """Give a machine."""
+    """Return a machine."""
     return Machine("n", "p", "0123456789", 20, shape, "10.0.0.1", 0, {}, **changes)
 
 
 def keys(found):
-    """Give key and effect of a machine's own taints."""
+    """Return key and effect of a machine's own taints."""
     return [(taint["key"].rpartition("/")[2], taint["effect"]) for taint in own_taints(found)]
 
 

@@ -8,17 +8,17 @@ INTERRUPTABLE = "qos.coreweave.cloud/interruptable"
 
 
 def first(world):
-    """Give the name of the first node of the pool."""
+    """Return the name of the first node of the pool."""
     return world.nodes()[0]["metadata"]["name"]
 
 
 def node(world, name):
-    """Give a node."""
+    """Return a node."""
     return world.get(f"/api/v1/nodes/{name}")
 
 
 def ready(world, name):
-    """Give status and reason of a node's being ready."""
+    """Return status and reason of a node's being ready."""
     found = node(world, name)
     return found and next(
         (each["status"], each["reason"]) for each in found["status"]["conditions"] if each["type"] == "Ready"
@@ -26,7 +26,7 @@ def ready(world, name):
 
 
 def taints(world, name):
-    """Give key and effect of a node's taints."""
+    """Return key and effect of a node's taints."""
     return [(each["key"], each["effect"]) for each in node(world, name)["spec"].get("taints") or ()]
 
 

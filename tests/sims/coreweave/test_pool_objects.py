@@ -21,7 +21,7 @@ from iriscw_sims.coreweave.settings import FAITHFUL, QUICK
 
 
 def said(standing, before=(), **spec):
-    """Give status and reason of each condition."""
+    """Return status and reason of each condition."""
     status = status_of(standing, {"instanceType": "b200-8x", **spec}, {"conditions": [*before]}, QUICK, "now")
     return {each["type"]: (each["status"], each["reason"]) for each in status["conditions"]}
 

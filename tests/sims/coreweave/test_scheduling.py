@@ -6,7 +6,7 @@ from iriscw_sims.coreweave.shapes import requested
 
 
 def scheduled(world, name="a"):
-    """Give the condition that tells whether a pod has a node."""
+    """Return the condition that tells whether a pod has a node."""
     found = world.pod(name)["status"].get("conditions") or ()
     return next((each for each in found if each["type"] == "PodScheduled"), None)
 

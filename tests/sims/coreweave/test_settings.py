@@ -13,7 +13,7 @@ SECOND = 1_000_000_000
 
 
 def spans(settings):
-    """Give all spans of some settings, by name."""
+    """Return all spans of some settings, by name."""
     return {each.name: getattr(settings, each.name) for each in attrs.fields(Settings) if "Span" in str(each.type)}
 
 

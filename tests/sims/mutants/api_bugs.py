@@ -4,7 +4,7 @@ The first are what outages, refusals and strangers are for; the others what asks
 it was told (``told_checks``): a driver that never reads a condition, an end or a mark says nothing that is wrong.
 """
 
-from planted import Mutant
+from anchors import Mutant
 
 JOINING, LIFECYCLE, OWNERSHIP = "cloud/kube/joining.py", "cloud/lifecycle.py", "cloud/kube/ownership.py"
 PARSING, ROOT, RULES, WATCHING = (
@@ -14,10 +14,6 @@ PARSING, ROOT, RULES, WATCHING = (
     "cloud/kube/watching.py",
 )
 
-OPENS_AGAIN = '    return (SetTimer(("watch", message.key), delay, TryAgain(str(message.key))),)\n'
-FORBIDDEN = "    (Forbidden, Refusal.FORBIDDEN),\n"
-POOL_SEEN = "        self._leave(alone.name)\n        homes ="
-
 
 def _bug(name, *edits, seeds=200, first=0):
     return Mutant(name, edits, seeds, first)
@@ -25,111 +21,108 @@ def _bug(name, *edits, seeds=200, first=0):
 
 API_BUGS = (
     # While the API is away.
-    _bug("a-watch-that-gave-up-is-not-opened-again", (ROOT, OPENS_AGAIN, "    return ()\n")),
+    _bug(
+        "a-watch-that-gave-up-is-not-opened-again",
+        (ROOT, "closed", "(SetTimer(('watch', message.key), delay, TryAgain(str(message.key))),)", "()"),
+    ),
     _bug(
         "an-outage-is-taken-for-the-loss-of-everything",
         (
             ROOT,
-            OPENS_AGAIN,
-            "    lost = _listed(fleet, str(message.key), (), ctx)\n" + OPENS_AGAIN.replace("(Set", "(*lost, Set"),
+            "closed",
+            "return (SetTimer(('watch', message.key), delay, TryAgain(str(message.key))),)",
+            (
+                "lost = _listed(fleet, str(message.key), (), ctx)\n"
+                "return (*lost, SetTimer(('watch', message.key), delay, TryAgain(str(message.key))))"
+            ),
         ),
     ),
     _bug(
         "users-are-not-told-that-a-watch-has-ended",
-        (ROOT, "    watching.error = judge_error(message.error).text if", '    watching.error = "" if'),
+        (ROOT, "closed", "judge_error(message.error).text", "''"),
     ),
     # When it refuses.
-    _bug("refused-credentials-are-told-as-an-outage", (LIFECYCLE, FORBIDDEN, "    (Forbidden, Refusal.LATER),\n")),
-    _bug("refused-credentials-fail-a-slice", (LIFECYCLE, FORBIDDEN, "    (Forbidden, Refusal.INVALID),\n")),
+    _bug(
+        "refused-credentials-are-told-as-an-outage",
+        (LIFECYCLE, "", "(Forbidden, Refusal.FORBIDDEN)", "(Forbidden, Refusal.LATER)"),
+    ),
+    _bug(
+        "refused-credentials-fail-a-slice",
+        (LIFECYCLE, "", "(Forbidden, Refusal.FORBIDDEN)", "(Forbidden, Refusal.INVALID)"),
+    ),
     _bug(
         "refused-credentials-are-tried-again-at-once",
         (
             RULES,
-            '    return SetTimer("pool", max(delay, judgement.retry_after), TryAgain("pool"))\n',
+            "_later",
+            "return SetTimer('pool', max(delay, judgement.retry_after), TryAgain('pool'))",
             (
-                "    if judgement.refusal is Refusal.FORBIDDEN:\n        delay = 1\n"
-                '    return SetTimer("pool", max(delay, judgement.retry_after), TryAgain("pool"))\n'
+                "if judgement.refusal is Refusal.FORBIDDEN:\n"
+                "    delay = 1\n"
+                "return SetTimer('pool', max(delay, judgement.retry_after), TryAgain('pool'))"
             ),
         ),
     ),
     # When somebody else has the name.
     _bug(
         "whoever-has-the-name-is-taken-for-ours",
-        (OWNERSHIP, "        if has.get(label) != wanted.get(label):\n", "        if has is wanted:\n"),
+        (OWNERSHIP, "_compare", "has.get(label) != wanted.get(label)", "has is wanted"),
     ),
     _bug(
         "a-name-that-is-taken-closes-the-group",
-        (RULES, "give_up(piece, ctx, Trouble.NAME_TAKEN,", "give_up(piece, ctx, Trouble.INVALID,"),
+        (RULES, "_create_failed", "Trouble.NAME_TAKEN", "Trouble.INVALID"),
     ),
     # When it is not listened to.
     _bug(
         "a-quota-is-never-seen",
-        (LIFECYCLE, 'QUOTA_REFUSALS = ("NotSet", "Over")', "QUOTA_REFUSALS: tuple[str, ...] = ()"),
+        (LIFECYCLE, "", "QUOTA_REFUSALS = ('NotSet', 'Over')", "QUOTA_REFUSALS: tuple[str, ...] = ()"),
     ),
     _bug(
         "a-quota-of-zero-is-never-seen",
-        (LIFECYCLE, 'QUOTA_REFUSALS = ("NotSet", "Over")', 'QUOTA_REFUSALS = ("Over",)'),
+        (LIFECYCLE, "", "('NotSet', 'Over')", "('Over',)"),
     ),
     _bug(
         "a-lack-of-machines-is-never-seen",
-        (LIFECYCLE, 'CAPACITY_WAITS = ("QueuedAwaitingCapacity",)', "CAPACITY_WAITS: tuple[str, ...] = ()"),
+        (LIFECYCLE, "", "CAPACITY_WAITS = ('QueuedAwaitingCapacity',)", "CAPACITY_WAITS: tuple[str, ...] = ()"),
     ),
     _bug(
         "an-invalid-specification-is-never-seen",
-        (
-            LIFECYCLE,
-            '    if validated is not None and validated.status == "False":\n',
-            '    if validated is not None and validated.status == "false":\n',
-        ),
+        (LIFECYCLE, "judge_pool", "validated.status == 'False'", "validated.status == 'false'"),
     ),
     _bug(
         "conditions-are-read-once",
         (
             JOINING,
-            POOL_SEEN,
+            "Join.pool_seen",
+            "self._leave(alone.name)",
             (
-                "        if alone.name in self._pools and self._pools[alone.name][0].conditions:\n"
-                "            alone = attrs.evolve(alone, conditions=self._pools[alone.name][0].conditions)\n"
-                + POOL_SEEN
+                "if alone.name in self._pools and self._pools[alone.name][0].conditions:\n"
+                "    alone = attrs.evolve(alone, conditions=self._pools[alone.name][0].conditions)\n"
+                "self._leave(alone.name)"
             ),
         ),
     ),
     _bug(
         "an-older-answer-wins",
-        (
-            RULES,
-            "    if piece.pool is not None and piece.pool.uid == pool.uid:\n        return []\n    return _obs",
-            "    return _obs",
-        ),
+        (RULES, "_learn", ("if piece.pool is not None and piece.pool.uid == pool.uid:\n    return []"), ""),
         seeds=300,
         first=150,
     ),
     _bug(
         "the-end-of-a-pod-is-not-read",
-        (
-            PARSING,
-            "        phase=_phase(status),\n",
-            "        phase=PodPhase.RUNNING if _phase(status).over else _phase(status),\n",
-        ),
+        (PARSING, "pod_of", "_phase(status)", "PodPhase.RUNNING if _phase(status).over else _phase(status)"),
     ),
     _bug(
         "the-deletion-of-a-pod-is-not-read",
-        (
-            PARSING,
-            "        phase=_phase(status),\n        deleting=is_deleting(obj),\n",
-            "        phase=_phase(status),\n        deleting=False,\n",
-        ),
+        (PARSING, "pod_of", "is_deleting(obj)", "False"),
     ),
     _bug(
         "the-deletion-of-a-pool-is-not-read",
-        (
-            PARSING,
-            "        deleting=is_deleting(obj),\n        conditions",
-            "        deleting=False,\n        conditions",
-        ),
+        (PARSING, "pool_of", "is_deleting(obj)", "False"),
     ),
     _bug(
         "pools-that-vanish-are-not-told",
-        (WATCHING, "                    read += self._gone(thing)\n", "                    self._gone(thing)\n"),
+        (WATCHING, "PoolWatch._read", "read += self._gone(thing)", "self._gone(thing)"),
+        first=150,
     ),
 )

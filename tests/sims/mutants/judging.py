@@ -41,7 +41,7 @@ CPU_S = 240
 EXAMPLES = 40
 """Of Hypothesis, per test, at most: it is repeated for each of two thousand bugs."""
 
-TOO_LONG = ("test_steps.py",)
+TOO_LONG = ("test_step_limits.py",)
 """Tests that are not asked: they look at jobs of a thousand tasks, what others say in less."""
 
 PRELOADED = (

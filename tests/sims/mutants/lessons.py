@@ -10,7 +10,9 @@ the world needs a plan of its own. Those of the driver are found by both.
 """
 
 import attrs
-from planted import JOB, PODS, SCALING, SCHEDULER, Mutant
+from planted import JOB, PODS, SCALING, SCHEDULER
+
+from anchors import Mutant
 
 OWNERSHIP, REFLECTOR = "cloud/kube/ownership.py", "cloud/kube/reflector.py"
 PARSING, REFUSALS = "cloud/kube/parsing.py", "jobs/refusals.py"
@@ -53,8 +55,9 @@ LESSONS = (
         "whoever dials for a place holds it: an earlier incarnation is taken for the present one",
         (
             "fleet/registration.py",
-            "    if state not in HOLDING or dial.incarnation != incarnation:\n",
-            "    if state not in HOLDING:\n",
+            "judge_dial",
+            "state not in HOLDING or dial.incarnation != incarnation",
+            "state not in HOLDING",
         ),
         catcher="tests/fleet/test_lessons.py::test_an_earlier_incarnation_never_holds_the_place",
     ),
@@ -62,11 +65,7 @@ LESSONS = (
         "incarnation-forgotten-in-the-scheduler",
         "iris 20",
         "what is said of an earlier incarnation is taken for the present one; in the world that one is gone by then",
-        (
-            SCHEDULER,
-            "place[0])\n    if host is not None and host.info.incarnation == place[1]:\n        return host\n",
-            "place[0])\n    if host is not None:\n        return host\n",
-        ),
+        (SCHEDULER, "_host", "host is not None and host.info.incarnation == place[1]", "host is not None"),
         catcher="tests/jobs/test_scheduler.py::test_what_is_said_of_an_earlier_incarnation_is_not_the_present_ones",
     ),
     _bug(
@@ -75,8 +74,9 @@ LESSONS = (
         "attempts are named after their task: the worker knows the name, and has the old end for it",
         (
             SCHEDULER,
-            "        uid = attempt_uid(ctx.new_id())\n",
-            '        uid = attempt_uid("a" * 10 + "abcdefgh"[index % 8] + "ab"[len(job.job_id) % 2])\n',
+            "SchedulerDecisions._commit",
+            "ctx.new_id()",
+            "'a' * 10 + 'abcdefgh'[index % 8] + 'ab'[len(job.job_id) % 2]",
         ),
     ),
     _bug(
@@ -85,12 +85,13 @@ LESSONS = (
         "a worker is given up after two breaks of its stream, however soon it is back",
         (
             PODS,
-            '    place.reason = "the worker\'s stream ended; it may dial again"\n',
+            "hung_up",
+            'place.reason = "the worker\'s stream ended; it may dial again"',
             (
-                '    place.reason = "no contact with the worker: it hung up too often"\n'
-                "    place.retries += 1\n"
-                "    if place.retries > 1:\n"
-                "        return (*_give_up(place, ctx, fenced=False), _report(place, ctx))\n"
+                "place.reason = 'no contact with the worker: it hung up too often'\n"
+                "place.retries += 1\n"
+                "if place.retries > 1:\n"
+                "    return (*_give_up(place, ctx, fenced=False), _report(place, ctx))"
             ),
         ),
     ),
@@ -98,7 +99,12 @@ LESSONS = (
         "registering-wipes-the-record-of-failures",
         "iris 19",
         "a worker that registers and dies, again and again, is never seen to fail twice",
-        (PODS, "    place.info = verdict\n", "    place.info = verdict\n    place.failures = 0\n"),
+        (
+            PODS,
+            "dialled",
+            "place.reason = place.refusal = place.finding = ''",
+            "place.failures = 0\nplace.reason = place.refusal = place.finding = ''",
+        ),
         catcher="tests/fleet/test_lessons.py::test_registering_does_not_wipe_the_record_of_failures",
     ),
     _bug(
@@ -107,11 +113,12 @@ LESSONS = (
         "the end of an earlier attempt, told late, is taken for that of the present one",
         (
             JOB,
-            "            index = here.get(seen.uid)\n",
+            "JobDecisions.observed",
+            "index = here.get(seen.uid)",
             (
-                "            index = here.get(seen.uid, ledger.earlier.get(seen.uid))\n"
-                "            if index is not None and ledger.tasks[index].attempt.uid in ledger.live:\n"
-                "                seen = attrs.evolve(seen, uid=ledger.tasks[index].attempt.uid)\n"
+                "index = here.get(seen.uid, ledger.earlier.get(seen.uid))\n"
+                "if index is not None and ledger.tasks[index].attempt.uid in ledger.live:\n"
+                "    seen = attrs.evolve(seen, uid=ledger.tasks[index].attempt.uid)"
             ),
         ),
         catcher="tests/jobs/test_lessons.py::test_a_stale_end_changes_nothing",
@@ -122,8 +129,9 @@ LESSONS = (
         "clocks of what is over go on: a deadline of a place's last pod condemns its next one",
         (
             "runtime/interpreter.py",
-            "    if cell.timers is not None and cell.timers.pop(command.key, None) is not None:\n",
-            "    if cell.timers is not None and not command.key:\n",
+            "_cancel_timer",
+            "cell.timers.pop(command.key, None) is not None",
+            "not command.key",
         ),
         catcher="tests/runtime/test_dispatcher.py::test_a_cancelled_timer_does_not_fire",
     ),
@@ -131,21 +139,26 @@ LESSONS = (
         "timeouts-stop-working",
         "iris 4",
         "nobody looks at how long an attempt runs",
-        (JOB, '            yield SetTimer("timeout", _left(started, timeout, ctx), Due("timeout"))\n', ""),
+        (JOB, "JobDecisions._clocks", "yield SetTimer('timeout', _left(started, timeout, ctx), Due('timeout'))", ""),
         catcher="tests/sims/test_endless.py::test_attempts_that_never_end_are_stopped",
     ),
     _bug(
         "nothing-scales-to-zero",
         "iris 2",
         "something that is always there keeps slices from being idle",
-        (SCALING, "    if not target.surplus or sight.cordon is not None", "    if True or sight.cordon is not None"),
+        (SCALING, "_cordon_longest_idle", "not target.surplus", "True"),
     ),
     _bug(
         "a-call-of-unknown-outcome-is-repeated",
         "gpu 5",
         "a create that was not answered is repeated under its name: it lands when what the second one made is gone",
-        (PODS, "            place.unsure = not isinstance(message.error, HAD_NO_EFFECT)\n", ""),
-        ("cloud/kube/pods.py", "manifest, same, rng, once=True)", "manifest, same, rng)"),
+        (PODS, "failed", "place.unsure = not isinstance(message.error, HAD_NO_EFFECT)", ""),
+        (
+            "cloud/kube/pods.py",
+            "create_pod",
+            "ownership.create(settings, pods_of(settings.namespace), manifest, same, rng, once=True)",
+            "ownership.create(settings, pods_of(settings.namespace), manifest, same, rng)",
+        ),
         catcher="tests/fleet/test_pods.py::test_an_incarnation_is_asked_for_once",
     ),
     _bug(
@@ -154,8 +167,9 @@ LESSONS = (
         "a deletion that was acknowledged and did not happen is not repeated",
         (
             "fleet/slice_rules.py",
-            "            return (delete_again(piece, ctx), report(piece, ctx))\n",
-            "            return (report(piece, ctx),)\n",
+            "completed",
+            "(delete_again(piece, ctx), report(piece, ctx))",
+            "(report(piece, ctx),)",
         ),
         catcher="tests/fleet/test_lessons.py::test_a_teardown_is_asked_for_until_it_happens",
     ),
@@ -165,12 +179,9 @@ LESSONS = (
         "a decision asks the cloud itself and waits for the answer: nobody else decides meanwhile",
         (
             "fleet/slices.py",
-            '    piece.asking = True\n    return Run("pool", CreateNodePool(piece.seed.pool))\n',
-            (
-                "    import subprocess\n\n"
-                '    subprocess.run(["cloud", "create", piece.seed.slice_id], check=True)\n'
-                '    return Run("pool", CreateNodePool(piece.seed.pool))\n'
-            ),
+            "ask_for_pool",
+            "piece.asking = True",
+            ("import subprocess\nsubprocess.run(['cloud', 'create', piece.seed.slice_id], check=True)"),
         ),
         catcher="tests/sims/mutants/test_lessons.py::test_decisions_cannot_call_the_cloud",
     ),
@@ -180,13 +191,14 @@ LESSONS = (
         "the storm of 409s: what has the name already is deleted and created again, each time somebody looks",
         (
             OWNERSHIP,
+            "create",
             (
-                '            holder = yield from _holder(settings, f"{path}/{name}", rng)\n'
-                "            if holder is not None:\n"
-                "                _compare(name, labels_of(manifest), holder, same)\n"
-                "                return holder, False\n"
+                "holder = (yield from _holder(settings, f'{path}/{name}', rng))\n"
+                "if holder is not None:\n"
+                "    _compare(name, labels_of(manifest), holder, same)\n"
+                "    return (holder, False)"
             ),
-            '            yield from ask(settings, ApiRequest("DELETE", f"{path}/{name}"), rng)\n',
+            "yield from ask(settings, ApiRequest('DELETE', f'{path}/{name}'), rng)",
         ),
         catcher="tests/sims/test_kube_lessons.py::test_a_create_that_is_repeated_deletes_nothing",
         found_by_seeds=True,
@@ -197,11 +209,11 @@ LESSONS = (
         "a node is taken for silent by the time in its heartbeat: that of its own clock, which is not the API server's",
         (
             PARSING,
-            '        ready=_condition(status, "Ready").get("status") == "True",\n',
+            "node_of",
+            "_condition(status, 'Ready').get('status') == 'True'",
             (
-                '        ready=_condition(status, "Ready").get("status") == "True"\n'
-                '        and _text(_condition(status, "Ready"), "lastHeartbeatTime")\n'
-                '        >= _text(_part(obj, "metadata"), "creationTimestamp"),\n'
+                "_condition(status, 'Ready').get('status') == 'True' and _text(_condition(status, "
+                "'Ready'), 'lastHeartbeatTime') >= _text(_part(obj, 'metadata'), 'creationTimestamp')"
             ),
         ),
         catcher=f"{CLOCKS}[2]",
@@ -212,11 +224,11 @@ LESSONS = (
         "a pod's status is taken for its predecessor's because its kubelet's clock is behind the API server's",
         (
             PARSING,
-            "        phase=_phase(status),\n",
+            "pod_of",
+            "_phase(status)",
             (
-                "        phase=_phase(status)\n"
-                '        if _text(status, "startTime") >= _text(_part(obj, "metadata"), "creationTimestamp")\n'
-                "        else PodPhase.PENDING,\n"
+                "_phase(status) if _text(status, 'startTime') >= _text(_part(obj, 'metadata'), "
+                "'creationTimestamp') else PodPhase.PENDING"
             ),
         ),
         catcher=f"{CLOCKS}[2]",
@@ -227,11 +239,9 @@ LESSONS = (
         "a missed 410: what was deleted while nobody watched stays in the view for ever",
         (
             REFLECTOR,
-            '            self._counts["expired"] += 1\n            return self._relist(now, rng)\n',
-            (
-                '            self._version = ""\n'
-                "            return self._rest(Next.WATCH, self._setbacks.pause(rng), now, rng)\n"
-            ),
+            "Reflector._watch_refused",
+            ("self._counts['expired'] += 1\nreturn self._relist(now, rng)"),
+            ("self._version = ''\nreturn self._rest(Next.WATCH, self._setbacks.pause(rng), now, rng)"),
         ),
         catcher="tests/sims/test_kube_lessons.py::test_what_went_while_nobody_watched_is_told",
         found_by_seeds=True,
@@ -240,7 +250,7 @@ LESSONS = (
         "a-black-hole-takes-all-tasks",
         "iris 6",
         "a storm of retries that burns attempts: who refuses at once has room again, and is first to get the next task",
-        (REFUSALS, "    pause = pause_of(count)\n", "    return ()\n"),
+        (REFUSALS, "note_refusal", "pause = pause_of(count)", "return ()"),
         catcher="tests/jobs/test_refusals.py::test_who_refused_is_avoided",
     ),
 )

@@ -24,6 +24,7 @@ operator     what it does
 """
 
 import ast
+import functools
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -93,10 +94,19 @@ class Site:
 
 
 def mutations(module: str, text: str | None = None) -> list[Mutation]:
-    """Give all mutations of a module, in the order of its lines."""
+    """Return all mutations of a module, in the order of its lines."""
+    return [*_of_source(module)] if text is None else _of_text(module, text)
+
+
+@functools.cache
+def _of_source(module: str) -> list[Mutation]:
+    return _of_text(module, _text(module, None))
+
+
+def _of_text(module: str, text: str) -> list[Mutation]:
     numbers: Counter[tuple[str, str]] = Counter()
     found = []
-    for site in _sites(ast.parse(_text(module, text))):
+    for site in _sites(ast.parse(text)):
         numbers[site.function, site.operator] += 1
         number = numbers[site.function, site.operator]
         found.append(Mutation(module, site.function, site.operator, number, site.line, site.text))
@@ -104,7 +114,7 @@ def mutations(module: str, text: str | None = None) -> list[Mutation]:
 
 
 def all_mutations() -> list[Mutation]:
-    """Give all mutations of all modules, always in the same order."""
+    """Return all mutations of all modules, always in the same order."""
     return [mutation for module in MODULES for mutation in mutations(module)]
 
 
@@ -158,7 +168,7 @@ def _sites(tree: ast.Module) -> list[Site]:
 
 
 def _states_by_alias(tree: ast.Module) -> dict[str, list[str]]:
-    """Give the members of enumerations that tables name, by the name of the enumeration there."""
+    """Return the members of enumerations that tables name, by the name of the enumeration there."""
     members: dict[str, list[str]] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.attr.isupper():
@@ -426,7 +436,7 @@ def _pop(node: ast.Dict, index: int) -> None:
 
 
 def by_name(names: list[str]) -> Iterator[Mutation]:
-    """Give the mutations of these names.
+    """Yield the mutations of these names.
 
     Raises:
         LookupError: there is none of that name.

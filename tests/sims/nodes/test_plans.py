@@ -4,7 +4,7 @@ import json
 
 import attrs
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from iriscw.cli import main
 from iriscw.errors import InvalidArgument
@@ -16,6 +16,7 @@ from iriscw_sims.nodes.story import Story
 from iriscw_sims.nodes.world import NodesWorld
 from iriscw_sims.plan_text import pack, plan_text, read_any_plan, read_plan, unpack_any
 from iriscw_sims.plans import PlanInvalid, PlanUnreadable, dump_plan, load_any_plan, load_plan
+from profiles import examples
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -53,7 +54,7 @@ def test_what_cannot_be_is_refused(changes, text):
         NodesWorld(1, attrs.evolve(plan, **changes))
 
 
-@settings(max_examples=10, deadline=None)
+@examples(10)
 @given(plans(max_orders=6))
 def test_plans_that_hypothesis_draws_hold(plan):
     """Any plan that can be drawn holds."""
@@ -81,6 +82,8 @@ def test_a_failure_is_shrunk_and_can_be_repeated(monkeypatch):
     assert (len(small.orders), small.faults, small.rates) == (1, (), ())
     with pytest.raises(AssertionError) as caught:
         assert_holds(small)
+    (shown,) = caught.traceback.filter(caught)  # the test's own lines, and none of ours
+    assert shown.name == "test_a_failure_is_shrunk_and_can_be_repeated"
     text = str(caught.value)
     assert "INV-C8: planted" in text
     assert "from iriscw_sims.nodes.swarm import" in text

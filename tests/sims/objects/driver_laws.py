@@ -30,7 +30,7 @@ class Stage:
         self.front = ObjectFront(self.storage, self.surroundings, settings)
 
     def store(self, part_bytes=8 * KIB):
-        """Give a store."""
+        """Return a store."""
         return SimObjectStore(Through(self.front), BUCKET, KEY, part_bytes=part_bytes)
 
     async def until_done(self, call, *expected):
@@ -58,7 +58,7 @@ def perform(play, seed=0, rates=None, **options):
 
 @functools.cache
 def body_of(writer, version, size=20_000):
-    """Give bytes that show who wrote them, at every place."""
+    """Return bytes that show who wrote them, at every place."""
     return f"{writer}:{version};".encode() * (size // 8)
 
 

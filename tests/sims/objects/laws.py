@@ -128,7 +128,7 @@ class Writer:
         self.send(self.first())
 
     def first(self):
-        """Give the request that everything begins with."""
+        """Return the request that everything begins with."""
         return CreateMultipartUpload("k") if self.in_parts else PutObject("k", self.body, if_none_match="*")
 
     def send(self, operation):

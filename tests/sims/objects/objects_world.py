@@ -35,7 +35,7 @@ class Recording(ObjectStorage):
 
 
 def made(rules=SMALL, buckets=(BUCKET,)):
-    """Give a storage with a bucket and a key that works."""
+    """Return a storage with a bucket and a key that works."""
     storage = Recording(rules)
     storage.add_key(KEY)
     for name in buckets:
@@ -45,7 +45,7 @@ def made(rules=SMALL, buckets=(BUCKET,)):
 
 
 def asker(storage, bucket=BUCKET, now=BEGIN):
-    """Give a function that has an operation answered."""
+    """Return a function that has an operation answered."""
     return lambda operation, at=now: storage.handle(Request(bucket, operation, KEY), at)
 
 
@@ -71,7 +71,7 @@ class World:
     # Surroundings
 
     def rng(self, name):
-        """Give a stream."""
+        """Return a stream."""
         return Random(f"{self.seed}:{name}")
 
     def after(self, delay_ns, function, *args):
@@ -134,7 +134,7 @@ class World:
         return heard[0], (self.now - begun) / SECOND
 
     def answer(self, operation):
-        """Give the answer to a request that gets one."""
+        """Return the answer to a request that gets one."""
         return self.ask(operation)[0].answer
 
     def put(self, key, body, **options):

@@ -52,7 +52,7 @@ class Caller:
         self.bucket = bucket
 
     def ask(self, operation):
-        """Give a server's answer."""
+        """Return a server's answer."""
         path = "/" + self.bucket + ("/" + urllib.parse.quote(key) if (key := getattr(operation, "key", "")) else "")
         query = urllib.parse.urlencode({name: value for name, value in query_of(operation).items() if value != ""})
         headers = {"Authorization": SIGNED, **headers_of(operation, self.bucket)}
@@ -63,7 +63,7 @@ class Caller:
 
 
 def query_of(operation):
-    """Give a request's query."""
+    """Return a request's query."""
     match operation:
         case ListObjectsV2():
             return {
@@ -88,7 +88,7 @@ def query_of(operation):
 
 
 def headers_of(operation, bucket):
-    """Give a request's own headers."""
+    """Return a request's own headers."""
     found = {}
     for name, header in HEADERS.items():
         value = getattr(operation, name, "")
@@ -105,7 +105,7 @@ def headers_of(operation, bucket):
 
 
 def body_of(operation):
-    """Give a request's body."""
+    """Return a request's body."""
     if isinstance(operation, CompleteMultipartUpload):
         parts = "".join(
             f'<Part><PartNumber>{number}</PartNumber><ETag>"{tag}"</ETag></Part>' for number, tag in operation.parts
@@ -115,12 +115,12 @@ def body_of(operation):
 
 
 def tag_of(text):
-    """Give an entity tag without its quotes."""
+    """Return an entity tag without its quotes."""
     return (text or "").strip('"')
 
 
 def parsed(operation, status, headers, body):
-    """Give an answer as a value; times are left out."""
+    """Return an answer as a value; times are left out."""
     xml = None
     if body.lstrip().startswith(b"<?xml") or body.lstrip().startswith(b"<Error"):
         text = re.sub(r' xmlns="[^"]*"', "", body.decode().strip())
@@ -155,7 +155,7 @@ def parsed(operation, status, headers, body):
 
 
 def read(operation, status, headers, body):
-    """Give the answer to a reading."""
+    """Return the answer to a reading."""
     headers = {name.lower(): value for name, value in headers.items()}
     span = re.fullmatch(r"bytes (\d+)-\d+/(\d+)", headers.get("content-range", ""))
     length = int(span[2]) if span else int(headers["content-length"])
@@ -169,7 +169,7 @@ def read(operation, status, headers, body):
 
 
 def listing(xml):
-    """Give a page."""
+    """Return a page."""
     objects = tuple(
         ObjectHead(each.findtext("Key"), int(each.findtext("Size")), tag_of(each.findtext("ETag")), 0)
         for each in xml.findall("Contents")

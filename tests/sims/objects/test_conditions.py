@@ -10,7 +10,7 @@ HEAD = ObjectHead("k", 1, "tag", 0)
 
 
 def code_of(check, *args):
-    """Give the code of a refusal, "" for none."""
+    """Return the code of a refusal, "" for none."""
     try:
         check(*args)
     except Refused as refused:

@@ -13,7 +13,7 @@ PIECES = st.lists(PIECE, max_size=6)
 
 
 def symbols(pieces):
-    """Give what pieces stand for, one by one."""
+    """Return what pieces stand for, one by one."""
     found = []
     for piece in pieces:
         if isinstance(piece, bytes):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-PROGRAM = Path(__file__).parent / "determinism_program.py"
+PROGRAM = Path(__file__).parent / "objects_program.py"
 ROOT = PROGRAM.parents[3]
 
 
@@ -32,6 +32,7 @@ def expected():
     return done.stdout
 
 
+@pytest.mark.slow
 def test_another_hash_seed():
     """Nothing depends on the hashes of texts; and the runs differ from each other, so that they are worth comparing."""
     assert len({*expected().splitlines()}) == 8

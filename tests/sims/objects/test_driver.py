@@ -39,7 +39,7 @@ from iriscw_sims.objects.rules import KIB, Etags
 
 
 def made(**rules):
-    """Give a storage with a bucket."""
+    """Return a storage with a bucket."""
     return objects_world.made(attrs.evolve(SMALL, **rules))
 
 
@@ -95,7 +95,7 @@ class Scripted:
 
 
 def scripted(answers=(), part_bytes=4, **rules):
-    """Give a store of a scripted way, with the way and its storage."""
+    """Return a store of a scripted way, with the way and its storage."""
     storage = made(least_part_bytes=1, **rules)
     way = Scripted(storage, answers)
     return SimObjectStore(way, BUCKET, KEY, part_bytes=part_bytes), way, storage
@@ -277,7 +277,7 @@ async def test_a_reading_that_breaks_off_says_so():
 
 
 async def test_a_range_of_an_object_that_shrank():
-    """The end of what is there now is an empty reading, beyond it is no range."""
+    """The end of what is there now is an empty reading, beyond it is not a range."""
     store, _, _ = scripted()
     await store.put("k", b"0123")
     assert await read(store, start=4) == b""

@@ -1,24 +1,25 @@
 """Whatever goes wrong on the way: what is heard is true, what was acknowledged has happened, one of many wins."""
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from laws import ALL_RATES, check_history, check_race
 
 from iriscw_sims.objects.fault_points import NAMES
+from profiles import examples
 
 RATES = st.dictionaries(st.sampled_from(NAMES), st.sampled_from((50, 200, 400)), max_size=6)
 SEEDS = st.integers(0, 10**6)
 
 
 @given(SEEDS, RATES)
-@settings(max_examples=50)
+@examples(50)
 def test_what_is_heard_is_true(seed, rates):
     """Each request lands once at most and is heard of once; what is read is what was there, or a prefix of it."""
     check_history(seed, rates)
 
 
 @given(SEEDS, RATES, st.booleans())
-@settings(max_examples=50)
+@examples(50)
 def test_one_of_many_creates(seed, rates, in_parts):
     """A conditional create wins once, though its replies are lost and it is sent again."""
     check_race(seed, rates, in_parts=in_parts)

@@ -36,7 +36,7 @@ class Clock:
 
 
 def fluid(bodies, bandwidth, stream):
-    """Give when each of some bodies (begin in ns, bytes) is through, exactly, by moving all of them step by step."""
+    """Return when each of some bodies (begin in ns, bytes) is through, exactly, by moving all of them step by step."""
     now, waiting, left, done = Fraction(0), sorted(range(len(bodies)), key=lambda n: bodies[n][0]), {}, {}
     while waiting or left:
         rate = min(Fraction(bandwidth, len(left)), Fraction(stream)) / SECOND if left else Fraction(0)

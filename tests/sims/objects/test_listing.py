@@ -12,7 +12,7 @@ DELIMITER = st.sampled_from(["", "/", "a", "é-"])
 
 
 def filled(keys):
-    """Give a function that asks a storage with these keys."""
+    """Return a function that asks a storage with these keys."""
     ask = asker(made())
     for key in keys:
         assert ask(PutObject(key)).ok
@@ -20,12 +20,12 @@ def filled(keys):
 
 
 def entries_of(page):
-    """Give the entries of a page in one order."""
+    """Return the entries of a page in one order."""
     return sorted([*(head.key for head in page.objects), *page.common_prefixes], key=str.encode)
 
 
 def defined(keys, prefix, delimiter, start_after):
-    """Give the entries of a whole listing, by its definition."""
+    """Return the entries of a whole listing, by its definition."""
     found = {}
     for key in sorted(keys, key=str.encode):
         if not key.startswith(prefix) or key.encode() <= start_after.encode():

@@ -6,7 +6,7 @@ from pathlib import Path
 import attrs
 import pytest
 from driver_laws import check_acknowledged, check_claims, check_log, check_readers
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, given
 from laws import check_history, check_race
 from objects_world import World
 
@@ -18,10 +18,11 @@ from iriscw_sims.objects.link import Link
 from iriscw_sims.objects.messages import Answer, GetObject, PutObject
 from iriscw_sims.objects.storage import VERBS, ObjectStorage
 from iriscw_sims.objects.throttle import Throttle
+from profiles import examples
 
 
 def sibling(name):
-    """Give the tests beside these of that name: other folders have files of the same."""
+    """Return the tests beside these of that name: other folders have files of the same."""
     path = Path(__file__).with_name(f"{name}.py")
     spec = importlib.util.spec_from_file_location(f"objects_{name}", path)
     module = importlib.util.module_from_spec(spec)
@@ -258,11 +259,11 @@ def of_a_law(error):
 
 
 def law(test):
-    """Give a property as a plain function, with the same examples each time and no report of its own."""
+    """Return a property as a plain function, with the same examples each time and no report of its own."""
     found = test.hypothesis.inner_test
     strategies = test.hypothesis._given_kwargs
     again = given(**strategies)(found)
-    return settings(derandomize=True, database=None, max_examples=120, phases=[Phase.explicit, Phase.generate])(again)
+    return examples(120, derandomize=True, database=None, phases=[Phase.explicit, Phase.generate])(again)
 
 
 PLANTED = [
@@ -293,6 +294,7 @@ PLANTED = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("plant", "check"), PLANTED, ids=lambda value: getattr(value, "__name__", ""))
 def test_planted_bug_is_caught(plant, check, monkeypatch):
     """The law holds for the code as it is, and not with the bug."""

@@ -78,16 +78,16 @@ class Both:
         self.ask(CreateBucket())
 
     def ask(self, operation, theirs=None):
-        """Give both answers, without what is each side's own."""
+        """Return both answers, without what is each side's own."""
         ours, theirs = self.ours(operation), self.theirs(theirs or operation)
         return shown(ours), shown(theirs), ours.result, theirs.result
 
     def upload(self, number):
-        """Give an upload's key and both of its ids."""
+        """Return an upload's key and both of its ids."""
         return self.uploads[number % len(self.uploads)] if self.uploads else ("a", "none", "none")
 
     def pages(self, operation):
-        """Give both sides' pages of a listing."""
+        """Return both sides' pages of a listing."""
         found = []
         for ask in (self.ours, self.theirs):
             pages, token = [], ""
@@ -103,7 +103,7 @@ class Both:
 
 
 def shown(answer):
-    """Give what must agree."""
+    """Return what must agree."""
     result = answer.result
     said = (answer.status, answer.code)
     if not answer.ok:

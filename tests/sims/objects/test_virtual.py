@@ -5,7 +5,7 @@ import inspect
 import attrs
 import pytest
 from driver_laws import check_acknowledged, check_claims, check_log, check_readers, perform
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from laws import ALL_RATES
 from objects_world import SMALL
 
@@ -13,6 +13,7 @@ from iriscw.testing.conformance.object_store import BAD_KEYS, ObjectStoreConform
 from iriscw_sims.objects.fault_points import NAMES
 from iriscw_sims.objects.rules import Etags
 from iriscw_sims.objects.virtual import MAX_TRACE
+from profiles import examples
 
 CASES = [
     (name, (key,) if "key" in inspect.signature(method).parameters else ())
@@ -35,28 +36,28 @@ def test_the_public_suite(name, more):
 
 
 @given(SEEDS, RATES)
-@settings(max_examples=12)
+@examples(12)
 def test_one_of_many_claims(seed, rates):
     """A conditional create wins exactly once."""
     check_claims(seed, rates)
 
 
 @given(SEEDS, RATES)
-@settings(max_examples=12)
+@examples(12)
 def test_readers_see_one_version(seed, rates):
     """Never a torn or mixed object."""
     check_readers(seed, rates)
 
 
 @given(SEEDS, RATES)
-@settings(max_examples=12)
+@examples(12)
 def test_what_was_acknowledged_is_there(seed, rates):
     """For all who look."""
     check_acknowledged(seed, rates)
 
 
 @given(SEEDS, RATES)
-@settings(max_examples=12)
+@examples(12)
 def test_a_log_loses_and_doubles_nothing(seed, rates):
     """Compare-and-swap holds, though replies are lost and requests land late."""
     check_log(seed, rates)

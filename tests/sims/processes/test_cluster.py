@@ -51,7 +51,7 @@ async def caller(cluster):
 
 
 def python(name, program, **container):
-    """Give a pod that runs a line of Python."""
+    """Return a pod that runs a line of Python."""
     main = {"name": "main", "image": "x", "command": [sys.executable, "-c", program], **container}
     return {"metadata": {"name": name}, "spec": {"restartPolicy": "Never", "containers": [main]}}
 
@@ -72,7 +72,7 @@ def phase(wanted):
 
 
 async def log_of(caller, name, contains=""):
-    """Give a pod's log, up to the line that contains a text."""
+    """Return a pod's log, up to the line that contains a text."""
     await until(caller, name, lambda item: item is not None and item["status"].get("phase") not in (None, "Pending"))
     said = ""
     async with asyncio.timeout(20), caller.session.get(f"{PODS}/{name}/log", params={"follow": "true"}) as answer:
@@ -85,17 +85,17 @@ async def log_of(caller, name, contains=""):
 
 
 def state(item):
-    """Give how a pod's container ended."""
+    """Return how a pod's container ended."""
     return item["status"]["containerStatuses"][0]["state"]["terminated"]
 
 
 def processes(tmp_path, life):
-    """Give all processes of one life of a pod, its supervisor among them."""
+    """Return all processes of one life of a pod, its supervisor among them."""
     return marked_processes({MARKER: str(tmp_path / "pods" / "pods" / life)})
 
 
 def command_line(pid):
-    """Give what a process was started with."""
+    """Return what a process was started with."""
     return Path(f"/proc/{pid}/cmdline").read_bytes().decode()
 
 

@@ -25,7 +25,7 @@ OBJECTS = {
 
 
 def pod(**container):
-    """Give a pod with one container, and volumes of each kind."""
+    """Return a pod with one container, and volumes of each kind."""
     volumes = [
         {"name": "config", "configMap": {"name": "settings"}},
         {"name": "token", "secret": {"secretName": "token"}},
@@ -46,7 +46,7 @@ def made(stage=None, **container):
 
 
 def variable(**entry):
-    """Give the value that a variable comes to."""
+    """Return the value that a variable comes to."""
     return made(command=["x"], env=[{"name": "V", **entry}]).environment.get("V")
 
 

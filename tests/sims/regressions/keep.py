@@ -4,7 +4,6 @@ When the world changes, a kept plan may not lead to its bug any more; then this 
 """
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -16,23 +15,7 @@ ROOT = HERE.parents[2]
 sys.path.insert(0, str(HERE))
 
 from bugs import BUGS  # noqa: E402
-from test_mutants import planted  # noqa: E402
-
-
-def first_broken(folder, first, seeds):
-    """Give the first seed that breaks sources with a bug, or None."""
-    environment = {**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{ROOT / 'sims'}", "PYTHONDONTWRITEBYTECODE": "1"}
-    words = ["--seeds", str(seeds), "--first", str(first), "--until-broken", "-o", "json"]
-    done = subprocess.run(
-        [sys.executable, "-m", "iriscw_sims.run", *words],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=folder,
-    )
-    assert done.returncode in (0, 1), done.stderr[-2_000:]
-    return json.loads(done.stdout)["runs"][-1]["seed"] if done.returncode else None
+from planting import planted, run_seeds  # noqa: E402
 
 
 def shrunk(folder, seed, max_runs):
@@ -55,8 +38,9 @@ def main():
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         sources = planted(BUGS[asked.bug], Path(folder))
-        seed = first_broken(sources, asked.first, asked.seeds)
-        if seed is not None:
+        found = run_seeds(sources, asked.first, asked.seeds)
+        if found is not None:
+            seed, _ = found
             text, violation = shrunk(sources, seed, asked.max_runs)
             about = f'"""{asked.what}\n\nFound by seed {asked.bug}. With the bug: {violation[:80]}\n"""\n\n'
             (HERE / f"seed_{asked.bug}.py").write_text(f"{about}{text}\n", encoding="utf-8")

@@ -15,7 +15,7 @@ ROOT = HERE.parents[2]
 sys.path.insert(0, str(HERE))
 
 from bugs import BUGS  # noqa: E402
-from test_mutants import planted  # noqa: E402
+from planting import planted  # noqa: E402
 
 KEPT = {path.stem: path for path in sorted(HERE.glob("seed_*.py"))}
 

@@ -107,7 +107,7 @@ def pool(name, nodes=1):
 
 
 def pod(name, program, **metadata):
-    """Give a pod that runs a line of Python."""
+    """Return a pod that runs a line of Python."""
     container = {"name": "main", "image": "x", "command": [sys.executable, "-c", program]}
     spec = {"restartPolicy": "Never", "containers": [container], "automountServiceAccountToken": False}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, **metadata}, "spec": spec}
@@ -120,13 +120,13 @@ def ready(items):
 
 
 def exit_codes(items):
-    """Give how each pod's container ended."""
+    """Return how each pod's container ended."""
     ends = {item["metadata"]["name"]: item["status"]["containerStatuses"][0]["state"] for item in items}
     return {name: end["terminated"]["exitCode"] for name, end in ends.items()}
 
 
 def phases(items):
-    """Give the pods' phases."""
+    """Return the pods' phases."""
     return {item["metadata"]["name"]: item["status"].get("phase") for item in items}
 
 
@@ -179,7 +179,7 @@ TELLING = "import os, time; print(os.environ['KUBECONFIG'], flush=True); time.sl
 
 
 def deployment(program):
-    """Give a Deployment of a pod that runs a line of Python with its account's token."""
+    """Return a Deployment of a pod that runs a line of Python with its account's token."""
     labels = {"app": "d"}
     template = {"metadata": {"labels": labels}, "spec": pod("d", program)["spec"]}
     template["spec"] |= {
@@ -193,13 +193,13 @@ def deployment(program):
 
 
 def running(items, *, but=()):
-    """Give the pods that run, but those of some uids."""
+    """Return the pods that run, but those of some uids."""
     there = [item for item in items if item["metadata"]["uid"] not in but]
     return [item for item in there if (item.get("status") or {}).get("phase") == "Running"]
 
 
 def words_of(folder, name):
-    """Give what the lives of a pod have said, together."""
+    """Return what the lives of a pod have said, together."""
     return "".join(log.read_text() for log in (folder / "pods" / "pods").glob(f"{name}-*/log"))
 
 

@@ -20,7 +20,7 @@ def a_pod(name="p", **spec):
 
 
 def a_map(name="c", **data):
-    """Give a ConfigMap to create."""
+    """Return a ConfigMap to create."""
     return {"metadata": {"name": name}, "data": data}
 
 
@@ -40,7 +40,7 @@ class Caller:
         await self.session.close()
 
     async def ask(self, method, path, body=None, *, headers=None, data=None, content_type="application/json", **query):
-        """Give status, headers and body of the answer; JSON is read."""
+        """Return status, headers and body of the answer; JSON is read."""
         if body is not None:
             data = json.dumps(body).encode()
         if isinstance(data, bytes):
@@ -52,13 +52,13 @@ class Caller:
             return answer.status, answer.headers, json.loads(text) if is_json and text else text
 
     async def done(self, method, path, body=None, **more):
-        """Give the body of the answer to a request that must succeed."""
+        """Return the body of the answer to a request that must succeed."""
         status, _, answer = await self.ask(method, path, body, **more)
         assert status in (200, 201), answer
         return answer
 
     async def refused(self, method, path, body=None, **more):
-        """Give code and reason of the answer to a request that must be refused, which is a Status."""
+        """Return code and reason of the answer to a request that must be refused, which is a Status."""
         status, _, answer = await self.ask(method, path, body, **more)
         assert answer["kind"] == "Status", answer
         assert answer["status"] == "Failure", answer

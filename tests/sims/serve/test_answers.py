@@ -7,12 +7,13 @@ from hypothesis import given, strategies as st
 from iriscw_sims.kube.frozen import freeze
 from iriscw_sims.kube.messages import Response
 from iriscw_sims.serve.answers import WARNINGS_BYTES, encoded, headers_of
+from profiles import examples
 
 TEXTS = st.text(max_size=3000)
 
 
 def warned(*texts):
-    """Give the warnings that are sent."""
+    """Return the warnings that are sent."""
     return headers_of(Response(200, {}, tuple(("Warning", text) for text in texts)))
 
 
@@ -23,6 +24,7 @@ def test_frozen_objects_are_written():
     assert json.loads(encoded({"a": "\ud800"})) == {"a": "\ud800"}
 
 
+@examples(25)
 @given(st.lists(TEXTS, max_size=20))
 def test_no_warning_splits_a_header(texts):
     """None with a control character is sent, and all together stay within the limit."""

@@ -56,7 +56,7 @@ async def seen(event, holds):
 
 
 def condition(item, kind):
-    """Give the status of a condition."""
+    """Return the status of a condition."""
     found = [each["status"] for each in (item.get("status") or {}).get("conditions") or () if each["type"] == kind]
     return found[0] if found else ""
 

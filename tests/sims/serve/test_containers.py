@@ -10,7 +10,7 @@ SECOND = 1_000_000_000
 
 
 def pod(*argv, uid="u", args=()):
-    """Give a pod with a command."""
+    """Return a pod with a command."""
     container = {"name": "main", "image": "x", "command": [*argv], "args": [*args]}
     return {"metadata": {"name": "p", "uid": uid}, "spec": {"containers": [container]}}
 

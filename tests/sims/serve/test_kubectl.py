@@ -54,25 +54,25 @@ class Kubectl:
         )
 
     async def run(self, *arguments, typed=""):
-        """Give exit code, output and error output."""
+        """Return exit code, output and error output."""
         process = await self._start(*arguments)
         async with asyncio.timeout(60):
             out, err = await process.communicate(typed.encode())
         return process.returncode, out.decode(), err.decode()
 
     async def __call__(self, *arguments, typed=""):
-        """Give the output of a command that must succeed."""
+        """Return the output of a command that must succeed."""
         code, out, err = await self.run(*arguments, typed=typed)
         assert code == 0, (arguments, out, err)
         return out
 
     async def table(self, *arguments):
-        """Give the rows of a table as lists of words, its head first."""
+        """Return the rows of a table as lists of words, its head first."""
         return [line.split() for line in (await self(*arguments)).splitlines()]
 
     @asynccontextmanager
     async def following(self, *arguments):
-        """Give a function that waits for the next line of a command that goes on."""
+        """Yield a function that waits for the next line of a command that goes on."""
         process = await self._start(*arguments)
 
         async def line():
@@ -234,7 +234,7 @@ async def test_exec(trained):
 
 
 async def fetched(port, path="/health"):
-    """Give status and body of what a port of this machine answers."""
+    """Return status and body of what a port of this machine answers."""
     async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}{path}") as answer:
         return answer.status, await answer.json()
 

@@ -11,12 +11,12 @@ WIDGETS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 async def index(caller):
-    """Give where the documents are."""
+    """Return where the documents are."""
     return {name: each["serverRelativeURL"] for name, each in (await caller.done("GET", ROOT))["paths"].items()}
 
 
 def references(value):
-    """Give all that is referred to."""
+    """Yield all that is referred to."""
     if isinstance(value, dict):
         yield from ([value["$ref"]] if "$ref" in value else [])
         for child in value.values():

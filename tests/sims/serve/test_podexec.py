@@ -20,13 +20,13 @@ async def running(server, caller, monkeypatch):
 
 
 def asked(*argv, stdin=False, **more):
-    """Give the query of a command."""
+    """Return the query of a command."""
     streams = {"stdin": str(stdin).lower(), "stdout": "1", "stderr": "1", **more}
     return [*(("command", word) for word in argv), *streams.items()]
 
 
 async def run(caller, *argv, typed=None, protocol=PROTOCOLS[0], **more):
-    """Give output, error output and status of a command."""
+    """Return output, error output and status of a command."""
     query = asked(*argv, stdin=typed is not None, **more)
     output = {STDOUT: b"", STDERR: b"", 3: b""}
     async with caller.session.ws_connect(EXEC, params=query, protocols=[protocol]) as socket:
@@ -84,7 +84,7 @@ async def test_what_cannot_be_understood_is_the_end_of_input(running, caller):
 
 
 async def refused(caller, *argv, protocols=PROTOCOLS, pod="p", **more):
-    """Give the code with which an upgrade is refused."""
+    """Return the code with which an upgrade is refused."""
     with pytest.raises(aiohttp.WSServerHandshakeError) as error:
         await caller.session.ws_connect(f"{PODS}/{pod}/exec", params=asked(*argv, **more), protocols=protocols)
     return error.value.status

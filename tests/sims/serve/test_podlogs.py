@@ -17,7 +17,7 @@ async def running(server, caller, monkeypatch):
 
 
 async def text(caller, **query):
-    """Give the lines of the log."""
+    """Return the lines of the log."""
     status, headers, body = await caller.ask("GET", LOG, **query)
     assert (status, headers["Content-Type"]) == (200, "text/plain"), body
     return body.decode().splitlines()

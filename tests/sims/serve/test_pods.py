@@ -13,7 +13,7 @@ LOG = f"{PODS}/p/log"
 
 
 def two(**metadata):
-    """Give a pod with two containers, and one that prepares them."""
+    """Return a pod with two containers, and one that prepares them."""
     pod = a_pod(nodeName="n")
     pod["metadata"] |= metadata
     pod["spec"]["containers"].append({"name": "side", "image": "x"})
@@ -22,7 +22,7 @@ def two(**metadata):
 
 
 def found(server, container="", user="admin", **streams):
-    """Give the container that a request for a log is about."""
+    """Return the container that a request for a log is about."""
     query = (("container", container),) if container else ()
     request = Request("GET", LOG, query, user=user)
     place, _ = find(server.live, ScriptedStreams(**streams), request, route(LOG), "get")

@@ -110,7 +110,7 @@ class Tunnel(Client):
         await self.socket.send_bytes(whole[len(whole) // 2 :])
 
     async def frame(self):
-        """Give the next frame: for control its kind, for data its stream; flags; payload."""
+        """Return the next frame: for control its kind, for data its stream; flags; payload."""
         while len(self._rest) < 8 or len(self._rest) < 8 + self._length():
             self._rest += await self.socket.receive_bytes()
         length = self._length()
@@ -122,7 +122,7 @@ class Tunnel(Client):
         return struct.unpack_from("!II", self._rest)[1] & 0xFFFFFF
 
     def pair(self, number, port, first):
-        """Give the frames that open a connection."""
+        """Return the frames that open a connection."""
         common = {"port": str(port), "requestid": str(number)}
         error = self.open(first, {"Streamtype": "error", **common}, FIN)
         return error + self.open(first + 2, {"Streamtype": "data", **common})
@@ -201,7 +201,7 @@ async def test_nonsense_ends_a_tunnel(tunnel):
 
 
 async def refused(caller, protocols, *ports, pod="p"):
-    """Give the code with which an upgrade is refused."""
+    """Return the code with which an upgrade is refused."""
     query = [("ports", str(port)) for port in ports]
     with pytest.raises(aiohttp.WSServerHandshakeError) as error:
         await caller.session.ws_connect(f"{PODS}/{pod}/portforward", params=query, protocols=protocols)

@@ -9,13 +9,13 @@ from iriscw_sims.serve.ports import HEAD_BYTES, Health, listens
 
 
 def pod(*ports, **labels):
-    """Give a pod whose container names ports."""
+    """Return a pod whose container names ports."""
     container = {"name": "main", "ports": [{"containerPort": port} for port in ports]}
     return {"metadata": {"name": "p", "labels": labels}, "spec": {"containers": [container]}}
 
 
 def answer(said):
-    """Give status and body of an answer."""
+    """Return status and body of an answer."""
     head, _, body = said.partition(b"\r\n\r\n")
     return int(head.split()[1]), json.loads(body)
 

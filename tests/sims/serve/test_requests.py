@@ -17,7 +17,7 @@ JSON = st.recursive(
 
 
 def code_of(refused):
-    """Give the code of a refusal."""
+    """Return the code of a refusal."""
     return refused.value.status["code"]
 
 
@@ -100,7 +100,7 @@ def test_what_is_no_yaml(data):
 
 
 async def pieces(*data):
-    """Give chunks of a body."""
+    """Yield chunks of a body."""
     for each in data:
         yield each
 

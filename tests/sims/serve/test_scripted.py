@@ -12,7 +12,7 @@ BEGUN = 1_800_000_000 * SECOND
 
 
 def pod(*, ended=None, code=0, script=None, **spec):
-    """Give a pod whose container began at ``BEGUN``, and ended some seconds later if that is said."""
+    """Return a pod whose container began at ``BEGUN``, and ended some seconds later if that is said."""
     begun = written(BEGUN)
     state = {"running": {"startedAt": begun}}
     if ended is not None:
@@ -26,7 +26,7 @@ def pod(*, ended=None, code=0, script=None, **spec):
 
 
 def told(item, seconds, first=0):
-    """Give number, second and text of each line of a log."""
+    """Return number, second and text of each line of a log."""
     lines = ScriptedStreams().log(item, "main", BEGUN + int(seconds * SECOND), first)
     return [(line.number, (line.at - BEGUN) // SECOND, line.text.decode()) for line in lines]
 
@@ -100,7 +100,7 @@ class Streams:
         self.out = self.err = b""
 
     async def stdin(self):
-        """Give what was typed."""
+        """Yield what was typed."""
         for data in self._typed:
             yield data
 
@@ -114,7 +114,7 @@ class Streams:
 
 
 async def run(*argv, typed=(), tty=False, **spec):
-    """Give exit code, output and error output of a command."""
+    """Return exit code, output and error output of a command."""
     streams = Streams(*typed)
     command = Command(pod(**spec), "main", argv, tty)
     code = await ScriptedStreams().exec(command, streams, BEGUN)

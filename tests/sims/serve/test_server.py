@@ -16,7 +16,7 @@ from iriscw_sims.serve.settings import ServeSettings
 
 
 def others():
-    """Give all tasks but this one."""
+    """Return all tasks but this one."""
     return asyncio.all_tasks() - {asyncio.current_task()}
 
 
@@ -163,6 +163,6 @@ async def test_two_in_one_process_do_not_meet():
         async with Caller(one) as caller:
             await caller.done("POST", MAPS, a_map())
         async with Caller(two, one.token.reveal()) as stranger:
-            assert (await stranger.refused("GET", MAPS))[0] == 403
+            assert (await stranger.refused("GET", MAPS))[0] == 401
         async with Caller(two) as caller:
             assert (await caller.done("GET", MAPS))["items"] == []

@@ -16,7 +16,7 @@ def test_defaults_are_private():
 
 @pytest.mark.parametrize("speed", [0, -1, SLOWEST / 2, FASTEST * 2, float("nan"), float("inf")])
 def test_a_speed_has_bounds(speed):
-    """Nothing that never moves, nothing that no machine follows, and nothing that is no number."""
+    """Nothing that never moves, nothing that no machine follows, and nothing that is not a number."""
     with pytest.raises(InvalidArgument, match="speed"):
         ServeSettings(speed=speed)
 

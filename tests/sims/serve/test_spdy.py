@@ -32,11 +32,11 @@ class Client:
         self._inflate = zlib.decompressobj(zdict=DICTIONARY)
 
     def control(self, kind, payload, flags=0, version=3):
-        """Give a control frame."""
+        """Return a control frame."""
         return struct.pack("!HHI", 0x8000 | version, kind, flags << 24 | len(payload)) + payload
 
     def open(self, stream, headers, flags=0):
-        """Give the frame that opens a stream."""
+        """Return the frame that opens a stream."""
         block = struct.pack("!I", len(headers))
         for text in (text for pair in headers.items() for text in pair):
             block += struct.pack("!I", len(text)) + text.encode()
@@ -44,7 +44,7 @@ class Client:
         return self.control(SYN_STREAM, struct.pack("!IIH", stream, 0, 0) + packed, flags)
 
     def data(self, stream, data, flags=0):
-        """Give a frame of data."""
+        """Return a frame of data."""
         return struct.pack("!II", stream, flags << 24 | len(data)) + data
 
     def headers(self, block):
@@ -96,7 +96,7 @@ def test_what_is_sent_can_be_read():
 
 
 def wrong_frames():
-    """Give bytes that are no SPDY, by what is wrong."""
+    """Return bytes that are no SPDY, by what is wrong."""
     client = Client()
     head = struct.pack("!IIH", 1, 0, 0)
     torn = Client().open(1, {"a": "b"})

@@ -5,7 +5,7 @@ from iriscw_sims.serve.timeline import Clock, Timeline
 
 
 def surroundings(seed=1, **rates):
-    """Give surroundings in which time stands still."""
+    """Return surroundings in which time stands still."""
     return LiveSurroundings(Timeline(Clock(7, lambda: 0, 1)), seed, rates)
 
 

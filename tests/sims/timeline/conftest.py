@@ -14,5 +14,5 @@ def _replayed(seed):
 
 @pytest.fixture(scope="session")
 def replayed():
-    """Give what came of a seed, and its timeline: each seed runs once."""
+    """Return what came of a seed, and its timeline: each seed runs once."""
     return _replayed

@@ -29,7 +29,7 @@ for seed in (3, 8):
 
 @pytest.fixture
 def calm(replayed):
-    """Give a plan in which nothing goes wrong, but for the faults given."""
+    """Return a plan in which nothing goes wrong, but for the faults given."""
 
     def make(*faults, seed=0):
         plan = draw_plan(seed)
@@ -38,6 +38,7 @@ def calm(replayed):
     return make
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_watching_changes_nothing(seed, replayed):
     """A run that is watched is the run that is not: the same trace, to the last step."""
@@ -89,6 +90,7 @@ def test_events_are_in_order(replayed):
     assert times == sorted(times)
 
 
+@pytest.mark.slow
 def test_one_seed_gives_one_text():
     """The same seed gives the same timeline and the same picture in other processes with other hashes."""
     told = []
@@ -170,6 +172,7 @@ def test_other_watchers_are_not_replaced():
     assert len(shown) > 100
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("kind", "on"),
     [

@@ -5,7 +5,7 @@ from unittest import mock
 
 import anyio
 from hypothesis import given, strategies as st
-from transport_world import LIMITS, NOTICE_S, examples, faults_of_any_kind, seeds
+from transport_world import FOUND_AND_SHRUNK, LIMITS, NOTICE_S, faults_of_any_kind, seeds
 
 from iriscw.agent.uplink import ledger, session
 from iriscw.agent.uplink.ledger import Ledger
@@ -36,6 +36,7 @@ from iriscw.runtime.edge.driver import SystemClock
 from iriscw_sims.transport.loop import Threads
 from iriscw_sims.transport.network import Network
 from iriscw_sims.transport.run import simulate
+from profiles import examples
 
 NODE = "n1"
 IDENTITY = AgentIdentity(NODE, "agent-1", 1, "boot-1")
@@ -99,19 +100,19 @@ def play_agent(seed: int, faults, play, folder: Path):
 
 
 async def view(system):
-    """Give the node as its mirror has it."""
+    """Return the node as its mirror has it."""
     return await system.ask(AGENTS / NODE, DescribeNode((CHECKPOINT,)))
 
 
 async def end_of(system, operation):
-    """Give the end of an order, if it has one."""
+    """Return the end of an order, if it has one."""
     try:
         return (await system.ask("/nodes/orders", DescribeOrder(operation))).end
     except NoSuchOrder:
         return None
 
 
-@examples(8)
+@examples(8, FOUND_AND_SHRUNK)
 @given(seeds, faults_of_any_kind, st.lists(st.integers(0, 60), min_size=1, max_size=6))
 def test_a_broken_stream_is_opened_again_and_syncs(tmp_path_factory, seed, faults, moments) -> None:
     """Whatever breaks, soon after the last fault the controller knows all that the agent does, and each order was begun

@@ -7,11 +7,12 @@ import anyio
 from hypothesis import given, strategies as st
 from rpc_echo import EchoReply, EchoRequest
 from rpc_world import CHAT, DOWNLOAD, UNARY, UPLOAD
-from transport_world import LIMITS, NOTICE_S, Stage, elapsed, examples, faults_of_any_kind, perform, seeds
+from transport_world import FOUND_AND_SHRUNK, LIMITS, NOTICE_S, Stage, elapsed, faults_of_any_kind, perform, seeds
 
 from iriscw.errors import IriscwError, OperationError
 from iriscw.rpc.client import RpcChannel
 from iriscw.rpc.errors import RpcCancelled, RpcDeadline, RpcUnavailable
+from profiles import examples
 
 NET_ERRORS = (RpcDeadline, RpcUnavailable, RpcCancelled)
 """What a network can make of a call that the service answers."""
@@ -85,7 +86,7 @@ class Caller:
             assert await call.receive() is None
 
 
-@examples(60)
+@examples(60, FOUND_AND_SHRUNK)
 @given(seeds, faults_of_any_kind, calls)
 def test_every_call_keeps_its_word(seed, faults, plan) -> None:
     """Under any faults a call ends by its deadline, with its answer or one named error of the net; what may not be
@@ -113,7 +114,7 @@ def test_every_call_keeps_its_word(seed, faults, plan) -> None:
     perform(play, seed=seed, faults=faults, settle_s=max(200.0, NOTICE_S))
 
 
-@examples(25)
+@examples(25, FOUND_AND_SHRUNK)
 @given(seeds, faults_of_any_kind)
 def test_the_net_heals(seed, faults) -> None:
     """When all faults are over, one call that may be repeated gets its answer: no state of a channel is a dead end."""
@@ -131,7 +132,7 @@ def test_the_net_heals(seed, faults) -> None:
     perform(play, seed=seed, faults=faults)
 
 
-@examples(25)
+@examples(25, FOUND_AND_SHRUNK)
 @given(seeds, st.integers(0, 30), st.sampled_from(["unary", "upload", "download", "chat"]))
 def test_a_cancelled_call_leaves_nothing(seed, tenths_ms, kind) -> None:
     """Wherever the cancellation falls, in the connect too, the call's stream ends on both sides and its method stops;

@@ -11,7 +11,7 @@ import pytest
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
-PROGRAM = HERE / "determinism_program.py"
+PROGRAM = HERE / "transport_program.py"
 
 
 def begin(python: str, hash_seed: str) -> subprocess.Popen[str]:
@@ -56,6 +56,7 @@ def interpreter(version: str) -> str | None:
     return None
 
 
+@pytest.mark.slow
 def test_the_runs_are_worth_comparing() -> None:
     """They differ between seeds, not between hashes of texts, and their calls end in more than one way."""
     lines = expected().splitlines()

@@ -8,12 +8,13 @@ from collections.abc import Callable
 import anyio
 import pytest
 from hypothesis import given, strategies as st
-from transport_world import examples, seeds
+from transport_world import FOUND_AND_SHRUNK, seeds
 
 from iriscw_sims.transport.endpoint import HIGH_WATER_BYTES, UNANSWERED_S
 from iriscw_sims.transport.network import SYN_RETRIES_S, Fault, FaultKind, Network
 from iriscw_sims.transport.run import simulate
 from iriscw_sims.transport.wire import Weather
+from profiles import examples
 
 CALM = Weather(latency_s=(0.01, 0.01), cuts=0)
 
@@ -306,7 +307,7 @@ def counting(size: int) -> bytes:
     return b"".join(number.to_bytes(4, "big") for number in range(size // 4))
 
 
-@examples(20)
+@examples(20, FOUND_AND_SHRUNK)
 @given(
     seeds,
     st.integers(0, 60),
@@ -337,7 +338,7 @@ def test_a_stream_is_whole_or_a_prefix(seed, at_ms, kind) -> None:
         assert {"lost TimeoutError", "lost"} & {client_end, server_end}, "bytes without an answer end a connection"
 
 
-@examples(20)
+@examples(20, FOUND_AND_SHRUNK)
 @given(
     seeds, st.lists(st.tuples(st.sampled_from(["up", "down"]), st.integers(0, 3000), st.integers(1, 4000)), max_size=4)
 )

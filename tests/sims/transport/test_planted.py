@@ -17,7 +17,7 @@ from iriscw_sims.transport.network import Fault, FaultKind
 
 
 def sibling(name):
-    """Give the tests beside these of that name: other folders have files of the same."""
+    """Return the tests beside these of that name: other folders have files of the same."""
     path = Path(__file__).with_name(f"{name}.py")
     spec = importlib.util.spec_from_file_location(f"transport_{name}", path)
     module = importlib.util.module_from_spec(spec)
@@ -33,7 +33,7 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def inner(test: Any) -> Callable[..., None]:
-    """Give what a property does with one example."""
+    """Return what a property does with one example."""
     return test.hypothesis.inner_test  # type: ignore[no-any-return]
 
 

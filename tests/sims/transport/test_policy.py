@@ -11,7 +11,7 @@ from grpclib.const import Cardinality
 from hypothesis import given, strategies as st
 from rpc_echo import EchoReply, EchoRequest
 from rpc_world import ADMIN, CHAT, DOWNLOAD, UNARY, UPLOAD
-from transport_world import LIMITS, NOTICE_S, SLACK_S, Stage, elapsed, examples, perform, seeds
+from transport_world import FOUND_AND_SHRUNK, LIMITS, NOTICE_S, SLACK_S, Stage, elapsed, perform, seeds
 
 from iriscw.errors import OperationError
 from iriscw.rpc.client import BACKOFF_FIRST_S, BACKOFF_LONGEST_S, RpcChannel
@@ -21,6 +21,7 @@ from iriscw.rpc.limits import RpcLimits
 from iriscw.rpc.server import DrainReport
 from iriscw_sims.transport.network import Fault, FaultKind
 from iriscw_sims.transport.wire import Weather
+from profiles import examples
 
 
 async def ask(channel: RpcChannel, text: str = "a", takes_ms: int = 0, **options: object) -> EchoReply:
@@ -32,7 +33,7 @@ async def ask(channel: RpcChannel, text: str = "a", takes_ms: int = 0, **options
 
 
 @pytest.mark.parametrize("kind", [FaultKind.HALF_OPEN_UP, FaultKind.HALF_OPEN_DOWN, FaultKind.VANISH])
-@examples(15)
+@examples(15, FOUND_AND_SHRUNK)
 @given(seeds, st.integers(0, 45_000))
 def test_half_open_connections_are_noticed(kind, seed, at_ms) -> None:
     """A caller that waits on a half-open connection is told within keepalive's bound, by name, and the server lets go
@@ -44,7 +45,8 @@ def test_half_open_connections_are_noticed(kind, seed, at_ms) -> None:
         await ask(channel)
         stage.network.loop.call_later(at_ms / 1000, stage.network.strike, Fault(kind, 0))
         with pytest.raises(RpcUnavailable, match=r"no answer to keepalive|lost|GOAWAY"):
-            async with elapsed(at_ms / 1000 + NOTICE_S), channel.bidi(CHAT, EchoRequest, EchoReply) as call:
+            # What was on its way is heard after the fault.
+            async with elapsed(at_ms / 1000 + 0.1 + NOTICE_S), channel.bidi(CHAT, EchoRequest, EchoReply) as call:
                 await call.receive()
         await anyio.sleep(NOTICE_S)
         assert stage.server.statistics().connections == 0
@@ -53,7 +55,7 @@ def test_half_open_connections_are_noticed(kind, seed, at_ms) -> None:
     perform(play, seed=seed)
 
 
-@examples(10)
+@examples(10, FOUND_AND_SHRUNK)
 @given(seeds, st.integers(0, 3_000), st.sampled_from(["unary", "stream", "send"]))
 def test_breaks_are_told_at_once(seed, at_ms, waits_in) -> None:
     """A caller that waits when its connection breaks is told by name within a few latencies, whatever it waits for."""
@@ -94,6 +96,26 @@ def test_a_quiet_connection_stays() -> None:
     perform(play)
 
 
+def test_who_speaks_is_not_asked_whether_it_lives() -> None:
+    """A connection carries no pings while both sides speak more often than keepalive would ask; then it does."""
+
+    async def play(stage: Stage) -> None:
+        channel = stage.channel()
+        async with channel.bidi(CHAT, EchoRequest, EchoReply, timeout_s=10_000) as call:
+            for _ in range(60):
+                await call.send(EchoRequest(text="a"))
+                await call.receive()
+                await anyio.sleep(LIMITS.keepalive_interval_s - 1)
+            [server], client = stage.server._http2, channel._connector._protocol
+            assert client is not None
+            assert server.connection.last_ping_sent is client.connection.last_ping_sent is None
+            await anyio.sleep(60)
+            assert (server.connection.last_ping_sent, client.connection.last_ping_sent) != (None, None)
+            assert stage.network.dials == 1
+
+    perform(play)
+
+
 # Repeating
 
 
@@ -116,7 +138,7 @@ def pauses_of(seed: int, timeout_s: float, begins: list[float], *, fault: FaultK
     perform(play, seed=seed, weather=Weather(latency_s=(0, 0)))
 
 
-@examples(15)
+@examples(15, FOUND_AND_SHRUNK)
 @given(seeds, st.integers(1, 120))
 def test_repetitions_back_off(seed, timeout_s) -> None:
     """Pauses are at most 0.1 s, doubling to 5 s; they stop at the deadline, and there are neither many nor few."""
@@ -165,7 +187,7 @@ def test_a_caller_that_wakes_late_is_told_what_its_last_attempt_met(monkeypatch:
 # Ending
 
 
-@examples(20)
+@examples(20, FOUND_AND_SHRUNK)
 @given(seeds, st.lists(st.integers(0, 8_000), min_size=1, max_size=6), st.sampled_from([0, 1, 3]))
 def test_a_drain_keeps_its_budget(seed, takes, grace_s) -> None:
     """A door that stops lets calls end that end within its grace, tells the others, and has closed everything in time;
@@ -319,7 +341,7 @@ def test_a_farewell_that_had_to_wait_leaves_no_error() -> None:
 # Bounds
 
 
-@examples(4)
+@examples(4, FOUND_AND_SHRUNK)
 @given(seeds, st.integers(1, 12))
 def test_a_slow_reader_is_bounded(seed, mebibytes) -> None:
     """A caller that does not read what it asked for costs its server one window and one buffer, whatever it asked for;
@@ -344,7 +366,7 @@ def test_a_slow_reader_is_bounded(seed, mebibytes) -> None:
     perform(play, seed=seed)
 
 
-@examples(4)
+@examples(4, FOUND_AND_SHRUNK)
 @given(seeds, st.integers(1, 15))
 def test_flow_control_that_is_used_up(seed, calls) -> None:
     """Uploads whose reader does not read use the window up: senders wait, within their deadline; the window comes back
@@ -385,7 +407,7 @@ def test_flow_control_that_is_used_up(seed, calls) -> None:
     perform(play, seed=seed)
 
 
-@examples(5)
+@examples(5, FOUND_AND_SHRUNK)
 @given(seeds, st.integers(1, 200_000))
 def test_calls_that_are_given_up_at_once(seed, size) -> None:
     """A call whose beginning and end arrive in one read, as when it is cancelled at once, costs its server nothing that

@@ -12,7 +12,9 @@ from unittest import mock
 import anyio
 import pytest
 from hypothesis import given, strategies as st
-from transport_world import LIMITS, NOTICE_S, examples, faults_of_any_kind, seeds
+from transport_world import FOUND_AND_SHRUNK, LIMITS, NOTICE_S, faults_of_any_kind, seeds
+
+from profiles import examples
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "worker"))  # for worker_world
 
@@ -21,6 +23,7 @@ from worker_world import TOKEN, Controller, authenticate
 from iriscw.client.calls import PATIENCE_S, Calls
 from iriscw.client.contact import QUIET_S
 from iriscw.cloud.model import Attributes, Capacity
+from iriscw.jobs.model import Ending
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.client import BACKOFF_LONGEST_S, RpcChannel
 from iriscw.rpc.context import call_context
@@ -46,7 +49,7 @@ from iriscw.worker.messages import (
     StopAll,
     StopAttempt,
 )
-from iriscw.worker.model import Observation, Outcome, Phase
+from iriscw.worker.model import Observation, Phase
 from iriscw.worker.session import LONGEST_PAUSE_NS, Session
 from iriscw_sims.transport.loop import Threads
 from iriscw_sims.transport.network import Fault, FaultKind, Network
@@ -112,7 +115,7 @@ class Attempts:
         self.started.append(uid)
         held = self.held[uid] = Held(self)  # type: ignore[arg-type]
         held.ended.set()
-        ended = {"outcome": Outcome.SUCCEEDED, "exit_code": 0, "log_bytes": len(self.log)}
+        ended = {"ending": Ending.SUCCEEDED, "exit_code": 0, "log_bytes": len(self.log)}
         self.observed[uid] = Observation(uid, Phase.ENDED, was_started=True, **ended)
         return (Tell(SESSION, AttemptReport(self.observed[uid])),)
 
@@ -174,7 +177,7 @@ def order(uid: str) -> v1.RunAttempt:
     return v1.RunAttempt(attempt_uid=uid, specification_hash=b"\1" * 32, task_id="job-a/0", token="t")
 
 
-@examples(15)
+@examples(15, FOUND_AND_SHRUNK)
 @given(seeds, faults_of_any_kind, st.lists(st.integers(0, 60), min_size=1, max_size=4))
 def test_a_broken_stream_is_opened_again_and_syncs(tmp_path_factory, seed, faults, moments) -> None:
     """Whatever breaks, soon after the last fault the worker has run every order once, and the controller has each end
@@ -273,7 +276,7 @@ def play_client(seed: int, faults, play):
     return simulate(main, seed=seed, horizon_s=3600)
 
 
-@examples(25)
+@examples(25, FOUND_AND_SHRUNK)
 @given(seeds, faults_of_any_kind, st.integers(0, 90))
 def test_a_watch_survives(seed, faults, ends_at) -> None:
     """A watch goes on over whatever breaks, gives the end once, and gives nothing twice; a submission with a key is

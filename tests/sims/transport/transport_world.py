@@ -84,7 +84,7 @@ class Stage:
         self.channels: list[RpcChannel] = []
 
     def channel(self, address: Address | None = None) -> RpcChannel:
-        """Give a channel of its own; closed at the end."""
+        """Return a channel of its own; closed at the end."""
         rng = random.Random(f"{self.seed} {len(self.channels)}")
         address = address or self.server.address
         self.channels.append(RpcChannel(address, ADMIN, limits=self.limits, rng=rng, insecure_plaintext=True))
@@ -101,12 +101,13 @@ def perform(
     faults: list[Fault] | tuple[Fault, ...] = (),
     limits: RpcLimits = LIMITS,
     settle_s: float = NOTICE_S,
+    service: Ledger | None = None,
     **options: Any,
 ) -> Simulated[Any]:
     """Run a play, then close everything in order and check that nothing of it is left: no call, no task, no stream."""
 
     async def main(network: Network) -> Any:
-        ledger = Ledger()
+        ledger = service or Ledger()
         async with RpcServer([ledger], authenticate=authenticate, limits=limits) as server:
             await server.listen_tcp("127.0.0.1", 0)
             stage = Stage(network, server, ledger, seed, limits)
@@ -171,7 +172,5 @@ faults_of_any_kind = st.lists(
 seeds = st.integers(0, 1 << 16)
 
 
-def examples(number: int) -> settings:
-    """Try so many examples where the profile says 100, in proportion elsewhere."""
-    found_and_shrunk = (Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink)  # to explain takes as long again
-    return settings(max_examples=max(1, number * settings().max_examples // 100), phases=found_and_shrunk)
+FOUND_AND_SHRUNK = settings(phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink))
+"""To explain takes as long again."""

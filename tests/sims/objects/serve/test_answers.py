@@ -19,7 +19,7 @@ HEAD = ObjectHead("a<b>&c d", 10, "e", 0, (("made", "by"),))
 
 
 def text(answer):
-    """Give a body as text."""
+    """Return a body as text."""
     return answer.body.rendered().decode()
 
 

@@ -26,7 +26,7 @@ async def server():
 
 
 async def ask(server, method, path, body=b"", **headers):
-    """Give status, headers and content of an answer, asked for by a client of the standard library."""
+    """Return status, headers and content of an answer, asked for by a client of the standard library."""
 
     def once():
         connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)

@@ -33,7 +33,7 @@ PATHS = attrs.evolve(AWS, least_part_bytes=SMALL.least_part_bytes)
 
 
 def opened(rules=PATHS):
-    """Give a server of a storage with a bucket and the caller's key."""
+    """Return a server of a storage with a bucket and the caller's key."""
     storage = made(rules)
     storage.add_key("any")
     return S3Server(storage, HostSurroundings())
@@ -70,7 +70,7 @@ async def test_http_changes_nothing(seeds) -> None:
 
 
 def ask(port, operation):
-    """Give the answer to an operation."""
+    """Return the answer to an operation."""
     caller = Caller(port, BUCKET)
     try:
         return caller.ask(operation)
@@ -79,7 +79,7 @@ def ask(port, operation):
 
 
 def told(port, method, path, headers=(), body=b""):
-    """Give status and body of the answer to a request as it is."""
+    """Return status and body of the answer to a request as it is."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
     try:
         connection.request(method, path, body, {"Authorization": SIGNED, **dict(headers)})

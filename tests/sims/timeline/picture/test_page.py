@@ -62,6 +62,7 @@ def drawn(replayed):
     return draw
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", [3, 26, 28])
 def test_the_page_is_whole_and_well_formed(drawn, seed):
     """All that is opened is closed; one style, one script, nothing from elsewhere."""

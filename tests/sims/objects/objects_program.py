@@ -11,7 +11,7 @@ from laws import ALL_RATES, check_history, check_race
 
 
 def fingerprint(trace):
-    """Give the hash of a trace."""
+    """Return the hash of a trace."""
     return hashlib.blake2b("\n".join(map(repr, trace)).encode(), digest_size=12).hexdigest()
 
 

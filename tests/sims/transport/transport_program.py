@@ -7,7 +7,8 @@ from pathlib import Path
 import anyio
 import grpclib.client
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "rpc")]
+TESTS = Path(__file__).parents[2]
+sys.path[:0] = [str(Path(__file__).parent), str(TESTS / "rpc"), str(TESTS)]
 
 from test_calls import Caller  # noqa: E402 - found there
 from transport_world import Stage, perform  # noqa: E402
@@ -18,7 +19,7 @@ KINDS = ("plain", "safe", "keyed", "upload", "download", "chat")
 
 
 def run(seed: int) -> str:
-    """Give one run's fingerprint, its time, and how its calls ended."""
+    """Return one run's fingerprint, its time, and how its calls ended."""
     rng = random.Random(seed)
     faults = [Fault(kind, rng.uniform(0, 30), rng.uniform(0, 20)) for kind in FaultKind]
     ended: dict[str, int] = {}
