@@ -4,7 +4,7 @@ import attrs
 import pytest
 
 from iriscw.bench import freezing
-from iriscw.bench.freezing import GOALS, Ours, Round, figures_of, promise_of
+from iriscw.bench.freezing import GOALS, SMALL_GOALS, Ours, Round, Small, figures_of, promise_of, small_of
 from iriscw.freeze.drivers.criu.ability import probe
 from iriscw.freeze.model import CriuMissing, CriuUnfit, NoRoom, RightsMissing
 
@@ -37,6 +37,27 @@ def test_a_promise_is_told_beside_what_was_measured():
     assert promise_of(1024, "disk", rounds) == expected
 
 
+def test_a_small_process_is_told_beside_criu_alone():
+    """Ratios are of one round each; the least CPU time counts, because others can only add to it."""
+    round_ = Small(
+        bare_freeze_s=0.1,
+        bare_thaw_s=0.1,
+        command_freeze_s=0.3,
+        command_thaw_s=0.4,
+        command_cpu_s=0.25,
+        agent_freeze_s=0.15,
+        agent_thaw_s=0.2,
+    )
+    slow = attrs.evolve(round_, bare_freeze_s=1.0, command_freeze_s=2.0, command_cpu_s=0.9, agent_freeze_s=1.1)
+    disturbed = attrs.evolve(round_, command_freeze_s=9.0, command_cpu_s=0.3, agent_freeze_s=9.0)
+    found = small_of(3, [round_, slow, disturbed])
+    assert found["command_freeze_ratio"] == pytest.approx(3.0)
+    assert found["agent_freeze_ratio"] == pytest.approx(1.5)
+    assert (found["command_thaw_ratio"], found["agent_thaw_ratio"]) == (pytest.approx(4.0), pytest.approx(2.0))
+    assert found["command_cpu_ms"] == pytest.approx(250)
+    assert found.keys() >= SMALL_GOALS.keys()
+
+
 async def test_without_memory_nothing_is_measured(monkeypatch, tmp_path):
     """Sizes that do not fit are left out, and said; if none does, that is an error, and nothing is left."""
     said = []
@@ -57,9 +78,17 @@ async def test_a_freeze_is_measured():
     except (CriuMissing, CriuUnfit, RightsMissing) as error:
         pytest.skip(f"{type(error).__name__}: {error}")
     said = []
-    report = await freezing.run(said.append, (16,), 1, 16)
-    assert said == ["16 MiB: round 1 of 1", *(f"16 MiB in tier {tier}: 1 rounds" for tier in ("ram", "disk"))]
-    assert [*report["figures"]] == ["to and from RAM", "tier ram", "tier disk"]
-    for [found] in report["figures"].values():
+    report = await freezing.run(said.append, (16,), 1, 16, 3)
+    assert said == [
+        "16 MiB: round 1 of 1",
+        "3 MiB, by command and agent: round 1 of 1",
+        *(f"16 MiB in tier {tier}: 1 rounds" for tier in ("ram", "disk")),
+    ]
+    assert [*report["figures"]] == ["to and from RAM", "by command and agent", "tier ram", "tier disk"]
+    for name, [found] in report["figures"].items():
         assert all(value > 0 for value in found.values())
-        assert found["own_cpu_ms"] < 1000 * found["freeze_s"]
+        if name != "by command and agent":
+            assert found["own_cpu_ms"] < 1000 * found["freeze_s"]
+    (small,) = report["figures"]["by command and agent"]
+    assert small["agent_freeze_s"] < small["command_freeze_s"]
+    assert report["goals"] == {**GOALS, **SMALL_GOALS}

@@ -30,18 +30,6 @@ def test_same_counts_every_time():
     assert first.commits == second.commits > 0
 
 
-def test_counts_by_kind_add_up():
-    """Decisions by kind are all decisions: none is counted twice and none is missed."""
-    plane = ControlPlane()
-    plane.add_workers(2, 2)
-    before = plane.count()
-    kinds = plane.count_by_kind()
-    plane.finish(plane.submit("job", 4))
-    assert sum(kinds.values()) == plane.count().since(before).decisions
-    assert kinds["jobs", "SubmitJob"] == 1
-    assert kinds["job", "AttemptsObserved"] == 12
-
-
 def test_a_job_that_does_not_end_fails_the_measurement():
     """Waiting for a job without workers raises instead of giving a figure."""
     plane = ControlPlane()

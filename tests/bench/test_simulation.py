@@ -10,7 +10,7 @@ from iriscw.bench.simulation import EVENTS_OF_A_BUSY_HOUR, Fleet, checks, fleet,
 PER_EVENT = "cpu_us_per_world_event"
 
 
-@pytest.mark.parametrize("times", [5, pytest.param(30, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("times", [pytest.param(5, marks=pytest.mark.slow), pytest.param(30, marks=pytest.mark.soak)])
 def test_cost_per_event_does_not_grow(times):
     """Many times the slices for as many slice-hours: a world event costs at most twice as much, with checks."""
     small, large = compare(lambda: fleet(10, 120), lambda: fleet(10 * times, 120 / times), {PER_EVENT: 2.0})

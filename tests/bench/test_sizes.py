@@ -39,12 +39,14 @@ def test_an_attempt_is_four_records():
     assert figures["records"] <= 4 * 300 + 10
 
 
+@pytest.mark.slow
 def test_a_job_that_runs_well_makes_no_snapshot():
     """However large a job is, it journals the same for each task: snapshots would cost all of them each time."""
     small, large = large_job(500, workers=100), large_job(6_000, workers=100)
     assert large["bytes_journaled"] / 6_000 < 1.1 * small["bytes_journaled"] / 500
 
 
+@pytest.mark.slow
 def test_waiting_tasks_take_no_memory():
     """A job takes the same memory for ten times the waiting tasks, and a kilobyte or two for each task on a worker."""
     small, large = memory_per_task(200, workers=20), memory_per_task(2_000, workers=20)
@@ -68,12 +70,13 @@ def check_flat(figures):
     assert figures["bytes_kept_per_job"] < 400
 
 
+@pytest.mark.slow
 def test_jobs_leave_nothing():
     """The second half of 80 jobs leaves as many actors and operations as the first, and as much memory."""
     check_flat(consecutive(80, finished=10))
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_200_jobs_leave_nothing():
     """The second 100 of 200 jobs of 10 tasks leave as much as the first 100."""
     check_flat(consecutive(200))

@@ -4,8 +4,9 @@ from functools import partial
 
 import pytest
 from ratios import compare
-from worker_storm import TooFewDescriptors, allow_descriptors, storm
+from worker_storm import storm
 
+from iriscw.bench.turns import TooFewDescriptors, allow_descriptors
 from iriscw.rpc.limits import RpcLimits
 
 
@@ -18,6 +19,8 @@ def descriptors(request):
         pytest.skip(str(error))
 
 
+MANY = (1_000, 5_000)
+
 COSTS = {"longest_turn_ms": 1, "answer_longest_cpu_ms": 1, "cpu_ms_per_worker": 4}
 """What the gate may cost of what a storm without one does. The CPU is about the same; a busy machine makes it up to
 twice as much, because probes go on being answered for as long as a storm takes. The longest answer is of probes and
@@ -25,7 +28,7 @@ calls together: without a gate there are a dozen of each, and all of one kind ma
 
 
 @pytest.mark.parametrize(
-    "workers", [200, pytest.param(1_000, marks=pytest.mark.slow), pytest.param(5_000, marks=pytest.mark.soak)]
+    "workers", [pytest.param(200, marks=pytest.mark.slow), *(pytest.param(n, marks=pytest.mark.soak) for n in MANY)]
 )
 def test_waves(workers):
     """All get in, a few per turn, while probes and clients are answered; without a gate they come by the hundred."""
@@ -37,6 +40,7 @@ def test_waves(workers):
     assert gated["most_waiting"] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [200])
 def test_a_short_queue(workers):
     """Workers for whom there is no room to wait are told when to come back, and all get in."""

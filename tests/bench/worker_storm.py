@@ -6,26 +6,19 @@ real calls and messages. When they all have theirs ready they dial at once, and 
 
 Turns of the controller's loop are counted, and each one's thread CPU time is taken, by the selector that begins and
 ends them. What a client feels is measured the same way: how much CPU the loop spent from a client's question to its
-answer. Both are of the one thread, so a machine that is busy elsewhere does not change them much. Collections of
-garbage are taken out of both: what they cost depends on all that the process has ever made, tests before this one
-included, and not on the gate.
+answer. Collections of garbage are taken out of both (:mod:`iriscw.bench.turns`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import json
 import random
-import resource
-import selectors
 import sys
 import tempfile
-import threading
-import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +27,13 @@ import anyio.abc
 import attrs
 
 from iriscw.bench.plane import GIB, Figures, MeasurementFailed
+from iriscw.bench.turns import TurnWatch, allow_descriptors
 from iriscw.cloud.model import Capacity
 from iriscw.controller.admission import AdmissionGate
 from iriscw.controller.doors.workers import WorkerDoor, WorkerSettings
 from iriscw.controller.errors import NoSuchBundle
-from iriscw.controller.held import HeldAttempts
+from iriscw.controller.granted_attempts import HeldAttempts
+from iriscw.controller.heartbeats import Heartbeats
 from iriscw.controller.logs import LogStore
 from iriscw.controller.payloads import Payloads
 from iriscw.controller.results import ResultStore
@@ -61,9 +56,6 @@ GROUP, SLICE = "storm", "iris-storm-1"
 CONNECT = "/iriscw.v1.WorkerService/Connect"
 GET_BUNDLE = "/iriscw.v1.WorkerService/GetBundle"
 
-SPARE_DESCRIPTORS = 256
-"""Of each process, beside one for each worker."""
-
 UNBOUNDED = 1 << 20
 """As good as no bound: the same storm without a gate."""
 
@@ -77,72 +69,6 @@ PROBE_INTERVAL_S = 0.01
 """Between an answer and the next question."""
 
 CAPACITY = Capacity(cpu_milli=4_000, memory_bytes=4 * GIB)
-
-
-class TooFewDescriptors(OperationError):
-    """The system's hard limit of open files does not allow for so many workers."""
-
-
-def allow_descriptors(workers: int) -> None:
-    """Raise this process's limit of open files so far that each worker can have one.
-
-    Raises:
-        TooFewDescriptors: the hard limit is lower.
-    """
-    needed = workers + SPARE_DESCRIPTORS
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard != resource.RLIM_INFINITY and hard < needed:
-        raise TooFewDescriptors(f"{workers} workers need {needed} open files, the hard limit is {hard}")
-    if soft != resource.RLIM_INFINITY and soft < needed:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
-
-
-class TurnWatch(selectors.DefaultSelector):
-    """A loop's selector that takes the thread CPU time of each turn: from one return of ``select`` to the next call."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._collecting = 0.0
-        self._collected_s = 0.0
-        self._thread = threading.get_ident()
-        self._began = self.cpu_s()
-        self.turns_s: list[float] = []
-        self.collections_s: list[float] = []
-
-    def cpu_s(self) -> float:
-        """CPU time of this thread, but for what collections of garbage took."""
-        return time.thread_time() - self._collected_s
-
-    @contextmanager
-    def collections(self) -> Iterator[None]:
-        """Take note of collections, too."""
-        gc.callbacks.append(self._collected)
-        try:
-            yield
-        finally:
-            gc.callbacks.remove(self._collected)
-
-    def clear(self) -> None:
-        """Forget what was."""
-        self.turns_s.clear()
-        self.collections_s.clear()
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """End a turn, wait, and begin the next one."""
-        self.turns_s.append(self.cpu_s() - self._began)
-        ready = super().select(timeout)
-        self._began = self.cpu_s()
-        return ready
-
-    def _collected(self, phase: str, details: dict[str, int]) -> None:
-        if threading.get_ident() != self._thread:
-            return  # it costs this thread wall time only
-        now = time.thread_time()
-        if phase == "start":
-            self._collecting = now
-        else:
-            self.collections_s.append(now - self._collecting)
-            self._collected_s += now - self._collecting
 
 
 @attrs.define
@@ -233,7 +159,7 @@ async def _controller(
     results = await ResultStore.open(folder / "results")
     stores = Stores(logs, results, Payloads(objects, ""), objects, "bundles")
     group = GroupConfig(name=GROUP, per_worker=CAPACITY)
-    settings = WorkerSettings("storm", {GROUP: group}, {}, heartbeat_interval_ms=60_000, lease_ms=600_000)
+    settings = WorkerSettings("storm", {GROUP: group}, {}, heartbeats=Heartbeats(60_000, 60_000), lease_ms=600_000)
     door = WorkerDoor(settings, stores, held=HeldAttempts(folder / "held"), tokens=tokens, gate=gate)
     door.system = ActorSystem(_fleet(workers), name="storm")
     await stack.enter_async_context(door.system)
@@ -245,7 +171,7 @@ async def _controller(
 
 
 def _fleet(workers: int) -> Behavior:
-    """Give a tree that has an actor where each worker's would be, which takes it as it is."""
+    """Return a tree that has an actor where each worker's would be, which takes it as it is."""
     worker = Behavior(on={WorkerDialled: _dialled, WorkerSeen: _ignore, WorkerHungUp: _ignore}, name="worker")
     pods = tuple(ChildSpec(f"{SLICE}-{index}", worker) for index in range(workers))
     slices = Behavior(children=(ChildSpec(SLICE, Behavior(children=pods, name="slice")),), name="group")

@@ -250,7 +250,7 @@ class CoreweaveCluster:
             self.strangers[path, about["name"]] = made["metadata"]["uid"]
 
     def _commands(self) -> Path:
-        """Give a folder with the command ``iriscw`` of the controller's image: a hasty one."""
+        """Return a folder with the command ``iriscw`` of the controller's image: a hasty one."""
         folder = self.folder / "bin"
         folder.mkdir()
         command = folder / "iriscw"
@@ -291,7 +291,7 @@ class CoreweaveCluster:
         return self.store.handle(Request(method, path, body=body), 0)
 
     def get(self, path):
-        """Give an object, None if there is none."""
+        """Return an object, None if there is none."""
         return _found(self.ask("GET", path))
 
     def post(self, path, body):
@@ -301,7 +301,7 @@ class CoreweaveCluster:
         return answer.body
 
     def list(self, path):
-        """Give all objects of a kind."""
+        """Return all objects of a kind."""
         return [*self.ask("GET", path).body["items"]]
 
     def until(self, path, holds, patience_s=PATIENCE_S):
@@ -350,7 +350,7 @@ class CoreweaveCluster:
         return bool(self.world.call(self.world.thing.act, getattr(self.world.thing.coreweave, verb), *args))
 
     def _lives(self, *, controller: bool):
-        """Give the running lives of the controller's pod, or of workers' pods."""
+        """Return the running lives of the controller's pod, or of workers' pods."""
         lives = self.world.call(lambda: [*self.containers.lives.values()])
         return [each for each in lives if each.running is not None and is_controller(each.pod) is controller]
 
@@ -446,7 +446,7 @@ class CoreweaveCluster:
             yield from (str(path), *path.read_text(errors="replace").splitlines()[-40:])
 
     def leftovers(self):
-        """Give the processes that are left of this cluster, once it was left."""
+        """Return the processes that are left of this cluster, once it was left."""
         from iriscw.cli.demo.leftovers import processes_in
 
         return processes_in(self.folder)
@@ -461,7 +461,7 @@ def _found(answer):
 
 
 def _stranger(kind, name, labels):
-    """Give something of somebody else's: a pool without nodes, a pod that no node takes, a Secret."""
+    """Return something of somebody else's: a pool without nodes, a pod that no node takes, a Secret."""
     body = {"kind": kind, "metadata": {"name": name, "labels": labels}}
     if kind == "NodePool":
         spec = {"instanceType": "cd-gp-i64-erapids", "targetNodes": 0}

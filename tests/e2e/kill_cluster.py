@@ -61,7 +61,7 @@ class ControllerProcess:
         self._reader: threading.Thread | None = None
 
     def command(self, *more: str) -> list[str]:
-        """Give the command line."""
+        """Return the command line."""
         known = ("--config", str(self.config), "--state-dir", str(self.state_dir), "--host", "127.0.0.1")
         return [sys.executable, "-m", "iriscw.controller", "serve", *known, *more]
 
@@ -139,7 +139,7 @@ class ControllerProcess:
 
 @asynccontextmanager
 async def controller_process(folder: Path, **options: object):
-    """Give a controller that serves; leave nothing of it, however the block ends."""
+    """Yield a controller that serves; leave nothing of it, however the block ends."""
     controller = ControllerProcess(folder, **options)  # type: ignore[arg-type]
     await controller.start()
     try:
@@ -159,6 +159,6 @@ async def still_serves(client) -> None:
 
 
 def resident_bytes(pid: int) -> int:
-    """Give the memory that a process has in use."""
+    """Return the memory that a process has in use."""
     status = Path(f"/proc/{pid}/status").read_text()
     return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmRSS:"))) << 10

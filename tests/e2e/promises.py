@@ -100,7 +100,7 @@ class Asked:
         return self.code in (401, 403, 429) and not self.body
 
     def labels(self) -> Mapping[str, str]:
-        """Give the labels of what was to be made."""
+        """Return the labels of what was to be made."""
         return (self.body.get("metadata") or {}).get("labels") or {}
 
 
@@ -144,7 +144,7 @@ class Evidence:
 
 
 def judge(evidence: Evidence) -> list[str]:
-    """Give all that is wrong."""
+    """Return all that is wrong."""
     checks = (pools_are_labelled, strangers_are_left_alone, deletions_are_exact, groups_are_bounded, slices_are_whole)
     checks += (one_acts, requests_are_rationed, attempts_are_alone, the_busy_stay)
     return [wrong for check in checks for wrong in check(evidence)]

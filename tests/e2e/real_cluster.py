@@ -38,7 +38,7 @@ OURS = "iris-managed"
 
 
 def pods_in(namespace_name):
-    """Give the path of a namespace's pods."""
+    """Return the path of a namespace's pods."""
     return f"/api/v1/namespaces/{namespace_name}/pods"
 
 
@@ -94,13 +94,13 @@ class Cluster:
         return self.store.handle(Request(method, path, body=body), 0)
 
     def get(self, path):
-        """Give an object, None if there is none."""
+        """Return an object, None if there is none."""
         answer = self.ask("GET", path)
         assert answer.code in (200, 404), answer.body
         return answer.body if answer.code == 200 else None
 
     def list(self, path):
-        """Give all objects of a kind that we manage, or made."""
+        """Return all objects of a kind that we manage, or made."""
         return list(self.ask("GET", path).body["items"])
 
     async def until(self, path, holds):
@@ -144,7 +144,7 @@ class Cluster:
 
 @contextlib.asynccontextmanager
 async def coreweave_cluster(real_server, tmp_path):
-    """Give an empty CoreWeave cluster: node pools are served, machines boot, pods are processes."""
+    """Yield an empty CoreWeave cluster: node pools are served, machines boot, pods are processes."""
     async with AsyncExitStack() as stack:
         made = Cluster(real_server, tmp_path)
         stack.callback(made.store.close)
@@ -182,7 +182,7 @@ async def cluster(real_server, tmp_path):
 
 
 def phase(item):
-    """Give a pod's phase."""
+    """Return a pod's phase."""
     return (item.get("status") or {}).get("phase")
 
 
@@ -192,17 +192,17 @@ def phase_runs(item):
 
 
 def slice_of(item):
-    """Give the slice that a node belongs to."""
+    """Return the slice that a node belongs to."""
     return item["metadata"]["labels"].get("iris-slice-id")
 
 
 def workers(items):
-    """Give the worker pods among pods."""
+    """Return the worker pods among pods."""
     return [item for item in items if item["metadata"]["labels"].get(OURS) == "true"]
 
 
 def slices(items):
-    """Give the pools of slices among pools."""
+    """Return the pools of slices among pools."""
     return [item for item in items if item["metadata"]["labels"].get(OURS) == "true"]
 
 

@@ -35,6 +35,7 @@ def test_a_script_needs_no_loop():
         _ = cluster.client
 
 
+@pytest.mark.slow
 def test_a_reader_may_stop_early():
     """Leaving the loop over a log closes the stream; the block ends at once."""
     with blocking.Cluster.local(nodes=1, boot_delay=0.0) as cluster:
@@ -42,9 +43,11 @@ def test_a_reader_may_stop_early():
         for line in job.logs(follow=True):
             assert str(line) == "a"
             break
+        assert job.exec(["sh", "-c", "echo b; exit 3"]).exit_code == 3
         assert job.terminate().name == "n"
 
 
+@pytest.mark.slow
 def test_after_the_block_everything_says_so():
     """Client, job and a reader that was left open are no use after the block, and say so by name."""
     with blocking.Cluster.local(nodes=1, boot_delay=0.0) as cluster:

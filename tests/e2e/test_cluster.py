@@ -1,7 +1,11 @@
 """Jobs on a real local cluster, from submission to nothing left."""
 
+import asyncio
+import ctypes
+import errno
 import os
 import signal
+import subprocess
 import sys
 from contextlib import AsyncExitStack, aclosing
 
@@ -10,14 +14,14 @@ import pytest
 
 from iriscw.cli.demo.leftovers import files_in, processes_in
 from iriscw.client.client import connect
-from iriscw.client.errors import JobExists, JobFailed, NoSuchJob
+from iriscw.client.errors import JobExists, JobFailed, NoSuchJob, NotConnected
 from iriscw.client.submission import Command
 from iriscw.cluster import Cluster, ClusterNotRunning
-from iriscw.errors import UsageError
+from iriscw.errors import JournalLost, UsageError
 from iriscw.jobs.model import JobState, TaskState
 from iriscw.processes.identity import send_signal
 from iriscw.resources import Resources
-from iriscw.rpc.errors import NeedsAsyncio, Unauthenticated
+from iriscw.rpc.errors import NeedsAsyncio, Unauthenticated, WrongLoop
 from iriscw.task.context import context
 
 SMALL = Resources(cpu="250m", memory="64MiB")
@@ -68,6 +72,23 @@ async def test_commands_see_their_task(cluster):
     assert task.attempts[0].exit_code == 7
 
 
+def makes_a_ring():
+    """Ask for an io_uring, and have a child ask for one: give what the kernel says."""
+    code = "import ctypes; c = ctypes.CDLL(None, use_errno=True); c.syscall(425, 0, None); print(ctypes.get_errno())"
+    library = ctypes.CDLL(None, use_errno=True)
+    library.syscall(425, 0, None)
+    child = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    return ctypes.get_errno(), int(child.stdout)
+
+
+@pytest.mark.slow
+async def test_a_freezable_task_gets_no_io_uring(cluster):
+    """From the submission to the kernel: the call is answered as if there were none, below the task as well."""
+    job = await cluster.client.submit(makes_a_ring, name="ring", resources=SMALL, freezable=True)
+    with anyio.fail_after(PATIENCE_S):
+        assert await job.result() == [(errno.ENOSYS, errno.ENOSYS)]
+
+
 async def test_a_job_is_stopped(cluster):
     """Ending a job ends its process, and its name can be used again."""
     sleeper = Command(["sh", "-c", "echo up; exec sleep 1000"])
@@ -84,6 +105,7 @@ async def test_a_job_is_stopped(cluster):
     assert [seen.id for seen in await cluster.client.jobs(states=[JobState.KILLED])] == [job.id]
 
 
+@pytest.mark.slow
 async def test_a_killed_worker_costs_a_preemption(cluster):
     """A worker that dies takes its attempt with it; the task is tried again and succeeds."""
     script = '[ "$(cat "$0" 2>/dev/null)" ] && exit 0; echo began > "$0"; echo began; exec sleep 1000'
@@ -110,6 +132,7 @@ def submit_another():
     return anyio.run(child)
 
 
+@pytest.mark.slow
 async def test_a_task_is_a_client(cluster):
     """Inside a task connect() needs no argument, and the new job knows its parent."""
     job = await cluster.client.submit(submit_another, name="parent", resources=SMALL)
@@ -117,6 +140,55 @@ async def test_a_task_is_a_client(cluster):
         assert await job.result() == [job.id]
 
 
+def submit_two_and_wait(detached_name, bound_name):
+    """Inside a task: submit a child that is detached and one that is not, and wait for ever."""
+
+    async def children():
+        async with connect() as client:
+            sleep = Command(["sleep", "1000"])
+            await client.submit(sleep, name=detached_name, resources=SMALL, detached=True)
+            await client.submit(sleep, name=bound_name, resources=SMALL)
+            sys.stdout.write("submitted\n")
+            sys.stdout.flush()
+            await anyio.sleep_forever()
+
+    anyio.run(children)
+
+
+@pytest.mark.slow
+async def test_children_end_with_their_parent(cluster):
+    """A parent that is killed takes the jobs of its tasks with it, but those that are detached."""
+    parent = await cluster.client.submit(submit_two_and_wait, "free", "bound", name="parent", resources=SMALL)
+    with anyio.fail_after(PATIENCE_S):
+        async with aclosing(parent.logs(follow=True)) as lines:
+            assert str(await anext(lines)) == "submitted"
+        free, bound = [await cluster.client.job(name) for name in ("free", "bound")]
+        await parent.terminate("enough")
+        assert (await bound.wait()).state is JobState.KILLED
+        assert parent.id in (await bound.status()).reason
+        assert not (await free.status()).is_over
+
+
+def namespaces(depth):
+    """Inside a task: give its namespace, and that of a child's child, if one is asked for."""
+
+    async def below():
+        async with connect() as client:
+            job = await client.submit(namespaces, depth - 1, name=f"depth-{depth}", resources=SMALL)
+            return (await job.result())[0]
+
+    return [context().namespace, *(anyio.run(below) if depth else ())]
+
+
+@pytest.mark.slow
+async def test_a_namespace_is_the_root_job(cluster):
+    """A job that nobody's task submitted is its own namespace, and that of all that descend from it."""
+    job = await cluster.client.submit(namespaces, 2, name="top", resources=SMALL)
+    with anyio.fail_after(PATIENCE_S):
+        assert await job.result() == [[job.id] * 3]
+
+
+@pytest.mark.slow
 async def test_a_policy_keeps_a_node_warm():
     """Without any job there is the node that the policy wants, and no other."""
     async with Cluster.local(nodes=2, boot_delay=0.0, policy=lambda view: 1) as cluster:
@@ -126,6 +198,7 @@ async def test_a_policy_keeps_a_node_warm():
         assert cluster.statistics().workers_connected == 1
 
 
+@pytest.mark.slow
 async def test_nothing_is_left_and_two_fit():
     """Two clusters in one process do not disturb each other, and both leave nothing, busy or not."""
     async with Cluster.local(nodes=1, boot_delay=0.0) as one, Cluster.local(nodes=1, boot_delay=0.0) as two:
@@ -149,6 +222,7 @@ async def test_nothing_is_left_and_two_fit():
     assert [files_in(folder) for folder in folders] == [[], []]
 
 
+@pytest.mark.slow
 async def test_a_folder_that_was_given_stays(tmp_path):
     """With a folder of the user's own a later cluster knows the jobs of the earlier one."""
     async with Cluster.local(nodes=1, boot_delay=0.0, workdir=tmp_path) as first:
@@ -160,6 +234,7 @@ async def test_a_folder_that_was_given_stays(tmp_path):
         assert (again.seen.state, await again.result()) == (JobState.SUCCEEDED, [4])
 
 
+@pytest.mark.slow
 async def test_a_client_outlives_the_controller(tmp_path):
     """A client that waits when the controller goes finds the next one on the same address, and misses nothing."""
     made = Cluster.local(nodes=1, boot_delay=0.0, workdir=tmp_path).config
@@ -200,6 +275,51 @@ async def test_an_error_in_the_block_is_the_users():
     assert files_in(folders[0]) == []
 
 
+async def test_a_cluster_is_left_by_another_task():
+    """As fixtures of test frameworks and cells of a notebook do it; what is raised in between is their affair."""
+    cluster = Cluster.local(nodes=1)
+    await asyncio.create_task(cluster.__aenter__())
+    folder = cluster.workdir
+    assert await asyncio.create_task(cluster.client.jobs()) == []
+    mine = ExceptionGroup("mine", [ExceptionGroup("inner", [ValueError(1)])])
+    await asyncio.create_task(cluster.__aexit__(type(mine), mine, None))
+    assert files_in(folder) == []
+    with pytest.raises(ClusterNotRunning):
+        _ = cluster.client
+
+
+async def test_the_hosts_groups_come_out_as_they_were():
+    """A group of one is not unwrapped: that the cluster uses groups, too, is nobody's business."""
+    mine = ExceptionGroup("mine", [ExceptionGroup("inner", [ValueError(1)])])
+    with pytest.raises(ExceptionGroup) as caught:
+        async with Cluster.local(nodes=1):
+            raise mine
+    assert caught.value is mine
+
+
+async def test_what_ends_the_controller_reaches_the_block():
+    """The host's code is cancelled, and the block raises what happened, by name."""
+
+    async def host():
+        async with Cluster.local(nodes=1) as cluster:
+            cluster._controller.system._tree.lose(JournalLost("the disk failed"))
+            await anyio.sleep(PATIENCE_S)
+
+    with pytest.raises(JournalLost, match="the disk failed"):
+        await host()
+    await anyio.lowlevel.checkpoint()
+
+
+async def test_another_loop_is_named_at_once():
+    """A client and its jobs belong to the loop of their block; elsewhere they say so instead of waiting for ever."""
+    async with Cluster.local(nodes=1) as cluster:
+        job = await cluster.client.submit(Command(["true"]), name="here", resources=SMALL)
+        for use in (cluster.client.jobs, job.wait, job.status, lambda: cluster.__aexit__(None, None, None)):
+            with pytest.raises(WrongLoop):
+                await anyio.to_thread.run_sync(anyio.run, use)
+        assert (await job.wait(PATIENCE_S)).state is JobState.SUCCEEDED
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -213,6 +333,13 @@ def test_slips_are_named(options, said):
     """An option that cannot be is refused before anything starts."""
     with pytest.raises(UsageError, match=said):
         Cluster.local(**options)
+
+
+def test_with_instead_of_async_with():
+    """What was forgotten is named; nothing is made."""
+    for block, error in ((Cluster.local(nodes=1), ClusterNotRunning), (connect("127.0.0.1:1", "t"), NotConnected)):
+        with pytest.raises(error, match=r"`async with`; .* iriscw\.blocking"), block:
+            pytest.fail("it was entered")
 
 
 def test_other_loops_are_refused():

@@ -60,6 +60,7 @@ def up(tmp_path):
     assert processes_in(workdir) == []
 
 
+@pytest.mark.slow
 def test_a_day_with_the_commands(up):
     """Submit, follow, look, stop and list, from another process."""
     code, out, err = up.run("submit", "-f", "--replicas", "2", *SMALL, "--", "sh", "-c", "echo from $IRIS_TASK_INDEX")
@@ -67,7 +68,7 @@ def test_a_day_with_the_commands(up):
     assert err.splitlines()[-1].endswith("SUCCEEDED")
     first = err.split()[0]
     retried = ("--max-retries-failure", "1", *SMALL)
-    assert up.run("submit", "-f", "--name", "bad", *retried, "--", "sh", "-c", "exit 3")[0] == 1
+    assert up.run("submit", "-f", "--name", "bad", *retried, "--", "sh", "-c", "exit 3")[0] == 3
     code, out, _ = up.run("submit", "--name", "long", *SMALL, "--env", "A=b", "--", "sh", "-c", "echo $A; sleep 1000")
     long = out.strip()
     assert (code, long.startswith("job-")) == (0, True)
@@ -100,6 +101,65 @@ def test_a_day_with_the_commands(up):
     assert up.run("logs", "nope")[0] == 2
 
 
+@pytest.mark.slow
+def test_a_command_beside_a_task(up):
+    """Its outputs and its code are the command's; Ctrl-C ends it, and not the task."""
+    job = up.run("submit", "--name", "long", *SMALL, "--env", "A=b", "--", "sleep", "1000")[1].strip()
+    while "RUNNING" not in up.run("jobs")[1]:
+        pass
+    code, out, err = up.run("exec", "long", "--", "sh", "-c", "echo $A; printf e >&2; exit 5")
+    assert (code, out, err) == (5, "b\n", "e")
+    assert up.run("exec", "--task", "0", job, "--", "sh", "-c", "kill -9 $$")[0] == 137
+    for wrong in (("--", "no-such-program"), ("--task", "1", "--", "true"), ("--timeout", "2d", "--", "true")):
+        words = [*wrong[: wrong.index("--")], job, *wrong[wrong.index("--") :]]
+        code, out, err = up.run("exec", *words)
+        assert (code, out, err.startswith("iriscw: ")) == (2, "", True), err
+    with up.start("exec", job, "--", "sh", "-c", "echo $$ >&2; exec sleep 600") as process:
+        command = int(process.stderr.readline())
+        process.send_signal(signal.SIGINT)
+        assert process.stderr.read().splitlines()[-1] == "interrupted"
+        assert process.wait(timeout=TIMEOUT_S) == 130
+    while Path(f"/proc/{command}").exists():
+        pass
+    endless = subprocess.Popen(
+        [*COMMAND, "exec", job, "--", "yes", job], env=up.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    with endless:
+        assert endless.stdout.readline() == f"{job}\n".encode()
+        endless.stdout.close()  # as `head` does
+        assert (endless.stderr.read(), endless.wait(TIMEOUT_S)) == (b"", 0)
+    assert up.run("stop", job)[1] == f"{job} KILLED\n"
+    assert up.run("exec", job, "true")[0] == 2
+
+
+@pytest.mark.slow
+def test_a_program_is_followed_to_its_end(up):
+    """The exit code is its own, as in a shell; whoever stops following ends nothing, and hears how to."""
+    for program, expected in (("exit 7", 7), ("kill -9 $$", 137), ("exit 0", 0)):
+        code, _, err = up.run("submit", "-f", *SMALL, "--", "sh", "-c", program)
+        assert code == expected, err
+        assert up.run("wait", err.split()[0])[0] == expected
+        assert up.run("logs", "-f", err.split()[0])[0] == 0
+    code, _, _ = up.run("submit", "-f", *SMALL, "--replicas", "2", "--", "sh", "-c", "exit 7")
+    assert code == 1
+    with up.start("submit", "-f", *SMALL, "--", "sh", "-c", "echo begun >&2; exec sleep 99") as process:
+        job = process.stderr.readline().strip()
+        while "RUNNING" not in up.run("jobs")[1]:
+            pass
+        process.send_signal(signal.SIGINT)
+        rest = process.stderr.read().splitlines()
+        assert process.wait(timeout=TIMEOUT_S) == 130
+    said = f"{job} goes on: `iriscw logs -f {job}` shows it, `iriscw stop {job}` ends it"
+    assert [line for line in rest if line][-2:] == [said, "interrupted"]
+    assert "RUNNING" in up.run("jobs")[1]
+    code, out, err = up.run("wait", job, "--timeout", "10ms")
+    assert (code, out, "is RUNNING after 0.01 s" in err) == (3, "", True)
+    assert up.run("stop", job)[0] == 0
+    code, out, err = up.run("wait", job)
+    assert (code, out, err) == (1, f"{job} KILLED\n", f"{job}: stopped by hand\n")
+
+
+@pytest.mark.slow
 def test_a_folder_travels(up, tmp_path):
     """A command finds the files of a bundle in its working folder, retries them there, and says which attempt it is."""
     folder = tmp_path / "mine"
@@ -107,17 +167,18 @@ def test_a_folder_travels(up, tmp_path):
     (folder / "train.sh").write_text("echo $1 $IRIS_TASK_INDEX; exit 5\n")
     retried = ("--max-retries-failure", "1", *SMALL)
     code, out, err = up.run("submit", "-f", "--bundle", str(folder), *retried, "sh", "train.sh", "--name")
-    assert (code, out) == (1, "--name 0\n--name 0\n")
+    assert (code, out) == (5, "--name 0\n--name 0\n")
     assert "task 0, attempt 1:" in err.splitlines()
     assert up.run("logs", err.split()[0], "--tail", "5")[1] == "--name 0\n"
 
 
+@pytest.mark.slow
 def test_followers_hear_why_a_job_waits_and_that_its_cluster_is_gone(tmp_path):
-    """A job that cannot run says why; a killed cluster ends its followers at once."""
+    """A job that waits says why; a killed cluster ends its followers at once."""
     terminal = Terminal(tmp_path)
     with terminal.start("up", "--nodes", "1", "--workdir", str(tmp_path / "work"), "--orphan-after", "1") as process:
         process.stderr.readline()
-        with terminal.start("submit", "-f", "--cpu", "99", "--", "true") as follower:
+        with terminal.start("submit", "-f", "--constraint", "rack=7", "--", "true") as follower:
             job_id = follower.stderr.readline().strip()
             assert follower.stderr.readline().startswith(f"{job_id} waits: ")
             process.kill()
@@ -134,6 +195,7 @@ def skip_where_nothing_can_be_frozen():
         pytest.skip(f"{type(error).__name__}: {error}")
 
 
+@pytest.mark.slow
 def test_a_second_cluster_is_refused(up):
     """`up` does not take the context of a cluster that lives."""
     code, _, err = up.run("up")
@@ -142,6 +204,32 @@ def test_a_second_cluster_is_refused(up):
     assert up.context.exists()
 
 
+@pytest.mark.slow
+def test_down_ends_what_is_up(tmp_path):
+    """In order, whoever keeps it; what it cannot end it says, and how that is ended."""
+    terminal = Terminal(tmp_path)
+    code, _, err = terminal.run("down")
+    assert (code, err.count("\n"), "iriscw down CONFIG" in err) == (0, 1, True)
+    workdir = tmp_path / "work"
+    with terminal.start("up", "--nodes", "1", "--workdir", str(workdir)) as process:
+        process.stderr.readline()
+        assert terminal.run("down", "--keep-state")[0] == 2
+        jobs = [terminal.run("submit", *SMALL, "--", "sleep", "99")[1].strip() for _ in range(3)]
+        code, out, err = terminal.run("stop", jobs[0], "nobody")
+        assert (code, out) == (2, ""), err
+        code, out, _ = terminal.run("stop", jobs[0], jobs[2], jobs[0])
+        assert (code, out) == (0, f"{jobs[0]} KILLED\n{jobs[2]} KILLED\n")
+        assert terminal.run("jobs")[1].count(jobs[1]) == 1
+        code, out, err = terminal.run("down")
+        assert (code, out) == (0, "stopped; nothing is left running\n"), err
+        assert process.wait(timeout=0) == 0
+        assert process.stderr.read().splitlines()[-1] == "stopped; nothing is left running"
+    assert not terminal.context.exists()
+    assert processes_in(workdir) == []
+    assert terminal.run("down")[:2] == (0, "")
+
+
+@pytest.mark.slow
 def test_a_dead_clusters_context_is_named(tmp_path):
     """A cluster that was killed leaves its context: the error says that nobody answers there."""
     terminal = Terminal(tmp_path)
@@ -160,8 +248,8 @@ def test_the_demo_holds_its_claims(tmp_path):
     assert (code, err) == (0, "")
     assert "NOT SO" not in out
     first, second = out.split("the second act:")
-    assert first.count("ok: ") == 7
-    assert "SIGKILL to worker" in first
+    assert first.count("ok: ") == 8
+    assert first.index("SIGKILL to worker") < first.index("SIGKILL to controller")
     assert second.count("ok: ") == 8 or "the second act is skipped: " in second
 
 

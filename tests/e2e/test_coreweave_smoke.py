@@ -75,7 +75,7 @@ def real_server(tmp_path_factory):
 
 
 def in_a_hurry(text):
-    """Give the smoke test's configuration for machines that are processes of this one: small ones, and quick."""
+    """Return the smoke test's configuration for machines that are processes of this one: small ones, and quick."""
     for slow, quick in (
         ("5000 }", "1000 }"),
         ("30000 }", "3000 }"),

@@ -74,7 +74,7 @@ class Clusters:
         self.cluster = None
 
     def get(self):
-        """Give a cluster that serves."""
+        """Return a cluster that serves."""
         if self.cluster is not None and self.cluster.spent:
             self.close()
         if self.cluster is None:
@@ -218,7 +218,7 @@ class Run:
         assert wrong == []
 
     def read(self, name):
-        """Give what tasks wrote to a file."""
+        """Return what tasks wrote to a file."""
         path = self.folder / name
         return path.read_text() if path.exists() else ""
 
@@ -272,6 +272,7 @@ async def holds(clusters, seed):
 
 
 @pytest.mark.slow
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(20), ids=lambda seed: f"plan{seed}_")
 async def test_a_plan(clusters, seed):
     """Whatever goes wrong, nothing acknowledged is lost, nothing is done twice, and nothing is left."""

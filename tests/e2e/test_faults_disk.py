@@ -45,6 +45,7 @@ def small_disk(tmp_path):
         subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
+@pytest.mark.slow
 async def test_a_full_disk_refuses_and_recovers(tmp_path, small_disk):
     """With a full disk the door refuses by name, reading and /health go on; with room again, all works.
 
@@ -80,6 +81,7 @@ async def test_a_full_disk_refuses_and_recovers(tmp_path, small_disk):
         await still_serves(client)
 
 
+@pytest.mark.slow
 async def test_killed_while_the_disk_is_full(tmp_path, small_disk):
     """A controller that dies with a full disk lost nothing that it acknowledged, and kept nothing that it refused."""
     async with controller_process(tmp_path, nodes=1) as controller:
@@ -125,6 +127,7 @@ async def until_refused(channel):
     raise AssertionError(f"the disk was never full: {fates}")
 
 
+@pytest.mark.slow
 async def test_who_submits_to_a_full_disk_is_told(tmp_path, small_disk):
     """`iriscw submit` says within seconds what it waits for; with room again it ends well, and there is one job."""
     # What jobs run lies elsewhere, so that the journal's disk is what refuses.
@@ -164,7 +167,7 @@ async def until_found_full(controller, client):
 
 
 def submit_command(controller, name):
-    """Give the command line of a user."""
+    """Return the command line of a user."""
     token = str(controller.state_dir / "secrets" / "admin-token")
     connection = ("--address", controller.address, "--token-file", token)
     return [*COMMAND, "submit", *connection, "--name", name, "--cpu", "100m", "--memory", "32MiB", "true"]

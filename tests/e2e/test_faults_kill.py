@@ -154,6 +154,7 @@ def cube_after(gate, number):
     return number**3
 
 
+@pytest.mark.slow
 async def test_values_that_came_while_nobody_listened(tmp_path):
     """Tasks that end while there is no controller: the next one gets their values, each whole."""
     async with controller_process(tmp_path) as controller, controller.client() as client:
@@ -174,12 +175,13 @@ async def test_values_that_came_while_nobody_listened(tmp_path):
             assert [await job.result() for job in jobs] == [[number**3] for number in range(6)]
 
 
+@pytest.mark.slow
 async def test_a_controller_that_is_killed_loses_nothing(tmp_path):
     """Two kills at random moments."""
     await kill_again_and_again(tmp_path, kills=2, seed=1)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("seed", [2])
 async def test_ten_kills_lose_nothing(tmp_path, seed):
     """Ten kills at random moments."""

@@ -88,8 +88,9 @@ def kill_supervisors_of_pods(folder: Path) -> None:
     """Kill what watches over workers; the workers go with it."""
     for pod in (folder / "platform" / "pools").glob("*/pods/*/pod.json"):
         for each in marked_processes({"IRISCW_POD_UID": json.loads(pod.read_text())["uid"]}):
-            if b"supervisor.py" in Path(f"/proc/{each.pid}/cmdline").read_bytes():
-                os.kill(each.pid, signal.SIGKILL)
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended since
+                if b"supervisor.py" in Path(f"/proc/{each.pid}/cmdline").read_bytes():
+                    os.kill(each.pid, signal.SIGKILL)
 
 
 async def run_stubborn(client) -> None:
@@ -136,6 +137,7 @@ def test_a_wait_that_cannot_be(orphan_after):
         Cluster.local(orphan_after=orphan_after)
 
 
+@pytest.mark.slow
 async def test_workers_of_a_killed_cluster_end_themselves(terminal):
     """Worker and attempts end without anybody's help; the next `up` removes the folder with its tokens."""
     with terminal.up("--orphan-after", "5") as (process, _):
@@ -152,6 +154,7 @@ async def test_workers_of_a_killed_cluster_end_themselves(terminal):
     assert terminal.folders() == []
 
 
+@pytest.mark.slow
 async def test_the_next_cluster_does_not_wait_for_them(terminal, monkeypatch):
     """What would dial for ever is ended by the next local cluster, in whatever program that is."""
     with terminal.up("--orphan-after", "0") as (process, _):
@@ -168,6 +171,7 @@ async def test_the_next_cluster_does_not_wait_for_them(terminal, monkeypatch):
     assert terminal.folders() == []
 
 
+@pytest.mark.slow
 async def test_a_living_cluster_is_left_alone(terminal, monkeypatch):
     """Two at a time: neither touches what the other owns."""
     with terminal.up() as (_, _):

@@ -47,6 +47,7 @@ async def test_unknown_keys_are_named(tmp_path):
     assert not controller.state_dir.exists()
 
 
+@pytest.mark.slow
 async def test_what_is_taken_is_named(tmp_path):
     """A port in use and a journal in use refuse the newcomer by name; who was there first serves on."""
     async with controller_process(tmp_path) as controller:
@@ -78,6 +79,7 @@ def journal_file(controller):
     return file
 
 
+@pytest.mark.slow
 async def test_a_corrupt_journal_is_named(killed):
     """One flipped bit is found at the start, with its sequence; with the bit put right nothing is lost."""
     file = journal_file(killed)
@@ -101,6 +103,7 @@ async def test_a_corrupt_journal_is_named(killed):
         await still_serves(client)
 
 
+@pytest.mark.slow
 async def test_a_truncated_journal_is_named(killed):
     """A journal of which the end is cut off is refused by name; the whole file put back, nothing is lost."""
     file = journal_file(killed)
@@ -117,6 +120,7 @@ async def test_a_truncated_journal_is_named(killed):
         assert [job.seen.state for job in await client.jobs()] == [JobState.SUCCEEDED]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler here to build the library that fails syncs")
 async def test_a_failed_sync_ends_the_controller(tmp_path):
     """After a sync that failed nothing is acknowledged: the process ends by name, and the next one has all."""

@@ -23,6 +23,8 @@ from iriscw.rpc.errors import PermissionDenied, Unauthenticated, VersionMismatch
 from iriscw.rpc.tokens import Secret, read_token_file
 from iriscw.task.result import encode_value
 
+pytestmark = pytest.mark.slow
+
 CONNECT = "/iriscw.v1.WorkerService/Connect"
 GIB = 1 << 30
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"

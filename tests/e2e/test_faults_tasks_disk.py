@@ -22,6 +22,8 @@ from iriscw.processes.identity import pidfd_of
 from iriscw.processes.status import read_identity
 from iriscw.resources import Resources
 
+pytestmark = pytest.mark.slow
+
 SMALL = Resources(cpu=1, memory="64MiB")
 UP = [sys.executable, "-c", "import sys; from iriscw.cli import main; sys.exit(main())", "up", "--nodes", "1"]
 PATIENCE_S = 120

@@ -18,6 +18,7 @@ from real_trees import why_not
 from test_node_agents import PATIENCE_S, World, command, first_line, until_node
 
 from iriscw.client.client import Client
+from iriscw.client.errors import CommandKilled, TaskNotRunning
 from iriscw.jobs.model import JobState, TaskState
 from iriscw.nodes.errors import CheckpointNeeded
 from iriscw.processes.status import read_identity
@@ -47,7 +48,7 @@ async def world(tmp_path):
 
 
 def counting(gate):
-    """Give a callable, by its value, that counts and calls its controller over one client until a file is there."""
+    """Return a callable, by its value, that counts and calls its controller over one client until a file is there."""
 
     def count():
         import os
@@ -88,18 +89,18 @@ async def submit(client: Client, folder):
 
 
 async def only_task(job):
-    """Give the one task of a job."""
+    """Return the one task of a job."""
     (task,) = await job.tasks()
     return task
 
 
 def lives(world):
-    """Give the workers of which there is a life's folder."""
+    """Return the workers of which there is a life's folder."""
     return {each.parent.parent.name for each in (world.controller.state_dir / "cache").glob("*/*/attempts")}
 
 
 def number_of(world, uid):
-    """Give the process number of an attempt's supervisor, as its folder names it."""
+    """Return the process number of an attempt's supervisor, as its folder names it."""
     (folder,) = (world.controller.state_dir / "cache").glob(f"*/*/attempts/{uid}")
     return read_identity(folder)[0].pid
 
@@ -188,3 +189,30 @@ async def test_the_controller_is_killed_in_between(world):
                 return not folders and not await client.checkpoints(labels={"job": job.id})
 
             await until(nothing_left)
+
+
+async def test_commands_beside_it(world):
+    """One that runs ends when the task is frozen; none runs while it is; and one does where it goes on."""
+    with anyio.fail_after(PATIENCE_S):
+        async with world.controller.client() as client:
+            await world.agent(client)
+            await until_node(client, "CONNECTED")
+            job, gate = await submit(client, world.folder)
+            before = (await job.exec(["printenv", "IRIS_ATTEMPT_UID"])).stdout
+            begun = anyio.Event()
+            async with anyio.create_task_group() as tasks:
+
+                async def beside():
+                    with pytest.raises(CommandKilled):
+                        await job.exec(["sh", "-c", "echo there; exec sleep 600"], output=lambda _: begun.set())
+
+                tasks.start_soon(beside)
+                await begun.wait()
+                await client.suspend(job, tier="disk")
+            for task in (None, 0):
+                with pytest.raises(TaskNotRunning):
+                    await job.exec(["true"], task=task)
+            await client.resume(job)
+            assert (await job.exec(["printenv", "IRIS_ATTEMPT_UID"])).stdout == before
+            gate.touch()
+            await job.result()

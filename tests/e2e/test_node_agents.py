@@ -70,7 +70,7 @@ class AgentProcess:
         self.process = None
 
     def command(self, address):
-        """Give the command line."""
+        """Return the command line."""
         code = "import sys, iriscw.cli; sys.exit(iriscw.cli.main())"
         where = ("--socket", str(self.folder / "s" / "a.sock"), "--state-dir", str(self.folder / "state"))
         who = ("--controller", str(address), "--node", self.node, "--token-file", str(self.token))
@@ -88,7 +88,7 @@ class AgentProcess:
             )
 
     def said(self):
-        """Give what it said."""
+        """Return what it said."""
         return (self.folder / "err").read_text()
 
     async def kill(self, number=signal.SIGKILL):
@@ -165,6 +165,9 @@ async def test_a_copy_of_a_job(world, criu):
             assert [str(line) async for line in job.logs()] == ["up", "counted"]
             with pytest.raises(TaskEnded):
                 await client.checkpoint(job, keep_running=True)
+            with pytest.raises(OrderFailed) as caught:
+                await client.restore(made)
+            assert caught.value.kind == "GateRefused"  # its files went with the attempt
             await made.delete()
             assert await client.checkpoints(labels={"job": job.id}) == []
             with pytest.raises(OrderFailed) as caught:

@@ -17,35 +17,35 @@ RUNNING = {"status": {"phase": "Running"}}
 
 
 def asked(at, verb, kind, name, body=None, *, process="p1", user=ACCOUNT, part="", code=200):
-    """Give a request, by default of the controller's first process."""
+    """Return a request, by default of the controller's first process."""
     return Asked(at, user, process, verb, kind, part, name, code, body or {})
 
 
 def lease(at, *, process="p1", holder="me"):
-    """Give a write of the Lease."""
+    """Return a write of the Lease."""
     body = {"spec": {"holderIdentity": holder}}
     return asked(at, "update", "leases", "iris-controller", body, process=process)
 
 
 def pool(at, name, group="single", **more):
-    """Give the creation of a slice's pool."""
+    """Return the creation of a slice's pool."""
     labels = {"iris-managed": "true", "iris-slice-id": name, "iris-scale-group": group, "iris-cluster": UID}
     body = {"metadata": {"name": name, "labels": labels}, "spec": {"nodeLabels": labels}}
     return asked(at, "create", "nodepools", name, body, **more)
 
 
 def pod(at, name, worker_id):
-    """Give the creation of a worker's pod."""
+    """Return the creation of a worker's pod."""
     return asked(at, "create", "pods", name, {"metadata": {"labels": {"iris-worker-id": worker_id}}})
 
 
 def runs(at, name):
-    """Give a kubelet's word that a pod runs."""
+    """Return a kubelet's word that a pod runs."""
     return asked(at, "patch", "pods", name, RUNNING, user="kubelet", process="", part="status")
 
 
 def mark(what, at, worker_id="iris-single-a-0", attempt="t1"):
-    """Give what a task wrote down."""
+    """Return what a task wrote down."""
     return Mark(what, "job", "0", attempt, worker_id, at)
 
 
@@ -81,12 +81,12 @@ def test_a_blameless_history_is_not_blamed():
 
 
 def with_more(*more):
-    """Give the history with something more in it, at its moment."""
+    """Return the history with something more in it, at its moment."""
     return attrs.evolve(BLAMELESS, asked=sorted([*BLAMELESS.asked, *more], key=lambda each: each.at))
 
 
 def without(name, key, value):
-    """Give the history with a label taken from a pool's nodes."""
+    """Return the history with a label taken from a pool's nodes."""
     found = []
     for each in BLAMELESS.asked:
         if (each.verb, each.name) == ("create", name):

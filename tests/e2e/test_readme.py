@@ -5,9 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.slow
 def test_the_first_program_of_the_guide_runs(tmp_path):
     """So can what the getting-started page shows first; it prints what the tasks wrote, and what they returned."""
     page = (ROOT / "docs" / "getting-started.md").read_text()
@@ -20,6 +23,7 @@ def test_the_first_program_of_the_guide_runs(tmp_path):
     assert done.stdout.splitlines() == ["counting in 1 files"] * 4 + ["[3, 3, 3, 3]"]
 
 
+@pytest.mark.slow
 def test_the_program_in_the_readme_runs(tmp_path):
     """What the README shows can be pasted into a file and run, beside a README of its own."""
     program = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[1]

@@ -29,6 +29,8 @@ from iriscw.processes.identity import ProcessGone, send_signal
 from iriscw.processes.sweep import marked_processes
 from iriscw.resources import Resources
 
+pytestmark = pytest.mark.slow
+
 TASKS = 2
 ALONE = Resources(cpu="1500m", memory="64MiB")
 """So large that each task has a machine of its own."""
@@ -92,7 +94,7 @@ def delete_pods(root):
 
 @asynccontextmanager
 async def local_cluster(folder, *, keep_machines):
-    """Give a cluster in ``folder`` whose machines are deleted when it closes, or kept."""
+    """Yield a cluster in ``folder`` whose machines are deleted when it closes, or kept."""
     described = Cluster.local(nodes=TASKS, cpu=2, boot_delay=0.0, workdir=folder)
     async with Cluster.open(described.config, workdir=folder, keep_machines=keep_machines) as cluster:
         yield cluster

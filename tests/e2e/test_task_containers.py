@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
@@ -55,4 +56,35 @@ async def test_a_task_runs_in_its_own_container(tmp_path, monkeypatch):
             job = await client.submit(Command(["sh", "-c", "echo from $IRIS_WORKER_ID"]), name="c", resources=wanted)
             assert (await job.wait()).state is JobState.SUCCEEDED
             assert [line.text async for line in job.logs()] == [f"from {worker}"]
+            await commands_beside(client, wanted)
             await machine.until(lambda found: not found)  # the slice is idle, and goes
+
+
+async def commands_beside(client, wanted):
+    """A command sees what its task sees: the container's processes, its folder and its variables; and ends with it."""
+    script = "mkdir deep; cd deep; echo there; exec sleep 600"
+    job = await client.submit(Command(["sh", "-c", script]), name="sleeps", resources=wanted, environment={"X": "a b"})
+    async with aclosing(job.logs(follow=True)) as lines:
+        assert (await anext(lines)).text == "there"
+    found = await job.exec(["sh", "-c", 'pwd; echo "$X"; echo $$; echo err >&2; exit 5'])
+    where, variable, number = found.stdout.decode().splitlines()
+    assert (Path(where).name, variable, found.exit_code, found.stderr) == ("deep", "a b", 5, b"err\n")
+    assert int(number) < 100, "it is in the container"
+    with pytest.raises(iriscw.CommandNotStarted):
+        await job.exec(["no-such-program"])
+    with pytest.raises(iriscw.CommandKilled):
+        await job.exec(["sh", "-c", "setsid sleep 601 & wait"], timeout_s=1)
+    left = await job.exec(["sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '"])
+    assert "sleep 600" in left.stdout.decode()
+    assert "sleep 601" not in left.stdout.decode()
+
+    begun = asyncio.Event()
+    async with asyncio.TaskGroup() as tasks:
+
+        async def ends():
+            await begun.wait()
+            await job.terminate()
+
+        tasks.create_task(ends())
+        with pytest.raises(iriscw.CommandKilled):
+            await job.exec(["sh", "-c", "echo there; exec sleep 602"], output=lambda _: begun.set())

@@ -42,7 +42,7 @@ def hello():
 
 
 def tasks(items):
-    """Give the pods of tasks among pods."""
+    """Return the pods of tasks among pods."""
     return [item for item in items if item["metadata"]["labels"].get("iris-managed") == "task"]
 
 
@@ -61,7 +61,7 @@ async def test_a_task_runs_in_its_own_pod(cluster: Cluster, tmp_path) -> None:
     address = await controller_address(cluster)
     async with iriscw.connect(address, read_token_file(tmp_path / "secrets" / "admin-token")) as client:
         wanted = iriscw.Resources(cpu=1, memory="1GiB")
-        with pytest.raises(iriscw.InvalidArgument, match="is no image"):
+        with pytest.raises(iriscw.InvalidArgument, match="is not an image"):
             await client.submit(hello, name="none", resources=wanted, image="two words")
         job = await client.submit(hello, name="smoke", resources=wanted, image="ghcr.io/ada/own:7")
         watching = asyncio.create_task(cluster.until(PODS, tasks))

@@ -73,7 +73,7 @@ class Scene:
         return await self.client.submit(Command(["true"]), name=name, resources=SMALL, constraints={"pool": group})
 
     def asked(self, verb):
-        """Give the names of the pools for which the controller asked this since the test began, in order."""
+        """Return the names of the pools for which the controller asked this since the test began, in order."""
         with self.cluster.audit_log.open(encoding="utf-8") as file:
             file.seek(self.began)
             asked = read_audit(line for line in file.read().splitlines() if line.endswith("}"))
@@ -81,7 +81,7 @@ class Scene:
         return [each.name for each in ours if each.verb == verb]
 
     def made(self):
-        """Give the names of the pools that the controller asked for: a request without an answer is repeated."""
+        """Return the names of the pools that the controller asked for: a request without an answer is repeated."""
         return list(dict.fromkeys(self.asked("create")))
 
     async def told(self, reason):

@@ -1,0 +1,50 @@
+"""The end-to-end benchmark: a real controller does what is measured, and its figures are there."""
+
+import pytest
+
+from iriscw.bench import whole
+
+WORKERS, TASKS, JOBS = 3, 12, 5
+
+
+@pytest.fixture(scope="module")
+def figures():
+    """Figures of a small cluster."""
+    return whole.whole(WORKERS, TASKS, JOBS, beat_s=0.05)
+
+
+def test_every_part_is_measured(figures):
+    """Each part has CPU time of the loop and of the whole process, and its longest turn."""
+    assert list(figures) == ["start", "dial", "dispatch", "running", "fresh_page", "page", "heartbeats"]
+    for name, row in figures.items():
+        assert min(row["loop_cpu_s"], row["process_cpu_s"], row["longest_turn_ms"]) > 0, name
+
+
+def test_all_jobs_are_listed(figures):
+    """The page has the jobs that wait, and the one that runs."""
+    assert figures["fresh_page"]["rows"] == figures["page"]["rows"] == JOBS + 1
+
+
+def test_a_goal_is_of_a_figure(figures):
+    """The report holds goals against figures of the same group."""
+    for name in whole.GOALS:
+        group = name.partition("_")[0]
+        assert group in figures or group == "longest", name
+
+
+def test_a_fleet_that_is_made_anew_is_not_measured(monkeypatch):
+    """Slices that are given up while their workers dial in fail the measurement, by name."""
+    monkeypatch.setattr(whole, "AUTOSCALER", {"startup_grace_period": "10ms"})
+    monkeypatch.setattr(whole, "PATIENCE_S", 10.0)
+    with pytest.raises(whole.MeasurementFailed, match="pods were given up"):
+        whole.whole(WORKERS, TASKS, JOBS, beat_s=0.05)
+
+
+def test_every_size_is_run(monkeypatch):
+    """A row of each group for each cluster, from small to large."""
+    monkeypatch.setattr(whole, "whole", lambda workers, tasks, jobs: {"dial": {"workers": workers, "tasks": tasks}})
+    lines = []
+    report = whole.run(lines.append)
+    assert [row["workers"] for row in report["figures"]["dial"]] == [79, 1_000, 5_000]
+    assert len(lines) == 3
+    assert report["goals"] is whole.GOALS
