@@ -3,17 +3,21 @@
 import builtins
 import collections.abc
 import importlib.util
+import inspect
 import re
 import sys
 import typing
 from pathlib import Path
 
+import attrs
 from docutils import nodes
 from docutils.statemachine import StringList
+from pygments.lexers import TextLexer
 from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.ext.napoleon.docstring import GoogleDocstring
+from sphinx.highlighting import lexers
 from sphinx.util.docutils import SphinxDirective
 
 import iriscw
@@ -27,6 +31,8 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphin
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_build", "changes/*"]
 nitpicky = True
+
+lexers["mermaid"] = TextLexer()  # who reads a page where it lies sees the diagram, and here its text
 
 myst_enable_extensions = ["attrs_inline", "colon_fence", "deflist", "fieldlist"]
 myst_heading_anchors = 3
@@ -124,8 +130,29 @@ def _whole_description(self: GoogleDocstring) -> tuple[str, list[str]]:
 GoogleDocstring._consume_inline_attribute = _whole_description  # type: ignore[method-assign]
 
 
+def show_defaults_of_attrs(_app: Sphinx, documented: typing.Any, _bound: bool) -> None:
+    """Show the defaults of a class that attrs made as what they are: its source only says where attrs keeps them."""
+    code = getattr(documented, "__code__", None)
+    if code is None or not code.co_filename.startswith("<attrs generated"):
+        return
+    known = {each.alias: each.default for each in documented.__globals__["attr_dict"].values()}
+    signature = inspect.signature(documented)
+    shown = [
+        each if each.default is each.empty else each.replace(default=_made(known[name]))
+        for name, each in signature.parameters.items()
+    ]
+    documented.__signature__ = signature.replace(parameters=shown)
+
+
+def _made(default: typing.Any) -> typing.Any:
+    if not isinstance(default, attrs.Factory):
+        return default
+    return ... if default.takes_self else default.factory()
+
+
 def setup(app: Sphinx) -> None:
     """Register what this file defines."""
     app.add_directive("fragments", Fragments)
     app.connect("source-read", leave_out_missing_pages)
     app.connect("missing-reference", find_public_name)
+    app.connect("autodoc-before-process-signature", show_defaults_of_attrs, priority=900)  # behind Sphinx's own look
