@@ -3,7 +3,8 @@
 # make setup needs Python 3.11 to 3.13 and nothing else. Variables:
 #   PYTHON=python3.12   the interpreter to use (default: the first that fits; an existing venv keeps its own)
 #   VENV=.venv-3.12     where the environment goes (default: .venv)
-#   JOBS=2              processes that run tests at the same time
+#   JOBS=2              processes that run tests at the same time (default: half as many again as there are cores)
+#   SEED=1f3a           what random examples of `make test` are drawn by (default: the commit)
 #   ARGS="-k journal"   passed on to pytest, `iriscw demo` or `iriscw bench`
 
 SHELL := /bin/bash
@@ -18,9 +19,12 @@ unexport PYTHONDONTWRITEBYTECODE
 
 PYTHON ?=
 VENV ?= .venv
-JOBS ?= 2
+# A third of what tests take is waiting, for processes, sockets and leases.
+JOBS ?= $(shell echo $$(( ($$(nproc) * 3 + 1) / 2 )))
 ARGS ?=
 UV_VERSION := 0.13.8
+# What Hypothesis draws examples by: another commit tries others, and the same commit the same ones again.
+SEED ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo none)
 
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-done
@@ -33,7 +37,8 @@ ANOTHER_PYTHON := $(if $(PYTHON),$(shell [ "$$($(PYTHON) -V 2>&1)" = "$$($(BIN)/
 help:  ## List the targets
 	@sed -nE 's/^([a-z]+):.*  ## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
-setup: $(STAMP)  ## Create .venv with everything: test, lint, bench and docs tools included
+setup: $(STAMP)  ## Create .venv with everything, in about a minute: test, lint, bench and docs tools included
+	@if [ -n "$(filter setup,$(MAKECMDGOALS))" ]; then echo "make setup: done; next: make demo, or . $(VENV)/bin/activate"; fi
 
 $(STAMP): pyproject.toml requirements.lock $(ANOTHER_PYTHON)
 	@fits() { "$$1" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; }
@@ -61,27 +66,33 @@ $(STAMP): pyproject.toml requirements.lock $(ANOTHER_PYTHON)
 	        exit 1
 	    }
 	fi
-	if [ "$$python" != "$(BIN)/python" ]; then "$$python" -m venv --clear $(VENV); fi
+	if [ "$$python" != "$(BIN)/python" ]; then
+	    echo "make setup: creates $(VENV) with $$("$$python" -V)"
+	    "$$python" -m venv --clear $(VENV)
+	fi
+	packages="$$(grep -c '^[a-z].*==' requirements.lock)"
+	echo "make setup: installs $$packages packages into $(VENV), pinned by hash; this takes about a minute"
 	export PIP_DISABLE_PIP_VERSION_CHECK=1
 	pip="$(BIN)/python -m pip install --quiet --no-input"
 	$$pip uv==$(UV_VERSION)
 	# uv installs in seconds; pip does where only pip is configured to reach a registry.
 	uv="$(BIN)/uv pip install --quiet --python $(BIN)/python --compile-bytecode"
 	$$uv --require-hashes -r requirements.lock || {
-	    echo "make setup: uv did not succeed, trying pip" >&2
+	    echo "make setup: uv did not succeed; pip is tried, which takes some minutes" >&2
 	    $$pip --require-hashes -r requirements.lock
 	}
 	$$uv --no-deps -e . || $$pip --no-deps -e .
 	touch $@
+	echo "make setup: $(VENV) is ready"
 
 demo: setup  ## Run a real job on a real cluster of processes on this machine
 	@$(BIN)/iriscw demo $(ARGS)
 
-test: setup  ## Run the tests that take less than 10 minutes together
-	@$(BIN)/python -m pytest -n $(JOBS) -m "not slow and not soak and not coreweave" --hypothesis-profile=ci $(ARGS)
+test: setup  ## Run the tests that take less than 6 minutes together
+	@$(BIN)/python -m pytest -n $(JOBS) -m "not slow and not soak and not coreweave" --hypothesis-profile=ci --hypothesis-seed=$(SEED) $(ARGS)
 
-soak: setup  ## Run the long tests: more seeds, more crashes, for hours
-	@$(BIN)/python -m pytest -n $(JOBS) -m soak --hypothesis-profile=soak -o faulthandler_timeout=0 $(ARGS)
+soak: setup  ## Run the long tests: more seeds, more crashes, more examples, for many hours
+	@$(BIN)/python -m pytest -n $(JOBS) -m "soak or hypothesis" --hypothesis-profile=soak -o faulthandler_timeout=0 $(ARGS)
 
 lint: setup  ## Check style, format and types
 	@$(BIN)/ruff check .
@@ -101,7 +112,7 @@ docs: setup  ## Build the documentation into docs/_build/html; a warning is an e
 
 lock: setup  ## Choose the newest versions that fit pyproject.toml and write requirements.lock
 	@$(BIN)/uv pip compile --quiet --universal --upgrade --python-version 3.11 --generate-hashes \
-	    --no-emit-index-url --no-annotate --extra gs --group dev pyproject.toml -o requirements.lock
+	    --no-emit-index-url --no-annotate --extra gs --extra coreweave --extra testing --group dev pyproject.toml -o requirements.lock
 
 proto: setup  ## Generate src/iriscw/proto from protos/
 	@cd protos

@@ -1,30 +1,53 @@
-"""What all tests share: how hard Hypothesis tries, which tests run by default, and the parsed sources."""
+"""What all tests share: which of them run by default, and the parsed sources."""
 
 import ast
 import os
 import signal
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
-import hypothesis
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent / "freeze" / "catalogue"))  # for catalogue_report
+
+sys.path.insert(0, str(Path(__file__).parent))  # for skips and its kin
+
+import catalogue_report
+
+import profiles
+import sampling
+import skips
+from garbage import lasting
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE_ROOTS = (ROOT / "src", ROOT / "sims")
 
-# ci: the same examples on each machine, nothing left on disk, a failure printed as something to paste.
-hypothesis.settings.register_profile("ci", derandomize=True, database=None, print_blob=True, deadline=None)
-# dev: new examples each time, remembered in .hypothesis.
-hypothesis.settings.register_profile("dev", print_blob=True, deadline=None)
-# soak: fifty times as many.
-hypothesis.settings.register_profile("soak", max_examples=5_000, print_blob=True, deadline=None)
-hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if "CI" in os.environ else "dev"))
+profiles.register()
+
+
+def pytest_addoption(parser):
+    """Take where the catalogue's result is written to."""
+    parser.addoption("--catalogue-json", metavar="FILE", help="write the result of the freezing catalogue to FILE")
 
 
 def pytest_configure(config):
     """Have Ctrl-C work in what tests start, even if whoever started this shuts it out (`&` in a script)."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    config.pluginmanager.register(catalogue_report, "catalogue_report")
+    config.pluginmanager.register(sampling, "sampling")
+    skips.registered(config)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session):
+    """Spare the garbage collector what lasts as long as the run: thirteen thousand tests and what they import.
+
+    To look through all of it again and again is a quarter of what collecting takes.
+    """
+    with lasting():
+        return (yield)
 
 
 def pytest_collection_modifyitems(config, items):
@@ -73,9 +96,8 @@ def repository():
     return ROOT
 
 
-@pytest.fixture(scope="session")
-def sources():
-    """Every module under src/ and sims/ that people wrote; what protoc wrote is left out."""
+def read_sources():
+    """Read every module under src/ and sims/ that people wrote; what protoc wrote is left out."""
     found = []
     for root in SOURCE_ROOTS:
         for path in sorted(root.rglob("*.py")):
@@ -86,3 +108,10 @@ def sources():
             found.append(Source(module, path.relative_to(ROOT), text, ast.parse(text, str(path))))
     assert len(found) > 10, "the checkout has more modules than this: the walk is broken"
     return found
+
+
+@pytest.fixture(scope="session")
+def sources():
+    """What :func:`read_sources` gives, read once."""
+    with lasting():
+        return read_sources()

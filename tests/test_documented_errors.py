@@ -13,7 +13,15 @@ ROOT = Path(__file__).resolve().parents[1]
 
 NOT_CAUGHT = {
     **dict.fromkeys(
-        ("FrameCorrupt", "ImageUnavailable", "ResultCorrupt", "ResultMissing", "ResultTooBig", "ResultUnreadable"),
+        (
+            "FrameCorrupt",
+            "ImageUnavailable",
+            "NotFreezable",
+            "ResultCorrupt",
+            "ResultMissing",
+            "ResultTooBig",
+            "ResultUnreadable",
+        ),
         "the kind of an attempt's fault: callers get JobFailed",
     ),
     **dict.fromkeys(
@@ -30,7 +38,7 @@ NOT_CAUGHT = {
 
 
 def errors_by_name() -> set[str]:
-    """Give the names of all errors of the package, read from its source."""
+    """Return the names of all errors of the package, read from its source."""
     bases: dict[str, set[str]] = {}
     for path in (ROOT / "src" / "iriscw").rglob("*.py"):
         if "proto" in path.parts:
@@ -48,7 +56,7 @@ ERRORS = errors_by_name()
 
 
 def raised(text: str) -> set[str]:
-    """Give the names of the errors in the ``Raises:`` section of a docstring."""
+    """Return the names of the errors in the ``Raises:`` section of a docstring."""
     section = re.search(r"^Raises:\n((?:    .*\n?|\n)*)", text, re.MULTILINE)
     if section is None:
         return set()
@@ -57,7 +65,7 @@ def raised(text: str) -> set[str]:
 
 
 def spoken_of() -> list[tuple[str, str]]:
-    """Give each public callable, method included, with its docstring."""
+    """Return each public callable, method included, with its docstring."""
     found = []
     for name in iriscw.__all__:
         value = getattr(iriscw, name)

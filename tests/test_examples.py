@@ -10,12 +10,12 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-RUNS = ("docs/simulation.md", "docs/policies.md")
+RUNS = ("docs/simulation.md", "docs/policies.md", "docs/code-and-packages.md")
 """Pages whose examples stand alone."""
 
 
 def blocks(page):
-    """Give the Python of a page, each block with its first line."""
+    """Return the Python of a page, each block with its first line."""
     found = re.finditer(r"^```python\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
     return [(page.read_text()[: each.start()].count("\n") + 2, each[1]) for each in found]
 
@@ -30,6 +30,7 @@ def test_it_is_python(code):
     compile(code, "example", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", RUNNING)
 def test_it_runs(code, tmp_path):
     """What stands alone runs as it stands, and its assertions hold."""

@@ -44,7 +44,7 @@ def order(name):
 
 
 def spoken_of(texts):
-    """Give the dotted names, and the whole packages, that autodoc directives in ``texts`` document."""
+    """Return the dotted names, and the whole packages, that autodoc directives in ``texts`` document."""
     names = [found for text in texts for found in DIRECTIVE.findall(text)]
     packages = [found for text in texts for found in WHOLE_PACKAGE.findall(text)]
     return names, packages

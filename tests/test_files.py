@@ -114,7 +114,7 @@ def test_a_pipe_that_somebody_holds_open_is_no_file(tmp_path: Path) -> None:
     """It is not waited for until something comes."""
     _pipe(tmp_path / "f")
     writer = os.open(tmp_path / "f", os.O_RDWR)
-    with pytest.raises(ValueError, match="no plain file"):
+    with pytest.raises(ValueError, match="not a plain file"):
         read_bounded(tmp_path / "f", 100)
     os.close(writer)
 

@@ -10,7 +10,7 @@ import pytest
 
 import iriscw
 from iriscw.cli.app import app
-from iriscw.config.model import ScaleGroupConfig
+from iriscw.config.model import CoreweavePlatformConfig, ScaleGroupConfig
 from iriscw.task.context import TaskContext
 from iriscw.task.environment import CA_VARIABLE, AttemptFacts, port_variable, task_environment
 
@@ -24,7 +24,7 @@ VARIABLES = {
 
 
 def rows():
-    """Give the rows of all tables, each as its three cells."""
+    """Yield the rows of all tables, each as its three cells."""
     for line in PAGE.splitlines():
         cells = [each.strip() for each in line.strip("|").split(" | ")] if line.startswith("| ") else []
         if cells and cells[0] not in ("Iris", "---"):
@@ -105,7 +105,8 @@ def test_variables_exist(text):
 def test_nothing_of_ours_is_passed_over():
     """What is neither a name nor a command nor a variable is a key of the configuration."""
     others = {each for each in OURS if each not in (*NAMES, *COMMANDS) and not each.startswith("IRIS")}
-    assert others <= {field.name for field in ScaleGroupConfig.__attrs_attrs__}
+    sections = (ScaleGroupConfig, CoreweavePlatformConfig)
+    assert others <= {field.name for section in sections for field in section.__attrs_attrs__}
 
 
 @pytest.mark.parametrize(

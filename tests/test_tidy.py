@@ -5,9 +5,12 @@ name and tree to violations, and planted offences prove that it bites.
 """
 
 import ast
+import functools
 import re
 
 import pytest
+
+from garbage import lasting
 
 FILE_LIMIT = 700
 """Lines of a source file. The normal case is 150 to 300; the largest file of trio's core has 2,900."""
@@ -15,8 +18,23 @@ FILE_LIMIT = 700
 FUNCTION_LIMIT = 80
 """Lines of a function, docstring included: what fits on a tall screen. TigerBeetle's limit is 70."""
 
+OWN_BOUNDS = (
+    "tests/profiles.py",
+    "tests/test_profiles.py",
+    "tests/runtime/mutants/hunt.py",
+    "tests/sims/mutants/judging.py",
+)
+"""Where a bound of Hypothesis is set: for all tests, and in two programs that try bugs by the hundred."""
+
 VAGUE_NAME = re.compile(r"(^|_)(manager|handler|helper|util|common|misc)s?(_|$)")
 ONE_MACHINE = re.compile(r"(?<![\w.])/(root|work)/")
+GIVES = re.compile(r"Give (?:what|who|how|where|which|when|(?:the|all|each)\b(?![\w ]* (?:to|its|his|back|up)\b))\b")
+UNUSED = re.compile(
+    r"(?<!there )\b(?:is|was) no (?:name|id|folder|file|plain|address|number|program|token|plan|pod|list|object)\b"
+    r"(?! (?:any|at|left))|\b(?:a|the|its|this|no|another) leave(?= (?:to|is|was|that|of|by|for)\b)"
+    r"|\bleave (?:to (?:go on|come back)|for one thaw)\b",
+    re.IGNORECASE,
+)
 FRAGMENT = re.compile(r"\d{3,}\.(added|changed|deprecated|removed|fixed|security)\.md")
 
 
@@ -24,16 +42,20 @@ def _is_below(module, package):
     return f"{module}.".startswith(f"{package}.")
 
 
+# A dozen rules ask about each of a thousand files: to walk through one takes long, and to write a call's source longer.
+@functools.cache
+def _nodes(tree):
+    return [*ast.walk(tree)]
+
+
+@functools.cache
 def _calls(tree):
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call):
-            yield node, ast.unparse(node.func)
+    return [(node, ast.unparse(node.func)) for node in _nodes(tree) if isinstance(node, ast.Call)]
 
 
+@functools.cache
 def _functions(tree):
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node
+    return [node for node in _nodes(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
 
 
 def _is_message_class(node):
@@ -43,8 +65,8 @@ def _is_message_class(node):
 
 
 def message_classes(trees):
-    """Give the names of all classes declared with ``@message``."""
-    return {node.name for tree in trees for node in ast.walk(tree) if _is_message_class(node)}
+    """Return the names of all classes declared with ``@message``."""
+    return {node.name for tree in trees for node in _nodes(tree) if _is_message_class(node)}
 
 
 def check_message_assignment(module, tree, messages=()):
@@ -58,6 +80,8 @@ def check_message_assignment(module, tree, messages=()):
             if argument.arg in ("message", "command", "event")
             or (argument.annotation and messages & {*re.findall(r"\w+", ast.unparse(argument.annotation))})
         }
+        if not watched:
+            continue
         for node in ast.walk(function):
             targets = node.targets if isinstance(node, ast.Assign | ast.Delete) else [getattr(node, "target", None)]
             for target in targets:
@@ -70,7 +94,7 @@ def check_message_assignment(module, tree, messages=()):
 
 def check_assert_true(module, tree):
     """Find assertions that cannot fail."""
-    for node in ast.walk(tree):
+    for node in _nodes(tree):
         if isinstance(node, ast.Assert) and isinstance(node.test, ast.Constant) and node.test.value:
             yield f"{module}:{node.lineno}: an assertion that cannot fail"
 
@@ -84,7 +108,7 @@ def _is_nothing(statement):
 def check_swallowed(module, tree):
     """Find errors that vanish: a bare except, or a broad one whose body does nothing."""
     broad = ("Exception", "BaseException")
-    for node in ast.walk(tree):
+    for node in _nodes(tree):
         if isinstance(node, ast.ExceptHandler):
             caught = re.findall(r"\w+", ast.unparse(node.type)) if node.type else []
             if node.type is None:
@@ -109,7 +133,7 @@ def check_sleep(module, tree):
     for node, called in _calls(tree):
         if called == "time.sleep":
             yield f"{module}:{node.lineno}: time.sleep"
-    for node in ast.walk(tree):
+    for node in _nodes(tree):
         if isinstance(node, ast.ImportFrom) and node.module == "time" and "sleep" in [n.name for n in node.names]:
             yield f"{module}:{node.lineno}: time.sleep"
 
@@ -121,7 +145,7 @@ def check_pickle(module, tree):
     for node, called in _calls(tree):
         if re.fullmatch(r"(c?loud)?pickle\.(loads?|Unpickler)", called):
             yield f"{module}:{node.lineno}: {called} outside of iriscw.task"
-    for node in ast.walk(tree):
+    for node in _nodes(tree):
         names = [name.name for name in node.names] if isinstance(node, ast.ImportFrom) else []
         if names and node.module in ("pickle", "cloudpickle") and {"load", "loads", "Unpickler"} & {*names}:
             yield f"{module}:{node.lineno}: unpickling outside of iriscw.task"
@@ -130,7 +154,7 @@ def check_pickle(module, tree):
 def check_environment(module, tree):
     """Find writes to ``os.environ``: the host's environment is the host's."""
     changing = r"(os\.)?environ(b)?\.(update|setdefault|pop|popitem|clear|__setitem__)|os\.(putenv|unsetenv)"
-    for node in ast.walk(tree):
+    for node in _nodes(tree):
         targets = node.targets if isinstance(node, ast.Assign | ast.Delete) else [getattr(node, "target", None)]
         for target in targets:
             if isinstance(target, ast.AST) and re.match(r"(os\.)?environb?\[|os\.environb?$", ast.unparse(target)):
@@ -157,7 +181,7 @@ def check_module_docstring(module, tree):
 
 def check_one_machine(module, tree):
     """Find paths that exist on one machine only."""
-    for node in ast.walk(tree):
+    for node in _nodes(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and ONE_MACHINE.search(node.value):
             yield f"{module}:{node.lineno}: a path of one machine"
 
@@ -183,6 +207,33 @@ def check_test_docstring(module, tree):
             yield f"{module}:{function.lineno}: {function.name} has no docstring"
 
 
+def check_words(module, tree):
+    """Find words that docs/internals/glossary.md replaces: in docstrings, and in whatever else is text."""
+    for function in _functions(tree):
+        said = ast.get_docstring(function) or ""
+        if GIVES.match(said) and any(
+            isinstance(each, ast.Return | ast.Yield) and each.value for each in _nodes(function)
+        ):
+            yield f"{module}:{function.lineno}: {said.splitlines()[0]!r}: say what it returns or yields"
+    for node in _nodes(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and (found := UNUSED.search(node.value)):
+            yield f"{module}:{node.lineno}: {found[0]!r}: see docs/internals/glossary.md"
+
+
+def check_bounds(module, tree):
+    """Find bounds of tests that hold in a soak as well, and state machines that no soak runs."""
+    if module in OWN_BOUNDS:
+        return
+    for node, called in _calls(tree):
+        if any(word.arg == "max_examples" for word in node.keywords):
+            yield f"{module}:{node.lineno}: {called}(max_examples=...); say profiles.examples(...)"
+    for function in _functions(tree):
+        marks = {ast.unparse(decorator) for decorator in function.decorator_list}
+        calls = {called for _, called in _calls(function)}
+        if "run_state_machine_as_test" in calls and not marks & {"pytest.mark.hypothesis", "pytest.mark.soak"}:
+            yield f"{module}:{function.lineno}: {function.name} runs a state machine without pytest.mark.hypothesis"
+
+
 CHECKS = (
     check_assert_true,
     check_swallowed,
@@ -195,6 +246,7 @@ CHECKS = (
     check_one_machine,
     check_function_length,
     check_file_name,
+    check_words,
 )
 
 
@@ -224,10 +276,11 @@ def test_file_lengths(sources):
 def test_files(repository):
     """Every file below tests/, parsed."""
     paths = sorted((repository / "tests").rglob("*.py"))
-    return [(str(path.relative_to(repository)), ast.parse(path.read_text(encoding="utf-8"))) for path in paths]
+    with lasting():
+        return [(str(path.relative_to(repository)), ast.parse(path.read_text(encoding="utf-8"))) for path in paths]
 
 
-@pytest.mark.parametrize("check", [check_test_docstring, check_assert_true, check_swallowed])
+@pytest.mark.parametrize("check", [check_test_docstring, check_assert_true, check_swallowed, check_bounds])
 def test_tests(check, test_files):
     """The tests keep the rules that are about tests."""
     _fail_with([found for name, tree in test_files for found in check(name, tree)])
@@ -293,7 +346,13 @@ PLANTED = [
     (check_function_length, "m", LONG),
     (check_file_name, "iriscw.fleet.slice_manager", ""),
     (check_file_name, "iriscw.utils.text", ""),
+    (check_words, "m", "def f():\n    'Give the sum.'\n    return 1"),
+    (check_words, "m", "raise ValueError(f'{x} is no folder')"),
+    (check_words, "m", "'Take the leave to go on.'"),
     (check_test_docstring, "m", "async def test_x(): assert y"),
+    (check_bounds, "m", "@settings(max_examples=5)\ndef test_x(): f()"),
+    (check_bounds, "m", "x = hypothesis.settings(QUICK, max_examples=few)"),
+    (check_bounds, "m", "@pytest.mark.slow\ndef test_x(): run_state_machine_as_test(Model)"),
 ]
 
 
@@ -304,6 +363,7 @@ def test_planted_offence_is_found(check, module, text):
 
 
 ALLOWED = [
+    (check_words, "m", "def f(bank):\n    'Give the money back.'\n    return bank.undo()\nx = 'there is no folder'"),
     (check_message_assignment, "m", "def f(state, message): state.x = message.x"),
     (check_swallowed, "m", "try: f()\nexcept Exception as e: report(e)"),
     (check_swallowed, "m", "try: f()\nexcept FileNotFoundError: pass"),
@@ -316,6 +376,9 @@ ALLOWED = [
     (check_one_machine, "m", "x = 'https://host/root/page'\ny = '/workspace/x'"),
     (check_function_length, "m", "def f():\n" + "    x = 1\n" * (FUNCTION_LIMIT - 1)),
     (check_file_name, "iriscw.jobs.commands", ""),
+    (check_bounds, "m", "@examples(5)\ndef test_x(): f(settings(deadline=None))"),
+    (check_bounds, "m", "@pytest.mark.hypothesis\ndef test_x(): run_state_machine_as_test(Model)"),
+    (check_bounds, "tests/profiles.py", "settings(max_examples=5)"),
 ]
 
 
