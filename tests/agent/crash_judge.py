@@ -3,13 +3,14 @@
 import stat
 
 from crash_plans import END, STAY
-from crash_stage import FREE_BYTES, until, users_of
+from crash_stage import FREE_BYTES, users_of
 
 from iriscw.agent.claims import claim, frozen_by_us, thawed_by_us
 from iriscw.checkpoint.drivers.store import Folders
 from iriscw.freeze.drivers.processes.reading import read_text
 from iriscw.freeze.proc_text import parse_status
 from iriscw.processes.identity import read_stat
+from waiting import block_until
 
 TRANSIENT = ("reserved", "staging", "pins", "work", "trash")
 """Folders of a tier in which nothing is when nothing runs."""
@@ -59,7 +60,7 @@ def nothing_else_runs(stage):
         expected.add(stage.agent.process.pid)
     assert {task.pid for task in stage.living()} == expected & {task.pid for task in stage.tree}
     # What was killed may take a moment to be gone, and nobody is told.
-    until(lambda: users_of(stage.folder, stage.memory) == expected, f"only {sorted(expected)} use its folders")
+    block_until(lambda: users_of(stage.folder, stage.memory) == expected, f"only {sorted(expected)} use its folders")
 
 
 def runs_freely(stage):
@@ -76,7 +77,7 @@ def runs_freely(stage):
 def comes_back(stage, found):
     """What is frozen is thawed, to the state in which it was frozen."""
     stage.lies_frozen()
-    until(stage.numbers_are_free, "its numbers are free")
+    block_until(stage.numbers_are_free, "its numbers are free")
     done = stage.do("restore", found[0]["artifact"])
     assert done["outcome"] == "thawed"
     nothing_else_runs(stage)

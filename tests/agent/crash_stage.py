@@ -10,11 +10,12 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import anyio
 import attrs
+
+from waiting import block_until
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "freeze" / "drivers" / "criu"))  # for frozen_states
 sys.path.insert(0, str(Path(__file__).parents[1] / "freeze" / "drivers" / "cuda"))  # for stand_in
@@ -186,7 +187,7 @@ class Stage:
         """Begin an agent, and wait until it listens or has ended."""
         options = ("--socket", str(self.socket), "--lock-patience", f"{PATIENCE_S:g}s")
         self.agent = self.live(at, "agent", "serve", *options)
-        until(lambda: self.agent.ended or "iriscw agent at" in self.agent.err.read_text(), "the agent listens")
+        block_until(lambda: self.agent.ended or "iriscw agent at" in self.agent.err.read_text(), "the agent listens")
 
     def asked_for(self, at, *arguments):
         """Begin a command, or an agent with somebody who asks it; give who is waited for."""
@@ -224,7 +225,7 @@ class Stage:
         if self.plan.operation == THAW:
             done = self.do("checkpoint", "--pid", str(self.root.pid), "--tier", self.plan.tier)
             self.artifact = done["checkpoint"]
-            until(self.numbers_are_free, "the frozen tree has ended, and its numbers are free")
+            block_until(self.numbers_are_free, "the frozen tree has ended, and its numbers are free")
 
     def cut_off(self):
         """Begin what is asked for, and have the crash come."""
@@ -239,7 +240,7 @@ class Stage:
         if self.plan.call is not None:
             self._during_call(asking, *self.plan.call)
         elif self.plan.victim == CALLER:
-            until(lambda: asking.ended or STEPS[self.plan.at.phase] in asking.err.read_text(), "it is this far")
+            block_until(lambda: asking.ended or STEPS[self.plan.at.phase] in asking.err.read_text(), "it is this far")
             asking.kill()
         code = asking.wait()
         if self.plan.victim == OPERATOR:
@@ -250,7 +251,7 @@ class Stage:
 
     def _during_call(self, asking, verb, when):
         hangs = self.standin.folder / f"{verb}.hangs"
-        until(lambda: asking.ended or hangs.exists(), f"{verb} hangs")
+        block_until(lambda: asking.ended or hangs.exists(), f"{verb} hangs")
         assert hangs.exists(), f"nobody called {verb}"
         self.standin.remove(f"{verb}.{when}")
         self.hanging = identify(int(hangs.read_text()))
@@ -281,7 +282,7 @@ class Stage:
             if again is not None:
                 self.live(again, "checkpoints").wait()
             # What a killed command had just forked may hold its journal for a moment.
-            until(self._takes_up_all, "nothing is owed")
+            block_until(self._takes_up_all, "nothing is owed")
         self.end_hanging()
 
     def _takes_up_all(self):
@@ -311,7 +312,7 @@ class Stage:
         try:
             anyio.run(wait)
         except* IriscwError:
-            until(lambda: self.agent.ended, "an agent that does not answer has ended")
+            block_until(lambda: self.agent.ended, "an agent that does not answer has ended")
         return not self.agent.ended
 
     # Afterwards
@@ -368,7 +369,7 @@ def kill_all(tasks):
     for task in tasks:
         with contextlib.suppress(ProcessGone):
             send_signal(identify(task.pid), signal.SIGKILL)
-    until(lambda: not any(_runs(task) for task in tasks), "what was killed has ended")
+    block_until(lambda: not any(_runs(task) for task in tasks), "what was killed has ended")
 
 
 def _runs(task):
@@ -406,12 +407,4 @@ def _listed(folder):
     return []
 
 
-def until(holds, what):
-    """Wait until it holds."""
-    end = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < end, f"it never came to this: {what}"
-        time.sleep(0.005)
-
-
-__all__ = ["DEVICE_BYTES", "DURING_HELPER", "FREE_BYTES", "PATIENCE_S", "Stage", "until", "users_of"]
+__all__ = ["DEVICE_BYTES", "DURING_HELPER", "FREE_BYTES", "PATIENCE_S", "Stage", "users_of"]

@@ -7,9 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from real_trees import COUNTING, PATIENCE_S, until
+from real_trees import COUNTING, PATIENCE_S
 
 from iriscw.processes.identity import ProcessGone, read_stat
+from waiting import block_until
 
 TALKING = """
 import os, select, sys
@@ -200,7 +201,7 @@ class Box:
     def counts_on(self) -> None:
         """Wait until each of them has counted further than it is now."""
         before = self.counts()
-        until(lambda: all(now > was for now, was in zip(self.counts(), before, strict=True)), "they count on")
+        block_until(lambda: all(now > was for now, was in zip(self.counts(), before, strict=True)), "they count on")
 
     def unbroken(self) -> bool:
         """Whether no number was left out or written twice."""

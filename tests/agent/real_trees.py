@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from unittest import mock
 
@@ -14,6 +13,7 @@ from iriscw.cli import main
 from iriscw.freeze.drivers.criu.ability import probe
 from iriscw.freeze.model import CriuMissing, CriuUnfit, RightsMissing
 from iriscw.processes.identity import ProcessGone, identify, read_stat
+from waiting import block_until
 
 PATIENCE_S = 60.0
 
@@ -75,7 +75,7 @@ class Counting:
     def counts_on(self) -> None:
         """Wait until each has counted further than it is now."""
         before = self.counts()
-        until(lambda: all(now > was for now, was in zip(self.counts(), before, strict=True)), "they count on")
+        block_until(lambda: all(now > was for now, was in zip(self.counts(), before, strict=True)), "they count on")
 
     def unbroken(self) -> bool:
         """Whether no number was left out or written twice."""
@@ -117,14 +117,6 @@ def session_of(leader: int) -> list[int]:
             if stat.session_id == leader and not stat.ended:
                 found.append(stat.pid)
     return found
-
-
-def until(holds, what: str) -> None:
-    """Wait until it holds."""
-    end = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < end, f"it never came to this: {what}"
-        time.sleep(0.005)
 
 
 class Command:

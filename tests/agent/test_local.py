@@ -15,9 +15,10 @@ sys.path.insert(0, str(Path(__file__).parent))  # for real_trees
 sys.path.insert(0, str(Path(__file__).parents[1] / "freeze" / "drivers" / "criu"))  # for number_taker
 
 from number_taker import taken
-from real_trees import PATIENCE_S, Command, Counting, until, why_not
+from real_trees import PATIENCE_S, Command, Counting, why_not
 
 from iriscw.freeze.drivers.criu import ability
+from waiting import block_until
 
 pytestmark = pytest.mark.slow
 
@@ -109,10 +110,10 @@ def test_a_tree_that_runs_on(command, counting):
     assert "still runs" in err
     tree.counts_on()
     tree.kill()
-    until(lambda: not tree.alive(), "it has ended")
+    block_until(lambda: not tree.alive(), "it has ended")
     code, _, err = command("restore", done["checkpoint"])
     assert code == 0, err
-    until(tree.alive, "it runs again")
+    block_until(tree.alive, "it runs again")
 
 
 SERVING = """
@@ -281,7 +282,7 @@ def test_an_interrupted_dump_is_undone_or_finished(command, counting):
     found = listed(command)
     assert list((command.state / "operations").iterdir()) == []
     if found:
-        until(lambda: not tree.alive(), "the frozen tree has ended")
+        block_until(lambda: not tree.alive(), "the frozen tree has ended")
         return
     assert code == 130
     tree.counts_on()
@@ -374,7 +375,7 @@ def taken_up(command):
         found[:] = listed(command)
         return list((command.state / "operations").iterdir()) == []
 
-    until(nothing_owed, "nothing is owed any more")
+    block_until(nothing_owed, "nothing is owed any more")
     return found
 
 
@@ -389,7 +390,7 @@ def test_a_freeze_that_is_killed(command, counting, number):
         tree.counts_on()
         assert tree.unbroken()
         return
-    until(lambda: not tree.alive(), "the frozen tree has ended")
+    block_until(lambda: not tree.alive(), "the frozen tree has ended")
     code, _, err = command("restore", found[0]["artifact"])
     assert code == 0, err
     tree.counts_on()
@@ -401,7 +402,7 @@ def test_another_folder_in_memory(command, counting, tmp_path, caplog):
     tree = counting(ballast_mib=16)
     killed_after(command, 3, "checkpoint", "--pid", str(tree.pid), "--tier", "ram")
     place, command.ram = command.ram, tmp_path / "other"
-    until(lambda: listed(command) == [] and f"IRISCW_RAM_DIR={place}" in caplog.text, "its lock is free")
+    block_until(lambda: listed(command) == [] and f"IRISCW_RAM_DIR={place}" in caplog.text, "its lock is free")
     assert len(list((command.state / "operations").iterdir())) == 1
     command.ram = place
     assert taken_up(command) == []

@@ -44,17 +44,11 @@ from iriscw.runtime.vocabulary import (
     Terminated,
     Watch,
 )
+from iriscw.testing.contexts import FakeContext
 
 A, B, C = (Asked(name, Kind.FREEZE, f"freeze-{name}") for name in ("a", "b", "c"))
 ORDER = FreezeTree(FreezePlan("a", TaskIdentity(1, 2, "boot"), "ram"))
 ASKER = ReplyTo(7)
-
-
-class Context:
-    """What these decisions look at."""
-
-    def __init__(self, reply_to=None):
-        self.reply_to = reply_to
 
 
 class Actor:
@@ -63,11 +57,11 @@ class Actor:
     def __init__(self, owed=(), over=(), limit=2):
         self.decisions = OperationsDecisions(lambda asked: ChildSpec(asked.operation, Behavior()))
         self.state = taken_up(limit, owed, over)
-        self.begins_with = list(self.decisions.resume(self.state, Context()))
+        self.begins_with = list(self.decisions.resume(self.state, FakeContext()))
 
     def __call__(self, message, reply_to=None):
         """Decide, and give the commands."""
-        decided = self.decisions.rules()[type(message)](self.state, message, Context(reply_to))
+        decided = self.decisions.rules()[type(message)](self.state, message, FakeContext(reply_to=reply_to))
         if isinstance(decided, Decision):
             if decided.state is not KEEP:
                 self.state = decided.state

@@ -12,12 +12,13 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))  # for real_agent, real_trees
 
 from real_agent import Serving
-from real_trees import PATIENCE_S, Command, Counting, until, why_not
+from real_trees import PATIENCE_S, Command, Counting, why_not
 
 from iriscw.freeze.proc_text import parse_status
 from iriscw.processes.identity import ProcessGone, identify, read_stat
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.client import RpcChannel
+from waiting import block_until
 
 pytestmark = pytest.mark.slow
 
@@ -153,7 +154,7 @@ def test_a_freeze_whose_agent_is_killed(agent, counting, step):
     agent.nothing_owed()
     found = iriscw.listed()
     if found:
-        until(lambda: not tree.alive(), "the frozen tree has ended")
+        block_until(lambda: not tree.alive(), "the frozen tree has ended")
         code, _, err = iriscw("restore", found[0]["artifact"])
         assert code == 0, err
     tree.counts_on()

@@ -16,12 +16,13 @@ sys.path.insert(0, str(Path(__file__).parent))  # for real_agent, real_container
 
 from real_agent import Serving
 from real_containers import COUNTING_AND_TALKING, Box, Runc, find_runc, runs
-from real_trees import PATIENCE_S, until, why_not
+from real_trees import PATIENCE_S, why_not
 
 from iriscw.agent.client import AgentCaller
 from iriscw.freeze.drivers.criu.finding import find_criu
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.client import RpcChannel
+from waiting import block_until
 
 pytestmark = pytest.mark.slow
 
@@ -134,7 +135,7 @@ def test_a_container_goes_and_comes_back(agent, runc, box, place):
     brought_back(runc, container, place)
     assert json.loads(runc("state", "box").stdout)["pid"] == container.pid
     assert runc.wrapped("kill", "box", "KILL").returncode == 0
-    until(lambda: container.status() == "stopped", "it has ended")
+    block_until(lambda: container.status() == "stopped", "it has ended")
     assert runc.wrapped("delete", "box").returncode == 0
     assert container.status() == ""
 
@@ -155,7 +156,7 @@ def test_a_container_that_runs_on(agent, runc, box, place):
     assert runc.wrapped("delete", "--force", "box").returncode == 0
     done = runc.wrapped(*container.restore_words(place), stdout=subprocess.DEVNULL)
     assert done.returncode == 0, runc.logged()
-    until(lambda: container.counts()[0] < counted or container.counts()[0] > 0, "it writes")
+    block_until(lambda: container.counts()[0] < counted or container.counts()[0] > 0, "it writes")
     container.counts_on()
     assert container.status() == "running"
 
@@ -172,7 +173,7 @@ def test_a_terminal_in_a_container(agent, runc, box, place, copied):
         brought_back(runc, container, place)
     (container.data / "tell").touch()
     said = container.data / "said"
-    until(lambda: said.exists() and said.read_text().endswith("\n"), "it has told")
+    block_until(lambda: said.exists() and said.read_text().endswith("\n"), "it has told")
     assert said.read_text() == r"(b'one', b'two\n', True, [True, True])" + "\n"
 
 
@@ -272,7 +273,7 @@ def test_an_operation_and_other_commands(slow_agent, runc, box, place):
     slow_agent.gate.touch()
     assert runc.wrapped("kill", "box", "KILL").returncode in (0, 1)  # 1: it was frozen before it could be undone
     _, said = freeze.communicate(timeout=PATIENCE_S)
-    until(lambda: container.status() in ("", "stopped"), "it has ended")
+    block_until(lambda: container.status() in ("", "stopped"), "it has ended")
     assert freeze.returncode in (0, 1), said
     assert not runs(container.pid)
 
@@ -287,7 +288,7 @@ def test_a_container_is_killed_while_it_is_frozen(slow_agent, runc, box, place):
     freeze.communicate(timeout=PATIENCE_S)
     assert freeze.returncode == 1
     assert any("Cancelled" in each["msg"] or "its container is to end" in each["msg"] for each in runc.logged())
-    until(lambda: not runs(container.pid), "it has ended")
+    block_until(lambda: not runs(container.pid), "it has ended")
 
 
 @pytest.mark.parametrize("patience", ["gone", "stands still"])
@@ -308,7 +309,7 @@ def test_without_an_agent(agent, runc, box, place, patience):
         assert runc.wrapped("pause", "box").returncode == 1
         assert "does not say what runs" in runc.logged()[-1]["msg"]
     assert runc.wrapped("kill", "box", "KILL").returncode == 0
-    until(lambda: container.status() == "stopped", "it has ended")
+    block_until(lambda: container.status() == "stopped", "it has ended")
     assert runc.wrapped("delete", "box").returncode == 0
     if patience != "gone":
         agent.process.send_signal(signal.SIGCONT)
@@ -326,7 +327,7 @@ def test_a_freeze_whose_agent_is_killed(agent, runc, box, place, phase):
     agent.nothing_owed()
     whole = [*(place / "artifacts").glob("*/manifest.jsonl")] if place.exists() else []
     if whole:
-        until(lambda: not runs(container.pid), "the frozen container has ended")
+        block_until(lambda: not runs(container.pid), "the frozen container has ended")
         runc("delete", "--force", "box")
         brought_back(runc, container, place)
     else:
@@ -428,7 +429,7 @@ def test_copies_of_a_checkpoint(agent, runc, box, place):
     done = runc.wrapped(*container.restore_words(first), stdout=subprocess.DEVNULL)
     assert done.returncode == 0, runc.logged()
     assert container.status() == "running"
-    until(lambda: container.counts() != before, "it writes")
+    block_until(lambda: container.counts() != before, "it writes")
 
 
 def test_a_damaged_checkpoint(agent, runc, box, place):

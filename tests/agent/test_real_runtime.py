@@ -12,13 +12,14 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))  # for real_containers, real_trees
 
 from real_containers import Box, Runc, find_runc, runs
-from real_trees import PATIENCE_S, until, why_not
+from real_trees import PATIENCE_S, why_not
 
 from iriscw.freeze.drivers.criu.driver import CriuSwrk
 from iriscw.freeze.drivers.identities import identify_task
 from iriscw.freeze.drivers.runtime.driver import RuntimeCriu
 from iriscw.freeze.model import Container, CriuFailed, CriuOptions, DumpRequest, RestoreRequest, SweepRequest, TreeLeft
 from iriscw.processes.identity import read_stat
+from waiting import block_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.anyio]
 WITHIN_NS = int(PATIENCE_S * 1e9)
@@ -109,7 +110,7 @@ async def test_a_criu_that_is_killed_while_it_holds(port, decided):
     """The kernel lets the container run: it can be let run, and is not ended although that was asked for."""
     held = await port.held()
     os.kill(port.recorded(), signal.SIGKILL)
-    until(lambda: port.box.status() == "running", "it is not stopped")
+    block_until(lambda: port.box.status() == "running", "it is not stopped")
     if decided == "end":
         with pytest.raises(TreeLeft, match="let the container run on"):
             await held.end(WITHIN_NS)
@@ -137,7 +138,7 @@ async def test_a_life_that_ends_while_it_holds(port):
     held = await port.held()
     criu = port.recorded()
     held._call.let_go()
-    until(lambda: not runs(criu), "CRIU has ended by itself")
+    block_until(lambda: not runs(criu), "CRIU has ended by itself")
     assert await port.sweep() == ()
     port.box.counts_on()
     assert port.box.status() == "running"

@@ -5,11 +5,12 @@ import os
 import random
 import sys
 import threading
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+
+from waiting import block_until
 
 sys.path.insert(0, str(Path(__file__).parent))  # for artifacts
 
@@ -34,15 +35,7 @@ def anyio_backend():
 def nobody_is_left():
     """No thread outlives its operation."""
     yield
-    until(lambda: not [each for each in threading.enumerate() if each.name.startswith("iriscw-follow")])
-
-
-def until(holds):
-    """Wait until it holds."""
-    end_s = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < end_s, "it never came true"
-        time.sleep(0.001)  # a thread tells nobody when it ends, and what is followed not how far it is
+    block_until(lambda: not [each for each in threading.enumerate() if each.name.startswith("iriscw-follow")])
 
 
 def known(followed, path, offset):
@@ -60,9 +53,9 @@ def test_what_is_behind_the_end_is_read(tmp_path):
         with pages.open("wb", buffering=0) as file:
             file.write(data[: PIECE_BYTES - 1])
             file.write(data[PIECE_BYTES - 1 : -1])
-            until(lambda: followed.done_bytes == PIECE_BYTES)
+            block_until(lambda: followed.done_bytes == PIECE_BYTES)
             file.write(data[-1:])
-            until(lambda: followed.done_bytes == 2 * PIECE_BYTES)
+            block_until(lambda: followed.done_bytes == 2 * PIECE_BYTES)
             file.write(data[:10])
     finally:
         followed.stop()
@@ -98,7 +91,7 @@ def test_another_file_of_that_name_is_read_again(tmp_path):
     pages = tmp_path / "pages-1.img"
     pages.write_bytes(bytes(PIECE_BYTES))
     followed = Following(tmp_path, ALGORITHM, 1)
-    until(lambda: followed.done_bytes)
+    block_until(lambda: followed.done_bytes)
     followed.stop()
     before = pages.stat()
     another = tmp_path / "another"
@@ -129,7 +122,7 @@ def test_what_cannot_be_read_is_left_to_whoever_seals_it(tmp_path, monkeypatch, 
         monkeypatch.setattr(os, "preadv", preadv)
     followed = Following(folder, ALGORITHM, 1)
     if trouble != "no folder":
-        until(lambda: followed.done_bytes)
+        block_until(lambda: followed.done_bytes)
     followed.stop()
     assert known(followed, pages, 0) is None
 
@@ -141,7 +134,7 @@ def test_the_rest_is_read_when_all_is_written(tmp_path):
     for name, data in contents.items():
         (tmp_path / name).write_bytes(data)
     followed.written()
-    until(lambda: followed.done_bytes == 3 * PIECE_BYTES)
+    block_until(lambda: followed.done_bytes == 3 * PIECE_BYTES)
     for name, data in contents.items():
         for at in range(0, len(data), PIECE_BYTES):
             expected = hashlib.sha256(data[at : at + PIECE_BYTES]).digest()
@@ -172,7 +165,7 @@ def test_whoever_seals_does_not_wait_for_what_nobody_reads(tmp_path, monkeypatch
     assert known(followed, pages, PIECE_BYTES) is None
     expected = [0] if ends == "stop" else [0, 2 * PIECE_BYTES]
     go_on.set()
-    until(lambda: followed.done_bytes == len(expected) * PIECE_BYTES)
+    block_until(lambda: followed.done_bytes == len(expected) * PIECE_BYTES)
     assert known(followed, pages, 0) == hashlib.sha256(bytes(PIECE_BYTES)).digest()
     assert (known(followed, pages, 2 * PIECE_BYTES) is None) == (ends == "stop")
     assert read == expected
@@ -247,7 +240,7 @@ async def test_what_was_followed_is_not_read_again(tmp_path, made):
     pages = Path(room.images) / "pages-1.img"
     with tiers.following("op-1", room.images):
         fill(room)
-        until(lambda: made[0].done_bytes == 2 * PIECE_BYTES)
+        block_until(lambda: made[0].done_bytes == 2 * PIECE_BYTES)
         data = pages.read_bytes()
         with pages.open("r+b") as file:  # not what CRIU does: it shows who was read when
             file.write(bytes([data[0] ^ 1]))
@@ -277,7 +270,7 @@ async def test_what_was_followed_is_of_one_operation_and_algorithm(tmp_path, mon
         room = await tiers.reserve("op-1", "disk", 40 << 20)
         with tiers.following("op-2" if another == "operation" else "op-1", room.images):
             fill(room)
-            until(lambda: made[0].done_bytes == 2 * PIECE_BYTES)
+            block_until(lambda: made[0].done_bytes == 2 * PIECE_BYTES)
     if another == "nothing left":
         await tiers.seal("op-1", FROZEN, (), lambda progress: None)
         (Path(room.images) / "pages-1.img").write_bytes(bytes(PIECE_BYTES))

@@ -15,9 +15,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "agent"))  # for real_trees
 
-from real_trees import PATIENCE_S, until
+from real_trees import PATIENCE_S
 
 from iriscw.processes.identity import ProcessGone, read_stat
+from waiting import block_until
 
 PROMPT = "ready> "
 IN_FRONT = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp(sys.argv[1], sys.argv[1:])"
@@ -47,7 +48,7 @@ class Terminal:
         """Type something."""
         os.write(self._ours, keys.encode())
 
-    def until(self, pattern: str) -> str:
+    def block_until(self, pattern: str) -> str:
         """Read what is on the screen until there is something; give all that came with it."""
         said, end = "", time.monotonic() + PATIENCE_S
         while not (found := re.search(pattern, said)):
@@ -69,7 +70,7 @@ class Terminal:
         """Have the shell bring its job to the front, and wait until it is there: keys would still go to the shell."""
         self.type("fg\r")
         self.until("iriscw restore")
-        until(lambda: os.tcgetpgrp(self._ours) != self.process.pid, "the job is in front")
+        block_until(lambda: os.tcgetpgrp(self._ours) != self.process.pid, "the job is in front")
 
     def cooked(self) -> bool:
         """Whether lines are edited by the terminal, as a shell leaves it to a command."""

@@ -14,10 +14,11 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))  # for terminals
 sys.path.insert(0, str(Path(__file__).parents[1] / "agent"))  # for real_trees
 
-from real_trees import MAIN, PATIENCE_S, Command, until, why_not
+from real_trees import MAIN, PATIENCE_S, Command, why_not
 from terminals import PROMPT, Terminal
 
 from iriscw.processes.identity import ProcessGone, read_stat
+from waiting import block_until
 
 pytestmark = [
     pytest.mark.slow,
@@ -128,7 +129,7 @@ def state(pid):
 
 def started(folder):
     """Wait until a program has said who it is."""
-    until(lambda: (folder / "pid").exists() and (folder / "pid").read_text(), "it runs")
+    block_until(lambda: (folder / "pid").exists() and (folder / "pid").read_text(), "it runs")
     return int((folder / "pid").read_text())
 
 
@@ -186,13 +187,13 @@ def test_one_from_the_background_comes_back_in_front(command, terminal, tmp_path
     shell.until(r"Stopped(?s:.*)" + PROMPT)
     assert [state(each) for each in group] == ["T"] * 4
     shell.run("bg")
-    until(lambda: "T" not in [state(each) for each in group], "all of it goes on")
+    block_until(lambda: "T" not in [state(each) for each in group], "all of it goes on")
     assert shell.cooked()
     shell.fg()
     shell.type("\x03")
     shell.until(PROMPT)
     assert "\n130\r" in shell.run("echo $?")
-    until(lambda: not any(map(runs, group)), "all of it has heard Ctrl-C")
+    block_until(lambda: not any(map(runs, group)), "all of it has heard Ctrl-C")
 
 
 def test_who_reads_in_the_background_waits_for_the_terminal(command, terminal, tmp_path, program):
@@ -209,7 +210,7 @@ def test_who_reads_in_the_background_waits_for_the_terminal(command, terminal, t
     shell.type("\x1a")
     shell.until(r"Stopped(?s:.*)" + PROMPT)
     shell.run("bg")
-    until(lambda: state(read_stat(pid).parent_pid) == "T", "it wants to read, and the command waits with it")
+    block_until(lambda: state(read_stat(pid).parent_pid) == "T", "it wants to read, and the command waits with it")
     assert "Stopped" in shell.run("jobs")
     shell.fg()
     shell.type("two\r")
@@ -246,20 +247,20 @@ def test_nothing_of_what_came_back_is_told_to_hang_up(command, terminal, tmp_pat
     shell.type(f"iriscw restore {checkpoint}\r")
     shell.until("thawed in")
     signals = tmp_path / "signals"
-    until(signals.read_text, "it has heard something")
+    block_until(signals.read_text, "it has heard something")
     above = read_stat(pid).parent_pid
     os.kill(above, signal.SIGTERM)
-    until(lambda: "SIGTERM" in signals.read_text(), "the command passes it on")
+    block_until(lambda: "SIGTERM" in signals.read_text(), "the command passes it on")
     shell.type("\x03")
-    until(lambda: "SIGINT" in signals.read_text(), "the terminal sends it")
+    block_until(lambda: "SIGINT" in signals.read_text(), "the terminal sends it")
     assert signals.read_text() == "SIGCONT SIGTERM SIGINT "
     assert read_stat(pid).session_id == shell.process.pid
     shell.close()
-    until(lambda: "SIGHUP" in signals.read_text(), "it is hung up")
+    block_until(lambda: "SIGHUP" in signals.read_text(), "it is hung up")
     assert runs(pid)
     assert read_stat(pid).parent_pid == above
     os.kill(pid, signal.SIGKILL)
-    until(lambda: not runs(above), "the command has nothing left to wait for")
+    block_until(lambda: not runs(above), "the command has nothing left to wait for")
 
 
 def test_a_command_that_is_killed_leaves_the_program_to_itself(command, terminal, tmp_path, program):
@@ -287,7 +288,7 @@ def test_json_comes_before_the_program_ends(command, terminal, tmp_path, program
     pid = started(tmp_path)
     checkpoint = freeze(command, pid)
     shell.type(f"iriscw restore {checkpoint} -o json >{tmp_path}/said\r")
-    until(lambda: (tmp_path / "said").exists() and (tmp_path / "said").read_text().endswith("}\n"), "it is said")
+    block_until(lambda: (tmp_path / "said").exists() and (tmp_path / "said").read_text().endswith("}\n"), "it is said")
     done = json.loads((tmp_path / "said").read_text())
     assert (done["outcome"], done["pid"], done["processes"]) == ("thawed", pid, 4)
     assert runs(pid)
@@ -357,7 +358,7 @@ def test_a_death_signal_is_the_commands(command, terminal):
     shell.type("state + 6\r")
     shell.until(r"\b47\r")
     os.kill(read_stat(pid).parent_pid, signal.SIGKILL)
-    until(lambda: not runs(pid), "it was told")
+    block_until(lambda: not runs(pid), "it was told")
 
 
 @pytest.mark.skipif(shutil.which("vim") is None, reason="there is no vim")

@@ -2,7 +2,7 @@
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Self
@@ -19,6 +19,7 @@ from iriscw.jobs.registry import RegistryLimits
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.client import RpcChannel
 from iriscw.rpc.tokens import Secret, read_token_file
+from waiting import until
 
 GIB = 1 << 30
 CLIENTS = "/iriscw.v1.ControllerService/"
@@ -29,13 +30,6 @@ CONFIG = {
     "controller": {"local": {"port": 0}},
     "scale_groups": {"cpu": {"max_slices": 2, "resources": {"cpu": 4, "ram": "4GiB"}}},
 }
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Wait until ``condition()`` holds, at most twenty seconds."""
-    with anyio.fail_after(20):
-        while not condition():  # noqa: ASYNC110 - what is waited for has no event
-            await anyio.sleep(0.01)
 
 
 @attrs.define

@@ -2,7 +2,7 @@
 
 import anyio
 import pytest
-from controller_world import CONFIG, GIB, Drivers, World, until
+from controller_world import CONFIG, GIB, Drivers, World
 
 from iriscw.cloud.drivers.fake import FakeCloud
 from iriscw.cloud.model import Capacity
@@ -11,6 +11,7 @@ from iriscw.controller.assembly import Controller
 from iriscw.errors import InvalidArgument, JournalLocked, JournalLost
 from iriscw.jobs.registry import RegistryLimits
 from iriscw.proto.iriscw import v1
+from waiting import until
 
 
 async def test_job_runs_to_its_end(world: World) -> None:

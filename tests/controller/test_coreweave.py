@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 import attrs
 import pytest
-from controller_world import CLIENTS, submission, until
+from controller_world import CLIENTS, submission
 from coreweave_world import PODS, POOLS, SECRETS, GpuWorker, Handed, configuration, serving
 
 from iriscw.cloud.drivers.kube.leading import LeadershipLost
@@ -25,6 +25,7 @@ from iriscw.deploy import names
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.client import RpcChannel
 from iriscw.rpc.tokens import Secret
+from waiting import until
 
 NAMESPACE = "/api/v1/namespaces/iris"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from controller_world import CLIENTS, submission, until
+from controller_world import CLIENTS, submission
 from coreweave_world import PODS, GpuWorker, Handed, configuration, serving
 
 from iriscw.cloud.drivers.kube.access import find_access
@@ -21,6 +21,7 @@ from iriscw.cloud.model import Capacity
 from iriscw.jobs.errors import CommandKilled, TaskNotRunning
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.client import RpcChannel
+from waiting import until
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "cloud" / "drivers" / "kube"))
 

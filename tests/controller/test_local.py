@@ -4,7 +4,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from controller_world import CLIENTS, submission, until
+from controller_world import CLIENTS, submission
 
 from iriscw.cloud.docker.containers import InvalidDockerHost, TaskContainers, decode_task_containers
 from iriscw.cloud.drivers.local.platform import open_platform
@@ -13,6 +13,7 @@ from iriscw.controller.assembly import Controller
 from iriscw.controller.local import local_options, task_containers
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.client import RpcChannel
+from waiting import until
 
 CONFIG = {
     "name": "test",

@@ -5,7 +5,6 @@ from types import SimpleNamespace
 
 import anyio
 import pytest
-from controller_world import until
 
 from iriscw.cloud.drivers.local.attempts import Life
 from iriscw.cloud.model import LABEL_INCARNATION, Unavailable
@@ -15,6 +14,7 @@ from iriscw.errors import ActorStopped, NoSuchActor
 from iriscw.jobs.messages import TaskPage
 from iriscw.jobs.model import Ending
 from iriscw.processes.grants import let_go
+from waiting import until
 
 
 class Jobs:

@@ -4,7 +4,6 @@ from contextlib import asynccontextmanager
 
 import anyio
 import pytest
-from controller_world import until
 from doors.test_agents import dialled, hello, report, until_state
 
 from iriscw.controller.errors import CheckpointKept
@@ -12,6 +11,7 @@ from iriscw.jobs.errors import SuspensionRefused
 from iriscw.jobs.suspension.effects import DropCheckpoint, FreezeAttempt, Frozen, ThawAttempt, Thawed
 from iriscw.jobs.suspension.moves import Move, freeze_key, thaw_key
 from iriscw.proto.iriscw import v1
+from waiting import until
 
 PATIENCE_S = 60
 SUPERVISOR = v1.ProcessRef(pid=70, start_ticks=7, boot_id="boot", pid_namespace=9)

@@ -3,12 +3,13 @@
 import anyio
 import attrs
 import pytest
-from controller_world import Drivers, until
+from controller_world import Drivers
 
 from iriscw.cloud.model import ExecResult, Gone, PodPhase, Unavailable
 from iriscw.controller.unregistered import QUIET_S, Unregistered
 from iriscw.fleet.model import SliceState
 from iriscw.proto.iriscw import v1
+from waiting import until
 
 
 @attrs.define

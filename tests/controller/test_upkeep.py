@@ -4,11 +4,12 @@ from pathlib import Path
 
 import anyio
 import pytest
-from controller_world import World, until
+from controller_world import World
 
 from iriscw.controller.errors import OwnershipUnclear
 from iriscw.jobs.registry import RegistryLimits
 from iriscw.proto.iriscw import v1
+from waiting import until
 
 
 async def until_listed(world: World, count: int) -> list[v1.JobStatus]:

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import anyio
 import pytest
-from controller_world import CLIENTS, World, until
+from controller_world import CLIENTS, World
 
 from iriscw.controller import waiting
 from iriscw.controller.doors.access import STANDING, Access
@@ -15,6 +15,7 @@ from iriscw.errors import ActorStopped, NoSuchActor
 from iriscw.jobs.messages import ExplainJobs, JobReasons
 from iriscw.proto.iriscw import v1
 from iriscw.runtime import ActorSystem
+from waiting import until
 
 
 class Scheduler:

@@ -18,6 +18,7 @@ from iriscw.deploy.reaching import Wish, open_gate, wish_of
 from iriscw.kubernetes import client_of
 from iriscw.rpc.errors import PeerNotTrusted, Unauthenticated
 from iriscw.rpc.tokens import Secret
+from waiting import until
 
 HOST = "iris-controller-svc.iris.svc.cluster.local"
 
@@ -35,13 +36,6 @@ async def gate(world, wish=None, **more):
     access = attrs.evolve(await find_access(world.kubeconfig), **more)
     async with open_gate(access, wish or Wish(), settings=HURRY) as opened:
         yield opened
-
-
-async def until(condition):
-    """Wait until something is so that tells nobody."""
-    with anyio.fail_after(60):
-        while not condition():  # noqa: ASYNC110
-            await anyio.sleep(0.01)
 
 
 async def name_of(client):

@@ -63,6 +63,7 @@ from iriscw.fleet.messages import (
 from iriscw.fleet.model import FleetConfig, FleetDescription, GroupConfig, Timing, worker_path
 from iriscw.runtime.behavior import Behavior, ChildSpec
 from iriscw.runtime.vocabulary import SECOND, ActorPath, Spawn, Tell
+from iriscw.testing.contexts import FakeContext
 from iriscw.testing.simulation import SimOperation, SimSystem
 
 sys.path.insert(0, str(Path(__file__).parent))  # for what tests of groups, and of slices, share
@@ -74,38 +75,13 @@ EFFECTS = (CreateNodePool, DeleteNodePool, ListNodePools, CreatePod, DeletePod, 
 SESSIONS = (WatchNodePools, WatchPods)
 
 
-@attrs.define
-class FakeContext:
-    """A context that tests set by hand."""
-
-    path: ActorPath = attrs.field(default=ActorPath("/fleet/gpu/iris-gpu-a"))
-    incarnation: int = 0
-    now: int = 1000 * SECOND
-    attentive: int = 500 * SECOND
-    wall: int = 10_000 * SECOND
-    rng: Random = attrs.field(factory=lambda: Random(1))
-    reply_to: None = None
-    sim: bool = True
-    serial: int = 0
-
-    def await_journal(self) -> None:
-        """Go on: this journal takes everything."""
-
-    def new_id(self, prefix: str = "") -> str:
-        self.serial += 1
-        return f"{prefix}id{self.serial:010d}"
-
-    def later(self, seconds: float) -> FakeContext:
-        span = round(seconds * SECOND)
-        self.now += span
-        self.attentive += span
-        self.wall += span
-        return self
+def fleet_context(path: str = "/fleet/gpu/iris-gpu-a", **clocks: Any) -> FakeContext:
+    return FakeContext(path, rng=Random(1), **clocks)
 
 
 @pytest.fixture
 def ctx() -> FakeContext:
-    return FakeContext()
+    return fleet_context()
 
 
 def timing(**changes: Any) -> Timing:

@@ -62,6 +62,7 @@ from iriscw.runtime.vocabulary import (
     Run,
     SetTimer,
 )
+from iriscw.testing.contexts import FakeContext
 
 BOOT = "boot-1"
 GUARD = "/attempt"
@@ -817,11 +818,9 @@ class Held:
         world.run = None
 
 
-class Context:
-    """What decisions may know."""
-
-    def __init__(self, world: World) -> None:
-        self.now = self.wall = self.attentive = world.ticks
+def context(world: World) -> FakeContext:
+    """Return what decisions may know: one clock, the world's."""
+    return FakeContext(now=world.ticks, attentive=world.ticks, wall=world.ticks)
 
 
 class Crash(BaseException):
@@ -883,7 +882,7 @@ class Runner:
         self.timers: dict[object, object] = {}
         for record in self.records:
             self.logic.evolve(self.state, record)
-        self._carry_out(self.logic.resume(self.state, Context(world)))
+        self._carry_out(self.logic.resume(self.state, context(world)))
 
     def _die(self) -> None:
         # Never closed: what dies runs no "finally". What it holds open closes by itself, and that is `World.crash`.
@@ -920,7 +919,7 @@ class Runner:
 
     def _decide(self, message) -> None:
         rule = self.logic.rules()[type(message)]
-        outcome = rule(self.state, message, Context(self.world))
+        outcome = rule(self.state, message, context(self.world))
         records = outcome.records if isinstance(outcome, Decision) else ()
         commands = (outcome.commands if isinstance(outcome, Decision) else outcome) or ()
         self._cross()  # before the records are on the disk

@@ -11,6 +11,8 @@ import attrs
 import pytest
 from hypothesis import given, strategies as st
 
+from iriscw.testing.contexts import FakeContext
+
 sys.path.insert(0, str(Path(__file__).parent))  # for freeze_world, freeze_laws
 
 from freeze_laws import (
@@ -28,7 +30,6 @@ from freeze_world import (
     HOOK,
     MIB,
     Broken,
-    Context,
     Held,
     Runner,
     SimArtifacts,
@@ -976,7 +977,7 @@ def nothing_is_removed(monkeypatch):
     """What was written stays, and so does what was reserved."""
 
     def woken(freeze, *before):
-        return freezing._over(freeze, Outcome.UNDONE, "", "", Context(World()))
+        return freezing._over(freeze, Outcome.UNDONE, "", "", FakeContext())
 
     monkeypatch.setattr(freezing, "_woken", woken)
 
@@ -1064,7 +1065,7 @@ def never_unpinned(monkeypatch):
     """A freeze never lets its own artifact go."""
 
     def unpin(freeze, ending):
-        return freezing._over(freeze, ending.outcome, ending.kind, ending.text, Context(World()))
+        return freezing._over(freeze, ending.outcome, ending.kind, ending.text, FakeContext())
 
     monkeypatch.setattr(freezing, "_unpin", unpin)
 

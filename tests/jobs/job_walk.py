@@ -7,7 +7,7 @@ that allow it the job's actor dies between any two steps, and the next one begin
 
 from __future__ import annotations
 
-from jobs_world import FakeContext
+from jobs_world import job_context
 
 from iriscw.jobs.job import JobDecisions
 from iriscw.jobs.ledger import Ledger, compact, evolve
@@ -114,7 +114,7 @@ class Walk:
         """Attempts of which it was said that they are back."""
         self.answers: list[object] = []
         self.keys = 0
-        self.ctx = FakeContext()
+        self.ctx = job_context()
         self.decisions = JobDecisions()
         self.rules = self.decisions.rules()
         self.ledger = Ledger("job-a", 0, spec, self.ctx.wall)

@@ -1,8 +1,5 @@
 """What the tests of jobs share: values, a fake context, and a world of scripted workers."""
 
-import itertools
-from random import Random
-
 import attrs
 
 from iriscw.cloud.model import Attributes, Capacity
@@ -34,7 +31,8 @@ from iriscw.jobs.suspension.effects import (
     ThawedAttempt,
 )
 from iriscw.runtime.behavior import Behavior, ChildSpec
-from iriscw.runtime.vocabulary import SECOND, ActorPath, ReplyTo, Tell
+from iriscw.runtime.vocabulary import SECOND, ActorPath, Tell
+from iriscw.testing.contexts import FakeContext
 from iriscw.testing.simulation import SimSystem
 
 GIB = 1 << 30
@@ -59,28 +57,9 @@ def worker_info(number, *, cpus=4, slice_id=None, incarnation="a", node="node", 
     )
 
 
-@attrs.define
-class FakeContext:
-    """A context for decisions that are called directly."""
-
-    path: ActorPath = attrs.field(default="/jobs/job-a", converter=ActorPath)
-    incarnation: int = 0
-    now: int = 0
-    attentive: int = 0
-    wall: int = 1_000 * SECOND
-    rng: Random = attrs.field(factory=lambda: Random(0))
-    reply_to: ReplyTo | None = None
-    sim: bool = True
-    ids: itertools.count = attrs.field(factory=itertools.count)
-
-    def await_journal(self):
-        """Go on: this journal takes everything."""
-
-    def new_id(self, prefix=""):
-        """Return the next id."""
-        number = next(self.ids)
-        letters = "abcdefghijklmnopqrstuvwxyz234567"
-        return prefix + "".join(letters[number >> 5 * place & 31] for place in range(12))
+def job_context(path="/jobs/job-a", **clocks):
+    """Return a context of a job's decisions: its clocks begin at 0."""
+    return FakeContext(path, **{"now": 0, "attentive": 0, "wall": 1_000 * SECOND, **clocks})
 
 
 @attrs.define(eq=False)

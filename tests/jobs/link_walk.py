@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import attrs
-from jobs_world import FakeContext, command_spec
+from jobs_world import command_spec, job_context
 
 from iriscw.jobs.link import Link, LinkDecisions
 from iriscw.jobs.messages import (
@@ -53,7 +53,7 @@ class Walk:
     """A link, the jobs that use it, and the worker behind its stream."""
 
     def __init__(self) -> None:
-        self.ctx = FakeContext(path=ActorPath("/jobs/links/w"))
+        self.ctx = job_context(path=ActorPath("/jobs/links/w"))
         self.decisions = LinkDecisions(stop_grace_ns=7)
         self.rules = self.decisions.rules()
         self.clocks: dict[object, SetTimer] = {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 
-from jobs_world import FakeContext, command_spec, worker_info
+from jobs_world import command_spec, job_context, worker_info
 
 from iriscw.cloud.model import Capacity
 from iriscw.fleet.messages import (
@@ -63,7 +63,7 @@ class Walk:
     """A scheduler, and what jobs, links and fleet know."""
 
     def __init__(self) -> None:
-        self.ctx = FakeContext(path="/jobs/scheduler")
+        self.ctx = job_context(path="/jobs/scheduler")
         self.rules = SchedulerDecisions(ActorPath("/fleet")).rules()
         self.state = Scheduler()
         self.clocks: dict[object, SetTimer] = {}

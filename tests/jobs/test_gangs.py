@@ -2,7 +2,7 @@
 
 import attrs
 import pytest
-from jobs_world import FakeContext, World, command_spec, worker_info
+from jobs_world import World, command_spec, job_context, worker_info
 
 from iriscw.cloud.model import Capacity
 from iriscw.jobs.job import JobDecisions
@@ -36,7 +36,7 @@ class Gang:
     def __init__(self):
         self.ledger = Ledger("job-a", 0, command_spec(replicas=SIZE, group_by="slice-id"), 0)
         self.rules = JobDecisions().rules()
-        self.ctx = FakeContext()
+        self.ctx = job_context()
         self.records = []
         self.out = []
 

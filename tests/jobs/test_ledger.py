@@ -2,7 +2,7 @@
 
 import attrs
 from hypothesis import given, strategies as st
-from jobs_world import FakeContext, command_spec
+from jobs_world import command_spec, job_context
 
 from iriscw.jobs import ends as ends_module, ledger as ledger_module, views
 from iriscw.jobs.job import JobDecisions
@@ -59,7 +59,7 @@ class Life:
     """A job whose decisions are called directly; its records are kept."""
 
     def __init__(self, spec):
-        self.ctx = FakeContext()
+        self.ctx = job_context()
         self.decisions = JobDecisions()
         self.rules = self.decisions.rules()
         self.ledger = Ledger("job-a", 0, spec, self.ctx.wall)

@@ -1,6 +1,6 @@
 """What other systems have learned the hard way, as laws of jobs: planted bugs repeat each (tests/sims/mutants)."""
 
-from jobs_world import FakeContext, command_spec
+from jobs_world import command_spec, job_context
 
 from iriscw.jobs.job import JobDecisions
 from iriscw.jobs.ledger import Ledger, evolve
@@ -22,7 +22,7 @@ def test_a_stale_end_changes_nothing():
     ):
         evolve(ledger, record)
     stale = (Observation("first", TaskState.RUNNING, Ending.FAILED, True, 1),)
-    outcome = DECISIONS.observed(ledger, AttemptsObserved("w", "a", stale), FakeContext())
+    outcome = DECISIONS.observed(ledger, AttemptsObserved("w", "a", stale), job_context())
     assert isinstance(outcome, Decision)
     assert outcome.records == ()
     told = [command.message for command in outcome.commands if isinstance(command, Tell)]

@@ -2,7 +2,7 @@
 
 import attrs
 import pytest
-from jobs_world import FakeContext, command_spec
+from jobs_world import command_spec, job_context
 
 from iriscw.fleet.messages import DialAgain
 from iriscw.jobs.link import MAX_KNOWN, Link, LinkDecisions
@@ -62,7 +62,7 @@ class Wire:
     """A link whose decisions are called directly."""
 
     def __init__(self):
-        self.ctx = FakeContext(path=ActorPath("/jobs/links/w"))
+        self.ctx = job_context(path=ActorPath("/jobs/links/w"))
         self.decisions = LinkDecisions(stop_grace_ns=7)
         self.link = Link("w", "a")
         self.rules = self.decisions.rules()

@@ -1,6 +1,6 @@
 """Which workers have a link."""
 
-from jobs_world import FakeContext
+from jobs_world import job_context
 
 from iriscw.jobs.links import Links, LinksDecisions
 from iriscw.jobs.messages import LinkGone, LinkUnwanted, LinkWanted
@@ -12,7 +12,7 @@ class Supervisor:
     """``/jobs/links``, its decisions called directly."""
 
     def __init__(self):
-        self.ctx = FakeContext(path=ActorPath("/jobs/links"))
+        self.ctx = job_context(path=ActorPath("/jobs/links"))
         self.state = Links()
         self.made = []
         self.rules = LinksDecisions(self.child).rules()

@@ -1,6 +1,6 @@
 """``/jobs/links``: which links there are when the scheduler, a link or a mailbox fails."""
 
-from jobs_world import FakeContext
+from jobs_world import job_context
 
 from iriscw.jobs.links import Links, LinksDecisions
 from iriscw.jobs.messages import AnnounceLink, LinksAwake, LinkUnwanted, LinkWanted
@@ -19,7 +19,7 @@ from iriscw.runtime.vocabulary import (
 )
 
 LINKS, SCHEDULER = ActorPath("/jobs/links"), ActorPath("/jobs/scheduler")
-CTX = FakeContext(path=LINKS)
+CTX = job_context(path=LINKS)
 DECISIONS = LinksDecisions(lambda worker_id, incarnation: ChildSpec(worker_id, Behavior()))
 
 

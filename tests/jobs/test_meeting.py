@@ -7,7 +7,7 @@ import itertools
 import attrs
 import pytest
 from hypothesis import given, strategies as st
-from jobs_world import FakeContext, command_spec
+from jobs_world import command_spec, job_context
 
 from iriscw.jobs.job import JobDecisions
 from iriscw.jobs.ledger import Ledger, compact, evolve
@@ -29,7 +29,7 @@ class Bench:
     def __init__(self, group_by="slice-id", **fields):
         self.ledger = Ledger("job-a", 0, command_spec(replicas=4, group_by=group_by, **fields), 0)
         self.rules = JobDecisions().rules()
-        self.ctx = FakeContext()
+        self.ctx = job_context()
         self.events = []
         self.uids = {}
         self.rounds = itertools.count()

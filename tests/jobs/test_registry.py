@@ -3,7 +3,7 @@
 import attrs
 import pytest
 from hypothesis import example, given, strategies as st
-from jobs_world import FakeContext, command_spec
+from jobs_world import command_spec, job_context
 
 from iriscw.jobs.errors import ParentOver
 from iriscw.jobs.messages import (
@@ -62,7 +62,7 @@ class Bench:
     """A registry whose decisions are called directly."""
 
     def __init__(self, **limits):
-        self.ctx = FakeContext(path="/jobs")
+        self.ctx = job_context(path="/jobs")
         self.decisions = RegistryDecisions(lambda entry: ChildSpec(entry.job_id, Behavior()), RegistryLimits(**limits))
         self.rules = self.decisions.rules()
         self.state = Registry()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from jobs_world import FakeContext, command_spec
+from jobs_world import command_spec, job_context
 
 from iriscw.jobs.messages import (
     JobAbsent,
@@ -57,7 +57,7 @@ class Bench:
     """A registry whose decisions are called directly."""
 
     def __init__(self, **limits):
-        self.ctx = FakeContext(path=JOBS)
+        self.ctx = job_context(path=JOBS)
         self.decisions = RegistryDecisions(lambda entry: ChildSpec(entry.job_id, Behavior()), RegistryLimits(**limits))
         self.state = Registry()
 

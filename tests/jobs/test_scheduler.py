@@ -1,6 +1,6 @@
 """The scheduler's agreements with jobs, links and fleet, its decisions called directly."""
 
-from jobs_world import FakeContext, command_spec, worker_info
+from jobs_world import command_spec, job_context, worker_info
 
 from iriscw.cloud.model import Capacity
 from iriscw.fleet.messages import Cordon, Cordoned, DemandRouted, SliceGone, WorkerLost, WorkerReady, WorkersMissed
@@ -39,7 +39,7 @@ class Bench:
     """A scheduler and all that it told."""
 
     def __init__(self, known=()):
-        self.ctx = FakeContext(path=ActorPath("/jobs/scheduler"))
+        self.ctx = job_context(path=ActorPath("/jobs/scheduler"))
         self.decisions = SchedulerDecisions(FLEET)
         self.rules = self.decisions.rules()
         self.state = Scheduler()

@@ -19,13 +19,7 @@ from iriscw.runtime.vocabulary import (
     Undelivered,
     Watch,
 )
-
-
-class Context:
-    """What these decisions look at."""
-
-    def __init__(self, wall):
-        self.wall = wall
+from iriscw.testing.contexts import FakeContext
 
 
 class Registry:
@@ -37,7 +31,7 @@ class Registry:
 
     def __call__(self, message):
         """Decide, apply the records, and give the commands."""
-        decided = self.decisions.rules()[type(message)](self.state, message, Context(self.wall))
+        decided = self.decisions.rules()[type(message)](self.state, message, FakeContext(wall=self.wall))
         if isinstance(decided, Decision):
             for record in decided.records:
                 agents.evolve(self.state, record)
@@ -62,7 +56,7 @@ def test_a_new_node_has_a_mirror_and_an_old_one_keeps_it():
     assert Spawn not in kinds(registry.dial())
     (listed,) = registry(ListNodes())
     assert listed.value == ("n1",)
-    assert [each.spec.name for each in registry.decisions.resume(registry.state, Context(0))] == ["n1"]
+    assert [each.spec.name for each in registry.decisions.resume(registry.state, FakeContext())] == ["n1"]
 
 
 def test_an_earlier_start_is_refused():

@@ -1,30 +1,18 @@
 """Orders: what ends them beside their agents' word. Laws over whole walks are in test_laws."""
 
-import itertools
-
 from iriscw.nodes import orders
 from iriscw.nodes.messages import AbandonOrders, CountOrders, DescribeOrder, PlaceOrder
 from iriscw.nodes.model import UNKNOWN, Order, RemoveOrder
 from iriscw.nodes.orders import OrderBook
 from iriscw.runtime.vocabulary import Decision, Emit, Reply
-
-
-class Context:
-    """What these decisions look at."""
-
-    def __init__(self):
-        self.wall, self._numbers = 0, itertools.count()
-
-    def new_id(self, prefix):
-        """Return an id."""
-        return f"{prefix}{next(self._numbers)}"
+from iriscw.testing.contexts import FakeContext
 
 
 class Book:
     """The decisions about orders, with their state."""
 
     def __init__(self):
-        self.state, self.ctx = OrderBook(), Context()
+        self.state, self.ctx = OrderBook(), FakeContext(wall=0)
 
     def __call__(self, message):
         """Decide, apply the records, and give the commands."""

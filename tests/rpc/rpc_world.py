@@ -1,7 +1,7 @@
 """The service behind the tests' doors, its routes and tokens, and what a stranger needs to knock."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 import anyio
 from rpc_echo import EchoReply, EchoRequest, EchoServiceBase
@@ -120,10 +120,3 @@ async def knock(address: Address, data: bytes) -> bytes:
         return b""
     finally:
         writer.close()
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Wait until ``condition()`` holds, at most ten seconds."""
-    with anyio.fail_after(10):
-        while not condition():  # noqa: ASYNC110 - what is waited for has no event
-            await anyio.sleep(0.01)

@@ -10,11 +10,12 @@ from pathlib import Path
 import anyio
 import pytest
 from rpc_echo import EchoReply, EchoRequest
-from rpc_world import ADMIN, DOWNLOAD, UNARY, until
+from rpc_world import ADMIN, DOWNLOAD, UNARY
 
 from iriscw.rpc.client import RpcChannel
 from iriscw.rpc.errors import RpcUnavailable
 from iriscw.rpc.limits import RpcLimits
+from waiting import until
 
 PROGRAM = """
 import anyio, sys

@@ -14,7 +14,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 from rpc_echo import EchoReply, EchoRequest
-from rpc_world import ADMIN, DOWNLOAD, UNARY, EchoService, authenticate, knock, until
+from rpc_world import ADMIN, DOWNLOAD, UNARY, EchoService, authenticate, knock
 
 from iriscw.errors import InvalidArgument
 from iriscw.rpc.client import RpcChannel
@@ -35,6 +35,7 @@ from iriscw.rpc.server import RpcServer
 from iriscw.rpc.tls import client_tls, server_tls
 from iriscw.rpc.tokens import ClusterTokens, Secret
 from iriscw.rpc.transport import STOOD_STILL_S
+from waiting import until
 
 HELLO = EchoRequest(text="hi")
 EMPTY_SETTINGS = b"\0\0\0\x04\0\0\0\0\0"

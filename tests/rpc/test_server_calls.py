@@ -10,7 +10,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 from rpc_echo import EchoReply, EchoRequest, EchoServiceBase
-from rpc_world import ADMIN, CHAT, PREFIX, UNARY, EchoService, authenticate, until
+from rpc_world import ADMIN, CHAT, PREFIX, UNARY, EchoService, authenticate
 
 from iriscw.errors import StrayExit
 from iriscw.rpc import server as server_module
@@ -20,6 +20,7 @@ from iriscw.rpc.errors import InvalidAddress, NotInsideCall, RemoteFailure, RpcD
 from iriscw.rpc.limits import RpcLimits
 from iriscw.rpc.server import RpcServer
 from iriscw.rpc.server_calls import _send_all
+from waiting import until
 
 
 class Odd(EchoServiceBase):

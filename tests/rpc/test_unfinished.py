@@ -11,13 +11,14 @@ from h2.config import H2Configuration
 from h2.connection import H2Connection
 from hypothesis import given, strategies as st
 from rpc_echo import EchoReply, EchoRequest
-from rpc_world import CHAT, UNARY, UPLOAD, WORKER, EchoService, authenticate, until
+from rpc_world import CHAT, UNARY, UPLOAD, WORKER, EchoService, authenticate
 
 from iriscw.rpc.client import RpcChannel
 from iriscw.rpc.errors import TooManyUnfinishedBytes
 from iriscw.rpc.limits import RpcLimits
 from iriscw.rpc.server import RpcServer
 from iriscw.rpc.unfinished import Pool
+from waiting import until
 
 MIB = 1 << 20
 SMALL = RpcLimits(

@@ -5,7 +5,6 @@ from contextlib import asynccontextmanager
 
 import anyio
 import pytest
-from controller_world import until
 
 from iriscw.controller.doors import agents as door
 from iriscw.controller.tokens import AgentPrincipal
@@ -16,6 +15,7 @@ from iriscw.proto.iriscw import v1
 from iriscw.rpc.client import RpcChannel
 from iriscw.rpc.errors import PermissionDenied, Unauthenticated, VersionMismatch
 from iriscw.rpc.tokens import Role, Secret
+from waiting import until
 
 CONNECT = "/iriscw.v1.AgentService/Connect"
 PATIENCE_S = 60

@@ -3,13 +3,14 @@
 import anyio
 import attrs
 import pytest
-from controller_world import FakeWorker, World, until
+from controller_world import FakeWorker, World
 
 from iriscw.controller.heartbeats import Heartbeats
 from iriscw.errors import MailboxFull
 from iriscw.fleet.messages import WorkerHungUp
 from iriscw.proto.iriscw import v1
 from iriscw.runtime.edge.reference import ActorRef
+from waiting import until
 
 
 async def beat(worker: FakeWorker, first: int, count: int = 1) -> list[v1.HeartbeatAck]:

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import anyio
 import pytest
-from controller_world import CLIENTS, CONFIG, World, submission, until
+from controller_world import CLIENTS, CONFIG, World, submission
 
 from iriscw.bundles.pack import BundleTooLarge
 from iriscw.controller.doors import clients
@@ -22,6 +22,7 @@ from iriscw.proto.iriscw import v1
 from iriscw.rpc.errors import PermissionDenied, Unauthenticated
 from iriscw.rpc.tokens import Secret
 from iriscw.task.payload import make_payload, read_summary
+from waiting import until
 
 
 def ref(job_id: str, uid: str = "") -> v1.JobRef:

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import anyio
 import attrs
 import pytest
-from controller_world import CLIENTS, Drivers, until
+from controller_world import CLIENTS, Drivers
 from hypothesis import given, strategies as st
 from test_moving import running
 
@@ -20,6 +20,7 @@ from iriscw.processes import entering
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.errors import PermissionDenied
 from iriscw.rpc.tokens import Role
+from waiting import until
 
 MARK = b"\x1emark:"
 

@@ -6,10 +6,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import anyio
 import pytest
-from controller_world import FakeWorker, World, get, until
+from controller_world import FakeWorker, World, get
 
 from iriscw.cloud.model import LABEL_INCARNATION
 from iriscw.proto.iriscw import v1
+from waiting import until
 
 LIES = 6
 """Messages that `plant` sends."""

@@ -1,7 +1,7 @@
 """The table of who may call what with how much: it is whole, and the worst that passes it is little work."""
 
 import pytest
-from controller_world import CLIENTS, WORKERS, FakeWorker, World, until
+from controller_world import CLIENTS, WORKERS, FakeWorker, World
 
 from iriscw.controller.doors.clients import ClientDoor
 from iriscw.controller.doors.rules import CHUNK_BYTES, CLIENT_RULES, MAX_HELD_ATTEMPTS, WORKER_RULES
@@ -15,6 +15,7 @@ from iriscw.rpc.errors import MalformedMessage, MessageTooLarge, PermissionDenie
 from iriscw.rpc.rules import Bounds
 from iriscw.rpc.tokens import Role
 from iriscw.worker.model import MAX_ATTEMPTS, MAX_FAULT_CHARS
+from waiting import until
 
 DOORS = {CLIENTS: (ClientDoor, CLIENT_RULES), WORKERS: (WorkerDoor, WORKER_RULES)}
 REQUESTS = {

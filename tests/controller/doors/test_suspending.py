@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import anyio
 import pytest
-from controller_world import CLIENTS, until
+from controller_world import CLIENTS
 from doors.test_agents import until_state
 from test_moving import SUPERVISOR, agent_of, running, suspending
 
@@ -17,6 +17,7 @@ from iriscw.nodes.messages import DescribeNode, FindOrder
 from iriscw.nodes.model import CheckpointRow, NodeState
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.errors import PermissionDenied
+from waiting import until
 
 PATIENCE_S = 60
 JOB = "job-aaaaaaaaaaaa"

@@ -4,7 +4,7 @@ import hashlib
 
 import anyio
 import pytest
-from controller_world import CLIENTS, WORKERS, FakeWorker, World, until
+from controller_world import CLIENTS, WORKERS, FakeWorker, World
 
 from iriscw.controller.doors.rules import CHUNK_BYTES
 from iriscw.controller.doors.workers import SEEN_INTERVAL_S
@@ -12,6 +12,7 @@ from iriscw.errors import InvalidArgument
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.errors import PermissionDenied, VersionMismatch
 from iriscw.rpc.tokens import Secret
+from waiting import until
 
 
 async def dial(world: World, token: Secret, hello: v1.WorkerMessage) -> v1.ControllerMessage | None:

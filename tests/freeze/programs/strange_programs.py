@@ -14,10 +14,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "agent"))  # for real_trees
 
-from real_trees import PATIENCE_S, session_of, until
+from real_trees import PATIENCE_S, session_of
 
 from iriscw.freeze.drivers.processes.reading import descendants
 from iriscw.processes.identity import ProcessGone, ProcessIdentity, identify, is_alive, pidfd_of
+from waiting import block_until
 
 INSTALLER = Path(__file__).with_name("install-programs")
 
@@ -103,7 +104,7 @@ class Running:
             assert self.process.poll() is None, f"it has ended: {self.said.read_text(errors='replace')}"
             return holds()
 
-        until(so, what)
+        block_until(so, what)
 
     def processes(self) -> list[ProcessIdentity]:
         """Return all that is of it and runs; a zombie of ours is reaped."""
@@ -145,7 +146,7 @@ def on_free_port(start) -> tuple[Running, int]:
         if connects(port):
             continue
         running = start(port)
-        until(lambda: running.process.poll() is not None or connects(port), "it listens")  # noqa: B023
+        block_until(lambda: running.process.poll() is not None or connects(port), "it listens")  # noqa: B023
         if running.process.poll() is None:
             return running, port
     raise AssertionError(f"it does not start: {running.said.read_text(errors='replace')}")

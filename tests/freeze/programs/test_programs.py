@@ -16,11 +16,12 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))  # for strange_programs
 sys.path.insert(0, str(Path(__file__).parents[2] / "agent"))  # for real_trees
 
-from real_trees import PATIENCE_S, Command, until, why_not
+from real_trees import PATIENCE_S, Command, why_not
 from strange_programs import Missing, Program, Running, all_ended, ask, on_free_port, version_in, version_of
 
 from iriscw.freeze.drivers.criu.ability import probe
 from iriscw.processes.identity import identify, send_signal
+from waiting import block_until
 
 pytestmark = pytest.mark.slow
 
@@ -75,7 +76,7 @@ def frozen_and_thawed(command, running, *more):
     processes = running.processes()
     code, out, err = command("checkpoint", "--pid", str(running.pid), "--tier", "disk", "-o", "json", *more)
     assert code == 0, err
-    until(lambda: all_ended(processes), "nothing of it runs")
+    block_until(lambda: all_ended(processes), "nothing of it runs")
     done = json.loads(out)
     code, _, err = command("restore", done["checkpoint"])
     assert code == 0, err
@@ -146,7 +147,7 @@ def test_redis_with_its_client_in_the_tree(folder, command, start):
         channel.connect(str(folder / "redis"))
         with Redis(channel) as another:
             assert another.ask("PUBLISH", "news", "thawed") == ":1"
-    until(lambda: b"message\nnews\nthawed\n" in heard.read_bytes(), "the subscriber has heard it")
+    block_until(lambda: b"message\nnews\nthawed\n" in heard.read_bytes(), "the subscriber has heard it")
 
 
 NGINX_WITH_LOG_OPTION = (1, 19, 5)
@@ -193,7 +194,7 @@ def test_nginx_with_workers(folder, command, start):
     assert requests(folder) == before + 1
     workers = {each for each in running.processes() if each.pid != running.pid}
     send_signal(identify(running.pid), signal.SIGHUP)
-    until(lambda: all_ended(list(workers)) and len(running.processes()) == 3, "it has other workers")
+    block_until(lambda: all_ended(list(workers)) and len(running.processes()) == 3, "it has other workers")
     assert requests(folder) == before + 2
 
 
@@ -234,12 +235,14 @@ def test_node(folder, command, start):
     running.ready(answered(lambda now: now["ticks"] > 0 and now["worker"] > 0), "both threads count")
     before = answers[-1]
     assert frozen_and_thawed(command, running) == 1
-    until(answered(lambda now: True), "it answers")
+    block_until(answered(lambda now: True), "it answers")
     after = answers[-1]
     assert (after["nonce"], after["answers"]) == (before["nonce"], before["answers"] + 1)
     assert after["ticks"] >= before["ticks"]
     assert after["worker"] >= before["worker"]
-    until(answered(lambda now: now["ticks"] > after["ticks"] and now["worker"] > after["worker"]), "both count on")
+    block_until(
+        answered(lambda now: now["ticks"] > after["ticks"] and now["worker"] > after["worker"]), "both count on"
+    )
 
 
 BIN = Path(sys.executable).parent

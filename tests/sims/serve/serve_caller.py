@@ -100,13 +100,6 @@ class Caller:
         return await self.done("PATCH", f"{PODS}/{name}/status", {"status": status}, content_type=MERGE)
 
 
-async def until(holds):
-    """Wait until something holds that no event tells of: a server's own figures."""
-    async with asyncio.timeout(10):
-        while not holds():  # noqa: ASYNC110 - there is no event
-            await asyncio.sleep(0.01)
-
-
 @asynccontextmanager
 async def raw(server):
     """Open a connection and give its reader and writer."""

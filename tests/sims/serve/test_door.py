@@ -4,10 +4,11 @@ import asyncio
 import json
 
 import pytest
-from serve_caller import APPLY, MAPS, MERGE, PODS, Caller, a_map, raw, say, until
+from serve_caller import APPLY, MAPS, MERGE, PODS, Caller, a_map, raw, say
 
 from iriscw_sims.serve.server import SimServer
 from iriscw_sims.serve.settings import Limits, ServeSettings
+from waiting import until
 
 
 @pytest.mark.parametrize(("token", "code"), [("", 401), ("wrong", 401), ("admin", 401)])

@@ -4,12 +4,13 @@ import asyncio
 from random import Random
 
 import pytest
-from serve_caller import MAPS, a_map, until
+from serve_caller import MAPS, a_map
 
 from iriscw_sims.kube.messages import Request
 from iriscw_sims.kube.store import Store
 from iriscw_sims.serve.live import TURN_LIMIT, Bells, Live
 from iriscw_sims.serve.timeline import Clock, Timeline
+from waiting import until
 
 SECOND = 1_000_000_000
 

@@ -5,9 +5,10 @@ import json
 
 import aiohttp
 import pytest
-from serve_caller import MERGE, PODS, a_pod, until
+from serve_caller import MERGE, PODS, a_pod
 
 from iriscw_sims.serve.podexec import CLOSE, PROTOCOLS, STDERR, STDIN, STDOUT, outcome
+from waiting import until
 
 EXEC = f"{PODS}/p/exec"
 

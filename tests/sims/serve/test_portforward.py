@@ -4,7 +4,7 @@ import struct
 
 import aiohttp
 import pytest
-from serve_caller import MERGE, PODS, a_pod, until
+from serve_caller import MERGE, PODS, a_pod
 from test_spdy import Client
 
 from iriscw.cloud.drivers.kube.access import find_access
@@ -24,6 +24,7 @@ from iriscw_sims.serve.portforward import CHANNELS, PORTS_LIMIT, STREAMS_LIMIT, 
 from iriscw_sims.serve.server import SimServer
 from iriscw_sims.serve.settings import ServeSettings, Timing
 from iriscw_sims.serve.spdy import FIN, PING, RST_STREAM, SYN_REPLY
+from waiting import until
 
 PORTFORWARD = f"{PODS}/p/portforward"
 GET = b"GET /health HTTP/1.1\r\n\r\n"

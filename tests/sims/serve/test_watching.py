@@ -2,11 +2,12 @@
 
 import attrs
 import pytest
-from serve_caller import MAPS, Caller, a_map, raw, until
+from serve_caller import MAPS, Caller, a_map, raw
 
 from iriscw_sims.serve.server import SimServer
 from iriscw_sims.serve.settings import Limits, ServeSettings
 from iriscw_sims.serve.watching import lines, waits
+from waiting import until
 
 SECOND = 1_000_000_000
 

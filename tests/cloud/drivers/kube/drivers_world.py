@@ -1,7 +1,5 @@
 """Values that these tests share."""
 
-import anyio
-
 from iriscw.cloud.drivers.kube.limits import TransportLimits
 from iriscw.cloud.kube.messages import ApiRequest
 from iriscw.cloud.kube.settings import KubeSettings
@@ -46,10 +44,3 @@ def pod(number, version, **more):
 def pods(*items, version=10):
     """Return a list of pods."""
     return {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": str(version)}, "items": [*items]}
-
-
-async def until(condition):
-    """Wait until something is so that tells nobody."""
-    with anyio.fail_after(10):
-        while not condition():  # noqa: ASYNC110
-            await anyio.sleep(0.002)

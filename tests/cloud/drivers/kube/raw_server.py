@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 from urllib.parse import parse_qs, urlsplit
 
 import attrs
-from drivers_world import until
 
 from iriscw.cloud.drivers.kube.access import Access
 from iriscw.cloud.drivers.kube.credentials import Fixed, Header
+from waiting import until
 
 TOKEN = "CW-SECRET-not-to-be-seen"
 

@@ -14,7 +14,7 @@ import anyio
 import attrs
 import pytest
 import trustme
-from drivers_world import LIMITS, LIST, WATCH, pod, pods, until
+from drivers_world import LIMITS, LIST, WATCH, pod, pods
 from hypothesis import given, strategies as st
 from raw_server import TOKEN, serving
 
@@ -24,6 +24,7 @@ from iriscw.cloud.drivers.kube.credentials import Fixed
 from iriscw.cloud.kube.messages import APPLY_PATCH, ApiRequest, ApiUnreachable
 from iriscw.runtime.vocabulary import SECOND
 from profiles import examples
+from waiting import until
 
 MIB = 2**20
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import anyio
 import attrs
 import pytest
-from drivers_world import until
 from local_streams import LocalStreams
 from served_pods import drivers_of, made_pod, running_pod, serve
 
@@ -19,6 +18,7 @@ from iriscw.cloud.drivers.kube.streams import V4
 from iriscw.cloud.model import ExecOutput, Forbidden, Gone, InvalidSpec, Unavailable
 from iriscw.cloud.ports import Connection
 from iriscw.testing.conformance.connection import ConnectionConformance, sh
+from waiting import until
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from contextlib import aclosing
 import anyio
 import attrs
 import pytest
-from drivers_world import LIMITS, SETTINGS, until
+from drivers_world import LIMITS, SETTINGS
 
 from iriscw.cloud.drivers.kube.access import find_access
 from iriscw.cloud.drivers.kube.drivers import KubeDrivers, open_drivers
@@ -16,6 +16,7 @@ from iriscw.cloud.ports import Connection, NodePoolDriver, PodDriver
 from iriscw.testing.conformance.cloud import CloudConformance, CloudUnderTest
 from iriscw_sims.serve.server import SimServer
 from iriscw_sims.serve.settings import ServeSettings, Timing
+from waiting import until
 
 GIB = 1 << 30
 NODE = Capacity(cpu_milli=8000, memory_bytes=64 * GIB)

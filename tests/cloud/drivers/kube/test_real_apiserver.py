@@ -11,7 +11,7 @@ from contextlib import aclosing
 import anyio
 import attrs
 import pytest
-from drivers_world import LIMITS, SETTINGS, until
+from drivers_world import LIMITS, SETTINGS
 
 from iriscw.cloud.drivers.kube.access import Access, find_access, trusting
 from iriscw.cloud.drivers.kube.api import open_api
@@ -37,6 +37,7 @@ from iriscw.cloud.model import (
 )
 from iriscw.testing.conformance.cloud import BAD_NAMES
 from iriscw_sims.coreweave.crd import DEFINITION, DEFINITIONS, NAMESPACES, POOLS
+from waiting import until
 
 pytestmark = pytest.mark.slow
 

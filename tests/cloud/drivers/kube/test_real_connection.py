@@ -10,7 +10,7 @@ import anyio
 import anyio.abc
 import attrs
 import pytest
-from drivers_world import LIMITS, SETTINGS, until
+from drivers_world import LIMITS, SETTINGS
 from kube_server import free_ports
 from real_pods import PODS, access_of, real_pods
 
@@ -25,6 +25,7 @@ from iriscw.cloud.drivers.kube.streams import V4, V5
 from iriscw.cloud.kube.messages import ApiUnreachable
 from iriscw.cloud.model import Forbidden, Gone, InvalidSpec, Unavailable
 from iriscw.testing.conformance.connection import ConnectionConformance, sh
+from waiting import until
 
 pytestmark = pytest.mark.slow
 

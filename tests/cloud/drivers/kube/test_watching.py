@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 import anyio
 import attrs
 import pytest
-from drivers_world import LIMITS, SETTINGS, pod, pods, until
+from drivers_world import LIMITS, SETTINGS, pod, pods
 from raw_server import serving
 
 from iriscw.cloud.drivers.kube.calls import Caller
@@ -18,6 +18,7 @@ from iriscw.cloud.kube.messages import ApiResponse
 from iriscw.cloud.kube.watching import PodWatch
 from iriscw.cloud.model import Forbidden, Relisted, Removed, Unavailable, Upserted
 from iriscw.runtime.vocabulary import MILLISECOND, SECOND
+from waiting import until
 
 EXPIRED = {"kind": "Status", "status": "Failure", "reason": "Expired", "code": 410, "message": "too old"}
 

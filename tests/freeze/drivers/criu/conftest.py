@@ -16,12 +16,11 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "agent"))  # for real_trees
 
-from real_trees import until
-
 from iriscw.freeze.drivers.criu.driver import CriuSwrk
 from iriscw.freeze.drivers.identities import identify_task, lives
 from iriscw.freeze.drivers.processes.driver import KernelProcesses
 from iriscw.freeze.model import CriuMissing, CriuOptions, CriuUnfit, DumpRequest, RestoreRequest, RightsMissing
+from waiting import block_until
 
 PROGRAM = Path(__file__).with_name("frozen_program.py")
 PATIENCE_S = 60.0
@@ -148,7 +147,7 @@ async def other_program(folder, processes):
         said = folder / "said"
         with said.open("w") as output:  # a pipe to us would be an end outside of the tree
             process = subprocess.Popen([sys.executable, "-I", "-S", "-c", text, str(folder)], stdout=output, **values)
-        until(lambda: said.read_text().endswith("\n"), "it is ready")
+        block_until(lambda: said.read_text().endswith("\n"), "it is ready")
         started.append(Frozen(folder, process))
         return started[-1], said.read_text().strip()
 

@@ -17,8 +17,6 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "agent"))  # for real_trees
 
-from real_trees import until
-
 from iriscw.freeze.criu_images import FILES_MAGIC
 from iriscw.freeze.criu_protobuf import encode
 from iriscw.freeze.criu_terminals import REACH, TERMINALS_MAGIC
@@ -39,6 +37,7 @@ from iriscw.freeze.model import (
     UnsafeRequest,
 )
 from iriscw.processes.identity import read_stat
+from waiting import block_until
 
 PATIENCE_NS = 60_000_000_000
 
@@ -206,8 +205,8 @@ def test_a_number_that_is_far_from_all_others(folder) -> None:
     )
     (folder / "files.img").write_bytes(FILES_MAGIC)
     with within_reach(folder):
-        until(lambda: number - REACH < lowest_number() <= number, "it is near")
-    until(lambda: lowest_number() < REACH, "all are let go")
+        block_until(lambda: number - REACH < lowest_number() <= number, "it is near")
+    block_until(lambda: lowest_number() < REACH, "all are let go")
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (100, limits[1]))
     try:
@@ -226,10 +225,10 @@ def holding(other_program):
     def waits() -> str:
         before = said.read_text()
         os.kill(target.root.pid, signal.SIGUSR1)
-        until(lambda: len(said.read_text()) > len(before), "it has told")
+        block_until(lambda: len(said.read_text()) > len(before), "it has told")
         return said.read_text()[len(before) :].strip()
 
-    until(lambda: waits() == AS_IT_WAS, "the kernel has moved what was written")
+    block_until(lambda: waits() == AS_IT_WAS, "the kernel has moved what was written")
     return target, waits
 
 
@@ -249,7 +248,7 @@ async def test_a_dump_that_fails_gives_back_what_waits(criu, holding, monkeypatc
         if held:
             raise CriuFailed("as if")
         os.kill(root.pid, signal.SIGUSR2)
-        until(lambda: list(children_of(root.pid)), "there is a process that was not frozen")
+        block_until(lambda: list(children_of(root.pid)), "there is a process that was not frozen")
         give_back(images, log, root, held=held)
         give_back(images, log, root, held=held)
 
@@ -290,7 +289,7 @@ async def test_what_is_hard_to_put_back(criu, other_program, copied) -> None:
         os.kill(target.root.pid, signal.SIGCONT)
     said = target.folder / "said"
     os.kill(target.root.pid, signal.SIGUSR1)
-    until(lambda: said.read_text().count("\n") > 1, "it has told")
+    block_until(lambda: said.read_text().count("\n") > 1, "it has told")
     assert said.read_text().splitlines()[1:] == [r"[b'one', b'two\n', b''] True True"]
 
 
@@ -368,6 +367,6 @@ async def test_who_restores_is_killed_before_the_tree_was_let_run(criu, processe
     assert read_stat(root.pid).parent_pid == by.pid
     assert not (target.folder / "hung-up").exists()
     by.kill()
-    until((target.folder / "hung-up").exists, "it is told to hang up")
+    block_until((target.folder / "hung-up").exists, "it is told to hang up")
     assert await criu.sweep(SweepRequest("thaw-1", asked.work, asked.pids, asked.started_after)) == (root,)
     assert not lives(root)
