@@ -11,7 +11,6 @@ import pytest
 from controller_world import CLIENTS, submission
 from coreweave_world import PODS, POOLS, SECRETS, GpuWorker, Handed, configuration, serving
 
-from iriscw.cloud.drivers.kube.leading import LeadershipLost
 from iriscw.cloud.kube import mounts
 from iriscw.cloud.kube.manifests import pod_manifest
 from iriscw.cloud.lifecycle import PodHealth
@@ -20,11 +19,9 @@ from iriscw.config.load import build_config
 from iriscw.controller import coreweave, mounted_secrets
 from iriscw.controller.coreweave import IDENTITY_FILE, cluster_identity, kube_settings
 from iriscw.controller.errors import NoSuchNamespace, StateUnusable
-from iriscw.controller.tokens import ControllerTokens
 from iriscw.deploy import names
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.client import RpcChannel
-from iriscw.rpc.tokens import Secret
 from waiting import until
 
 NAMESPACE = "/api/v1/namespaces/iris"
@@ -268,58 +265,3 @@ def test_the_page_has_every_reason() -> None:
     table = page.partition("### When a slice does not get ready")[2].partition("\n## ")[0]
     said = [health.value for health in PodHealth if health not in (PodHealth.WELL, PodHealth.CRASHES)]
     assert [text for text in said if text not in table] == []
-
-
-class SilentPods:
-    """An API without answers."""
-
-    async def carry_out(self, call):
-        call.close()
-        raise Unavailable("no answer")
-
-
-async def test_tokens_of_pods_that_were_given_up_go(tmp_path: Path) -> None:
-    """A worker's next pod is asked for when the one before is given up: then its Secret goes, pod or no pod."""
-    dropped: list[str] = []
-    caller = SilentPods()
-    caller.settings, caller.rng = kube_settings(configuration(tmp_path), "u", tls=False, plaintext=True), None  # type: ignore[attr-defined]
-    tokens = ControllerTokens(Secret("s" * 43), [])
-    pods = coreweave.TokenedPods(
-        None, caller, tokens, attrs.make_class("Dropped", {"add": attrs.field()})(dropped.append)
-    )  # type: ignore[arg-type]
-    for incarnation in ("one", "one", "two", "three"):
-        spec = PodSpec(
-            f"iris-h100-a-0-{incarnation}",
-            "iris-h100-a",
-            {},
-            Capacity(),
-            environment={"IRIS_WORKER_ID": "w", "IRIS_INCARNATION": incarnation},
-        )
-        with pytest.raises(Unavailable):
-            await pods.create(spec)
-    assert dropped == ["iris-h100-a-0-one", "iris-h100-a-0-two"]
-
-
-async def test_removing_secrets_outlives_a_leader_that_may_not_act_any_more(tmp_path: Path) -> None:
-    """The next one is tried as well, whatever became of the first: it is not this that ends the controller."""
-    asked: list[int] = []
-    over = anyio.Event()
-
-    class Fenced:
-        settings, rng = kube_settings(configuration(tmp_path), "u", tls=False, plaintext=True), None
-
-        async def carry_out(self, call):
-            call.close()
-            asked.append(1)
-            if len(asked) == 2:
-                over.set()
-            raise LeadershipLost("another one leads")
-
-    dropped = coreweave.DroppedTokens(Fenced())  # type: ignore[arg-type]
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(dropped.run)
-        dropped.add("iris-h100-a-0-one")
-        dropped.add("iris-h100-a-0-two")
-        with anyio.fail_after(60):
-            await over.wait()
-        tasks.cancel_scope.cancel()

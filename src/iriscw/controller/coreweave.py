@@ -6,9 +6,7 @@ uid of the namespace in which the controller lives: two installations never shar
 state folder: a controller that starts while the API is away goes on with what it knows, and one whose folder belongs to
 another namespace says so instead of losing sight of its machines.
 
-*Tokens.* A pod's token is derived when the pod is asked for, handed to it in a Secret
-(:mod:`iriscw.cloud.kube.handing`), and is in no effect, no journal and no log. When the pod is gone its Secret is
-removed, one at a time and behind everything else that waits; those that are missed go with their slice's pool.
+*Tokens.* The driver hands each pod its token (:mod:`iriscw.cloud.drivers.kube.handed_tokens`).
 
 This module is imported only when a configuration names the platform.
 """
@@ -17,8 +15,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -33,13 +31,11 @@ from iriscw.cloud.drivers.kube.calls import Caller
 from iriscw.cloud.drivers.kube.drivers import KubeDrivers
 from iriscw.cloud.drivers.kube.noticing import Noticing
 from iriscw.cloud.drivers.kube.objects import Objects
-from iriscw.cloud.kube.handing import drop_token
 from iriscw.cloud.kube.mounts import STORAGE_VARIABLES
-from iriscw.cloud.kube.pods import create_pod
 from iriscw.cloud.kube.ports import KubeApi
 from iriscw.cloud.kube.reviews import AGENT_AUDIENCE, Reviewed, review_token
 from iriscw.cloud.kube.settings import GroupSettings, KubeSettings, SecretKey, Taint
-from iriscw.cloud.model import LABEL_WORKER, Pod, PodSpec, Removed, Throttled, Unavailable, WatchEvent
+from iriscw.cloud.model import Pod, Throttled, Unavailable
 from iriscw.cloud.ports import Connection, NodePoolDriver, PodDriver
 from iriscw.config.model import ClusterConfig, CoreweaveSliceConfig, ScaleGroupConfig
 from iriscw.controller.agent_proofs import PATIENCE_S, AgentProofs
@@ -47,7 +43,6 @@ from iriscw.controller.errors import NoSuchNamespace, StateUnusable
 from iriscw.controller.notices import PoolNotices
 from iriscw.controller.settings import store_variables, task_image, worker_image
 from iriscw.controller.tokens import ControllerTokens
-from iriscw.errors import OperationError
 from iriscw.files import write_atomic
 from iriscw.runtime.vocabulary import SECOND
 from iriscw.tiers.drivers.s3_place import with_own
@@ -69,9 +64,6 @@ REVIEWS_AT_ONCE = 200
 IDENTITY_FILE = "namespace-uid"
 UID_CHARS = 128
 """Of an object's uid; those of Kubernetes have 36."""
-
-MAX_DROPPED = 10_000
-"""Pods that are gone and whose Secrets wait to be removed. Those beyond go with their slice's pool."""
 
 
 # From the configuration
@@ -197,87 +189,6 @@ def _remember(path: Path, uid: str) -> None:
         raise StateUnusable(f"{path}: {error.strerror or error}") from error
 
 
-# Tokens
-
-
-class DroppedTokens:
-    """Removes the Secrets of pods that are gone, one after the other.
-
-    Args:
-        caller: carries the calls out.
-    """
-
-    def __init__(self, caller: Caller) -> None:
-        self._caller = caller
-        self._send, self._receive = anyio.create_memory_object_stream[str](MAX_DROPPED)
-
-    def add(self, pod: str) -> None:
-        """Have the Secret of this pod removed by and by."""
-        try:
-            self._send.send_nowait(pod)
-        except (anyio.WouldBlock, anyio.ClosedResourceError):
-            log.debug("the Secret of %s is left to go with its pool", pod)
-
-    async def run(self) -> None:
-        """Remove them, for ever. One call at a time: it never takes more than one turn from others."""
-        with self._send, self._receive:
-            async for pod in self._receive:
-                await self._drop(pod)
-
-    async def _drop(self, pod: str) -> None:
-        try:
-            await self._caller.carry_out(drop_token(self._caller.settings, pod, self._caller.rng))
-        except OperationError as error:  # also the fence's: such a controller ends by itself
-            log.warning("the Secret of %s goes with its pool: %s: %s", pod, type(error).__name__, error)
-
-
-@attrs.frozen
-class TokenedPods:
-    """A :class:`PodDriver` that hands each pod its token.
-
-    A worker's next pod is asked for only when the one before is gone or given up: then its Secret goes, too, whether a
-    pod ever came of it or not.
-    """
-
-    pods: PodDriver
-    caller: Caller
-    tokens: ControllerTokens
-    dropped: DroppedTokens
-    _asked: dict[str, str] = attrs.field(factory=dict, repr=False)
-    """The pod that was asked for last, by worker."""
-
-    async def create(self, spec: PodSpec) -> Pod:
-        """See the port."""
-        worker_id = spec.environment["IRIS_WORKER_ID"]
-        token = self.tokens.worker_token(worker_id, spec.environment["IRIS_INCARNATION"])
-        before = self._asked.get(worker_id, spec.name)
-        if before != spec.name:
-            self.dropped.add(before)
-        self._asked[worker_id] = spec.name
-        spec = attrs.evolve(spec, environment={**self.tokens.told, **spec.environment})
-        call = create_pod(self.caller.settings, spec, self.caller.rng, token=token.reveal())
-        return await self.caller.carry_out(call)
-
-    async def delete(self, name: str, uid: str, grace_s: float = 30.0) -> None:
-        """See the port."""
-        await self.pods.delete(name, uid, grace_s)
-
-    async def list(self, labels: Mapping[str, str]) -> tuple[Pod, ...]:
-        """See the port."""
-        return await self.pods.list(labels)
-
-    async def watch(self, labels: Mapping[str, str]) -> AsyncIterator[WatchEvent]:
-        """See the port; what is gone needs its token no more."""
-        async with aclosing(self.pods.watch(labels)) as events:  # type: ignore[type-var]
-            async for event in events:
-                if isinstance(event, Removed):
-                    self.dropped.add(event.object.name)
-                    worker_id = event.object.labels.get(LABEL_WORKER, "")
-                    if self._asked.get(worker_id) == event.object.name:
-                        del self._asked[worker_id]
-                yield event
-
-
 @attrs.frozen
 class CoreweaveDrivers:
     """The drivers of a CoreWeave cluster, as the controller uses them.
@@ -289,7 +200,6 @@ class CoreweaveDrivers:
     """
 
     drivers: KubeDrivers
-    pods: PodDriver
     cluster: str
     notices: PoolNotices
     proofs: AgentProofs | None = None
@@ -298,6 +208,11 @@ class CoreweaveDrivers:
     def node_pools(self) -> NodePoolDriver:
         """The driver of node pools."""
         return self.drivers.node_pools
+
+    @property
+    def pods(self) -> PodDriver:
+        """The driver of worker pods, which have their tokens."""
+        return self.drivers.pods
 
     def connection(self, pod: str, uid: str) -> Connection:
         """Return the connection to one incarnation of a pod."""
@@ -357,15 +272,15 @@ async def open_coreweave(
         anybody = KubeDrivers(api, KubeSettings(cluster=""), timeout_s=timeout_s)
         cluster = await cluster_identity(anybody.objects, platform.namespace, state_dir)
         settings = kube_settings(config, cluster, tls=tls, plaintext=plaintext)
-        drivers = KubeDrivers(api, settings, timeout_s=timeout_s, fence=fence)
-        caller = drivers.objects.caller
+        settings = attrs.evolve(settings, environment={**settings.environment, **tokens.told})
+        token = tokens.token_of_pod
+        drivers = KubeDrivers(api, settings, timeout_s=timeout_s, fence=fence, worker_token=token)
         proofs = agent_proofs(api, platform.namespace) if config.agent.enabled else None
-        dropped, noticing = DroppedTokens(caller), Noticing(caller)
+        noticing = Noticing(drivers.objects.caller)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(dropped.run)
+            tasks.start_soon(drivers.remove_tokens)
             tasks.start_soon(noticing.run)
             try:
-                pods = TokenedPods(drivers.pods, caller, tokens, dropped)
-                yield CoreweaveDrivers(drivers, pods, cluster, PoolNotices(noticing), proofs)
+                yield CoreweaveDrivers(drivers, cluster, PoolNotices(noticing), proofs)
             finally:
                 tasks.cancel_scope.cancel()

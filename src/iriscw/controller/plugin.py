@@ -16,13 +16,11 @@ from iriscw.cloud.drivers.loading import (
     PlatformContext,
     load_platform,
 )
-from iriscw.cloud.model import PodSpec
 from iriscw.config.model import ClusterConfig
 from iriscw.controller.errors import StateUnusable
 from iriscw.controller.tokens import ControllerTokens
 from iriscw.errors import IriscwError
 from iriscw.files import make_private_folder
-from iriscw.rpc.tokens import Secret
 
 
 def checked_platform(config: ClusterConfig) -> Platform:
@@ -69,9 +67,6 @@ async def open_plugin(
     plugin = config.platform.plugin
     assert plugin is not None
 
-    def worker_token(spec: PodSpec) -> Secret:
-        return tokens.worker_token(spec.environment["IRIS_WORKER_ID"], spec.environment["IRIS_INCARNATION"])
-
     context = PlatformContext(
         cluster=config.name,
         settings=plugin.settings,
@@ -80,7 +75,7 @@ async def open_plugin(
         controller_address=controller_address,
         worker_environment={**tokens.told, **config.defaults.bootstrap.env_vars},
         cache_dir=config.defaults.bootstrap.cache_dir,
-        worker_token=worker_token,
+        worker_token=tokens.token_of_pod,
     )
     async with platform.open(context) as drivers:
         yield drivers

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import attrs
 
+from iriscw.cloud.model import PodSpec
 from iriscw.controller.errors import StateUnusable
 from iriscw.files import make_private_folder
 from iriscw.rpc.errors import InvalidTokenFile
@@ -88,6 +89,10 @@ class ControllerTokens:
             InvalidArgument: a name is empty or longer than 256 bytes.
         """
         return self._workers.token(worker_id, incarnation)
+
+    def token_of_pod(self, spec: PodSpec) -> Secret:
+        """Derive the token of the worker in a pod, as platforms ask for it."""
+        return self.worker_token(spec.environment["IRIS_WORKER_ID"], spec.environment["IRIS_INCARNATION"])
 
     def agent_token(self, node: str) -> Secret:
         """Derive the token of the agents of a node.

@@ -38,6 +38,9 @@ MAX_SAID_CHARS: Final = 1_000
 DEFAULT_SOCKET: Final = "/var/run/docker.sock"
 SCHEME: Final = "unix://"
 
+TASK_CONTAINERS_VARIABLE: Final = "IRISCW_TASK_CONTAINERS"
+"""Where a worker finds what its tasks' containers are like."""
+
 ATTEMPT_LABEL: Final = "iris-attempt-uid"
 TASK_LABEL: Final = "iris-task-id"
 

@@ -16,6 +16,7 @@ from iriscw.cloud.drivers.kube.api import ApiStatistics, KubernetesApi, open_api
 from iriscw.cloud.drivers.kube.calls import Caller, CallStatistics
 from iriscw.cloud.drivers.kube.connection import KubeConnection
 from iriscw.cloud.drivers.kube.forwarding import PortStream, port_forward
+from iriscw.cloud.drivers.kube.handed_tokens import HandedTokens
 from iriscw.cloud.drivers.kube.limits import TransportLimits
 from iriscw.cloud.drivers.kube.logs import LogWish, read_log
 from iriscw.cloud.drivers.kube.objects import Objects
@@ -26,6 +27,7 @@ from iriscw.cloud.kube.tasks import CONTAINER as TASK_CONTAINER, look_at_task_po
 from iriscw.cloud.kube.watching import PodWatch, PoolWatch, WatchStatistics
 from iriscw.cloud.model import Gone, NodePool, NodePoolSpec, Pod, PodSpec, WatchEvent
 from iriscw.cloud.ports import CALL_TIMEOUT_S
+from iriscw.rpc.tokens import Secret
 from iriscw.runtime.vocabulary import SECOND
 
 
@@ -100,11 +102,14 @@ class KubePodDriver:
     """Worker pods; see :class:`~iriscw.cloud.ports.PodDriver`."""
 
     shell: Shell
+    tokens: HandedTokens | None = None
+    """Of workers; without it pods have none."""
 
     async def create(self, spec: PodSpec) -> Pod:
         """Ask for a pod."""
         caller = self.shell.caller
-        return await caller.carry_out(pods.create_pod(caller.settings, spec, caller.rng))
+        token = self.tokens.hand(spec) if self.tokens is not None else ""
+        return await caller.carry_out(pods.create_pod(caller.settings, spec, caller.rng, token=token))
 
     async def delete(self, name: str, uid: str, grace_s: float = 30.0) -> None:
         """Ask for the deletion of a pod; its processes get ``grace_s`` seconds, at least one."""
@@ -118,7 +123,8 @@ class KubePodDriver:
 
     def watch(self, labels: Mapping[str, str]) -> AsyncIterator[WatchEvent]:
         """Return what there is, then every change. Nothing is asked before the first event is."""
-        return self.shell.watch(PodWatch(self.shell.caller.settings, labels))
+        events = self.shell.watch(PodWatch(self.shell.caller.settings, labels))
+        return events if self.tokens is None else self.tokens.watched(events)
 
 
 class KubeDrivers:
@@ -129,6 +135,8 @@ class KubeDrivers:
         settings: How to behave towards it.
         timeout_s: The deadline of a call.
         fence: Called before each request that may change something; raises when this process must not act any more.
+        worker_token: Gives the token of the worker in a pod. Without it workers have none; with it
+            :meth:`remove_tokens` has to run.
     """
 
     def __init__(
@@ -138,9 +146,11 @@ class KubeDrivers:
         *,
         timeout_s: float = CALL_TIMEOUT_S,
         fence: Callable[[], None] = lambda: None,
+        worker_token: Callable[[PodSpec], Secret] | None = None,
     ) -> None:
         self._api = api
         self._shell = Shell(Caller(api, settings, timeout_s=timeout_s, fence=fence))
+        self._tokens = HandedTokens(self._shell.caller, worker_token) if worker_token is not None else None
 
     @property
     def node_pools(self) -> KubeNodePoolDriver:
@@ -150,7 +160,12 @@ class KubeDrivers:
     @property
     def pods(self) -> KubePodDriver:
         """The driver of worker pods."""
-        return KubePodDriver(self._shell)
+        return KubePodDriver(self._shell, self._tokens)
+
+    async def remove_tokens(self) -> None:
+        """Remove the Secrets of pods that are gone, for ever; without tokens there are none."""
+        if self._tokens is not None:
+            await self._tokens.run()
 
     def connection(self, pod: str, uid: str) -> KubeConnection:
         """Return the connection to one incarnation of a pod; nothing is dialled before it is used."""

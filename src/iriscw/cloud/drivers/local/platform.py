@@ -45,8 +45,10 @@ from iriscw.cloud.drivers.local.records import (
     pod_seen,
     pool_seen,
 )
+from iriscw.cloud.drivers.local.token_files import TokenFiles
 from iriscw.cloud.drivers.watching import Watchers
 from iriscw.cloud.model import (
+    LABEL_GROUP,
     Capacity,
     NodePool,
     Pod,
@@ -101,6 +103,10 @@ class LocalOptions:
     boot_delay_s: float = 1.0
     cache: Path | None = None
     """Where workers keep their attempts, if pods are workers."""
+    tokens: TokenFiles | None = None
+    """Of workers; without it pods have none."""
+    group_environment: Mapping[str, Mapping[str, str]] = attrs.field(factory=dict)
+    """What goes into the pods of one scale group beside all that."""
 
 
 class LocalPlatform:
@@ -143,6 +149,8 @@ class LocalPlatform:
             ORPHAN_VARIABLE: f"{ORPHAN_AFTER_S:g}",
             **self.options.environment,
             **record.spec.environment,
+            **(self.options.tokens.environment_of(record.spec.name) if self.options.tokens is not None else {}),
+            **self.options.group_environment.get(record.spec.labels.get(LABEL_GROUP, ""), {}),
             "IRIS_VM_ADDRESS": record.address,
             "IRISCW_CPU_MILLI": str(request.cpu_milli),
             "IRISCW_MEMORY_BYTES": str(request.memory_bytes),
@@ -293,6 +301,8 @@ class LocalPlatform:
         async with self.lock:
             record = self.pods[name]
             await on_disk(self.folder.remove_pod, record)
+            if self.options.tokens is not None:
+                await on_disk(self.options.tokens.remove, name)
             del self.pods[name], self.lives[uid]
             self.pod_watchers.tell(Removed(pod_seen(record)))
             await self.schedule()
@@ -409,6 +419,8 @@ class LocalPlatform:
         self._versions = itertools.count(max(versions, default=0) + 1)
         self.pools = {record.spec.name: record for record in pools}
         self.pods = {record.spec.name: record for record in pods}
+        if self.options.tokens is not None:
+            await on_disk(self.options.tokens.remove_others, self.pods.keys())
         for pod in pods:
             self.begin_pod(pod)
         for pool in pools:

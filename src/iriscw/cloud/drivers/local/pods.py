@@ -34,6 +34,8 @@ class LocalPodDriver:
                 if not same or present.spec.pool != spec.pool or present.deleting:
                     raise Conflict(f"another pod has the name {spec.name!r}, or it is being deleted")
                 return pod_seen(present)
+            if platform.options.tokens is not None:
+                await platform.options.tokens.write(spec)
             labels = our_labels(platform.options.cluster, spec.labels)
             record = await platform.change_pod(PodRecord(attrs.evolve(spec, labels=labels), uuid.uuid4().hex, 0))
             platform.begin_pod(record)
