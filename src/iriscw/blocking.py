@@ -230,9 +230,9 @@ class Job:
         """Iterate over the job's statuses, the last of which is terminal; errors as :meth:`iriscw.Job.watch`."""
         return _iterate(self._loop, self._job.watch())
 
-    def wait(self, timeout: float | None = None) -> JobStatus:
-        """Wait at most ``timeout`` seconds for the job's end; errors as :meth:`iriscw.Job.wait`."""
-        return self._loop.call(self._job.wait, timeout)
+    def wait(self, timeout_s: float | None = None) -> JobStatus:
+        """Wait at most ``timeout_s`` seconds for the job's end; errors as :meth:`iriscw.Job.wait`."""
+        return self._loop.call(self._job.wait, timeout_s)
 
     def result(self, timeout_s: float | None = None) -> list[Any]:
         """Wait for the end and give what the tasks returned; errors as :meth:`iriscw.Job.result`."""

@@ -25,7 +25,7 @@ def test_a_script_needs_no_loop():
         with blocking.connect(cluster.address, cluster.admin_token) as client:
             said = client.submit(Command(["echo", "hello"]), name="say", resources=SMALL)
             assert [str(line) for line in said.logs(follow=True)] == ["hello"]
-            assert said.wait(timeout=60).state is JobState.SUCCEEDED
+            assert said.wait(timeout_s=60).state is JobState.SUCCEEDED
             assert [status.state for status in said.watch()] == [JobState.SUCCEEDED]
             assert {each.name for each in client.jobs()} == {"sum", "say"}
             assert client.job(said.id).tasks()[0].attempts[0].exit_code == 0
