@@ -473,8 +473,12 @@ class Connecting(AbstractContextManager[Client]):
 
 
 def connect(address: str | None = None, token: str | Secret | None = None) -> Connecting:
-    """Return a client of a running controller; arguments and errors as :func:`iriscw.connect`."""
-    return Connecting(_connected(_client.connect(address, token)))
+    """Return a client of a running controller; arguments and errors as :func:`iriscw.connect`.
+
+    Raises:
+        WrongLoop: a cluster of this thread has this address, when the block is entered.
+    """
+    return Connecting(_connected(_client.connect(address, token), address))
 
 
 def connect_kubernetes(
@@ -498,7 +502,8 @@ def connect_kubernetes(
 
 
 @contextmanager
-def _connected(connecting: AbstractAsyncContextManager[_client.Client]) -> Iterator[Client]:
+def _connected(connecting: AbstractAsyncContextManager[_client.Client], address: str | None = None) -> Iterator[Client]:
+    _cluster.check_thread(address)
     with _block(connecting) as (loop, made):
         yield Client(loop, made)
 
