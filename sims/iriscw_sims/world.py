@@ -361,6 +361,9 @@ class World(Stage):
         """
         if self.violations:
             raise InvariantBroken(self.violations[0])
+        if self.policy is not None and self.policy.failure:
+            self.violations.append(f"policy failed: {self.policy.failure}")  # what comes after says nothing of it
+            raise InvariantBroken(self.violations[0])
         steps, system = self.simulation.steps, self.system
         if len(system.events) != self.job_checks.events_seen:
             self.job_checks.events()

@@ -230,9 +230,9 @@ class Job:
         """Iterate over the job's statuses, the last of which is terminal; errors as :meth:`iriscw.Job.watch`."""
         return _iterate(self._loop, self._job.watch())
 
-    def wait(self, timeout: float | None = None) -> JobStatus:
-        """Wait at most ``timeout`` seconds for the job's end; errors as :meth:`iriscw.Job.wait`."""
-        return self._loop.call(self._job.wait, timeout)
+    def wait(self, timeout_s: float | None = None) -> JobStatus:
+        """Wait at most ``timeout_s`` seconds for the job's end; errors as :meth:`iriscw.Job.wait`."""
+        return self._loop.call(self._job.wait, timeout_s)
 
     def result(self, timeout_s: float | None = None) -> list[Any]:
         """Wait for the end and give what the tasks returned; errors as :meth:`iriscw.Job.result`."""
@@ -473,8 +473,12 @@ class Connecting(AbstractContextManager[Client]):
 
 
 def connect(address: str | None = None, token: str | Secret | None = None) -> Connecting:
-    """Return a client of a running controller; arguments and errors as :func:`iriscw.connect`."""
-    return Connecting(_connected(_client.connect(address, token)))
+    """Return a client of a running controller; arguments and errors as :func:`iriscw.connect`.
+
+    Raises:
+        WrongLoop: a cluster of this thread has this address, when the block is entered.
+    """
+    return Connecting(_connected(_client.connect(address, token), address))
 
 
 def connect_kubernetes(
@@ -498,7 +502,8 @@ def connect_kubernetes(
 
 
 @contextmanager
-def _connected(connecting: AbstractAsyncContextManager[_client.Client]) -> Iterator[Client]:
+def _connected(connecting: AbstractAsyncContextManager[_client.Client], address: str | None = None) -> Iterator[Client]:
+    _cluster.check_thread(address)
     with _block(connecting) as (loop, made):
         yield Client(loop, made)
 

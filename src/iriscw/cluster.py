@@ -24,6 +24,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
+import threading
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -49,6 +51,7 @@ from iriscw.errors import InvalidArgument, OperationError, UsageError
 from iriscw.fleet.policy import Policy, default_policy
 from iriscw.processes.identity import ProcessGone, ProcessIdentity
 from iriscw.processes.sweep import marked_processes
+from iriscw.rpc.errors import WrongLoop
 from iriscw.rpc.keeping import Kept
 
 GROUP: Final = "local"
@@ -59,6 +62,22 @@ NODES_LIMIT: Final = 1000
 
 DESTROY_TIMEOUT_S: Final = 30.0
 """Processes that were killed are gone within a second; a machine that swaps takes longer."""
+
+_THREADS: Final[dict[str, tuple[int, int]]] = {}
+"""The clusters of this process by address: their process, of which this one may be a fork, and their thread."""
+
+
+def check_thread(address: str | None) -> None:
+    """See that a blocking call to this address does not hold up the controller that it waits for.
+
+    Raises:
+        WrongLoop: a cluster there runs on an event loop of this thread.
+    """
+    if address is not None and _THREADS.get(address) == (os.getpid(), threading.get_ident()):
+        raise WrongLoop(
+            f"the cluster at {address} runs on an event loop of this thread, which a blocking call would hold up:"
+            " use cluster.client there, or call from another thread (asyncio.to_thread)"
+        )
 
 
 class ClusterNotRunning(UsageError):
@@ -228,6 +247,8 @@ class Cluster:
             authority=self._controller.trusted,
         )
         self._client = await stack.enter_async_context(connected_to(here))
+        _THREADS[here.address] = (os.getpid(), threading.get_ident())
+        stack.callback(_THREADS.pop, here.address, None)
         stack.callback(self._forget)
 
     async def __aexit__(

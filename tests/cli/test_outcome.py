@@ -63,7 +63,8 @@ def test_one_line_with_the_way_out(capsys):
     """The line names the error, and what to do where that is known."""
     assert report(RpcUnavailable("no connection"), verbose=False) == REFUSED
     assert capsys.readouterr().err == (
-        "iriscw: RpcUnavailable: no connection; is the controller running? `iriscw up` starts one here\n"
+        "iriscw: RpcUnavailable: no connection; is the controller running? `iriscw up` starts one here; "
+        "one that had a --workdir needs the same\n"
     )
 
 

@@ -76,6 +76,18 @@ def test_a_program_reads_the_job_alone(iriscw, client):
     assert log.isdisjoint(err.splitlines())
 
 
+def test_a_job_that_can_never_run_is_told_of(iriscw, client, monkeypatch):
+    """Without -f, too: the id is for programs; reason and exit code say that nothing will come of it."""
+    over = JobStatus("job-1", "u", "n", JobState.UNSCHEDULABLE, 1, 1, {}, reason="too small")
+
+    async def ended():
+        return over
+
+    monkeypatch.setattr(client, "status", ended)
+    monkeypatch.setattr(client, "wait", ended)
+    assert iriscw("submit", "prog") == (1, "job-1\n", "job-1 UNSCHEDULABLE: too small\n")
+
+
 def test_a_name_that_is_empty(iriscw, client):
     """It is refused, not made up: the variable that should hold it is unset."""
     code, _, said = iriscw("submit", "--name", "", "--", "true")

@@ -161,6 +161,23 @@ def test_a_tunnel_says_who_is_at_its_far_end(path, tmp_path):
         discover()
 
 
+def test_the_way_back_to_jobs_names_their_folder(path, tmp_path):
+    """A cluster that was killed is taken up from its own folder; one that starts elsewhere knows none of its jobs."""
+    for kept in (False, True):
+        written = write_context(path, "127.0.0.1:7", Secret("t"), tmp_path / "my state", kept=kept)
+        assert read_context(path) == written
+        content = json.loads(path.read_text())
+        content["owner"]["start_ticks"] = 1
+        path.write_text(json.dumps(content))
+        with pytest.raises(NoController) as failed:
+            discover()
+        assert str(failed.value).endswith(
+            f"`iriscw up --workdir '{tmp_path / 'my state'}'`, with its other options, takes its jobs up"
+            if kept
+            else "run `iriscw up` again"
+        )
+
+
 def test_the_environments_name_is_for_its_own_address(path, monkeypatch):
     """Another controller's certificate has to hold that one's name."""
     monkeypatch.setenv("IRIS_SERVER_NAME", "c.iris")

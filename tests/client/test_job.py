@@ -39,7 +39,7 @@ async def test_wait_has_a_timeout(client, controller):
     controller.job = controller.statuses[0]
     job = await client.job("job-1")
     with pytest.raises(WaitTimeout, match=r"RUNNING after 0\.2 s \(2 of 2 tasks run\)"):
-        await job.wait(timeout=0.2)
+        await job.wait(timeout_s=0.2)
 
 
 async def test_who_gives_up_waiting_hears_the_reason_of_now(client, controller, monkeypatch):
@@ -48,7 +48,7 @@ async def test_who_gives_up_waiting_hears_the_reason_of_now(client, controller, 
     job = await client.job("job-1")
     controller.job = job_of(Wire.PENDING, reason="1 runs Python 3.11")
     with pytest.raises(WaitTimeout, match="1 runs Python"):
-        await job.wait(timeout=0.05)
+        await job.wait(timeout_s=0.05)
     controller.job.job_id = "another"
     with pytest.raises(WaitTimeout, match="no worker is connected"):
         await job.result(timeout_s=0.05)

@@ -72,7 +72,7 @@ async def a_job_runs(client: iriscw.Client) -> str:
     """Submit a job, wait for its machine, and get its value back. Give the worker that computed it."""
     before = await client.slices(GROUP)
     job = await client.submit(hello, name=f"coreweave-smoke-{uuid.uuid4().hex[:8]}", resources=SMALL)
-    status = await job.wait(timeout=JOB_S)
+    status = await job.wait(timeout_s=JOB_S)
     assert status.state == "SUCCEEDED", f"{status.reason}; slices before: {before}, now: {await client.slices()}"
     ((value, worker, version),) = await job.result(timeout_s=60)
     assert value == 42

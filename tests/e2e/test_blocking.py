@@ -1,13 +1,15 @@
 """The facade for scripts, on a real cluster."""
 
+import anyio.to_thread
 import pytest
 
 from iriscw import blocking
 from iriscw.client.errors import ClientClosed, NotConnected
 from iriscw.client.submission import Command
-from iriscw.cluster import ClusterNotRunning
+from iriscw.cluster import Cluster, ClusterNotRunning, check_thread
 from iriscw.jobs.model import JobState
 from iriscw.resources import Resources
+from iriscw.rpc.errors import WrongLoop
 
 SMALL = Resources(cpu="250m", memory="64MiB")
 
@@ -25,7 +27,7 @@ def test_a_script_needs_no_loop():
         with blocking.connect(cluster.address, cluster.admin_token) as client:
             said = client.submit(Command(["echo", "hello"]), name="say", resources=SMALL)
             assert [str(line) for line in said.logs(follow=True)] == ["hello"]
-            assert said.wait(timeout=60).state is JobState.SUCCEEDED
+            assert said.wait(timeout_s=60).state is JobState.SUCCEEDED
             assert [status.state for status in said.watch()] == [JobState.SUCCEEDED]
             assert {each.name for each in client.jobs()} == {"sum", "say"}
             assert client.job(said.id).tasks()[0].attempts[0].exit_code == 0
@@ -65,3 +67,18 @@ def test_connect_is_a_block():
     """Who forgets the block is told of it."""
     with pytest.raises(NotConnected, match=r"with connect\(\) as client: client\.submit"):
         blocking.connect("127.0.0.1:1", "t" * 32).submit(add, name="x")
+
+
+async def test_the_thread_of_a_cluster_cannot_wait_for_it():
+    """It would hold up the controller that it waits for. Another thread may, and this one once the cluster is gone."""
+
+    def listed():
+        with blocking.connect(cluster.address, cluster.admin_token) as client:
+            return client.jobs()
+
+    async with Cluster.local(nodes=1) as cluster:
+        with pytest.raises(WrongLoop, match=r"asyncio\.to_thread"):
+            listed()
+        assert await anyio.to_thread.run_sync(listed) == []
+        address = cluster.address
+    check_thread(address)

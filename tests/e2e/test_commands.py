@@ -239,6 +239,7 @@ def test_a_dead_clusters_context_is_named(tmp_path):
     code, _, err = terminal.run("doctor", "-o", "json")
     assert code == 0
     assert err == ""
+    assert f"`iriscw up --workdir {tmp_path / 'work'}`" in terminal.run("jobs")[2]
 
 
 @pytest.mark.slow

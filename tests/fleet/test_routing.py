@@ -109,7 +109,10 @@ def test_two_gangs_share_a_slice_only_if_both_fit_whole():
         (entry(what=Capacity(9000, 1)), "too small (9 CPU asked, 8 there)"),
         (entry(what=attrs.evolve(TASK, gpu_class="L40")), "GPU class L40 asked, H100 there"),
         (entry(constraints=(Constraint("region", Op.EQ, ("ord1",)),)), "region=ord1"),
-        (entry(count=16, gang=16), "a gang of 16 needs 2 workers of one slice, which has 1 (num_vms)"),
+        (
+            entry(count=16, gang=16),
+            "a gang of 16 needs 2 workers of one slice, which has 1 (num_vms); by 'group' it may have several",
+        ),
         (entry(count=16, gang=16, by="worker-id"), "a gang of 16 needs room on one worker, and takes 2"),
     ],
 )

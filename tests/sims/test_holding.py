@@ -1,5 +1,6 @@
 """A plan as an assertion."""
 
+import re
 import subprocess
 import sys
 import traceback
@@ -73,6 +74,15 @@ def test_a_policy_that_raises_fails_the_test(calm_plan):
     with pytest.raises(AssertionError, match="policy failed: ZeroDivisionError") as failed:
         assert_holds(calm_plan(1), policy=lambda view: 1 // view.ready)
     assert type(failed.value.__cause__) is ZeroDivisionError
+
+
+def test_a_policy_that_raises_ends_the_run(calm_plan):
+    """What the fleet does afterwards tells nothing of the policy, and Hypothesis would run it hundreds of times."""
+    with pytest.raises(AssertionError) as failed:
+        assert_holds(calm_plan(1), policy=lambda view: view.ready + view.idle)
+    told = re.search(r"at ([\d.]+) s, for .*, (\d+) steps, ([\d.]+) s, trace", str(failed.value), re.DOTALL)
+    assert told is not None
+    assert float(told[3]) - float(told[1]) < 1
 
 
 def half(view):

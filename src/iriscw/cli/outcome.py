@@ -117,7 +117,7 @@ _WAYS_OUT_OF_THE_MACHINE: Final = {
 }
 
 _WAYS_OUT: Final = {
-    "RpcUnavailable": "is the controller running? `iriscw up` starts one here",
+    "RpcUnavailable": "is the controller running? `iriscw up` starts one here; one that had a --workdir needs the same",
     "RpcDeadline": "it may still happen; look with `iriscw jobs`",
     "Unauthenticated": "give the cluster's token with --token-file",
     "NoSuchJob": "`iriscw jobs` lists those there are",
@@ -130,7 +130,7 @@ _WAYS_OUT: Final = {
     "NoAccess": "say --kubeconfig FILE, or set KUBECONFIG",
     "NoStoreCredentials": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; for gs:// "
     "GOOGLE_APPLICATION_CREDENTIALS",
-    "WorkdirLocked": "another controller uses this folder; stop it, or choose another --workdir",
+    "WorkdirLocked": "stop it, or choose another --workdir",
     "JournalLocked": "another controller uses this journal; stop it first",
 }
 

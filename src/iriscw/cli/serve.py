@@ -49,7 +49,7 @@ class ClusterIsUp(UsageError):
     "--orphan-after",
     type=float,
     help="Seconds after which workers end themselves if this process is killed; 0: never. "
-    "Default: 60 in a temporary folder, 600 in --workdir.",
+    "Default: 60 in a temporary folder, 600 in --workdir. Their tasks end sooner: after 20 s.",
 )
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=0, help="Where the controller listens; 0: any free port."
@@ -99,7 +99,8 @@ def up(
             workdir=workdir,
             port=port,
         )
-    run_async(_keep_up, cluster, path, () if left is None or left.workdir is None else (left.workdir,))
+    dead = () if left is None or left.workdir is None else (left.workdir,)
+    run_async(functools.partial(_keep_up, kept=workdir is not None or config is not None), cluster, path, dead)
 
 
 def _refuse_beside_config(ctx: click.Context) -> None:
@@ -112,7 +113,7 @@ def _refuse_beside_config(ctx: click.Context) -> None:
         raise click.UsageError(f"{', '.join(names)}: with --config the configuration says it", ctx)
 
 
-async def _keep_up(cluster: Cluster, path: Path, dead: tuple[Path, ...]) -> None:
+async def _keep_up(cluster: Cluster, path: Path, dead: tuple[Path, ...], *, kept: bool) -> None:
     from iriscw.cloud.drivers.local.throwaway import remove_abandoned
 
     with contextlib.ExitStack() as stack:  # before anything starts: it must end in order, too
@@ -120,7 +121,7 @@ async def _keep_up(cluster: Cluster, path: Path, dead: tuple[Path, ...]) -> None
         for each in await remove_abandoned(dead):
             _say(f"removed {each.folder}, left by a cluster that was killed (process {each.owner.pid})")
         async with cluster:
-            written = write_context(path, cluster.address, cluster.admin_token, cluster.workdir)
+            written = write_context(path, cluster.address, cluster.admin_token, cluster.workdir, kept=kept)
             try:
                 _say(f"iriscw is up at {cluster.address}; try `iriscw submit -f -- echo hello` in another terminal")
                 await anext(signals)

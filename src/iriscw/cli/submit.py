@@ -18,7 +18,7 @@ from iriscw.cli.output import emit, format_option, show_one, visible
 from iriscw.client.advice import files_named
 from iriscw.client.client import Client
 from iriscw.client.submission import Command
-from iriscw.jobs.model import MAX_NAME_LENGTH
+from iriscw.jobs.model import MAX_NAME_LENGTH, JobState
 from iriscw.resources import Resources
 
 
@@ -95,9 +95,9 @@ def submit(
     Neither this folder nor this environment travels: a command has an empty working folder, some variables of its
     worker, and those that --env names. --bundle gives it a copy of a folder's files.
 
-    Prints the job's id. With -f the exit code is that of the program if a job's only task failed (128 and the number of
-    a signal), and 1 if the job does not end well otherwise. With -f -o json the log goes to standard error, and
-    standard output has the job at its end.
+    Prints the job's id; the exit code is 1 if the job can never run. With -f the exit code is that of the program if a
+    job's only task failed (128 and the number of a signal), and 1 if the job does not end well otherwise. With -f -o
+    json the log goes to standard error, and standard output has the job at its end.
     """
     if name is None and wishes["existing"] != "error":
         raise click.UsageError(
@@ -121,7 +121,8 @@ def submit(
         status = await job.status()
         if not followed:
             show_one(fields(status), form, lambda: f"{job.id}\n")
-            return DONE
+            # `iriscw jobs` lists no job that has ended: nobody would hear that this one never ran.
+            return await conclude(job, "table") if status.state is JobState.UNSCHEDULABLE else DONE
         sys.stderr.write(f"{job.id}\n")
         write = emit if form == "table" else write_aside
         words = await follow(job, with_task=status.num_tasks > 1, write=write)

@@ -21,6 +21,7 @@ import contextlib
 import errno
 import json
 import os
+import shlex
 import ssl
 import stat
 from collections.abc import Iterator, Mapping
@@ -75,6 +76,8 @@ class ClusterContext:
     server_name: str = ""
     authority: Path | None = None
     """Both as an :class:`Endpoint` has them; not empty only where this process is the near end of a tunnel."""
+    kept: bool = False
+    """Whether ``workdir`` outlives the cluster, so that the next one there takes its jobs up."""
 
     @property
     def is_alive(self) -> bool:
@@ -106,13 +109,14 @@ def write_context(
     *,
     server_name: str = "",
     authority: Path | None = None,
+    kept: bool = False,
 ) -> ClusterContext:
     """Leave a context of this process at ``path``: whole or not at all, mode 0600.
 
     Raises:
         InvalidContextFile: it cannot be written.
     """
-    written = ClusterContext(address, token, identify(os.getpid()), workdir, server_name, authority)
+    written = ClusterContext(address, token, identify(os.getpid()), workdir, server_name, authority, kept)
     check_context(path)
     content: dict[str, object] = {
         "address": address,
@@ -121,6 +125,7 @@ def write_context(
         "workdir": None if workdir is None else str(workdir),
         "server_name": server_name,
         "authority": None if authority is None else str(authority),
+        "kept": kept,
     }
     with _writing(path):
         write_atomic(path, json.dumps(content, indent=1).encode() + b"\n")
@@ -171,8 +176,8 @@ def read_context(path: Path) -> ClusterContext | None:
         content = json.loads(data)
         owner = ProcessIdentity(**content["owner"])
         where, authority = (_path(content.get(name)) for name in ("workdir", "authority"))
-        name = str(content.get("server_name") or "")
-        return ClusterContext(str(content["address"]), Secret(content["token"]), owner, where, name, authority)
+        name, kept = str(content.get("server_name") or ""), bool(content.get("kept"))
+        return ClusterContext(str(content["address"]), Secret(content["token"]), owner, where, name, authority, kept)
     except (ValueError, KeyError, TypeError) as error:  # its text may be a part of the token: not shown
         raise InvalidContextFile(f"{path} is not a context of a cluster ({type(error).__name__}); remove it") from None
 
@@ -222,6 +227,9 @@ def discover(address: str | None = None, token: str | Secret | None = None) -> E
         if left.owner_here is not None and not left.is_alive:
             what, again = ("cluster", "up") if left.workdir is not None else ("way to the cluster", "connect")
             gone = f"the {what} at {left.address} is gone (process {left.owner.pid} was killed)"
+            if left.kept:  # any other folder would be an empty cluster, and nobody would take the jobs up
+                folder = shlex.quote(str(left.workdir))
+                raise NoController(f"{gone}: `iriscw up --workdir {folder}`, with its other options, takes its jobs up")
             raise NoController(f"{gone}: run `iriscw {again}` again")
         return _of_context(left)
     if left is None or left.address != address:

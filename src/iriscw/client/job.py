@@ -116,23 +116,23 @@ class Job:
                 self.seen = status
                 yield status
 
-    async def wait(self, timeout: float | None = None) -> JobStatus:
+    async def wait(self, timeout_s: float | None = None) -> JobStatus:
         """Wait for the job's end, well or not, and give its last status.
 
         Args:
-            timeout: seconds; None waits for ever.
+            timeout_s: seconds; None waits for ever.
 
         Raises:
             WaitTimeout: it has not ended in time. It goes on.
             NoSuchJob: the controller has forgotten it.
             OperationError: the controller cannot be reached for minutes.
         """
-        with anyio.move_on_after(timeout):
+        with anyio.move_on_after(timeout_s):
             async with aclosing(self.watch()) as statuses:
                 async for status in statuses:
                     if status.is_over:
                         return status
-        raise await self._late(timeout)
+        raise await self._late(timeout_s)
 
     async def _late(self, timeout_s: float | None) -> WaitTimeout:
         """Return the error of a wait that was too short, with the reason of now: a new one is told seconds later."""

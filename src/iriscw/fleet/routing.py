@@ -251,7 +251,8 @@ def _gang_misfit(config: GroupConfig, entry: DemandEntry) -> str:
     if by == WORKER_ID and needed > 1:
         return f"a gang of {size} needs room on one worker, and takes {needed}"
     if not spreads(entry) and needed > config.num_vms:
-        return f"a gang of {size} needs {needed} workers of one slice, which has {config.num_vms} (num_vms)"
+        alone = f"a gang of {size} needs {needed} workers of one slice, which has {config.num_vms} (num_vms)"
+        return alone + "; by 'group' it may have several" if by == SLICE_ID else alone
     return ""
 
 

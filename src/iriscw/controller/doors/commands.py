@@ -149,7 +149,8 @@ class CommandsDoor:
                 if _runs(row):
                     return row
             start = page.next
-        raise TaskNotRunning(f"no task of {view.job_id} runs: it is {view.state.value}")
+        shown = "SUSPENDED" if view.suspended else view.state.value
+        raise TaskNotRunning(f"no task of {view.job_id} runs: it is {shown}")
 
     async def _connection(self, row: TaskRow, task: str) -> Connection:
         """Return the way to where an attempt is."""
