@@ -9,6 +9,7 @@ import click
 import pytest
 
 import iriscw
+from iriscw.checkpoint.drivers.built_in import BUILT_IN
 from iriscw.cli.app import app
 from iriscw.fleet.model import TASK_RUNTIMES
 
@@ -20,20 +21,13 @@ SHOWN = 1500
 """Characters of a page that are read before anybody scrolls."""
 
 
-def tiers():
-    """Return the places for which `iriscw checkpoint` takes a name."""
-    command = app.get_command(click.Context(app), "checkpoint")
-    (option,) = [each for each in command.params if "--tier" in each.opts]
-    return {*option.type.choices}
-
-
 def options():
     """Return what can be said of a job that is submitted."""
     return {*inspect.signature(iriscw.Client.submit).parameters}
 
 
 IS_THERE = {
-    "checkpoints in S3 and on other machines": bool(tiers() - {"ram", "disk"}),
+    "checkpoints in S3 and on other machines": len(BUILT_IN) > 2,
     "servers that scale to zero by themselves": (SOURCE / "workload").exists(),
     "hosted actors": (SOURCE / "hosted").exists(),
     "dependencies for each job": bool(options() & {"dependencies", "packages", "requirements", "extras"}),

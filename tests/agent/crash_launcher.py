@@ -235,7 +235,7 @@ def install(strike):
 def run(order, arguments):
     """Run the command line on tiers of its own, over the stand-in if there is one."""
     this_machine = machine.this_machine
-    machine.this_machine = functools.partial(this_machine, memory=Path(order["memory"]))
+    machine.this_machine = functools.partial(this_machine, folders={"ram": Path(order["memory"])})
     if order["library"]:
         gpus = NvmlGpus(order["library"])
         machine.NvmlGpus = lambda: gpus

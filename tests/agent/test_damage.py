@@ -61,7 +61,7 @@ class NoCuda:
 @pytest.mark.anyio
 async def test_damage_is_found_before_criu_is_asked(tmp_path) -> None:
     """A bit, a truncation, a file too many: each is named, CRIU is not started, and the checkpoint is not pinned."""
-    tiers = tiers_below(tmp_path, memory=tmp_path / "memory")
+    tiers = tiers_below(tmp_path, folders={"ram": tmp_path / "memory"})
     disk = tiers.folders["disk"]
     fill(disk.reserve("ck-1", 1 << 20), large=False)
     disk.seal("ck-1", FROZEN, (), default_reading(lambda count: None), lambda size: None)

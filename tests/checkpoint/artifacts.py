@@ -4,6 +4,8 @@ import os
 import random
 from pathlib import Path
 
+from iriscw.checkpoint.drivers.digests import Reading
+from iriscw.checkpoint.drivers.plug import TierContext
 from iriscw.checkpoint.drivers.store import Folders, default_reading
 from iriscw.freeze.model import CriuAbility, CriuOptions, Frozen, Host, Room, Task, TaskIdentity
 
@@ -42,7 +44,7 @@ def published(tmp_path: Path, *, large: bool = True, **words) -> Folders:
 
 def verify(tier: Folders, artifact: str) -> None:
     """Read every byte and compare."""
-    tier.verify(artifact, 2, lambda done, total: None, [])
+    tier.verify(artifact, lambda algorithm, total: Reading(algorithm, 2, lambda count: None))
 
 
 def damage(path: Path, rng: random.Random) -> str:
@@ -62,3 +64,9 @@ def damage(path: Path, rng: random.Random) -> str:
             file.seek(at)
             file.write(bytes([byte ^ (1 << rng.randrange(8))]))
     return f"{kind} of {path.name}"
+
+
+def context_of(tmp_path: Path, name: str, **words) -> TierContext:
+    """Return what a tier is opened with, for a state folder below ``tmp_path``."""
+    given = {"environment": {}, "folder": None, "budget_bytes": 0, "boot_id": "boot-1", **words}
+    return TierContext(name=name, state=tmp_path / "state", forget=lambda images, work: None, **given)

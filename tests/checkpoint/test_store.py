@@ -247,7 +247,7 @@ def test_a_size_that_no_disk_has_is_read_by_nobody(tmp_path):
     (place / store.MANIFEST).write_bytes(text)
     readings = []
     with pytest.raises(ArtifactRefused, match=rf"pages-1\.img has \d+ bytes, and {MAX_FILE_BYTES} are sealed"):
-        tier.verify("op-1", 2, lambda done, total: None, readings)
+        tier.verify("op-1", lambda *given: readings.append(given))
     assert readings == []
 
 
@@ -345,13 +345,14 @@ def test_files_that_are_none(tmp_path):
 def test_a_reading_can_be_stopped(tmp_path):
     """A verification that nobody wants any more ends early."""
     tier = published(tmp_path)
-    readings = []
+    reading = digests.Reading("", 2, lambda count: reading.stop.set())
 
-    def stop(done, total):
-        readings[0].stop.set()
+    def reader(algorithm, total):
+        reading.algorithm = algorithm
+        return reading
 
     with pytest.raises(digests.Stopped):
-        tier.verify("op-1", 2, stop, readings)
+        tier.verify("op-1", reader)
 
 
 def test_pieces_are_read_by_many_threads(tmp_path):

@@ -95,7 +95,7 @@ def test_no_criu(iriscw, agent):
 
 def test_the_list(iriscw, agent):
     """It is what the command itself shows, for people and for programs, of the same state."""
-    disk = tiers_below(agent / "state", memory=agent / "memory").folders["disk"]
+    disk = tiers_below(agent / "state", folders={"ram": agent / "memory"}).folders["disk"]
     fill(disk.reserve("ck-1", 1 << 20), large=False)
     disk.seal("ck-1", FROZEN, (("model", "a"),), default_reading(lambda count: None), lambda size: None)
     disk.publish("ck-1")

@@ -28,7 +28,6 @@ from iriscw.agent.local import (
     TreeLost,
     failure_of,
     new_id,
-    ram_folder,
     state_folder,
     tiers_below,
 )
@@ -58,12 +57,8 @@ def command(iriscw, tmp_path, monkeypatch):
     monkeypatch.setenv("IRISCW_STATE_DIR", str(tmp_path / "state"))
     monkeypatch.setenv("IRISCW_CRIU", str(tmp_path / "no-criu"))
     monkeypatch.setattr(
-        "iriscw.agent.machine.tiers_below", lambda state, **words: tiers_below(state, **memory, **words)
-    )
-    memory = {}
-    monkeypatch.setattr(
         "iriscw.agent.machine.tiers_below",
-        lambda state, **words: tiers_below(state, **{**words, "memory": tmp_path / "memory"}),
+        lambda state, **words: tiers_below(state, **{**words, "folders": {"ram": tmp_path / "memory"}}),
     )
     return iriscw
 
@@ -76,7 +71,7 @@ def kept(tmp_path):
 
 def keep(folder, name, frozen):
     """Keep a checkpoint on disk, below the state folder of a command."""
-    disk = tiers_below(folder / "state", memory=folder / "memory").folders["disk"]
+    disk = tiers_below(folder / "state", folders={"ram": folder / "memory"}).folders["disk"]
     fill(disk.reserve(name, 1 << 20), large=False)
     disk.seal(name, frozen, (("model", "a"),), default_reading(lambda count: None), lambda size: None)
     disk.publish(name)
@@ -116,7 +111,7 @@ def test_an_address_that_is_none_is_told_by_its_option(command, address):
         (["--label", "a=1", "--label", "a=2"], "two values"),
         (["--hook-url", "http://x", "--hook-exec", "y"], "one of them at most"),
         (["--hook-url", "http://user:secret@x/app"], "--hook-url: the hook's address has a user or a password"),
-        (["--tier", "tape"], "'tape' is not one of"),
+        (["--tier", "tape"], "there is no tier 'tape': there are ram, disk"),
     ],
 )
 def test_impossible_arguments(command, arguments, said):
@@ -260,8 +255,6 @@ def test_where_state_lies(tmp_path):
     assert state_folder({"IRISCW_STATE_DIR": "/a", "XDG_STATE_HOME": "/b"}) == Path("/a")
     assert state_folder({"XDG_STATE_HOME": "/b"}) == Path("/b/iriscw")
     assert state_folder({}) == Path.home() / ".local" / "state" / "iriscw"
-    assert ram_folder({"IRISCW_RAM_DIR": "/a"}) == Path("/a")
-    assert ram_folder({}) == Path(f"/dev/shm/iriscw-{os.getuid()}")
 
 
 @pytest.mark.parametrize(
@@ -324,7 +317,7 @@ async def test_an_operation_that_is_over_leaves_nothing(tmp_path):
             journal.close()
             continue
         busy = journal
-    local.machine = type("Machine", (), {"tiers": tiers_below(tmp_path, memory=tmp_path / "memory")})
+    local.machine = type("Machine", (), {"tiers": tiers_below(tmp_path, folders={"ram": tmp_path / "memory"})})
     try:
         assert await local.recover() == []
     finally:
@@ -342,7 +335,7 @@ def owing(tmp_path, name="ck-1"):
 
 def no_machine(tmp_path):
     """A machine with tiers and nothing else."""
-    return type("Machine", (), {"tiers": tiers_below(tmp_path, memory=tmp_path / "memory")})
+    return type("Machine", (), {"tiers": tiers_below(tmp_path, folders={"ram": tmp_path / "memory"})})
 
 
 @pytest.mark.anyio

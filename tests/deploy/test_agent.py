@@ -176,12 +176,10 @@ def test_nvidias_libraries_may_lie_in_a_folder_of_the_node():
 def test_its_folders_are_those_that_the_agent_uses(tmp_path, monkeypatch):
     """As root: the tier in memory, the runtimes' state, the socket."""
     monkeypatch.setattr("os.getuid", lambda: 0)
-    made = []
-    monkeypatch.setattr("iriscw.agent.local.Folders", lambda *given, **_more: made.append(given))
-    monkeypatch.setattr("iriscw.agent.local.Tiers", lambda tiers: tiers)
-    monkeypatch.setattr("iriscw.agent.local._share", lambda *_given: 1)
-    tiers_below(tmp_path)
-    assert str(made[0][1]) == MEMORY_TIER
+    monkeypatch.delenv("IRISCW_RAM_DIR", raising=False)
+    monkeypatch.setattr("iriscw.checkpoint.drivers.built_in.share_of", lambda *_given: 1)
+    volatile = [each for each in tiers_below(tmp_path).folders.values() if each.volatile]
+    assert [str(each.root) for each in volatile] == [MEMORY_TIER]
     assert Path(RUNTIME_STATE) in RUNTIME_ROOTS
     assert with_agent().config.agent.socket == str(SHIM_SOCKET)
 

@@ -1,14 +1,13 @@
 """A platform that is installed as a package of its own runs jobs, found by the name that a configuration gives."""
 
-import base64
-import hashlib
 import os
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
+
+from wheels import install, wheel
 
 HERE = Path(__file__).parent
 
@@ -54,34 +53,12 @@ if __name__ == "__main__":
 CHECK = ("-c", "import sys; from iriscw.cli import main; sys.exit(main())", "config", "check", "cluster.yaml")
 
 
-def wheel(folder: Path) -> Path:
-    """Write the package's wheel, as any build tool would."""
-    path = folder / "desk_cloud-1.0-py3-none-any.whl"
-    files = {
-        "desk_cloud.py": (HERE / "package" / "desk_cloud.py").read_bytes(),
-        "desk_cloud-1.0.dist-info/METADATA": b"Metadata-Version: 2.1\nName: desk-cloud\nVersion: 1.0\n",
-        "desk_cloud-1.0.dist-info/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-        "desk_cloud-1.0.dist-info/entry_points.txt": b"[iriscw.platforms]\ndesk-cloud = desk_cloud:platform\n",
-    }
-    digests = {
-        name: base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
-        for name, data in files.items()
-    }
-    record = "".join(f"{name},sha256={digests[name]},{len(data)}\n" for name, data in files.items())
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, data in files.items():
-            archive.writestr(name, data)
-        archive.writestr("desk_cloud-1.0.dist-info/RECORD", f"{record}desk_cloud-1.0.dist-info/RECORD,,\n")
-    return path
-
-
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory):
     """Install the package by pip, and give the environment of a program that has it."""
     folder = tmp_path_factory.mktemp("plugin")
-    command = [sys.executable, "-m", "pip", "install", "--no-index", "--no-deps", "--disable-pip-version-check"]
-    subprocess.run([*command, "--quiet", "--target", str(folder / "site"), str(wheel(folder))], check=True, timeout=120)
-    return {**os.environ, "PYTHONPATH": str(folder / "site"), "HOME": str(folder)}
+    built = wheel(folder, HERE / "package" / "desk_cloud.py", "iriscw.platforms", "desk-cloud = desk_cloud:platform")
+    return {**os.environ, "PYTHONPATH": str(install(folder, built)), "HOME": str(folder)}
 
 
 def run(environment, folder, *arguments):

@@ -13,7 +13,7 @@ from worker_world import TOKEN, Controller, serving, settings
 
 from iriscw.agent.local import FreezeUndone, Local, ThawFailed, failure_of, new_id
 from iriscw.agent.machine import this_machine
-from iriscw.checkpoint.model import DISK
+from iriscw.checkpoint.drivers.built_in import DISK
 from iriscw.freeze.drivers.identities import to_task
 from iriscw.freeze.messages import FreezeTree, ThawTree
 from iriscw.freeze.model import CriuMissing, CriuOptions, CriuUnfit, FreezePlan, Numbers, RightsMissing, ThawPlan
@@ -91,7 +91,7 @@ def calling(gate: Path, token: str):
 @pytest.fixture
 async def local(tmp_path: Path):
     """What freezes and thaws on this machine, with a state of its own."""
-    local = this_machine(tmp_path / "state", memory=tmp_path / "memory")
+    local = this_machine(tmp_path / "state", folders={"ram": tmp_path / "memory"})
     try:
         await local.machine.criu.ability()
     except (CriuMissing, CriuUnfit, RightsMissing) as error:

@@ -28,7 +28,7 @@ PREFIX = "path:"
 
 MAX_PLACES = 1024
 BUDGET_SHARE = 0.8
-"""Of its file system, for a place: as for the tier "disk"."""
+"""Of its file system, for a place: as for the tier on disk."""
 
 _MAX_FILE_BYTES = 8 << 20
 

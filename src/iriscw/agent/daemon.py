@@ -6,7 +6,7 @@
 
     <state>/agent/journal/       all operations; who writes it is the agent of this state
     <state>/agent/places.json    folders of callers with checkpoints in them
-    <state>/checkpoints/         the tier "disk", the same as that of commands without a daemon
+    <state>/checkpoints/         the tier on disk, the same as that of commands without a daemon
 
 An operation whose agent dies is taken up by the next agent of the same state, which finishes or undoes it by the tables
 of :mod:`iriscw.freeze`. An agent that is told to end undoes what runs, within ``stop_patience_s``; what is not undone
@@ -80,7 +80,6 @@ from iriscw.errors import (
     MailboxFull,
     SystemClosed,
 )
-from iriscw.files import remove_tree
 from iriscw.freeze.messages import FreezeTree, OperationChanged, OperationEnded, ThawTree
 from iriscw.freeze.model import ArtifactUnknown, Progress, UnsafeRequest
 from iriscw.inspection.doors import InspectionDoor
@@ -329,7 +328,7 @@ class Agent:
                 log.debug("operation %s is shown no more", operation)
             for place in self.tiers_of(operation).folders.values():
                 try:
-                    await anyio.to_thread.run_sync(_remove_work, place, operation)
+                    await anyio.to_thread.run_sync(place.tidy, operation)
                 except (UnsafeRequest, OSError) as error:
                     log.warning("what operation %s left could not be removed: %s", operation, error)
             await self._settle(operation)
@@ -584,11 +583,6 @@ def _sound(places: Mapping[str, Folders]) -> tuple[dict[str, Folders], dict[str,
         else:
             sound[name] = place
     return sound, spoilt
-
-
-def _remove_work(place: Folders, operation: str) -> None:
-    place.check()
-    remove_tree(place.root / "work" / operation)
 
 
 def _held(folder: Path) -> list[str]:

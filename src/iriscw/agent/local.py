@@ -4,11 +4,10 @@
 
     <state>/                       $IRISCW_STATE_DIR, else $XDG_STATE_HOME/iriscw, else ~/.local/state/iriscw
       operations/<id>/journal/     one operation: its records; the folder goes when nothing is owed
-      operations/<id>/ram          where the tier "ram" lay for it, if it has to do with that
+      operations/<id>/<tier>       where the tier lay that it has to do with, if that is not below this folder
       operations.lock              held for the moment in which such a folder is made, taken up or removed
       criu-ability.json            what CRIU was found to be able to, so that not each command asks it
-      checkpoints/                 the tier "disk"
-    <ram>/                         the tier "ram": $IRISCW_RAM_DIR, else /dev/shm/iriscw-<uid>
+      checkpoints/                 the tier on disk
 
 An operation is an actor with a journal of its own, in an actor system of its own. If the command is killed, the folder
 stays; the journal's lock is free then, and the next command of the same user finishes or undoes what is owed before it
@@ -31,9 +30,9 @@ import attrs
 
 from iriscw.agent.claims import TargetBusy, claim, frozen_by_us, thawed_by_us
 from iriscw.agent.state import check_state, usable
-from iriscw.checkpoint.drivers.store import Folders
+from iriscw.checkpoint.drivers.loading import JOURNAL, TIER_NAME, load_tier, named_tier, open_tier, tier_names
+from iriscw.checkpoint.drivers.plug import TierContext
 from iriscw.checkpoint.drivers.tiers import Tiers
-from iriscw.checkpoint.model import DISK, RAM
 from iriscw.errors import IriscwError, JournalLocked, OperationError
 from iriscw.files import make_private_folder, read_bounded, remove_tree
 from iriscw.freeze import actor
@@ -62,11 +61,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-DEFAULT_RAM_BUDGET_SHARE = 0.5
-"""Of the memory file system, for artifacts: the rest is everybody else's."""
-
-DEFAULT_DISK_BUDGET_SHARE = 0.8
-
 UNDO_PATIENCE_S = 300.0
 """What a cancelled operation may take to undo: as long as the longest of its bounded steps and some."""
 
@@ -80,7 +74,6 @@ FULL_PATIENCE_S = 15.0
 
 FULL_LOOK_S = 0.2
 
-PLACE = "ram"
 MAX_PLACE_BYTES = 4096
 """The longest path of Linux."""
 
@@ -102,8 +95,8 @@ class ThawFailed(OperationError):
     """A thaw did not come to its end; nothing of the tree runs here, and the checkpoint is as it was."""
 
 
-class ElsewhereInMemory(OperationError):
-    """An operation was begun with another folder for the tier "ram": with this one its images would not be found."""
+class TierElsewhere(OperationError):
+    """An operation was begun with another folder for its tier: with this one its images would not be found."""
 
 
 class OperationStuck(OperationError):
@@ -131,7 +124,7 @@ class Machine:
 
 
 def state_folder(environment: Mapping[str, str]) -> Path:
-    """Say where operations and the tier "disk" lie."""
+    """Say where operations lie, and the tiers that have no place of their own."""
     if environment.get("IRISCW_STATE_DIR"):
         return Path(environment["IRISCW_STATE_DIR"]).absolute()
     if environment.get("XDG_STATE_HOME"):
@@ -139,28 +132,37 @@ def state_folder(environment: Mapping[str, str]) -> Path:
     return Path.home() / ".local" / "state" / "iriscw"
 
 
-def ram_folder(environment: Mapping[str, str]) -> Path:
-    """Say where the tier "ram" lies."""
-    if environment.get("IRISCW_RAM_DIR"):
-        return Path(environment["IRISCW_RAM_DIR"]).absolute()
-    return Path("/dev/shm") / f"iriscw-{os.getuid()}"  # noqa: S108 - a folder of our own, mode 0700
+def tiers_below(
+    state: Path, *, folders: Mapping[str, Path] | None = None, budgets: Mapping[str, int] | None = None
+) -> Tiers:
+    """Return the tiers of this user.
 
+    Args:
+        state: where operations lie.
+        folders: of tiers that are to lie elsewhere than they say themselves, by name.
+        budgets: of tiers, by name; 0: what a tier says itself.
 
-def tiers_below(state: Path, *, memory: Path | None = None, ram_bytes: int = 0, disk_bytes: int = 0) -> Tiers:
-    """Return the tiers of this user. A budget of 0 is a share of the file system."""
-    memory = memory or ram_folder(os.environ)
-    ram_bytes = ram_bytes or _share(memory, DEFAULT_RAM_BUDGET_SHARE)
-    ram = Folders(RAM, memory, ram_bytes, volatile=True, boot_id=boot_id(), forget=forget)
-    place = state / "checkpoints"
-    disk = Folders(DISK, place, disk_bytes or _share(place, DEFAULT_DISK_BUDGET_SHARE), forget=forget)
-    return Tiers({RAM: ram, DISK: disk})
-
-
-def _share(place: Path, share: float) -> int:
-    while not place.exists():
-        place = place.parent
-    found = os.statvfs(place)
-    return int(found.f_blocks * found.f_frsize * share)
+    Raises:
+        NoSuchTier: a folder or a budget is of none.
+        AmbiguousTier, BrokenTier: a package offers a tier that cannot be had. It is not left out: what lies in it would
+            count as nothing.
+    """
+    folders, budgets = folders or {}, budgets or {}
+    for name in (*folders, *budgets):
+        named_tier(name)
+    opened = {}
+    for name in tier_names():
+        context = TierContext(
+            name=name,
+            state=state,
+            environment=os.environ,
+            folder=folders.get(name),
+            budget_bytes=budgets.get(name, 0),
+            boot_id=boot_id(),
+            forget=forget,
+        )
+        opened[name] = open_tier(context)
+    return Tiers(opened)
 
 
 def failure_of(end: OperationEnded) -> IriscwError | None:
@@ -212,7 +214,7 @@ class Local:
             UnsafeRequest: the folder of its tier is not ours alone.
         """
         await self.machine.tiers.check(message)
-        place, memory = await self.machine.tiers.place(message), self._memory()
+        tier = await self.machine.tiers.tier_of(message)
         with usable(self.state):
             folder = self._operations() / message.plan.operation
         if isinstance(message, ThawTree):
@@ -224,9 +226,9 @@ class Local:
                 async with self._alone():
                     try:
                         make_private_folder(folder)
-                        if place is not None and place == memory:
-                            (folder / PLACE).write_bytes(os.fsencode(place))
-                        journal = SqliteJournal.open(folder / "journal")
+                        if tier is not None and not tier.root.is_relative_to(self.state):
+                            (folder / tier.name).write_bytes(os.fsencode(tier.root))
+                        journal = SqliteJournal.open(folder / JOURNAL)
                     except BaseException:
                         self._clean(folder)
                         raise
@@ -286,10 +288,6 @@ class Local:
                     await tiers.unpin(artifact, operation)
         return found.pinned_by
 
-    def _memory(self) -> Path | None:
-        found = self.machine.tiers.folders.get(RAM)
-        return None if found is None else found.root
-
     def _known(self) -> set[str]:
         """Return the operations that are written down here: those of commands, and of an agent that does not run."""
         from iriscw.agent.operations import OPERATIONS  # the agent's half, which no other command needs
@@ -339,7 +337,7 @@ class Local:
         """Take the journal of an operation that owes something; clean up and give nothing if it owes nothing."""
         if not folder.exists():  # another command has just finished it
             return None
-        journal = SqliteJournal.open(folder / "journal")
+        journal = SqliteJournal.open(folder / JOURNAL)
         try:
             taken = _owed(journal)
             if taken is not None:
@@ -353,9 +351,16 @@ class Local:
         return taken
 
     def _check_place(self, folder: Path) -> None:
-        place = _place(folder)
-        if place not in (None, self._memory()):
-            raise ElsewhereInMemory(f"its images are in {place}: run this with IRISCW_RAM_DIR={place}")
+        for name, place in _places(folder).items():
+            tier = self.machine.tiers.folders.get(name)
+            if tier is None:
+                raise TierElsewhere(
+                    f"its images are in {place}, of the tier {name!r}, which no installed package offers"
+                )
+            if tier.root != place:
+                variable = load_tier(name).variable
+                how = f"run this with {variable}={place}" if variable else f"have the tier {name!r} lie there"
+                raise TierElsewhere(f"its images are in {place}: {how}")
 
     async def _finish(self, folder: Path, taken: _Taken, changed: Changed | None) -> OperationEnded:
         """Bring what was taken up to its end."""
@@ -379,8 +384,7 @@ class Local:
         try:
             for tier in self.machine.tiers.folders.values():
                 with contextlib.suppress(UnsafeRequest):  # what lies in a stranger's folder is none of ours
-                    tier.check()
-                    remove_tree(tier.root / "work" / folder.name)
+                    tier.tidy(folder.name)
             remove_tree(folder)
         except OSError as error:
             log.warning("what operation %s left could not be removed: %s", folder.name, error)
@@ -486,12 +490,10 @@ def _owed(journal: SqliteJournal) -> _Taken | None:
     return None
 
 
-def _place(folder: Path) -> Path | None:
-    """Return where the tier "ram" lay for an operation; None if it has nothing to do with it, or is an older one's."""
-    try:
-        return Path(os.fsdecode(read_bounded(folder / PLACE, MAX_PLACE_BYTES)))
-    except FileNotFoundError:
-        return None
+def _places(folder: Path) -> dict[str, Path]:
+    """Return where the tier lay that an operation has to do with; empty if that goes with the state folder."""
+    names = [each.name for each in folder.iterdir() if each.name != JOURNAL and TIER_NAME.fullmatch(each.name)]
+    return {name: Path(os.fsdecode(read_bounded(folder / name, MAX_PLACE_BYTES))) for name in names}
 
 
 def _sole(error: Exception) -> Exception:

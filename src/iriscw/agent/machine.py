@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from iriscw.agent.local import Local, Machine, tiers_below
@@ -18,9 +19,8 @@ CRIU_ABILITY = "criu-ability.json"
 def this_machine(
     state: Path,
     *,
-    memory: Path | None = None,
-    ram_bytes: int = 0,
-    disk_bytes: int = 0,
+    folders: Mapping[str, Path] | None = None,
+    budgets: Mapping[str, int] | None = None,
     criu: Path | None = None,
     containers: bool = False,
 ) -> Local:
@@ -28,13 +28,16 @@ def this_machine(
 
     Args:
         state: see :mod:`iriscw.agent.local`.
-        memory: the folder of the tier "ram", if it is to be another one.
-        ram_bytes: the budget of the tier "ram"; 0: a share of the memory file system.
-        disk_bytes: the budget of the tier "disk"; 0: a share of the disk.
+        folders: of tiers that are to lie elsewhere than they say themselves, by name.
+        budgets: of tiers, by name; 0: what a tier says itself.
         criu: the program, if it is to be a certain one.
         containers: whether there are containers of a runtime among the trees, as an agent is asked for.
+
+    Raises:
+        NoSuchTier: a folder or a budget is of none.
+        AmbiguousTier, BrokenTier: a package offers a tier that cannot be had.
     """
-    tiers = tiers_below(state, memory=memory, ram_bytes=ram_bytes, disk_bytes=disk_bytes)
+    tiers = tiers_below(state, folders=folders, budgets=budgets)
     plain = CriuSwrk(criu, state / CRIU_ABILITY)
     runtime = None
     if containers:

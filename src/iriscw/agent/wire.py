@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import json
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +11,7 @@ import attrs
 
 from iriscw.agent.operation_views import Made, Step, View
 from iriscw.agent.operations import Asked, Kind
+from iriscw.checkpoint.drivers.loading import TIER_NAME, default_tier
 from iriscw.checkpoint.manifest import ARTIFACT_ID, label_trouble
 from iriscw.checkpoint.model import Listed
 from iriscw.errors import InvalidArgument
@@ -21,14 +21,10 @@ from iriscw.proto.iriscw import v1
 
 MILLISECOND = 1_000_000
 
-DEFAULT_TIER = "ram"
 DEFAULT_LOCK_MS = 60_000
 DEFAULT_HOOK_MS = 30_000
 MAX_WAIT_MS = 86_400_000
 """A day: longer is a slip."""
-
-_TIER = re.compile(r"[a-z][a-z0-9-]{0,31}")
-"""Of tiers that callers may name here: folders are the shim's business."""
 
 MAX_HOOK_WORDS = 256
 MAX_GPUS = 64
@@ -70,8 +66,8 @@ def freeze_plan(operation: str, root: TaskIdentity, message: v1.FreezeRequest) -
         raise InvalidArgument(label_trouble(labels))
     if message.guard and not message.guard.startswith("/"):
         raise InvalidArgument(f"{message.guard[:80]!a} is not an absolute folder")
-    tier = message.tier or DEFAULT_TIER
-    if not _TIER.fullmatch(tier):
+    tier = message.tier or default_tier()
+    if not TIER_NAME.fullmatch(tier):  # folders of callers are the shim's business
         raise InvalidArgument(f"{tier[:80]!a} is not a valid tier name")
     return FreezePlan(
         operation=operation,

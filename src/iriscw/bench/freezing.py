@@ -48,9 +48,9 @@ from iriscw.agent.local import Local, failure_of, new_id
 from iriscw.agent.machine import this_machine
 from iriscw.agent.operation_views import View
 from iriscw.bench.plane import Figures, MeasurementFailed
+from iriscw.checkpoint.drivers.built_in import DISK, RAM
 from iriscw.checkpoint.drivers.digests import listed, open_folder
 from iriscw.checkpoint.drivers.store import default_reading
-from iriscw.checkpoint.model import DISK, RAM
 from iriscw.files import make_private_folder, remove_tree
 from iriscw.freeze.gates import USERFAULTFD
 from iriscw.freeze.messages import FreezeTree, ThawTree
@@ -345,7 +345,8 @@ def _place(mib: int) -> Iterator[tuple[Path, Local]]:
     with contextlib.ExitStack() as made:
         folder, state = (_temporary(each, made) for each in (MEMORY, DISK_PLACE))
         budget = 2 * mib * MIB + BESIDE_BYTES
-        yield folder, this_machine(state, memory=folder / "ram", ram_bytes=budget, disk_bytes=budget)
+        folders = {RAM: folder / "memory"}
+        yield folder, this_machine(state, folders=folders, budgets={RAM: budget, DISK: budget})
 
 
 def _temporary(place: Path, until: contextlib.ExitStack) -> Path:

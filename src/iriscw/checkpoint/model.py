@@ -6,9 +6,6 @@ import attrs
 
 from iriscw.freeze.model import Frozen, Sealed
 
-RAM = "ram"
-DISK = "disk"
-
 
 @attrs.frozen
 class ImageFile:

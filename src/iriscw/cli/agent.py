@@ -14,11 +14,11 @@ import click
 
 from iriscw.cli.agent_health import health
 from iriscw.cli.connection import connection_options, with_client
-from iriscw.cli.freezing import place_options
 from iriscw.cli.groups import Group
 from iriscw.cli.kinds import Duration, NewFile
 from iriscw.cli.outcome import run_async
 from iriscw.cli.output import emit
+from iriscw.cli.tier_options import budgets_of, place_options
 from iriscw.processes.stopping import stopping_signals
 
 if TYPE_CHECKING:
@@ -126,8 +126,7 @@ def serve(
     ca_file: Path | None,
     insecure_plaintext: bool,
     state_dir: Path | None,
-    ram_budget: int | None,
-    disk_budget: int | None,
+    **budgets: int | None,
 ) -> None:
     """Serve until SIGTERM, SIGHUP or Ctrl-C: what runs then is undone. Logs go to standard error.
 
@@ -161,7 +160,7 @@ def serve(
         uplink=uplink,
     )
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
-    machine = this_machine(state, ram_bytes=ram_budget or 0, disk_bytes=disk_budget or 0, containers=True).machine
+    machine = this_machine(state, budgets=budgets_of(budgets), containers=True).machine
 
     async def run() -> None:
         with anyio.open_signal_receiver(*stopping_signals()) as signals:  # before anything is begun

@@ -16,6 +16,7 @@ from iriscw.cli.freezing import STEPS, Done, Shown, decimal_size, progress, tell
 from iriscw.cli.interrupts import as_interrupts
 from iriscw.cli.outcome import run_async
 from iriscw.cli.output import age, cell, emit, show, to_json, to_yaml
+from iriscw.cli.tier_options import PLACE_OPTIONS
 
 if TYPE_CHECKING:
     from iriscw.agent.client import AgentCaller
@@ -26,17 +27,14 @@ if TYPE_CHECKING:
 
 SECOND = 1_000_000_000
 
-LOCAL_ONLY = ("state_dir", "ram_budget", "disk_budget")
-"""What an agent was told when it was started, and no caller tells it."""
-
 
 def refuse_local_options(given: dict[str, Any]) -> None:
-    """Refuse options that are the agent's own.
+    """Refuse options that are the agent's own: it was told when it was started, and no caller tells it.
 
     Raises:
         click.UsageError: one of them was given.
     """
-    named = [f"--{name.replace('_', '-')}" for name in LOCAL_ONLY if given.get(name) is not None]
+    named = [f"--{name.replace('_', '-')}" for name in PLACE_OPTIONS if given.get(name) is not None]
     if named:
         raise click.UsageError(f"{', '.join(named)}: with --agent the agent says it")
 

@@ -13,13 +13,14 @@ import click
 from iriscw.cli.freezing import STEPS, Done, Shown, decimal_size, finish, progress
 from iriscw.cli.interrupts import as_interrupts
 from iriscw.cli.output import age, cell, emit, show, to_json, to_yaml, visible
+from iriscw.cli.tier_options import PLACE_OPTIONS
 
 if TYPE_CHECKING:
     from iriscw.client.client import Client
     from iriscw.client.model import OrderStatus, TaskSuspension
     from iriscw.client.nodes import Checkpoint
 
-LOCAL_ONLY = ("state_dir", "ram_budget", "disk_budget", "agent")
+LOCAL_ONLY = (*PLACE_OPTIONS, "agent")
 """What is said of this machine, and means nothing to a cluster's."""
 
 

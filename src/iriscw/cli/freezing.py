@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import attrs
 import click
 
+from iriscw.checkpoint.drivers.loading import named_tier
 from iriscw.cli.connection import connection_options, job_named
 from iriscw.cli.interrupts import as_interrupts
-from iriscw.cli.kinds import Duration, Size
+from iriscw.cli.kinds import Duration
 from iriscw.cli.outcome import headline, run_async, silence_output
 from iriscw.cli.output import OutputLost, age, cell, emit, format_option, plain, show, to_json, to_yaml, visible
+from iriscw.cli.tier_options import budgets_of, place_options, tier_option
 
 if TYPE_CHECKING:
     from iriscw.agent.local import Local
@@ -74,22 +76,6 @@ Ended: TypeAlias = "tuple[Done | IriscwError, BaseException | None]"
 """How an operation ended, and what has interrupted it meanwhile."""
 
 
-def place_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that say where state lies and how much room there is."""
-    for option in (
-        click.option("--disk-budget", type=Size(1), help='Room for the tier "disk". Default: 80% of its disk.'),
-        click.option("--ram-budget", type=Size(1), help='Room for the tier "ram". Default: half of /dev/shm.'),
-        click.option(
-            "--state-dir",
-            type=click.Path(file_okay=False, path_type=Path),
-            help="Where operations and checkpoints lie. Default: $IRISCW_STATE_DIR, else $XDG_STATE_HOME/iriscw, "
-            "else ~/.local/state/iriscw; those in RAM: $IRISCW_RAM_DIR, else below /dev/shm.",
-        ),
-    ):
-        function = option(function)
-    return function
-
-
 agent_option = click.option(
     "--agent",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -106,7 +92,7 @@ node_option = click.option("--node", metavar="NODE", help="With --cluster: only 
 @click.argument("job", metavar="[JOB]", required=False)
 @click.option("--pid", type=click.IntRange(2), help="The first process of the tree, on this machine.")
 @click.option("--task", type=click.IntRange(min=0), help="Which task of JOB; default: 0.")
-@click.option("--tier", type=click.Choice(("ram", "disk")), default="ram", show_default=True, help="Where to.")
+@tier_option
 @click.option("--leave-running", is_flag=True, help="Let the tree run on. Without it, it ends once its state is safe.")
 @click.option("--force", is_flag=True, help="Go on when the application did not come to rest.")
 @click.option("--label", "labels", multiple=True, metavar="NAME=VALUE", help="Kept in the manifest; may be repeated.")
@@ -154,6 +140,8 @@ def checkpoint(*, job: str | None, pid: int | None, form: str, **given: Any) -> 
 
     if (job is None) == (pid is None):
         raise click.UsageError("either --pid or a JOB")
+    if job is None and given["agent"] is None:
+        given["tier"] = named_tier(given["tier"])  # a cluster's tiers and an agent's are known there
     if job is not None:
         hooks = ("hook_exec", "hook_url", "hook_dir", "shell_job", "tcp_close")
         at_controller.refuse_local_options(given, *hooks)
@@ -442,7 +430,7 @@ def _local(given: dict[str, Any]) -> Local:
     from iriscw.agent.machine import this_machine
 
     state = given["state_dir"].absolute() if given["state_dir"] is not None else state_folder(os.environ)
-    return this_machine(state, ram_bytes=given["ram_budget"] or 0, disk_bytes=given["disk_budget"] or 0)
+    return this_machine(state, budgets=budgets_of(given))
 
 
 async def _recover(local: Local) -> None:

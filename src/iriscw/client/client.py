@@ -280,7 +280,7 @@ class Client:
         job: Job | str,
         *,
         task: int = 0,
-        tier: str = "ram",
+        tier: str = "",
         keep_running: bool = False,
         labels: Mapping[str, str] | None = None,
         force: bool = False,
@@ -297,7 +297,7 @@ class Client:
         Args:
             job: which job, or its id or name.
             task: which of its tasks.
-            tier: where to: ``ram`` or ``disk``.
+            tier: where to, one of its machine's tiers; empty: the default one.
             keep_running: the task runs on, and the job knows nothing of it.
             labels: kept with the checkpoint, beside ``job`` and ``task``.
             force: go on when the application did not come to rest.
@@ -344,7 +344,7 @@ class Client:
         job: Job | str,
         *,
         task: int = 0,
-        tier: str = "ram",
+        tier: str = "",
         labels: Mapping[str, str] | None = None,
         force: bool = False,
         seen: Callable[[TaskSuspension], None] | None = None,
@@ -357,7 +357,7 @@ class Client:
         Args:
             job: which job, or its id or name.
             task: which of its tasks; none of a gang.
-            tier: where to: ``ram`` or ``disk``.
+            tier: where to, one of its machine's tiers; empty: the default one.
             labels: kept with the checkpoint, beside ``job`` and ``task``.
             force: go on when the application did not come to rest.
             seen: told of each change.

@@ -38,7 +38,8 @@ from iriscw.agent.uplink.messages import (
 )
 from iriscw.agent.uplink.session import Session
 from iriscw.agent.uplink.stream import ControllerStream, Uplink
-from iriscw.agent.wire import DEFAULT_LOCK_MS, DEFAULT_TIER, MILLISECOND, text
+from iriscw.agent.wire import DEFAULT_LOCK_MS, MILLISECOND, text
+from iriscw.checkpoint.drivers.loading import default_tier
 from iriscw.checkpoint.manifest import ARTIFACT_ID, label_trouble
 from iriscw.errors import (
     ActorRestarted,
@@ -214,7 +215,7 @@ class ControllerLink:
                 raise TargetGone(f"process {order.pid} is none of attempt {order.attempt_uid[:80]!r}, or has ended")
         if order.guard:
             await self._check_guard(order.guard, root)
-        tier = order.tier or DEFAULT_TIER
+        tier = order.tier or default_tier()
         tiers = self._agent.machine.tiers.folders
         if tier not in tiers:
             raise InvalidArgument(f"there is no tier {tier[:80]!r}: there are {', '.join(tiers)}")

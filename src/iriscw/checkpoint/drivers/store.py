@@ -52,6 +52,7 @@ from iriscw.checkpoint.manifest import (
     seal,
 )
 from iriscw.checkpoint.model import Listed, Manifest, TierUse
+from iriscw.checkpoint.ports import ImageReader
 from iriscw.files import (
     TEMPORARY_PREFIX,
     is_part_of,
@@ -107,7 +108,10 @@ def _nothing_else(images: Path, work: Path) -> None:
 
 @attrs.frozen
 class Folders:
-    """One tier. ``volatile`` says that it is memory: nothing in it outlives the boot that ``boot_id`` names."""
+    """A :class:`~iriscw.checkpoint.ports.Tier` that is a folder of a mounted file system.
+
+    ``volatile`` says that it is memory: nothing in it outlives the boot that ``boot_id`` names.
+    """
 
     name: str
     root: Path
@@ -236,7 +240,7 @@ class Folders:
         operation: str,
         frozen: Frozen,
         labels: tuple[tuple[str, str], ...],
-        reading: Reading,
+        reading: ImageReader,
         begin: Callable[[int], None],
     ) -> Sealed:
         """Return every byte a digest, put all on the disk, and write the manifest last.
@@ -313,6 +317,10 @@ class Folders:
         remove_tree(staging)
         self._give_back(operation)
         remove_tree(work)
+
+    def tidy(self, operation: str) -> None:
+        """Remove logs and sockets of an operation that owes nothing any more."""
+        remove_tree(self._place("work", operation))
 
     # Reading
 
@@ -426,16 +434,8 @@ class Folders:
             if error.errno not in (errno.ENOENT, errno.ENOTEMPTY):  # somebody else has pinned it, too
                 raise
 
-    def verify(
-        self,
-        artifact: str,
-        threads: int,
-        report: Callable[[int, int], None],
-        reading: list[Reading],
-        *,
-        but_pages: bool = False,
-    ) -> LazyPages:
-        """Read every byte and compare; ``but_pages``: not those of files whose every piece has a digest; give these.
+    def verify(self, artifact: str, reader: Callable[[str, int], ImageReader], *, but_pages: bool = False) -> LazyPages:
+        """Read every byte and compare; ``but_pages``: not those of files whose every piece has a digest; return these.
 
         Raises:
             ArtifactUnknown, ArtifactRefused: as :meth:`manifest`, or a byte differs.
@@ -459,9 +459,8 @@ class Folders:
             for file in later:
                 os.close(open_image(folder, file.name, file.size_bytes))
             total = manifest.sealed.size_bytes - sum(file.size_bytes for file in later)
-            reading.append(Reading(manifest.algorithm, threads, lambda count: report(count, total)))
             now = [(name, size) for name, size in sizes if wanted[name] not in later]
-            for file in reading[0].digests(folder, now):
+            for file in reader(manifest.algorithm, total).digests(folder, now):
                 if file != wanted[file.name]:
                     raise ArtifactRefused(f"artifact {artifact}: {file.name} was changed: its digest is another one")
         finally:

@@ -17,9 +17,10 @@ import attrs
 
 from iriscw.checkpoint.drivers.digests import Reading, Stopped, best_algorithm
 from iriscw.checkpoint.drivers.following import Following, following_threads
-from iriscw.checkpoint.drivers.store import Folders, default_reading
+from iriscw.checkpoint.drivers.store import default_reading
 from iriscw.checkpoint.manifest import ARTIFACT_ID
 from iriscw.checkpoint.model import Listed, TierUse
+from iriscw.checkpoint.ports import Tier
 from iriscw.freeze.messages import FreezeTree, ThawTree
 from iriscw.freeze.model import (
     ArtifactUnknown,
@@ -47,7 +48,7 @@ class Tiers:
     none of the others may lie there: then its trouble is raised, because it is not known that nothing is there.
     """
 
-    folders: Mapping[str, Folders]
+    folders: Mapping[str, Tier]
     _followed: dict[str, Following] = attrs.field(factory=dict, init=False)
     """What was read of images while they were written, by operation, until they are sealed or discarded."""
 
@@ -128,10 +129,13 @@ class Tiers:
         folders = await self._holding(artifact)
         count = _Count("verifying", report)
         readings: list[Reading] = []
-        threads = max(1, os.cpu_count() or 1)
-        return await _stoppable(
-            readings, lambda: folders.verify(artifact, threads, count.add_of, readings, but_pages=but_pages)
-        )
+
+        def reader(algorithm: str, total: int) -> Reading:
+            count.begin(total)
+            readings.append(Reading(algorithm, max(1, os.cpu_count() or 1), count.add))
+            return readings[-1]
+
+        return await _stoppable(readings, lambda: folders.verify(artifact, reader, but_pages=but_pages))
 
     async def unpin(self, artifact: str, operation: str) -> bool:
         """See the port."""
@@ -158,19 +162,18 @@ class Tiers:
         elif message.plan.tier in self.folders:
             await anyio.to_thread.run_sync(self.folders[message.plan.tier].check)
 
-    async def place(self, message: FreezeTree | ThawTree) -> Path | None:
-        """Return the folder of the tier that an operation has to do with; None if there is none.
+    async def tier_of(self, message: FreezeTree | ThawTree) -> Tier | None:
+        """Return the tier that an operation has to do with; None if there is none.
 
         Raises:
             UnsafeRequest, OSError: what is to be thawed is in no tier that can be looked at, and one cannot be.
         """
         if isinstance(message, FreezeTree):
-            found = self.folders.get(message.plan.tier)
-            return None if found is None else found.root
+            return self.folders.get(message.plan.tier)
         artifact = message.plan.artifact
         if ARTIFACT_ID.fullmatch(artifact):
             for folders in await self._those(lambda each: each.has(artifact)):
-                return folders.root
+                return folders
         return None
 
     async def find(self, artifact: str) -> Listed | None:
@@ -206,33 +209,33 @@ class Tiers:
         folders = await self._holding(artifact)
         await anyio.to_thread.run_sync(folders.remove, artifact)
 
-    def _tier(self, name: str) -> Folders:
+    def _tier(self, name: str) -> Tier:
         folders = self.folders.get(name)
         if folders is None:
             raise UnsafeRequest(f"there is no tier {name!r}: there are {', '.join(self.folders)}")
         return folders
 
-    async def _holding(self, artifact: str) -> Folders:
+    async def _holding(self, artifact: str) -> Tier:
         for folders in await self._those(lambda each: each.has(artifact)):
             return folders
         raise ArtifactUnknown(f"there is no checkpoint {artifact} here")
 
-    async def _writing(self, operation: str) -> Folders:
+    async def _writing(self, operation: str) -> Tier:
         for folders in await self._those(lambda each: each.has_room(operation) or each.has(operation)):
             return folders
         raise ArtifactUnknown(f"operation {operation} has no room in any tier")
 
-    async def _those(self, hold: Callable[[Folders], bool]) -> list[Folders]:
+    async def _those(self, hold: Callable[[Tier], bool]) -> list[Tier]:
         return await anyio.to_thread.run_sync(_those, tuple(self.folders.values()), hold)
 
 
-def _those(tiers: Sequence[Folders], hold: Callable[[Folders], bool]) -> list[Folders]:
+def _those(tiers: Sequence[Tier], hold: Callable[[Tier], bool]) -> list[Tier]:
     """Return the tiers that hold something.
 
     Raises:
         UnsafeRequest, OSError: none does of those that can be looked at, and this one cannot be.
     """
-    found, trouble = list[Folders](), None
+    found, trouble = list[Tier](), None
     for folders in tiers:
         try:
             if hold(folders):
@@ -261,10 +264,6 @@ class _Count:
         with self.lock:
             self.done += count
             self.report(Progress(self.phase, self.done, self.total))
-
-    def add_of(self, count: int, total: int) -> None:
-        self.total = total
-        self.add(count)
 
 
 async def _stoppable(readings: list[Reading], work: Callable[[], T]) -> T:

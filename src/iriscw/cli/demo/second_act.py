@@ -21,7 +21,7 @@ import attrs
 
 from iriscw.agent.local import Local, failure_of, new_id
 from iriscw.agent.machine import this_machine
-from iriscw.checkpoint.model import RAM
+from iriscw.checkpoint.drivers.loading import default_tier
 from iriscw.cli.demo.leftovers import files_in, processes_in
 from iriscw.cli.demo.stage import MEMORY, Stage
 from iriscw.cli.demo.story import Checks
@@ -127,7 +127,11 @@ async def play(view: View, stage: Stage, state_bytes: int, checks: Checks) -> No
     Raises:
         IriscwError: something did not work at all.
     """
-    local = this_machine(stage.state, memory=stage.tier, ram_bytes=2 * state_bytes + BESIDE_BYTES)
+    local = this_machine(
+        stage.state,
+        folders={default_tier(): stage.tier},
+        budgets={default_tier(): 2 * state_bytes + BESIDE_BYTES},
+    )
     view.say(f"an HTTP server fills {decimal_size(state_bytes)} of state with random bytes, in {stage.folder}")
     view.part("server", f"begins, with {decimal_size(state_bytes)} of state")
     port, root = await _started(stage, state_bytes, local)
@@ -176,7 +180,7 @@ async def _started(stage: Stage, state_bytes: int, local: Local) -> tuple[int, T
 
 
 async def _freeze(local: Local, root: TaskIdentity, view: View) -> tuple[str, Mapping[str, float]]:
-    plan = FreezePlan(operation=new_id("ck"), root=root, tier=RAM)
+    plan = FreezePlan(operation=new_id("ck"), root=root, tier=default_tier())
     with _shown(view, "freeze") as shown:
         end = await local.run(FreezeTree(plan), report=shown.report, changed=shown.changed)
     failure = failure_of(end)

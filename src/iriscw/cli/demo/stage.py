@@ -73,7 +73,7 @@ class Stage:
     @property
     def tier(self) -> Path:
         """Where checkpoints lie."""
-        return self.folder / "ram"
+        return self.folder / "memory"
 
     def start(self, state_bytes: int) -> subprocess.Popen[bytes]:
         """Start the server, in a session of its own. It says its port on standard output when it answers."""

@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator
 
 import attrs
 
+from iriscw.checkpoint.drivers.loading import NoSuchTier, named_tier
 from iriscw.controller import wire
 from iriscw.controller.checkpoint_labels import MAX_USER_LABELS, task_labels, without_gpus
 from iriscw.controller.doors.access import JOB_ID, Access
@@ -69,8 +70,6 @@ from iriscw.nodes.model import (
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.context import call_context
 from iriscw.runtime.vocabulary import MILLISECOND
-
-TIERS = ("ram", "disk")
 
 _TASK_INDEX = re.compile(r"\d{1,6}")
 
@@ -382,15 +381,15 @@ def order_key(given: str) -> str:
 
 
 def tier_of(given: str) -> str:
-    """Return the tier that a call means.
+    """Return the tier that a call means: one that the controller's installation has, as its nodes' agents do.
 
     Raises:
         InvalidArgument: there is none of this name.
     """
-    tier = given or TIERS[0]
-    if tier not in TIERS:
-        raise InvalidArgument(f"there is no tier {tier[:80]!r}: there are {', '.join(TIERS)}")
-    return tier
+    try:
+        return named_tier(given)
+    except NoSuchTier as error:
+        raise InvalidArgument(str(error)) from error
 
 
 def check_labels(labels: tuple[tuple[str, str], ...]) -> None:

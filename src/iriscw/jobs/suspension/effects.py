@@ -41,7 +41,7 @@ class FreezeAttempt:
         index: of its task.
         worker_id: the worker that has it.
         incarnation: of that worker.
-        tier: where the checkpoint goes, ``ram`` or ``disk``.
+        tier: where the checkpoint goes; empty: to the agent's default.
         force: freeze also if its quiescing fails.
         labels: of the user, for the checkpoint.
         gpus: that it has, by UUID, for the checkpoint's labels.

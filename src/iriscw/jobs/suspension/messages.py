@@ -22,14 +22,14 @@ from iriscw.runtime.vocabulary import message
 class SuspendTask:
     """Have the running attempt of a task suspended. Answered with a :class:`SuspensionView` once that is promised.
 
-    The same ``key`` again gives what has become of it. One that is suspended already, or about to be, is answered with
-    what is. Refused with ``InvalidArgument`` (no such task), ``TaskEnded``, ``TaskNotRunning``, ``GangNotSuspendable``
-    or ``SuspensionRefused``.
+    ``tier`` is where the checkpoint goes; empty: to the agent's default. The same ``key`` again gives what has become
+    of it. One that is suspended already, or about to be, is answered with what is. Refused with ``InvalidArgument`` (no
+    such task), ``TaskEnded``, ``TaskNotRunning``, ``GangNotSuspendable`` or ``SuspensionRefused``.
     """
 
     index: int
     key: str
-    tier: str = "ram"
+    tier: str = ""
     force: bool = False
     labels: Labels = ()
 

@@ -1859,7 +1859,7 @@ class CheckpointTaskRequest(betterproto2.Message):
 
     tier: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
     """
-    "ram" (the default) or "disk".
+    Where to: the name of a tier. Empty: the default one.
     """
 
     keep_running: "bool" = betterproto2.field(5, betterproto2.TYPE_BOOL)
@@ -1888,7 +1888,7 @@ class CheckpointView(betterproto2.Message):
 
     tier: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
     """
-    "ram", "disk", or "path:" and a folder.
+    The name of a tier, or "path:" and a folder.
     """
 
     size_bytes: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
@@ -2541,7 +2541,7 @@ class FreezeRequest(betterproto2.Message):
 
     tier: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
     """
-    "ram" (the default) or "disk".
+    Where to: the name of a tier. Empty: the default one.
     """
 
     leave_running: "bool" = betterproto2.field(4, betterproto2.TYPE_BOOL)
@@ -4337,7 +4337,7 @@ class SuspendTaskRequest(betterproto2.Message):
 
     tier: "str" = betterproto2.field(4, betterproto2.TYPE_STRING)
     """
-    "ram" (the default) or "disk".
+    Where to: the name of a tier. Empty: the default one.
     """
 
     labels: "dict[str, str]" = betterproto2.field(

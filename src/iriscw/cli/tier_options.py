@@ -1,0 +1,42 @@
+"""Options about the tiers of this machine: made from those that there are, of packages too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from iriscw.checkpoint.drivers.built_in import DEFAULT_ROOM
+from iriscw.checkpoint.drivers.loading import default_tier, tier_names
+from iriscw.cli.kinds import Size
+
+BUDGETS = {name: f"{name.replace('-', '_')}_budget" for name in tier_names()}
+"""The option, as click names it, that says how much room each tier has."""
+
+PLACE_OPTIONS = ("state_dir", *BUDGETS.values())
+
+
+def budgets_of(given: Mapping[str, int | None]) -> dict[str, int]:
+    """Return what the options say of the room that tiers have, by tier."""
+    return {name: given[option] or 0 for name, option in BUDGETS.items()}
+
+
+def place_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say where state lies and how much room there is."""
+    for name in reversed(BUDGETS):
+        default = f" Default: {DEFAULT_ROOM[name]}." if name in DEFAULT_ROOM else ""
+        text = f'Room for the tier "{name}".{default}'
+        function = click.option(f"--{name}-budget", type=Size(1), help=text)(function)
+    return click.option(
+        "--state-dir",
+        type=click.Path(file_okay=False, path_type=Path),
+        help="Where operations and checkpoints lie. Default: $IRISCW_STATE_DIR, else $XDG_STATE_HOME/iriscw, "
+        "else ~/.local/state/iriscw; those in memory: $IRISCW_RAM_DIR, else below /dev/shm.",
+    )(function)
+
+
+tier_option = click.option(
+    "--tier", metavar="TIER", default="", help=f"Where to: {', '.join(tier_names())}.  [default: {default_tier()}]"
+)
