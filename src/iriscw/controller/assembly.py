@@ -137,7 +137,7 @@ class Controller:
         there = config.controller.coreweave
         self._insecure_plaintext = insecure_plaintext or (there is not None and there.insecure_plaintext)
         self._builtin = builtin_features(policy, limits or RegistryLimits(), self._still_writes)
-        self._further = features
+        self._features = features
         self._stack: AsyncExitStack | None = None
         self._address: Address | None = None
         self._admin_token: Secret | None = None
@@ -274,7 +274,7 @@ class Controller:
             fleet=settings.fleet_config(config, platform.cluster),
             journal=self._journal,
         )
-        self.features = OpenFeatures.open((*self._builtin, *await self._further_features()), context)
+        self.features = OpenFeatures.open(self._builtin, await self._guests(), context)
         await self.features.prepare()
         self.system = self._tree(access)
         await stack.enter_async_context(self.system)
@@ -282,9 +282,9 @@ class Controller:
             await stack.enter_async_context(_beside(function))
         await self._open_door(stack, tokens, platform)
 
-    async def _further_features(self) -> Sequence[Feature]:
-        if self._further is not None:
-            return self._further
+    async def _guests(self) -> Sequence[Feature]:
+        if self._features is not None:
+            return self._features
         found = await anyio.to_thread.run_sync(lambda: [*installed_features()])
         for feature in found:
             log.info("the feature %s of an installed package is opened", feature.name)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import anyio
 
 from iriscw.controller.feature import Background, Feature, FeatureContext, Parts
 from iriscw.errors import InvalidArgument, OperationError
+from iriscw.runtime.vocabulary import replace
 
 if TYPE_CHECKING:
     from iriscw.controller.doors.figures import Family
@@ -28,16 +29,24 @@ class OpenFeatures:
 
     def __init__(self) -> None:
         self.parts: dict[str, Parts] = {}
+        self._guests: dict[str, None] = {}
+        """Those that are not built in."""
 
     @classmethod
-    def open(cls, features: Iterable[Feature], context: FeatureContext) -> Self:
+    def open(cls, builtin: Iterable[Feature], guests: Sequence[Feature], context: FeatureContext) -> Self:
         """Open each feature, and let the others find what it carries out.
+
+        Args:
+            builtin: without these there is no controller.
+            guests: come after them, and cannot end it by their actors: one that fails again and again is quarantined.
+            context: what they are opened with.
 
         Raises:
             InvalidArgument: two features have one name, or carry out the same port.
         """
         opened = cls()
-        for feature in features:
+        opened._guests = dict.fromkeys(feature.name for feature in guests)
+        for feature in (*builtin, *guests):
             if feature.name in opened.parts:
                 raise InvalidArgument(f"two features of this controller are called {feature.name!r}")
             parts = opened.parts[feature.name] = feature.open(context)
@@ -51,7 +60,11 @@ class OpenFeatures:
 
     def children(self) -> tuple[ChildSpec, ...]:
         """Return the children of the tree's root."""
-        return tuple(child for parts in self.parts.values() for child in parts.children())
+        return tuple(
+            replace(child, entity=child.entity or name in self._guests)
+            for name, parts in self.parts.items()
+            for child in parts.children()
+        )
 
     def services(self) -> list[Service]:
         """Return the services of the door."""
