@@ -153,13 +153,15 @@ def test_a_port_is_found_whatever_the_order() -> None:
 
 
 def test_two_features_of_one_kind_are_refused() -> None:
-    """Two of a name, two that carry out a port, two at a path."""
+    """Two of a name, two that carry out a port, two at a path, one at a path of the controller's own."""
     with pytest.raises(InvalidArgument, match="'a'"):
         opened(Elsewhere, Carrier, names=("a", "a"))
     with pytest.raises(InvalidArgument, match="int"):
         opened(Carrier, Carrier)
     with pytest.raises(InvalidArgument, match="/here"):
-        opened(Carrier, Elsewhere).routes()
+        opened(Carrier, Elsewhere).routes({})
+    with pytest.raises(InvalidArgument, match="/here"):
+        opened(Elsewhere, Counting).routes({"/here": Route(lambda: HttpResponse(200, "text/plain", b""), public=True)})
 
 
 async def test_a_feature_that_cannot_be_sampled_delays_no_other(monkeypatch) -> None:

@@ -22,12 +22,8 @@ is free, the same one after a restart: then pods that lived on find their way ba
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
-import socket
-import ssl
 import time
-import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
@@ -39,55 +35,36 @@ import anyio.to_thread
 
 from iriscw.cloud.drivers.loading import CloudDrivers
 from iriscw.config.advice import advice
-from iriscw.config.model import ClusterConfig, Durability
+from iriscw.config.model import ClusterConfig
 from iriscw.controller import logging as reports, settings
-from iriscw.controller.archive import RESULTS, Archive, folders
 from iriscw.controller.doors.access import Access
 from iriscw.controller.doors.http import ControllerStatistics, own_figures, routes
 from iriscw.controller.doors.overview import degraded
 from iriscw.controller.doors.streams import Switchboard
-from iriscw.controller.errors import OwnershipUnclear, StateUnusable
 from iriscw.controller.events import EventHub
 from iriscw.controller.feature import Feature, FeatureContext
 from iriscw.controller.features.builtin import builtin_features
 from iriscw.controller.features.opening import OpenFeatures
 from iriscw.controller.installed import installed_features
-from iriscw.controller.logs import LogLimits, LogStore
-from iriscw.controller.mounted_secrets import METRICS_TOKEN, GivenSecrets, read_secrets
-from iriscw.controller.ordered_exit import uncut
-from iriscw.controller.payloads import Payloads
+from iriscw.controller.kept_secrets import KeptSecrets, open_secrets
+from iriscw.controller.kept_state import open_state
+from iriscw.controller.logs import LogLimits
 from iriscw.controller.platforms import OpenPlatform, open_platform
-from iriscw.controller.replica_store import open_vault
-from iriscw.controller.results import LARGE_BYTES, ResultStore
-from iriscw.controller.stores import Stores
-from iriscw.controller.tokens import ControllerTokens, keep_token
 from iriscw.controller.usual_port import dialled, usual_port
 from iriscw.errors import InvalidArgument
-from iriscw.files import make_private_folder
 from iriscw.fleet.policy import Policy, default_policy
 from iriscw.jobs.registry import RegistryLimits
-from iriscw.journal.replica import Replica
-from iriscw.journal.sqlite import SqliteJournal
 from iriscw.rpc.address import Address
 from iriscw.rpc.errors import InsecureDoor
 from iriscw.rpc.listening import require_asyncio
 from iriscw.rpc.server import RpcServer
 from iriscw.rpc.tokens import Secret
 from iriscw.runtime import ActorSystem, Behavior, Strategy, Supervision
-from iriscw.tiers.drivers.checking import NEW_KEY_S, check_store
-from iriscw.tiers.drivers.opening import StoreFactory, opener
-from iriscw.tiers.ports import ObjectStore
 
 if TYPE_CHECKING:
     from iriscw.controller.doors.figures import Family
 
 log = logging.getLogger(__name__)
-
-BUNDLE_PREFIX = "bundles"
-"""Of the keys of bundles within the object store."""
-
-JOURNAL_PREFIX = "journal/"
-"""Of the keys of the journal's second copy."""
 
 DRAIN_GRACE_S = 1.0
 """What calls under way have to finish when the controller stops; streams never finish by themselves."""
@@ -132,22 +109,15 @@ class Controller:
         self._host = host if host is not None else chosen
         self._port = port if port is not None else config.controller.port
         self._bundle_prefix = bundle_prefix or config.controller.bundle_prefix
-        self._open_store = opener(settings.store_variables(config))
         self._log_limits = log_limits
         there = config.controller.coreweave
         self._insecure_plaintext = insecure_plaintext or (there is not None and there.insecure_plaintext)
-        self._builtin = builtin_features(policy, limits or RegistryLimits(), self._still_writes)
+        self._builtin = builtin_features(policy, limits or RegistryLimits(), self._require_writer)
         self._features = features
         self._stack: AsyncExitStack | None = None
         self._address: Address | None = None
-        self._admin_token: Secret | None = None
-        self._given: GivenSecrets | None = None
+        self._secrets: KeptSecrets | None = None
         self._fence: Callable[[], None] = lambda: None
-        self._replica: Replica | None = None
-
-    @property
-    def _tls(self) -> ssl.SSLContext | None:
-        return self._given.tls if self._given is not None else None
 
     @property
     def address(self) -> Address:
@@ -163,7 +133,8 @@ class Controller:
     @property
     def trusted(self) -> Path | None:
         """The certificate by which a client knows its door, where that is one with TLS."""
-        return self._given.trusted if self._given is not None else None
+        given = None if self._secrets is None else self._secrets.given
+        return None if given is None else given.trusted
 
     @property
     def admin_token(self) -> Secret:
@@ -172,14 +143,18 @@ class Controller:
         Raises:
             InvalidArgument: it does not run.
         """
-        if self._admin_token is None:
+        if self._secrets is None:
             raise InvalidArgument("the controller does not run")
-        return self._admin_token
+        return self._secrets.admin_token
 
     @property
     def secrets_dir(self) -> Path:
         """Where the token lies that clients authenticate with, in the file ``admin-token``."""
-        return Path(self.config.controller.secrets_dir) if self._given is not None else self.state_dir / "secrets"
+        return (
+            Path(self.config.controller.secrets_dir)
+            if self._secrets is not None and self._secrets.given
+            else self.state_dir / "secrets"
+        )
 
     def statistics(self) -> ControllerStatistics:
         """Return its figures, without asking any actor.
@@ -191,15 +166,15 @@ class Controller:
             raise InvalidArgument("the controller does not run")
         return ControllerStatistics(
             runtime=self.system.statistics(),
-            journal=self._journal.statistics(),
+            journal=self._state.journal.statistics(),
             rpc=self._server.statistics(),
-            degraded=degraded(self._journal),
+            degraded=degraded(self._state.journal),
             **self.features.statistics(),
         )
 
     def _figures(self) -> Iterator[Family]:
-        rpc, journal = self._server.statistics(), self._journal.statistics()
-        yield from own_figures(self.system.statistics(), journal, rpc, degraded(self._journal))
+        rpc, journal = self._server.statistics(), self._state.journal.statistics()
+        yield from own_figures(self.system.statistics(), journal, rpc, degraded(self._state.journal))
         yield from self.features.figures()
 
     async def __aenter__(self) -> Self:
@@ -246,33 +221,29 @@ class Controller:
         config, state = self.config, self.state_dir
         for each in advice(config):
             log.warning("the configuration: %s", each)
-        tokens = await self._open_secrets()
+        secrets = self._secrets = await open_secrets(config, state)
         if self._given_drivers is None and config.platform.coreweave is not None:
             from iriscw.controller.leading import lead
 
             self._fence = await stack.enter_async_context(lead(config.platform.coreweave))
-        self._journal = await self._open_journal(stack)
-        stack.push_async_callback(uncut, self._journal.close)  # bounded by the disk: what was accepted is written
-        logs = await LogStore.open(state / "logs", self._log_limits)
-        url = self._bundle_prefix or _beside_journal(config, state)
-        objects = await stack.enter_async_context(_object_store(url, self._open_store))
-        results = await self._open_results(objects)
-        await stack.enter_async_context(_beside(results.run))
+        self._state = await open_state(stack, config, state, self._bundle_prefix, self._log_limits)
+        stores = self._state.stores
+        await stack.enter_async_context(_beside(stores.results.run))
 
         self._port = self._port or await anyio.to_thread.run_sync(usual_port, state / "port", self._host)
-        platform = await stack.enter_async_context(self._open_platform(tokens))
-        access, self._hub = Access(logs), EventHub(time.time_ns() // 1000, self._report)
+        platform = await stack.enter_async_context(self._open_platform(secrets))
+        access, self._hub = Access(stores.logs), EventHub(time.time_ns() // 1000, self._report)
         context = FeatureContext(
             config=config,
             state_dir=state,
             access=access,
             hub=self._hub,
-            tokens=tokens,
-            stores=Stores(logs, results, Payloads(objects, ""), objects, BUNDLE_PREFIX),
+            tokens=secrets.tokens,
+            stores=stores,
             workers=Switchboard(),
             platform=platform,
             fleet=settings.fleet_config(config, platform.cluster),
-            journal=self._journal,
+            journal=self._state.journal,
         )
         self.features = OpenFeatures.open(self._builtin, await self._guests(), context)
         await self.features.prepare()
@@ -280,7 +251,7 @@ class Controller:
         await stack.enter_async_context(self.system)
         for function in self.features.background():
             await stack.enter_async_context(_beside(function))
-        await self._open_door(stack, tokens, platform)
+        await self._open_door(stack, secrets, platform)
 
     async def _guests(self) -> Sequence[Feature]:
         if self._features is not None:
@@ -290,62 +261,24 @@ class Controller:
             log.info("the feature %s of an installed package is opened", feature.name)
         return found
 
-    async def _open_journal(self, stack: AsyncExitStack) -> SqliteJournal:
-        folder, controller = self.state_dir / "journal", self.config.controller
-        if controller.durability is Durability.REPLICATED and controller.replica_prefix:
-            vaults = contextlib.ExitStack()
-            opening = open_vault(controller.replica_prefix, self._open_store, JOURNAL_PREFIX)
-            vault = await anyio.to_thread.run_sync(vaults.enter_context, opening)
-            stack.push_async_callback(uncut, vaults.close)
-            self._replica = Replica(vault, f"{socket.gethostname()} {uuid.uuid4()}")
-        return await anyio.to_thread.run_sync(functools.partial(SqliteJournal.open, folder, replica=self._replica))
-
-    async def _open_results(self, objects: ObjectStore) -> ResultStore:
-        """Open the store of results: with the journal's second copy all of them go to the object store, too."""
-        folder = self.state_dir / "results"
-        if self._replica is None and not self._bundle_prefix:
-            return await ResultStore.open(folder)
-        journal = "" if self._replica is None else self._replica.head.journal
-        archive = Archive(objects, await anyio.to_thread.run_sync(folders, self.state_dir, RESULTS, journal))
-        return await ResultStore.open(folder, archive, archive_from_bytes=LARGE_BYTES if self._replica is None else 0)
-
-    async def _still_writes(self) -> None:
-        """Make sure that nobody else has taken the journal over up to now.
+    async def _require_writer(self) -> None:
+        """Make sure that no other controller leads the cluster, or has taken the journal over, up to now.
 
         Raises:
             LeadershipLost: another controller leads the cluster.
-            OwnershipUnclear: see there.
-            ReplicaUnreachable: the place of the journal's second copy does not answer.
+            OwnershipUnclear, ReplicaUnreachable: see :meth:`~iriscw.controller.kept_state.KeptState.require_writer`.
         """
         self._fence()
-        replica = self._replica
-        if replica is not None and not await anyio.to_thread.run_sync(replica.still_writes):
-            raise OwnershipUnclear(f"it cannot be told who writes the journal in {replica.vault.where} just now")
+        await self._state.require_writer()
 
-    async def _open_secrets(self) -> ControllerTokens:
-        folder = self.state_dir / "secrets"
-        try:
-            await anyio.to_thread.run_sync(make_private_folder, folder)
-        except OSError as error:
-            raise StateUnusable(f"{folder}: {error.strerror or error}") from error
-        if self.config.controller.secrets_dir:
-            self._given = await anyio.to_thread.run_sync(read_secrets, Path(self.config.controller.secrets_dir))
-        if self._given is not None:
-            self._admin_token = self._given.admin_token
-            return ControllerTokens(self._given.cluster_secret, [self._admin_token], self._given.metrics_token)
-        secret = await anyio.to_thread.run_sync(keep_token, folder / "cluster-secret")
-        self._admin_token = await anyio.to_thread.run_sync(keep_token, folder / "admin-token")
-        metrics = await anyio.to_thread.run_sync(keep_token, folder / METRICS_TOKEN)
-        return ControllerTokens(secret, [self._admin_token], metrics)
-
-    def _open_platform(self, tokens: ControllerTokens) -> AbstractAsyncContextManager[OpenPlatform]:
+    def _open_platform(self, secrets: KeptSecrets) -> AbstractAsyncContextManager[OpenPlatform]:
         return open_platform(
             self.config,
             self._given_drivers,
-            tokens=tokens,
+            tokens=secrets.tokens,
             state_dir=self.state_dir,
             dialled=f"{dialled(self._host)}:{self._port}",
-            tls=self._tls is not None,
+            tls=secrets.tls is not None,
             plaintext=self._insecure_plaintext,
             fence=self._fence,
         )
@@ -354,16 +287,18 @@ class Controller:
         children = self.features.children()
         root = Behavior(children=children, supervision=Supervision(strategy=Strategy.REST_FOR_ONE), name="controller")
         access.stands(children)
-        access.system = ActorSystem(root, name=self.config.name, journal=self._journal, on_event=self._hub.publish)
+        access.system = ActorSystem(
+            root, name=self.config.name, journal=self._state.journal, on_event=self._hub.publish
+        )
         return access.system
 
-    async def _open_door(self, stack: AsyncExitStack, tokens: ControllerTokens, platform: OpenPlatform) -> None:
+    async def _open_door(self, stack: AsyncExitStack, secrets: KeptSecrets, platform: OpenPlatform) -> None:
         self._server = RpcServer(
             self.features.services(),
-            authenticate=tokens.authenticate,
+            authenticate=secrets.tokens.authenticate,
             prove=None if platform.proofs is None else platform.proofs.prove,
-            routes={**self.features.routes(), **routes(lambda: degraded(self._journal), self._figures)},
-            tls=self._tls,
+            routes=self.features.routes(routes(lambda: degraded(self._state.journal), self._figures)),
+            tls=secrets.tls,
             insecure_plaintext=self._insecure_plaintext,
         )
         await stack.enter_async_context(self._server)
@@ -387,13 +322,6 @@ def default_state_dir(config: ClusterConfig) -> Path:
     return Path(config.controller.journal_dir).parent
 
 
-def _beside_journal(config: ClusterConfig, state: Path) -> str:
-    """Return where bundles and run documents are if nobody says it: where they live as long as the jobs do."""
-    controller = config.controller
-    replicated = controller.durability is Durability.REPLICATED and controller.replica_prefix
-    return f"{controller.replica_prefix.rstrip('/')}/objects" if replicated else f"file://{state}/objects"
-
-
 @contextlib.asynccontextmanager
 async def _beside(function: Callable[[], Coroutine[Any, Any, None]]) -> AsyncIterator[None]:
     """Run a function for as long as the block lasts."""
@@ -403,19 +331,6 @@ async def _beside(function: Callable[[], Coroutine[Any, Any, None]]) -> AsyncIte
             yield
         finally:
             tasks.cancel_scope.cancel()
-
-
-@contextlib.asynccontextmanager
-async def _object_store(url: str, open_store: StoreFactory) -> AsyncIterator[ObjectStore]:
-    if url.startswith("file:///"):
-        await anyio.to_thread.run_sync(make_private_folder, Path(url.removeprefix("file://")))
-    store = open_store(url)
-    try:
-        await check_store(store, patience_s=NEW_KEY_S)
-        yield store
-    finally:
-        with anyio.CancelScope(shield=True):
-            await store.aclose()
 
 
 @contextlib.contextmanager

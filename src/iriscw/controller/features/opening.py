@@ -70,17 +70,17 @@ class OpenFeatures:
         """Return the services of the door."""
         return [service for parts in self.parts.values() for service in parts.services()]
 
-    def routes(self) -> dict[str, Route]:
-        """Return the routes of the HTTP side.
+    def routes(self, own: Mapping[str, Route]) -> dict[str, Route]:
+        """Return the routes of the HTTP side, the controller's own among them.
 
         Raises:
-            InvalidArgument: two features answer the same path.
+            InvalidArgument: a path has an answer already.
         """
-        found: dict[str, Route] = {}
+        found = {**own}
         for parts in self.parts.values():
             for path, route in parts.routes().items():
                 if found.setdefault(path, route) is not route:
-                    raise InvalidArgument(f"two features of this controller answer {path}")
+                    raise InvalidArgument(f"{path} of this controller has an answer already")
         return found
 
     def background(self) -> list[Background]:
