@@ -20,6 +20,7 @@ PAIRS = {
     ("Client", "resume"): "client/client.py",
     ("Client", "restore"): "client/client.py",
     ("Client", "checkpoints"): "client/client.py",
+    ("Client", "call"): "client/client.py",
     ("Job", "exec"): "client/job.py",
     ("Job", "logs"): "client/job.py",
     ("Job", "tasks"): "client/job.py",

@@ -11,7 +11,7 @@ fed by what happens instead of searching, so that they cost little after a step 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
@@ -48,6 +48,7 @@ from iriscw.runtime.cell import Cell
 from iriscw.runtime.vocabulary import MILLISECOND, SECOND
 from iriscw.testing import checks
 from iriscw.testing.checks import InvariantBroken
+from iriscw.testing.features import SimulatedFeature
 from iriscw.testing.simulation import Livelock, SimOperation, SimSystem, Simulation
 from iriscw_sims import fleet_checks, job_checks
 from iriscw_sims.cloud import Cloud
@@ -124,15 +125,23 @@ class World(Stage):
         plan: what to run. Default: what the seed draws.
         pace: how long everything takes.
         policy: says how many slices each group should have. Default: the one that is built in.
+        features: what else runs on the controller.
 
     Raises:
         PlanInvalid: a value in the plan cannot be.
     """
 
     def __init__(
-        self, seed: int, plan: Plan | None = None, pace: Pace = QUICK, *, policy: Policy | None = None
+        self,
+        seed: int,
+        plan: Plan | None = None,
+        pace: Pace = QUICK,
+        *,
+        policy: Policy | None = None,
+        features: Sequence[SimulatedFeature] = (),
     ) -> None:
         self.pace = pace
+        self.features = features
         self.policy = Asked(policy) if policy is not None else None
         if plan is not None:
             check_plan(plan)
@@ -178,6 +187,9 @@ class World(Stage):
         self.users = Users(self)
         self._quiet = checks.quiet_watch(self.system)
         self.simulation.checkers.append(self.check)
+        for feature in features:
+            self.simulation.checkers.append(feature.check)
+            feature.begin(self.system, self.stream(f"feature {type(feature).__name__}"))
         self._furnish()
         for fault in self.plan.faults:
             self.simulation.call_after(fault.at, strike, self, fault)
@@ -208,6 +220,7 @@ class World(Stage):
                     JobsConfig(limits=limits, settings=settings),
                     _Nobody(),
                 ),
+                *(child for feature in self.features for child in feature.children()),
             ),
             supervision=Supervision(strategy=Strategy.REST_FOR_ONE, restarts=50),
             name="root",
@@ -248,6 +261,8 @@ class World(Stage):
 
     def perform(self, operation: SimOperation) -> None:
         """Carry out what actors ask of the outside."""
+        if any(feature.perform(operation) for feature in self.features):
+            return
         match operation.effect:
             case WatchNodePools() | WatchPods():
                 self.cloud.watch(operation)
@@ -400,7 +415,8 @@ class World(Stage):
         if self.cloud.in_flight:
             return f"{self.cloud.in_flight} requests are on their way"
         left = self.job_checks.unfinished() or self.job_checks.committed() or self.fleet_checks.left_over()
-        return left or self.freezing.left_over() or self.cloud.driver.behind()
+        left = left or self.freezing.left_over() or self.cloud.driver.behind()
+        return left or next(filter(None, (feature.unsettled() for feature in self.features)), "")
 
     # Running
 

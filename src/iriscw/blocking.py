@@ -444,6 +444,10 @@ class Client:
         """Return the token of a node's agent; errors as :meth:`iriscw.Client.agent_token`."""
         return self._loop.call(self._client.agent_token, node)
 
+    def call(self, route: str, request: object, reply_type: type[Value], *, key: str = "") -> Value:
+        """Call a method that a feature of an installed package adds; errors as :meth:`iriscw.Client.call`."""
+        return self._loop.call(lambda: self._client.call(route, request, reply_type, key=key))
+
     def status(self) -> ClusterStatus:
         """Ask what the controller looks after; errors as :meth:`iriscw.Client.status`."""
         return self._loop.call(self._client.status)

@@ -83,6 +83,11 @@ async def suspending(worker, uid, **changes):
     await worker.observe(uid, v1.TaskState.RUNNING, suspension=v1.Suspension.SUSPENDING, **said)
 
 
+def moves_of(world):
+    """Return what carries out what jobs want of agents."""
+    return world.controller.features.parts["nodes"].moves
+
+
 async def done(moves, name, effect):
     """Carry an effect out, within a bound."""
     with anyio.fail_after(PATIENCE_S):
@@ -98,7 +103,7 @@ async def test_a_freeze(world):
         found = []
 
         async def freeze():
-            found.append(await done(world.controller._moves, "freeze", effect))
+            found.append(await done(moves_of(world), "freeze", effect))
 
         async with agent_of(world) as agent:
             tasks.start_soon(freeze)
@@ -112,11 +117,11 @@ async def test_a_freeze(world):
             await agent.end(order.operation_id, "frozen")
             await until(lambda: found)
             assert (found[0].outcome, found[0].checkpoint, found[0].node) == (Frozen.FROZEN, order.operation_id, "n1")
-            assert await done(world.controller._moves, "freeze", effect) == found[0]
+            assert await done(moves_of(world), "freeze", effect) == found[0]
             assert len(agent.begun) == 1
     assert world.controller.statistics().moves == {("freeze", "frozen"): 2}
     await world.restart()
-    assert await done(world.controller._moves, "freeze", effect) == found[0]
+    assert await done(moves_of(world), "freeze", effect) == found[0]
 
 
 @pytest.mark.parametrize(
@@ -133,7 +138,7 @@ async def test_a_freeze_that_came_to_nothing(world, outcome, told):
                 await agent.end((await agent.order()).operation_id, outcome, "TargetGone", "it is not there")
 
             tasks.start_soon(answer)
-            found = await done(world.controller._moves, "freeze", effect)
+            found = await done(moves_of(world), "freeze", effect)
         assert (found.outcome, found.checkpoint, found.reason) == (told, "", "TargetGone: it is not there")
 
 
@@ -142,7 +147,7 @@ async def test_an_agent_that_is_away_is_waited_for(world):
     async with running(world) as (worker, uid, effect):
         await suspending(worker, uid)
         with pytest.raises(SuspensionRefused, match="no agent"):
-            await done(world.controller._moves, "freeze", effect)
+            await done(moves_of(world), "freeze", effect)
         async with agent_of(world):
             pass
         await until_state(world, v1.NodeState.UNKNOWN)
@@ -150,7 +155,7 @@ async def test_an_agent_that_is_away_is_waited_for(world):
             found = []
 
             async def freeze():
-                found.append(await done(world.controller._moves, "freeze", effect))
+                found.append(await done(moves_of(world), "freeze", effect))
 
             tasks.start_soon(freeze)
             async with agent_of(world) as agent:
@@ -164,7 +169,7 @@ async def test_a_worker_that_names_nothing_to_freeze(world, changes):
     async with running(world) as (worker, uid, effect), agent_of(world):
         await suspending(worker, uid, **changes)
         with pytest.raises(SuspensionRefused, match="names no process"):
-            await done(world.controller._moves, "freeze", effect)
+            await done(moves_of(world), "freeze", effect)
 
 
 @pytest.mark.parametrize(
@@ -183,9 +188,9 @@ async def test_a_thaw(world, outcome, told):
 
         tasks.start_soon(answer)
         effect = ThawAttempt("t1", "u", "ck-1", "n1", (("GPU-1", "GPU-2"),))
-        found = await done(world.controller._moves, "thaw", effect)
+        found = await done(moves_of(world), "thaw", effect)
         assert (found.outcome, found.reason) == (told, "" if told is Thawed.THAWED else "so it is")
-        assert await done(world.controller._moves, "thaw", effect) == found
+        assert await done(moves_of(world), "thaw", effect) == found
         assert len(agent.begun) == 1
 
 
@@ -194,18 +199,18 @@ async def test_what_is_dropped_is_removed(world):
     async with running(world) as (worker, uid, effect), agent_of(world) as agent:
         await suspending(worker, uid)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(done, world.controller._moves, "freeze", effect)
+            tasks.start_soon(done, moves_of(world), "freeze", effect)
             frozen = (await agent.order()).operation_id
             tasks.cancel_scope.cancel()
         assert agent.cancelled == []  # whoever stops waiting ends nothing
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(done, world.controller._moves, "drop", DropCheckpoint("s1"))
+            tasks.start_soon(done, moves_of(world), "drop", DropCheckpoint("s1"))
             await until(lambda: agent.cancelled == [frozen])
             await agent.end(frozen, "frozen")  # it was past that
             removal = await agent.order(1)
             assert removal.remove.checkpoint_id == frozen
             await agent.end(removal.operation_id, "removed")
-        await done(world.controller._moves, "drop", DropCheckpoint("s1", frozen, "n1"))
+        await done(moves_of(world), "drop", DropCheckpoint("s1", frozen, "n1"))
         assert len(agent.begun) == 2
 
 
@@ -214,10 +219,15 @@ async def test_what_is_being_thawed_is_not_removed_yet(world):
     move = Move(number=2, tries=1)
     thaw = ThawAttempt(thaw_key("u", move), "u", "ck-1", "n1")
     async with agent_of(world) as agent, anyio.create_task_group() as tasks:
-        tasks.start_soon(done, world.controller._moves, "thaw", thaw)
+        tasks.start_soon(done, moves_of(world), "thaw", thaw)
         order = await agent.order()
-        tasks.start_soon(done, world.controller._moves, "drop", DropCheckpoint(freeze_key("u", move), "ck-1", "n1"))
-        tasks.start_soon(done, world.controller._moves, "drop", DropCheckpoint("other", "ck-2", "n1"))
+        tasks.start_soon(
+            done,
+            moves_of(world),
+            "drop",
+            DropCheckpoint(freeze_key("u", move), "ck-1", "n1"),
+        )
+        tasks.start_soon(done, moves_of(world), "drop", DropCheckpoint("other", "ck-2", "n1"))
         other = await agent.order(1)
         assert other.remove.checkpoint_id == "ck-2", "who asked first waits"
         await agent.end(other.operation_id, "removed")
@@ -230,7 +240,7 @@ async def test_what_is_being_thawed_is_not_removed_yet(world):
 async def test_what_was_undone_leaves_nothing_to_drop(world):
     """Nor does what was never ordered. What an agent does not remove is an error by name."""
     async with agent_of(world) as agent:
-        await done(world.controller._moves, "drop", DropCheckpoint("never"))
+        await done(moves_of(world), "drop", DropCheckpoint("never"))
         assert agent.begun == []
         async with anyio.create_task_group() as tasks:
 
@@ -239,4 +249,4 @@ async def test_what_was_undone_leaves_nothing_to_drop(world):
 
             tasks.start_soon(answer)
             with pytest.raises(CheckpointKept, match="ArtifactBusy"):
-                await done(world.controller._moves, "drop", DropCheckpoint("s2", "ck-2", "n1"))
+                await done(moves_of(world), "drop", DropCheckpoint("s2", "ck-2", "n1"))

@@ -12,7 +12,7 @@ from coreweave_world import PODS, POOLS, GpuWorker, Handed, configuration, servi
 from prometheus_client import CollectorRegistry, generate_latest
 
 from iriscw.cloud.kube.notices import Notice, NoticeStatistics
-from iriscw.controller.doors.http import _notices
+from iriscw.controller.features.fleet import notice_figures
 from iriscw.controller.notices import DRAINING, NOT_READY, READY, TROUBLES, PoolNotices, notices_of
 from iriscw.fleet.messages import PolicyFailed, SliceChanged
 from iriscw.fleet.model import SliceRow, SliceState, Trouble
@@ -123,7 +123,7 @@ def test_metrics():
 
     class Shown:
         def collect(self):
-            return _notices(NoticeStatistics(told=5, dropped=2, lost=1, waiting=3))
+            return notice_figures(NoticeStatistics(told=5, dropped=2, lost=1, waiting=3))
 
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Shown())

@@ -126,10 +126,10 @@ async def test_an_overtaken_controller_deletes_nothing(tmp_path, copy):
             job = await second.submit()
             async with second.worker(result=b"value"):
                 assert (await second.until_over(job.job_id))[-1].state is v1.JobState.SUCCEEDED
-            sweep = first.controller._tending
+            sweep = first.controller.features.parts["jobs"].sweep
             sweep._results._listed = False  # as if it had stood still since it was opened
             with pytest.raises(OwnershipUnclear, match="who writes the journal"):
-                await sweep._sweep()
+                await sweep.sweep()
             assert await sweep._results.jobs() == [job.job_id]
             deleted.append(stored(copy) != [job.job_id])
             assert await value(second, job.job_id) == b"value"

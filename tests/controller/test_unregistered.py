@@ -39,20 +39,20 @@ async def waiting(world):
     """Have a slice wait for its worker; give who looks, and the pod."""
     await world.submit()
     await until(lambda: any(pod.phase is PodPhase.RUNNING for pod in world.cloud.pods.values()))
-    controller = world.controller
+    fleets = world.controller.features.parts["fleet"]
     looking = Unregistered(
-        controller._tending._access,
-        controller._workers.switchboard,
+        fleets.overview._access,
+        fleets.overview._switchboard,
         Drivers(world.cloud),
-        lambda: controller._tending.fleet,
+        lambda: fleets.fleet,
         4 * QUIET_S,
     )
-    await until(lambda: controller._tending.fleet is not None)
-    controller._tending.fleet = fleet = await controller._overview.fleet()
+    await until(lambda: fleets.fleet is not None)
+    fleets.fleet = fleet = await fleets.overview.fleet()
     with anyio.fail_after(20):
         while fleet.slices[0].state is not SliceState.INITIALIZING:
             await anyio.sleep(0.01)
-            controller._tending.fleet = fleet = await controller._overview.fleet()
+            fleets.fleet = fleet = await fleets.overview.fleet()
     return looking, next(iter(world.cloud.pods.values()))
 
 

@@ -28,7 +28,7 @@ async def test_forgotten_jobs_leave_nothing(tmp_path: Path) -> None:
         jobs = [(await world.submit(f"k{number}", name=f"n{number}")).job_id for number in range(3)]
         async with world.worker():
             listed = await until_listed(world, 1)
-        await world.controller._tending._sweep()
+        await world.controller.features.parts["jobs"].sweep.sweep()
         assert [path.name for path in (tmp_path / "state" / "logs").iterdir()] == [listed[0].job_id]
         assert listed[0].job_id in jobs
         assert world.controller.statistics().logs.attempts == 1
@@ -37,23 +37,23 @@ async def test_forgotten_jobs_leave_nothing(tmp_path: Path) -> None:
 async def test_who_may_not_be_the_writer_deletes_nothing(tmp_path: Path) -> None:
     """Jobs that look forgotten may be those of the controller that has taken over: the files stay until it is known."""
     async with World(tmp_path / "state", limits=RegistryLimits(finished=1)) as world:
-        tending, logs = world.controller._tending, tmp_path / "state" / "logs"
+        sweep, logs = world.controller.features.parts["jobs"].sweep, tmp_path / "state" / "logs"
         asked: list[int] = []
 
         async def unclear() -> None:
             asked.append(len(list(logs.iterdir())))
             raise OwnershipUnclear("nobody knows")
 
-        confirm, tending._confirm = tending._confirm, unclear
+        confirm, sweep._confirm = sweep._confirm, unclear
         jobs = [(await world.submit(f"k{number}", name=f"n{number}")).job_id for number in range(2)]
         async with world.worker():
             await until_listed(world, 1)
         with pytest.raises(OwnershipUnclear):
-            await tending._sweep()
+            await sweep.sweep()
         assert set(asked) == {2}, "asked before anything was removed"
         assert sorted(path.name for path in logs.iterdir()) == sorted(jobs)
-        tending._confirm = confirm
-        await tending._sweep()
+        sweep._confirm = confirm
+        await sweep.sweep()
         assert len(list(logs.iterdir())) == 1
 
 

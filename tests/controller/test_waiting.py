@@ -8,7 +8,7 @@ import pytest
 from controller_world import CLIENTS, World
 
 from iriscw.controller import waiting
-from iriscw.controller.doors.access import STANDING, Access
+from iriscw.controller.doors.access import Access
 from iriscw.controller.events import EventHub, Subscription
 from iriscw.controller.waiting import Reasons
 from iriscw.errors import ActorStopped, NoSuchActor
@@ -190,10 +190,11 @@ async def test_many_watchers_of_one_job_ask_no_more_than_one(world: World, monke
 
 async def test_actors_that_begin_anew_are_away_and_no_bug(world: World) -> None:
     """Looks, figures and listings go on: that there is no scheduler for a moment ends no controller."""
-    access = Access(world.controller._logs)
+    access = Access(world.controller.features.parts["jobs"].workers.intake._logs)
     access.system = ActorSystem()
     async with access.system:
-        for path in STANDING:
+        access.stands(world.controller.features.children())
+        for path in ("/fleet", "/jobs", "/jobs/scheduler", "/jobs/links", "/nodes/agent", "/nodes/orders"):
             with pytest.raises(ActorStopped):
                 await access.ask(path, ExplainJobs(()))
         with pytest.raises(NoSuchActor):

@@ -16,12 +16,6 @@ KUBELETS_PROTOCOLS = ["h2", "http/1.1"]
 """What Go's client offers a TLS server, the kubelet's probes included; which one is spoken, the server chooses."""
 
 
-class Degraded:
-    """Figures of a controller that takes no work."""
-
-    degraded = "the disk is full"
-
-
 @pytest.fixture
 def certificate(tmp_path):
     """A server's TLS, of an authority that nobody trusts."""
@@ -54,7 +48,7 @@ def probe(address, path, scheme, protocols=None):
 async def asked(probed, tls=None, protocols=None):
     """Open the controller's door, and make one of its probes."""
     asks = probed["httpGet"]
-    server = RpcServer([], authenticate=lambda _token: None, routes=routes(Degraded), tls=tls)
+    server = RpcServer([], authenticate=lambda _token: None, routes=routes(lambda: "the disk is full", tuple), tls=tls)
     async with server:
         address = await server.listen_tcp("127.0.0.1", 0)
         return await anyio.to_thread.run_sync(probe, address, asks["path"], asks["scheme"], protocols)

@@ -1,7 +1,12 @@
-"""The tree of commands. A command's module is imported when the command is called, or when help asks for its text."""
+"""The tree of commands. A command's module is imported when the command is called, or when help asks for its text.
+
+Features of installed packages add commands of their own. They are looked for only where ``COMMANDS`` is not enough: by
+help, and for a name that is not there.
+"""
 
 from __future__ import annotations
 
+import functools
 import importlib
 import io
 import os
@@ -50,18 +55,38 @@ COMMANDS: Final = {
 """In the order in which people need them."""
 
 
+@functools.cache
+def further_commands() -> dict[str, str]:
+    """Return the commands of installed packages, by name, as the table has its own.
+
+    Raises:
+        AmbiguousFeature: two features, or two commands, have one name.
+        BrokenFeature: see :func:`iriscw.controller.installed.installed_features`.
+    """
+    from iriscw.controller.installed import AmbiguousFeature, installed_features
+
+    found: dict[str, str] = {}
+    for feature in installed_features():
+        for name, target in feature.commands.items():
+            if name in COMMANDS or name in found:
+                raise AmbiguousFeature(f"the feature {feature.name!r} offers a command {name!r}, of which there is one")
+            found[name] = target
+    return found
+
+
 class LazyGroup(Group):
-    """Finds its commands in ``COMMANDS``."""
+    """Finds its commands in ``COMMANDS``, and among those of installed packages."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names, in the table's order."""
-        return list(COMMANDS)
+        """Return the names, in the table's order, then those of installed packages."""
+        return [*COMMANDS, *further_commands()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command."""
-        if cmd_name not in COMMANDS:
+        target = COMMANDS.get(cmd_name) or further_commands().get(cmd_name)
+        if target is None:
             return None
-        module, _, name = COMMANDS[cmd_name].partition(":")
+        module, _, name = target.partition(":")
         command: click.Command = getattr(importlib.import_module(module), name)
         _understand_verbose(command)
         return command

@@ -490,6 +490,24 @@ class Client:
             await self._calls.ask("GetClusterStatus", GetClusterStatusRequest(), WireClusterStatus)
         )
 
+    async def call(self, route: str, request: object, reply_type: type[Value], *, key: str = "") -> Value:
+        """Call a method that a feature of an installed package adds to the controller.
+
+        Args:
+            route: ``/package.Service/Method``.
+            request: the message.
+            reply_type: the class of the answer.
+            key: lets the method know the call again. Without one the call must change nothing, or nothing more when it
+                is repeated, which happens when an answer is lost.
+
+        Raises:
+            VersionMismatch: the controller has no such method: the package is not installed there.
+            OperationError: the controller cannot be reached.
+            IriscwError: what the feature says.
+        """
+        service, slash, method = route.rpartition("/")
+        return await self._calls.ask(method, request, reply_type, key=key, service=service + slash)
+
     def _job(self, status: JobStatus) -> Job:
         return Job(self._calls, status.job_id, status.uid, status.name, status)
 

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import anyio
+import attrs
 
 from iriscw.jobs.meeting.messages import EndpointsChanged
 from iriscw.jobs.messages import JobChanged, TaskChanged
@@ -48,6 +49,11 @@ class Subscription:
         """Sleep until rung. Look at the state *after* this returns: one ring may stand for many changes."""
         await self._event.wait()
         self._event = anyio.Event()
+
+
+@attrs.frozen
+class CheckpointDropped:
+    """A checkpoint of a suspended attempt was removed: what else was kept for it can go."""
 
 
 class EventHub:

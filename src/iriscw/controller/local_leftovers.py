@@ -21,7 +21,7 @@ from iriscw.cloud.drivers.loading import CloudDrivers
 from iriscw.cloud.drivers.local.attempts import lives, remove, remove_life, unowned
 from iriscw.cloud.model import LABEL_INCARNATION, Pod
 from iriscw.controller.doors.access import Access
-from iriscw.controller.events import Subscription
+from iriscw.controller.events import CheckpointDropped, Subscription
 from iriscw.controller.logs import LogStore
 from iriscw.errors import ActorStopped, NoSuchActor, OperationError
 from iriscw.fleet.messages import SliceChanged
@@ -62,7 +62,7 @@ class Lives:
 
     def notice(self, event: Any) -> None:
         """Take note of an event."""
-        ended = isinstance(event, JobChanged) and event.state in JOB_TERMINAL
+        ended = isinstance(event, CheckpointDropped) or (isinstance(event, JobChanged) and event.state in JOB_TERMINAL)
         if ended or (isinstance(event, SliceChanged) and event.row.state is SliceState.GONE):
             self.ring()
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import collections
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import anyio
@@ -25,7 +25,7 @@ from iriscw.controller.checkpoint_labels import task_labels
 from iriscw.controller.doors.access import Access
 from iriscw.controller.doors.streams import Switchboard
 from iriscw.controller.errors import CheckpointKept
-from iriscw.controller.events import EventHub, node_key
+from iriscw.controller.events import CheckpointDropped, EventHub, node_key
 from iriscw.errors import ActorStopped, IriscwError, NoSuchActor, OutcomeUnknown
 from iriscw.jobs.errors import SuspensionRefused
 from iriscw.jobs.suspension.effects import (
@@ -90,18 +90,14 @@ class Moves:
 
     Args:
         access: asks actors.
-        hub: rings when there is news.
+        hub: rings when there is news, and tells who cares that a checkpoint was removed.
         switchboard: the connected workers, who say which processes attempts have.
-        dropped: called when a checkpoint was removed, so that what else was kept for it can go.
     """
 
-    def __init__(
-        self, access: Access, hub: EventHub, switchboard: Switchboard, dropped: Callable[[], None] = lambda: None
-    ) -> None:
+    def __init__(self, access: Access, hub: EventHub, switchboard: Switchboard) -> None:
         self._access = access
         self._hub = hub
         self._switchboard = switchboard
-        self._dropped = dropped
         self.ends: collections.Counter[tuple[str, str]] = collections.Counter()
         """How often each kind of order ended with each outcome, since the start."""
 
@@ -181,7 +177,7 @@ class Moves:
                 if thaw is not None:
                     await self._end_of(thaw)
             await self._remove(f"{key}/drop", checkpoint, node)
-        self._dropped()
+        self._hub.publish(CheckpointDropped())
 
     async def _remove(self, key: str, checkpoint: str, node: str) -> None:
         order = Order("", remove=RemoveOrder(checkpoint))

@@ -1,4 +1,4 @@
-"""What the assembly does beside the tree: sample figures for /metrics, drop what belongs to forgotten jobs.
+"""Drop what belongs to forgotten jobs.
 
 Logs and results live as long as their jobs are listed. When jobs have ended, those that the registry has forgotten are
 found by asking it, and their files are removed. Until then the stores' own limits hold.
@@ -11,37 +11,24 @@ true for whoever comes after us as well.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import anyio
-
 from iriscw.controller.doors.access import Access
-from iriscw.controller.doors.overview import Overview
 from iriscw.controller.logs import LogStore
 from iriscw.controller.results import ResultStore
-from iriscw.errors import OperationError
-from iriscw.fleet.model import FleetDescription
-from iriscw.jobs.messages import MAX_PAGE, JobChanged, JobPage, ListJobs, SchedulerStatistics
+from iriscw.jobs.messages import MAX_PAGE, JobChanged, JobPage, ListJobs
 from iriscw.jobs.model import JOB_TERMINAL
-from iriscw.nodes.messages import ORDERS, CountOrders
-
-log = logging.getLogger(__name__)
-
-SAMPLE_INTERVAL_S = 5.0
-"""Between two samples; Prometheus scrapes every 15 s or more by default."""
 
 SWEEP_AFTER = 64
 """Jobs that have ended since the last sweep."""
 
 
-class Tending:
+class Sweep:
     """See the module.
 
     Args:
         access: asks the registry.
-        overview: asks for figures.
         logs: to be tidied.
         results: to be tidied.
         finished: ended jobs that stay listed; with fewer ends than that nothing was forgotten.
@@ -52,22 +39,17 @@ class Tending:
     def __init__(
         self,
         access: Access,
-        overview: Overview,
         logs: LogStore,
         results: ResultStore,
         finished: int,
         confirm: Callable[[], Awaitable[None]],
     ) -> None:
         self._access = access
-        self._overview = overview
         self._logs = logs
         self._results = results
         self._confirm = confirm
         self._sweep_after = min(SWEEP_AFTER, max(1, finished))
         self._ended = self._sweep_after  # the first round sweeps what an earlier controller left
-        self.fleet: FleetDescription | None = None
-        self.scheduler: SchedulerStatistics | None = None
-        self.orders_open: int | None = None
 
     def notice(self, event: Any) -> None:
         """Take note of an event."""
@@ -75,23 +57,23 @@ class Tending:
             self._ended += 1
             self._logs.job_finished(event.job_id)
 
-    async def run(self) -> None:
-        """Tend until cancelled."""
-        while True:
-            try:
-                self.fleet = await self._overview.fleet()
-                self.scheduler = await self._overview.scheduler()
-                self.orders_open = await self._access.ask(ORDERS, CountOrders())
-                ended = self._ended
-                if ended >= self._sweep_after:
-                    await self._sweep()
-                    self._ended -= ended
-            except OperationError as error:
-                # A tree that restarts, or a disk that is full: the next round comes.
-                log.warning("tending was put off: %s: %s", type(error).__name__, error)
-            await anyio.sleep(SAMPLE_INTERVAL_S)
+    async def round(self) -> None:
+        """Sweep if enough jobs have ended since the last time.
 
-    async def _sweep(self) -> None:
+        Raises:
+            OperationError: nobody can say now what was forgotten; the next round comes.
+        """
+        ended = self._ended
+        if ended >= self._sweep_after:
+            await self.sweep()
+            self._ended -= ended
+
+    async def sweep(self) -> None:
+        """Drop what belongs to jobs that the registry has forgotten.
+
+        Raises:
+            OperationError: nobody can say now which they are.
+        """
         stored = dict.fromkeys([*self._logs.jobs(), *await self._results.jobs()])
         listed: dict[str, None] = {}
         over: list[str] = []

@@ -3,6 +3,9 @@
 A service class has its rules as ``method_rules``, by the names of its methods. The role is judged by the head of the
 call, the size by the head of the message, and its parts by a walk over its bytes before anything is built
 (:mod:`iriscw.rpc.anatomy`). A service without rules is bounded by :class:`~iriscw.rpc.limits.RpcLimits` alone.
+
+Several objects can answer one service together: each is a :class:`ServicePart`, and answers the methods that its rules
+name.
 """
 
 from __future__ import annotations
@@ -56,6 +59,12 @@ class MethodRule:
 
 
 MethodRules = Mapping[str, MethodRule]
+
+
+class ServicePart:
+    """A base of service classes that answer some methods of their service: those that ``method_rules`` name."""
+
+    method_rules: MethodRules
 
 
 def rule_of(service: Any, route: str) -> MethodRule | None:

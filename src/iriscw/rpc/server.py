@@ -23,7 +23,7 @@ import ssl
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeAlias
 
 import anyio
 import attrs
@@ -46,11 +46,15 @@ from iriscw.rpc.listening import (
     widen_backlog,
 )
 from iriscw.rpc.pacing import Turnstile
+from iriscw.rpc.rules import ServicePart
 from iriscw.rpc.server_calls import Authenticate, Calls, Prove, RequestTasks
 from iriscw.rpc.transport import LINGER_S, BoundedCodec, BoundedProtocol
 from iriscw.rpc.unfinished import Pool, Share, UnfinishedStatistics
 
 log = logging.getLogger(__name__)
+
+Service: TypeAlias = IServable
+"""A generated service class's object, or anything with ``__mapping__``: its methods by their routes."""
 
 BACKLOG = 1024
 """Connections the kernel holds until they are accepted; a restart of the controller meets every worker at
@@ -99,7 +103,7 @@ class RpcServer:
         insecure_plaintext: allow :meth:`listen_tcp` off loopback without ``tls``.
 
     Raises:
-        InvalidArgument: two services offer the same method.
+        InvalidArgument: two services offer the same method, or no part of a service offers one of its methods.
     """
 
     def __init__(
@@ -118,6 +122,7 @@ class RpcServer:
         self._insecure_plaintext = insecure_plaintext
         self._calls = Calls(authenticate, self._limits, prove)
         self._methods = _merge([self._calls.table(service) for service in services])
+        _refuse_gaps(services, self._methods)
         self._http = HttpSide(routes or {}, authenticate, self._limits)
         self._codec = BoundedCodec(self._limits)
         self._pool = Pool(self._limits)
@@ -403,3 +408,11 @@ def _merge(tables: list[dict[str, Handler]]) -> dict[str, Handler]:
             if merged.setdefault(route, method) is not method:
                 raise InvalidArgument(f"two services offer {route}")
     return merged
+
+
+def _refuse_gaps(services: Collection[IServable], methods: Mapping[str, Handler]) -> None:
+    for service in services:
+        if isinstance(service, ServicePart):
+            for route in service.__mapping__():
+                if route not in methods:
+                    raise InvalidArgument(f"no part of the service offers {route}")

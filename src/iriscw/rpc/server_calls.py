@@ -45,7 +45,7 @@ from iriscw.rpc.errors import (
     VersionMismatch,
 )
 from iriscw.rpc.limits import RpcLimits
-from iriscw.rpc.rules import MethodRule, rule_of
+from iriscw.rpc.rules import MethodRule, ServicePart, rule_of
 from iriscw.rpc.status import WireError, to_wire
 from iriscw.rpc.tokens import Principal, Role
 from iriscw.rpc.transport import BoundedCodec, BoundedConnection, BoundedStream
@@ -193,6 +193,8 @@ class Calls:
             # foreign task, where its scopes and task groups cannot be left.
             service._call_rpc_handler_server_stream = _send_all  # type: ignore[method-assign, assignment]
         mapping: Mapping[str, Handler] = service.__mapping__()
+        if isinstance(service, ServicePart):
+            mapping = {route: mapping[route] for route in mapping if route.rpartition("/")[2] in service.method_rules}
         return {
             route: self._behind_gate(_Gate.make(route, method, rule_of(service, route), self._limits))
             for route, method in mapping.items()

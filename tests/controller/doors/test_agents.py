@@ -319,7 +319,7 @@ async def test_an_agent_that_shakes_hands_is_not_forgotten(world):
     async with dialled(world, hello()):
         pass
     await until_state(world, v1.NodeState.UNKNOWN)
-    with world.controller._agents.board.handshake("n1"):
+    with world.controller.features.parts["nodes"].agents.board.handshake("n1"):
         with pytest.raises(NodeConnected):
             await forget(world)
         async with dialled(world, hello()) as (_, first):

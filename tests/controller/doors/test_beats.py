@@ -28,7 +28,7 @@ async def beat(worker: FakeWorker, first: int, count: int = 1) -> list[v1.Heartb
 
 async def test_a_beat_wakes_nobody(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two hundred of them in a row cost no message that is read, and none that is queued."""
-    door = world.controller._workers
+    door = world.controller.features.parts["jobs"].workers
     taken, queued = [], []
     take, acknowledge = door._take, door._acknowledge
 
@@ -52,7 +52,7 @@ async def test_a_beat_wakes_nobody(world: World, monkeypatch: pytest.MonkeyPatch
 
 async def test_a_worker_whose_log_waits_for_the_disk_is_heard(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its beats are answered meanwhile, and the fleet is told: a disk that stalls here ends no attempt there."""
-    door = world.controller._workers
+    door = world.controller.features.parts["jobs"].workers
     stalled, told, on = anyio.Event(), [], anyio.Event()
     append, tell = door.intake._logs.append, door._tell_fleet
 
@@ -83,7 +83,7 @@ async def test_an_actor_that_takes_no_message_ends_no_stream(
     """The mailbox of the worker's actor is full: its beats are answered all the same, whoever reads them, and its end
     is taken.
     """
-    door = world.controller._workers
+    door = world.controller.features.parts["jobs"].workers
     refused: list[object] = []
 
     def full(_ref: ActorRef, message: object, _key: object) -> None:
@@ -105,7 +105,7 @@ async def test_an_actor_that_takes_no_message_ends_no_stream(
 
 async def test_another_interval_is_told_once(world: World) -> None:
     """With the welcome as the fleet is then, and with the answer to the next beat when it has changed."""
-    door = world.controller._workers
+    door = world.controller.features.parts["jobs"].workers
     await world.submit()
     async with world.worker(manual=True) as worker:
         await until(lambda: worker.runs)

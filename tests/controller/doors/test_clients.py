@@ -260,9 +260,9 @@ async def test_a_callable_of_a_python_that_no_worker_can_have(tmp_path) -> None:
         with pytest.raises(PythonNotSupported, match=rf"from Python {ours}, and workers of this cluster run 3\.10:"):
             await world.submit("b", name="b", entrypoint=callable_)
         there = SimpleNamespace(info=SimpleNamespace(attributes={"python": ours}))
-        world.controller._workers.switchboard._connections["w", "1"] = there
+        world.controller.features.parts["jobs"].workers.switchboard._connections["w", "1"] = there
         assert (await world.submit("b", name="b", entrypoint=callable_)).created
-        del world.controller._workers.switchboard._connections["w", "1"]
+        del world.controller.features.parts["jobs"].workers.switchboard._connections["w", "1"]
     async with World(tmp_path / "unknown") as world:
         assert (await world.submit("b", name="b", entrypoint=callable_)).created
 

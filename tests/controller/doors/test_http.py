@@ -5,7 +5,8 @@ import json
 from controller_world import World, get
 from prometheus_client import CollectorRegistry, generate_latest
 
-from iriscw.controller.doors.http import _fleet, _phases, _reviews
+from iriscw.controller.features.fleet import fleet_figures
+from iriscw.controller.features.nodes import phase_figures, review_figures
 from iriscw.controller.suspension_figures import Phases
 from iriscw.fleet.model import Availability, FleetDescription, GroupRow
 from iriscw.jobs.model import Suspension
@@ -41,7 +42,7 @@ def test_a_policy_that_fails_is_counted() -> None:
 
     class Shown:
         def collect(self):
-            return _fleet(FleetDescription(groups=(row,), slices=(), synced=True))
+            return fleet_figures(FleetDescription(groups=(row,), slices=(), synced=True))
 
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Shown())
@@ -53,7 +54,7 @@ def test_tokens_of_agents_are_counted() -> None:
 
     class Shown:
         def collect(self):
-            return _reviews({"accepted": 2, "refused": 0})
+            return [review_figures({"accepted": 2, "refused": 0})]
 
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Shown())
@@ -77,7 +78,7 @@ def test_suspensions_are_measured() -> None:
 
     class Shown:
         def collect(self):
-            return _phases(phases.statistics())
+            return phase_figures(phases.statistics())
 
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Shown())

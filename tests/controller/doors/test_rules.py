@@ -4,7 +4,18 @@ import pytest
 from controller_world import CLIENTS, WORKERS, FakeWorker, World
 
 from iriscw.controller.doors.clients import ClientDoor
-from iriscw.controller.doors.rules import CHUNK_BYTES, CLIENT_RULES, MAX_HELD_ATTEMPTS, WORKER_RULES
+from iriscw.controller.doors.commands import CommandsDoor
+from iriscw.controller.doors.freezing import NodesDoor
+from iriscw.controller.doors.overview import ClusterDoor
+from iriscw.controller.doors.rules import (
+    CHUNK_BYTES,
+    CLIENT_RULES,
+    CLUSTER_RULES,
+    COMMAND_RULES,
+    MAX_HELD_ATTEMPTS,
+    NODE_RULES,
+    WORKER_RULES,
+)
 from iriscw.controller.doors.workers import WorkerDoor
 from iriscw.errors import InvalidArgument
 from iriscw.jobs.model import MAX_CONSTRAINTS, MAX_ENVIRONMENT_BYTES, MAX_PORTS
@@ -13,15 +24,19 @@ from iriscw.rpc import transport
 from iriscw.rpc.anatomy import anatomy_of, by_number, examine
 from iriscw.rpc.errors import MalformedMessage, MessageTooLarge, PermissionDenied
 from iriscw.rpc.rules import Bounds
+from iriscw.rpc.server import RpcServer
 from iriscw.rpc.tokens import Role
 from iriscw.worker.model import MAX_ATTEMPTS, MAX_FAULT_CHARS
 from waiting import until
 
-DOORS = {CLIENTS: (ClientDoor, CLIENT_RULES), WORKERS: (WorkerDoor, WORKER_RULES)}
+PARTS = {ClientDoor: CLIENT_RULES, ClusterDoor: CLUSTER_RULES, CommandsDoor: COMMAND_RULES, NodesDoor: NODE_RULES}
+"""Of ControllerService."""
+DOORS = {**PARTS, WorkerDoor: WORKER_RULES}
 REQUESTS = {
     route.rpartition("/")[2]: (handler.request_type, rules[route.rpartition("/")[2]])
-    for door, rules in DOORS.values()
+    for door, rules in DOORS.items()
     for route, handler in door.__mapping__(door.__new__(door)).items()
+    if route.rpartition("/")[2] in rules
 }
 WORST_PARTS = 17_000
 """Some 3 us each."""
@@ -53,11 +68,20 @@ def length(number: int) -> bytes:
 
 
 def test_every_method_has_a_rule() -> None:
-    """There is a rule for each method of each service, and none for what is no method."""
-    for door, rules in DOORS.values():
+    """There is a rule for each method of each service, one for a method of several parts, and none for no method."""
+    for door, rules in DOORS.items():
         routes = door.__mapping__(door.__new__(door))
-        assert {route.rpartition("/")[2] for route in routes} == set(rules)
+        named = sorted(name for part in (PARTS if door in PARTS else (door,)) for name in DOORS[part])
+        assert sorted(route.rpartition("/")[2] for route in routes) == named
         assert door.method_rules is rules
+
+
+def test_a_method_without_a_part_is_noticed() -> None:
+    """A service of which a part is missing is not served: its methods are promised."""
+    parts = [door.__new__(door) for door in PARTS]
+    RpcServer(parts, authenticate=lambda _: None)
+    with pytest.raises(InvalidArgument, match="/ExecTask"):
+        RpcServer([each for each in parts if not isinstance(each, CommandsDoor)], authenticate=lambda _: None)
 
 
 @pytest.mark.parametrize("method", REQUESTS)

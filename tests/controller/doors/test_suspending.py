@@ -145,6 +145,9 @@ class Absent:
         assert job_id == JOB
         return self.is_forgotten
 
+    def admin(self):
+        return None
+
     async def ask(self, path, message):
         match message:
             case FindOrder():
@@ -161,12 +164,12 @@ async def test_a_checkpoint_whose_job_cannot_be_asked(error):
     """It may be all that there is of a suspended task: nobody touches it until the job can say."""
     door = NodesDoor(Absent(error, forgotten=False), None, None, None, None)
     with pytest.raises(JobUnavailable, match=JOB):
-        await door.delete(v1.DeleteCheckpointRequest(idempotency_key="k", checkpoint_id="ck-1", node="n1"))
+        await door.delete_checkpoint(v1.DeleteCheckpointRequest(idempotency_key="k", checkpoint_id="ck-1", node="n1"))
 
 
 async def test_which_jobs_are_forgotten(world):
     """The registry says so: of no job that it has, whether that has ended or not."""
-    access = world.controller._moves._access
+    access = world.controller.features.parts["nodes"].moves._access
     job = await world.submit()
     assert not await access.forgotten(job.job_id)
     assert await access.forgotten(JOB)

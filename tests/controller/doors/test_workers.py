@@ -202,7 +202,7 @@ async def test_a_restart_knows_attempts_that_said_nothing(world: World) -> None:
 
 async def test_a_heartbeat_that_says_nothing_new(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is answered at once and the fleet is not told of each; only what waits for a log hears that time passes."""
-    door = world.controller._workers
+    door = world.controller.features.parts["jobs"].workers
     passed, told = [], []
     pass_time, tell = door.intake.pass_time, door._tell_fleet
 

@@ -83,18 +83,20 @@ def play_agent(seed: int, faults, play, folder: Path):
     write_token_file(token, TOKENS.agent_token(NODE))
 
     async def main(network: Network):
-        door = AgentDoor("test")
+        door = AgentDoor("test", lambda: system)
         tree = Behavior(children=(nodes_child(door),), name="controller")
         with mock.patch.object(SystemClock, "now", staticmethod(lambda: network.loop.now_ns)):
-            async with ActorSystem(tree, seed=f"c{seed}", journal=MemoryJournal(MemoryDisk(), auto=True)) as system:
-                door.system = system
-                async with RpcServer([door], authenticate=TOKENS.authenticate) as server:
-                    await server.listen_tcp("127.0.0.1", 0)
-                    agent = Agent(Uplink(server.address, NODE, token))
-                    journal = MemoryJournal(MemoryDisk(), auto=True)
-                    async with ActorSystem(agent.root, seed=f"a{seed}", journal=journal) as ours:
-                        network.schedule(faults)
-                        return await play(system, ours, agent)
+            journal = MemoryJournal(MemoryDisk(), auto=True)
+            async with (
+                ActorSystem(tree, seed=f"c{seed}", journal=journal) as system,
+                RpcServer([door], authenticate=TOKENS.authenticate) as server,
+            ):
+                await server.listen_tcp("127.0.0.1", 0)
+                agent = Agent(Uplink(server.address, NODE, token))
+                journal = MemoryJournal(MemoryDisk(), auto=True)
+                async with ActorSystem(agent.root, seed=f"a{seed}", journal=journal) as ours:
+                    network.schedule(faults)
+                    return await play(system, ours, agent)
 
     return simulate(main, seed=seed, threads=Threads.INLINE)
 

@@ -8,6 +8,7 @@ that has ended, or was fenced, has no say any more.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from iriscw.controller.errors import JobUnavailable
@@ -16,21 +17,25 @@ from iriscw.errors import ActorRestarted, ActorStopped, InvalidArgument, NoSuchA
 from iriscw.jobs.errors import NoSuchJob, TaskEnded
 from iriscw.jobs.messages import DescribeJob, JobPage, JobView, ListJobs, ListTasks, TaskPage, TaskRow
 from iriscw.jobs.model import TASK_TERMINAL
-from iriscw.nodes.messages import AGENTS, ORDERS
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.context import call_context
 from iriscw.rpc.errors import PermissionDenied
 from iriscw.rpc.tokens import Principal, Role
-from iriscw.runtime import ActorSystem
+from iriscw.runtime import ROOT, ActorPath, ActorSystem, ChildSpec
 
 MAX_DEPTH = 16
 """How many generations above a job are looked through for the asker's."""
 
-STANDING = ("/fleet", "/jobs", "/jobs/scheduler", "/jobs/links", AGENTS, ORDERS)
-"""Actors that a controller always has, but for moments in which their supervisor is restarted."""
-
 JOB_ID = re.compile(r"job-[a-z2-7]{12}")
 """As the registry gives them."""
+
+
+def standing(children: Iterable[ChildSpec], parent: ActorPath) -> Iterator[str]:
+    """Yield the paths of children, and of theirs, as far as their behaviors name them."""
+    for child in children:
+        path = parent / child.name
+        yield path
+        yield from standing(child.behavior.children, path)
 
 
 class Access:
@@ -44,6 +49,16 @@ class Access:
         self._logs = logs
         self.system: ActorSystem | None = None
         """Set by the assembly, once the tree stands and before the door opens."""
+        self._standing: dict[str, None] = {}
+
+    def stands(self, children: Iterable[ChildSpec]) -> None:
+        """Know which actors there always are below the root, but for moments in which a supervisor is restarted."""
+        self._standing.update(dict.fromkeys(standing(children, ROOT)))
+
+    def actors(self) -> ActorSystem:
+        """Return the actors, for what is called once the door is open."""
+        assert self.system is not None
+        return self.system
 
     async def ask(self, path: str, message: Any) -> Any:
         """Ask an actor; a question that met a restart is asked once more.
@@ -52,14 +67,14 @@ class Access:
             ActorStopped: it is one of those that are always there, and is not there yet: its supervisor begins anew.
             NoSuchActor: there is no such job or node.
         """
-        assert self.system is not None
+        system = self.actors()
         try:
             try:
-                return await self.system.ask(path, message)
+                return await system.ask(path, message)
             except ActorRestarted:
-                return await self.system.ask(path, message)
+                return await system.ask(path, message)
         except NoSuchActor as error:
-            if path not in STANDING:
+            if path not in self._standing:
                 raise
             raise ActorStopped(f"{path} is being started anew") from error
 

@@ -17,7 +17,7 @@ import contextlib
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import anyio
 import attrs
@@ -177,17 +177,17 @@ class AgentDoor(v1.AgentServiceBase):
 
     Args:
         cluster: what agents are told that they dialled.
+        actors: gives the actors, once the door is open.
     """
 
     method_rules = AGENT_RULES
 
-    def __init__(self, cluster: str) -> None:
+    def __init__(self, cluster: str, actors: Callable[[], ActorSystem]) -> None:
         self._cluster = cluster
+        self._actors = actors
         self.board = AgentBoard()
         self.refused = 0
         """Hellos that were refused, since the start."""
-        self.system: ActorSystem | None = None
-        """Set by the assembly, once the tree stands and before the door opens."""
 
     async def connect(self, messages: AsyncIterator[v1.AgentMessage]) -> AsyncIterator[v1.NodeMessage]:
         """Serve one stream of one agent."""
@@ -237,9 +237,8 @@ class AgentDoor(v1.AgentServiceBase):
             if serving is not None and serving.identity.agent_id != identity.agent_id:
                 text = f"agent {serving.identity.agent_id} serves {identity.node}: one agent speaks for a node"
                 return _refused(v1.AgentRefusal.OTHER_AGENT, text, OTHER_AGENT_RETRY_MS)
-            assert self.system is not None
             try:
-                await self.system.ask(AGENTS, AgentDialled(identity))
+                await self._actors().ask(AGENTS, AgentDialled(identity))
             except AgentFenced as error:
                 return _refused(v1.AgentRefusal.FENCED, str(error), 0)
             except (TooManyNodes, *_BUSY) as error:

@@ -1,4 +1,4 @@
-"""The clients' door: ControllerService.
+"""The clients' door: of ControllerService what is about jobs, their logs, results and bundles.
 
 Each method asks an actor and translates; what takes long is a stream that sleeps until an event rings. Errors leave
 as the classes they were raised as. Every call has a deadline, which the server keeps.
@@ -11,17 +11,13 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import aclosing, nullcontext
 
-from iriscw._version import __version__
 from iriscw.bundles.pack import BundleLimits, BundleTooLarge
 from iriscw.cloud.model import InvalidSpec, check_image
 from iriscw.controller import wire
 from iriscw.controller.doors import reading
 from iriscw.controller.doors.access import Access
-from iriscw.controller.doors.commands import CommandsDoor
 from iriscw.controller.doors.endpoints import EndpointWatch
-from iriscw.controller.doors.freezing import NodesDoor
-from iriscw.controller.doors.listing import Pages
-from iriscw.controller.doors.overview import Overview
+from iriscw.controller.doors.listing import Pages, page_size
 from iriscw.controller.doors.rules import CLIENT_RULES
 from iriscw.controller.doors.streams import Switchboard
 from iriscw.controller.errors import BundleMismatch, InvalidPageToken, NoSuchBundle
@@ -30,11 +26,9 @@ from iriscw.controller.payloads import display_name
 from iriscw.controller.stores import Stores
 from iriscw.controller.waiting import Reasons, steady
 from iriscw.errors import InvalidArgument, OperationError
-from iriscw.fleet.messages import ReopenGroup
 from iriscw.jobs.errors import ImageNotSupported, PythonNotSupported
 from iriscw.jobs.job_queries import OWN_STATE
 from iriscw.jobs.messages import (
-    MAX_PAGE,
     ExplainJobs,
     JobPage,
     JobReasons,
@@ -52,11 +46,10 @@ from iriscw.jobs.placement import PYTHON
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.context import call_context
 from iriscw.rpc.errors import PermissionDenied
+from iriscw.rpc.rules import ServicePart
 from iriscw.rpc.tokens import Principal, Role
 from iriscw.runtime.vocabulary import replace
 from iriscw.tiers.ports import IfAbsent, ObjectExists, ObjectNotFound
-
-DEFAULT_PAGE = 100
 
 MAX_PAGE_CHARS = 2 * 1024 * 1024
 """Of what the attempts on a page of tasks say: a page that would be longer ends early. As UTF-8 and with all else it
@@ -71,21 +64,13 @@ UNEXPLAINED = "waits for a worker; asking for this job alone says why"
 _INDEX = re.compile(r"\d{1,6}")
 
 
-def page_size(asked: int) -> int:
-    """Return how many rows a page has: what was asked for, within the limit."""
-    return min(asked, MAX_PAGE) if asked > 0 else DEFAULT_PAGE
-
-
-class ClientDoor(v1.ControllerServiceBase):
-    """ControllerService.
+class ClientDoor(ServicePart, v1.ControllerServiceBase):
+    """The part of ControllerService that is about jobs.
 
     Args:
         access: asks on behalf of callers.
         stores: what is stored.
         hub: rings when a job changes.
-        overview: answers about the whole cluster.
-        nodes: answers about nodes, and orders.
-        commands: runs commands beside tasks.
         reasons: rings when a job that is watched waits for another reason.
         images: whether a job may name an image: the tasks of some group have pods of their own.
         pythons: of the workers that there can be; none if that is known only when there is a worker.
@@ -100,9 +85,6 @@ class ClientDoor(v1.ControllerServiceBase):
         stores: Stores,
         *,
         hub: EventHub,
-        overview: Overview,
-        nodes: NodesDoor,
-        commands: CommandsDoor,
         reasons: Reasons,
         images: bool = False,
         pythons: tuple[str, ...] = (),
@@ -110,14 +92,11 @@ class ClientDoor(v1.ControllerServiceBase):
     ) -> None:
         self._pythons = pythons
         self._switchboard = switchboard
-        self._nodes = nodes
-        self._commands = commands
         self._why = reasons
         self._images = images
         self._access = access
         self._stores = stores
         self._hub = hub
-        self._overview = overview
         self._pages = Pages(hub.version)
 
     # Jobs
@@ -320,14 +299,6 @@ class ClientDoor(v1.ControllerServiceBase):
             async for batch in batches:
                 yield batch
 
-    async def exec_task(self, message: v1.ExecTaskRequest) -> AsyncIterator[v1.ExecTaskReply]:
-        """Run a command beside a task."""
-        principal = self._access.admin()
-        view = await self._access.view(message.job, principal)
-        async with aclosing(self._commands.run(message, view, principal)) as replies:
-            async for reply in replies:
-                yield reply
-
     async def get_results(self, message: v1.GetResultsRequest) -> AsyncIterator[v1.ResultPart]:
         """Yield what the tasks returned, once the job is over."""
         principal = await self._access.client()
@@ -361,93 +332,6 @@ class ClientDoor(v1.ControllerServiceBase):
         except ObjectExists:
             existed = True
         return v1.PutBundleResponse(bundle_id=header.bundle_id, existed=existed)
-
-    # The cluster
-
-    async def list_slices(self, message: v1.ListSlicesRequest) -> v1.ListSlicesResponse:
-        """Return a page of slices by id."""
-        self._access.admin()
-        size = page_size(message.page_size)
-        slices, token = await self._overview.slices(message.page_token, size, message.scale_group)
-        return v1.ListSlicesResponse(slices=slices, next_page_token=token)
-
-    async def list_pools(self, message: v1.ListPoolsRequest) -> v1.ListPoolsResponse:
-        """Return a page of scale groups by name."""
-        self._access.admin()
-        pools, token = await self._overview.pools(message.page_token, page_size(message.page_size))
-        return v1.ListPoolsResponse(pools=pools, next_page_token=token)
-
-    async def reopen_pool(self, message: v1.ReopenPoolRequest) -> v1.ReopenPoolResponse:
-        """Have a closed scale group try again."""
-        self._access.admin()
-        await self._access.ask("/fleet", ReopenGroup(message.scale_group))
-        return v1.ReopenPoolResponse()
-
-    async def get_cluster_status(self, message: v1.GetClusterStatusRequest) -> v1.ClusterStatus:
-        """Describe the controller."""
-        self._access.admin()
-        return await self._overview.cluster(__version__)
-
-    # Nodes
-
-    async def list_nodes(self, message: v1.ListNodesRequest) -> v1.ListNodesResponse:
-        """Return the nodes that agents have dialled from."""
-        self._access.admin()
-        return await self._nodes.nodes()
-
-    async def list_node_checkpoints(self, message: v1.ListNodeCheckpointsRequest) -> AsyncIterator[v1.NodeCheckpoint]:
-        """Yield the checkpoints of nodes."""
-        self._access.admin()
-        async with aclosing(self._nodes.checkpoints(message)) as found:
-            async for each in found:
-                yield each
-
-    async def checkpoint_task(self, message: v1.CheckpointTaskRequest) -> v1.OrderStatus:
-        """Order a copy of a task's processes."""
-        view = await self._access.view(message.job, self._access.admin())
-        return await self._nodes.checkpoint(message, view.job_id)
-
-    async def suspend_task(self, message: v1.SuspendTaskRequest) -> v1.TaskSuspension:
-        """Have a task frozen, and its room given back."""
-        view = await self._access.view(message.job, self._access.admin())
-        return await self._nodes.suspend(message, view.job_id)
-
-    async def resume_task(self, message: v1.ResumeTaskRequest) -> v1.TaskSuspension:
-        """Have a suspended task go on."""
-        view = await self._access.view(message.job, self._access.admin())
-        return await self._nodes.resume(message, view.job_id)
-
-    async def restore_checkpoint(self, message: v1.RestoreCheckpointRequest) -> v1.OrderStatus:
-        """Order that a checkpoint be brought back."""
-        self._access.admin()
-        return await self._nodes.restore(message)
-
-    async def delete_checkpoint(self, message: v1.DeleteCheckpointRequest) -> v1.OrderStatus:
-        """Order that a checkpoint be removed."""
-        self._access.admin()
-        return await self._nodes.delete(message)
-
-    async def cancel_order(self, message: v1.CancelOrderRequest) -> v1.OrderStatus:
-        """Have an order undone."""
-        self._access.admin()
-        return await self._nodes.cancel(message)
-
-    async def watch_order(self, message: v1.WatchOrderRequest) -> AsyncIterator[v1.OrderStatus]:
-        """Yield an order now and after each change."""
-        self._access.admin()
-        async with aclosing(self._nodes.watch(message)) as statuses:
-            async for status in statuses:
-                yield status
-
-    async def get_agent_token(self, message: v1.GetAgentTokenRequest) -> v1.GetAgentTokenResponse:
-        """Return the token of a node's agent."""
-        self._access.admin()
-        return self._nodes.agent_token(message)
-
-    async def forget_node(self, message: v1.ForgetNodeRequest) -> v1.ForgetNodeResponse:
-        """Forget a node whose agent is away."""
-        self._access.admin()
-        return await self._nodes.forget(message)
 
 
 async def _verified(messages: AsyncIterator[v1.PutBundleRequest], header: v1.BundleHeader) -> AsyncIterator[bytes]:

@@ -1,4 +1,4 @@
-"""Commands beside running tasks: a part of the clients' door (:mod:`iriscw.controller.doors.clients`).
+"""Commands beside running tasks: a part of ControllerService.
 
 The platform leads into the pod of the task's worker, or what the task has of its own
 (:class:`~iriscw.cloud.ports.Connection`). What runs there is
@@ -33,6 +33,7 @@ from iriscw.cloud.model import (
 )
 from iriscw.cloud.ports import Connection
 from iriscw.controller.doors.access import Access
+from iriscw.controller.doors.rules import COMMAND_RULES
 from iriscw.controller.doors.streams import Switchboard
 from iriscw.errors import InvalidArgument
 from iriscw.fleet.model import TASK_RUNTIME
@@ -42,6 +43,7 @@ from iriscw.jobs.model import JOB_TERMINAL, Suspension, TaskState
 from iriscw.nodes.errors import TaskOutOfReach
 from iriscw.processes import entering
 from iriscw.proto.iriscw import v1
+from iriscw.rpc.rules import ServicePart
 from iriscw.rpc.tokens import Principal
 
 log = logging.getLogger(__name__)
@@ -71,7 +73,7 @@ class CommandStatistics:
     """Those that were not started, were killed, or whose caller went away."""
 
 
-class CommandsDoor:
+class CommandsDoor(ServicePart, v1.ControllerServiceBase):
     """Runs commands, for callers who may do everything.
 
     Args:
@@ -79,6 +81,8 @@ class CommandsDoor:
         switchboard: the connected workers, whose pods are entered.
         drivers: the platform's.
     """
+
+    method_rules = COMMAND_RULES
 
     def __init__(self, access: Access, switchboard: Switchboard, drivers: CloudDrivers) -> None:
         self._access = access
@@ -90,7 +94,15 @@ class CommandsDoor:
         """Return figures of now."""
         return attrs.evolve(self._counts)
 
-    async def run(
+    async def exec_task(self, message: v1.ExecTaskRequest) -> AsyncIterator[v1.ExecTaskReply]:
+        """Run a command beside a task."""
+        principal = self._access.admin()
+        view = await self._access.view(message.job, principal)
+        async with aclosing(self._run(message, view, principal)) as replies:
+            async for reply in replies:
+                yield reply
+
+    async def _run(
         self, message: v1.ExecTaskRequest, view: JobView, principal: Principal
     ) -> AsyncGenerator[v1.ExecTaskReply, None]:
         """Run a command beside a task, and give what it says and its exit code."""

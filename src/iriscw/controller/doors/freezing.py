@@ -1,13 +1,13 @@
 """What clients ask of nodes: which there are, what is frozen there, and orders.
 
-A part of the clients' door (:mod:`iriscw.controller.doors.clients`). The process of an attempt is found by what its
+A part of ControllerService. The process of an attempt is found by what its
 worker says of it on its present stream; the agent believes it only if boot, start time and the attempt's mark agree.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncIterator
 
 import attrs
 
@@ -17,6 +17,7 @@ from iriscw.controller.checkpoint_labels import MAX_USER_LABELS, task_labels, wi
 from iriscw.controller.doors.access import JOB_ID, Access
 from iriscw.controller.doors.agents import AgentBoard
 from iriscw.controller.doors.forgetting import forget_node
+from iriscw.controller.doors.rules import NODE_RULES
 from iriscw.controller.doors.streams import Switchboard
 from iriscw.controller.errors import JobUnavailable
 from iriscw.controller.events import EventHub
@@ -69,6 +70,7 @@ from iriscw.nodes.model import (
 )
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.context import call_context
+from iriscw.rpc.rules import ServicePart
 from iriscw.runtime.vocabulary import MILLISECOND
 
 _TASK_INDEX = re.compile(r"\d{1,6}")
@@ -80,8 +82,8 @@ STATES = {
 }
 
 
-class NodesDoor:
-    """Answers and orders, for callers who may do everything.
+class NodesDoor(ServicePart, v1.ControllerServiceBase):
+    """The part of ControllerService that is about nodes: for callers who may do everything.
 
     Args:
         access: asks on behalf of callers.
@@ -90,6 +92,8 @@ class NodesDoor:
         tokens: derives the tokens of agents.
         board: the streams of agents.
     """
+
+    method_rules = NODE_RULES
 
     def __init__(
         self,
@@ -107,13 +111,15 @@ class NodesDoor:
 
     # What there is
 
-    async def nodes(self) -> v1.ListNodesResponse:
-        """Return all nodes by name."""
+    async def list_nodes(self, message: v1.ListNodesRequest) -> v1.ListNodesResponse:
+        """Return the nodes that agents have dialled from, by name."""
+        self._access.admin()
         found = [await self._view(node, (CHECKPOINT, OPERATION, TIER)) for node in await self._names()]
         return v1.ListNodesResponse(nodes=[_node_status(view) for view in found if view is not None])
 
-    async def checkpoints(self, message: v1.ListNodeCheckpointsRequest) -> AsyncGenerator[v1.NodeCheckpoint, None]:
+    async def list_node_checkpoints(self, message: v1.ListNodeCheckpointsRequest) -> AsyncIterator[v1.NodeCheckpoint]:
         """Yield the checkpoints of all nodes, or of one, as they were last known."""
+        self._access.admin()
         wanted = dict(message.labels)
         names = await self._names()
         if message.node and message.node not in names:
@@ -140,8 +146,9 @@ class NodesDoor:
 
     # Orders
 
-    async def checkpoint(self, message: v1.CheckpointTaskRequest, job_id: str) -> v1.OrderStatus:
+    async def checkpoint_task(self, message: v1.CheckpointTaskRequest) -> v1.OrderStatus:
         """Order a copy of a task's processes."""
+        job_id = (await self._access.view(message.job, self._access.admin())).job_id
         if not message.keep_running:
             raise InvalidArgument("this is for copies of tasks that run on (keep_running): SuspendTask suspends one")
         tier = tier_of(message.tier)
@@ -191,8 +198,9 @@ class NodesDoor:
             raise TaskOutOfReach(f"worker {row.worker_id} does not say which machine it is on")
         return process, node
 
-    async def suspend(self, message: v1.SuspendTaskRequest, job_id: str) -> v1.TaskSuspension:
+    async def suspend_task(self, message: v1.SuspendTaskRequest) -> v1.TaskSuspension:
         """Have a task suspended: its job decides. What cannot be where it runs is said at once."""
+        job_id = (await self._access.view(message.job, self._access.admin())).job_id
         key, tier = order_key(message.idempotency_key), tier_of(message.tier)
         check_labels(tuple(message.labels.items()))
         row = await self._access.task(job_id, message.task_index)
@@ -204,29 +212,34 @@ class NodesDoor:
         view: SuspensionView = await self._access.ask(f"/jobs/{job_id}", asked)
         return wire.task_suspension(view)
 
-    async def resume(self, message: v1.ResumeTaskRequest, job_id: str) -> v1.TaskSuspension:
+    async def resume_task(self, message: v1.ResumeTaskRequest) -> v1.TaskSuspension:
         """Have a suspended task go on."""
+        job_id = (await self._access.view(message.job, self._access.admin())).job_id
         asked = ResumeTask(message.task_index, order_key(message.idempotency_key))
         view: SuspensionView = await self._access.ask(f"/jobs/{job_id}", asked)
         return wire.task_suspension(view)
 
-    async def restore(self, message: v1.RestoreCheckpointRequest) -> v1.OrderStatus:
+    async def restore_checkpoint(self, message: v1.RestoreCheckpointRequest) -> v1.OrderStatus:
         """Order that a checkpoint be brought back where it is."""
+        self._access.admin()
         order = Order("", thaw=ThawOrder(message.checkpoint_id, message.force))
         return await self._place_at_holder(order_key(message.idempotency_key), message.node, order)
 
-    async def delete(self, message: v1.DeleteCheckpointRequest) -> v1.OrderStatus:
+    async def delete_checkpoint(self, message: v1.DeleteCheckpointRequest) -> v1.OrderStatus:
         """Order that a checkpoint be removed where it is."""
+        self._access.admin()
         order = Order("", remove=RemoveOrder(message.checkpoint_id))
         return await self._place_at_holder(order_key(message.idempotency_key), message.node, order)
 
-    async def cancel(self, message: v1.CancelOrderRequest) -> v1.OrderStatus:
+    async def cancel_order(self, message: v1.CancelOrderRequest) -> v1.OrderStatus:
         """Have an order undone."""
+        self._access.admin()
         view: OrderView = await self._access.ask(ORDERS, CancelOrder(message.operation_id))
         return await self._status(view)
 
-    async def watch(self, message: v1.WatchOrderRequest) -> AsyncGenerator[v1.OrderStatus, None]:
+    async def watch_order(self, message: v1.WatchOrderRequest) -> AsyncIterator[v1.OrderStatus]:
         """Yield an order now and after each change, to its end."""
+        self._access.admin()
         told: v1.OrderStatus | None = None
         with self._hub.subscribed(message.operation_id) as events:
             while True:
@@ -239,14 +252,16 @@ class NodesDoor:
                     return
                 await events.wait()
 
-    def agent_token(self, message: v1.GetAgentTokenRequest) -> v1.GetAgentTokenResponse:
+    async def get_agent_token(self, message: v1.GetAgentTokenRequest) -> v1.GetAgentTokenResponse:
         """Return the token of a node's agent."""
+        self._access.admin()
         if not NODE_NAME.fullmatch(message.node):
             raise InvalidArgument(f"{message.node[:80]!a} is not a valid node name")
         return v1.GetAgentTokenResponse(token=self._tokens.agent_token(message.node).reveal())
 
-    async def forget(self, message: v1.ForgetNodeRequest) -> v1.ForgetNodeResponse:
+    async def forget_node(self, message: v1.ForgetNodeRequest) -> v1.ForgetNodeResponse:
         """Forget a node whose agent is away."""
+        self._access.admin()
         return v1.ForgetNodeResponse(orders_lost=await forget_node(self._access, self._board, message.node))
 
     async def _placed_before(self, key: str) -> OrderView | None:

@@ -1,7 +1,8 @@
 """The HTTP side of the controller's port: /health for probes, /metrics for Prometheus.
 
 Both answer from memory, without asking any actor, so they answer while the control loop is busy or its disk is full.
-Figures that only actors have are sampled by the assembly and shown as they were last seen.
+Figures that only actors have are sampled by the assembly and shown as they were last seen. What is shown are the
+figures of the runtime, the journal and the door, and those of each feature.
 
 Each controller has a registry of its own: two in one process do not meet, and nothing of the process's default
 registry is shown.
@@ -9,21 +10,21 @@ registry is shown.
 
 from __future__ import annotations
 
-import itertools
 import json
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import attrs
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from iriscw.controller.admission import AdmissionStatistics
 from iriscw.controller.doors.commands import CommandStatistics
+from iriscw.controller.doors.figures import gauge, gauges
 from iriscw.controller.logs import LogStatistics
 from iriscw.controller.result_model import ResultStatistics
-from iriscw.controller.suspension_figures import BOUNDS_S, OUTCOMES, PhaseStatistics
+from iriscw.controller.suspension_figures import PhaseStatistics
 from iriscw.fleet.model import FleetDescription
 from iriscw.jobs.messages import SchedulerStatistics
 from iriscw.journal.port import JournalStatistics
@@ -39,7 +40,10 @@ METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 @attrs.frozen
 class ControllerStatistics:
-    """A controller in figures. ``fleet``, ``scheduler`` and ``orders_open`` are None until they were first sampled."""
+    """A controller in figures, those of its features included.
+
+    ``fleet``, ``scheduler`` and ``orders_open`` are None until they were first sampled.
+    """
 
     runtime: TreeStatistics
     journal: JournalStatistics
@@ -75,122 +79,39 @@ class ControllerStatistics:
 
 
 class _Figures(Collector):
-    """Turns statistics into Prometheus's families when it is scraped."""
+    """Collects families when they are asked for."""
 
-    def __init__(self, read: Callable[[], ControllerStatistics]) -> None:
+    def __init__(self, read: Callable[[], Iterable[Metric]]) -> None:
         self._read = read
 
     def collect(self) -> Iterator[Metric]:
-        figures = self._read()
-        for part, prefix in ((figures.runtime, "runtime"), (figures.journal, "journal"), (figures.rpc, "rpc")):
-            yield from _gauges(f"iriscw_{prefix}", part)
-        yield from _gauges("iriscw_rpc_unfinished", figures.rpc.unfinished)
-        yield from _gauges("iriscw_logs", figures.logs)
-        yield from _gauges("iriscw_results", figures.results)
-        yield from _gauges("iriscw_admission", figures.admission)
-        yield from _gauges("iriscw_commands", figures.commands)
-        yield GaugeMetricFamily("iriscw_workers_connected", "Workers with a stream.", figures.workers_connected)
-        yield GaugeMetricFamily("iriscw_agents_connected", "Node agents with a stream.", figures.agents_connected)
-        text = "Hellos of node agents that were refused."
-        yield CounterMetricFamily("iriscw_agents_refused", text, figures.agents_refused)
-        if figures.orders_open is not None:
-            text = "Orders to node agents that have not ended."
-            yield GaugeMetricFamily("iriscw_orders_open", text, figures.orders_open)
-        if figures.token_reviews is not None:
-            yield from _reviews(figures.token_reviews)
-        text = "Messages of workers about attempts that they were not given."
-        yield CounterMetricFamily("iriscw_worker_strangers", text, figures.strangers)
-        text = "Orders of jobs to node agents, by kind and outcome."
-        moves = CounterMetricFamily("iriscw_attempt_moves", text, labels=["kind", "outcome"])
-        for kind, outcome in sorted(figures.moves):
-            moves.add_metric([kind, outcome], figures.moves[kind, outcome])
-        yield moves
-        yield from _phases(figures.phases)
-        yield GaugeMetricFamily("iriscw_degraded", "1 while no new work is taken.", int(bool(figures.degraded)))
-        for name, counts in (("job", figures.job_changes), ("task", figures.task_changes)):
-            family = CounterMetricFamily(
-                f"iriscw_{name}_changes", f"Changes of {name}s by new state.", labels=["state"]
-            )
-            for state in sorted(counts):
-                family.add_metric([state], counts[state])
-            yield family
-        if figures.notices is not None:
-            yield from _notices(figures.notices)
-        if figures.fleet is not None:
-            yield from _fleet(figures.fleet)
-        if figures.scheduler is not None:
-            yield from _gauges("iriscw_scheduler", figures.scheduler)
+        yield from self._read()
 
 
-def _gauges(prefix: str, statistics: Any) -> Iterator[Metric]:
-    for field in attrs.fields(type(statistics)):
-        value = getattr(statistics, field.name)
-        if isinstance(value, int | float):
-            yield GaugeMetricFamily(f"{prefix}_{field.name}", f"{prefix} {field.name}".replace("_", " "), float(value))
+def own_figures(
+    runtime: TreeStatistics, journal: JournalStatistics, rpc: RpcServerStatistics, degraded: str
+) -> Iterator[Metric]:
+    """Yield the families of what every controller has."""
+    yield from gauges("iriscw_runtime", runtime)
+    yield from gauges("iriscw_journal", journal)
+    yield from gauges("iriscw_rpc", rpc)
+    yield from gauges("iriscw_rpc_unfinished", rpc.unfinished)
+    yield gauge("iriscw_degraded", "1 while no new work is taken.", int(bool(degraded)))
 
 
-def _notices(notices: NoticeStatistics) -> Iterator[Metric]:
-    text = "What was to be told on node pools as Events of Kubernetes, by what became of it."
-    family = CounterMetricFamily("iriscw_pool_notices", text, labels=["outcome"])
-    for outcome in ("told", "dropped", "lost"):
-        family.add_metric([outcome], getattr(notices, outcome))
-    yield family
-    yield GaugeMetricFamily("iriscw_pool_notices_waiting", "Events that wait to be written.", notices.waiting)
+def routes(degraded: Callable[[], str], figures: Callable[[], Iterable[Metric]]) -> dict[str, Route]:
+    """Return the HTTP side of one controller.
 
-
-def _phases(phases: PhaseStatistics) -> Iterator[Metric]:
-    text = "Steps of suspending and resuming attempts, by what came of them."
-    steps = CounterMetricFamily("iriscw_suspensions", text, labels=["outcome"])
-    for outcome in OUTCOMES:
-        steps.add_metric([outcome], phases.outcomes.get(outcome, 0))
-    yield steps
-    text = "How long attempts were in a phase of being suspended and resumed, by what came of it."
-    family = HistogramMetricFamily("iriscw_suspension_phase_seconds", text, labels=["phase", "outcome"])
-    for (phase, outcome), lasted in sorted(phases.lasted.items()):
-        counts = itertools.accumulate(lasted.counts)
-        bounds = (*map(str, BOUNDS_S), "+Inf")
-        family.add_metric([phase, outcome], list(zip(bounds, counts, strict=True)), lasted.sum_s)
-    yield family
-    text = "Checkpoints of suspensions that nobody needs and that could not be removed."
-    yield CounterMetricFamily("iriscw_checkpoints_left", text, phases.left)
-
-
-def _reviews(counts: Mapping[str, int]) -> Iterator[Metric]:
-    text = "Tokens of node agents' pods that were shown, by what became of them."
-    family = CounterMetricFamily("iriscw_agent_tokens", text, labels=["outcome"])
-    for outcome, count in counts.items():
-        family.add_metric([outcome], count)
-    yield family
-
-
-def _fleet(fleet: FleetDescription) -> Iterator[Metric]:
-    slices = GaugeMetricFamily("iriscw_slices", "Slices by scale group and state.", labels=["group", "state"])
-    counts: dict[tuple[str, str], int] = {}
-    for row in fleet.slices:
-        key = (row.group, row.state.value)
-        counts[key] = counts.get(key, 0) + 1
-    for key in sorted(counts):
-        slices.add_metric(list(key), counts[key])
-    yield slices
-    wanted = GaugeMetricFamily("iriscw_slices_wanted", "Slices that demand was routed to.", labels=["group"])
-    for group in fleet.groups:
-        wanted.add_metric([group.group], group.wanted)
-    yield wanted
-    text = "Times that the policy of a scale group failed, and the default one decided."
-    failures = CounterMetricFamily("iriscw_policy_failures", text, labels=["group"])
-    for group in fleet.groups:
-        failures.add_metric([group.group], group.policy_failures)
-    yield failures
-
-
-def routes(read: Callable[[], ControllerStatistics]) -> dict[str, Route]:
-    """Return the HTTP side of one controller; ``read`` must not block."""
+    Args:
+        degraded: says why no new work is taken; must not block.
+        figures: gives the families of ``/metrics``; likewise.
+    """
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Figures(read))
+    registry.register(_Figures(figures))
 
     def health() -> HttpResponse:
-        degraded = read().degraded
-        body = {"status": "degraded" if degraded else "ok", "reason": degraded}
+        why = degraded()
+        body = {"status": "degraded" if why else "ok", "reason": why}
         return HttpResponse(200, "application/json", json.dumps(body).encode())
 
     def metrics() -> HttpResponse:

@@ -18,11 +18,18 @@ from iriscw.jobs.messages import MAX_PAGE, JobRow
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.encoding import encode
 
+DEFAULT_PAGE = 100
+
 PART = 100
 """Entries that are written in one turn of the loop: about 3 ms."""
 
 MAX_ENTRIES = 5 * MAX_PAGE
 """Entries that are kept, at about a kilobyte."""
+
+
+def page_size(asked: int) -> int:
+    """Return how many rows a page has: what was asked for, within the limit."""
+    return min(asked, MAX_PAGE) if asked > 0 else DEFAULT_PAGE
 
 
 class WrittenPage(v1.ListJobsResponse):

@@ -1,4 +1,4 @@
-"""Answers about the whole cluster: slices, scale groups, counts.
+"""Answers about the whole cluster: slices, scale groups, counts. A part of ControllerService.
 
 The fleet answers from memory, with all its rows at once; pages are cut here, by name, so that a page begins where
 the last one ended even if rows came or went in between.
@@ -11,15 +11,19 @@ from collections.abc import Mapping
 
 import attrs
 
+from iriscw._version import __version__
 from iriscw.cloud.model import Capacity
 from iriscw.controller import wire
 from iriscw.controller.doors.access import Access
+from iriscw.controller.doors.listing import page_size
+from iriscw.controller.doors.rules import CLUSTER_RULES
 from iriscw.controller.doors.streams import Switchboard
-from iriscw.fleet.messages import DescribeFleet
+from iriscw.fleet.messages import DescribeFleet, ReopenGroup
 from iriscw.fleet.model import FleetDescription, GroupConfig, SliceRow
 from iriscw.jobs.messages import MAX_PAGE, JobPage, ListJobs, SchedulerFigures, SchedulerStatistics
 from iriscw.journal.port import Journal, JournalStatus
 from iriscw.proto.iriscw import v1
+from iriscw.rpc.rules import ServicePart
 from iriscw.runtime.vocabulary import MILLISECOND
 
 PROTOCOL_VERSION = 1
@@ -41,6 +45,11 @@ class ClusterFacts:
     durability: str
     started_wall_ns: int
     groups: Mapping[str, GroupConfig]
+
+
+def degraded(journal: Journal) -> str:
+    """Say why no new work is taken; empty if it is. Names no paths: strangers may ask for it."""
+    return _DEGRADED[journal.status]
 
 
 class Overview:
@@ -107,10 +116,6 @@ class Overview:
         page = [wire.pool_status(row, self._facts.groups.get(row.group), fleet.slices) for row in rows[:size]]
         return page, rows[size - 1].group if len(rows) > size else ""
 
-    def degraded(self) -> str:
-        """Say why no new work is taken; empty if it is. Names no paths: strangers may ask for it."""
-        return _DEGRADED[self._journal.status]
-
     async def cluster(self, version: str) -> v1.ClusterStatus:
         """Describe the controller."""
         counts: collections.Counter[str] = collections.Counter()
@@ -128,8 +133,47 @@ class Overview:
             started_at_ms=self._facts.started_wall_ns // MILLISECOND,
             platform=self._facts.platform,
             durability=self._facts.durability,
-            degraded=self.degraded(),
+            degraded=degraded(self._journal),
             jobs=[v1.JobCount(state=v1.JobState[name], count=count) for name, count in sorted(counts.items())],
             workers_connected=len(self._switchboard),
             slices=len((await self.fleet()).slices),
         )
+
+
+class ClusterDoor(ServicePart, v1.ControllerServiceBase):
+    """The part of ControllerService that is about the cluster.
+
+    Args:
+        access: asks on behalf of callers.
+        overview: answers.
+    """
+
+    method_rules = CLUSTER_RULES
+
+    def __init__(self, access: Access, overview: Overview) -> None:
+        self._access = access
+        self._overview = overview
+
+    async def list_slices(self, message: v1.ListSlicesRequest) -> v1.ListSlicesResponse:
+        """Return a page of slices by id."""
+        self._access.admin()
+        size = page_size(message.page_size)
+        slices, token = await self._overview.slices(message.page_token, size, message.scale_group)
+        return v1.ListSlicesResponse(slices=slices, next_page_token=token)
+
+    async def list_pools(self, message: v1.ListPoolsRequest) -> v1.ListPoolsResponse:
+        """Return a page of scale groups by name."""
+        self._access.admin()
+        pools, token = await self._overview.pools(message.page_token, page_size(message.page_size))
+        return v1.ListPoolsResponse(pools=pools, next_page_token=token)
+
+    async def reopen_pool(self, message: v1.ReopenPoolRequest) -> v1.ReopenPoolResponse:
+        """Have a closed scale group try again."""
+        self._access.admin()
+        await self._access.ask("/fleet", ReopenGroup(message.scale_group))
+        return v1.ReopenPoolResponse()
+
+    async def get_cluster_status(self, message: v1.GetClusterStatusRequest) -> v1.ClusterStatus:
+        """Describe the controller."""
+        self._access.admin()
+        return await self._overview.cluster(__version__)

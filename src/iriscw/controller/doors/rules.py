@@ -35,14 +35,24 @@ CLIENT_RULES: MethodRules = {
     "WatchEndpoints": MethodRule(roles=_CLIENTS),
     # Cursors of 4 parts and some 30 bytes each: of 2,400 attempts.
     "FetchLogs": MethodRule(roles=_CLIENTS, request=Bounds(max_bytes=256 * KIB, max_parts=10_000)),
-    # As a submission's command: 128 KiB in words of which there may be thousands.
-    "ExecTask": MethodRule(roles=_ADMINS, request=Bounds(max_bytes=256 * KIB, max_parts=10_000)),
     "GetResults": MethodRule(roles=_CLIENTS),
     "PutBundle": MethodRule(roles=_CLIENTS, request=Bounds(max_bytes=CHUNK_BYTES + _ROOM_BYTES, max_parts=16)),
+}
+"""Of ``ControllerService``: jobs, and what is stored."""
+
+CLUSTER_RULES: MethodRules = {
     "ListSlices": MethodRule(roles=_ADMINS),
     "ListPools": MethodRule(roles=_ADMINS),
     "ReopenPool": MethodRule(roles=_ADMINS),
     "GetClusterStatus": MethodRule(roles=_ADMINS),
+}
+
+COMMAND_RULES: MethodRules = {
+    # As a submission's command: 128 KiB in words of which there may be thousands.
+    "ExecTask": MethodRule(roles=_ADMINS, request=Bounds(max_bytes=256 * KIB, max_parts=10_000)),
+}
+
+NODE_RULES: MethodRules = {
     "ListNodes": MethodRule(roles=_ADMINS),
     "ListNodeCheckpoints": MethodRule(roles=_ADMINS),
     "CheckpointTask": MethodRule(roles=_ADMINS),

@@ -29,7 +29,7 @@ import asyncio
 import hashlib
 import logging
 import secrets
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 import anyio
@@ -109,6 +109,8 @@ class WorkerDoor(v1.WorkerServiceBase):
         stores: what is stored.
         held: which attempts each worker was given.
         tokens: derives the tokens of attempts.
+        actors: gives the actors, once the door is open.
+        switchboard: where the streams of workers meet the sessions of their links.
         gate: how many shake hands at a time. Default: one with the usual bounds.
     """
 
@@ -121,6 +123,8 @@ class WorkerDoor(v1.WorkerServiceBase):
         *,
         held: HeldAttempts,
         tokens: ControllerTokens,
+        actors: Callable[[], ActorSystem],
+        switchboard: Switchboard | None = None,
         gate: AdmissionGate | None = None,
     ) -> None:
         self._settings = settings
@@ -129,9 +133,8 @@ class WorkerDoor(v1.WorkerServiceBase):
         self._tokens = tokens
         self.intake = Intake(stores.logs, stores.results, held)
         self.gate = gate or AdmissionGate()
-        self.switchboard = Switchboard()
-        self.system: ActorSystem | None = None
-        """Set by the assembly, once the tree stands and before the door opens."""
+        self.switchboard = Switchboard() if switchboard is None else switchboard
+        self._actors = actors
 
     # The service
 
@@ -202,9 +205,8 @@ class WorkerDoor(v1.WorkerServiceBase):
         return None
 
     def _alive(self, path: str) -> bool:
-        assert self.system is not None
         try:
-            return self.system.ref(path).alive
+            return self._actors().ref(path).alive
         except NoSuchActor:
             return False
 
@@ -233,9 +235,8 @@ class WorkerDoor(v1.WorkerServiceBase):
         offered = wire.capacity(hello.capacity)
         attributes = wire.attributes(hello.attributes)
         dial = WorkerDialled(hello.worker_id, hello.incarnation, offered, attributes, hello.address, hello.node)
-        assert self.system is not None
         try:
-            accepted = await self.system.ask(path, dial)
+            accepted = await self._actors().ask(path, dial)
         except WorkerRefused as refused:
             log.info("worker %s#%s refused: %s", hello.worker_id, hello.incarnation, refused)
             if refused.fenced:
@@ -271,9 +272,8 @@ class WorkerDoor(v1.WorkerServiceBase):
         """Tell the worker's actor, if it takes it: the next beat or its liveness timer makes up for what is lost."""
         info = connection.info
         path = worker_path(ROOT / "fleet", info.group, info.worker_id)
-        assert self.system is not None
         try:
-            self.system.ref(path).tell_latest(message, type(message).__name__)
+            self._actors().ref(path).tell_latest(message, type(message).__name__)
         except (MailboxFull, NoSuchActor, SystemClosed) as error:
             log.debug("the fleet was not told %s of worker %s: %s", type(message).__name__, info.worker_id, error)
 
