@@ -19,6 +19,7 @@ from worker_world import Controller, Ctx, serving, settings, world
 from iriscw.cloud.model import Capacity
 from iriscw.errors import InvalidArgument
 from iriscw.jobs.model import Ending
+from iriscw.processes.ends import ProcessEnd
 from iriscw.proto.iriscw import v1
 from iriscw.runtime.behavior import Behavior, ChildSpec
 from iriscw.runtime.vocabulary import Completed, Decision, SetTimer, Tell
@@ -45,8 +46,8 @@ from iriscw.worker.runtimes.inline import InlineRuntime
 EIGHT = tuple(Gpu("NVIDIA H100 80GB HBM3", f"GPU-{number}", 80 << 30, number) for number in range(8))
 OFFER = Offer(EIGHT)
 UUIDS = tuple(gpu.uuid for gpu in EIGHT)
-GONE = Finish(9, None, None, False, False, "nobody saw how", 10, folder="/w")
-EXITED = Finish(9, 0, None, False, False, "exit code 0", 10)
+GONE = Finish(ProcessEnd(text="nobody saw how", log_bytes=10), 9, folder="/w")
+EXITED = Finish(ProcessEnd(code=0, log_bytes=10), 9)
 
 
 # Which

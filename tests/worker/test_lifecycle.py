@@ -13,6 +13,7 @@ from worker_world import Ctx
 
 from iriscw.bundles.unpack import BundleCorrupt
 from iriscw.jobs.model import Ending, GangPlace
+from iriscw.processes.ends import ProcessEnd
 from iriscw.runtime.vocabulary import Cancel, Completed, Decision, Failed, Run, SetTimer, Tell
 from iriscw.worker import lifecycle
 from iriscw.worker.effects import Adopt, AwaitEnd, End, Fetch, Finish, Permit, Remove, Start, Started, Withdraw
@@ -25,7 +26,7 @@ from iriscw.worker.records import AttemptAccepted, AttemptEnded, AttemptStarted,
 
 ORDER = Order("a1", "00" * 32, "job-a/0", 0, 0)
 RULES = lifecycle.rules()
-EXITED = Finish(9, 0, None, False, False, "exit code 0", 10)
+EXITED = Finish(ProcessEnd(code=0, log_bytes=10), 9)
 
 
 class Actor:
@@ -164,7 +165,7 @@ def test_a_timeout_goes_on_after_a_restart() -> None:
         actor.tell(Completed("adopt", Adopt("a1", ended=False), True))
         assert SetTimer("timeout", left, Due("timeout")) in actor.commands
     actor.tell(Due("timeout"))
-    actor.tell(Completed("await", AwaitEnd("a1"), Finish(9, None, 15, True, False, "", 0)))
+    actor.tell(Completed("await", AwaitEnd("a1"), Finish(ProcessEnd(signal=15, stopped=True), 9)))
     assert (actor.reports[-1].ending, actor.reports[-1].fault.kind) == (Ending.TIMED_OUT, "TaskTimeout")
 
 
@@ -252,13 +253,13 @@ def test_an_unknown_specification_is_missing() -> None:
 def test_judge(cause: StopCause) -> None:
     """A program that ended by itself counts as what it says, even if a stop was on its way."""
     assert judge(EXITED, cause) is Ending.SUCCEEDED
-    assert judge(Finish(0, 3, None, False, False, "", 0), cause) is Ending.FAILED
-    assert judge(Finish(0, None, 15, True, False, "", 0), cause) is STOPPED[cause]
-    assert judge(Finish(0, 0, None, True, False, "", 0), None) is Ending.KILLED
-    assert judge(Finish(0, None, 9, True, False, "", 0, lease_over=True), cause) is STOPPED[cause]
-    assert judge(Finish(0, None, 9, True, False, "", 0, lease_over=True), None) is STOPPED[StopCause.LEASE]
-    assert judge(Finish(0, None, 9, False, True, "", 0), None) is Ending.FAILED
-    assert judge(Finish(0, None, None, False, False, "", 0), None) is Ending.MISSING
+    assert judge(Finish(ProcessEnd(code=3), 0), cause) is Ending.FAILED
+    assert judge(Finish(ProcessEnd(signal=15, stopped=True), 0), cause) is STOPPED[cause]
+    assert judge(Finish(ProcessEnd(code=0, stopped=True), 0), None) is Ending.KILLED
+    assert judge(Finish(ProcessEnd(signal=9, stopped=True, lease_over=True), 0), cause) is STOPPED[cause]
+    assert judge(Finish(ProcessEnd(signal=9, stopped=True, lease_over=True), 0), None) is STOPPED[StopCause.LEASE]
+    assert judge(Finish(ProcessEnd(signal=9, out_of_memory=True), 0), None) is Ending.FAILED
+    assert judge(Finish(ProcessEnd(), 0), None) is Ending.MISSING
 
 
 def test_every_phase_can_end_and_none_comes_back() -> None:

@@ -12,6 +12,7 @@ from test_lifecycle import ORDER, Actor
 from worker_world import Ctx
 
 from iriscw.jobs.model import Ending
+from iriscw.processes.ends import ProcessEnd
 from iriscw.processes.grants import GrantRefused
 from iriscw.runtime.vocabulary import Cancel, CancelTimer, Completed, Failed, Run, SetTimer
 from iriscw.worker.effects import (
@@ -40,9 +41,9 @@ from iriscw.worker.messages import (
 from iriscw.worker.model import Order, Phase, Resumption, StopCause
 from iriscw.worker.records import AttemptEnded
 
-GONE = Finish(9, None, None, False, False, "nobody saw how", 10, folder="/w/a1")
-EXITED = Finish(9, 0, None, False, False, "exit code 0", 10)
-KILLED = Finish(9, None, 9, True, False, "", 10)
+GONE = Finish(ProcessEnd(text="nobody saw how", log_bytes=10), 9, folder="/w/a1")
+EXITED = Finish(ProcessEnd(code=0, log_bytes=10), 9)
+KILLED = Finish(ProcessEnd(signal=9, stopped=True, log_bytes=10), 9)
 
 
 def resumed(grant: str = "g1", **words) -> RunAttempt:
@@ -131,7 +132,7 @@ def test_a_stop_of_a_suspended_attempt(cause: StopCause) -> None:
     actor.tell(StopAttempt("a1", cause, 7))
     stays = cause in (StopCause.LEASE, StopCause.DRAINING)
     assert actor.reports[-1].ending is (None if stays else STOPPED[cause])
-    assert (actor.reports[-1].was_started, actor.reports[-1].log_bytes) == (True, GONE.log_bytes)
+    assert (actor.reports[-1].was_started, actor.reports[-1].log_bytes) == (True, GONE.end.log_bytes)
 
 
 @pytest.mark.parametrize("too_late", [False, True])

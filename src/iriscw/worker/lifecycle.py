@@ -50,6 +50,7 @@ from collections.abc import Mapping
 import attrs
 
 from iriscw.jobs.model import Ending
+from iriscw.processes.ends import EndKind
 from iriscw.runtime.vocabulary import (
     SECOND,
     Cancel,
@@ -589,23 +590,23 @@ def _adopted(attempt: Attempt, found: bool, ctx: Context) -> Returned:
 def _finished(attempt: Attempt, finish: Finish) -> Returned:
     if attempt.phase is Phase.ENDED:
         return None
-    unseen = finish.code is None and finish.signal is None and not finish.stopped
+    end, unseen = finish.end, finish.end.kind is EndKind.LOST
     if unseen and attempt.phase is Phase.SUSPENDING:
-        frozen = AttemptSuspended(finish.wall_ns, finish.folder, finish.log_bytes)
+        frozen = AttemptSuspended(finish.wall_ns, finish.folder, end.log_bytes)
         return _reported(attempt, Decision(records=(frozen,), commands=(CancelTimer("timeout"),)))
     ending = judge(finish, attempt.stop.cause if attempt.stop else None)
     fault = finish.fault
     if fault is None and ending is not Ending.SUCCEEDED:
-        fault = Fault(kind_of_end(finish, ending), finish.reason)
+        fault = Fault(kind_of_end(end, ending), end.reason)
     left = (_offer_what_is_left(attempt),) if unseen else ()
     record = AttemptEnded(
         ending=ending,
         wall_ns=finish.wall_ns,
         was_started=True,
-        exit_code=finish.code,
-        exit_signal=finish.signal,
+        exit_code=end.code,
+        exit_signal=end.signal,
         fault=fault,
-        log_bytes=finish.log_bytes,
+        log_bytes=end.log_bytes,
         result=finish.result,
     )
     return _reported(attempt, Decision(records=(record,), commands=(CancelTimer("timeout"), Cancel("end"), *left)))
