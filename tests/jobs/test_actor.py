@@ -38,6 +38,7 @@ from iriscw.jobs.model import (
     TaskState,
 )
 from iriscw.jobs.registry import RegistryDecisions, RegistryLimits
+from iriscw.jobs.traits import Fault
 from iriscw.runtime.vocabulary import SECOND
 
 NOTHING = Capacity()
@@ -67,13 +68,13 @@ def failing(order):
     """Run for a second and fail."""
     return [
         (0.1, Observation("", TaskState.RUNNING, started=True)),
-        (1.0, Observation("", TaskState.RUNNING, Ending.FAILED, True, 1, "boom")),
+        (1.0, Observation("", TaskState.RUNNING, Ending.FAILED, True, 1, Fault("", "boom"))),
     ]
 
 
 def refusing(order):
     """End before the user's code ran."""
-    return [(0.1, Observation("", TaskState.ASSIGNED, Ending.REFUSED, reason="no room"))]
+    return [(0.1, Observation("", TaskState.ASSIGNED, Ending.REFUSED, fault=Fault("", "no room")))]
 
 
 def test_job_succeeds(world):

@@ -13,8 +13,9 @@ import anyio
 import pytest
 
 from iriscw.processes import supervised
+from iriscw.processes.ends import UNKNOWN_END
 from iriscw.processes.identity import is_alive, pidfd_of, send_signal
-from iriscw.processes.status import UNKNOWN_END, read_end
+from iriscw.processes.status import read_end
 from iriscw.processes.supervised import (
     BinaryRefused,
     Limits,

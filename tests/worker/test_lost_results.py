@@ -13,7 +13,8 @@ sys.path.insert(0, str(Path(__file__).parent))  # for worker_world
 
 from worker_world import Controller, serving, settings, world
 
-from iriscw.jobs.model import Ending
+from iriscw.jobs.model import Ending, Observation, TaskState
+from iriscw.jobs.traits import Fault, ResultFacts
 from iriscw.processes.ends import ProcessEnd
 from iriscw.proto.iriscw import v1
 from iriscw.rpc.limits import MAX_RESULT_BYTES
@@ -28,7 +29,6 @@ from iriscw.worker.assembly import Worker
 from iriscw.worker.drivers.desk import finish
 from iriscw.worker.effects import Finish
 from iriscw.worker.judging import judge
-from iriscw.worker.model import Fault, Observation, Phase, ResultFacts
 
 FACTS = ResultFacts(3, "0" * 64, "3.11")
 FAULT = Fault("ResultCorrupt", "it is not")
@@ -89,11 +89,11 @@ def test_what_is_no_result_is_not_described() -> None:
 
 def test_an_end_whose_result_is_lost() -> None:
     """What succeeded has failed for that reason; what ended otherwise keeps its own."""
-    good = Observation("a1", Phase.ENDED, True, ending=Ending.SUCCEEDED, result=FACTS)
+    good = Observation("a1", TaskState.RUNNING, Ending.SUCCEEDED, True, result=FACTS)
     lost = good.without_result(FAULT)
     assert (lost.ending, lost.fault, lost.result) == (Ending.FAILED, FAULT, None)
     own = Fault("ValueError", "bad")
-    raised = Observation("a1", Phase.ENDED, True, ending=Ending.FAILED, result=FACTS, fault=own)
+    raised = Observation("a1", TaskState.RUNNING, Ending.FAILED, True, result=FACTS, fault=own)
     lost = raised.without_result(FAULT)
     assert (lost.ending, lost.fault, lost.result) == (Ending.FAILED, own, None)
 

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from iriscw.cli.output import age, amount, cell, counts, indented, plain, table, terminal_columns, visible
 from iriscw.client.model import AttemptStatus, JobStatus, TaskStatus
-from iriscw.jobs.faults import one_line
+from iriscw.jobs.traits import one_line
 
 MAX_RETRIES_SHOWN: Final = 40
 """Attempts that were followed by another one, as a table shows them: a screenful. JSON has all."""

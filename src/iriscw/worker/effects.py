@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from iriscw.jobs.traits import Fault, ResultFacts
 from iriscw.processes.ends import ProcessEnd
 from iriscw.runtime.vocabulary import message
-from iriscw.worker.model import Fault, Order, ResultFacts
+from iriscw.worker.model import Order
 
 
 @message

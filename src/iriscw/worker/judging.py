@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from iriscw.jobs.model import Ending
+from iriscw.jobs.traits import Fault
 from iriscw.processes.ends import EndKind, ProcessEnd
 from iriscw.worker.effects import Finish
-from iriscw.worker.model import MAX_FAULT_CHARS, Fault, StopCause
+from iriscw.worker.model import MAX_FAULT_CHARS, StopCause
 
 STOPPED: Mapping[StopCause, Ending] = {
     StopCause.KILLED: Ending.KILLED,

@@ -49,7 +49,8 @@ from collections.abc import Mapping
 
 import attrs
 
-from iriscw.jobs.model import Ending
+from iriscw.jobs.model import Ending, Observation, Resumption, Suspension, TaskState
+from iriscw.jobs.traits import Fault
 from iriscw.processes.ends import EndKind
 from iriscw.runtime.vocabulary import (
     SECOND,
@@ -67,6 +68,7 @@ from iriscw.runtime.vocabulary import (
     SetTimer,
     Tell,
     Undelivered,
+    replace,
 )
 from iriscw.worker.effects import (
     Adopt,
@@ -103,12 +105,10 @@ from iriscw.worker.messages import (
     SuspendAttempt,
 )
 from iriscw.worker.model import (
+    SEEN_AS,
     STOP_GRACE_NS,
-    Fault,
-    Observation,
     Order,
     Phase,
-    Resumption,
     StopCause,
 )
 from iriscw.worker.records import (
@@ -207,32 +207,34 @@ class Attempt:
     def observation(self) -> Observation:
         """Return what is reported of it."""
         started, ended = self.started, self.ended
+        state, suspension = SEEN_AS.get(self.phase, (TaskState.ASSIGNED, Suspension.NONE))
         seen = Observation(
             uid=self.uid,
-            phase=self.phase,
-            was_started=started is not None,
-            started_wall_ns=started.wall_ns if started else 0,
+            state=state,
+            suspension=suspension,
+            started=started is not None,
+            process_started_wall_ns=started.wall_ns if started else 0,
             ports=started.ports if started else (),
             gpus=self.gpus,
             host=started.host if started else "",
             rendezvous_port=started.rendezvous_port if started else 0,
         )
         if self.phase is Phase.SUSPENDED and self.suspended is not None:
-            return attrs.evolve(seen, folder=self.suspended.folder, log_bytes=self.suspended.log_bytes)
+            return replace(seen, folder=self.suspended.folder, log_offset=self.suspended.log_bytes)
         if self.phase is Phase.RESUMING and self.granted is not None and self.permitted:
-            return attrs.evolve(seen, folder=self.granted.folder)
+            return replace(seen, folder=self.granted.folder)
         if ended is None:
             return seen
-        return attrs.evolve(
+        return replace(
             seen,
-            was_started=ended.was_started,
+            state=TaskState.RUNNING if ended.was_started else TaskState.ASSIGNED,
+            started=ended.was_started,
             ending=ended.ending,
-            exit_code=ended.exit_code,
-            exit_signal=ended.exit_signal,
+            exit_code=ended.exit_code if ended.exit_signal is None else -ended.exit_signal,
             fault=ended.fault,
-            log_bytes=ended.log_bytes,
+            log_offset=ended.log_bytes,
             result=ended.result,
-            ended_wall_ns=ended.wall_ns,
+            process_ended_wall_ns=ended.wall_ns,
         )
 
 
@@ -690,5 +692,5 @@ def _reported(attempt: Attempt, decision: Decision) -> Decision:
     has = after.gpus or attempt.phase in (Phase.NEW, Phase.FETCHING)  # then they may be on their way
     leaves = (_leaves_gpus(after),) if after.phase in HOLDS_NOTHING and has else ()
     report = Tell(SESSION, AttemptReport(seen), conflate=attempt.uid)
-    changed = Emit(AttemptChanged(after.task_id, seen))
+    changed = Emit(AttemptChanged(after.task_id, after.phase, seen))
     return attrs.evolve(decision, commands=(*decision.commands, *leaves, report, changed))

@@ -11,7 +11,6 @@ from collections.abc import AsyncGenerator
 
 import attrs
 
-from iriscw.controller import wire
 from iriscw.controller.checkpoint_labels import MAX_USER_LABELS, task_labels, without_gpus
 from iriscw.controller.doors.access import JOB_ID, Access
 from iriscw.controller.doors.agents import AgentBoard
@@ -21,6 +20,7 @@ from iriscw.controller.errors import JobUnavailable
 from iriscw.controller.events import EventHub
 from iriscw.controller.tokens import ControllerTokens
 from iriscw.errors import ActorStopped, InvalidArgument, NoSuchActor
+from iriscw.jobs import wire
 from iriscw.jobs.errors import TaskNotRunning
 from iriscw.jobs.messages import ListTasks, TaskPage, TaskRow
 from iriscw.jobs.model import Suspension

@@ -19,6 +19,7 @@ import anyio.to_thread
 import attrs
 
 from iriscw.errors import OperationError
+from iriscw.jobs.traits import Fault, ResultFacts
 from iriscw.processes.ends import EndKind, ProcessEnd
 from iriscw.processes.supervised import Limits
 from iriscw.runtime.vocabulary import replace
@@ -44,7 +45,7 @@ from iriscw.worker.effects import (
     Withdraw,
 )
 from iriscw.worker.gpus import Offer
-from iriscw.worker.model import MAX_FAULT_CHARS, Fault, Order, ResultFacts, Specification
+from iriscw.worker.model import MAX_FAULT_CHARS, Order, Specification
 from iriscw.worker.ports import (
     AttemptSpec,
     AttemptWithdrawn,
