@@ -137,6 +137,7 @@ if TYPE_CHECKING:
         TooManyTasks as TooManyTasks,
     )
     from iriscw.jobs.model import (
+        Ending as Ending,
         JobState as JobState,
         TaskState as TaskState,
     )
@@ -221,6 +222,7 @@ __all__ = [
     "ConfigUnreadable",
     "ControllerNotReady",
     "DispatcherBug",
+    "Ending",
     "Endpoint",
     "ExecOutput",
     "ExecResult",
@@ -354,6 +356,7 @@ _MODULE_OF: Final[dict[str, str]] = {
     "ConfigUnreadable": "iriscw.config.errors",
     "ControllerNotReady": "iriscw.deploy.errors",
     "DispatcherBug": "iriscw.errors",
+    "Ending": "iriscw.jobs.model",
     "Endpoint": "iriscw.client.model",
     "ExecOutput": "iriscw.client.model",
     "ExecResult": "iriscw.client.model",

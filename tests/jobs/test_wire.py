@@ -5,12 +5,13 @@ import pytest
 from hypothesis import given, strategies as st
 
 from iriscw.client.model import AmountStatus, JobStatus
-from iriscw.client.wire import job_status as read_job
+from iriscw.client.wire import job_status as read_job, task_status as read_task
 from iriscw.cloud.model import Capacity, Mode, Op
 from iriscw.cloud.wire import read_amount
 from iriscw.jobs import wire
-from iriscw.jobs.messages import AttemptRow, JobRow, JobTally, JobView, TaskRow
+from iriscw.jobs.messages import JobRow, JobTally, JobView, TaskRow
 from iriscw.jobs.model import (
+    Attempt,
     Band,
     Ending,
     Entrypoint,
@@ -113,13 +114,14 @@ def test_faults_keep_their_last_lines(text: str, kept: str) -> None:
     assert "\n" not in found.reason
 
 
-def row_of(number: int, **more: object) -> AttemptRow:
+def row_of(number: int, **more: object) -> Attempt:
     """An attempt that failed."""
-    fields = {"ending": Ending.FAILED, "exit_code": 1, "reason": "boom", "fault": "", "log_offset": 4, "worker_id": "w"}
+    fields = {"ending": Ending.FAILED, "exit_code": 1, "reason": "boom", "fault": "", "log_offset": 4}
+    fields |= {"worker_id": "w", "incarnation": "a"}
     times = {
         f"{what}_wall_ns": (number * 10 + n) * MILLISECOND for n, what in enumerate(("placed", "started", "ended"))
     }
-    return AttemptRow(number=number, uid=f"u{number}", state=TaskState.RUNNING, **{**fields, **times, **more})
+    return Attempt(f"u{number}", number, state=TaskState.RUNNING, **{**fields, **times, **more})
 
 
 @pytest.mark.parametrize(
@@ -143,13 +145,9 @@ def test_a_reason_names_its_error_once(kind: str, text: str, reason: str) -> Non
 
 def test_attempts_are_written_newest_first() -> None:
     """A task has its latest attempt first, then the earlier ones, each with its times, exit, worker and fault."""
-    latest = {"attempt_state": TaskState.RUNNING, "ending": None, "exit_code": None, "reason": "", "log_offset": 0}
-    latest["gpus"] = ("GPU-1",)
-    row = TaskRow(
-        index=0, state=TaskState.RUNNING, failures=2, preemptions=0, number=3, uid="u3", worker_id="x",
-        logs_complete=False, started_wall_ns=0, ended_wall_ns=0, placed_wall_ns=7 * MILLISECOND,
-        earlier=(row_of(2, fault="a\nboom"), row_of(1, ending=Ending.REFUSED, exit_code=None)), **latest,
-    )  # fmt: skip
+    latest = Attempt("u3", 3, "x", "a", TaskState.RUNNING, placed_wall_ns=7 * MILLISECOND, gpus=("GPU-1",))
+    earlier = (row_of(2, fault="a\nboom"), row_of(1, ending=Ending.REFUSED, exit_code=None))
+    row = TaskRow(0, TaskState.RUNNING, failures=2, worker_id="x", attempt=latest, earlier=earlier)
     newest, second, first = wire.task_status("job-a", row, "").attempts
     assert (newest.attempt_uid, newest.attempt_number, newest.state) == ("u3", 2, v1.TaskState.RUNNING)
     assert (newest.placed_at_ms, newest.fault, newest.exit) == (7, None, None)
@@ -158,6 +156,7 @@ def test_attempts_are_written_newest_first() -> None:
     assert (first.state, first.exit, first.fault.kind) == (v1.TaskState.WORKER_FAILED, None, "REFUSED")
     assert first.fault.text == "boom"
     assert (newest.gpus, first.gpus) == (["GPU-1"], [])
+    assert [each.ending.name for each in (newest, second, first)] == ["UNSPECIFIED", "FAILED", "REFUSED"]
     assert wire.said_chars(row) == len("boom") * 2 + len("a\nboom")
 
 
@@ -362,3 +361,14 @@ def test_of_what_did_not_fail_by_itself_a_sentence_is_kept() -> None:
     assert wire.read_observation(wire.observation(ended(Ending.FAILED, fault=fault)), logs_stored=0).fault == fault
     stopped = wire.read_observation(wire.observation(ended(Ending.KILLED, fault=fault)), logs_stored=0)
     assert (stopped.reason, stopped.details) == ("Kind: last", "")
+
+
+@pytest.mark.parametrize("ending", [None, *Ending])
+@pytest.mark.parametrize("told", [True, False])
+def test_a_client_reads_how_an_attempt_ended(ending: Ending | None, told: bool) -> None:
+    """One enum from the worker to the client; a controller of an earlier version tells it in other places."""
+    row = TaskRow(0, TaskState.RUNNING, attempt=row_of(1, ending=ending))
+    sent = wire.task_status("job-a", row, "")
+    if not told:
+        sent.attempts[0].ending = v1.Ending.UNSPECIFIED
+    assert read_task(sent).attempts[0].ending is ending

@@ -19,6 +19,7 @@ from iriscw.jobs.model import (
     JOB_TERMINAL,
     TASK_LIVE,
     TASK_TERMINAL,
+    Ending as Ending,  # noqa: PLC0414 - a part of the values below
     JobState as JobState,  # noqa: PLC0414 - a part of the values below
     TaskState as TaskState,  # noqa: PLC0414 - likewise
 )
@@ -95,7 +96,8 @@ class AttemptStatus:
     worker_id: str
     exit_code: int | None = None
     """Of its process; negative for a signal, None where no process ended by itself."""
-    fault_kind: str = ""
+    ending: Ending | None = None
+    """How it ended; None: it has not, or its last log line is still to come."""
     fault: str = ""
     """What went wrong, as text: a sentence, or the last 40 lines of a traceback; the whole of it is in the log."""
     placed_at_ms: int = 0

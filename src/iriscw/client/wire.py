@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from iriscw.client import model
 from iriscw.cloud import wire as cloud
 from iriscw.errors import InvalidArgument
-from iriscw.jobs.model import Band, Existing, JobSpec, JobState, TaskState
+from iriscw.jobs.model import Band, Ending, Existing, JobSpec, JobState, TaskState
 from iriscw.proto.iriscw.v1 import (
     ActorStatus,
     Amount,
@@ -90,7 +90,7 @@ def _attempt(sent: AttemptStatus) -> model.AttemptStatus:
         state=_state(TaskState, sent.state),
         worker_id=sent.worker_id,
         exit_code=code,
-        fault_kind=fault.kind if fault is not None else "",
+        ending=_ending(sent),
         fault=fault.text if fault is not None else "",
         placed_at_ms=sent.placed_at_ms,
         started_at_ms=sent.started_at_ms,
@@ -98,6 +98,14 @@ def _attempt(sent: AttemptStatus) -> model.AttemptStatus:
         log_end_offset=sent.log_end_offset,
         gpus=tuple(sent.gpus),
     )
+
+
+def _ending(sent: AttemptStatus) -> Ending | None:
+    """Read how an attempt ended; a controller of an earlier version names it as the kind of its fault."""
+    name = sent.ending.name if sent.ending else sent.fault.kind if sent.fault is not None else ""
+    if not name and sent.state is WireTaskState.SUCCEEDED:
+        return Ending.SUCCEEDED
+    return Ending.__members__.get(name or "")
 
 
 def task_status(sent: TaskStatus) -> model.TaskStatus:

@@ -13,10 +13,11 @@ import attrs
 from iriscw.cloud.model import Constraint, Op
 from iriscw.cloud.wire import amount, read_amount, read_constraint
 from iriscw.fleet.model import FREEZABLE, TASK_RUNTIME, TASK_RUNTIMES
-from iriscw.jobs.messages import AttemptRow, JobRow, JobView, TaskRow
+from iriscw.jobs.messages import JobRow, JobView, TaskRow
 from iriscw.jobs.model import (
     JOB_TERMINAL,
     MAX_PORTS,
+    Attempt,
     Band,
     Ending,
     Entrypoint,
@@ -196,16 +197,13 @@ def waits(row: JobRow) -> bool:
 
 def task_status(job_id: str, row: TaskRow, pending_reason: str) -> v1.TaskStatus:
     """Write a task with its attempts, the newest first."""
-    attempts = []
-    if row.uid:
-        state = row.attempt_state or row.state
-        attempts = [_attempt(row, state), *(_attempt(each, each.state) for each in row.earlier)]
+    latest = () if row.attempt is None else (row.attempt,)
     return v1.TaskStatus(
         task_id=task_id(job_id, row.index),
         task_index=row.index,
         state=v1.TaskState[row.state.name],
         reason=row.reason or (pending_reason if row.state is TaskState.PENDING else ""),
-        attempts=attempts,
+        attempts=[_attempt(each) for each in (*latest, *row.earlier)],
         failures=row.failures,
         preemptions=row.preemptions,
         worker_id=row.worker_id,
@@ -231,27 +229,28 @@ def task_suspension(view: SuspensionView) -> v1.TaskSuspension:
 
 def said_chars(row: TaskRow) -> int:
     """Count the characters of what a task's attempts say."""
-    attempts: tuple[TaskRow | AttemptRow, ...] = (row, *row.earlier)
-    return sum(len(each.reason) + len(each.fault) for each in attempts)
+    latest = () if row.attempt is None else (row.attempt,)
+    return sum(len(each.reason) + len(each.fault) for each in (*latest, *row.earlier))
 
 
-def _attempt(row: TaskRow | AttemptRow, state: TaskState) -> v1.AttemptStatus:
-    ending = row.ending
+def _attempt(attempt: Attempt) -> v1.AttemptStatus:
+    ending = attempt.ending
     fault = None
     if ending is not None and ending is not Ending.SUCCEEDED:
-        fault = v1.Fault(kind=ending.value, text=row.fault or row.reason)
+        fault = v1.Fault(kind=ending.value, text=attempt.fault or attempt.reason)
     return v1.AttemptStatus(
-        attempt_uid=row.uid,
-        attempt_number=attempt_number(row.number),
-        state=v1.TaskState[state.name] if ending is None else ENDED_AS[ending],
-        worker_id=row.worker_id,
-        exit=_exit(row.exit_code),
+        attempt_uid=attempt.uid,
+        attempt_number=attempt_number(attempt.number),
+        state=v1.TaskState[attempt.state.name] if ending is None else ENDED_AS[ending],
+        ending=v1.Ending.UNSPECIFIED if ending is None else v1.Ending[ending.name],
+        worker_id=attempt.worker_id,
+        exit=_exit(attempt.exit_code),
         fault=fault,
-        placed_at_ms=_ms(row.placed_wall_ns),
-        started_at_ms=_ms(row.started_wall_ns),
-        finished_at_ms=_ms(row.ended_wall_ns),
-        log_end_offset=row.log_offset,
-        gpus=list(row.gpus),
+        placed_at_ms=_ms(attempt.placed_wall_ns),
+        started_at_ms=_ms(attempt.started_wall_ns),
+        finished_at_ms=_ms(attempt.ended_wall_ns),
+        log_end_offset=attempt.log_offset,
+        gpus=list(attempt.gpus),
     )
 
 

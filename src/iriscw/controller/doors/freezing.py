@@ -156,7 +156,8 @@ class NodesDoor:
                 raise _reused()
             return await self._status(before)
         row = await self._access.task(job_id, message.task_index)
-        labels = task_labels(message.labels, job_id, message.task_index, row.gpus)
+        gpus = () if row.attempt is None else row.attempt.gpus
+        labels = task_labels(message.labels, job_id, message.task_index, gpus)
         process, node = self._reach(job_id, row)
         freeze = FreezeOrder(
             pid=process.pid,

@@ -1567,6 +1567,11 @@ class AttemptStatus(betterproto2.Message):
     The GPUs that are its own, or were, by UUID. Empty where it has none, and where nobody could say which.
     """
 
+    ending: "Ending" = betterproto2.field(12, betterproto2.TYPE_ENUM, default_factory=lambda: Ending(0))
+    """
+    How it ended. Controllers of earlier versions leave it out, and name it in the fault's kind.
+    """
+
 
 default_message_pool.register_message("iriscw.v1", "AttemptStatus", AttemptStatus)
 
