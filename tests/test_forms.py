@@ -6,7 +6,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "internals" / "map.md"
-WORDS = ("jobs.model.Ending", "jobs.traits.Fault")
+WORDS = ("jobs.model.Ending", "jobs.model.Suspension", "jobs.traits.Fault", "v1.Suspension")
 """That the section names beside the forms."""
 
 

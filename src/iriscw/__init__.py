@@ -139,6 +139,7 @@ if TYPE_CHECKING:
     from iriscw.jobs.model import (
         Ending as Ending,
         JobState as JobState,
+        Suspension as Suspension,
         TaskState as TaskState,
     )
     from iriscw.kubernetes import (
@@ -293,6 +294,7 @@ __all__ = [
     "SeveralInstallations",
     "SliceStatus",
     "StrayExit",
+    "Suspension",
     "SuspensionRefused",
     "SystemClosed",
     "TaskContext",
@@ -427,6 +429,7 @@ _MODULE_OF: Final[dict[str, str]] = {
     "SeveralInstallations": "iriscw.deploy.errors",
     "SliceStatus": "iriscw.client.model",
     "StrayExit": "iriscw.errors",
+    "Suspension": "iriscw.jobs.model",
     "SuspensionRefused": "iriscw.jobs.errors",
     "SystemClosed": "iriscw.errors",
     "TaskContext": "iriscw.task.context",

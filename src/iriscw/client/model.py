@@ -21,6 +21,7 @@ from iriscw.jobs.model import (
     TASK_TERMINAL,
     Ending as Ending,  # noqa: PLC0414 - a part of the values below
     JobState as JobState,  # noqa: PLC0414 - a part of the values below
+    Suspension as Suspension,  # noqa: PLC0414 - likewise
     TaskState as TaskState,  # noqa: PLC0414 - likewise
 )
 
@@ -138,8 +139,8 @@ class TaskSuspension:
 
     task: int
     attempt_uid: str
-    phase: str = ""
-    """``SUSPENDING``, ``SUSPENDED`` (nothing of it runs, and it holds no room) or ``RESUMING``; empty: it runs."""
+    phase: Suspension = Suspension.NONE
+    """Where it stands: empty while it runs; SUSPENDED: nothing of it runs, and it holds no room."""
     checkpoint: str = ""
     """Where its state lies; empty while there is none."""
     node: str = ""

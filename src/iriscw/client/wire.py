@@ -12,6 +12,7 @@ from iriscw.client import model
 from iriscw.cloud import wire as cloud
 from iriscw.errors import InvalidArgument
 from iriscw.jobs.model import Band, Ending, Existing, JobSpec, JobState, TaskState
+from iriscw.jobs.wire import read_suspension
 from iriscw.proto.iriscw.v1 import (
     ActorStatus,
     Amount,
@@ -26,7 +27,6 @@ from iriscw.proto.iriscw.v1 import (
     PriorityBand,
     SliceStatus,
     SubmitJobRequest,
-    SuspensionPhase,
     TaskState as WireTaskState,
     TaskStatus,
     TaskSuspension,
@@ -125,11 +125,10 @@ def task_status(sent: TaskStatus) -> model.TaskStatus:
 
 def task_suspension(sent: TaskSuspension) -> model.TaskSuspension:
     """Read how far a task's suspension is."""
-    known = sent.phase is not SuspensionPhase.UNSPECIFIED
     return model.TaskSuspension(
         task=sent.task_index,
         attempt_uid=sent.attempt_uid,
-        phase=_name(sent.phase) if known else "",
+        phase=read_suspension(sent.phase),
         checkpoint=sent.checkpoint_id,
         node=sent.node,
         reason=sent.reason,

@@ -359,17 +359,19 @@ class Attempt:
 # What passes between controller and worker: see ports.py for the protocol. What is asked of others: see also moving.py
 
 
-class Suspension(enum.Enum):
-    """Where an attempt stands between running and not. Its state is RUNNING meanwhile."""
+class Suspension(enum.StrEnum):
+    """Where an attempt stands between running and not. Its state is RUNNING meanwhile. A text: equal to its name, and
+    empty where there is nothing to say.
+    """
 
-    NONE = "none"
+    NONE = ""
     """It runs, or has not begun, or has ended."""
-    SUSPENDING = "suspending"
+    SUSPENDING = "SUSPENDING"
     """It may be frozen: from here on the end of its processes is no end of it."""
-    SUSPENDED = "suspended"
+    SUSPENDED = "SUSPENDED"
     """Nothing of it runs."""
-    RESUMING = "resuming"
-    """A worker has a grant to bring it back."""
+    RESUMING = "RESUMING"
+    """A worker has a grant to bring it back. To clients also: it waits for one that is to have it."""
 
 
 @message

@@ -57,16 +57,10 @@ MAX_GPU_CHARS = 80
 """Of the UUID of a GPU, which has 40, or of a part of one (MIG), which has a few more."""
 
 _SUSPENSIONS = {
-    v1.Suspension.SUSPENDING: Suspension.SUSPENDING,
-    v1.Suspension.SUSPENDED: Suspension.SUSPENDED,
-    v1.Suspension.RESUMING: Suspension.RESUMING,
-}
-_SUSPENSIONS_SENT = {ours: theirs for theirs, ours in _SUSPENSIONS.items()}
-_SUSPENSION_PHASES = {
-    Suspension.NONE: v1.SuspensionPhase.UNSPECIFIED,
-    Suspension.SUSPENDING: v1.SuspensionPhase.SUSPENDING,
-    Suspension.SUSPENDED: v1.SuspensionPhase.SUSPENDED,
-    Suspension.RESUMING: v1.SuspensionPhase.RESUMING,
+    Suspension.NONE: v1.Suspension.UNSPECIFIED,
+    Suspension.SUSPENDING: v1.Suspension.SUSPENDING,
+    Suspension.SUSPENDED: v1.Suspension.SUSPENDED,
+    Suspension.RESUMING: v1.Suspension.RESUMING,
 }
 
 _BANDS = {
@@ -211,15 +205,20 @@ def task_status(job_id: str, row: TaskRow, pending_reason: str) -> v1.TaskStatus
     )
 
 
+def read_suspension(sent: v1.Suspension) -> Suspension:
+    """Read where an attempt stands between running and not."""
+    return Suspension.__members__.get(sent.name or "", Suspension.NONE)
+
+
 def task_suspension(view: SuspensionView) -> v1.TaskSuspension:
     """Write how far the suspending, or resuming, of a task is. One that is to be resumed is shown as resuming."""
-    phase = _SUSPENSION_PHASES[view.phase]
-    if view.resuming and view.phase is Suspension.SUSPENDED:
-        phase = v1.SuspensionPhase.RESUMING
+    phase = view.phase
+    if view.resuming and phase is Suspension.SUSPENDED:
+        phase = Suspension.RESUMING
     return v1.TaskSuspension(
         task_index=view.index,
         attempt_uid=view.uid,
-        phase=phase,
+        phase=_SUSPENSIONS[phase],
         checkpoint_id=view.checkpoint,
         node=view.node,
         reason=view.reason,
@@ -336,7 +335,7 @@ def read_observation(sent: v1.AttemptObserved, *, logs_stored: int, with_end: bo
         fault=_read_fault(sent.fault, ending),
         log_offset=sent.log_end_offset,
         logs_stored=logs_stored,
-        suspension=_SUSPENSIONS.get(sent.suspension, Suspension.NONE) if ending is None else Suspension.NONE,
+        suspension=read_suspension(sent.suspension) if ending is None else Suspension.NONE,
         folder=sent.folder[:MAX_FOLDER_CHARS],
         ports=tuple(sorted(sent.ports.items()))[:MAX_PORTS],
         process_started_wall_ns=max(0, sent.started_at_ms) * MILLISECOND,
@@ -366,7 +365,7 @@ def observation(seen: Observation) -> v1.AttemptObserved:
         finished_at_ms=seen.process_ended_wall_ns // MILLISECOND,
         ports=dict(seen.ports),
         was_started=seen.started,
-        suspension=_SUSPENSIONS_SENT.get(seen.suspension, v1.Suspension.UNSPECIFIED),
+        suspension=_SUSPENSIONS[seen.suspension],
         folder=seen.folder,
         gpus=list(seen.gpus),
         host=seen.host,

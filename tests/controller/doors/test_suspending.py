@@ -49,13 +49,13 @@ async def test_what_a_suspended_task_consists_of_is_left_alone(world):
         await until_task(world, job_id, lambda task: task.state is v1.TaskState.RUNNING)
         for _ in range(2):
             begun = await world.call("SuspendTask", asked(job_id), v1.TaskSuspension)
-            assert (begun.attempt_uid, begun.phase) == (uid, v1.SuspensionPhase.SUSPENDING)
+            assert (begun.attempt_uid, begun.phase) == (uid, v1.Suspension.SUSPENDING)
         await suspending(worker, uid)
         frozen = (await agent.order()).operation_id
         gone = {"suspension": v1.Suspension.SUSPENDED, "folder": "/w/a/attempts/u"}
         await worker.observe(uid, v1.TaskState.RUNNING, **gone)
         await agent.end(frozen, "frozen")
-        await until_task(world, job_id, lambda task: task.suspension.phase is v1.SuspensionPhase.SUSPENDED)
+        await until_task(world, job_id, lambda task: task.suspension.phase is v1.Suspension.SUSPENDED)
         about = {"idempotency_key": "d", "checkpoint_id": frozen, "node": "n1"}
         with pytest.raises(CheckpointNeeded, match=f"task 0 of {job_id}"):
             await world.call("DeleteCheckpoint", v1.DeleteCheckpointRequest(**about), v1.OrderStatus)

@@ -177,7 +177,7 @@ class NodesDoor:
         """Find the process of a task that runs, and the machine that it is on."""
         task = f"task {row.index} of {job_id}"
         if row.suspension is not None and row.suspension.phase is not Suspension.NONE:
-            raise TaskNotRunning(f"{task} is {row.suspension.phase.value}")
+            raise TaskNotRunning(f"{task} is {row.suspension.phase.name.lower()}")
         connection = self._switchboard.find(row.worker_id) if row.worker_id and row.ending is None else None
         if connection is None:
             raise TaskNotRunning(f"{task} has no attempt on a worker that is heard of")
